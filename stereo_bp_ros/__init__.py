@@ -1,0 +1,25 @@
+"""Stereo matching by belief propagation and block matching, as a library and a ROS 2 node."""
+
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import MatcherConfig, preset_names
+from stereo_bp_ros.errors import (
+    BackendUnavailable,
+    ConfigError,
+    DeviceLostError,
+    InputError,
+    InputReason,
+    MemoryLimitError,
+    OutOfDeviceMemory,
+    StereoError,
+)
+from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.matcher import Pending, StereoMatcher
+from stereo_bp_ros.types import DisparityFrame, ValidWindow
+
+__version__ = '0.1.0'
+
+__all__ = [
+    'BackendUnavailable', 'Calibration', 'ConfigError', 'DeviceLostError', 'DisparityFrame',
+    'InputError', 'InputReason', 'MatcherConfig', 'MemoryLimitError', 'OutOfDeviceMemory',
+    'Pending', 'RawImage', 'StereoError', 'StereoMatcher', 'ValidWindow', 'preset_names',
+]

@@ -1,0 +1,133 @@
+"""Calibration of a rectified pair, from numbers or from anything CameraInfo-like.
+
+No ROS package is imported: a message is read through its field names alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from stereo_bp_ros.errors import InputError, InputReason
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """Intrinsics of a rectified pair at the resolution of its images.
+
+    focal_px:   focal length, pixels.
+    baseline_m: distance between the cameras, metres, > 0.
+    cx_left, cx_right: column of the principal points, pixels; they differ in some data sets
+                (Middlebury 2014) and then shift every disparity by ``cx_left - cx_right``.
+    cy:         row of the principal point, pixels.
+
+    :raises InputError: a number is not finite, or focal length or baseline is not positive.
+    """
+
+    focal_px: float
+    baseline_m: float
+    cx_left: float
+    cx_right: float
+    cy: float
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = float(getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
+            if not math.isfinite(value):
+                raise InputError(InputReason.BAD_CALIBRATION, f'{field.name} is {value}',
+                                 'every calibration value must be a finite number')
+        if self.focal_px <= 0:
+            raise InputError(InputReason.BAD_CALIBRATION, f'focal length is {self.focal_px}',
+                             'it must be > 0 pixels')
+        if self.baseline_m <= 0:
+            raise InputError(InputReason.ZERO_BASELINE, f'baseline is {self.baseline_m} m',
+                             'it must be > 0')
+
+    @property
+    def shift(self) -> float:
+        """``cx_left - cx_right`` in pixels: subtracted from a disparity as the last step."""
+        return self.cx_left - self.cx_right
+
+    @classmethod
+    def from_camera_info(cls, left: Any, right: Any) -> Calibration:
+        """Read the projection matrices of a pair of ``sensor_msgs/CameraInfo``.
+
+        Binning and region of interest are applied (0 counts as 1): the result is in pixels
+        of the images as they arrive. Focal length and baseline come from the right camera,
+        ``f = P_r[0] / binning_x`` and ``t = -P_r[3] / P_r[0]``.
+
+        :raises InputError: with the reason bad calibration (not finite, or all zero), zero
+            baseline, or swapped cameras (left P[3] != 0, or a baseline below 0).
+        """
+        for side, info in (('left', left), ('right', right)):
+            if len(info.p) != 12 or not all(math.isfinite(value) for value in info.p):
+                raise InputError(InputReason.BAD_CALIBRATION, f'{side} P is {list(info.p)}',
+                                 'its 12 values must be finite numbers')
+            if info.p[0] <= 0:
+                raise InputError(
+                    InputReason.BAD_CALIBRATION, f'{side} P[0] is {info.p[0]}',
+                    'the focal length must be > 0: is the camera calibrated?')
+        if left.p[3] != 0:
+            raise InputError(
+                InputReason.SWAPPED_CAMERAS, f'left P[3] is {left.p[3]}',
+                'it must be 0: are the left and the right camera swapped?')
+        baseline = -right.p[3] / right.p[0]
+        if baseline <= 0:
+            raise InputError(
+                InputReason.ZERO_BASELINE, f'baseline is {baseline:g} m (right P[3] is '
+                f'{right.p[3]:g})', 'right P[3] must be -focal length x baseline, below 0')
+        return cls(
+            focal_px=right.p[0] / _binning(right.binning_x),
+            baseline_m=baseline,
+            cx_left=(left.p[2] - left.roi.x_offset) / _binning(left.binning_x),
+            cx_right=(right.p[2] - right.roi.x_offset) / _binning(right.binning_x),
+            cy=(left.p[6] - left.roi.y_offset) / _binning(left.binning_y))
+
+
+def _binning(value: int) -> int:
+    return max(1, int(value))
+
+
+def image_size(info: Any) -> tuple[int, int]:
+    """Width and height in pixels of the images that a CameraInfo describes.
+
+    The region of interest (the full sensor where its size is 0) divided by the binning.
+    """
+    width = info.roi.width or info.width
+    height = info.roi.height or info.height
+    return int(width) // _binning(info.binning_x), int(height) // _binning(info.binning_y)
+
+
+def check_image_size(side: str, info: Any, width: int, height: int) -> None:
+    """Compare an image's size in pixels with its CameraInfo.
+
+    :raises InputError: camera_info size, naming both.
+    """
+    expected = image_size(info)
+    if expected != (width, height):
+        raise InputError(
+            InputReason.CAMERA_INFO_SIZE, f'the {side} image is {width} x {height}',
+            f'its camera_info describes {expected[0]} x {expected[1]} '
+            '((roi or full size) / binning)')
+
+
+def rectification_warnings(left: Any, right: Any, tolerance_px: float = 0.5) -> list[str]:
+    """Sentences about a pair of CameraInfo whose rows cannot match; empty when all is well.
+
+    A vertical offset of more than ``tolerance_px`` pixels between the cameras, or different
+    vertical focal lengths, mean that epipolar lines are not image rows.
+    """
+    warnings = []
+    if left.p[7] or right.p[7]:
+        warnings.append(f'vertical baseline in P[7] ({left.p[7]:g} and {right.p[7]:g}): '
+                        'the pair is not rectified to rows')
+    if abs(left.p[5] - right.p[5]) > 1e-3 * abs(left.p[5]):
+        warnings.append(f'vertical focal lengths differ ({left.p[5]:g} and {right.p[5]:g}): '
+                        'rows do not match')
+    rows = [(info.p[6] - info.roi.y_offset) / _binning(info.binning_y) for info in (left, right)]
+    if abs(rows[0] - rows[1]) > tolerance_px:
+        warnings.append(f'principal points differ by {abs(rows[0] - rows[1]):g} rows: '
+                        'rows do not match')
+    return warnings

@@ -1,0 +1,1 @@
+"""The command line: stereo_bp <verb>, one file per verb."""

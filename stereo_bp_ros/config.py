@@ -1,0 +1,461 @@
+"""Every setting, declared once: type, default, range, unit, meaning.
+
+ROS parameters, ``--set`` on the command line, the YAML presets and the reference table in
+``docs/parameters.md`` all come from, or are checked against, the two classes below.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import pathlib
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from stereo_bp_ros.errors import ConfigError
+
+Value = typing.Union[bool, int, float, str]
+
+ALGORITHMS = ('sad', 'bp')          # position = the number that stereo_image_proc gives it
+PRESETS_DIRECTORY = pathlib.Path(__file__).parent / 'presets'
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One declared setting. ``live`` = takes effect on the next frame without an allocation."""
+
+    name: str
+    type: type
+    default: Value
+    meaning: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    odd: bool = False
+    unit: str = ''
+    live: bool = False
+    read_only: bool = False
+    aliases: Mapping[int, str] = dataclasses.field(default_factory=dict)
+
+    def limit(self) -> str:
+        """The accepted values in words."""
+        if self.choices:
+            words = 'must be one of ' + ', '.join(self.choices)
+            if self.aliases:
+                words += ' (or ' + ', '.join(f'{k} = {v}' for k, v in self.aliases.items()) + ')'
+            return words
+        kind = {bool: 'true or false', int: 'a whole number', float: 'a number',
+                str: 'a text'}[self.type]
+        if self.odd:
+            kind = 'an odd whole number'
+        if self.minimum is not None and self.maximum is not None:
+            kind += f' from {self.minimum:g} to {self.maximum:g}'
+        elif self.minimum is not None:
+            kind += f' of at least {self.minimum:g}'
+        return f'must be {kind}' + (f' {self.unit}' if self.unit else '')
+
+    def coerce(self, value: Any) -> Value:
+        """The value in the declared type.
+
+        :raises ConfigError: wrong type, out of range, or not one of the choices.
+        """
+        if self.aliases and not isinstance(value, bool):
+            value = self.aliases.get(value, value)
+        accepted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}[self.type]
+        if hasattr(value, 'item') and not isinstance(value, (str, bytes)):
+            value = value.item()            # NumPy scalars
+        if not isinstance(value, accepted) or (isinstance(value, bool) and self.type is not bool):
+            raise ConfigError(self.name, value, self.limit())
+        value = self.type(value)
+        if self.choices and value not in self.choices:
+            raise ConfigError(self.name, value, self.limit())
+        if self.type in (int, float):
+            low = -math.inf if self.minimum is None else self.minimum
+            high = math.inf if self.maximum is None else self.maximum
+            if not low <= value <= high or math.isinf(value):    # NaN fails the comparison
+                raise ConfigError(self.name, value, self.limit())
+            if self.odd and value % 2 == 0:
+                raise ConfigError(self.name, value, self.limit())
+        return value
+
+    def parse(self, text: str) -> Value:
+        """The value written on a command line (YAML scalar rules, as ROS does it).
+
+        :raises ConfigError: as ``coerce``.
+        """
+        if self.type is str and not self.aliases:
+            return self.coerce(text)
+        return self.coerce(yaml.safe_load(text))
+
+
+def _setting(default: Value, meaning: str, minimum: float | None = None,
+             maximum: float | None = None, **rest: Any) -> Any:
+    return dataclasses.field(default=default, metadata={
+        'meaning': meaning, 'minimum': minimum, 'maximum': maximum, **rest})
+
+
+class _Settings:
+    """What both configuration classes share; subclasses are frozen dataclasses."""
+
+    @classmethod
+    def settings(cls) -> dict[str, Setting]:
+        """Every declared setting by name, in the order of declaration."""
+        types = typing.get_type_hints(cls)
+        return {field.name: Setting(field.name, types[field.name], field.default,
+                                    **field.metadata)
+                for field in dataclasses.fields(cls)}       # type: ignore[arg-type]
+
+    def __post_init__(self) -> None:
+        for name, setting in self.settings().items():
+            object.__setattr__(self, name, setting.coerce(getattr(self, name)))
+        self._check()
+
+    def _check(self) -> None:
+        """Limits that involve more than one setting."""
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> typing.Any:
+        """Build from names and values.
+
+        :raises ConfigError: an unknown name, a refused value or a refused combination.
+        """
+        known = cls.settings()
+        for name in values:
+            if name not in known:
+                raise ConfigError(name, values[name], 'there is no setting of this name')
+        return cls(**values)
+
+    def to_mapping(self) -> dict[str, Value]:
+        """Every setting and its value, in the order of declaration."""
+        return {name: getattr(self, name) for name in self.settings()}
+
+    def replace(self, **changes: Any) -> typing.Any:
+        """A copy with some settings changed.
+
+        :raises ConfigError: as ``from_mapping``.
+        """
+        return self.from_mapping({**self.to_mapping(), **changes})
+
+    def differences(self, other: Any) -> list[str]:
+        """Names of the settings in which two configurations differ."""
+        return [name for name in self.settings() if getattr(self, name) != getattr(other, name)]
+
+
+@dataclasses.dataclass(frozen=True)
+class MatcherConfig(_Settings):
+    """What is computed, and on what. See ``docs/parameters.md`` for the table.
+
+    :raises ConfigError: a value or a combination is refused; the text names it and the limit.
+    """
+
+    stereo_algorithm: str = _setting(
+        'bp', 'matching algorithm: hierarchical belief propagation or SAD block matching',
+        choices=ALGORITHMS, aliases=dict(enumerate(ALGORITHMS)))
+    min_disparity: int = _setting(
+        0, 'first disparity of the search', -2048, 2048, unit='pixels')
+    disparity_range: int = _setting(
+        64, 'number of disparities searched', 2, 512, unit='pixels')
+    reference_image: str = _setting(
+        'left', 'image whose pixels get a disparity', choices=('left', 'right'))
+
+    smoothing_sigma: float = _setting(
+        0.0, 'standard deviation of the Gaussian before matching, 0 = none', 0, 10,
+        unit='pixels')
+    preprocessing: str = _setting(
+        'sobel_x', 'image that is matched: grey values, Sobel x derivative, Sobel gradient '
+        'magnitude, or the residual of a box mean',
+        choices=('none', 'sobel_x', 'sobel', 'residual'))
+    sobel_scale: float = _setting(
+        0.25, 'factor on the Sobel derivatives', 0.001, 16)
+    prefilter_cap: float = _setting(
+        63.0, 'bound of the absolute preprocessed value (sobel_x, sobel), 0 = none', 0, 2048,
+        unit='grey levels')
+    residual_window_size: int = _setting(
+        3, 'side of the box whose mean the residual subtracts', 3, 51, odd=True,
+        unit='pixels')
+    residual_iterations: int = _setting(
+        1, 'how often the residual subtracts its mean', 1, 10)
+    mono16_scale: float = _setting(
+        0.00390625, 'factor from 16-bit values to grey values 0..255', 1e-6, 255)
+
+    message_type: str = _setting(
+        'int16', 'number type of the messages of belief propagation',
+        choices=('float32', 'int16'))
+    exact: bool = _setting(
+        False, 'reproduce the reference maps bit by bit (CPU, float32 messages, slower)')
+    levels: int = _setting(
+        5, 'levels of the pyramid of belief propagation', 1, 10)
+    iterations: int = _setting(
+        7, 'iterations per level; one updates one colour of the checkerboard', 0, 1000)
+    data_weight: float = _setting(
+        0.15, 'weight of the data cost', 0.0001, 1000)
+    data_truncation: float = _setting(
+        20.0, 'bound of the absolute difference in the data cost', 0.01, 4096,
+        unit='grey levels')
+    discontinuity_slope: float = _setting(
+        0.5, 'slope of the smoothness cost', 0.0001, 1000)
+    discontinuity_truncation: float = _setting(
+        6.0, 'bound of the smoothness cost; 0 = disparity_range / 7.5', 0, 10000)
+
+    correlation_window_size: int = _setting(
+        15, 'side of the SAD window', 1, 51, odd=True, unit='pixels')
+
+    uniqueness_ratio: float = _setting(
+        0.0, 'margin by which the best match must beat every other but its neighbours; of the '
+        'best SAD, or of the largest data cost of a pixel (bp); 0 = off', 0, 100,
+        unit='per cent', live=True)
+    texture_threshold: int = _setting(
+        0, 'least sum of the absolute clipped Sobel x derivative over the window; 0 = off',
+        0, 1000000, unit='grey levels', live=True)
+    subpixel: bool = _setting(
+        True, 'refine disparities by a parabola through three costs', live=True)
+    disp12_max_diff: int = _setting(
+        0, 'largest difference in the left-right check; 0 = off', 0, 128, unit='pixels',
+        live=True)
+    median_window_size: int = _setting(
+        0, 'side of the median filter: 0 (off), 3 or 5', 0, 5, unit='pixels', live=True)
+    speckle_size: int = _setting(
+        0, 'regions of at most this many pixels are removed; 0 = off', 0, 100000,
+        unit='pixels', live=True)
+    speckle_range: float = _setting(
+        1.0, 'largest step between neighbours of one region', 0, 128, unit='pixels', live=True)
+    filling: str = _setting(
+        'none', 'value of invalid pixels inside the valid window: none, or the smaller of '
+        'the nearest valid disparities left and right', choices=('none', 'background'),
+        live=True)
+    border: str = _setting(
+        'invalid', 'pixels outside the valid window: invalid, or keep the guess of belief '
+        'propagation', choices=('invalid', 'keep'), live=True)
+    pre_adjust_disparity: bool = _setting(
+        True, 'subtract cx_left - cx_right from the published disparities', live=True)
+
+    max_image_width: int = _setting(
+        8192, 'widest image accepted', 16, 65536, unit='pixels', live=True)
+    max_image_height: int = _setting(
+        8192, 'highest image accepted', 16, 65536, unit='pixels', live=True)
+    memory_limit: int = _setting(
+        0, 'bytes that one engine may allocate; 0 = 80 % of what is there', 0, 2**50,
+        unit='bytes')
+    backend: str = _setting(
+        'auto', 'what computes: cuda, cpu, or auto for the first of the two that works here',
+        choices=('auto', 'cuda', 'cpu'))
+    device_id: int = _setting(
+        0, 'number of the CUDA device', 0, 63)
+    num_threads: int = _setting(
+        0, 'threads of the CPU back end; 0 = all cores', 0, 1024)
+
+    def _check(self) -> None:
+        if self.median_window_size not in (0, 3, 5):
+            raise ConfigError('median_window_size', self.median_window_size,
+                              'must be 0 (off), 3 or 5')
+        if self.exact and self.message_type != 'float32':
+            raise ConfigError('exact', self.exact,
+                              f'needs message_type float32, which is {self.message_type}')
+        if self.stereo_algorithm == 'bp' and self.message_type == 'int16':
+            self.int16_scale()
+        if self.stereo_algorithm == 'sad' and self.border == 'keep':
+            raise ConfigError('border', self.border,
+                              'SAD has no result outside the valid window: use invalid')
+
+    @property
+    def truncation(self) -> float:
+        """The bound of the smoothness cost, with 0 resolved to disparity_range / 7.5."""
+        return self.discontinuity_truncation or self.disparity_range / 7.5
+
+    def int16_scale(self) -> int:
+        """S, the factor from costs to int16 messages (``docs/algorithms.md``, message types).
+
+        The largest power of two with ``S (weight data_truncation 4^(levels-1)
+        + 3 discontinuity_truncation) <= 32767``.
+
+        :raises ConfigError: no such power of two keeps the slope or the costs above 0.
+        """
+        bound = (self.data_weight * self.data_truncation * 4.0 ** (self.levels - 1)
+                 + 3 * self.truncation)
+        scale = 2.0 ** math.floor(math.log2(32767 / bound))
+        # Rounding to whole numbers can lift the largest sum over 16 bits.
+        largest = (round_half_up(scale * self.data_weight * self.data_truncation)
+                   * 4 ** (self.levels - 1) + 3 * round_half_up(scale * self.truncation))
+        if (scale < 1 or largest > 32767
+                or round_half_up(scale * self.discontinuity_slope) == 0):
+            raise ConfigError(
+                'message_type', self.message_type,
+                f'with levels {self.levels}, data_weight {self.data_weight:g}, data_truncation '
+                f'{self.data_truncation:g} and discontinuity_slope {self.discontinuity_slope:g} '
+                'its 16 bits cannot hold costs and slope: use float32 or fewer levels')
+        return int(scale)
+
+    def is_live_change(self, other: MatcherConfig) -> bool:
+        """Whether going from one configuration to the other needs no new engine."""
+        known = self.settings()
+        return all(known[name].live for name in self.differences(other))
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> MatcherConfig:
+        """A shipped set of settings by name (``preset_names()``), with some changed.
+
+        :raises ConfigError: there is no preset of this name, or a change is refused.
+        """
+        return typing.cast(MatcherConfig, cls.from_mapping({**load_preset(name), **changes}))
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeConfig(_Settings):
+    """How the ROS node receives, pairs and publishes.
+
+    :raises ConfigError: a value or a combination is refused; the text names it and the limit.
+    """
+
+    preset: str = _setting(
+        '', 'shipped set of settings that the defaults of all others come from', read_only=True)
+    autostart: bool = _setting(
+        True, 'configure and activate without being asked', read_only=True)
+    image_width: int = _setting(
+        0, 'width that configure prepares the engine for; 0 = from the first camera_info', 0,
+        65536, unit='pixels', read_only=True)
+    image_height: int = _setting(
+        0, 'height that configure prepares the engine for; 0 = from the first camera_info', 0,
+        65536, unit='pixels', read_only=True)
+
+    image_transport: str = _setting(
+        'raw', 'raw images, or compressed ones on <topic>/compressed',
+        choices=('raw', 'compressed'), read_only=True)
+    approximate_sync: bool = _setting(
+        False, 'pair images whose stamps differ by up to the tolerance', live=True)
+    approximate_sync_tolerance_seconds: float = _setting(
+        0.01, 'largest difference of the stamps of a pair with approximate_sync', 0, 10,
+        unit='seconds', live=True)
+    queue_size: int = _setting(
+        5, 'images of each side kept while waiting for the other', 1, 1000, live=True)
+    use_system_default_qos: bool = _setting(
+        False, 'subscribe with the system default QoS, not SensorDataQoS', read_only=True)
+
+    max_input_age: float = _setting(
+        0.5, 'pairs older than this when taken to be matched are dropped as stale; 0 = off', 0,
+        3600, unit='seconds', live=True)
+    max_latency: float = _setting(
+        0.0, 'results later than this after their stamp are dropped as late; 0 = off', 0, 3600,
+        unit='seconds', live=True)
+    jump_threshold: float = _setting(
+        1.0, 'stamps going back by more than this are a restart of the clock or the bag', 0,
+        3600, unit='seconds', live=True)
+    input_timeout: float = _setting(
+        1.0, 'a topic silent for this long is an error in /diagnostics', 0.01, 3600,
+        unit='seconds', live=True)
+    min_valid_fraction: float = _setting(
+        0.05, 'a frame with a smaller part of valid pixels in its window is a warning', 0, 1,
+        live=True)
+    latency_budget_ms: float = _setting(
+        100.0, 'a 95th percentile of the total latency above this is a warning; 0 = off', 0,
+        60000, unit='ms', live=True)
+    on_device_loss: str = _setting(
+        'exit', 'after the loss of the GPU: exit with an error status, or go on on the CPU',
+        choices=('exit', 'cpu'), live=True)
+
+    prefilter_size: int = _setting(
+        9, 'accepted for stereo_image_proc and ignored: its default prefilter has no window',
+        0, 255)
+    P1: float = _setting(
+        200.0, 'accepted for stereo_image_proc and ignored: belongs to semi-global matching', 0,
+        4000)
+    P2: float = _setting(
+        400.0, 'accepted for stereo_image_proc and ignored: belongs to semi-global matching', 0,
+        4000)
+    sgbm_mode: int = _setting(
+        0, 'accepted for stereo_image_proc and ignored: belongs to semi-global matching', 0, 3)
+
+    def _check(self) -> None:
+        if self.preset:
+            load_preset(self.preset)
+        if bool(self.image_width) != bool(self.image_height):
+            raise ConfigError('image_height', self.image_height,
+                              f'image_width is {self.image_width}: set both, or neither')
+
+
+#: Settings of NodeConfig that are accepted for drop-in use and have no effect.
+IGNORED = ('prefilter_size', 'P1', 'P2', 'sgbm_mode')
+
+
+def round_half_up(value: float) -> int:
+    """floor(value + 0.5), in float64."""
+    return math.floor(value + 0.5)
+
+
+def all_settings() -> dict[str, Setting]:
+    """Every setting of both classes by name."""
+    return {**MatcherConfig.settings(), **NodeConfig.settings()}
+
+
+def split(values: Mapping[str, Any]) -> tuple[MatcherConfig, NodeConfig]:
+    """Both configurations from one flat mapping of names to values.
+
+    :raises ConfigError: an unknown name, a refused value or a refused combination.
+    """
+    matcher = MatcherConfig.settings()
+    return (MatcherConfig.from_mapping({k: v for k, v in values.items() if k in matcher}),
+            NodeConfig.from_mapping({k: v for k, v in values.items() if k not in matcher}))
+
+
+def preset_names() -> list[str]:
+    """Names of the shipped presets, sorted."""
+    return sorted(path.stem for path in PRESETS_DIRECTORY.glob('*.yaml'))
+
+
+def load_preset(name: str) -> dict[str, Value]:
+    """Settings of a shipped preset.
+
+    :raises ConfigError: there is no preset of this name.
+    """
+    path = PRESETS_DIRECTORY / f'{name}.yaml'
+    if name not in preset_names():
+        raise ConfigError('preset', name, 'must be one of ' + ', '.join(preset_names()))
+    return load_parameter_file(path)
+
+
+def load_parameter_file(path: str | os.PathLike[str]) -> dict[str, Value]:
+    """Settings in a ROS parameter file: every ``ros__parameters`` block, later ones win.
+
+    :raises ConfigError: the file cannot be read or has no such block.
+    """
+    try:
+        with open(path, encoding='utf-8') as file:
+            content = yaml.safe_load(file)
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError('params_file', str(path), f'it cannot be read: {error}') from error
+    values: dict[str, Value] = {}
+    blocks = list(_parameter_blocks(content))
+    if not blocks:
+        raise ConfigError('params_file', str(path), 'it has no ros__parameters block')
+    for block in blocks:
+        values.update(block)
+    return values
+
+
+def _parameter_blocks(content: Any) -> Iterable[Mapping[str, Value]]:
+    if isinstance(content, Mapping):
+        for key, inner in content.items():
+            if key == 'ros__parameters' and isinstance(inner, Mapping):
+                yield inner
+            else:
+                yield from _parameter_blocks(inner)
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, Value]:
+    """``['key=value', ...]`` of a command line as settings.
+
+    :raises ConfigError: no '=', an unknown name or a refused value.
+    """
+    known = all_settings()
+    values: dict[str, Value] = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition('=')
+        if not equals:
+            raise ConfigError(assignment, text, 'settings are written key=value')
+        if name not in known:
+            raise ConfigError(name, text, 'there is no setting of this name')
+        values[name] = known[name].parse(text)
+    return values

@@ -1,0 +1,125 @@
+"""What computes: one engine per back end, chosen here and nowhere else."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import importlib.util
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.errors import BackendUnavailable
+from stereo_bp_ros.geometry import MemoryPlan
+from stereo_bp_ros.images import RawImage
+
+
+class Engine(abc.ABC):
+    """Matches pairs of one size with one configuration; everything is allocated at once.
+
+    Not for two threads at a time; different engines never disturb each other.
+    """
+
+    backend: str
+    config: MatcherConfig
+    width: int
+    height: int
+    plan: MemoryPlan
+
+    @abc.abstractmethod
+    def compute(self, left: RawImage, right: RawImage, calibration: Calibration | None,
+                outputs: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, float]:
+        """Match one pair of the engine's size and fill the given arrays.
+
+        ``outputs`` maps names of ``types.OUTPUTS`` to C-contiguous float32 H x W arrays of the
+        caller; only these are computed. Depth needs ``calibration``. Returns the milliseconds
+        of each stage of ``types.ENGINE_STAGES``.
+        """
+
+    @abc.abstractmethod
+    def update(self, config: MatcherConfig) -> None:
+        """Take over a configuration that differs in live settings only; no allocation."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Give the memory back; the engine is of no use afterwards."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The back end that a configuration gets here, and why."""
+
+    backend: str
+    reason: str
+
+
+def choose_backend(config: MatcherConfig) -> Choice:
+    """Resolve ``config.backend`` on this machine.
+
+    :raises BackendUnavailable: the asked-for back end cannot run here.
+    """
+    no_cuda = 'this version of stereo_bp_ros has no CUDA engine'
+    if config.backend == 'cuda':
+        raise BackendUnavailable(no_cuda, 'use backend cpu or auto')
+    if importlib.util.find_spec('numba') is None:
+        raise BackendUnavailable(
+            'the cpu back end needs Numba, which is not installed',
+            "install the extra: pip install 'stereo_bp_ros[cpu]'")
+    if config.backend == 'cpu':
+        return Choice('cpu', 'asked for')
+    return Choice('cpu', no_cuda)
+
+
+def memory_plan(config: MatcherConfig, width: int, height: int) -> MemoryPlan:
+    """What an engine for this size will allocate; touches no device and compiles nothing.
+
+    :raises BackendUnavailable: as ``choose_backend``.
+    """
+    choose_backend(config)
+    from stereo_bp_ros.engines.cpu.plan import memory_plan as cpu_plan
+    return cpu_plan(config, width, height)
+
+
+def memory_allowed(config: MatcherConfig) -> int:
+    """Bytes that one engine may allocate: ``memory_limit``, or 80 % of what is available."""
+    if config.memory_limit:
+        return config.memory_limit
+    return int(0.8 * _available_memory())
+
+
+def _available_memory() -> int:
+    try:
+        with open('/proc/meminfo', encoding='ascii') as file:
+            for line in file:
+                if line.startswith('MemAvailable:'):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+
+
+def create_engine(config: MatcherConfig, width: int, height: int) -> Engine:
+    """Build the engine for a configuration and an image size in pixels.
+
+    :raises BackendUnavailable: as ``choose_backend``.
+    :raises MemoryLimitError: the memory plan exceeds ``memory_allowed(config)``.
+    :raises ConfigError: the back end has no such combination of settings.
+    """
+    choose_backend(config)
+    memory_plan(config, width, height).check(memory_allowed(config))
+    from stereo_bp_ros.engines.cpu.engine import CpuEngine
+    return CpuEngine(config, width, height)
+
+
+def warm_up(config: MatcherConfig) -> float:
+    """Compile everything that a configuration will run; returns the seconds it took.
+
+    :raises BackendUnavailable: as ``choose_backend``.
+    """
+    choose_backend(config)
+    from stereo_bp_ros.engines.cpu.engine import warm_up as cpu_warm_up
+    return cpu_warm_up(config)

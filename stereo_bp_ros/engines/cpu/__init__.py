@@ -1,0 +1,1 @@
+"""The CPU engine: one module per stage, compiled by Numba."""

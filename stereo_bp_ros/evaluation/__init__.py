@@ -1,0 +1,1 @@
+"""Datasets, metrics, bags, synthetic scenes and reports."""

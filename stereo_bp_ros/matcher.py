@@ -1,0 +1,267 @@
+"""StereoMatcher: the public API. Two rectified images in, a disparity frame out."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Union
+
+import numpy as np
+
+from stereo_bp_ros import engines, geometry
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.errors import InputError, InputReason, StereoError
+from stereo_bp_ros.images import RawImage, check_pair
+from stereo_bp_ros.types import OUTPUTS, DisparityFrame
+
+Image = Union[RawImage, 'np.ndarray[Any, Any]']
+
+#: Frames that may be in flight through ``StereoMatcher.submit``.
+SLOTS = 2
+
+
+class Pending:
+    """A frame in flight: a result that is or will be there."""
+
+    def __init__(self, future: concurrent.futures.Future[DisparityFrame]) -> None:
+        self._future = future
+
+    def done(self) -> bool:
+        """Whether ``result`` would return at once."""
+        return self._future.done()
+
+    def result(self, timeout: float | None = None) -> DisparityFrame:
+        """Wait for the frame, at most ``timeout`` seconds.
+
+        :raises TimeoutError: the frame is not there yet.
+        :raises StereoError: what computing it raised.
+        """
+        try:
+            return self._future.result(timeout)
+        except concurrent.futures.TimeoutError as error:
+            raise TimeoutError(f'no result within {timeout} s') from error
+
+
+class StereoMatcher:
+    """Turns rectified stereo pairs into disparity with one configuration at a time.
+
+    An engine is built for the size of the first pair and again when size or configuration
+    change; between such changes nothing is allocated but the results. A matcher that is entered
+    from two threads at once raises; different matchers never disturb each other. Usable as a
+    context manager.
+
+    :param config: settings; ``MatcherConfig.preset(name)`` or ``MatcherConfig(...)``.
+    :param backend: 'auto', 'cuda' or 'cpu'; None takes ``config.backend``.
+    :raises BackendUnavailable: the back end cannot run here; the text says what would help.
+    """
+
+    def __init__(self, config: MatcherConfig | None = None, backend: str | None = None) -> None:
+        config = config or MatcherConfig()
+        if backend is not None:
+            config = config.replace(backend=backend)
+        self._choice = engines.choose_backend(config)
+        self._config = config
+        self._engine: engines.Engine | None = None
+        self._entered = threading.Lock()
+        self._slots = threading.Semaphore(SLOTS)
+        self._worker: concurrent.futures.ThreadPoolExecutor | None = None
+        self._closed = False
+
+    @property
+    def config(self) -> MatcherConfig:
+        """The configuration that the next frame is matched with."""
+        return self._config
+
+    @property
+    def backend(self) -> str:
+        """What computes: 'cpu' or 'cuda'."""
+        return self._choice.backend
+
+    @property
+    def backend_reason(self) -> str:
+        """Why this back end, in one line."""
+        return self._choice.reason
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """(width, height) that memory is allocated for; None before the first frame."""
+        return None if self._engine is None else (self._engine.width, self._engine.height)
+
+    @property
+    def memory_plan(self) -> geometry.MemoryPlan | None:
+        """The arrays of the engine; None before the first frame."""
+        return None if self._engine is None else self._engine.plan
+
+    def prepare(self, width: int = 0, height: int = 0) -> float:
+        """Compile, and allocate for images of this size where it is given; returns seconds.
+
+        Afterwards no frame compiles anything, and none of this size allocates.
+
+        :raises StereoError: as ``compute``.
+        """
+        start = time.perf_counter()
+        with self._alone():
+            engines.warm_up(self._config)
+            if width and height:
+                self._engine_for(width, height)
+        return time.perf_counter() - start
+
+    def reconfigure(self, config: MatcherConfig) -> bool:
+        """Use another configuration from the next frame on.
+
+        Returns True where a new engine was needed. The new engine compiles and is allocated
+        here, beside the old one; when that fails the old configuration stays.
+
+        :raises StereoError: the new configuration cannot run here or does not fit.
+        """
+        with self._alone():
+            if self._engine is not None and self._config.is_live_change(config):
+                self._engine.update(config)
+                self._config = config
+                return False
+            choice = engines.choose_backend(config)
+            engines.warm_up(config)
+            old = self._engine
+            if old is not None:
+                self._engine = engines.create_engine(config, old.width, old.height)
+                old.close()
+            self._config, self._choice = config, choice
+            return True
+
+    def compute(self, left: Image, right: Image, *, calibration: Calibration | None = None,
+                outputs: Sequence[str] = ('disparity',),
+                out: Mapping[str, np.ndarray[Any, Any]] | None = None) -> DisparityFrame:
+        """Match one rectified pair.
+
+        :param left, right: RawImage, or arrays: H x W uint8 (mono8), H x W uint16 (mono16),
+            H x W x 3 uint8 (rgb8).
+        :param calibration: shifts disparities by ``cx_left - cx_right`` (unless the setting
+            pre_adjust_disparity is false); depth needs it.
+        :param outputs: names of ``types.OUTPUTS``; only these are computed.
+        :param out: name to the caller's C-contiguous float32 H x W array to fill; without it
+            arrays are fresh and the caller's.
+        :raises InputError: an image, the calibration or an array of ``out`` is refused.
+        :raises MemoryLimitError: the pair's size needs more than ``memory_limit``.
+        :raises RuntimeError: the matcher was entered from two threads at once, or is closed.
+        """
+        with self._alone():
+            return self._compute(left, right, calibration, outputs, out)
+
+    def submit(self, left: Image, right: Image, *, calibration: Calibration | None = None,
+               outputs: Sequence[str] = ('disparity',),
+               out: Mapping[str, np.ndarray[Any, Any]] | None = None) -> Pending:
+        """As ``compute``, without waiting for the result.
+
+        At most ``SLOTS`` frames are in flight: a further call waits until one is done. The
+        images must stay unchanged until the result is there.
+
+        :raises RuntimeError: the matcher is closed.
+        """
+        if self._closed:
+            raise RuntimeError('this matcher is closed')
+        if self._worker is None:
+            self._worker = concurrent.futures.ThreadPoolExecutor(1, 'stereo_bp_matcher')
+        self._slots.acquire()
+        try:
+            future = self._worker.submit(self.compute, left, right, calibration=calibration,
+                                         outputs=outputs, out=out)
+        except BaseException:
+            self._slots.release()
+            raise
+        future.add_done_callback(lambda _: self._slots.release())
+        return Pending(future)
+
+    def close(self) -> None:
+        """Wait for frames in flight and give all memory back; may be called twice."""
+        self._closed = True
+        if self._worker is not None:
+            self._worker.shutdown(wait=True)
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+    def __enter__(self) -> StereoMatcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _alone(self) -> _Alone:
+        if self._closed:
+            raise RuntimeError('this matcher is closed')
+        return _Alone(self._entered)
+
+    def _engine_for(self, width: int, height: int) -> engines.Engine:
+        engine = self._engine
+        if engine is None or (engine.width, engine.height) != (width, height):
+            if engine is not None:
+                self._engine = None
+                engine.close()
+            engine = engines.create_engine(self._config, width, height)
+            self._engine = engine
+        return engine
+
+    def _compute(self, left: Image, right: Image, calibration: Calibration | None,
+                 outputs: Sequence[str],
+                 out: Mapping[str, np.ndarray[Any, Any]] | None) -> DisparityFrame:
+        config = self._config
+        left, right = _raw(left), _raw(right)
+        check_pair(left, right, config.max_image_width, config.max_image_height)
+        shape = (left.height, left.width)
+        arrays = _output_arrays(outputs, out or {}, shape)
+        if 'depth' in arrays and calibration is None:
+            raise InputError(InputReason.BAD_CALIBRATION, 'none was given',
+                             'depth needs a calibration')
+        engine = self._engine_for(left.width, left.height)
+        timings = engine.compute(left, right, calibration, arrays)
+        shift = 0.0
+        if calibration is not None and config.pre_adjust_disparity:
+            shift = calibration.shift
+        return DisparityFrame(
+            disparity=arrays.get('disparity'), depth=arrays.get('depth'),
+            confidence=arrays.get('confidence'),
+            min_disparity=config.min_disparity - shift,
+            max_disparity=config.min_disparity + config.disparity_range - 1 - shift,
+            delta_d=geometry.disparity_step(config),
+            valid_window=geometry.valid_window(config, left.width, left.height),
+            timings=timings, backend=self.backend)
+
+
+class _Alone:
+    """Context in which one thread has a matcher to itself; a second one is refused."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError('this matcher was entered from two threads at once; '
+                               'use one matcher per thread')
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def _raw(image: Image) -> RawImage:
+    return image if isinstance(image, RawImage) else RawImage.from_array(image)
+
+
+def _output_arrays(outputs: Sequence[str], out: Mapping[str, np.ndarray[Any, Any]],
+                   shape: tuple[int, int]) -> dict[str, np.ndarray[Any, Any]]:
+    arrays = {}
+    for name in (*outputs, *out):
+        if name not in OUTPUTS:
+            raise StereoError(f'there is no output {name!r}; known are ' + ', '.join(OUTPUTS))
+        array = out.get(name)
+        if array is None:
+            array = np.empty(shape, np.float32)
+        elif (array.shape != shape or array.dtype != np.float32
+              or not array.flags.c_contiguous or not array.flags.writeable):
+            raise InputError(
+                InputReason.BAD_ARRAY, f'out[{name!r}] is {array.dtype} {array.shape}',
+                f'it must be a writeable C-contiguous float32 array of shape {shape}')
+        arrays[name] = array
+    return arrays

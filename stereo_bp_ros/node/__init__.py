@@ -1,0 +1,1 @@
+"""What speaks ROS: the lifecycle node and its parts."""

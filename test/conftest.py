@@ -1,0 +1,56 @@
+"""Fixtures shared by all tests: the data folder, a private ROS domain, small synthetic pairs."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+
+# Before anything imports rclpy: tests never talk to the network or to each other.
+os.environ['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'LOCALHOST'
+os.environ['ROS_DOMAIN_ID'] = str(random.SystemRandom().randint(1, 100))
+
+
+@pytest.fixture(scope='session')
+def repository() -> pathlib.Path:
+    """The root of the source tree."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope='session')
+def data() -> pathlib.Path:
+    """The folder of real stereo data; tests that need it skip where it is not there."""
+    folder = pathlib.Path(os.environ.get('STEREO_BP_DATA', REPOSITORY / '../shared/data'))
+    if not (folder / 'middlebury' / 'sets.yaml').is_file():
+        pytest.skip(f'no stereo data in {folder} (set STEREO_BP_DATA)')
+    return folder.resolve()
+
+
+@pytest.fixture
+def ros_environment() -> dict[str, str]:
+    """Environment for child processes that speak ROS: this machine only, a domain of their own."""
+    return {**os.environ, 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
+            'ROS_DOMAIN_ID': str(random.SystemRandom().randint(1, 100))}
+
+
+@pytest.fixture(scope='session')
+def textured_pair() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    """Makes ``textured_pair(width, height, disparity, seed=0)``."""
+    return _textured_pair
+
+
+def _textured_pair(width: int, height: int, disparity: int, seed: int = 0
+                   ) -> tuple[np.ndarray, np.ndarray]:
+    """A random uint8 pair of one constant disparity: left(x) = right(x - disparity)."""
+    random_values = np.random.default_rng(seed).integers(
+        0, 256, (height, width + abs(disparity)), dtype=np.uint8)
+    start = max(0, -disparity)
+    left = random_values[:, start:start + width]
+    right = random_values[:, start + disparity:start + disparity + width]
+    return np.ascontiguousarray(left), np.ascontiguousarray(right)
