@@ -88,10 +88,10 @@ def memory_allowed(config: MatcherConfig) -> int:
     """Bytes that one engine may allocate: ``memory_limit``, or 80 % of what is available."""
     if config.memory_limit:
         return config.memory_limit
-    return int(0.8 * _available_memory())
+    return int(0.8 * available_memory())
 
 
-def _available_memory() -> int:
+def available_memory() -> int:
     try:
         with open('/proc/meminfo', encoding='ascii') as file:
             for line in file:

@@ -1,0 +1,49 @@
+"""Build of the ament_python package; dependencies of ROS machines are in package.xml."""
+
+from glob import glob
+
+from setuptools import find_packages, setup
+
+NAME = 'stereo_bp_ros'
+
+CPU = ['numba>=0.57', "tbb; platform_machine == 'x86_64'"]
+EVALUATION = ['rosbags>=0.10', 'rich>=10.6', 'matplotlib>=3.5']
+# Wheels of ROS 2 Kilted for x86_64; with any other ROS, source its setup.bash instead.
+ROS = [f'ros-kilted-{name}=={version}' for name, version in (
+    ('rclpy', '9.1.2'), ('rmw-fastrtps-cpp', '9.3.3'), ('sensor-msgs', '5.5.1'),
+    ('stereo-msgs', '5.5.1'), ('diagnostic-msgs', '5.5.1'), ('std-srvs', '5.5.1'))]
+WORKSPACE = ['colcon-common-extensions', 'colcon-ros', 'empy<4', 'catkin-pkg',
+             'setuptools==79.0.1']
+TEST = ['pytest>=7', 'pytest-cov', 'hypothesis', 'ruff', 'mypy', 'types-PyYAML']
+
+setup(
+    name=NAME,
+    version='0.1.0',
+    description='Stereo matching by belief propagation and block matching for ROS 2',
+    author='The stereo_bp_ros developers',
+    license='Apache-2.0',
+    packages=find_packages(include=[NAME, f'{NAME}.*']),
+    package_data={NAME: ['presets/*', 'py.typed']},
+    data_files=[
+        ('share/ament_index/resource_index/packages', [f'resource/{NAME}']),
+        (f'share/{NAME}', ['package.xml']),
+        (f'share/{NAME}/launch', glob('launch/*.launch.py')),
+        (f'share/{NAME}/config', glob('config/*')),
+    ],
+    python_requires='>=3.10',
+    install_requires=['setuptools', 'numpy>=1.21', 'opencv-python-headless>=4.5', 'PyYAML>=5.4'],
+    extras_require={
+        'cpu': CPU,
+        'cuda12': ['cupy-cuda12x>=13'],
+        'cuda13': ['cupy-cuda13x>=13.6'],
+        'evaluation': EVALUATION,
+        'ros': ROS,
+        'workspace': WORKSPACE,
+        'test': TEST,
+    },
+    entry_points={'console_scripts': [
+        f'stereo_bp_node = {NAME}.node.main:main',
+        f'stereo_bp = {NAME}.cli.main:main',
+    ]},
+    zip_safe=False,
+)

@@ -1,0 +1,58 @@
+"""Entry point of ``stereo_bp``: finds the verb and runs it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+
+from stereo_bp_ros import __version__
+from stereo_bp_ros.cli import demo, evaluate, info, match, replay
+from stereo_bp_ros.errors import StereoError
+
+VERBS = (match, evaluate, replay, info, demo)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of every verb; each verb module has HELP, add_arguments and run."""
+    parser = argparse.ArgumentParser(
+        prog='stereo_bp', description='Stereo matching: match two images, evaluate data sets '
+        'and bags, replay them to the ROS node.')
+    parser.add_argument('--version', action='version', version=__version__)
+    verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
+    for verb in VERBS:
+        name = verb.__name__.rpartition('.')[2]
+        child = verbs.add_parser(name, help=verb.HELP, description=verb.__doc__,
+                                 formatter_class=argparse.RawDescriptionHelpFormatter)
+        verb.add_arguments(child)
+        child.set_defaults(run=verb.run)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``stereo_bp`` with these arguments; returns the exit status.
+
+    An error that the user can mend is one line on standard error and status 2.
+    """
+    logging.basicConfig(level=logging.WARNING, format='%(levelname)s: %(message)s')
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    parser = build_parser()
+    # What follows --ros-args belongs to ROS: remappings and parameters of the verb's node.
+    ros_arguments: list[str] = []
+    if '--ros-args' in arguments:
+        start = arguments.index('--ros-args')
+        arguments, ros_arguments = arguments[:start], arguments[start:]
+    options = parser.parse_args(arguments)
+    options.ros_arguments = ros_arguments
+    try:
+        return int(options.run(options))
+    except (StereoError, ValueError, OSError) as error:
+        print(f'stereo_bp {options.verb}: {error}', file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == '__main__':
+    sys.exit(main())

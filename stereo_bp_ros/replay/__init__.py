@@ -1,0 +1,1 @@
+"""Replay over ROS: plays bags and image folders to the node and records what it answers."""

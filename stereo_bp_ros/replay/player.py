@@ -1,0 +1,163 @@
+"""Publishes a source over ROS at its own pace."""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray  # noqa: F401  (loads the type support early)
+from rclpy.node import Node
+from rclpy.publisher import Publisher
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
+
+from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.replay.source import Event, Source
+
+_CLASSES = {bags.IMAGE: Image, bags.COMPRESSED_IMAGE: CompressedImage,
+            bags.CAMERA_INFO: CameraInfo}
+_CLOCK_PERIOD_S = 0.005
+_PREFETCH = 32
+
+
+@dataclasses.dataclass
+class PlayReport:
+    """What was published: messages per topic, pairs, and how late the latest message was."""
+
+    sent: dict[str, int]
+    seconds: float = 0.0
+    worst_delay_ms: float = 0.0
+
+    @property
+    def pairs(self) -> int:
+        """Left images published."""
+        return next((n for topic, n in self.sent.items() if topic.startswith('left/image')), 0)
+
+
+class Player:
+    """Publishes left and right images with camera_info on the node's relative topics.
+
+    Publishers are reliable with depth 10, so that reliable and best-effort subscribers match.
+
+    :param clock: also publish /clock, so that ``use_sim_time`` nodes live in the time of the
+        source; stamps then stay as they are. Else every stamp becomes the time of publishing.
+    """
+
+    def __init__(self, node: Node, source: Source, *, rate: float = 1.0, clock: bool = False
+                 ) -> None:
+        if rate <= 0:
+            raise StereoError(f'rate is {rate:g}, but must be > 0')
+        self._node = node
+        self._source = source
+        self._rate = rate
+        qos = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
+        self._publishers: dict[str, Publisher] = {
+            topic: node.create_publisher(_CLASSES[kind], topic, qos)
+            for topic, kind in source.types.items()}
+        self._clock = node.create_publisher(Clock, '/clock', 10) if clock else None
+
+    def wait_for_subscribers(self, timeout_s: float) -> list[str]:
+        """Wait until every topic has a subscriber; returns the topics that have none."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            alone = [p.topic_name for p in self._publishers.values()
+                     if p.get_subscription_count() == 0]
+            if not alone or time.monotonic() > deadline or not rclpy.ok():
+                return alone
+            time.sleep(0.05)
+
+    def play(self, loops: int = 1, progress: Callable[[int], None] | None = None) -> PlayReport:
+        """Publish the whole source ``loops`` times (0 = until ROS shuts down).
+
+        ``progress`` is called with the number of pairs published so far.
+
+        :raises StereoError: the source cannot be read.
+        """
+        report = PlayReport(dict.fromkeys(self._source.types, 0))
+        start = time.perf_counter()
+        loop = 0
+        while rclpy.ok() and (loops == 0 or loop < loops):
+            self._play_once(report, progress)
+            loop += 1
+        for publisher in self._publishers.values():
+            if rclpy.ok():
+                publisher.wait_for_all_acked(rclpy.duration.Duration(seconds=2))
+        report.seconds = time.perf_counter() - start
+        return report
+
+    def _play_once(self, report: PlayReport, progress: Callable[[int], None] | None) -> None:
+        first_ns: int | None = None
+        begin = begin_wall_ns = 0.0
+        for event in _prefetched(self._source.events()):
+            if first_ns is None:
+                # Starting a little ahead lets /clock arrive before the first stamp.
+                first_ns, begin = event.time_ns, time.perf_counter() + 0.05
+                begin_wall_ns = time.time_ns() + 5e7
+            elapsed_ns = (event.time_ns - first_ns) / self._rate
+            self._wait(begin, begin + elapsed_ns / 1e9, first_ns)
+            if not rclpy.ok():
+                return
+            data = bytes(event.data)
+            if self._clock is None:
+                offset_ns = (bags.stamp_of(data) - first_ns) / self._rate
+                data = bags.with_stamp(data, int(begin_wall_ns + offset_ns))
+            self._publishers[event.topic].publish(data)
+            delay_ms = (time.perf_counter() - begin) * 1e3 - elapsed_ns / 1e6
+            report.worst_delay_ms = max(report.worst_delay_ms, delay_ms)
+            report.sent[event.topic] += 1
+            if progress and event.topic.startswith('left/image'):
+                progress(report.pairs)
+
+    def _wait(self, begin: float, due: float, first_ns: int) -> None:
+        while rclpy.ok():
+            now = time.perf_counter()
+            if self._clock is not None:
+                time_ns = first_ns + int((min(now, due) - begin) * 1e9 * self._rate)
+                self._clock.publish(bytes(bags.serialize_clock(time_ns)))
+            if now >= due:
+                return
+            time.sleep(min(_CLOCK_PERIOD_S, due - now))
+
+
+def _prefetched(events: Iterator[Event]) -> Iterator[Event]:
+    """The same events, read ahead by a thread so that files never delay publishing."""
+    ready: queue.Queue[Event | BaseException | None] = queue.Queue(_PREFETCH)
+    stop = threading.Event()
+
+    def put(item: Event | BaseException | None) -> None:
+        while not stop.is_set():
+            try:
+                ready.put(item, timeout=0.1)
+                return
+            except queue.Full:
+                continue
+
+    def read() -> None:
+        try:
+            for event in events:
+                put(event)
+                if stop.is_set():
+                    return
+            put(None)
+        except Exception as error:      # handed to the consumer, who raises it
+            put(error)
+
+    reader = threading.Thread(target=read, name='replay_reader', daemon=True)
+    reader.start()
+    try:
+        while True:
+            item = ready.get()
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise StereoError(f'the source cannot be read: {item}') from item
+            yield item
+    finally:
+        stop.set()
+        reader.join()

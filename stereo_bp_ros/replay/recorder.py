@@ -1,0 +1,66 @@
+"""Records what the node publishes into a rosbag2 folder, as the bytes that arrive."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+import time
+from collections.abc import Mapping
+
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_typestore
+from stereo_msgs.msg import DisparityImage
+
+#: Topics that are recorded, relative to the node's namespace unless they begin with '/'.
+RECORDED: Mapping[str, type] = {
+    'disparity': DisparityImage, 'latency': DiagnosticArray, '/diagnostics': DiagnosticArray}
+
+
+class Recorder:
+    """Subscribes to the node's results and writes them in the order of arrival.
+
+    Nothing is decoded, so that recording takes as little as it can from the node's machine.
+    """
+
+    def __init__(self, node: Node, path: pathlib.Path) -> None:
+        self._writer = Writer(path, version=9, storage_plugin=StoragePlugin.MCAP)
+        self._writer.open()
+        self.counts = dict.fromkeys(RECORDED, 0)
+        self._lock = threading.Lock()
+        self._node = node
+        store = get_typestore(Stores.ROS2_KILTED)
+        # Deep enough that a burst waits here and is not lost between two writes.
+        qos = QoSProfile(depth=50, reliability=ReliabilityPolicy.RELIABLE)
+        for topic, kind in RECORDED.items():
+            module = kind.__module__.split('.')[0]
+            connection = self._writer.add_connection(
+                f'/{topic.lstrip("/")}', f'{module}/msg/{kind.__name__}', typestore=store)
+            node.create_subscription(
+                kind, topic, lambda data, t=topic, c=connection: self._write(t, c, data), qos,
+                raw=True)
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(node)
+        self._thread = threading.Thread(target=self._spin, name='recorder', daemon=True)
+        self._closing = threading.Event()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop recording and close the bag."""
+        self._closing.set()
+        self._thread.join(5)
+        with self._lock:
+            self._writer.close()
+        self._executor.shutdown()
+
+    def _spin(self) -> None:
+        while not self._closing.is_set():
+            self._executor.spin_once(timeout_sec=0.1)
+
+    def _write(self, topic: str, connection: object, data: bytes) -> None:
+        with self._lock:
+            self._writer.write(connection, time.time_ns(), data)  # type: ignore[arg-type]
+            self.counts[topic] += 1

@@ -1,0 +1,96 @@
+"""What is replayed: the messages of a bag or of a folder of pairs, with their times."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Callable, Iterator
+
+import cv2
+
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.evaluation import bags, datasets
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """One message to publish: the node's relative topic, a time in ns, and CDR bytes."""
+
+    topic: str
+    time_ns: int
+    data: bytes | memoryview
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A sequence of events that can be iterated again and again.
+
+    types: message type of every topic, as ``package/msg/Type``.
+    pairs: number of stereo pairs.
+    """
+
+    name: str
+    types: dict[str, str]
+    pairs: int
+    events: Callable[[], Iterator[Event]]
+
+
+def open_source(path: pathlib.Path, *, period_s: float = 0.1,
+                calibration: Calibration | None = None) -> Source:
+    """A rosbag2 folder (or ROS 1 bag file), or a folder of pairs that ``datasets`` reads.
+
+    :param period_s: time between pairs of a folder whose files carry no stamps.
+    :param calibration: for folders without one.
+    :raises StereoError: neither a bag nor a folder of pairs.
+    """
+    if path.suffix == '.bag' or (path / 'metadata.yaml').is_file():
+        return _bag_source(path)
+    return _folder_source(path, period_s, calibration)
+
+
+def _bag_source(path: pathlib.Path) -> Source:
+    with bags.StereoBag(path) as bag:
+        topics, pairs = bag.topics, bag.pairs
+        image = bags.COMPRESSED_IMAGE if bag.compressed else bags.IMAGE
+    suffix = '/compressed' if image == bags.COMPRESSED_IMAGE else ''
+
+    def events() -> Iterator[Event]:
+        with bags.StereoBag(path, topics) as bag:
+            for topic, time_ns, data in bag.raw():
+                name = topic + suffix if topic.endswith('image_rect') else topic
+                yield Event(name, time_ns, data)
+
+    types = {name + (suffix if name.endswith('image_rect') else ''):
+             image if name.endswith('image_rect') else bags.CAMERA_INFO
+             for name in topics.roles().values()}
+    return Source(path.name, types, pairs, events)
+
+
+def _folder_source(path: pathlib.Path, period_s: float,
+                   calibration: Calibration | None) -> Source:
+    dataset = datasets.open_dataset(path)
+
+    def events() -> Iterator[Event]:
+        for index, pair in enumerate(dataset):
+            known = pair.calibration or calibration
+            if known is None:
+                raise StereoError(f'{path} has no calibration: give focal length and baseline')
+            stamp_ns = pair.stamp_ns
+            if stamp_ns is None:
+                stamp_ns = 10**18 + round(index * period_s * 1e9)
+            for side, pixels in (('left', pair.left), ('right', pair.right)):
+                height, width = pixels.shape[:2]
+                yield Event(f'{side}/camera_info', stamp_ns, bags.serialize_camera_info(
+                    stamp_ns, side, known, width, height))
+                encoding = 'mono8'
+                if pixels.ndim == 3:
+                    pixels, encoding = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), 'bgr8'
+                elif pixels.dtype.itemsize == 2:
+                    encoding = 'mono16'
+                yield Event(f'{side}/image_rect', stamp_ns,
+                            bags.serialize_image(stamp_ns, side, pixels, encoding))
+
+    types = {f'{side}/{name}': kind for side in ('left', 'right')
+             for name, kind in (('camera_info', bags.CAMERA_INFO), ('image_rect', bags.IMAGE))}
+    return Source(path.name, types, len(dataset), events)
