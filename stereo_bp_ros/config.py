@@ -105,8 +105,8 @@ class _Settings:
     def settings(cls) -> dict[str, Setting]:
         """Every declared setting by name, in the order of declaration."""
         types = typing.get_type_hints(cls)
-        return {field.name: Setting(field.name, types[field.name], field.default,
-                                    **field.metadata)
+        return {field.name: Setting(field.name, types[field.name],
+                                    typing.cast(Value, field.default), **field.metadata)
                 for field in dataclasses.fields(cls)}       # type: ignore[arg-type]
 
     def __post_init__(self) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from stereo_bp_ros import __version__
-from stereo_bp_ros.cli import demo, evaluate, info, match, replay
-from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.errors import BackendUnavailable, StereoError
 
-VERBS = (match, evaluate, replay, info, demo)
+VERBS = ('match', 'evaluate', 'replay', 'info', 'demo')
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -21,13 +21,27 @@ def build_parser() -> argparse.ArgumentParser:
         'and bags, replay them to the ROS node.')
     parser.add_argument('--version', action='version', version=__version__)
     verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
-    for verb in VERBS:
-        name = verb.__name__.rpartition('.')[2]
+    for name in VERBS:
+        try:
+            verb = importlib.import_module(f'stereo_bp_ros.cli.{name}')
+        except ImportError as error:
+            # A verb may need more than the others: it must not take them along.
+            child = verbs.add_parser(name, help=f'(not usable here: {error})', add_help=False)
+            child.add_argument('ignored', nargs=argparse.REMAINDER)
+            child.set_defaults(run=_unusable(name, error))
+            continue
         child = verbs.add_parser(name, help=verb.HELP, description=verb.__doc__,
                                  formatter_class=argparse.RawDescriptionHelpFormatter)
         verb.add_arguments(child)
         child.set_defaults(run=verb.run)
     return parser
+
+
+def _unusable(name: str, error: ImportError) -> Callable[[argparse.Namespace], int]:
+    def run(_: argparse.Namespace) -> int:
+        raise BackendUnavailable(f'{name} cannot run here: {error}',
+                                 "pip install 'stereo_bp_ros[evaluation]' brings what it needs")
+    return run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

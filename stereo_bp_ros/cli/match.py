@@ -15,7 +15,6 @@ import statistics
 import time
 from typing import Any
 
-import cv2
 import numpy as np
 
 from stereo_bp_ros.cli import options as shared
@@ -58,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     left, right = files.read_image(options.left), files.read_image(options.right)
     calibration = None
     if options.calibration:
-        calibration = files.read_middlebury_calibration(options.calibration).calibration
+        calibration = files.read_middlebury_calibration(options.calibration)
     outputs = ('disparity', 'depth') if options.depth else ('disparity',)
     with StereoMatcher(config) as matcher:
         prepare_s = matcher.prepare(left.shape[1], left.shape[0])
@@ -72,8 +71,9 @@ def run(options: argparse.Namespace) -> int:
     _write(options, left, frame)
     report = _report(frame, prepare_s, times_ms)
     if options.truth:
-        report['score'] = metrics.score(frame.disparity, files.read_disparity(options.truth),
-                                        frame.valid).to_dict()
+        assert frame.disparity is not None
+        score = metrics.score(frame.disparity, _truth(options.truth), frame.valid)
+        report['score'] = score.as_dict()
     if options.json:
         shared.print_json(report)
     else:
@@ -87,15 +87,15 @@ def _write(options: argparse.Namespace, left: np.ndarray, frame: DisparityFrame)
         files.write_pfm(options.output, np.where(frame.valid, frame.disparity, np.inf))
     else:
         files.write_disparity_png(options.output, np.where(frame.valid, frame.disparity, np.nan))
-    if options.depth:
+    if frame.depth is not None:
         files.write_pfm(options.depth, frame.depth)
     picture = options.picture or options.output.with_name(options.output.stem + '_picture.png')
-    if not cv2.imwrite(str(picture), pictures.side_by_side(
-            [('left image', left),
-             ('disparity', pictures.colour(frame.disparity, frame.valid, frame.min_disparity,
-                                           frame.max_disparity))],
-            colour_range=(frame.min_disparity, frame.max_disparity))):
-        raise OSError(f'{picture} cannot be written')
+    files.write_image(picture, pictures.comparison(
+        left, frame.disparity, frame.valid, low=frame.min_disparity, high=frame.max_disparity))
+
+
+def _truth(path: pathlib.Path) -> np.ndarray:
+    return files.read_pfm(path) if path.suffix == '.pfm' else files.read_disparity_png(path)
 
 
 def _report(frame: DisparityFrame, prepare_s: float, times_ms: list[float]) -> dict[str, Any]:

@@ -102,6 +102,16 @@ def available_memory() -> int:
     return os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
 
 
+def device_info(config: MatcherConfig) -> dict[str, str]:
+    """Name of the device that computes and how, for people.
+
+    :raises BackendUnavailable: as ``choose_backend``.
+    """
+    choose_backend(config)
+    from stereo_bp_ros.engines.cpu.runtime import device_info as cpu_info
+    return cpu_info(config.num_threads)
+
+
 def create_engine(config: MatcherConfig, width: int, height: int) -> Engine:
     """Build the engine for a configuration and an image size in pixels.
 

@@ -228,7 +228,7 @@ class StereoBag:
         wanted = [c for c in self._reader.connections
                   if c.topic in roles or c.topic == truth_topic]
         for connection, _, data in self._reader.messages(wanted):
-            message = self._reader.deserialize(data, connection.msgtype)
+            message: Any = self._reader.deserialize(data, connection.msgtype)
             role = roles.get(connection.topic, 'truth')
             if role.endswith('camera_info'):
                 infos[role] = message
@@ -290,7 +290,7 @@ def _pair(stamp_ns: int, parts: dict[str, Any], infos: dict[str, Any]) -> BagPai
 def _raw_image(message: Any) -> RawImage:
     if not hasattr(message, 'format'):
         return RawImage.from_message(message)
-    decoded = cv2.imdecode(np.asarray(message.data), cv2.IMREAD_UNCHANGED)
+    decoded: np.ndarray | None = cv2.imdecode(np.asarray(message.data), cv2.IMREAD_UNCHANGED)
     if decoded is None:
         raise StereoError(f'a compressed image of format {message.format!r} cannot be decoded')
     colour = 'bgr8' if decoded.ndim == 3 and decoded.shape[2] == 3 else None
@@ -298,7 +298,10 @@ def _raw_image(message: Any) -> RawImage:
 
 
 def _truth(message: Any) -> np.ndarray:
-    values = cv2.imdecode(np.asarray(message.data), cv2.IMREAD_UNCHANGED).astype(np.float32)
+    decoded = cv2.imdecode(np.asarray(message.data), cv2.IMREAD_UNCHANGED)
+    if decoded is None or decoded.dtype != np.uint16 or decoded.ndim != 2:
+        raise StereoError('a ground truth image is not a 16-bit grey PNG')
+    values = decoded.astype(np.float32)
     values[values == 0] = np.nan
     return values / np.float32(TRUTH_SCALE)
 

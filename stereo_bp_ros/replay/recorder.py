@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 
 from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
@@ -26,7 +27,7 @@ class Recorder:
     Nothing is decoded, so that recording takes as little as it can from the node's machine.
     """
 
-    def __init__(self, node: Node, path: pathlib.Path) -> None:
+    def __init__(self, node: Node, path: pathlib.Path, context: Context) -> None:
         self._writer = Writer(path, version=9, storage_plugin=StoragePlugin.MCAP)
         self._writer.open()
         self.counts = dict.fromkeys(RECORDED, 0)
@@ -42,7 +43,7 @@ class Recorder:
             node.create_subscription(
                 kind, topic, lambda data, t=topic, c=connection: self._write(t, c, data), qos,
                 raw=True)
-        self._executor = SingleThreadedExecutor()
+        self._executor = SingleThreadedExecutor(context=context)
         self._executor.add_node(node)
         self._thread = threading.Thread(target=self._spin, name='recorder', daemon=True)
         self._closing = threading.Event()

@@ -1,0 +1,115 @@
+"""What a recorded run says: frames accounted for, latency by stage, accuracy against truth."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from rosbags.highlevel import AnyReader
+from rosbags.typesys import Stores, get_typestore
+
+from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.evaluation import metrics
+from stereo_bp_ros.replay.session import SessionResult
+
+PERCENTILES = (50, 95, 99)
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """One disparity image that the node published.
+
+    disparity: float32 H x W, pixels; valid: bool H x W.
+    """
+
+    stamp_ns: int
+    disparity: np.ndarray
+    valid: np.ndarray
+    min_disparity: float
+    max_disparity: float
+
+
+@dataclasses.dataclass
+class Analysis:
+    """Figures of one run.
+
+    frames: sent, received, published, recorded, lost_in_transport, and dropped by reason.
+    latency_ms: stage to {p50, p95, p99, max} over all frames.
+    totals_ms: total latency of every frame, in order.
+    score: against the truth of the source; None where it has none.
+    """
+
+    frames: dict[str, Any]
+    latency_ms: dict[str, dict[str, float]]
+    totals_ms: list[float]
+    rate_hz: float
+    score: metrics.Score | None = None
+    valid_fraction: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {'frames': self.frames, 'rate_hz': self.rate_hz, 'latency_ms': self.latency_ms,
+                'valid_percent': 100 * self.valid_fraction,
+                'accuracy': self.score.as_dict() if self.score else None}
+
+
+def analyse(result: SessionResult) -> Analysis:
+    """Everything but accuracy, from the recorded bag.
+
+    :raises StereoError: the bag has no /diagnostics of the node.
+    """
+    stages: dict[str, list[float]] = {}
+    counts: dict[str, str] | None = None
+    stamps: list[int] = []
+    for topic, message in _messages(result.bag, ('/latency', '/diagnostics')):
+        if topic == '/latency':
+            stamp = message.header.stamp
+            stamps.append(stamp.sec * 10**9 + stamp.nanosec)
+            for pair in message.status[0].values:
+                stages.setdefault(pair.key, []).append(float(pair.value))
+        else:
+            for status in message.status:
+                if status.name.endswith('pairing'):
+                    counts = {pair.key: pair.value for pair in status.values}
+    if counts is None:
+        raise StereoError(f'{result.bag} has no diagnostics of the node')
+    latency = {stage: {**{f'p{p}': float(np.percentile(values, p)) for p in PERCENTILES},
+                       'max': max(values)} for stage, values in stages.items()}
+    seconds = (stamps[-1] - stamps[0]) / 1e9 if len(stamps) > 1 else 0.0
+    return Analysis(_frames(result, counts), latency, stages.get('total', []),
+                    (len(stamps) - 1) / seconds if seconds else 0.0)
+
+
+def _frames(result: SessionResult, counts: dict[str, str]) -> dict[str, Any]:
+    dropped = {key.removeprefix('dropped: '): int(value) for key, value in counts.items()
+               if key.startswith('dropped: ') and int(value)}
+    published = int(counts['published'])
+    sent = int(result.sent['pairs'])
+    recorded = result.recorded['disparity']
+    return {'sent': sent, 'received': int(counts['pairs']), 'published': published,
+            'recorded': recorded, 'dropped': dropped,
+            # On the way to the node, and from it to the recorder.
+            'lost_in_transport': sent - published - sum(dropped.values()) + published - recorded}
+
+
+def answers(bag: pathlib.Path) -> Iterator[Answer]:
+    """The disparity images of a recorded run, in order."""
+    for _, message in _messages(bag, ('/disparity',)):
+        stamp = message.header.stamp
+        image = message.image
+        values = np.ndarray((image.height, image.width), '>f4' if image.is_bigendian else '<f4',
+                            buffer=image.data, strides=(image.step, 4)).astype(np.float32)
+        yield Answer(stamp.sec * 10**9 + stamp.nanosec, values,
+                     values >= np.float32(message.min_disparity),
+                     message.min_disparity, message.max_disparity)
+
+
+def _messages(bag: pathlib.Path, topics: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    with AnyReader([bag], default_typestore=get_typestore(Stores.ROS2_KILTED)) as reader:
+        wanted = [c for c in reader.connections if c.topic in topics]
+        for connection, _, data in reader.messages(wanted):
+            yield connection.topic, reader.deserialize(data, connection.msgtype)
+

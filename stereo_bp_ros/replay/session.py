@@ -1,0 +1,183 @@
+"""One measured run: the node, the player and the recorder, each where it belongs.
+
+The node and the player are processes of their own, as in a vehicle; results come back over DDS
+into a bag. Every process has a time limit and is stopped by its own id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from stereo_bp_ros.config import PRESETS_DIRECTORY, Value
+from stereo_bp_ros.errors import StereoError
+
+FAST_DDS_PROFILE = PRESETS_DIRECTORY / 'fastdds_large_images.xml'
+START_LIMIT_S = 180.0
+STOP_LIMIT_S = 10.0
+_QUIET_S = 3.0
+
+
+@dataclasses.dataclass(frozen=True)
+class SessionResult:
+    """What a run left: files in its folder, and how the processes ended.
+
+    sent: what the player printed, with ``pairs``, ``seconds`` and ``worst_delay_ms``.
+    recorded: messages that reached the recorder, per topic.
+    bag: rosbag2 folder with disparity, latency and /diagnostics.
+    node_status: exit status of the node after SIGINT, 0 when all is well.
+    """
+
+    sent: dict[str, Any]
+    recorded: dict[str, int]
+    bag: pathlib.Path
+    node_status: int
+    ready_s: float
+
+
+def private_environment() -> dict[str, str]:
+    """Environment for ROS processes that talk to each other and to nobody else.
+
+    What the user has set stays: discovery range, domain, and Fast DDS profile.
+    """
+    environment = dict(os.environ)
+    environment.setdefault('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
+    environment.setdefault('ROS_DOMAIN_ID', str(random.SystemRandom().randint(1, 100)))
+    for name in ('FASTDDS_DEFAULT_PROFILES_FILE', 'FASTRTPS_DEFAULT_PROFILES_FILE'):
+        if name in environment:
+            break
+    else:
+        environment['FASTDDS_DEFAULT_PROFILES_FILE'] = str(FAST_DDS_PROFILE.resolve())
+    return environment
+
+
+def node_command() -> list[str]:
+    """How to start the node: its executable in a sourced workspace, else this interpreter."""
+    for prefix in os.environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep):
+        executable = pathlib.Path(prefix) / 'lib/stereo_bp_ros/stereo_bp_node'
+        if prefix and executable.is_file():
+            return [str(executable)]
+    return [sys.executable, '-m', 'stereo_bp_ros.node.main']
+
+
+def run_session(source: pathlib.Path, directory: pathlib.Path, parameters: Mapping[str, Value],
+                *, player_options: tuple[str, ...] = (),
+                progress: Callable[[str, int], None] | None = None) -> SessionResult:
+    """Start the node, play ``source`` to it, record what it answers, and stop it.
+
+    :param directory: gets ``node.yaml`` (its parameters), ``node.log``, ``player.log`` and the
+        bag ``output``; it must have none of them yet.
+    :param progress: called with 'ready', 'playing' or 'stopping' and the messages recorded.
+    :raises StereoError: a process did not start, or ended before its time; names the log.
+    """
+    import rclpy
+
+    from stereo_bp_ros.replay.recorder import Recorder
+
+    environment = private_environment()
+    os.environ.update({name: environment[name] for name in environment
+                       if name.startswith(('ROS_', 'FAST'))})
+    parameter_file = directory / 'node.yaml'
+    parameter_file.write_text(yaml.safe_dump(
+        {'/**': {'ros__parameters': {**parameters, 'use_sim_time': True}}}, sort_keys=False),
+        encoding='utf-8')
+    report = progress or (lambda stage, count: None)
+    context = rclpy.Context()
+    rclpy.init(context=context, args=[])
+    try:
+        ros_node = rclpy.create_node('stereo_bp_recorder', context=context)
+        recorder = Recorder(ros_node, directory / 'output', context)
+        try:
+            start = time.perf_counter()
+            with _process([*node_command(), '--ros-args', '--params-file', str(parameter_file)],
+                          directory / 'node.log', environment) as node:
+                _wait_until_active(ros_node, node, directory / 'node.log')
+                ready_s = time.perf_counter() - start
+                report('ready', 0)
+                sent = _play(source, directory, environment, player_options, recorder, node,
+                             report)
+                report('stopping', recorder.counts['disparity'])
+                _wait_until_quiet(recorder)
+                node.send_signal(signal.SIGINT)
+                try:
+                    status = node.wait(STOP_LIMIT_S)
+                except subprocess.TimeoutExpired as error:
+                    raise StereoError('the node did not end after SIGINT; see '
+                                      f'{directory / "node.log"}') from error
+        finally:
+            recorder.close()
+    finally:
+        rclpy.try_shutdown(context=context)
+    return SessionResult(sent, dict(recorder.counts), directory / 'output', status, ready_s)
+
+
+@contextlib.contextmanager
+def _process(command: list[str], log: pathlib.Path, environment: Mapping[str, str],
+             **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A child process that never outlives the block; its output goes into ``log``."""
+    with open(log, 'w', encoding='utf-8') as file:
+        options.setdefault('stdout', file)
+        child = subprocess.Popen(command, stderr=file, env=dict(environment), text=True,
+                                 stdin=subprocess.DEVNULL, **options)
+        try:
+            yield child
+        finally:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+
+
+def _play(source: pathlib.Path, directory: pathlib.Path, environment: Mapping[str, str],
+          options: tuple[str, ...], recorder: Any, node: subprocess.Popen[str],
+          report: Callable[[str, int], None]) -> dict[str, Any]:
+    command = [sys.executable, '-m', 'stereo_bp_ros.cli.main', 'replay', str(source), '--clock',
+               '--json', *options]
+    with _process(command, directory / 'player.log', environment,
+                  stdout=subprocess.PIPE) as player:
+        while player.poll() is None:
+            if node.poll() is not None:
+                raise StereoError(f'the node ended with status {node.returncode}; see '
+                                  f'{directory / "node.log"}')
+            report('playing', recorder.counts['disparity'])
+            time.sleep(0.1)
+        assert player.stdout is not None
+        output = player.stdout.read()
+        if player.returncode:
+            raise StereoError(f'the player ended with status {player.returncode}; see '
+                              f'{directory / "player.log"}')
+        sent: dict[str, Any] = json.loads(output)
+        return sent
+
+
+def _wait_until_active(ros_node: Any, node: subprocess.Popen[str], log: pathlib.Path) -> None:
+    """The node subscribes to images when it is activated, and publishes from then on."""
+    deadline = time.monotonic() + START_LIMIT_S
+    while (ros_node.count_subscribers('left/image_rect') == 0
+           or ros_node.count_publishers('disparity') == 0):
+        if node.poll() is not None:
+            raise StereoError(f'the node ended with status {node.returncode}; see {log}')
+        if time.monotonic() > deadline:
+            raise StereoError(f'the node was not active after {START_LIMIT_S:g} s; see {log}')
+        time.sleep(0.05)
+
+
+def _wait_until_quiet(recorder: Any) -> None:
+    """Until no result came for a second and /diagnostics has told the final counts twice."""
+    deadline = time.monotonic() + 30
+    last, since = recorder.counts['disparity'], time.monotonic()
+    while time.monotonic() < deadline and time.monotonic() - since < _QUIET_S:
+        time.sleep(0.1)
+        if recorder.counts['disparity'] != last:
+            last, since = recorder.counts['disparity'], time.monotonic()
