@@ -67,6 +67,8 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f'--repeat is {options.repeat}, but must be at least 1')
     settings = shared.chosen_settings(options)
     config = MatcherConfig.from_mapping(settings)
+    # A preset's range is for no set in particular; one that the user names is meant.
+    named = any(text.startswith('disparity_range=') for text in options.settings)
     count, pairs = open_pairs(options.path)
     if options.limit:
         count = min(count, options.limit)
@@ -78,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         for pair in pairs:
             if len(results) == count:
                 break
-            if pair.disparities and 'disparity_range' not in settings:
+            if pair.disparities and not named:
                 wanted = config.replace(disparity_range=pair.disparities)
                 if wanted != matcher.config:
                     matcher.reconfigure(wanted)

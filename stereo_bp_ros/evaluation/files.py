@@ -1,0 +1,243 @@
+"""Reading and writing of the field's files: PFM, disparity PNG, images and calibrations.
+
+Every reader raises ValueError with a sentence that names the file and what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from stereo_bp_ros.camera import Calibration
+
+PathLike = str | os.PathLike[str]
+
+KITTI_SCALE = 256.0
+"""Grey levels per pixel of disparity in a 16-bit disparity PNG of KITTI."""
+
+LARGEST_SIDE = 1 << 16
+
+
+def _bytes(path: PathLike, what: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f'{what} {path} cannot be read: {error.strerror}') from error
+
+
+def _text(path: PathLike, what: str) -> str:
+    try:
+        return _bytes(path, what).decode('utf-8')
+    except UnicodeDecodeError as error:
+        raise ValueError(f'{what} {path} is not a text file') from error
+
+
+def read_image(path: PathLike) -> np.ndarray:
+    """Read an image as a matcher takes it.
+
+    Returns uint8 H x W (mono8), uint16 H x W (mono16) or uint8 H x W x 3 (rgb8; an alpha channel
+    is left out).
+
+    :raises ValueError: no such file, no image, or an image of another type.
+    """
+    image = _decoded(path, 'image')
+    if image.ndim == 2 and image.dtype in (np.uint8, np.uint16):
+        return image
+    if image.ndim == 3 and image.dtype == np.uint8 and image.shape[2] in (3, 4):
+        code = cv2.COLOR_BGR2RGB if image.shape[2] == 3 else cv2.COLOR_BGRA2RGB
+        return np.asarray(cv2.cvtColor(image, code))
+    channels = 1 if image.ndim == 2 else image.shape[2]
+    raise ValueError(f'image {path} has {channels} channels of {image.dtype}: grey with 8 or 16 '
+                     'bits and colour with 8 bits can be used')
+
+
+def _decoded(path: PathLike, what: str) -> np.ndarray:
+    data = np.frombuffer(_bytes(path, what), np.uint8)
+    image = None
+    if data.size:
+        try:
+            image = cv2.imdecode(data, cv2.IMREAD_UNCHANGED)
+        except cv2.error:
+            image = None
+    if image is None:
+        raise ValueError(f'{what} {path} is not an image that OpenCV can decode, or is damaged')
+    # Some versions of OpenCV keep a third axis of length 1.
+    return np.asarray(image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image)
+
+
+def write_image(path: PathLike, image: np.ndarray) -> None:
+    """Write uint8 or uint16 H x W, or uint8 H x W x 3 (BGR), in the format of the path's suffix.
+
+    :raises ValueError: unknown suffix, or the file cannot be written.
+    """
+    suffix = Path(path).suffix
+    try:
+        done, data = cv2.imencode(suffix, image)
+    except cv2.error as error:
+        raise ValueError(f'image {path} cannot be written: {suffix or "no suffix"} is no image '
+                         f'format for an array {image.shape} of {image.dtype}') from error
+    if not done:
+        raise ValueError(f'image {path} cannot be encoded as {suffix}')
+    _write(path, data.tobytes())
+
+
+def _write(path: PathLike, data: bytes) -> None:
+    try:
+        Path(path).write_bytes(data)
+    except OSError as error:
+        raise ValueError(f'{path} cannot be written: {error.strerror}') from error
+
+
+def read_pfm(path: PathLike) -> np.ndarray:
+    """Read a portable float map: float32 H x W, top row first (files hold the bottom row first).
+
+    Middlebury writes infinity where the disparity is unknown; values are handed on as they are.
+
+    :raises ValueError: no such file, not a grey PFM, or too short.
+    """
+    data = _bytes(path, 'PFM file')
+    header = re.match(rb'(P[fF])\s+(\d+)\s+(\d+)\s+([-+.\deE]+)[ \t\r]*\n', data)
+    if header is None:
+        raise ValueError(f'PFM file {path} does not begin with "Pf", width, height and scale')
+    if header[1] == b'PF':
+        raise ValueError(f'PFM file {path} has three channels: a disparity map has one')
+    width, height = int(header[2]), int(header[3])
+    if not (0 < width <= LARGEST_SIDE and 0 < height <= LARGEST_SIDE):
+        raise ValueError(f'PFM file {path} says that it is {width} x {height} pixels')
+    try:
+        scale = float(header[4])
+    except ValueError as error:
+        raise ValueError(f'PFM file {path} has the scale {header[4].decode()}') from error
+    body = data[header.end():]
+    needed = 4 * width * height
+    if len(body) < needed:
+        raise ValueError(f'PFM file {path} ends early: {len(body)} bytes of {needed} for '
+                         f'{width} x {height} pixels')
+    # The sign of the scale is the byte order; below 0 is little endian.
+    values = np.frombuffer(body, '<f4' if scale < 0 else '>f4', width * height)
+    return np.ascontiguousarray(values.reshape(height, width)[::-1], dtype=np.float32)
+
+
+def write_pfm(path: PathLike, disparity: np.ndarray) -> None:
+    """Write H x W as a little-endian float32 portable float map; NaN and infinity are kept.
+
+    :raises ValueError: not two-dimensional or empty, or the file cannot be written.
+    """
+    if disparity.ndim != 2 or disparity.size == 0:
+        raise ValueError(f'PFM file {path}: shape {disparity.shape} is not H x W')
+    height, width = disparity.shape
+    body = np.ascontiguousarray(disparity[::-1], dtype='<f4').tobytes()
+    _write(path, b'Pf\n%d %d\n-1.0\n' % (width, height) + body)
+
+
+def read_disparity_png(path: PathLike, scale: float = KITTI_SCALE) -> np.ndarray:
+    """Read a disparity map stored as grey levels: float32 H x W, pixels, NaN where unknown (0).
+
+    `scale` is the number of grey levels per pixel of disparity: 256 in the 16-bit files of KITTI,
+    another in the 8-bit files of the older Middlebury sets.
+
+    :raises ValueError: no such file, not a grey image with 8 or 16 bits, or a scale <= 0.
+    """
+    if not scale > 0:
+        raise ValueError(f'the scale of disparity image {path} is {scale}, but must be above 0')
+    levels = _decoded(path, 'disparity image')
+    if levels.ndim != 2 or levels.dtype not in (np.uint8, np.uint16):
+        raise ValueError(f'disparity image {path} is not grey with 8 or 16 bits')
+    disparity = levels.astype(np.float32) / np.float32(scale)
+    disparity[levels == 0] = np.nan
+    return np.asarray(disparity)
+
+
+def write_disparity_png(path: PathLike, disparity: np.ndarray, valid: np.ndarray | None = None,
+                        scale: float = KITTI_SCALE) -> None:
+    """Write a disparity map as a 16-bit PNG: round(scale * disparity), 0 where unknown.
+
+    Unknown are pixels that are not finite, not `valid` (bool H x W) or less than 0. A known
+    disparity that would round to 0 is stored as 1, as 0 has its meaning.
+
+    :raises ValueError: a disparity does not fit 16 bits, or the file cannot be written.
+    """
+    if disparity.ndim != 2 or disparity.size == 0:
+        raise ValueError(f'disparity image {path}: shape {disparity.shape} is not H x W')
+    known = np.isfinite(disparity)
+    known &= np.where(known, disparity, -1) >= 0
+    if valid is not None:
+        known &= valid.astype(bool)
+    levels = np.rint(np.where(known, disparity, 0).astype(np.float64) * scale)
+    if levels.max() > 65535:
+        raise ValueError(f'disparity image {path}: {levels.max() / scale:g} pixels do not fit 16 '
+                         f'bits with {scale:g} levels per pixel; PFM holds any')
+    done, data = cv2.imencode('.png', np.where(known, np.maximum(levels, 1), 0).astype(np.uint16))
+    if not done:
+        raise ValueError(f'disparity image {path} cannot be encoded as PNG')
+    _write(path, data.tobytes())
+
+
+def read_middlebury_calibration(path: PathLike) -> Calibration:
+    """Read calib.txt of the Middlebury 2014 sets (cam0, cam1, baseline in millimetres).
+
+    :raises ValueError: no such file, or a line that is needed is missing or unreadable.
+    """
+    lines = dict(line.split('=', 1) for line in _text(path, 'calibration').splitlines()
+                 if '=' in line)
+    left = _numbers(path, 'cam0', lines.get('cam0'), 9)
+    right = _numbers(path, 'cam1', lines.get('cam1'), 9)
+    baseline, = _numbers(path, 'baseline', lines.get('baseline'), 1)
+    return _calibration(path, left[0], baseline / 1000.0, left[2], right[2], left[5])
+
+
+def read_projection_calibration(left: PathLike, right: PathLike) -> Calibration:
+    """Read two text files with one 3 x 4 projection matrix each (P_left.txt, P_right.txt).
+
+    :raises ValueError: no such file, or not twelve numbers.
+    """
+    return _from_projections(right, _numbers(left, 'P', _text(left, 'calibration'), 12),
+                             _numbers(right, 'P', _text(right, 'calibration'), 12))
+
+
+def read_kitti_calibration(path: PathLike, cameras: tuple[int, int] = (0, 1)) -> Calibration:
+    """Read a calibration file of KITTI, lines 'P0: ...' and so on, for a pair of its cameras.
+
+    :raises ValueError: no such file, or a matrix that is needed is missing or unreadable.
+    """
+    lines = dict(line.split(':', 1) for line in _text(path, 'calibration').splitlines()
+                 if ':' in line)
+    left, right = (_numbers(path, f'P{camera}', lines.get(f'P{camera}'), 12)
+                   for camera in cameras)
+    return _from_projections(path, left, right)
+
+
+def _from_projections(path: PathLike, left: list[float], right: list[float]) -> Calibration:
+    for matrix in (left, right):
+        if matrix[0] == 0:
+            raise ValueError(f'calibration {path}: the focal length is 0')
+    # Both cameras may be displaced from the rig's origin, as KITTI's second pair is.
+    baseline = left[3] / left[0] - right[3] / right[0]
+    return _calibration(path, right[0], baseline, left[2], right[2], left[6])
+
+
+def _calibration(path: PathLike, focal_px: float, baseline_m: float, cx_left: float,
+                 cx_right: float, cy: float) -> Calibration:
+    try:
+        return Calibration(focal_px=focal_px, baseline_m=baseline_m, cx_left=cx_left,
+                           cx_right=cx_right, cy=cy)
+    except ValueError as error:
+        raise ValueError(f'calibration {path}: {error}') from error
+
+
+def _numbers(path: PathLike, name: str, text: str | None, count: int) -> list[float]:
+    if text is None:
+        raise ValueError(f'calibration {path} has no {name}')
+    try:
+        numbers = [float(word) for word in text.strip().strip('[]').replace(';', ' ').split()]
+    except ValueError as error:
+        raise ValueError(f'calibration {path}: {name} is not made of numbers') from error
+    if len(numbers) != count or not all(math.isfinite(number) for number in numbers):
+        raise ValueError(f'calibration {path}: {name} should be {count} finite numbers, '
+                         f'not {len(numbers)}')
+    return numbers

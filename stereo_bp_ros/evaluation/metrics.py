@@ -1,0 +1,162 @@
+"""Scores of a disparity map against ground truth, in the field's usual figures.
+
+Bad-N and the mean absolute error are those of the Middlebury evaluation; a pixel is bad where its
+error is greater than N pixels. A map with holes has two well-known bad-N figures: over the pixels
+that have an estimate (Middlebury's "invalid" kept apart, KITTI's "est"), and over all pixels with
+known truth, a hole counting as bad.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Score:
+    """Counts and sums of one map or of many; every figure follows from them.
+
+    Adding two scores gives the score of all their pixels together, so a mean over frames is
+    weighted by the pixels of each.
+
+    thresholds:     errors above which a pixel is bad, pixels of disparity.
+    pixels:         pixels looked at (those in the mask).
+    matched:        of these, pixels with an estimate.
+    known:          of `pixels`, those with known truth.
+    estimated:      of `known`, those with an estimate.
+    bad:            of `estimated`, those with an error above each threshold.
+    absolute_error: sum over `estimated`, pixels of disparity.
+    squared_error:  sum over `estimated`, squared pixels of disparity.
+    """
+
+    thresholds: tuple[float, ...] = (1.0, 2.0, 3.0)
+    pixels: int = 0
+    matched: int = 0
+    known: int = 0
+    estimated: int = 0
+    bad: tuple[int, ...] = (0, 0, 0)
+    absolute_error: float = 0.0
+    squared_error: float = 0.0
+
+    def __post_init__(self) -> None:
+        if len(self.bad) != len(self.thresholds):
+            raise ValueError(f'{len(self.bad)} counts of bad pixels for '
+                             f'{len(self.thresholds)} thresholds')
+
+    @property
+    def coverage(self) -> float:
+        """Percentage of all pixels looked at that have an estimate; NaN where there are none."""
+        return _percent(self.matched, self.pixels)
+
+    @property
+    def density(self) -> float:
+        """Percentage of the pixels with known truth that have an estimate; NaN without any."""
+        return _percent(self.estimated, self.known)
+
+    @property
+    def mae(self) -> float:
+        """Mean absolute error of the estimated pixels, pixels of disparity; NaN without any."""
+        return self.absolute_error / self.estimated if self.estimated else math.nan
+
+    @property
+    def rms(self) -> float:
+        """Root mean square error of the estimated pixels, pixels; NaN without any."""
+        return math.sqrt(self.squared_error / self.estimated) if self.estimated else math.nan
+
+    def bad_estimated(self, threshold: float) -> float:
+        """Percentage of the estimated pixels that are bad; NaN without any.
+
+        :raises KeyError: the score was not made for this threshold.
+        """
+        return _percent(self._count(threshold), self.estimated)
+
+    def bad_known(self, threshold: float) -> float:
+        """Percentage of the pixels with known truth that are bad or have no estimate.
+
+        :raises KeyError: the score was not made for this threshold.
+        """
+        return _percent(self._count(threshold) + self.known - self.estimated, self.known)
+
+    def _count(self, threshold: float) -> int:
+        if threshold not in self.thresholds:
+            raise KeyError(f'no threshold of {threshold} pixels: this score has '
+                           + ', '.join(f'{value:g}' for value in self.thresholds))
+        return self.bad[self.thresholds.index(threshold)]
+
+    def __add__(self, other: Score) -> Score:
+        """The score of the pixels of both.
+
+        :raises ValueError: the two have different thresholds.
+        """
+        if not isinstance(other, Score):
+            return NotImplemented
+        if self.thresholds != other.thresholds:
+            raise ValueError(f'scores with thresholds {self.thresholds} and {other.thresholds} '
+                             'cannot be added')
+        counts = {field.name: getattr(self, field.name) + getattr(other, field.name)
+                  for field in fields(self) if field.name not in ('thresholds', 'bad')}
+        return Score(thresholds=self.thresholds,
+                     bad=tuple(a + b for a, b in zip(self.bad, other.bad, strict=True)), **counts)
+
+    def as_dict(self) -> dict[str, float | int | None]:
+        """Every figure under a name, for tables and JSON; None where there is no value."""
+        figures: dict[str, float] = {
+            'pixels': self.pixels, 'matched': self.matched, 'known': self.known,
+            'estimated': self.estimated, 'coverage': self.coverage, 'density': self.density}
+        for threshold in self.thresholds:
+            figures[f'bad_{threshold:g}_estimated'] = self.bad_estimated(threshold)
+            figures[f'bad_{threshold:g}_known'] = self.bad_known(threshold)
+        figures['mae'] = self.mae
+        figures['rms'] = self.rms
+        return {name: None if math.isnan(value) else value for name, value in figures.items()}
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100.0 * part / whole if whole else math.nan
+
+
+def combine(scores: Iterable[Score]) -> Score:
+    """The score of all pixels of several scores; an empty one where there are none.
+
+    :raises ValueError: thresholds differ.
+    """
+    total: Score | None = None
+    for one in scores:
+        total = one if total is None else total + one
+    return Score() if total is None else total
+
+
+def score(disparity: np.ndarray, truth: np.ndarray, valid: np.ndarray | None = None,
+          thresholds: Sequence[float] = (1.0, 2.0, 3.0), mask: np.ndarray | None = None) -> Score:
+    """Compare a disparity map with ground truth.
+
+    disparity:  H x W, pixels. NaN and infinity are no estimate.
+    truth:      H x W, pixels. NaN and infinity are unknown.
+    valid:      bool H x W, where `disparity` is an estimate (`DisparityFrame.valid`); None: where
+                it is finite.
+    thresholds: errors above which a pixel is bad, pixels.
+    mask:       bool H x W, pixels to look at (for instance the non-occluded); None: all.
+
+    :raises ValueError: an array is not two-dimensional or not of the same shape.
+    """
+    for name, array in (('disparity', disparity), ('truth', truth), ('valid', valid),
+                        ('mask', mask)):
+        if array is not None and (array.ndim != 2 or array.shape != disparity.shape):
+            raise ValueError(f'{name} has shape {array.shape}, but a map of '
+                             f'{disparity.shape} is compared')
+    looked_at = np.ones(disparity.shape, bool) if mask is None else mask.astype(bool)
+    matched = looked_at & np.isfinite(disparity)
+    if valid is not None:
+        matched &= valid.astype(bool)
+    known = looked_at & np.isfinite(truth)
+    compared = matched & known
+    error = np.abs(disparity[compared].astype(np.float64) - truth[compared].astype(np.float64))
+    return Score(
+        thresholds=tuple(float(value) for value in thresholds),
+        pixels=int(np.count_nonzero(looked_at)), matched=int(np.count_nonzero(matched)),
+        known=int(np.count_nonzero(known)), estimated=int(error.size),
+        bad=tuple(int(np.count_nonzero(error > value)) for value in thresholds),
+        absolute_error=float(error.sum()), squared_error=float(np.dot(error, error)))

@@ -1,0 +1,71 @@
+"""Calibration from CameraInfo: binning, regions of interest, and what is refused."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+from stereo_bp_ros.camera import (
+    Calibration,
+    check_image_size,
+    image_size,
+    rectification_warnings,
+)
+from stereo_bp_ros.errors import InputError, InputReason
+
+
+def camera_info(side='left', *, focal=500.0, cx=320.0, cy=240.0, baseline=0.2, binning=(0, 0),
+                roi=(0, 0, 0, 0), size=(640, 480)):
+    offset = 0.0 if side == 'left' else -focal * baseline
+    return types.SimpleNamespace(
+        width=size[0], height=size[1], binning_x=binning[0], binning_y=binning[1],
+        p=[focal, 0, cx, offset, 0, focal, cy, 0, 0, 0, 1, 0],
+        roi=types.SimpleNamespace(x_offset=roi[0], y_offset=roi[1], width=roi[2], height=roi[3]))
+
+
+def test_focal_length_and_baseline_come_from_the_right_camera():
+    calibration = Calibration.from_camera_info(camera_info(), camera_info('right', cx=330.0))
+    assert calibration == Calibration(500.0, 0.2, 320.0, 330.0, 240.0)
+    assert calibration.shift == -10.0
+
+
+def test_binning_and_region_of_interest_are_applied():
+    left = camera_info(binning=(2, 2), roi=(40, 20, 400, 300))
+    right = camera_info('right', cx=321.0, binning=(2, 2), roi=(40, 20, 400, 300))
+    calibration = Calibration.from_camera_info(left, right)
+    assert calibration == Calibration(250.0, 0.2, 140.0, 140.5, 110.0)
+    assert image_size(left) == (200, 150)
+
+
+def test_zero_binning_counts_as_one_and_zero_roi_as_the_full_sensor():
+    assert image_size(camera_info()) == (640, 480)
+    assert image_size(camera_info(binning=(1, 2))) == (640, 240)
+
+
+@pytest.mark.parametrize(('left', 'right', 'reason'), [
+    (camera_info(), camera_info('right', baseline=0.0), InputReason.ZERO_BASELINE),
+    (camera_info(), camera_info('right', baseline=-0.2), InputReason.ZERO_BASELINE),
+    (camera_info('right'), camera_info('left'), InputReason.SWAPPED_CAMERAS),
+    (camera_info(focal=0.0), camera_info('right'), InputReason.BAD_CALIBRATION),
+    (camera_info(cx=float('nan')), camera_info('right'), InputReason.BAD_CALIBRATION),
+    (camera_info(), camera_info('right', focal=float('inf')), InputReason.BAD_CALIBRATION),
+])
+def test_calibrations_that_cannot_be_are_refused_with_their_reason(left, right, reason):
+    with pytest.raises(InputError) as error:
+        Calibration.from_camera_info(left, right)
+    assert error.value.reason is reason
+
+
+def test_an_image_of_another_size_than_its_camera_info_is_refused_naming_both():
+    check_image_size('left', camera_info(), 640, 480)
+    with pytest.raises(InputError, match='the left image is 320 x 240.*describes 640 x 480'):
+        check_image_size('left', camera_info(), 320, 240)
+
+
+def test_rows_that_cannot_match_are_warned_about():
+    assert rectification_warnings(camera_info(), camera_info('right')) == []
+    shifted = rectification_warnings(camera_info(), camera_info('right', cy=243.0))
+    assert len(shifted) == 1
+    assert '3 rows' in shifted[0]
+    assert rectification_warnings(camera_info(), camera_info('right', focal=520.0))

@@ -1,0 +1,195 @@
+"""Settings: declared once, validated in words, presets that are also ROS parameter files."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stereo_bp_ros import config as config_module
+from stereo_bp_ros.cli.info import settings_reference
+from stereo_bp_ros.config import (
+    MatcherConfig,
+    NodeConfig,
+    all_settings,
+    load_parameter_file,
+    parse_assignments,
+    preset_names,
+    split,
+)
+from stereo_bp_ros.errors import ConfigError
+
+
+def test_every_declared_default_is_accepted_by_its_own_declaration():
+    for setting in all_settings().values():
+        assert setting.coerce(setting.default) == setting.default
+
+
+def test_every_setting_has_a_meaning_and_numbers_have_limits():
+    for setting in all_settings().values():
+        assert setting.meaning
+        if setting.type in (int, float):
+            assert setting.minimum is not None
+            assert setting.maximum is not None
+
+
+def test_a_refused_value_is_named_with_its_limit():
+    with pytest.raises(ConfigError, match='disparity_range is 1, but must be a whole number '
+                                          'from 2 to 512 pixels') as error:
+        MatcherConfig(disparity_range=1)
+    assert (error.value.field, error.value.value) == ('disparity_range', 1)
+
+
+@pytest.mark.parametrize(('name', 'value'), [
+    ('disparity_range', 513), ('disparity_range', 2.5), ('disparity_range', '64'),
+    ('disparity_range', True), ('correlation_window_size', 4), ('data_weight', 0),
+    ('data_weight', float('nan')), ('data_weight', float('inf')), ('preprocessing', 'census'),
+    ('stereo_algorithm', 2), ('stereo_algorithm', True), ('exact', 1), ('median_window_size', 4),
+])
+def test_wrong_types_ranges_and_choices_are_refused(name, value):
+    with pytest.raises(ConfigError) as error:
+        MatcherConfig(**{name: value})
+    assert error.value.field == name
+
+
+def test_a_whole_number_is_accepted_where_a_float_is_meant():
+    config = MatcherConfig(data_weight=1, smoothing_sigma=2)
+    assert isinstance(config.data_weight, float)
+    assert config.smoothing_sigma == 2.0
+
+
+def test_numpy_scalars_are_accepted():
+    assert MatcherConfig(disparity_range=np.int32(32)).disparity_range == 32
+
+
+@pytest.mark.parametrize(('number', 'name'), [(0, 'sad'), (1, 'bp')])
+def test_the_algorithm_can_be_named_by_the_number_of_stereo_image_proc(number, name):
+    assert MatcherConfig(stereo_algorithm=number).stereo_algorithm == name
+    assert MatcherConfig(stereo_algorithm=name).stereo_algorithm == name
+
+
+def test_exact_without_float32_is_refused():
+    with pytest.raises(ConfigError, match='exact'):
+        MatcherConfig(exact=True, message_type='int16')
+    assert MatcherConfig(exact=True, message_type='float32').exact
+
+
+def test_an_unknown_setting_is_refused_by_name():
+    with pytest.raises(ConfigError, match='no setting of this name'):
+        MatcherConfig.from_mapping({'disparities': 64})
+
+
+def test_a_truncation_of_zero_means_a_share_of_the_range():
+    assert MatcherConfig(discontinuity_truncation=0, disparity_range=15).truncation == 2.0
+    assert MatcherConfig(discontinuity_truncation=3, disparity_range=15).truncation == 3.0
+
+
+@given(weight=st.floats(0.001, 2), truncation=st.floats(1, 100), smooth=st.floats(0.1, 30),
+       levels=st.integers(1, 6))
+def test_the_int16_scale_is_the_largest_power_of_two_that_cannot_overflow(
+        weight, truncation, smooth, levels):
+    values = dict(data_weight=weight, data_truncation=truncation, levels=levels,
+                  discontinuity_truncation=smooth, discontinuity_slope=1.0)
+    try:
+        scale = MatcherConfig(message_type='int16', **values).int16_scale()
+    except ConfigError:
+        return
+    bound = weight * truncation * 4 ** (levels - 1) + 3 * smooth
+    assert scale * bound <= 32767 < 2 * scale * bound
+    assert scale & (scale - 1) == 0
+
+
+def test_int16_is_refused_where_the_slope_would_vanish():
+    with pytest.raises(ConfigError, match='use float32 or fewer levels'):
+        MatcherConfig(message_type='int16', discontinuity_slope=0.001)
+
+
+def test_only_live_settings_change_without_a_new_engine():
+    config = MatcherConfig()
+    assert config.is_live_change(config.replace(uniqueness_ratio=10.0, speckle_size=50))
+    assert not config.is_live_change(config.replace(disparity_range=32, speckle_size=50))
+
+
+def test_every_preset_is_a_valid_configuration_and_a_ros_parameter_file():
+    assert {'tsukuba_2010', 'tsukuba_2009', 'cones_2010', 'road_2009', 'five_sets', 'road',
+            'indoor', 'sad_venus', 'sad_fast'} <= set(preset_names())
+    for name in preset_names():
+        MatcherConfig.preset(name)
+        path = config_module.PRESETS_DIRECTORY / f'{name}.yaml'
+        content = yaml.safe_load(path.read_text())
+        assert list(content) == ['/**']
+        assert list(content['/**']) == ['ros__parameters']
+        for key, value in content['/**']['ros__parameters'].items():
+            # ROS types a parameter by its YAML scalar: 1 where a float is declared is refused.
+            assert isinstance(value, all_settings()[key].type), (name, key)
+
+
+@pytest.mark.parametrize(('name', 'expected'), [
+    ('tsukuba_2010', (15, 5, 10, 0.07, 15, 1.7, 1.0)),
+    ('cones_2010', (65, 5, 10, 0.07, 15, 1.7, 1.0)),
+    ('tsukuba_2009', (16, 5, 7, 0.07, 15, 1.7, 0.7)),
+    ('road_2009', (33, 5, 7, 0.033, 30, 11, 0.7)),
+])
+def test_the_papers_presets_have_the_papers_parameters(name, expected):
+    config = MatcherConfig.preset(name)
+    assert expected == (config.disparity_range, config.levels, config.iterations,
+                        config.data_weight, config.data_truncation,
+                        config.discontinuity_truncation, config.smoothing_sigma)
+    assert config.discontinuity_slope == 1.0
+
+
+def test_the_five_sets_preset_follows_the_rule_of_its_paper():
+    for disparities in (16, 21, 32, 64, 128):
+        config = MatcherConfig.preset('five_sets', disparity_range=disparities)
+        assert config.truncation == pytest.approx(disparities / 7.5)
+
+
+def test_an_unknown_preset_lists_the_known_ones():
+    with pytest.raises(ConfigError, match='road_2009'):
+        MatcherConfig.preset('motorway')
+
+
+def test_assignments_are_parsed_to_the_declared_types():
+    assert parse_assignments(['disparity_range=48', 'data_weight=1', 'subpixel=false',
+                              'stereo_algorithm=0', 'preset=road']) == {
+        'disparity_range': 48, 'data_weight': 1.0, 'subpixel': False,
+        'stereo_algorithm': 'sad', 'preset': 'road'}
+
+
+@pytest.mark.parametrize('text', ['disparity_range', 'disparities=3', 'disparity_range=x'])
+def test_a_malformed_assignment_is_refused(text):
+    with pytest.raises(ConfigError):
+        parse_assignments([text])
+
+
+def test_a_flat_mapping_splits_into_matcher_and_node():
+    matcher, node = split({'disparity_range': 32, 'queue_size': 7})
+    assert (matcher.disparity_range, node.queue_size) == (32, 7)
+
+
+def test_a_parameter_file_without_a_block_is_refused(tmp_path):
+    path = tmp_path / 'parameters.yaml'
+    path.write_text('a: 1\n')
+    with pytest.raises(ConfigError, match='no ros__parameters block'):
+        load_parameter_file(path)
+    with pytest.raises(ConfigError, match='cannot be read'):
+        load_parameter_file(tmp_path / 'none.yaml')
+
+
+def test_a_configuration_cannot_be_changed_in_place():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        MatcherConfig().levels = 3      # type: ignore[misc]
+
+
+def test_one_side_of_the_expected_size_alone_is_refused():
+    with pytest.raises(ConfigError, match='set both, or neither'):
+        NodeConfig(image_width=640)
+
+
+def test_the_page_of_settings_is_what_the_declaration_prints(repository):
+    assert (repository / 'docs/parameters.md').read_text() == settings_reference(), \
+        'run: stereo_bp info --settings > docs/parameters.md'

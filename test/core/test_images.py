@@ -1,0 +1,98 @@
+"""Raw images: validated views of bytes."""
+
+from __future__ import annotations
+
+import array
+import types
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stereo_bp_ros.errors import InputError, InputReason
+from stereo_bp_ros.images import ENCODINGS, RawImage, check_pair
+
+
+@given(width=st.integers(1, 20), height=st.integers(1, 20), padding=st.integers(0, 9),
+       name=st.sampled_from(sorted(ENCODINGS)))
+def test_pixels_honour_step_and_are_a_view(width, height, padding, name):
+    layout = ENCODINGS[name]
+    if layout.luma >= 0:
+        width *= 2
+    step = width * layout.pixel_bytes + padding
+    data = np.arange(step * height, dtype=np.uint32).astype(np.uint8)
+    pixels = RawImage(data, height, width, step, name).pixels
+    rows = data.reshape(height, step)[:, :width * layout.pixel_bytes]
+    assert np.array_equal(np.ascontiguousarray(pixels).reshape(height, -1).view(np.uint8), rows)
+    assert np.shares_memory(pixels, data)
+
+
+def test_16_bit_values_are_read_in_their_byte_order():
+    data = bytes([1, 2, 3, 4])
+    assert RawImage(data, 1, 2, 4, 'mono16').pixels.tolist() == [[0x0201, 0x0403]]
+    assert RawImage(data, 1, 2, 4, 'mono16', big_endian=True).pixels.tolist() == [
+        [0x0102, 0x0304]]
+
+
+@pytest.mark.parametrize(('changes', 'reason'), [
+    ({'encoding': 'mono9'}, InputReason.UNKNOWN_ENCODING),
+    ({'width': 0}, InputReason.BAD_SIZE),
+    ({'height': -1}, InputReason.BAD_SIZE),
+    ({'step': 9}, InputReason.BAD_STEP),
+    ({'height': 11}, InputReason.SHORT_DATA),
+    ({'height': 10**9, 'width': 10**9, 'step': 10**9}, InputReason.SHORT_DATA),
+    ({'encoding': 'yuv422', 'width': 5, 'step': 10}, InputReason.BAD_SIZE),
+])
+def test_what_does_not_fit_is_refused_with_its_reason(changes, reason):
+    values = {'data': bytes(100), 'height': 10, 'width': 10, 'step': 10, 'encoding': 'mono8',
+              **changes}
+    with pytest.raises(InputError) as error:
+        RawImage(**values)
+    assert error.value.reason is reason
+
+
+def test_the_last_row_may_lack_its_padding():
+    assert RawImage(bytes(12 + 10), 2, 10, 12, 'mono8').pixels.shape == (2, 10)
+
+
+def test_an_unknown_encoding_lists_the_supported_ones():
+    with pytest.raises(InputError, match=r'mono8.*rgb8'):
+        RawImage(b'', 1, 1, 1, 'h264')
+
+
+def test_a_message_is_read_through_its_fields_without_a_copy():
+    message = types.SimpleNamespace(data=array.array('B', range(12)), height=3, width=4, step=4,
+                                    encoding='mono8', is_bigendian=0)
+    image = RawImage.from_message(message)
+    message.data[5] = 99
+    assert image.pixels[1, 1] == 99
+
+
+@pytest.mark.parametrize(('shape', 'dtype', 'encoding'), [
+    ((4, 6), np.uint8, 'mono8'), ((4, 6), np.uint16, 'mono16'), ((4, 6, 3), np.uint8, 'rgb8')])
+def test_arrays_become_raw_images_of_the_usual_encoding(shape, dtype, encoding):
+    array_ = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    image = RawImage.from_array(array_)
+    assert image.encoding == encoding
+    assert np.array_equal(image.pixels, array_)
+    flipped = RawImage.from_array(array_[:, ::-1])
+    assert np.array_equal(flipped.pixels, array_[:, ::-1])
+
+
+@pytest.mark.parametrize('array_', [
+    np.zeros((4, 4), np.float32), np.zeros(4, np.uint8), np.zeros((4, 4, 5), np.uint8),
+    np.zeros((4, 4, 3), np.uint16), np.zeros((4, 4), bool), np.zeros((4, 4), np.int8)])
+def test_other_arrays_are_refused(array_):
+    with pytest.raises(InputError) as error:
+        RawImage.from_array(array_)
+    assert error.value.reason is InputReason.BAD_ARRAY
+
+
+def test_pairs_of_two_sizes_and_too_large_pairs_are_refused():
+    small, large = (RawImage.from_array(np.zeros((4, n), np.uint8)) for n in (4, 6))
+    check_pair(small, small, 4, 4)
+    with pytest.raises(InputError, match='size mismatch'):
+        check_pair(small, large, 100, 100)
+    with pytest.raises(InputError, match='too large'):
+        check_pair(large, large, 5, 100)

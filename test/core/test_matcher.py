@@ -1,0 +1,194 @@
+"""StereoMatcher: the public API."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros import (
+    BackendUnavailable,
+    Calibration,
+    ConfigError,
+    InputError,
+    InputReason,
+    MatcherConfig,
+    MemoryLimitError,
+    RawImage,
+    StereoError,
+    StereoMatcher,
+)
+
+SMALL = MatcherConfig(disparity_range=16, levels=3, iterations=4)
+
+
+@pytest.fixture
+def matcher():
+    with StereoMatcher(SMALL) as made:
+        yield made
+
+
+def test_a_shifted_texture_gets_its_shift(matcher, textured_pair):
+    frame = matcher.compute(*textured_pair(80, 40, 7))
+    inside = frame.disparity[frame.valid_window.slices]
+    assert (np.abs(inside - 7) <= 0.5).mean() > 0.98
+    assert frame.backend == 'cpu'
+    assert (frame.min_disparity, frame.max_disparity) == (0, 15)
+
+
+def test_pixels_outside_the_window_are_below_the_minimum(matcher, textured_pair):
+    frame = matcher.compute(*textured_pair(80, 40, 7))
+    outside = np.ones_like(frame.valid)
+    outside[frame.valid_window.slices] = False
+    assert np.all(frame.disparity[outside] == frame.min_disparity - 1)
+    assert not frame.valid[outside].any()
+
+
+def test_arrays_and_raw_images_give_the_same_frame(matcher, textured_pair):
+    left, right = textured_pair(64, 32, 5)
+    from_arrays = matcher.compute(left, right).disparity
+    from_raw = matcher.compute(RawImage.from_array(left), RawImage.from_array(right)).disparity
+    assert np.array_equal(from_arrays, from_raw)
+
+
+def test_results_are_written_into_the_callers_array_and_nothing_else_is_kept(matcher,
+                                                                            textured_pair):
+    pair = textured_pair(64, 32, 5)
+    out = np.empty((32, 64), np.float32)
+    frame = matcher.compute(*pair, out={'disparity': out})
+    assert frame.disparity is out
+    first = out.copy()
+    fresh = matcher.compute(*textured_pair(64, 32, 9, seed=4)).disparity
+    assert np.array_equal(out, first)
+    assert not np.shares_memory(fresh, out)
+
+
+@pytest.mark.parametrize('out', [
+    np.empty((32, 63), np.float32), np.empty((32, 64), np.float64),
+    np.empty((64, 32), np.float32).T])
+def test_an_unfit_output_array_is_refused(matcher, textured_pair, out):
+    with pytest.raises(InputError) as error:
+        matcher.compute(*textured_pair(64, 32, 5), out={'disparity': out})
+    assert error.value.reason is InputReason.BAD_ARRAY
+
+
+def test_an_unknown_output_is_refused(matcher, textured_pair):
+    with pytest.raises(StereoError, match='no output'):
+        matcher.compute(*textured_pair(64, 32, 5), outputs=('colour',))
+
+
+def test_depth_is_focal_length_times_baseline_over_disparity(matcher, textured_pair):
+    calibration = Calibration(100.0, 0.5, 32.0, 30.0, 16.0)
+    frame = matcher.compute(*textured_pair(64, 32, 5), calibration=calibration,
+                            outputs=('disparity', 'depth'))
+    assert frame.min_disparity == -2.0
+    valid = frame.valid & (frame.disparity > 0)
+    assert np.allclose(frame.depth[valid], 50.0 / frame.disparity[valid], rtol=1e-6)
+    assert np.isnan(frame.depth[~valid]).all()
+
+
+def test_depth_without_calibration_is_refused(matcher, textured_pair):
+    with pytest.raises(InputError) as error:
+        matcher.compute(*textured_pair(64, 32, 5), outputs=('depth',))
+    assert error.value.reason is InputReason.BAD_CALIBRATION
+
+
+def test_a_pair_of_two_sizes_is_refused_and_the_next_good_one_is_matched(matcher, textured_pair):
+    left, right = textured_pair(64, 32, 5)
+    with pytest.raises(InputError):
+        matcher.compute(left, right[:-1])
+    assert matcher.compute(left, right).valid.any()
+
+
+def test_another_size_gets_another_engine(matcher, textured_pair):
+    matcher.compute(*textured_pair(64, 32, 5))
+    assert matcher.size == (64, 32)
+    matcher.compute(*textured_pair(50, 41, 5))
+    assert matcher.size == (50, 41)
+
+
+def test_a_live_change_keeps_the_engine_and_a_rebuild_replaces_it(matcher, textured_pair):
+    pair = textured_pair(64, 32, 5)
+    matcher.compute(*pair)
+    assert matcher.reconfigure(SMALL.replace(subpixel=False)) is False
+    assert matcher.compute(*pair).delta_d == 1.0
+    assert matcher.reconfigure(SMALL.replace(disparity_range=8)) is True
+    assert matcher.compute(*pair).max_disparity == 7
+
+
+def test_a_failed_change_leaves_the_old_configuration(matcher, textured_pair):
+    pair = textured_pair(64, 32, 5)
+    before = matcher.compute(*pair).disparity
+    with pytest.raises(MemoryLimitError):
+        matcher.reconfigure(SMALL.replace(disparity_range=32, memory_limit=1000))
+    assert matcher.config == SMALL
+    assert np.array_equal(matcher.compute(*pair).disparity, before)
+
+
+def test_memory_beyond_the_limit_is_refused_before_anything_is_allocated(textured_pair):
+    with StereoMatcher(SMALL.replace(memory_limit=1000)) as matcher, \
+            pytest.raises(MemoryLimitError) as error:
+        matcher.compute(*textured_pair(64, 32, 5))
+    assert error.value.needed > error.value.allowed == 1000
+
+
+def test_submitted_frames_come_back_in_order_and_equal(matcher, textured_pair):
+    pairs = [textured_pair(64, 32, d, seed=d) for d in (3, 5, 7)]
+    expected = [matcher.compute(*pair).disparity for pair in pairs]
+    pending = [matcher.submit(*pair) for pair in pairs]
+    for one, disparity in zip(pending, expected, strict=True):
+        assert np.array_equal(one.result(timeout=10).disparity, disparity)
+
+
+def test_an_error_of_a_submitted_frame_comes_back_with_its_result(matcher, textured_pair):
+    left, right = textured_pair(64, 32, 5)
+    pending = matcher.submit(left, right[:-1])
+    with pytest.raises(InputError):
+        pending.result(timeout=10)
+
+
+def test_a_second_thread_is_refused_while_the_first_is_inside(matcher, textured_pair,
+                                                             monkeypatch):
+    pair = textured_pair(64, 32, 5)
+    matcher.compute(*pair)
+    inside, leave = threading.Event(), threading.Event()
+
+    def wait(*_):
+        inside.set()
+        leave.wait(10)
+        return {}
+
+    monkeypatch.setattr(matcher._engine, 'compute', wait)
+    thread = threading.Thread(target=matcher.compute, args=pair)
+    thread.start()
+    try:
+        assert inside.wait(10)
+        with pytest.raises(RuntimeError, match='two threads at once'):
+            matcher.compute(*pair)
+    finally:
+        leave.set()
+        thread.join()
+
+
+def test_a_closed_matcher_refuses_and_may_be_closed_again(textured_pair):
+    matcher = StereoMatcher(SMALL)
+    matcher.compute(*textured_pair(64, 32, 5))
+    matcher.close()
+    matcher.close()
+    with pytest.raises(RuntimeError, match='closed'):
+        matcher.compute(*textured_pair(64, 32, 5))
+
+
+def test_auto_says_why_it_chose_and_cuda_says_what_would_help():
+    with StereoMatcher(SMALL, backend='auto') as matcher:
+        assert matcher.backend == 'cpu'
+        assert matcher.backend_reason
+    with pytest.raises(BackendUnavailable) as error:
+        StereoMatcher(SMALL, backend='cuda')
+    assert error.value.remedy
+
+
+def test_an_unknown_backend_is_refused():
+    with pytest.raises(ConfigError, match='backend'):
+        StereoMatcher(SMALL, backend='opencl')

@@ -1,0 +1,177 @@
+"""Every layout through one face, on made-up folders and on the real data."""
+
+import cv2
+import numpy as np
+import pytest
+
+from stereo_bp_ros.evaluation import files
+from stereo_bp_ros.evaluation.datasets import open_dataset
+from stereo_bp_ros.evaluation.metrics import score
+
+
+def make_image(path, grey=100, size=(4, 6)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.write_image(path, np.full(size, grey, np.uint8))
+
+
+def make_pair(folder, **options):
+    make_image(folder / 'left.png', 10, **options)
+    make_image(folder / 'right.png', 20, **options)
+
+
+def test_a_plain_pair_is_a_data_set_of_one(tmp_path):
+    make_pair(tmp_path / 'hall')
+    dataset = open_dataset(tmp_path / 'hall')
+    assert (dataset.name, len(dataset), dataset.names) == ('hall', 1, ('hall',))
+    pair = dataset[0]
+    assert (pair.left[0, 0], pair.right[0, 0]) == (10, 20)
+    assert (pair.truth, pair.calibration, pair.stamp_ns, pair.disparities) == (None,) * 4
+
+
+def test_the_truth_of_a_plain_pair_may_be_pfm_or_png(tmp_path):
+    for name in ('pfm', 'wide', 'narrow'):
+        make_pair(tmp_path / name)
+    disparity = np.full((4, 6), 3.5, np.float32)
+    files.write_pfm(tmp_path / 'pfm' / 'disparity.pfm', disparity)
+    files.write_disparity_png(tmp_path / 'wide' / 'disparity.png', disparity)
+    make_image(tmp_path / 'narrow' / 'disparity.png', 3)
+    truths = {pair.name: float(pair.truth[0, 0]) for pair in open_dataset(tmp_path)}
+    assert truths == {'narrow': 3.0, 'pfm': 3.5, 'wide': 3.5}
+
+
+def test_described_sets_keep_their_order_scale_and_search_range(tmp_path):
+    for name in ('b', 'a'):
+        make_pair(tmp_path / name)
+        make_image(tmp_path / name / 'disparity.png', 40)
+    (tmp_path / 'sets.yaml').write_text(
+        'b: {disparities: 16, disparity_scale: 8}\na: {disparities: 32, disparity_scale: 4}\n')
+    pairs = list(open_dataset(tmp_path))
+    assert [(pair.name, pair.disparities, float(pair.truth[0, 0])) for pair in pairs] == [
+        ('b', 16, 5.0), ('a', 32, 10.0)]
+    alone = open_dataset(tmp_path / 'a')[0]
+    assert (alone.disparities, float(alone.truth[0, 0])) == (32, 10.0)
+
+
+def test_frames_of_a_sequence_come_in_the_order_of_their_stamps(tmp_path):
+    for stamp in (1000, 900, 20):
+        for side in ('left', 'right'):
+            make_image(tmp_path / side / f'{stamp}.png')
+    (tmp_path / 'P_left.txt').write_text('400 0 300 0\n0 400 200 0\n0 0 1 0\n')
+    (tmp_path / 'P_right.txt').write_text('400 0 300 -40\n0 400 200 0\n0 0 1 0\n')
+    dataset = open_dataset(tmp_path)
+    assert [pair.stamp_ns for pair in dataset] == [20, 900, 1000]
+    assert dataset[0].calibration.baseline_m == pytest.approx(0.1)
+
+
+def test_kitti_is_found_in_its_folder_and_in_training(tmp_path):
+    for side in ('image_0', 'image_1'):
+        make_image(tmp_path / 'kitti' / 'training' / side / '000007_10.png')
+    for path in (tmp_path / 'kitti', tmp_path / 'kitti' / 'training', tmp_path):
+        dataset = open_dataset(path)
+        assert [name.rpartition('/')[2] for name in dataset.names] == ['000007_10']
+        assert not dataset.has_truth
+
+
+def test_files_are_read_only_when_a_pair_is_asked_for(tmp_path):
+    make_pair(tmp_path / 'one')
+    make_pair(tmp_path / 'two')
+    (tmp_path / 'two' / 'right.png').write_bytes(b'damaged')
+    dataset = open_dataset(tmp_path)
+    assert dataset[0].name == 'one'
+    with pytest.raises(ValueError, match=r'two/right\.png'):
+        dataset[1]
+
+
+def test_a_missing_folder_and_a_file_are_named(tmp_path):
+    with pytest.raises(ValueError, match=r'there is no folder .*nowhere'):
+        open_dataset(tmp_path / 'nowhere')
+    make_image(tmp_path / 'left.png')
+    with pytest.raises(ValueError, match=r'left\.png is a file'):
+        open_dataset(tmp_path / 'left.png')
+
+
+def test_a_folder_without_pairs_says_what_was_looked_for(tmp_path):
+    make_image(tmp_path / 'left.png')
+    with pytest.raises(ValueError, match='image_0/ with image_1/') as error:
+        open_dataset(tmp_path)
+    assert str(tmp_path.name) in str(error.value)
+
+
+def test_an_image_without_partner_is_named(tmp_path):
+    make_image(tmp_path / 'left' / '1.png')
+    make_image(tmp_path / 'left' / '2.png')
+    make_image(tmp_path / 'right' / '1.png')
+    with pytest.raises(ValueError, match=r'left/2\.png has no partner'):
+        open_dataset(tmp_path)
+
+
+def test_empty_image_folders_are_an_error(tmp_path):
+    (tmp_path / 'left').mkdir()
+    (tmp_path / 'right').mkdir()
+    with pytest.raises(ValueError, match='no images'):
+        open_dataset(tmp_path)
+
+
+@pytest.mark.parametrize('text', ['[1, 2]', 'a: 3', 'a: {disparities: 16}', 'a: {b: [', '{}',
+                                  'a: {disparities: 16, disparity_scale: 0}'])
+def test_a_bad_description_names_its_file(tmp_path, text):
+    make_pair(tmp_path / 'a')
+    (tmp_path / 'sets.yaml').write_text(text)
+    with pytest.raises(ValueError, match=r'sets\.yaml'):
+        open_dataset(tmp_path)
+
+
+def test_images_and_truth_of_different_sizes_are_refused(tmp_path):
+    make_image(tmp_path / 'left.png', size=(4, 6))
+    make_image(tmp_path / 'right.png', size=(4, 7))
+    with pytest.raises(ValueError, match='7 x 4'):
+        open_dataset(tmp_path)[0]
+    make_image(tmp_path / 'right.png', size=(4, 6))
+    files.write_pfm(tmp_path / 'disparity.pfm', np.ones((3, 6), np.float32))
+    with pytest.raises(ValueError, match='ground truth'):
+        open_dataset(tmp_path)[0]
+
+
+def test_the_real_middlebury_sets_have_truth_within_their_search_range(data):
+    dataset = open_dataset(data / 'middlebury')
+    assert dataset.names == ('tsukuba', 'venus', 'barn1', 'cones_quarter', 'cones_half', 'teddy')
+    for pair in dataset:
+        assert pair.left.ndim == 2
+        assert np.nanmax(pair.truth) < pair.disparities
+
+
+def test_the_real_motorcycle_pair_has_its_column_offset(data):
+    pair = open_dataset(data / 'middlebury2014')[0]
+    assert pair.name == 'Motorcycle'
+    assert pair.left.shape == (500, 741, 3)
+    assert pair.calibration.shift == pytest.approx(-31.086)
+    assert pair.disparities == 64
+
+
+def test_the_real_sequence_has_sixty_pairs_at_twenty_hertz(data):
+    dataset = open_dataset(data / 'sequence')
+    assert len(dataset) == 60
+    stamps = [int(name) for name in dataset.names]
+    assert np.allclose(np.diff(stamps), 50e6, atol=1e4)
+    pair = dataset[-1]
+    assert pair.left.shape == (480, 752)
+    assert pair.calibration.baseline_m == pytest.approx(0.110, abs=1e-3)
+
+
+def test_the_real_driving_pairs_have_no_truth(data):
+    dataset = open_dataset(data / 'driving')
+    assert dataset.names == ('urban1', 'urban2')
+    assert not dataset.has_truth
+
+
+@pytest.mark.parametrize('part', ['middlebury', 'kitti2012', 'middlebury2014'])
+def test_a_block_matcher_agrees_with_the_real_truth(data, part):
+    # A truth that is scaled, shifted, flipped or of the other camera fails here.
+    pair = open_dataset(data / part)[0]
+    grey = [image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+            for image in (pair.left, pair.right)]
+    matcher = cv2.StereoBM_create(128 if part == 'kitti2012' else 64, 15)
+    disparity = matcher.compute(*grey).astype(np.float32) / 16
+    result = score(disparity, pair.truth, disparity > 0)
+    assert result.density > 30
+    assert result.bad_estimated(2.0) < 25

@@ -1,0 +1,192 @@
+"""Round trips of the field's files, and what readers say about bad ones."""
+
+import sys
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from stereo_bp_ros.evaluation import files
+
+per_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+shapes = hnp.array_shapes(min_dims=2, max_dims=2, max_side=7)
+
+
+@per_folder
+@given(disparity=hnp.arrays(np.float32, shapes, elements=st.floats(width=32)))
+def test_a_pfm_file_gives_back_every_bit(tmp_path, disparity):
+    files.write_pfm(tmp_path / 'd.pfm', disparity)
+    back = files.read_pfm(tmp_path / 'd.pfm')
+    assert back.dtype == np.float32
+    np.testing.assert_array_equal(back, disparity)
+
+
+def test_a_pfm_file_holds_the_bottom_row_first_in_little_endian(tmp_path):
+    files.write_pfm(tmp_path / 'd.pfm', np.array([[1, 2, 3], [4, 5, 6]], np.float32))
+    header, size, scale, body = (tmp_path / 'd.pfm').read_bytes().split(b'\n', 3)
+    assert (header, size, float(scale) < 0) == (b'Pf', b'3 2', True)
+    assert np.frombuffer(body, '<f4').tolist() == [4, 5, 6, 1, 2, 3]
+
+
+def test_a_big_endian_pfm_file_is_read(tmp_path):
+    (tmp_path / 'd.pfm').write_bytes(b'Pf\n2 1\n1.0\n' + np.array([1.5, 2.5], '>f4').tobytes())
+    assert files.read_pfm(tmp_path / 'd.pfm').tolist() == [[1.5, 2.5]]
+
+
+def test_a_pfm_file_agrees_with_opencv(tmp_path):
+    disparity = np.random.default_rng(1).normal(20, 5, (6, 9)).astype(np.float32)
+    files.write_pfm(tmp_path / 'd.pfm', disparity)
+    np.testing.assert_array_equal(cv2.imread(str(tmp_path / 'd.pfm'), cv2.IMREAD_UNCHANGED),
+                                  disparity)
+
+
+@pytest.mark.parametrize(('content', 'words'), [
+    (b'', 'does not begin'),
+    (b'PF\n1 1\n-1.0\n' + bytes(12), 'three channels'),
+    (b'Pf\n4 4\n-1.0\n' + bytes(60), 'ends early'),
+    (b'Pf\n99999999 9999999\n-1.0\n', '99999999'),
+    (b'Pf\n2 1\n-1.0.0\n' + bytes(8), 'scale'),
+])
+def test_a_damaged_pfm_file_is_refused_by_name(tmp_path, content, words):
+    (tmp_path / 'broken.pfm').write_bytes(content)
+    with pytest.raises(ValueError, match=words) as error:
+        files.read_pfm(tmp_path / 'broken.pfm')
+    assert 'broken.pfm' in str(error.value)
+
+
+@per_folder
+@given(disparity=hnp.arrays(np.float32, shapes, elements=st.one_of(
+    st.floats(0, 255.5, width=32), st.just(float('nan')))))
+def test_a_disparity_png_keeps_values_to_half_a_level_and_holes_as_holes(tmp_path, disparity):
+    files.write_disparity_png(tmp_path / 'd.png', disparity)
+    back = files.read_disparity_png(tmp_path / 'd.png')
+    np.testing.assert_array_equal(np.isnan(back), np.isnan(disparity))
+    known = ~np.isnan(disparity)
+    # 0 is stored as the smallest level, as level 0 means unknown.
+    expected = np.maximum(disparity[known], 1 / 256)
+    np.testing.assert_allclose(back[known], expected, atol=0.5 / 256 + 1e-6)
+
+
+def test_pixels_that_are_not_valid_are_stored_as_unknown(tmp_path):
+    disparity = np.array([[3.0, 4.0, -1.0]], np.float32)
+    files.write_disparity_png(tmp_path / 'd.png', disparity, np.array([[True, False, True]]))
+    np.testing.assert_array_equal(files.read_disparity_png(tmp_path / 'd.png'),
+                                  [[3.0, np.nan, np.nan]])
+
+
+def test_a_disparity_beyond_16_bits_is_refused_rather_than_wrapped(tmp_path):
+    with pytest.raises(ValueError, match='do not fit'):
+        files.write_disparity_png(tmp_path / 'd.png', np.full((2, 2), 300.0, np.float32))
+    assert not (tmp_path / 'd.png').exists()
+
+
+def test_the_scale_of_an_8_bit_disparity_image_is_applied(tmp_path):
+    files.write_image(tmp_path / 'd.png', np.array([[0, 16, 24]], np.uint8))
+    np.testing.assert_array_equal(files.read_disparity_png(tmp_path / 'd.png', 8),
+                                  [[np.nan, 2.0, 3.0]])
+
+
+@pytest.mark.parametrize('image', [
+    np.arange(12, dtype=np.uint8).reshape(3, 4),
+    (np.arange(12, dtype=np.uint16) * 5000).reshape(3, 4),
+], ids=['mono8', 'mono16'])
+def test_a_grey_image_keeps_its_depth(tmp_path, image):
+    files.write_image(tmp_path / 'i.png', image)
+    back = files.read_image(tmp_path / 'i.png')
+    assert back.dtype == image.dtype
+    np.testing.assert_array_equal(back, image)
+
+
+@pytest.mark.parametrize('channels', [3, 4])
+def test_a_colour_image_is_read_as_red_green_blue(tmp_path, channels):
+    files.write_image(tmp_path / 'i.png',
+                      np.full((2, 2, channels), (10, 20, 30, 255)[:channels], np.uint8))
+    back = files.read_image(tmp_path / 'i.png')
+    assert back.shape == (2, 2, 3)
+    assert back[0, 0].tolist() == [30, 20, 10]
+
+
+def test_a_name_with_letters_of_any_language_is_no_obstacle(tmp_path):
+    if sys.getfilesystemencoding().lower() != 'utf-8':
+        pytest.skip('this file system has no such names')
+    files.write_image(tmp_path / 'stra\u00dfe \u9053.png', np.zeros((2, 2), np.uint8))
+    assert files.read_image(tmp_path / 'stra\u00dfe \u9053.png').shape == (2, 2)
+
+
+def test_a_missing_a_damaged_and_an_unusable_image_are_named_with_the_reason(tmp_path):
+    with pytest.raises(ValueError, match=r'none\.png cannot be read: No such file'):
+        files.read_image(tmp_path / 'none.png')
+    for content in (b'', b'no image at all'):
+        (tmp_path / 'bad.png').write_bytes(content)
+        with pytest.raises(ValueError, match=r'bad\.png is not an image'):
+            files.read_image(tmp_path / 'bad.png')
+    files.write_image(tmp_path / 'deep.png', np.zeros((2, 2, 3), np.uint16))
+    with pytest.raises(ValueError, match=r'deep\.png has 3 channels of uint16'):
+        files.read_image(tmp_path / 'deep.png')
+
+
+def test_an_image_for_an_unknown_format_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r'i\.nothing'):
+        files.write_image(tmp_path / 'i.nothing', np.zeros((2, 2), np.uint8))
+
+
+def test_middlebury_calibration_has_both_columns_and_metres(tmp_path):
+    (tmp_path / 'calib.txt').write_text(
+        'cam0=[994.978 0 311.193; 0 994.978 254.877; 0 0 1]\n'
+        'cam1=[994.978 0 342.279; 0 994.978 254.877; 0 0 1]\n'
+        'doffs=31.086\nbaseline=193.001\nwidth=741\nheight=500\n')
+    numbers = files.read_middlebury_calibration(tmp_path / 'calib.txt')
+    assert (numbers.focal_px, numbers.cy) == (994.978, 254.877)
+    assert numbers.baseline_m == pytest.approx(0.193001)
+    assert numbers.cx_right - numbers.cx_left == pytest.approx(31.086)
+
+
+def test_projection_matrices_give_focal_length_and_baseline(tmp_path):
+    (tmp_path / 'P_left.txt').write_text('400 0 300 0\n0 400 200 0\n0 0 1 0\n')
+    (tmp_path / 'P_right.txt').write_text('400 0 302 -48\n0 400 200 0\n0 0 1 0\n')
+    numbers = files.read_projection_calibration(tmp_path / 'P_left.txt',
+                                                tmp_path / 'P_right.txt')
+    assert (numbers.focal_px, numbers.cx_left, numbers.cx_right, numbers.cy) == (
+        400, 300, 302, 200)
+    assert numbers.baseline_m == pytest.approx(0.12)
+
+
+def test_kitti_calibration_takes_the_pair_of_cameras_asked_for(tmp_path):
+    (tmp_path / '0.txt').write_text(
+        'P0: 700 0 600 0 0 700 180 0 0 0 1 0\nP1: 700 0 600 -350 0 700 180 0 0 0 1 0\n'
+        'P2: 700 0 600 35 0 700 180 0 0 0 1 0\nP3: 700 0 600 -315 0 700 180 0 0 0 1 0\n')
+    assert files.read_kitti_calibration(tmp_path / '0.txt').baseline_m == pytest.approx(0.5)
+    colour = files.read_kitti_calibration(tmp_path / '0.txt', (2, 3))
+    assert colour.baseline_m == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(('text', 'words'), [
+    ('cam0=[1 0 0; 0 1 0; 0 0 1]\n', 'no cam1'),
+    ('cam0=[1 0; 0 1]\ncam1=[1 0 0; 0 1 0; 0 0 1]\nbaseline=1\n', 'cam0 should be 9'),
+    ('cam0=[1 0 a; 0 1 0; 0 0 1]\ncam1=[1 0 0; 0 1 0; 0 0 1]\nbaseline=1\n', 'not made of'),
+    ('cam0=[9 0 0; 0 9 0; 0 0 1]\ncam1=[9 0 0; 0 9 0; 0 0 1]\nbaseline=0\n', 'baseline'),
+])
+def test_a_bad_calibration_is_refused_by_name(tmp_path, text, words):
+    (tmp_path / 'calib.txt').write_text(text)
+    with pytest.raises(ValueError, match=words) as error:
+        files.read_middlebury_calibration(tmp_path / 'calib.txt')
+    assert 'calib.txt' in str(error.value)
+
+
+def test_the_real_motorcycle_files_are_read(data):
+    folder = data / 'middlebury2014' / 'Motorcycle'
+    truth = files.read_pfm(folder / 'disp0.pfm')
+    assert truth.shape == (500, 741)
+    assert np.isinf(truth).any()
+    assert 0 < truth[np.isfinite(truth)].min() < truth[np.isfinite(truth)].max() < 64
+    np.testing.assert_array_equal(truth, cv2.imread(str(folder / 'disp0.pfm'), -1))
+
+
+def test_the_real_kitti_truth_is_known_on_a_third_of_its_pixels(data):
+    truth = files.read_disparity_png(
+        data / 'kitti2012' / 'training' / 'disp_occ' / '000000_10.png')
+    assert np.isfinite(truth).mean() == pytest.approx(0.36, abs=0.02)
+    assert np.nanmax(truth) < 128

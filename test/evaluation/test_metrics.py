@@ -1,0 +1,114 @@
+"""Scores against figures that can be counted by hand."""
+
+import json
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from stereo_bp_ros.evaluation.metrics import Score, combine, score
+
+TRUTH = np.array([[10.0, 10.0, 10.0, 10.0], [20.0, 20.0, np.nan, np.inf]], np.float32)
+ESTIMATE = np.array([[10.0, 11.0, 11.5, 14.0], [20.0, -1.0, 5.0, 5.0]], np.float32)
+VALID = ESTIMATE >= 0
+
+maps = hnp.arrays(np.float32, (4, 5), elements=st.one_of(
+    st.floats(-5, 70, width=32), st.sampled_from([float('nan'), float('inf')])))
+masks = hnp.arrays(np.bool_, (4, 5))
+
+
+def test_a_pixel_is_bad_only_where_its_error_exceeds_the_threshold():
+    result = score(ESTIMATE, TRUTH, VALID)
+    assert result.bad == (2, 1, 1)
+
+
+def test_pixels_without_known_truth_are_not_judged():
+    result = score(ESTIMATE, TRUTH, VALID)
+    assert (result.known, result.estimated, result.pixels, result.matched) == (6, 5, 8, 7)
+
+
+def test_holes_count_as_bad_only_over_all_known_pixels():
+    result = score(ESTIMATE, TRUTH, VALID)
+    assert result.bad_estimated(1.0) == pytest.approx(100 * 2 / 5)
+    assert result.bad_known(1.0) == pytest.approx(100 * 3 / 6)
+    assert result.density == pytest.approx(100 * 5 / 6)
+    assert result.coverage == pytest.approx(100 * 7 / 8)
+
+
+def test_errors_are_means_over_the_estimated_pixels():
+    result = score(ESTIMATE, TRUTH, VALID)
+    assert result.mae == pytest.approx((1 + 1.5 + 4) / 5)
+    assert result.rms == pytest.approx(math.sqrt((1 + 1.5 ** 2 + 16) / 5))
+
+
+def test_an_estimate_that_is_not_finite_is_a_hole_even_without_a_valid_mask():
+    estimate = ESTIMATE.copy()
+    estimate[0, 0] = np.nan
+    assert score(estimate, TRUTH).estimated == 5
+
+
+def test_only_pixels_of_the_mask_are_looked_at():
+    result = score(ESTIMATE, TRUTH, VALID, mask=TRUTH == 20)
+    assert (result.pixels, result.known, result.estimated) == (2, 2, 1)
+
+
+def test_nothing_to_judge_gives_no_value_and_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        unknown = score(ESTIMATE, np.full_like(TRUTH, np.nan), VALID)
+        empty = score(np.empty((0, 0), np.float32), np.empty((0, 0), np.float32))
+    for result in (unknown, empty, Score()):
+        assert math.isnan(result.mae)
+        assert math.isnan(result.rms)
+        assert math.isnan(result.bad_estimated(1.0))
+        assert math.isnan(result.bad_known(1.0))
+        assert math.isnan(result.density)
+    assert unknown.coverage == pytest.approx(100 * 7 / 8)
+
+
+def test_figures_are_plain_json_with_null_for_no_value():
+    text = json.dumps(Score().as_dict(), allow_nan=False)
+    assert json.loads(text)['mae'] is None
+    assert json.loads(json.dumps(score(ESTIMATE, TRUTH, VALID).as_dict()))['bad_1_known'] == 50.0
+
+
+@pytest.mark.parametrize('name', ['truth', 'valid', 'mask'])
+def test_an_array_of_another_shape_is_refused_by_name(name):
+    arguments = {'disparity': ESTIMATE, 'truth': TRUTH, name: np.ones((2, 3), np.float32)}
+    with pytest.raises(ValueError, match=name):
+        score(**arguments)
+
+
+def test_a_threshold_that_was_not_counted_is_refused():
+    with pytest.raises(KeyError, match=r'0\.5'):
+        score(ESTIMATE, TRUTH).bad_known(0.5)
+
+
+def test_scores_with_different_thresholds_are_not_added():
+    with pytest.raises(ValueError, match='thresholds'):
+        score(ESTIMATE, TRUTH, thresholds=(1.0,)) + score(ESTIMATE, TRUTH)
+
+
+def test_no_scores_combine_to_an_empty_one():
+    assert combine([]) == Score()
+
+
+@given(maps, maps, masks)
+def test_the_scores_of_two_halves_add_up_to_the_score_of_the_whole(disparity, truth, mask):
+    whole = score(disparity, truth)
+    parts = combine([score(disparity, truth, mask=mask), score(disparity, truth, mask=~mask)])
+    assert (parts.pixels, parts.known, parts.estimated, parts.bad) == (
+        whole.pixels, whole.known, whole.estimated, whole.bad)
+    assert parts.absolute_error == pytest.approx(whole.absolute_error)
+    assert parts.squared_error == pytest.approx(whole.squared_error)
+
+
+@given(maps)
+def test_a_map_compared_with_itself_has_no_error(disparity):
+    result = score(disparity, disparity)
+    assert (result.bad, result.absolute_error) == ((0, 0, 0), 0.0)
+    assert result.estimated == result.known

@@ -1,0 +1,230 @@
+"""The synthetic drive: its ground truth is exact, its pictures are repeatable and matchable."""
+
+import dataclasses
+
+import cv2
+import numpy as np
+import pytest
+
+from stereo_bp_ros.evaluation import _render
+from stereo_bp_ros.evaluation.metrics import score
+from stereo_bp_ros.evaluation.scenes import CAMERA_HEIGHT_M, RoadSequence, render
+
+SMALL = RoadSequence(width=320, height=240, frames=40)
+CLEAN = dataclasses.replace(SMALL, noise_sigma=0.0)
+
+
+@pytest.fixture(scope='module')
+def clean_frame():
+    return RoadSequence(noise_sigma=0.0).frame(17)
+
+
+def warped(right, disparity):
+    """The right image brought into the left one by a disparity map."""
+    height, width = disparity.shape
+    x = np.arange(width, dtype=np.float32)[None] - disparity.astype(np.float32)
+    y = np.ascontiguousarray(np.broadcast_to(np.arange(height, dtype=np.float32)[:, None],
+                                             disparity.shape))
+    return cv2.remap(right.astype(np.float32), x, y, cv2.INTER_CUBIC)
+
+
+def away_from_depth_edges(disparity):
+    """Pixels whose surroundings belong to one surface: those at edges mix two."""
+    box = np.ones((5, 5), np.uint8)
+    smooth = cv2.dilate(disparity, box) - cv2.erode(disparity, box) < 1.5
+    return smooth & (disparity > 0)
+
+
+def test_the_right_image_warped_by_the_truth_is_the_left_image(clean_frame):
+    error = np.abs(warped(clean_frame.right, clean_frame.disparity) - clean_frame.left)
+    seen = ~clean_frame.occluded
+    assert error[seen & away_from_depth_edges(clean_frame.disparity)].mean() < 1.2
+    assert error[seen].mean() < 1.5
+
+
+@pytest.mark.parametrize('offset', [-0.5, -0.2, 0.2, 0.5])
+def test_the_truth_fits_better_than_a_fraction_of_a_pixel_beside_it(clean_frame, offset):
+    use = ~clean_frame.occluded & away_from_depth_edges(clean_frame.disparity)
+    at_truth, beside = (
+        np.abs(warped(clean_frame.right, clean_frame.disparity + shift) - clean_frame.left)[use]
+        for shift in (0.0, offset))
+    assert beside.mean() > (1 + abs(offset)) * at_truth.mean()
+
+
+def test_occluded_pixels_do_not_look_alike_in_the_right_image(clean_frame):
+    error = np.abs(warped(clean_frame.right, clean_frame.disparity) - clean_frame.left)
+    hidden = clean_frame.occluded & (
+        np.arange(clean_frame.left.shape[1]) >= clean_frame.disparity)
+    assert hidden.any()
+    assert error[hidden].mean() > 10 * error[~clean_frame.occluded].mean()
+
+
+def test_pixels_outside_the_right_image_count_as_occluded(clean_frame):
+    outside = np.arange(clean_frame.left.shape[1]) - clean_frame.disparity < 0
+    assert outside.any()
+    assert clean_frame.occluded[outside].all()
+
+
+def test_the_road_has_the_disparity_of_a_plane_below_the_camera():
+    frame = CLEAN.frame(0)
+    rows = np.arange(225, 240)
+    expected = CLEAN.baseline_m * (rows - CLEAN.cy) / CAMERA_HEIGHT_M
+    np.testing.assert_allclose(frame.disparity[rows, 150], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize('options', [
+    {}, {'width': 1226, 'height': 370, 'max_disparity': 128}, {'width': 200, 'height': 500},
+    {'width': 64, 'height': 48, 'max_disparity': 8}, {'focal_px': 1500.0, 'max_disparity': 90},
+    {'focal_px': 150.0}, {'baseline_m': 0.1}], ids=str)
+def test_the_truth_stays_within_the_range_asked_for(options):
+    sequence = RoadSequence(**options)
+    largest = 0.0
+    for index in (0, 33, 66):
+        frame = sequence.frame(index)
+        assert frame.disparity.dtype == np.float32
+        assert frame.disparity.min() == 0.0
+        largest = max(largest, float(frame.disparity.max()))
+    assert largest <= sequence.max_disparity
+    if 'baseline_m' not in options:
+        assert largest > 0.45 * sequence.max_disparity
+
+
+def test_frames_are_the_same_every_time_and_in_any_order():
+    alone = SMALL.frame(7)
+    again = list(dataclasses.replace(SMALL, frames=8))[7]
+    for name in ('left', 'right', 'disparity', 'occluded'):
+        np.testing.assert_array_equal(getattr(again, name), getattr(alone, name))
+    assert again.stamp_ns == alone.stamp_ns
+
+
+def test_another_seed_is_another_street():
+    other = dataclasses.replace(SMALL, seed=2).frame(0)
+    assert np.mean(other.disparity != SMALL.frame(0).disparity) > 0.1
+
+
+def test_cameras_and_other_vehicles_move():
+    first, later = CLEAN.frame(0), CLEAN.frame(5)
+    assert np.mean(np.abs(first.left.astype(int) - later.left)) > 5
+    # In the ego lane ahead only the vehicle moves relative to the camera.
+    ahead = (slice(100, 120), slice(150, 170))
+    assert np.median(first.disparity[ahead]) > np.median(later.disparity[ahead])
+
+
+def test_stamps_follow_the_rate_from_the_start_stamp():
+    sequence = RoadSequence(rate_hz=30.0, start_stamp_ns=5_000)
+    assert [sequence.stamp_ns(index) for index in range(4)] == [
+        5_000, 33_338_333, 66_671_667, 100_005_000]
+    assert SMALL.frame(3).stamp_ns == SMALL.stamp_ns(3)
+
+
+def test_noise_has_its_strength_and_is_independent_in_the_two_cameras():
+    clean = CLEAN.frame(3)
+    noisy = dataclasses.replace(SMALL, noise_sigma=3.0).frame(3)
+    use = (clean.left > 20) & (clean.left < 235) & (clean.right > 20) & (clean.right < 235)
+    left = (noisy.left.astype(float) - clean.left)[use]
+    right = (noisy.right.astype(float) - clean.right)[use]
+    assert left.std() == pytest.approx(3.0, rel=0.05)
+    assert right.std() == pytest.approx(3.0, rel=0.05)
+    assert abs(np.corrcoef(left, right)[0, 1]) < 0.03
+    np.testing.assert_array_equal(noisy.disparity, clean.disparity)
+
+
+def test_another_exposure_changes_the_right_image_only():
+    plain = CLEAN.frame(3)
+    changed = dataclasses.replace(CLEAN, exposure_gain=0.8, exposure_offset=6.0).frame(3)
+    np.testing.assert_array_equal(changed.left, plain.left)
+    np.testing.assert_allclose(changed.right, 0.8 * plain.right.astype(float) + 6.0, atol=1.0)
+
+
+def test_blur_softens_both_images_and_leaves_the_truth():
+    plain = CLEAN.frame(3)
+    soft = dataclasses.replace(CLEAN, blur_sigma=1.5).frame(3)
+    for name in ('left', 'right'):
+        detail = [np.abs(np.diff(getattr(frame, name).astype(float))).mean()
+                  for frame in (plain, soft)]
+        assert detail[1] < 0.7 * detail[0]
+    np.testing.assert_array_equal(soft.disparity, plain.disparity)
+
+
+@pytest.mark.parametrize('size', [(320, 240), (640, 480)])
+def test_surfaces_have_texture_that_a_matcher_can_use(size):
+    frame = RoadSequence(width=size[0], height=size[1], noise_sigma=0.0).frame(20)
+    image = frame.left.astype(np.float32)
+    spread = cv2.blur(image ** 2, (9, 9)) - cv2.blur(image, (9, 9)) ** 2
+    textured = spread > 1.5 ** 2
+    assert textured[frame.disparity > 0].mean() > 0.97
+
+
+def test_a_common_matcher_finds_the_truth():
+    frame = RoadSequence().frame(20)
+    matcher = cv2.StereoSGBM_create(0, 64, 5, 200, 800, 1, uniquenessRatio=10)
+    disparity = matcher.compute(frame.left, frame.right).astype(np.float32) / 16
+    result = score(disparity, frame.disparity, disparity >= 0, mask=~frame.occluded)
+    assert result.density > 80
+    assert result.bad_estimated(3.0) < 3
+    assert result.mae < 0.5
+
+
+def test_processes_draw_the_same_frames_in_order():
+    sequence = dataclasses.replace(SMALL, frames=5)
+    done = []
+    frames = list(render(sequence, workers=2, progress=lambda *count: done.append(count)))
+    assert [frame.index for frame in frames] == [0, 1, 2, 3, 4]
+    assert done == [(number, 5) for number in range(1, 6)]
+    for frame, expected in zip(frames, render(sequence), strict=True):
+        np.testing.assert_array_equal(frame.left, expected.left)
+        np.testing.assert_array_equal(frame.right, expected.right)
+
+
+def test_drawing_may_be_left_early():
+    frames = render(SMALL, workers=1)
+    assert next(frames).index == 0
+    frames.close()
+
+
+@pytest.mark.parametrize('index', [-1, 40])
+def test_a_frame_outside_the_sequence_is_refused(index):
+    with pytest.raises(IndexError):
+        SMALL.frame(index)
+
+
+@pytest.mark.parametrize(('options', 'words'), [
+    ({'width': 3}, 'width is 3'), ({'rate_hz': 0.0}, 'rate_hz'), ({'noise_sigma': -1.0}, 'noise'),
+    ({'max_disparity': 0}, 'max_disparity'), ({'baseline_m': 2.0}, r'at most 0\.\d+ fits'),
+    ({'focal_px': float('nan')}, 'focal_px'), ({'seed': -1}, 'seed')])
+def test_a_drive_that_cannot_be_drawn_is_refused_in_words(options, words):
+    with pytest.raises(ValueError, match=words):
+        RoadSequence(**options)
+
+
+GREY = _render.Texture(np.full((16, 16), 100, np.uint8))
+CAMERA = _render.Camera(width=40, height=30, focal_px=50.0, cx=19.5, cy=14.5, baseline_m=0.2)
+SKY = np.zeros((61, 81), np.uint8)
+
+
+def test_a_slanted_plane_has_the_disparity_of_its_rays():
+    origin, u, v = np.array([-9.0, -8.0, 3.0]), np.array([16.0, 0.0, 9.0]), np.array([0, 18.0, 0])
+    mesh = _render.split_by_depth(_render.patch(GREY, origin, u, v))
+    found = CAMERA.view(mesh, SKY).truth()
+    for x, y in ((0, 0), (7, 29), (20, 14), (39, 3)):
+        ray = np.array([(x - 19.5) / 50, (y - 14.5) / 50, 1.0])
+        depth = np.linalg.solve(np.stack([ray, -u, -v], axis=1), origin)[0]
+        assert found[y, x] == pytest.approx(50 * 0.2 / depth, rel=1e-5)
+
+
+def test_the_nearer_of_two_surfaces_is_seen_whatever_the_order():
+    near = _render.patch(GREY, (0, -9, 2.0), (9, 0, 0), (0, 18, 0))
+    far = _render.patch(GREY, (-9, -9, 5.0), (18, 0, 0), (0, 18, 0))
+    for meshes in ([near, far], [far, near]):
+        disparity = CAMERA.view(_render.join(meshes), SKY).truth()
+        np.testing.assert_allclose(disparity[:, :20], 2.0)
+        np.testing.assert_allclose(disparity[:, 20:], 5.0)
+
+
+def test_neighbouring_patches_leave_no_gap_and_do_not_overlap():
+    halves = ([(0, 0), (0.437, 0), (0.61, 1), (0, 1)], [(0.437, 0), (1, 0), (1, 1), (0.61, 1)])
+    mesh = _render.join([_render.patch(GREY, (-4, -3, 3.0), (8, 0.7, 0), (0, 6, 0), outline=half)
+                         for half in halves])
+    whole = _render.patch(GREY, (-4, -3, 3.0), (8, 0.7, 0), (0, 6, 0))
+    np.testing.assert_array_equal(CAMERA.view(mesh, SKY).disparity,
+                                  CAMERA.view(whole, SKY).disparity)
