@@ -17,238 +17,116 @@ from typing import Any
 import yaml
 
 from stereo_bp_ros.errors import ConfigError
-
-Value = typing.Union[bool, int, float, str]
+from stereo_bp_ros.settings import Setting, Settings, Value, setting
 
 ALGORITHMS = ('sad', 'bp')          # position = the number that stereo_image_proc gives it
 PRESETS_DIRECTORY = pathlib.Path(__file__).parent / 'presets'
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
-    """One declared setting. ``live`` = takes effect on the next frame without an allocation."""
-
-    name: str
-    type: type
-    default: Value
-    meaning: str
-    minimum: float | None = None
-    maximum: float | None = None
-    choices: tuple[str, ...] = ()
-    odd: bool = False
-    unit: str = ''
-    live: bool = False
-    read_only: bool = False
-    aliases: Mapping[int, str] = dataclasses.field(default_factory=dict)
-
-    def limit(self) -> str:
-        """The accepted values in words."""
-        if self.choices:
-            words = 'must be one of ' + ', '.join(self.choices)
-            if self.aliases:
-                words += ' (or ' + ', '.join(f'{k} = {v}' for k, v in self.aliases.items()) + ')'
-            return words
-        kind = {bool: 'true or false', int: 'a whole number', float: 'a number',
-                str: 'a text'}[self.type]
-        if self.odd:
-            kind = 'an odd whole number'
-        if self.minimum is not None and self.maximum is not None:
-            kind += f' from {self.minimum:g} to {self.maximum:g}'
-        elif self.minimum is not None:
-            kind += f' of at least {self.minimum:g}'
-        return f'must be {kind}' + (f' {self.unit}' if self.unit else '')
-
-    def coerce(self, value: Any) -> Value:
-        """The value in the declared type.
-
-        :raises ConfigError: wrong type, out of range, or not one of the choices.
-        """
-        if self.aliases and not isinstance(value, bool):
-            value = self.aliases.get(value, value)
-        accepted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}[self.type]
-        if hasattr(value, 'item') and not isinstance(value, (str, bytes)):
-            value = value.item()            # NumPy scalars
-        if not isinstance(value, accepted) or (isinstance(value, bool) and self.type is not bool):
-            raise ConfigError(self.name, value, self.limit())
-        value = self.type(value)
-        if self.choices and value not in self.choices:
-            raise ConfigError(self.name, value, self.limit())
-        if self.type in (int, float):
-            low = -math.inf if self.minimum is None else self.minimum
-            high = math.inf if self.maximum is None else self.maximum
-            if not low <= value <= high or math.isinf(value):    # NaN fails the comparison
-                raise ConfigError(self.name, value, self.limit())
-            if self.odd and value % 2 == 0:
-                raise ConfigError(self.name, value, self.limit())
-        return value
-
-    def parse(self, text: str) -> Value:
-        """The value written on a command line (YAML scalar rules, as ROS does it).
-
-        :raises ConfigError: as ``coerce``.
-        """
-        if self.type is str and not self.aliases:
-            return self.coerce(text)
-        return self.coerce(yaml.safe_load(text))
-
-
-def _setting(default: Value, meaning: str, minimum: float | None = None,
-             maximum: float | None = None, **rest: Any) -> Any:
-    return dataclasses.field(default=default, metadata={
-        'meaning': meaning, 'minimum': minimum, 'maximum': maximum, **rest})
-
-
-class _Settings:
-    """What both configuration classes share; subclasses are frozen dataclasses."""
-
-    @classmethod
-    def settings(cls) -> dict[str, Setting]:
-        """Every declared setting by name, in the order of declaration."""
-        types = typing.get_type_hints(cls)
-        return {field.name: Setting(field.name, types[field.name],
-                                    typing.cast(Value, field.default), **field.metadata)
-                for field in dataclasses.fields(cls)}       # type: ignore[arg-type]
-
-    def __post_init__(self) -> None:
-        for name, setting in self.settings().items():
-            object.__setattr__(self, name, setting.coerce(getattr(self, name)))
-        self._check()
-
-    def _check(self) -> None:
-        """Limits that involve more than one setting."""
-
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> typing.Any:
-        """Build from names and values.
-
-        :raises ConfigError: an unknown name, a refused value or a refused combination.
-        """
-        known = cls.settings()
-        for name in values:
-            if name not in known:
-                raise ConfigError(name, values[name], 'there is no setting of this name')
-        return cls(**values)
-
-    def to_mapping(self) -> dict[str, Value]:
-        """Every setting and its value, in the order of declaration."""
-        return {name: getattr(self, name) for name in self.settings()}
-
-    def replace(self, **changes: Any) -> typing.Any:
-        """A copy with some settings changed.
-
-        :raises ConfigError: as ``from_mapping``.
-        """
-        return self.from_mapping({**self.to_mapping(), **changes})
-
-    def differences(self, other: Any) -> list[str]:
-        """Names of the settings in which two configurations differ."""
-        return [name for name in self.settings() if getattr(self, name) != getattr(other, name)]
-
-
-@dataclasses.dataclass(frozen=True)
-class MatcherConfig(_Settings):
+class MatcherConfig(Settings):
     """What is computed, and on what. See ``docs/parameters.md`` for the table.
 
     :raises ConfigError: a value or a combination is refused; the text names it and the limit.
     """
 
-    stereo_algorithm: str = _setting(
+    stereo_algorithm: str = setting(
         'bp', 'matching algorithm: hierarchical belief propagation or SAD block matching',
         choices=ALGORITHMS, aliases=dict(enumerate(ALGORITHMS)))
-    min_disparity: int = _setting(
+    min_disparity: int = setting(
         0, 'first disparity of the search', -2048, 2048, unit='pixels')
-    disparity_range: int = _setting(
+    disparity_range: int = setting(
         64, 'number of disparities searched', 2, 512, unit='pixels')
-    reference_image: str = _setting(
+    reference_image: str = setting(
         'left', 'image whose pixels get a disparity', choices=('left', 'right'))
 
-    smoothing_sigma: float = _setting(
+    smoothing_sigma: float = setting(
         0.0, 'standard deviation of the Gaussian before matching, 0 = none', 0, 10,
         unit='pixels')
-    preprocessing: str = _setting(
+    preprocessing: str = setting(
         'sobel_x', 'image that is matched: grey values, Sobel x derivative, Sobel gradient '
         'magnitude, or the residual of a box mean',
         choices=('none', 'sobel_x', 'sobel', 'residual'))
-    sobel_scale: float = _setting(
+    sobel_scale: float = setting(
         0.25, 'factor on the Sobel derivatives', 0.001, 16)
-    prefilter_cap: float = _setting(
+    prefilter_cap: float = setting(
         63.0, 'bound of the absolute preprocessed value (sobel_x, sobel), 0 = none', 0, 2048,
         unit='grey levels')
-    residual_window_size: int = _setting(
+    residual_window_size: int = setting(
         3, 'side of the box whose mean the residual subtracts', 3, 51, odd=True,
         unit='pixels')
-    residual_iterations: int = _setting(
+    residual_iterations: int = setting(
         1, 'how often the residual subtracts its mean', 1, 10)
-    mono16_scale: float = _setting(
+    mono16_scale: float = setting(
         0.00390625, 'factor from 16-bit values to grey values 0..255', 1e-6, 255)
 
-    message_type: str = _setting(
+    message_type: str = setting(
         'int16', 'number type of the messages of belief propagation',
         choices=('float32', 'int16'))
-    exact: bool = _setting(
+    exact: bool = setting(
         False, 'reproduce the reference maps bit by bit (CPU, float32 messages, slower)')
-    levels: int = _setting(
+    levels: int = setting(
         5, 'levels of the pyramid of belief propagation', 1, 10)
-    iterations: int = _setting(
+    iterations: int = setting(
         7, 'iterations per level; one updates one colour of the checkerboard', 0, 1000)
-    data_weight: float = _setting(
+    data_weight: float = setting(
         0.15, 'weight of the data cost', 0.0001, 1000)
-    data_truncation: float = _setting(
+    data_truncation: float = setting(
         20.0, 'bound of the absolute difference in the data cost', 0.01, 4096,
         unit='grey levels')
-    discontinuity_slope: float = _setting(
+    discontinuity_slope: float = setting(
         0.5, 'slope of the smoothness cost', 0.0001, 1000)
-    discontinuity_truncation: float = _setting(
+    discontinuity_truncation: float = setting(
         6.0, 'bound of the smoothness cost; 0 = disparity_range / 7.5', 0, 10000)
 
-    correlation_window_size: int = _setting(
+    correlation_window_size: int = setting(
         15, 'side of the SAD window', 1, 51, odd=True, unit='pixels')
 
-    uniqueness_ratio: float = _setting(
+    uniqueness_ratio: float = setting(
         0.0, 'margin by which the best match must beat every other but its neighbours; of the '
         'best SAD, or of the largest data cost of a pixel (bp); 0 = off', 0, 100,
         unit='per cent', live=True)
-    texture_threshold: int = _setting(
+    texture_threshold: int = setting(
         0, 'least sum of the absolute clipped Sobel x derivative over the window; 0 = off',
         0, 1000000, unit='grey levels', live=True)
-    subpixel: bool = _setting(
+    subpixel: bool = setting(
         True, 'refine disparities by a parabola through three costs', live=True)
-    disp12_max_diff: int = _setting(
+    disp12_max_diff: int = setting(
         0, 'largest difference in the left-right check; 0 = off', 0, 128, unit='pixels',
         live=True)
-    median_window_size: int = _setting(
+    median_window_size: int = setting(
         0, 'side of the median filter: 0 (off), 3 or 5', 0, 5, unit='pixels', live=True)
-    speckle_size: int = _setting(
+    speckle_size: int = setting(
         0, 'regions of at most this many pixels are removed; 0 = off', 0, 100000,
         unit='pixels', live=True)
-    speckle_range: float = _setting(
+    speckle_range: float = setting(
         1.0, 'largest step between neighbours of one region', 0, 128, unit='pixels', live=True)
-    filling: str = _setting(
+    filling: str = setting(
         'none', 'value of invalid pixels inside the valid window: none, or the smaller of '
         'the nearest valid disparities left and right', choices=('none', 'background'),
         live=True)
-    border: str = _setting(
+    border: str = setting(
         'invalid', 'pixels outside the valid window: invalid, or keep the guess of belief '
         'propagation', choices=('invalid', 'keep'), live=True)
-    pre_adjust_disparity: bool = _setting(
+    pre_adjust_disparity: bool = setting(
         True, 'subtract cx_left - cx_right from the published disparities', live=True)
 
-    max_image_width: int = _setting(
+    max_image_width: int = setting(
         8192, 'widest image accepted', 16, 65536, unit='pixels', live=True)
-    max_image_height: int = _setting(
+    max_image_height: int = setting(
         8192, 'highest image accepted', 16, 65536, unit='pixels', live=True)
-    memory_limit: int = _setting(
+    memory_limit: int = setting(
         0, 'bytes that one engine may allocate; 0 = 80 % of what is there', 0, 2**50,
         unit='bytes')
-    backend: str = _setting(
+    backend: str = setting(
         'auto', 'what computes: cuda, cpu, or auto for the first of the two that works here',
         choices=('auto', 'cuda', 'cpu'))
-    device_id: int = _setting(
+    device_id: int = setting(
         0, 'number of the CUDA device', 0, 63)
-    num_threads: int = _setting(
+    num_threads: int = setting(
         0, 'threads of the CPU back end; 0 = all cores', 0, 1024)
 
-    def _check(self) -> None:
+    def check(self) -> None:
         if self.median_window_size not in (0, 3, 5):
             raise ConfigError('median_window_size', self.median_window_size,
                               'must be 0 (off), 3 or 5')
@@ -304,71 +182,71 @@ class MatcherConfig(_Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class NodeConfig(_Settings):
+class NodeConfig(Settings):
     """How the ROS node receives, pairs and publishes.
 
     :raises ConfigError: a value or a combination is refused; the text names it and the limit.
     """
 
-    preset: str = _setting(
+    preset: str = setting(
         '', 'shipped set of settings that the defaults of all others come from', read_only=True)
-    autostart: bool = _setting(
+    autostart: bool = setting(
         True, 'configure and activate without being asked', read_only=True)
-    image_width: int = _setting(
+    image_width: int = setting(
         0, 'width that configure prepares the engine for; 0 = from the first camera_info', 0,
         65536, unit='pixels', read_only=True)
-    image_height: int = _setting(
+    image_height: int = setting(
         0, 'height that configure prepares the engine for; 0 = from the first camera_info', 0,
         65536, unit='pixels', read_only=True)
 
-    image_transport: str = _setting(
+    image_transport: str = setting(
         'raw', 'raw images, or compressed ones on <topic>/compressed',
         choices=('raw', 'compressed'), read_only=True)
-    approximate_sync: bool = _setting(
+    approximate_sync: bool = setting(
         False, 'pair images whose stamps differ by up to the tolerance', live=True)
-    approximate_sync_tolerance_seconds: float = _setting(
+    approximate_sync_tolerance_seconds: float = setting(
         0.01, 'largest difference of the stamps of a pair with approximate_sync', 0, 10,
         unit='seconds', live=True)
-    queue_size: int = _setting(
+    queue_size: int = setting(
         5, 'images of each side kept while waiting for the other', 1, 1000, live=True)
-    use_system_default_qos: bool = _setting(
+    use_system_default_qos: bool = setting(
         False, 'subscribe with the system default QoS, not SensorDataQoS', read_only=True)
 
-    max_input_age: float = _setting(
+    max_input_age: float = setting(
         0.5, 'pairs older than this when taken to be matched are dropped as stale; 0 = off', 0,
         3600, unit='seconds', live=True)
-    max_latency: float = _setting(
+    max_latency: float = setting(
         0.0, 'results later than this after their stamp are dropped as late; 0 = off', 0, 3600,
         unit='seconds', live=True)
-    jump_threshold: float = _setting(
+    jump_threshold: float = setting(
         1.0, 'stamps going back by more than this are a restart of the clock or the bag', 0,
         3600, unit='seconds', live=True)
-    input_timeout: float = _setting(
+    input_timeout: float = setting(
         1.0, 'a topic silent for this long is an error in /diagnostics', 0.01, 3600,
         unit='seconds', live=True)
-    min_valid_fraction: float = _setting(
+    min_valid_fraction: float = setting(
         0.05, 'a frame with a smaller part of valid pixels in its window is a warning', 0, 1,
         live=True)
-    latency_budget_ms: float = _setting(
+    latency_budget_ms: float = setting(
         100.0, 'a 95th percentile of the total latency above this is a warning; 0 = off', 0,
         60000, unit='ms', live=True)
-    on_device_loss: str = _setting(
+    on_device_loss: str = setting(
         'exit', 'after the loss of the GPU: exit with an error status, or go on on the CPU',
         choices=('exit', 'cpu'), live=True)
 
-    prefilter_size: int = _setting(
+    prefilter_size: int = setting(
         9, 'accepted for stereo_image_proc and ignored: its default prefilter has no window',
         0, 255)
-    P1: float = _setting(
+    P1: float = setting(
         200.0, 'accepted for stereo_image_proc and ignored: belongs to semi-global matching', 0,
         4000)
-    P2: float = _setting(
+    P2: float = setting(
         400.0, 'accepted for stereo_image_proc and ignored: belongs to semi-global matching', 0,
         4000)
-    sgbm_mode: int = _setting(
+    sgbm_mode: int = setting(
         0, 'accepted for stereo_image_proc and ignored: belongs to semi-global matching', 0, 3)
 
-    def _check(self) -> None:
+    def check(self) -> None:
         if self.preset:
             load_preset(self.preset)
         if bool(self.image_width) != bool(self.image_height):

@@ -84,15 +84,21 @@ def analyse(result: SessionResult) -> Analysis:
 
 
 def _frames(result: SessionResult, counts: dict[str, str]) -> dict[str, Any]:
-    dropped = {key.removeprefix('dropped: '): int(value) for key, value in counts.items()
-               if key.startswith('dropped: ') and int(value)}
-    published = int(counts['published'])
-    sent = int(result.sent['pairs'])
+    """Pairs at every step; single images that found no partner count as dropped pairs."""
+    dropped: dict[str, int] = {}
+    for key, value in counts.items():
+        # An image without a partner is half a pair: the left side stands for both.
+        for prefix in ('dropped pairs: ', 'dropped left: '):
+            if key.startswith(prefix) and int(value):
+                reason = key.removeprefix(prefix)
+                dropped[reason] = dropped.get(reason, 0) + int(value)
+    sent, published = int(result.sent['pairs']), int(counts['published'])
     recorded = result.recorded['disparity']
-    return {'sent': sent, 'received': int(counts['pairs']), 'published': published,
+    return {'sent': sent, 'received': int(counts['received left']), 'published': published,
             'recorded': recorded, 'dropped': dropped,
-            # On the way to the node, and from it to the recorder.
-            'lost_in_transport': sent - published - sum(dropped.values()) + published - recorded}
+            # On the way to the node, and from the node to the recorder.
+            'lost_in_transport': (sent - published - sum(dropped.values())
+                                  + published - recorded)}
 
 
 def answers(bag: pathlib.Path) -> Iterator[Answer]:

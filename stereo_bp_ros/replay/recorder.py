@@ -63,5 +63,5 @@ class Recorder:
 
     def _write(self, topic: str, connection: object, data: bytes) -> None:
         with self._lock:
-            self._writer.write(connection, time.time_ns(), data)  # type: ignore[arg-type]
+            self._writer.write(connection, time.time_ns(), data)
             self.counts[topic] += 1
