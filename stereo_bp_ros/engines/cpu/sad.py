@@ -1,0 +1,231 @@
+"""Stage ``cost`` of SAD block matching: sliding column sums, all disparities of a pixel at once.
+
+Pudpai, Kim & Liu's data streaming carried to a CPU's vectors. For one row of windows, the
+column sums of every (x, d) are kept; going down a row adds one absolute difference to each and
+takes one away. Going right, the window's sum gains a column and loses one. Both are sums of
+vectors over d, so the time does not depend on the window's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numba
+import numpy as np
+
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
+
+#: ``second`` where no label is further than 1 from the best.
+NO_SECOND = 2**31 - 1
+
+# A key is a SAD (at most 51 * 51 * 255 < 2^23) above a label (at most 511 < 2^9): the least key
+# is the least SAD, and of equal ones the lowest label.
+_LABEL_BITS = 9
+_LABEL_MASK = np.uint32(2**_LABEL_BITS - 1)
+_SHIFT = np.uint32(_LABEL_BITS)
+_NO_KEY = np.uint32(2**32 - 1)
+_ZERO, _TWO = np.uint32(0), np.uint32(2)
+
+
+def match(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], config: MatcherConfig,
+          label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
+          best: np.ndarray[Any, Any] | None, second: np.ndarray[Any, Any] | None,
+          right_label: np.ndarray[Any, Any] | None,
+          scratch: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Match every pixel of the left image by the least sum of absolute differences.
+
+    A label is d - min_disparity, of pixel (x, y) of ``left`` with (x - d, y) of ``right``; the
+    lowest of equal ones wins. For the right image as reference, pass both mirrored and swapped.
+    Integers throughout: the result does not depend on the number of threads.
+
+    :param left, right: uint8 H x W.
+    :param label: int16 H x W, filled; -1 where window or range leaves the image, that is outside
+        ``geometry.valid_window`` of the left reference.
+    :param fraction: int8 H x W, filled: sixteenths, in [-8, 8], from the least SAD to the
+        minimum of the parabola through it and its two neighbours, rounded half up; 0 at the
+        first and last label, on a flat or concave parabola and where there is no label.
+    :param best, second: int32 H x W, both filled or both None: the least SAD, and the least of
+        the labels further than 1 from the best, ``NO_SECOND`` where there is none. 0 where there
+        is no label.
+    :param right_label: int16 H x W or None, filled: for each pixel of ``right``, the label of
+        the least SAD among the labelled pixels of ``left`` that it is compared with; -1 = none.
+    :param scratch: the arrays of ``scratch.sad``; their first dimension is the number of bands
+        of rows that are matched side by side.
+    """
+    _match(left, right, config.correlation_window_size, config.min_disparity,
+           config.disparity_range, label, fraction,
+           best is not None and second is not None,
+           _NO_INT32 if best is None else best, _NO_INT32 if second is None else second,
+           right_label is not None, _NO_INT16 if right_label is None else right_label,
+           scratch['sad_column_sums'], scratch['sad_window_columns'], scratch['sad_keys'],
+           scratch['sad_right_keys'])
+
+
+# Stand for arrays that were not asked for, so that the kernel has one signature.
+_NO_INT32 = np.zeros((1, 1), np.int32)
+_NO_INT16 = np.zeros((1, 1), np.int16)
+
+
+@parallel_kernel
+def _match(left: Any, right: Any, window: int, first: int, disparities: int, label: Any,
+           fraction: Any, with_costs: bool, best: Any, second: Any, with_right: bool,
+           right_label: Any, column_sums: Any, window_columns: Any, keys: Any,
+           right_keys: Any) -> None:
+    height, width = left.shape
+    half = window // 2
+    x_begin = max(0, first + disparities - 1)
+    x_end = width + min(0, first)
+    top, bottom = half, height - half
+    bands = column_sums.shape[0]
+    if x_end - x_begin < window or bottom <= top:
+        bottom = top = 0
+    for y in range(height):
+        if y < top or y >= bottom:
+            _clear_row(y, label, fraction, with_costs, best, second, with_right, right_label)
+    for band in numba.prange(bands):
+        y_begin = top + (bottom - top) * band // bands
+        y_end = top + (bottom - top) * (band + 1) // bands
+        if y_begin < y_end:
+            _match_band(left, right, window, first, disparities, x_begin, x_end, y_begin, y_end,
+                        label, fraction, with_costs, best, second, with_right, right_label,
+                        column_sums[band], window_columns[band], keys[band], right_keys[band])
+
+
+@kernel
+def _clear_row(y: int, label: Any, fraction: Any, with_costs: bool, best: Any, second: Any,
+               with_right: bool, right_label: Any) -> None:
+    label[y, :] = -1
+    fraction[y, :] = 0
+    if with_costs:
+        best[y, :] = 0
+        second[y, :] = 0
+    if with_right:
+        right_label[y, :] = -1
+
+
+@kernel
+def _match_band(left: Any, right: Any, window: int, first: int, disparities: int, x_begin: int,
+                x_end: int, y_begin: int, y_end: int, label: Any, fraction: Any,
+                with_costs: bool, best: Any, second: Any, with_right: bool, right_label: Any,
+                column_sums: Any, window_columns: Any, keys: Any, right_keys: Any) -> None:
+    half = window // 2
+    stride = window_columns.shape[0] // window
+    columns, right_begin = x_end - x_begin, x_begin - first - disparities + 1
+    column_sums[:] = 0
+    for y in range(y_begin - half, y_begin + half + 1):
+        _add_row(left[y], right[y], x_begin, columns, right_begin, disparities, stride,
+                 column_sums)
+    for y in range(y_begin, y_end):
+        _clear_row(y, label, fraction, with_costs, best, second, with_right, right_label)
+        entering = y + half
+        # The first row's sums are complete: a row that enters and leaves changes nothing.
+        leaving = entering if y == y_begin else y - half - 1
+        _match_row(left[entering], right[entering], left[leaving], right[leaving], y, window,
+                   x_begin, columns, right_begin, disparities, stride, label, fraction,
+                   with_costs, best, second, with_right, right_label, column_sums,
+                   window_columns, keys, right_keys)
+
+
+# Below, all indices are unsigned, which keeps Numba's handling of negative ones out of the inner
+# loops and lets them vectorise. Disparities run backwards there, so that position j of a
+# pixel's vectors belongs to label D - 1 - j and to pixel ``right_begin + j`` of the right image.
+
+@kernel
+def _add_row(left: Any, right: Any, x_begin: int, columns: int, right_begin: int,
+             disparities: int, stride: int, column_sums: Any) -> None:
+    x_first, right_first = np.uint64(x_begin), np.uint64(right_begin)
+    D, step = np.uint64(disparities), np.uint64(stride)
+    for i in range(np.uint64(columns)):
+        value = np.int16(left[x_first + i])
+        at, right_at = i * step, right_first + i
+        for j in range(D):
+            difference = np.int16(abs(np.int16(np.int16(right[right_at + j]) - value)))
+            column_sums[at + j] = np.uint16(column_sums[at + j] + np.uint16(difference))
+
+
+@kernel
+def _match_row(left: Any, right: Any, left_old: Any, right_old: Any, y: int, window: int,
+               x_begin: int, columns: int, right_begin: int, disparities: int, stride: int,
+               label: Any, fraction: Any, with_costs: bool, best: Any, second: Any,
+               with_right: bool, right_label: Any, column_sums: Any, window_columns: Any,
+               keys: Any, right_keys: Any) -> None:
+    x_first, right_first = np.uint64(x_begin), np.uint64(right_begin)
+    D, step = np.uint64(disparities), np.uint64(stride)
+    row, one, half = np.uint64(y), np.uint64(1), np.uint64(window // 2)
+    last = D - one
+    for j in range(D):
+        keys[j] = np.uint32(last - j)
+    if with_right:
+        right_keys[:] = _NO_KEY
+    # The columns inside the window, in a ring: with ``column_sums`` read in two places the
+    # compiler could not prove that they are apart, and would not vectorise.
+    window_columns[:] = 0
+    slot, slots_end = np.uint64(0), np.uint64(window) * step
+    complete = np.uint64(window - 1)
+    for i in range(np.uint64(columns)):
+        x = x_first + i
+        at, right_at = i * step, right_first + i
+        value, value_old = np.int16(left[x]), np.int16(left_old[x])
+        least = _NO_KEY
+        for j in range(D):
+            entering = np.int16(abs(np.int16(np.int16(right[right_at + j]) - value)))
+            leaving = np.int16(abs(np.int16(np.int16(right_old[right_at + j]) - value_old)))
+            column = np.uint16(column_sums[at + j] + np.uint16(np.int16(entering - leaving)))
+            column_sums[at + j] = column
+            change = np.int32(np.int16(column - window_columns[slot + j]))
+            window_columns[slot + j] = column
+            key = np.uint32(keys[j] + np.uint32(change << _LABEL_BITS))
+            keys[j] = key
+            least = key if key < least else least
+        slot += step
+        if slot == slots_end:
+            slot = np.uint64(0)
+        if i < complete:
+            continue
+        x -= half
+        best_label = least & _LABEL_MASK
+        label[row, x] = np.int16(best_label)
+        j = last - np.uint64(best_label)
+        if one <= j < last:
+            fraction[row, x] = _vertex(np.int64(keys[j + one] >> _SHIFT),
+                                       np.int64(least >> _SHIFT),
+                                       np.int64(keys[j - one] >> _SHIFT))
+        if with_costs:
+            best[row, x] = np.int32(least >> _SHIFT)
+            second[row, x] = _second(keys, D, best_label)
+        if with_right:
+            # Keys of window centre x - half; so is the column of the right image.
+            right_at -= half
+            for j in range(D):
+                key, known = keys[j], right_keys[right_at + j]
+                right_keys[right_at + j] = key if key < known else known
+    if with_right:
+        for x in range(np.uint64(right_label.shape[1])):
+            key = right_keys[x]
+            right_label[row, x] = (np.int16(-1) if key == _NO_KEY
+                                   else np.int16(key & _LABEL_MASK))
+
+
+@kernel
+def _vertex(before: int, least: int, after: int) -> Any:
+    # floor(16 (before - after) / (2 curvature) + 1/2), lifted by 8 to divide no negatives.
+    curvature = before - 2 * least + after
+    if curvature <= 0:
+        return np.int8(0)
+    return np.int8((16 * (before - after) + 17 * curvature) // (2 * curvature) - 8)
+
+
+@kernel
+def _second(keys: Any, D: Any, best_label: Any) -> Any:
+    nearest = np.uint32(best_label - np.uint32(1))
+    least = _NO_KEY
+    for j in range(D):
+        # Labels best - 1, best and best + 1 become 0, 1 and 2, all others more (modulo 2^32). As
+        # a mask, because a choice between keys becomes a branch, which does not vectorise.
+        distance = np.uint32((keys[j] & _LABEL_MASK) - nearest)
+        mask = _NO_KEY if distance <= _TWO else _ZERO
+        key = np.uint32(keys[j] | mask)
+        least = key if key < least else least
+    return np.int32(NO_SECOND) if least == _NO_KEY else np.int32(least >> _SHIFT)

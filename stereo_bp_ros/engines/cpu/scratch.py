@@ -1,0 +1,70 @@
+"""Working arrays of the stages around matching: names, shapes and types for the memory plan.
+
+Arrays of one name in different stages are one array: no stage finds anything in its scratch
+that an earlier one left there. H x W are the rows and columns of the image, D the number of
+disparities.
+"""
+
+from __future__ import annotations
+
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.geometry import align
+
+Wanted = list[tuple[str, tuple[int, ...], str]]
+
+
+def convert(config: MatcherConfig, width: int, height: int) -> Wanted:
+    """Working arrays of ``convert.to_grey``."""
+    return [('grey8', (height, width), 'uint8')]
+
+
+def preprocess(config: MatcherConfig, width: int, height: int) -> Wanted:
+    """Working arrays of ``preprocess.preprocess``."""
+    if config.preprocessing in ('sobel', 'residual'):
+        return [('plane_a', (height, width), 'float32')]
+    return []
+
+
+def sad(config: MatcherConfig, width: int, height: int, threads: int) -> Wanted:
+    """Working arrays of ``sad.match``; one row of each belongs to one thread.
+
+    Rows, and a pixel's disparities in them, start on cache lines: threads do not write to each
+    other's, and a vector that lies across two costs half as much again.
+    """
+    disparities = _lines(config.disparity_range, 2)
+    return [
+        ('sad_column_sums', (threads, width * disparities), 'uint16'),
+        ('sad_window_columns', (threads, config.correlation_window_size * disparities),
+         'uint16'),
+        ('sad_keys', (threads, _lines(config.disparity_range, 4)), 'uint32'),
+        ('sad_right_keys', (threads, _lines(width, 4)), 'uint32'),
+    ]
+
+
+def _lines(values: int, itemsize: int) -> int:
+    """The number of values padded to whole cache lines."""
+    return align(values * itemsize) // itemsize
+
+
+def refine(config: MatcherConfig, width: int, height: int) -> Wanted:
+    """Working arrays of ``refine.refine``.
+
+    All of them, whatever is on: the settings that decide are live and must not allocate.
+    """
+    return [
+        ('plane_a', (height, width), 'float32'),
+        ('plane_b', (height, width), 'float32'),
+        ('sixteenths', (height, width), 'int16'),
+        ('sixteenths_median', (height, width), 'int16'),
+        # What cv2.filterSpeckles of OpenCV 5 asks for; of OpenCV 4 it is 9 bytes a pixel.
+        ('speckle_buffer', (1, 13 * height * width + 64), 'uint8'),
+    ]
+
+
+def all_stages(config: MatcherConfig, width: int, height: int, threads: int) -> Wanted:
+    """Working arrays of every stage of this file that the configuration runs, each once."""
+    stages = [*convert(config, width, height), *preprocess(config, width, height),
+              *refine(config, width, height)]
+    if config.stereo_algorithm == 'sad':
+        stages += sad(config, width, height, threads)
+    return list({array[0]: array for array in stages}.values())
