@@ -1,0 +1,182 @@
+"""From messages to labels: the last pass of belief propagation.
+
+The belief of a label is its data cost plus the four messages that arrive; the least one wins.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP, VECTOR_BYTES, Level
+from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.vectors import load, minimum, splat, store, where_less
+
+#: ``second`` where there is no label further than 1 from the best.
+NO_SECOND = 2**31 - 1
+
+# Rows of ``selected``.
+_BEST, _LABEL, _SECOND = range(3)
+
+
+def select(cost: np.ndarray, messages: np.ndarray, level: Level, min_disparity: int,
+           label: np.ndarray, fraction: np.ndarray, best: np.ndarray | None,
+           second: np.ndarray | None, right_label: np.ndarray | None, beliefs: np.ndarray,
+           selected: np.ndarray, right: np.ndarray) -> None:
+    """The label of least belief of every interior pixel, lowest label on ties.
+
+    :param cost, messages: level 0, 1-D views as ``plan.Level`` says.
+    :param label: int16 H x W, filled; d - min_disparity, -1 on the border of the image.
+    :param fraction: int8 H x W, filled: sixteenths, in [-8, 8], from the least belief to the
+        minimum of the parabola through it and its two neighbours, rounded half up; 0 at the
+        first and last label, on a flat parabola and where there is no label.
+    :param best, second: int32 (integer messages) or float32 H x W, both filled or both None:
+        the least belief, and the least of the labels further than 1 from it, ``NO_SECOND``
+        where there is none. 0 where there is no label.
+    :param right_label: int16 H x W, filled, or None: for pixel (x, y) of the other image the
+        label of the least belief among the pixels (x + d, y) of this one that have data cost
+        for every d, lowest label on ties; -1 = none.
+    :param beliefs: scratch, parts x 2 x labels x stride, dtype of the messages.
+    :param selected: scratch, parts x 3 x stride; ``right``: parts x 2 x 2 x stride.
+    """
+    no_cost = _NO_COST[np.dtype(np.float32 if cost.dtype == np.float32 else np.int32)]
+    dtype = messages.dtype.type
+    huge = np.inf if dtype is np.float32 else np.iinfo(dtype).max
+    with_costs = best is not None and second is not None
+    _select(cost, messages, level.stride, level.labels, min_disparity, dtype(huge), label,
+            fraction, with_costs, no_cost if best is None else best,
+            no_cost if second is None else second, right_label is not None,
+            _NO_LABEL if right_label is None else right_label, beliefs, selected, right)
+
+
+# Stand for arrays that were not asked for, so that the kernel has one signature.
+_NO_COST = {np.dtype(kind): np.zeros((1, 1), kind) for kind in ('int32', 'float32')}
+_NO_LABEL = np.zeros((1, 1), np.int16)
+
+
+@parallel_kernel
+def _select(cost: Any, messages: Any, stride: int, labels: int, min_disparity: int, huge: Any,
+            label: Any, fraction: Any, with_costs: bool, best: Any, second: Any,
+            with_right: bool, right_label: Any, beliefs: Any, selected: Any,
+            right: Any) -> None:
+    height, width = label.shape
+    parts = beliefs.shape[0]
+    for part in numba.prange(parts):
+        for y in range(part * height // parts, (part + 1) * height // parts):
+            label[y] = -1
+            fraction[y] = 0
+            if with_costs:
+                best[y] = 0
+                second[y] = 0
+            if with_right:
+                right_label[y] = -1
+            if y == 0 or y == height - 1:
+                continue
+            for odd in range(2):
+                row = beliefs[part, odd]
+                _beliefs_of_row(cost, messages, y, odd, width, stride, labels, huge, with_costs,
+                                row, selected[part])
+                for column in range(1 - odd, (width - odd) // 2):
+                    x = 2 * column + odd
+                    found = int(selected[part, _LABEL, column])
+                    label[y, x] = found
+                    if 0 < found < labels - 1:
+                        fraction[y, x] = _sixteenths(row[found - 1, column], row[found, column],
+                                                     row[found + 1, column])
+                    if with_costs:
+                        best[y, x] = selected[part, _BEST, column]
+                        is_any = found > 1 or found < labels - 2
+                        second[y, x] = (selected[part, _SECOND, column] if is_any
+                                        else NO_SECOND)
+            if with_right:
+                _right_row(beliefs[part], min_disparity, huge, right[part], right_label[y])
+
+
+@kernel
+def _beliefs_of_row(cost: Any, messages: Any, y: int, odd: int, width: int, stride: int,
+                    labels: int, huge: Any, with_second: bool, row: Any, selected: Any) -> None:
+    """Beliefs [label][column] of the nodes x = 2 column + odd, and what is least in them."""
+    lanes = VECTOR_BYTES // messages.itemsize
+    scalar = messages.dtype.type
+    colour = (y + odd) % 2
+    plane = labels * stride
+    other = (2 * y + 1 - colour) * 4 * plane
+    from_below = other + 8 * plane + UP * plane
+    from_above = other - 8 * plane + DOWN * plane
+    from_right = other + LEFT * plane + odd
+    from_left = other + RIGHT * plane + odd - 1
+    data = (2 * y + colour) * plane
+    one = splat(scalar(1))
+    for column in range(0, (width - odd) // 2, lanes):
+        least = splat(huge)
+        number = found = splat(scalar(0))
+        for label in range(labels):
+            place = label * stride + column
+            belief = (load(messages, from_below + place) + load(messages, from_above + place)
+                      + load(messages, from_right + place) + load(messages, from_left + place)
+                      + load(cost, data + place))
+            store(row, place, belief)
+            found = where_less(belief, least, number, found)
+            least = minimum(belief, least)
+            number = number + one
+        store(selected, _BEST * stride + column, least)
+        store(selected, _LABEL * stride + column, found)
+        if with_second:
+            next_best = splat(huge)
+            # Labels are compared as label + 1 < found or found + 1 < label.
+            number = splat(scalar(0))
+            for label in range(labels):
+                belief = load(row, label * stride + column)
+                candidate = where_less(found + one, number, belief, splat(huge))
+                candidate = where_less(number + one, found, belief, candidate)
+                next_best = minimum(candidate, next_best)
+                number = number + one
+            store(selected, _SECOND * stride + column, next_best)
+
+
+@kernel
+def _sixteenths(before: Any, least: Any, after: Any) -> int:
+    """``floor(16 (before - after) / (2 (before - 2 least + after)) + 0.5)``, or 0.
+
+    float64 is exact here for integer beliefs: what lies below half a sixteenth does so by
+    more than its rounding.
+    """
+    curvature = np.float64(before) - 2 * np.float64(least) + np.float64(after)
+    if curvature <= 0:
+        return 0
+    return int(np.floor(8 * (np.float64(before) - np.float64(after)) / curvature + 0.5))
+
+
+@kernel
+def _right_row(beliefs: Any, min_disparity: int, huge: Any, right: Any, labels_out: Any) -> None:
+    """Labels of one row of the other image; its pixels too are split in even and odd ones."""
+    width = labels_out.size
+    labels = beliefs.shape[1]
+    least, found = right[0], right[1]
+    least[:] = huge
+    first_x = max(1, min_disparity + labels - 1)
+    end_x = min(width - 1, width + min_disparity)
+    for label in range(labels):
+        d = min_disparity + label
+        for odd in range(2):
+            # Pixels x = 2 column + odd with x - d = 2 (column + offset) + side.
+            side, offset = (odd - d) % 2, (odd - d) // 2
+            first, end = (first_x - odd + 1) // 2, (end_x - odd + 1) // 2
+            if first < end:
+                _keep_less(beliefs[odd, label, first:end], label,
+                           least[side, first + offset:end + offset],
+                           found[side, first + offset:end + offset])
+    for x in range(width):
+        if least[x % 2, x // 2] < huge:
+            labels_out[x] = int(found[x % 2, x // 2])
+
+
+@kernel
+def _keep_less(beliefs: Any, label: int, least: Any, found: Any) -> None:
+    number = found.dtype.type(label)
+    for i in range(beliefs.size):
+        is_less = beliefs[i] < least[i]
+        least[i] = beliefs[i] if is_less else least[i]
+        found[i] = number if is_less else found[i]

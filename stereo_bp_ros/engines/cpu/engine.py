@@ -1,0 +1,186 @@
+"""The CPU engine: one arena, and a frame through the stages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import MatcherConfig, round_half_up
+from stereo_bp_ros.engines import Engine
+from stereo_bp_ros.engines.cpu import (
+    beliefs,
+    convert,
+    cost,
+    messages,
+    plan,
+    preprocess,
+    refine,
+    runtime,
+    sad,
+)
+from stereo_bp_ros.geometry import ALIGNMENT, ArraySpec
+from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.types import ENGINE_STAGES, OUTPUTS
+
+
+class CpuEngine(Engine):
+    """Matches pairs of one size on the CPU; see ``engines.Engine``."""
+
+    backend = 'cpu'
+
+    def __init__(self, config: MatcherConfig, width: int, height: int) -> None:
+        self.config = config
+        self.width = width
+        self.height = height
+        self.plan = plan.memory_plan(config, width, height)
+        self._threads = plan.threads(config)
+        arena = _aligned(self.plan.total)
+        self._arrays = {spec.name: _view(arena, spec) for spec in self.plan.arrays}
+        self._levels = plan.levels(config, width, height)
+
+    def update(self, config: MatcherConfig) -> None:
+        self.config = config
+
+    def close(self) -> None:
+        self._arrays.clear()
+
+    def compute(self, left: RawImage, right: RawImage, calibration: Calibration | None,
+                outputs: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, float]:
+        if not self._arrays:
+            raise RuntimeError('this engine is closed')
+        timings = dict.fromkeys(ENGINE_STAGES, 0.0)
+        with runtime.frame(self._threads):
+            with _stopwatch(timings, 'convert'):
+                self._convert(left, right)
+            with _stopwatch(timings, 'preprocess'):
+                self._preprocess()
+            needed = refine.needs(self.config, outputs)
+            if self.config.stereo_algorithm == 'bp':
+                largest_cost = self._belief_propagation(needed, timings)
+            else:
+                largest_cost = 1.0
+                with _stopwatch(timings, 'messages'):
+                    self._block_matching(needed)
+            with _stopwatch(timings, 'refine'):
+                texture = self._smoothed('left') if needed.texture else None
+                refine.refine(*self._matches(needed), texture, self.config, calibration,
+                              outputs, self._arrays, largest_cost)
+        return timings
+
+    def _convert(self, left: RawImage, right: RawImage) -> None:
+        """Grey values, as if the left image were the reference.
+
+        With the right one as reference, mirrored and swapped images have the same geometry: its
+        pixel x matches x + d of the left, which after mirroring is x - d.
+        """
+        if self.config.reference_image == 'right':
+            left, right = right, left
+        for name, raw in (('left_grey', left), ('right_grey', right)):
+            grey = self._arrays[name]
+            convert.to_grey(raw, grey, self.config, self._arrays)
+            if self.config.reference_image == 'right':
+                mirrored = self._arrays[name.replace('grey', 'matched')]
+                np.copyto(mirrored, grey[:, ::-1])
+                np.copyto(grey, mirrored)
+
+    def _preprocess(self) -> None:
+        for side in ('left', 'right'):
+            preprocess.preprocess(self._arrays[f'{side}_grey'], self.config,
+                                  self._smoothed(side), self._arrays[f'{side}_matched'],
+                                  self._arrays)
+
+    def _smoothed(self, side: str) -> np.ndarray[Any, Any]:
+        """The image after the Gaussian: without one it is the grey image itself."""
+        return self._arrays[f'{side}_smoothed' if self.config.smoothing_sigma else f'{side}_grey']
+
+    def _belief_propagation(self, needed: refine.Needs, timings: dict[str, float]) -> float:
+        """Fill the matches; returns the largest data cost of a pixel in units of the beliefs."""
+        config, arrays = self.config, self._arrays
+        scale = config.int16_scale() if config.message_type == 'int16' else 1
+        costs = [arrays[f'cost_{k}'].reshape(-1) for k in range(config.levels)]
+        passed = [arrays[f'messages_{k}'].reshape(-1) for k in range(config.levels)]
+        with _stopwatch(timings, 'cost'):
+            cost.data_cost(arrays['left_matched'], arrays['right_matched'], self._levels[0],
+                           config.min_disparity, config.data_weight, config.data_truncation,
+                           scale, costs[0], arrays['cost_rows'])
+            cost.pyramid(self._levels, costs)
+        with _stopwatch(timings, 'messages'):
+            messages.pass_messages(
+                self._levels, costs, passed, arrays['message_vectors'], self._threads,
+                config.iterations, *_smoothness(config, scale), config.exact)
+            beliefs.select(costs[0], passed[0], self._levels[0], config.min_disparity,
+                           *self._matches(needed), arrays['belief_rows'],
+                           arrays['selected_rows'], arrays['right_rows'])
+        return scale * config.data_weight * config.data_truncation
+
+    def _block_matching(self, needed: refine.Needs) -> None:
+        arrays = self._arrays
+        for side in ('left', 'right'):
+            preprocess.to_8bit(arrays[f'{side}_matched'], self.config, arrays[f'{side}_8bit'])
+        sad.match(arrays['left_8bit'], arrays['right_8bit'], self.config,
+                  *self._matches(needed), arrays)
+
+    def _matches(self, needed: refine.Needs) -> tuple[Any, Any, Any, Any, Any]:
+        """Label, fraction, best, second, right_label; None for what is not needed."""
+        return (self._arrays['label'], self._arrays['fraction'],
+                self._if(needed.best, 'best'), self._if(needed.second, 'second'),
+                self._if(needed.right_label, 'right_label'))
+
+    def _if(self, needed: bool, name: str) -> np.ndarray[Any, Any] | None:
+        return self._arrays[name] if needed else None
+
+
+def warm_up(config: MatcherConfig) -> float:
+    """Compile every kernel that any frame of a configuration can run; returns the seconds.
+
+    Live settings and outputs choose between branches of a kernel, never between signatures,
+    but whole kernels belong to some of them: a tiny frame runs with each switched on.
+    """
+    start = time.perf_counter()
+    side = 2 * max(config.correlation_window_size, 8)
+    image = RawImage.from_array(np.zeros((side, side), np.uint8))
+    calibration = Calibration(focal_px=1, baseline_m=1, cx_left=0, cx_right=0, cy=0)
+    outputs = {name: np.empty((side, side), np.float32) for name in OUTPUTS}
+    everything = config.replace(
+        min_disparity=0, disparity_range=4, uniqueness_ratio=5.0, texture_threshold=1,
+        subpixel=True, disp12_max_diff=1, median_window_size=3, speckle_size=2,
+        filling='background')
+    engine = CpuEngine(everything, side, side)
+    engine.compute(image, image, calibration, outputs)
+    engine.close()
+    return time.perf_counter() - start
+
+
+def _smoothness(config: MatcherConfig, scale: int) -> tuple[float, float]:
+    """Slope and bound of the smoothness cost in units of the messages."""
+    if config.message_type == 'int16':
+        return (round_half_up(scale * config.discontinuity_slope),
+                round_half_up(scale * config.truncation))
+    return config.discontinuity_slope, config.truncation
+
+
+def _aligned(size: int) -> np.ndarray[Any, Any]:
+    """``size`` bytes of zeros from a multiple of ``ALIGNMENT`` on.
+
+    Written once, so that no frame waits for its pages.
+    """
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    memory.fill(0)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start:start + size]
+
+
+def _view(arena: np.ndarray[Any, Any], spec: ArraySpec) -> np.ndarray[Any, Any]:
+    return arena[spec.offset:spec.offset + spec.nbytes].view(spec.dtype).reshape(spec.shape)
+
+
+@contextmanager
+def _stopwatch(timings: dict[str, float], stage: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    timings[stage] += (time.perf_counter() - start) * 1e3

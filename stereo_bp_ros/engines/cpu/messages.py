@@ -1,0 +1,169 @@
+"""Message passing of hierarchical belief propagation, coarse to fine.
+
+Arrays lie as ``plan.Level`` says. Updating one colour of the checkerboard reads only the other,
+so neither the order of rows nor the number of threads can change a result.
+
+Felzenszwalb and Huttenlocher, Efficient Belief Propagation for Early Vision, sections 3.2, 3.3.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+
+from stereo_bp_ros.engines.cpu.envelope import send, send_exactly
+from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP, VECTOR_BYTES, Level
+from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.vectors import interleave, load, store
+
+#: Iterations that one sweep over a level applies. More of them reuse more of what is in the
+#: caches; fewer leave more rows for parallel bands.
+SWEEP_ITERATIONS = 8
+
+
+def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[np.ndarray],
+                  scratch: np.ndarray, bands: int, iterations: int,
+                  slope: float, truncation: float, exact: bool) -> None:
+    """Fill ``messages``, coarsest level first; those of level 0 are the result.
+
+    :param costs, messages: per level, 1-D views, uint16 or float32.
+    :param scratch: bands x 4 x labels x lanes of one vector, same dtype.
+    :param bands: parts that a level is cut into, worked on in parallel.
+    :param slope, truncation: of the smoothness cost, in units of the cost.
+    :param exact: order of sums and normalisation of the reference maps (float32 only).
+    """
+    dtype = messages[0].dtype.type
+    labels = levels[0].labels
+    if not exact:
+        # A step that costs more than the bound is never taken, and 16 bits need not hold it.
+        slope = min(slope, truncation)
+    unreached = np.inf if dtype is np.float32 else np.iinfo(dtype).max - slope
+    sweeps = math.ceil(iterations / SWEEP_ITERATIONS)
+    messages[-1].fill(0)
+    for k in reversed(range(len(levels))):
+        level = levels[k]
+        if k + 1 < len(levels):
+            parent = levels[k + 1]
+            _start_from_parents(messages[k + 1], parent.width, parent.stride, messages[k],
+                                level.height, level.stride, labels, iterations > 0)
+        for i in range(sweeps):
+            first, end = i * iterations // sweeps, (i + 1) * iterations // sweeps
+            rows = level.height - 2
+            cuts = max(1, min(bands, rows // (2 * (end - first))))
+            _sweep(costs[k], messages[k], scratch, level.width, level.height, level.stride,
+                   labels, cuts, first, end, dtype(slope), dtype(truncation), dtype(unreached),
+                   True if exact else None)
+
+
+@parallel_kernel
+def _start_from_parents(parents: Any, parent_width: int, parent_stride: int, children: Any,
+                        height: int, stride: int, labels: int, is_updated: bool) -> None:
+    """Give each node what its parent sends: node (x, y) has the parent (x // 2, y // 2).
+
+    Where an iteration follows it updates the interior nodes of colour 1 before anyone reads
+    them, so those get nothing.
+    """
+    planes = 4 * labels
+    for row in numba.prange(height):
+        parent_row = row // 2
+        even = (2 * parent_row + parent_row % 2) * planes * parent_stride
+        odd = (2 * parent_row + 1 - parent_row % 2) * planes * parent_stride
+        for colour in range(2):
+            target = (2 * row + colour) * planes * stride
+            if colour == 1 and is_updated and 0 < row < height - 1:
+                _copy_ends(parents, even, odd, parent_width, parent_stride, children, target,
+                           stride, planes)
+            else:
+                _copy_row(parents, even, odd, parent_width, parent_stride, children, target,
+                          stride, planes)
+
+
+@kernel
+def _copy_row(parents: Any, even: int, odd: int, parent_width: int, parent_stride: int,
+              children: Any, target: int, stride: int, planes: int) -> None:
+    """One row of one colour: its column is the x of the parent, whose colours alternate."""
+    lanes = VECTOR_BYTES // children.itemsize
+    for plane in range(planes):
+        for column in range(0, (parent_width + 1) // 2, lanes):
+            source = plane * parent_stride + column
+            low, high = interleave(load(parents, even + source), load(parents, odd + source))
+            place = target + plane * stride + 2 * column
+            store(children, place, low)
+            if 2 * column + lanes < stride:
+                store(children, place + lanes, high)
+
+
+@kernel
+def _copy_ends(parents: Any, even: int, odd: int, parent_width: int, parent_stride: int,
+               children: Any, target: int, stride: int, planes: int) -> None:
+    """As ``_copy_row``, but only the two columns that have the nodes on the border."""
+    last = parent_width - 1
+    source_of_last = (odd if last % 2 else even) + last // 2
+    for plane in range(planes):
+        children[target + plane * stride] = parents[even + plane * parent_stride]
+        children[target + plane * stride + last] = parents[
+            source_of_last + plane * parent_stride]
+
+
+@parallel_kernel
+def _sweep(cost: Any, messages: Any, scratch: Any, width: int, height: int, stride: int,
+           labels: int, bands: int, first: int, end: int, slope: Any, truncation: Any,
+           unreached: Any, exact: bool | None) -> None:
+    """Iterations [first, end) of one level, with every row's iterations close in time.
+
+    Row y of iteration t needs rows y - 1 .. y + 1 of iteration t - 1. Within a band of rows each
+    iteration follows one row behind the one before it and, at a cut between bands, stops one
+    row earlier; the triangles left out at the cuts come second. A sweep thus reads a level
+    from memory once, not once per iteration.
+    """
+    for band in numba.prange(bands):
+        top = 1 + band * (height - 2) // bands
+        bottom = 1 + (band + 1) * (height - 2) // bands
+        for front in range(top, bottom + end - first):
+            for t in range(end - first):
+                y = front - t
+                above_is_done = y >= top + t or (band == 0 and y >= top)
+                below_is_done = y < bottom - t or (band == bands - 1 and y < bottom)
+                if above_is_done and below_is_done:
+                    _update_row(cost, messages, scratch[band], y, first + t, width, stride,
+                                labels, slope, truncation, unreached, exact)
+    for band in numba.prange(1, bands):
+        cut = 1 + band * (height - 2) // bands
+        for t in range(1, end - first):
+            for y in range(cut - t, cut + t):
+                _update_row(cost, messages, scratch[band], y, first + t, width, stride,
+                            labels, slope, truncation, unreached, exact)
+
+
+@kernel
+def _update_row(cost: Any, messages: Any, scratch: Any, y: int, iteration: int, width: int,
+                stride: int, labels: int, slope: Any, truncation: Any, unreached: Any,
+                exact: bool | None) -> None:
+    """Send the messages of the interior nodes of one row that an iteration is about."""
+    colour = (iteration + 1) % 2
+    odd = (y + colour) % 2              # x = 2 * column + odd
+    first, end = 1 - odd, (width - odd) // 2
+    plane = labels * stride
+    own = (2 * y + colour) * 4 * plane
+    other = (2 * y + 1 - colour) * 4 * plane
+    from_below = other + 8 * plane + UP * plane
+    from_above = other - 8 * plane + DOWN * plane
+    from_right = other + LEFT * plane + odd
+    from_left = other + RIGHT * plane + odd - 1
+    data = (2 * y + colour) * plane
+    lanes = VECTOR_BYTES // messages.itemsize
+    # Aligned vectors, unless starting one column later saves the last of them.
+    start = first if (end - first) % lanes == 0 else 0
+    for column in range(start, end, lanes):
+        if exact is None:
+            send(cost, data + column, messages, from_below + column, from_above + column,
+                 from_right + column, from_left + column, own + column, scratch, stride,
+                 labels, slope, truncation, unreached, first - column, end - column)
+        else:
+            send_exactly(cost, data + column, messages, from_below + column,
+                         from_above + column, from_right + column, from_left + column,
+                         own + column, scratch, stride, labels, slope, truncation, unreached,
+                         first - column, end - column)

@@ -1,0 +1,116 @@
+"""Every array of the CPU engine, before one of them is made. No Numba here."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from stereo_bp_ros import geometry
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cpu import scratch
+
+Wanted = list[tuple[str, tuple[int, ...], str]]
+
+
+#: Bytes that a kernel handles at once, one lane per pixel: a cache line, an AVX-512 register.
+VECTOR_BYTES = 64
+
+#: Where a message goes: its place in the arrays of messages.
+UP, DOWN, LEFT, RIGHT = range(4)
+
+
+class Level(NamedTuple):
+    """One level of the pyramid as it lies in memory.
+
+    ``cost`` is [row][colour][label][column] and ``messages`` [row][colour][direction][label]
+    [column], everything contiguous. A node (x, y) has the checkerboard colour (x + y) mod 2 and
+    the column x // 2, so that one vector holds neighbouring nodes of one colour. A message is
+    kept at its sender, under the direction it goes.
+
+    width, height: nodes.
+    labels:        disparities.
+    stride:        values from one label to the next: the columns of one colour, padded.
+    """
+
+    width: int
+    height: int
+    labels: int
+    stride: int
+
+
+def threads(config: MatcherConfig) -> int:
+    """Threads of a frame: ``num_threads``, at most the cores that this process may use."""
+    limit = int(os.environ.get('NUMBA_NUM_THREADS', '0')) or len(os.sched_getaffinity(0))
+    return min(config.num_threads or limit, limit)
+
+
+def message_dtype(config: MatcherConfig) -> str:
+    """How messages and costs are kept.
+
+    int16 messages are never below 0, so they are kept as uint16: the sums on the way, which may
+    exceed 32767 by one step of the envelope or in the belief, need the sixteenth bit.
+    """
+    return 'uint16' if config.message_type == 'int16' else 'float32'
+
+
+def levels(config: MatcherConfig, width: int, height: int) -> list[Level]:
+    """The pyramid, level 0 first."""
+    return [Level(w, h, config.disparity_range, _padded((w + 1) // 2, _lanes(config)))
+            for w, h in geometry.pyramid(width, height, config.levels)]
+
+
+def _lanes(config: MatcherConfig) -> int:
+    return VECTOR_BYTES // np.dtype(message_dtype(config)).itemsize
+
+
+def _padded(columns: int, lanes: int) -> int:
+    """The next whole number of vectors.
+
+    Never a multiple of four of them: labels that lie multiples of 256 bytes apart would share a
+    few sets of the caches.
+    """
+    vectors = -(-columns // lanes)
+    return (vectors + 1 if vectors % 4 == 0 else vectors) * lanes
+
+
+def memory_plan(config: MatcherConfig, width: int, height: int) -> geometry.MemoryPlan:
+    """The arrays of an engine for images of this size, in pixels."""
+    image = (height, width)
+    steps = ('grey', 'smoothed', 'matched') if config.smoothing_sigma else ('grey', 'matched')
+    wanted: Wanted = [(f'{side}_{step}', image, 'float32')
+                      for side in ('left', 'right') for step in steps]
+    wanted += [('label', image, 'int16'), ('fraction', image, 'int8'),
+               ('right_label', image, 'int16')]
+    cost_dtype = 'float32' if _is_float(config) else 'int32'
+    wanted += [('best', image, cost_dtype), ('second', image, cost_dtype)]
+    if config.stereo_algorithm == 'bp':
+        wanted += _belief_propagation(config, width, height)
+    else:
+        wanted += [('left_8bit', image, 'uint8'), ('right_8bit', image, 'uint8')]
+    wanted += scratch.all_stages(config, width, height, threads(config))
+    return geometry.MemoryPlan.lay_out(wanted)
+
+
+def _is_float(config: MatcherConfig) -> bool:
+    return config.stereo_algorithm == 'bp' and config.message_type == 'float32'
+
+
+def _belief_propagation(config: MatcherConfig, width: int, height: int) -> Wanted:
+    dtype = message_dtype(config)
+    wanted: Wanted = []
+    pyramid = levels(config, width, height)
+    for k, level in enumerate(pyramid):
+        wanted.append((f'cost_{k}', (level.height, 2, level.labels, level.stride), dtype))
+        wanted.append((f'messages_{k}', (level.height, 2, 4, level.labels, level.stride), dtype))
+    parts, columns = threads(config), pyramid[0].stride
+    wanted += [
+        ('cost_rows', (parts, 4, columns), 'float64' if dtype == 'uint16' else 'float32'),
+        ('message_vectors', (parts, 4 * level.labels * _lanes(config)), dtype),
+        ('belief_rows', (parts, 2, level.labels, columns), dtype),
+        # Least belief, its label, second least belief.
+        ('selected_rows', (parts, 3, columns), dtype),
+        ('right_rows', (parts, 2, 2, columns), dtype),
+    ]
+    return wanted

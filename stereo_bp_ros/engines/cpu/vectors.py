@@ -1,0 +1,167 @@
+"""Vectors of 64 bytes in Numba: 32 x uint16 or 16 x float32, one lane per pixel.
+
+A vector is a value that LLVM keeps in registers (one AVX-512 register, two of AVX2, four of
+SSE or NEON), so that a kernel is written once, for one pixel, and the machine code does not
+depend on what the automatic vectoriser makes of a loop. ``+``, ``-`` and the functions below
+work lane by lane; integers wrap around, floats are never contracted or reordered.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
+
+from stereo_bp_ros.engines.cpu.plan import VECTOR_BYTES
+
+
+def lanes(dtype: Any) -> int:
+    """Pixels in one vector of this NumPy dtype."""
+    return int(VECTOR_BYTES // dtype.itemsize)
+
+
+class Vector(types.Type):
+    """Numba's type of a vector; ``dtype`` is the scalar type of a lane."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        self.lanes = VECTOR_BYTES * 8 // dtype.bitwidth
+        super().__init__(f'Vector({self.lanes} x {dtype})')
+
+    @property
+    def is_float(self) -> bool:
+        return isinstance(self.dtype, types.Float)
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, vector: Vector) -> None:
+        lane = manager.lookup(vector.dtype).get_value_type()
+        super().__init__(manager, vector, ir.VectorType(lane, vector.lanes))
+
+
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
+    """Address of the lanes that start ``offset`` elements into a contiguous array."""
+    data = context.make_array(array_type)(context, builder, array).data
+    vector = context.get_value_type(Vector(array_type.dtype))
+    return builder.bitcast(builder.gep(data, [offset]), vector.as_pointer())
+
+
+def _splat(builder: Any, scalar: Any, count: int) -> Any:
+    """LLVM's vector of ``count`` times the same scalar."""
+    unset = ir.Constant(ir.VectorType(scalar.type, count), ir.Undefined)
+    first = ir.IntType(32)(0)
+    return builder.shuffle_vector(builder.insert_element(unset, scalar, first), unset,
+                                  ir.Constant(ir.VectorType(first.type, count), None))
+
+
+def _is_less(builder: Any, vector: Vector, a: Any, b: Any) -> Any:
+    if vector.is_float:
+        return builder.fcmp_ordered('<', a, b)
+    return builder.icmp_unsigned('<', a, b)
+
+
+@intrinsic
+def load(typing_context: Any, array: Any, offset: Any) -> Any:
+    """``load(array, offset)``: the lanes from element ``offset`` on, any alignment."""
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = _pointer(context, builder, signature.args[0], *args)
+        loaded = builder.load(address)
+        loaded.align = array.dtype.bitwidth // 8
+        return loaded
+    return Vector(array.dtype)(array, types.intp), generate
+
+
+@intrinsic
+def store(typing_context: Any, array: Any, offset: Any, vector: Any) -> Any:
+    """``store(array, offset, vector)``: write all lanes, any alignment."""
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = _pointer(context, builder, signature.args[0], args[0], args[1])
+        builder.store(args[2], address).align = array.dtype.bitwidth // 8
+        return context.get_dummy_value()
+    return types.void(array, types.intp, vector), generate
+
+
+@intrinsic
+def splat(typing_context: Any, scalar: Any) -> Any:
+    """``splat(scalar)``: every lane the same; the scalar's type is the lanes' type."""
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _splat(builder, args[0], signature.return_type.lanes)
+    return Vector(scalar)(scalar), generate
+
+
+@intrinsic
+def minimum(typing_context: Any, a: Any, b: Any) -> Any:
+    """``minimum(a, b)``."""
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(_is_less(builder, a, *args), *args)
+    return a(a, a), generate
+
+
+@intrinsic
+def where_less(typing_context: Any, a: Any, b: Any, chosen: Any, other: Any) -> Any:
+    """``where_less(a, b, chosen, other)``: ``chosen`` in the lanes with a < b."""
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(_is_less(builder, a, args[0], args[1]), args[2], args[3])
+    return chosen(a, a, chosen, chosen), generate
+
+
+@intrinsic
+def where_lane(typing_context: Any, first: Any, end: Any, chosen: Any, other: Any) -> Any:
+    """``where_lane(first, end, chosen, other)``: ``chosen`` in the lanes [first, end)."""
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        number = ir.Constant(ir.VectorType(args[0].type, chosen.lanes),
+                             list(range(chosen.lanes)))
+        first, end = (_splat(builder, bound, chosen.lanes) for bound in args[:2])
+        inside = builder.and_(builder.icmp_signed('>=', number, first),
+                              builder.icmp_signed('<', number, end))
+        return builder.select(inside, args[2], args[3])
+    return chosen(types.intp, types.intp, chosen, chosen), generate
+
+
+@intrinsic
+def interleave(typing_context: Any, a: Any, b: Any) -> Any:
+    """``interleave(a, b)``: two vectors that hold a0 b0 a1 b1 ... in order."""
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        order = [lane + side * a.lanes for lane in range(a.lanes) for side in (0, 1)]
+        return _shuffled(context, builder, signature, args, order)
+    return types.UniTuple(a, 2)(a, a), generate
+
+
+@intrinsic
+def deinterleave(typing_context: Any, a: Any, b: Any) -> Any:
+    """``deinterleave(a, b)``: the even and the odd lanes of two consecutive vectors."""
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        order = [*range(0, 2 * a.lanes, 2), *range(1, 2 * a.lanes, 2)]
+        return _shuffled(context, builder, signature, args, order)
+    return types.UniTuple(a, 2)(a, a), generate
+
+
+def _shuffled(context: Any, builder: Any, signature: Any, args: Any, order: list[int]) -> Any:
+    """Two vectors made of the lanes ``order`` of two others."""
+    index = ir.IntType(32)
+    half = len(order) // 2
+    parts = [builder.shuffle_vector(*args, ir.Constant(ir.VectorType(index, half), lanes_taken))
+             for lanes_taken in (order[:half], order[half:])]
+    return context.make_tuple(builder, signature.return_type, parts)
+
+
+def _define(function: Callable[..., Any], instruction: str) -> None:
+    """Give an operator its meaning between two vectors of one type; ``div`` is for floats."""
+    @type_callable(function)
+    def typer(_context: Any) -> Callable[..., Any]:
+        return lambda a, b: a if isinstance(a, Vector) and a == b else None
+
+    @lower_builtin(function, Vector, Vector)
+    def lane_by_lane(_context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        prefix = 'f' if signature.return_type.is_float else ''
+        return getattr(builder, prefix + instruction)(*args)
+
+
+_define(operator.add, 'add')
+_define(operator.sub, 'sub')
+_define(operator.truediv, 'div')

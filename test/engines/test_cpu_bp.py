@@ -1,0 +1,228 @@
+"""Hierarchical belief propagation on the CPU: the reference maps, the definition, the bounds."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import cv2
+import naive_bp
+import numpy as np
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip('numba')
+from stereo_bp_ros import MatcherConfig, StereoMatcher
+from stereo_bp_ros.config import round_half_up
+from stereo_bp_ros.engines.cpu import beliefs, cost, messages, plan, runtime
+from stereo_bp_ros.geometry import valid_window
+
+EXACT = {'message_type': 'float32', 'exact': True}
+FAST = {'message_type': 'float32'}
+INT16 = {'message_type': 'int16'}
+
+
+def matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig) -> dict[str, Any]:
+    """The stages of belief propagation on arrays full of rubbish."""
+    height, width = left.shape
+    arrays = {}
+    for spec in plan.memory_plan(config, width, height).arrays:
+        arrays[spec.name] = np.full(spec.nbytes, 0xa5, np.uint8).view(spec.dtype).reshape(
+            spec.shape)
+    levels = plan.levels(config, width, height)
+    costs = [arrays[f'cost_{k}'].reshape(-1) for k in range(config.levels)]
+    sent = [arrays[f'messages_{k}'].reshape(-1) for k in range(config.levels)]
+    scale, slope, truncation = 1, config.discontinuity_slope, config.truncation
+    if config.message_type == 'int16':
+        scale = config.int16_scale()
+        slope, truncation = round_half_up(scale * slope), round_half_up(scale * truncation)
+    found = {name: arrays[name] for name in
+             ('label', 'fraction', 'best', 'second', 'right_label')}
+    with runtime.frame(config.num_threads):
+        cost.data_cost(left, right, levels[0], config.min_disparity, config.data_weight,
+                       config.data_truncation, scale, costs[0], arrays['cost_rows'])
+        cost.pyramid(levels, costs)
+        messages.pass_messages(levels, costs, sent, arrays['message_vectors'],
+                               plan.threads(config), config.iterations, slope, truncation,
+                               config.exact)
+        beliefs.select(costs[0], sent[0], levels[0], config.min_disparity, **found,
+                       beliefs=arrays['belief_rows'], selected=arrays['selected_rows'],
+                       right=arrays['right_rows'])
+    return found
+
+
+def expected_matches(left: np.ndarray, right: np.ndarray,
+                     config: MatcherConfig) -> dict[str, np.ndarray]:
+    """The same from the plain implementation, pixel by pixel."""
+    volume = naive_bp.belief_propagation(left, right, config)
+    label = naive_bp.labels(volume)
+    height, width, disparities = volume.shape
+    fraction, best, second = (np.zeros((height, width), kind)
+                              for kind in (int, volume.dtype, volume.dtype))
+    right_label = np.full((height, width), -1)
+    right_best: dict[tuple[int, int], tuple[float, int]] = {}
+    window_columns = valid_window(config, width, height).slices[1]
+    for y, x in zip(*np.nonzero(label >= 0), strict=True):
+        found, row = label[y, x], volume[y, x]
+        best[y, x] = row[found]
+        others = [row[other] for other in range(disparities) if abs(other - found) > 1]
+        second[y, x] = min(others, default=beliefs.NO_SECOND)
+        if 0 < found < disparities - 1:
+            before, least, after = (float(v) for v in row[found - 1:found + 2])
+            if before - 2 * least + after > 0:
+                fraction[y, x] = np.floor(
+                    16 * (before - after) / (2 * (before - 2 * least + after)) + 0.5)
+        if not (window_columns.start <= x < window_columns.stop):
+            continue
+        for other in range(disparities):
+            target = (y, x - config.min_disparity - other)
+            right_best[target] = min(right_best.get(target, (np.inf, 0)), (row[other], other))
+    for place, (_, other) in right_best.items():
+        right_label[place] = other
+    return {'label': label, 'fraction': fraction, 'best': best, 'second': second,
+            'right_label': right_label}
+
+
+@st.composite
+def cases(draw: Callable[..., Any]) -> dict[str, Any]:
+    """Small pairs of any shape, and settings."""
+    return {
+        'width': draw(st.integers(1, 150)), 'height': draw(st.integers(1, 40)),
+        'seed': draw(st.integers(0, 99)), 'smooth': draw(st.booleans()),
+        'min_disparity': draw(st.integers(-9, 9)), 'disparity_range': draw(st.integers(2, 19)),
+        'levels': draw(st.integers(1, 5)), 'iterations': draw(st.integers(0, 19)),
+        'data_weight': draw(st.sampled_from([0.07, 0.1, 1.0])),
+        'data_truncation': draw(st.sampled_from([5.0, 15.0])),
+        'discontinuity_slope': draw(st.sampled_from([0.5, 1.0, 40.0])),
+        'discontinuity_truncation': draw(st.sampled_from([0.0, 1.7, 6.0]))}
+
+
+def pair_and_config(case: dict[str, Any], **changes: Any
+                    ) -> tuple[np.ndarray, np.ndarray, MatcherConfig]:
+    values = dict(case)
+    width, height, seed, smooth = (values.pop(name)
+                                   for name in ('width', 'height', 'seed', 'smooth'))
+    rng = np.random.default_rng(seed)
+    left, right = rng.uniform(0, 60, (2, height, width)).astype(np.float32)
+    if not smooth:                      # whole grey values: many ties
+        left, right = np.floor(left), np.floor(right)
+    return left, right, MatcherConfig(preprocessing='none', **values, **changes)
+
+
+@pytest.mark.parametrize('kind', [INT16, EXACT], ids=['int16', 'exact'])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=cases())
+def test_every_match_is_the_one_of_the_definition(kind: dict[str, Any],
+                                                  case: dict[str, Any]) -> None:
+    left, right, config = pair_and_config(case, **kind)
+    found, expected = matches(left, right, config), expected_matches(left, right, config)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(disparity=st.integers(-12, 12), seed=st.integers(0, 99),
+       kind=st.sampled_from([INT16, FAST, EXACT]))
+def test_a_constant_disparity_is_found_everywhere(
+        textured_pair: Callable[..., Any], disparity: int, seed: int,
+        kind: dict[str, Any]) -> None:
+    config = MatcherConfig.preset('five_sets', disparity_range=8, min_disparity=disparity - 3,
+                                  **kind)
+    with StereoMatcher(config, 'cpu') as matcher:
+        frame = matcher.compute(*textured_pair(70, 40, disparity, seed))
+    assert (frame.disparity[frame.valid_window.slices] == disparity).all()
+
+
+# --- real images
+
+def load_set(data: pathlib.Path, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Left, right, true disparities (NaN = unknown), number of disparities."""
+    folder = data / 'middlebury' / name
+    entry = yaml.safe_load((data / 'middlebury' / 'sets.yaml').read_text())[name]
+    left, right, true = (cv2.imread(str(folder / f'{image}.png'), cv2.IMREAD_GRAYSCALE)
+                         for image in ('left', 'right', 'disparity'))
+    truth = np.where(true > 0, true / np.float32(entry['disparity_scale']), np.nan)
+    return left, right, truth, entry['disparities']
+
+
+def disparity_map(data: pathlib.Path, name: str, **changes: Any) -> np.ndarray:
+    left, right, _, disparities = load_set(data, name)
+    config = MatcherConfig.preset('five_sets', disparity_range=disparities, **changes)
+    with StereoMatcher(config, 'cpu') as matcher:
+        frame = matcher.compute(left, right)
+    assert frame.disparity is not None
+    return frame.disparity
+
+
+def bad_pixels(disparity: np.ndarray, truth: np.ndarray) -> float:
+    """Per cent of the pixels with known truth that are wrong by more than 1 pixel."""
+    known = ~np.isnan(truth)
+    return float(100 * (np.abs(disparity - truth)[known] > 1).mean())
+
+
+def check_bounds(found: np.ndarray, exact: np.ndarray, truth: np.ndarray,
+                 least_equal: float = 0.994) -> None:
+    """``docs/algorithms.md``, exactness: how far another order, type or normalisation may be."""
+    assert (found == exact).mean() >= least_equal
+    assert (np.abs(found - exact) > 1).mean() <= 0.002
+    assert abs(bad_pixels(found, truth) - bad_pixels(exact, truth)) <= 0.1
+
+
+INTERIOR = (slice(1, -1), slice(1, -1))
+
+
+@pytest.mark.parametrize('name', ['tsukuba', 'cones_quarter'])
+def test_exact_equals_the_reference_map_on_every_interior_pixel(data: pathlib.Path,
+                                                                name: str) -> None:
+    reference = cv2.imread(str(data / 'reference' / f'{name}_hbp_float32.png'),
+                           cv2.IMREAD_GRAYSCALE)
+    found = disparity_map(data, name, **EXACT)
+    np.testing.assert_array_equal(found[INTERIOR], reference[INTERIOR])
+
+
+@pytest.mark.parametrize('name', [
+    'tsukuba', 'cones_quarter', pytest.param('cones_half', marks=pytest.mark.slow)])
+def test_fast_floats_agree_with_exact_ones(data: pathlib.Path, name: str) -> None:
+    check_bounds(disparity_map(data, name, **FAST)[INTERIOR],
+                 disparity_map(data, name, **EXACT)[INTERIOR], load_set(data, name)[2][INTERIOR])
+
+
+@pytest.mark.parametrize('name', ['tsukuba', 'venus', 'barn1'])
+def test_int16_agrees_with_exact_floats(data: pathlib.Path, name: str) -> None:
+    check_bounds(disparity_map(data, name, **INT16)[INTERIOR],
+                 disparity_map(data, name, **EXACT)[INTERIOR], load_set(data, name)[2][INTERIOR])
+
+
+@pytest.mark.parametrize('name', [
+    'cones_quarter', pytest.param('cones_half', marks=pytest.mark.slow)])
+def test_int16_agrees_with_exact_floats_where_there_is_evidence(data: pathlib.Path,
+                                                                name: str) -> None:
+    # Five levels and a bound of 8.5 or 17 leave a scale of 64, which is 6.4 units a grey level:
+    # ties, of which the left band without evidence is full, go another way than in float32.
+    disparities = load_set(data, name)[3]
+    window = (slice(1, -1), slice(disparities - 1, -1))
+    check_bounds(disparity_map(data, name, **INT16)[window],
+                 disparity_map(data, name, **EXACT)[window], load_set(data, name)[2][window],
+                 least_equal=0.993)
+
+
+def test_the_number_of_threads_changes_no_pixel(child: Callable[..., str]) -> None:
+    outcome = child(
+        'import numpy as np\n'
+        'from stereo_bp_ros import MatcherConfig, StereoMatcher\n'
+        'pair = np.random.default_rng(5).integers(0, 256, (2, 131, 97), dtype=np.uint8)\n'
+        'for kind in ({}, {"message_type": "float32"},\n'
+        '             {"message_type": "float32", "exact": True}):\n'
+        '    maps = []\n'
+        '    for threads in (1, 2, 3, 4):\n'
+        '        config = MatcherConfig(disparity_range=21, num_threads=threads,\n'
+        '                               border="keep", iterations=11, **kind)\n'
+        '        with StereoMatcher(config, "cpu") as matcher:\n'
+        '            maps.append(matcher.compute(*pair).disparity)\n'
+        '    assert len(np.unique(maps[0])) > 20\n'
+        '    print(all(np.array_equal(maps[0], other) for other in maps))',
+        NUMBA_NUM_THREADS='4')
+    assert outcome.split() == ['True'] * 3

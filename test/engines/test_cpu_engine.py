@@ -1,0 +1,194 @@
+"""The CPU engine as a whole: frames, live settings, memory, compilation."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip('numba')
+from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros.engines.cpu import plan
+from stereo_bp_ros.engines.cpu.engine import CpuEngine
+from stereo_bp_ros.types import ENGINE_STAGES, OUTPUTS
+
+CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
+WIDTH, HEIGHT = 96, 50
+
+KINDS = {
+    'int16': {},
+    'float32': {'message_type': 'float32'},
+    'exact': {'message_type': 'float32', 'exact': True},
+    'sad': {'stereo_algorithm': 'sad', 'correlation_window_size': 7},
+}
+
+
+@pytest.fixture(params=KINDS)
+def config(request: pytest.FixtureRequest) -> MatcherConfig:
+    """One configuration of every kind of engine."""
+    return MatcherConfig(disparity_range=16, **KINDS[request.param])
+
+
+def noisy_pair(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Two disparities, a plain patch and noise: every check rejects something."""
+    rng = np.random.default_rng(seed)
+    left = rng.integers(0, 256, (HEIGHT, WIDTH), dtype=np.uint8)
+    left[10:40, 30:60] = 128
+    right = np.roll(left, -5, axis=1)
+    right[HEIGHT // 2:] = np.roll(left[HEIGHT // 2:], -9, axis=1)
+    noise = rng.integers(0, 256, (HEIGHT, WIDTH), dtype=np.uint8)
+    return left, np.where(rng.random((HEIGHT, WIDTH)) < 0.1, noise, right)
+
+
+def frame(engine: CpuEngine, left: np.ndarray, right: np.ndarray,
+          names: tuple[str, ...] = OUTPUTS) -> dict[str, np.ndarray]:
+    outputs = {name: np.full((HEIGHT, WIDTH), -7, np.float32) for name in names}
+    engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION, outputs)
+    return outputs
+
+
+def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+def test_the_right_image_as_reference_is_the_mirror_of_the_left(config: MatcherConfig) -> None:
+    config = config.replace(disp12_max_diff=1, uniqueness_ratio=2.0)
+    left, right = noisy_pair()
+    of_right = frame(CpuEngine(config.replace(reference_image='right'), WIDTH, HEIGHT), left,
+                     right)
+    mirrored = frame(CpuEngine(config, WIDTH, HEIGHT), right[:, ::-1], left[:, ::-1])
+    assert_same(of_right, {name: values[:, ::-1] for name, values in mirrored.items()})
+
+
+def test_a_pixel_of_the_right_reference_matches_one_further_right(
+        textured_pair: Callable[..., Any], config: MatcherConfig) -> None:
+    engine = CpuEngine(config.replace(reference_image='right', subpixel=False,
+                                      pre_adjust_disparity=False), WIDTH, HEIGHT)
+    disparity = frame(engine, *textured_pair(WIDTH, HEIGHT, 5))['disparity']
+    assert (disparity[10:-10, 10:-25] == 5).all()
+    assert (disparity[:, -15:] == -1).all()         # where the range leaves the left image
+
+
+@pytest.mark.parametrize('change', [
+    {'uniqueness_ratio': 8.0}, {'texture_threshold': 500}, {'subpixel': False},
+    {'disp12_max_diff': 1}, {'median_window_size': 5}, {'speckle_size': 30},
+    {'filling': 'background', 'disp12_max_diff': 1}, {'pre_adjust_disparity': False}],
+    ids=lambda change: next(iter(change)))
+def test_a_live_setting_acts_without_a_new_engine(config: MatcherConfig,
+                                                  change: dict[str, Any]) -> None:
+    left, right = noisy_pair()
+    engine = CpuEngine(config, WIDTH, HEIGHT)
+    before = frame(engine, left, right)
+    engine.update(config.replace(**change))
+    after = frame(engine, left, right)
+    assert_same(after, frame(CpuEngine(config.replace(**change), WIDTH, HEIGHT), left, right))
+    assert any(not np.array_equal(after[name], before[name], equal_nan=True) for name in OUTPUTS)
+    engine.update(config)
+    assert_same(frame(engine, left, right), before)
+
+
+def test_a_frame_leaves_nothing_behind_for_the_next(config: MatcherConfig) -> None:
+    engine = CpuEngine(config, WIDTH, HEIGHT)
+    frame(engine, *noisy_pair(1))
+    assert_same(frame(engine, *noisy_pair(2)),
+                frame(CpuEngine(config, WIDTH, HEIGHT), *noisy_pair(2)))
+
+
+def test_outputs_are_the_callers_own(config: MatcherConfig) -> None:
+    engine = CpuEngine(config, WIDTH, HEIGHT)
+    first = frame(engine, *noisy_pair(1))
+    kept = {name: values.copy() for name, values in first.items()}
+    frame(engine, *noisy_pair(2))
+    engine.close()
+    assert_same(first, kept)
+
+
+def test_an_output_does_not_depend_on_the_others(config: MatcherConfig) -> None:
+    engine = CpuEngine(config, WIDTH, HEIGHT)
+    together = frame(engine, *noisy_pair())
+    for name in OUTPUTS:
+        assert_same(frame(engine, *noisy_pair(), names=(name,)), {name: together[name]})
+
+
+def test_a_frame_tells_the_time_of_every_stage(config: MatcherConfig) -> None:
+    engine = CpuEngine(config, WIDTH, HEIGHT)
+    image = RawImage.from_array(noisy_pair()[0])
+    timings = engine.compute(image, image, None,
+                             {'disparity': np.empty((HEIGHT, WIDTH), np.float32)})
+    assert tuple(timings) == ENGINE_STAGES
+    assert timings['messages'] > 0
+    assert timings['refine'] > 0
+
+
+def test_no_frame_after_the_first_allocates(config: MatcherConfig) -> None:
+    config = config.replace(disp12_max_diff=1, uniqueness_ratio=2.0, texture_threshold=10,
+                            median_window_size=3, filling='background')
+    shape = (300, 400)
+    engine = CpuEngine(config, shape[1], shape[0])
+    rng = np.random.default_rng(0)
+    images = [RawImage.from_array(rng.integers(0, 256, shape, np.uint8)) for _ in range(2)]
+    outputs = {name: np.empty(shape, np.float32) for name in OUTPUTS}
+    engine.compute(*images, CALIBRATION, outputs)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        engine.compute(*images, CALIBRATION, outputs)
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    # Less than one image of bytes: NumPy's 64 KiB for conversions, and Python's own objects.
+    assert peak < shape[0] * shape[1]
+
+
+def test_a_closed_engine_says_so(config: MatcherConfig) -> None:
+    engine = CpuEngine(config, WIDTH, HEIGHT)
+    engine.close()
+    with pytest.raises(RuntimeError, match='closed'):
+        frame(engine, *noisy_pair())
+
+
+def test_the_memory_plan_names_every_array_once(config: MatcherConfig) -> None:
+    arrays = plan.memory_plan(config, 640, 480).arrays
+    assert len({array.name for array in arrays}) == len(arrays)
+
+
+def test_the_memory_plan_needs_no_numba(child: Callable[..., str]) -> None:
+    assert child('import sys\n'
+                 'from stereo_bp_ros import MatcherConfig, engines\n'
+                 'engines.memory_plan(MatcherConfig(), 640, 480)\n'
+                 'print("numba" in sys.modules)') == 'False'
+
+
+@pytest.mark.parametrize('changes', KINDS.values(), ids=KINDS)
+def test_after_warm_up_no_frame_compiles(child: Callable[..., str],
+                                         changes: dict[str, Any]) -> None:
+    outcome = child(
+        'import itertools, numpy as np\n'
+        'from stereo_bp_ros import *\n'
+        'from stereo_bp_ros.engines import warm_up\n'
+        'from stereo_bp_ros.engines.cpu import runtime\n'
+        f'config = MatcherConfig(disparity_range=16, **{changes!r})\n'
+        'live = [{}, {"uniqueness_ratio": 8.0}, {"texture_threshold": 500},\n'
+        '        {"subpixel": False}, {"disp12_max_diff": 1}, {"median_window_size": 3},\n'
+        '        {"median_window_size": 5}, {"speckle_size": 9}, {"filling": "background"}]\n'
+        'warm_up(config)\n'
+        'compiled = runtime.compiled_signatures()\n'
+        'assert compiled > 5\n'
+        'calibration = Calibration(300, 0.2, 40, 41, 30)\n'
+        'rng = np.random.default_rng(0)\n'
+        'images = [rng.integers(0, 256, shape, dtype) for shape, dtype in\n'
+        '          (((50, 96), np.uint8), ((51, 97, 3), np.uint8), ((40, 80), np.uint16))]\n'
+        'for image, change in itertools.product(images, live):\n'
+        '    for side in ("left", "right"):\n'
+        '        with StereoMatcher(config.replace(reference_image=side, **change)) as matcher:\n'
+        '            for outputs in (("disparity",), ("depth", "confidence")):\n'
+        '                matcher.compute(image, image, calibration=calibration,\n'
+        '                                outputs=outputs)\n'
+        'print(runtime.compiled_signatures() - compiled)')
+    assert outcome == '0'

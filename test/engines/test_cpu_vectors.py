@@ -1,0 +1,78 @@
+"""Vectors of 64 bytes against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip('numba')
+from stereo_bp_ros.engines.cpu import vectors
+from stereo_bp_ros.engines.cpu.runtime import kernel
+
+DTYPES = [np.uint16, np.float32]
+
+
+@pytest.fixture(params=DTYPES, ids=lambda dtype: dtype.__name__)
+def pair(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray]:
+    """Two vectors' worth of values of either type."""
+    rng = np.random.default_rng(3)
+    count = vectors.lanes(np.dtype(request.param))
+    return tuple(rng.integers(0, 65536, (2, count)).astype(request.param))
+
+
+@kernel
+def _arithmetic(a: Any, b: Any, out: Any) -> None:
+    count = a.size
+    x, y = vectors.load(a, 0), vectors.load(b, 0)
+    vectors.store(out, 0, x + y)
+    vectors.store(out, count, x - y)
+    vectors.store(out, 2 * count, vectors.minimum(x, y))
+    vectors.store(out, 3 * count, vectors.where_less(x, y, vectors.splat(a[0]), y))
+    vectors.store(out, 4 * count, vectors.where_lane(2, 5, x, y))
+
+
+def test_lanes_are_numpys_elements(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    a, b = pair
+    out = np.zeros((5, a.size), a.dtype)
+    _arithmetic(a, b, out.reshape(-1))
+    lane = np.arange(a.size)
+    expected = [a + b, a - b, np.minimum(a, b), np.where(a < b, a[0], b),
+                np.where((lane >= 2) & (lane < 5), a, b)]
+    np.testing.assert_array_equal(out, expected)
+
+
+@kernel
+def _shuffles(a: Any, b: Any, out: Any) -> None:
+    count = a.size
+    low, high = vectors.interleave(vectors.load(a, 0), vectors.load(b, 0))
+    vectors.store(out, 0, low)
+    vectors.store(out, count, high)
+    even, odd = vectors.deinterleave(low, high)
+    vectors.store(out, 2 * count, even)
+    vectors.store(out, 3 * count, odd)
+
+
+def test_interleaving_is_undone_by_deinterleaving(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    a, b = pair
+    out = np.zeros((4, a.size), a.dtype)
+    _shuffles(a, b, out.reshape(-1))
+    np.testing.assert_array_equal(out[:2].reshape(-1), np.stack([a, b], axis=1).reshape(-1))
+    np.testing.assert_array_equal(out[2:], [a, b])
+
+
+@kernel
+def _copy_from(a: Any, offset: int, out: Any) -> None:
+    vectors.store(out, offset, vectors.load(a, offset))
+
+
+@pytest.mark.parametrize('dtype', DTYPES)
+@pytest.mark.parametrize('offset', [0, 1, 7])
+def test_any_alignment_is_read_and_written(dtype: Any, offset: int) -> None:
+    count = vectors.lanes(np.dtype(dtype))
+    source = np.arange(3 * count).astype(dtype)
+    out = np.zeros(3 * count, dtype)
+    _copy_from(source, offset, out)
+    expected = np.where((source >= offset) & (source < offset + count), source, 0)
+    np.testing.assert_array_equal(out, expected)
