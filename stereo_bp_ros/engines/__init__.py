@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import importlib.util
+import importlib.metadata
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +16,10 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import BackendUnavailable
 from stereo_bp_ros.geometry import MemoryPlan
 from stereo_bp_ros.images import RawImage
+
+
+#: With older ones, parallel kernels were seen to crash.
+OLDEST_NUMBA = (0, 57)
 
 
 class Engine(abc.ABC):
@@ -65,13 +69,27 @@ def choose_backend(config: MatcherConfig) -> Choice:
     no_cuda = 'this version of stereo_bp_ros has no CUDA engine'
     if config.backend == 'cuda':
         raise BackendUnavailable(no_cuda, 'use backend cpu or auto')
-    if importlib.util.find_spec('numba') is None:
-        raise BackendUnavailable(
-            'the cpu back end needs Numba, which is not installed',
-            "install the extra: pip install 'stereo_bp_ros[cpu]'")
+    _check_numba()
     if config.backend == 'cpu':
         return Choice('cpu', 'asked for')
     return Choice('cpu', no_cuda)
+
+
+def _check_numba() -> None:
+    """Refuse to go on without a Numba that the kernels are known to work with.
+
+    Only its version is read, because importing it takes a third of a second.
+    """
+    remedy = "install the extra: pip install 'stereo_bp_ros[cpu]'"
+    try:
+        version = importlib.metadata.version('numba')
+    except importlib.metadata.PackageNotFoundError:
+        raise BackendUnavailable('the cpu back end needs Numba, which is not installed',
+                                 remedy) from None
+    if tuple(int(part) for part in version.split('.')[:2]) < OLDEST_NUMBA:
+        raise BackendUnavailable(
+            f'the cpu back end needs Numba {".".join(map(str, OLDEST_NUMBA))} or later, '
+            f'not {version}', remedy)
 
 
 def memory_plan(config: MatcherConfig, width: int, height: int) -> MemoryPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import threading
 
 import numpy as np
@@ -192,3 +193,17 @@ def test_auto_says_why_it_chose_and_cuda_says_what_would_help():
 def test_an_unknown_backend_is_refused():
     with pytest.raises(ConfigError, match='backend'):
         StereoMatcher(SMALL, backend='opencl')
+
+
+@pytest.mark.parametrize(('version', 'text'), [
+    (None, 'which is not installed'), ('0.55.2', r'0\.57 or later, not 0\.55\.2')])
+def test_without_a_fit_numba_the_matcher_says_what_to_install(monkeypatch, version, text):
+    def installed(name):
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(importlib.metadata, 'version', installed)
+    with pytest.raises(BackendUnavailable, match=text) as error:
+        StereoMatcher(SMALL)
+    assert 'pip install' in error.value.remedy
