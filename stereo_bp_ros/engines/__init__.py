@@ -17,7 +17,6 @@ from stereo_bp_ros.errors import BackendUnavailable
 from stereo_bp_ros.geometry import MemoryPlan
 from stereo_bp_ros.images import RawImage
 
-
 #: With older ones, parallel kernels were seen to crash.
 OLDEST_NUMBA = (0, 57)
 

@@ -59,7 +59,7 @@ def test_calibrations_that_cannot_be_are_refused_with_their_reason(left, right, 
 
 def test_an_image_of_another_size_than_its_camera_info_is_refused_naming_both():
     check_image_size('left', camera_info(), 640, 480)
-    with pytest.raises(InputError, match='the left image is 320 x 240.*describes 640 x 480'):
+    with pytest.raises(InputError, match=r'the left image is 320 x 240.*describes 640 x 480'):
         check_image_size('left', camera_info(), 320, 240)
 
 
