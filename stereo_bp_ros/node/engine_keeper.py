@@ -1,0 +1,85 @@
+"""Keeps the engine in step with the parameters and the size of the images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stereo_bp_ros import engines
+from stereo_bp_ros.camera import image_size
+from stereo_bp_ros.config import MatcherConfig, NodeConfig
+from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.node.conditions import Conditions
+from stereo_bp_ros.node.engine_room import EngineRoom
+from stereo_bp_ros.node.mailbox import Mailbox
+from stereo_bp_ros.node.parameters import Parameters
+from stereo_bp_ros.node.worker import Worker
+
+
+class EngineKeeper:
+    """Decides when the worker builds another engine; called from the executor's thread.
+
+    :param log: is told, in words, when a new engine is in use.
+    """
+
+    def __init__(self, *, engine_room: EngineRoom, worker: Worker, mailbox: Mailbox,
+                 conditions: Conditions, log: Callable[[str], object]) -> None:
+        self._engine_room = engine_room
+        self._worker = worker
+        self._mailbox = mailbox
+        self._conditions = conditions
+        self._log = log
+        self._size_asked: tuple[int, int] | None = None
+
+    def forget_size(self) -> None:
+        """The next camera_info tells the size anew."""
+        self._size_asked = None
+
+    def check(self, active: MatcherConfig, wanted: MatcherConfig, settings: NodeConfig) -> None:
+        """Whether a configuration fits, as far as that can be told without a device.
+
+        :raises StereoError: it cannot run here, or needs more memory than allowed.
+        """
+        matcher = self._engine_room.matcher
+        size = matcher.size if matcher is not None else None
+        size = size or self._size_asked or (settings.image_width, settings.image_height)
+        if all(size) and not active.is_live_change(wanted):
+            engines.memory_plan(wanted, *size).check(engines.memory_allowed(wanted))
+
+    def apply(self, parameters: Parameters) -> None:
+        """Have the worker change over to the configuration that is wanted by then."""
+        self._worker.post(lambda: self._apply(parameters))
+
+    def prepare_for(self, left_info: Any, right_info: Any, config: MatcherConfig) -> None:
+        """Allocate for the size that the first camera_info tells, before the first image."""
+        if self._size_asked is not None or left_info is None or right_info is None:
+            return
+        size = image_size(left_info)
+        if (size == image_size(right_info) and 0 < size[0] <= config.max_image_width
+                and 0 < size[1] <= config.max_image_height):
+            self._size_asked = size
+            self._worker.post(lambda: self._prepare(*size))
+
+    def _apply(self, parameters: Parameters) -> None:
+        active, wanted = self._engine_room.config, parameters.matcher
+        if active is None or self._engine_room.effective(wanted) == active:
+            return
+        self._mailbox.reconfiguring = True
+        try:
+            if self._engine_room.reconfigure(wanted):
+                self._log('a new engine is in use: ' + ', '.join(wanted.differences(active))
+                          + ' changed')
+            self._conditions.clear('configuration')
+        except Exception as error:
+            text = str(error) if isinstance(error, StereoError) else repr(error)
+            self._conditions.warn('configuration', f'the new parameters could not be applied '
+                                  f'and are set back: {text}')
+            parameters.restore(wanted, active)
+        finally:
+            self._mailbox.reconfiguring = False
+
+    def _prepare(self, width: int, height: int) -> None:
+        try:
+            self._engine_room.prepare(width, height)
+        except StereoError as error:
+            self._conditions.error('input', f'no engine for {width} x {height}: {error}')

@@ -1,0 +1,193 @@
+"""The matcher in the worker's hands: built, changed, lost and replaced here. Only its thread
+calls these methods."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from stereo_bp_ros import engines
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.errors import DeviceLostError, OutOfDeviceMemory, StereoError
+from stereo_bp_ros.geometry import MemoryPlan
+from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.types import DisparityFrame
+
+#: Seconds without a new attempt after a failed one for want of device memory, doubled each time.
+FIRST_BACK_OFF, LONGEST_BACK_OFF = 1.0, 60.0
+
+
+class Matcher(Protocol):
+    """What is used of ``StereoMatcher``."""
+
+    @property
+    def config(self) -> MatcherConfig: ...
+    @property
+    def backend(self) -> str: ...
+    @property
+    def backend_reason(self) -> str: ...
+    @property
+    def size(self) -> tuple[int, int] | None: ...
+    @property
+    def memory_plan(self) -> MemoryPlan | None: ...
+
+    def prepare(self, width: int = 0, height: int = 0) -> float: ...
+    def reconfigure(self, config: MatcherConfig) -> bool: ...
+    def compute(self, left: RawImage, right: RawImage, *, calibration: Calibration | None = None,
+                outputs: Sequence[str] = ('disparity',),
+                out: Mapping[str, np.ndarray[Any, Any]] | None = None) -> DisparityFrame: ...
+    def close(self) -> None: ...
+
+
+MatcherFactory = Callable[[MatcherConfig], Matcher]
+
+
+class EngineRoom:
+    """Owns the matcher from configure to cleanup.
+
+    :param factory: makes a matcher; ``StereoMatcher`` but in tests.
+    """
+
+    def __init__(self, factory: MatcherFactory) -> None:
+        self._factory = factory
+        self._device: dict[str, str] = {}
+        self._matcher: Matcher | None = None
+        self._config: MatcherConfig | None = None
+        self._lost: str = ''
+        self._back_off = 0.0
+        self._retry_at = 0.0
+
+    @property
+    def matcher(self) -> Matcher | None:
+        """The matcher; None before configure and after cleanup."""
+        return self._matcher
+
+    @property
+    def config(self) -> MatcherConfig | None:
+        """The configuration in use; None before configure and after cleanup."""
+        return self._config
+
+    @property
+    def device(self) -> Mapping[str, str]:
+        """Name of the device that computes and how, for people."""
+        return self._device
+
+    @property
+    def lost(self) -> str:
+        """What happened to the first back end, where it was lost and replaced; else ''."""
+        return self._lost
+
+    def build(self, config: MatcherConfig, width: int, height: int) -> float:
+        """Compile, and allocate where the size is known; returns the seconds it took.
+
+        :raises StereoError: the configuration cannot run here.
+        """
+        previous = self._config
+        self.release()
+        # A rebuild that fails may be tried again, with what was in use before.
+        self._config = previous
+        start = time.perf_counter()
+        config = self.effective(config)
+        matcher = self._factory(config)
+        try:
+            matcher.prepare(width, height)
+        except BaseException:
+            matcher.close()
+            raise
+        self._use(matcher, config)
+        return time.perf_counter() - start
+
+    def effective(self, config: MatcherConfig) -> MatcherConfig:
+        """A configuration as it can be used here: on the CPU once the device is lost."""
+        if not self._lost:
+            return config
+        return cast(MatcherConfig, config.replace(backend='cpu'))
+
+    def reconfigure(self, config: MatcherConfig) -> bool:
+        """Change over to another configuration; returns whether a new engine was needed.
+
+        :raises StereoError: it cannot run here; the old configuration stays.
+        """
+        if self._matcher is None:
+            return False
+        config = self.effective(config)
+        needed = self._matcher.reconfigure(config)
+        self._use(self._matcher, config)
+        return needed
+
+    def prepare(self, width: int, height: int) -> None:
+        """Allocate for images of this size, unless that has been done.
+
+        :raises StereoError: as ``StereoMatcher.compute``.
+        """
+        if self._matcher is not None and self._matcher.size != (width, height):
+            self._matcher.prepare(width, height)
+
+    def compute(self, left: RawImage, right: RawImage, calibration: Calibration,
+                out: Mapping[str, np.ndarray[Any, Any]]) -> DisparityFrame:
+        """Match one pair; rebuilds once when the device has run out of memory.
+
+        :raises OutOfDeviceMemory: the rebuild failed too, or failed recently.
+        :raises StereoError: as ``StereoMatcher.compute``.
+        """
+        if self._config is None:
+            raise RuntimeError('there is no matcher: the node is not configured')
+        seconds = self._retry_at - time.monotonic()
+        if seconds > 0:
+            raise OutOfDeviceMemory(f'the device ran out of memory; trying again in '
+                                    f'{seconds:.0f} s')
+        try:
+            try:
+                frame = self._match(left, right, calibration, out)
+            except OutOfDeviceMemory:
+                self.build(self._config, left.width, left.height)
+                frame = self._match(left, right, calibration, out)
+        except OutOfDeviceMemory:
+            self._back_off = min(LONGEST_BACK_OFF, 2 * self._back_off or FIRST_BACK_OFF)
+            self._retry_at = time.monotonic() + self._back_off
+            raise
+        self._back_off = 0.0
+        return frame
+
+    def fall_back_to_cpu(self, error: DeviceLostError) -> None:
+        """Replace a lost back end by the CPU's, for the rest of this process.
+
+        :raises StereoError: that cannot run here either.
+        """
+        assert self._matcher is not None
+        old = self._matcher
+        width, height = old.size or (0, 0)
+        self._lost = f'the back end {old.backend} was lost ({error}), cpu goes on'
+        self.abandon()
+        self.build(old.config, width, height)
+
+    def abandon(self) -> None:
+        """Let a matcher go without closing it: nothing may touch its device again."""
+        self._matcher = self._config = None
+
+    def release(self) -> None:
+        """Give everything back; may be called twice."""
+        self._config = None
+        matcher, self._matcher = self._matcher, None
+        if matcher is not None:
+            matcher.close()
+
+    def _use(self, matcher: Matcher, config: MatcherConfig) -> None:
+        self._matcher, self._config = matcher, config
+        try:
+            self._device = engines.device_info(config.replace(backend=matcher.backend))
+        except StereoError:
+            self._device = {}
+
+    def _match(self, left: RawImage, right: RawImage, calibration: Calibration,
+               out: Mapping[str, np.ndarray[Any, Any]]) -> DisparityFrame:
+        if self._matcher is None:
+            assert self._config is not None
+            self.build(self._config, left.width, left.height)
+        matcher = self._matcher
+        assert matcher is not None
+        return matcher.compute(left, right, calibration=calibration, outputs=tuple(out), out=out)

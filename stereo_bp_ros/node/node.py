@@ -1,0 +1,320 @@
+"""The lifecycle node: transitions and callbacks, none of which computes anything itself."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray
+from rcl_interfaces.msg import SetParametersResult
+from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
+from rclpy.lifecycle.node import LifecycleNodeMixin
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+
+from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.node import qos
+from stereo_bp_ros.node.accounting import SIDES, Ledger, PairDrop
+from stereo_bp_ros.node.clocks import Clocks
+from stereo_bp_ros.node.conditions import Conditions, Level
+from stereo_bp_ros.node.diagnostics import DiagnosticsBuilder, Report
+from stereo_bp_ros.node.engine_keeper import EngineKeeper
+from stereo_bp_ros.node.engine_room import EngineRoom, MatcherFactory
+from stereo_bp_ros.node.frames import FrameProcessor
+from stereo_bp_ros.node.generation import Generation
+from stereo_bp_ros.node.latency import LatencyWindow
+from stereo_bp_ros.node.mailbox import Mailbox
+from stereo_bp_ros.node.pairing import Pairing, StereoPair
+from stereo_bp_ros.node.parameter_service import BatchParameterService
+from stereo_bp_ros.node.parameters import Parameters
+from stereo_bp_ros.node.publishing import OutputPublishers
+from stereo_bp_ros.node.subscriptions import InputSubscriptions
+from stereo_bp_ros.node.ticker import Ticker
+from stereo_bp_ros.node.worker import Worker, WorkerStopped
+
+#: Seconds that a transition waits for the worker: compiling everything takes minutes at most.
+CONFIGURE_LIMIT, DEACTIVATE_LIMIT, CLEANUP_LIMIT = 1200.0, 1.0, 30.0
+
+SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
+
+
+class StereoBpNode(LifecycleNodeMixin, Node):
+    """Stereo matching as a lifecycle node.
+
+    :param matcher_factory: makes a matcher from a configuration; only called, like the matcher
+        itself, in the worker's thread.
+    :param on_fatal: is told, in words, that the process should end with an error.
+    :raises ConfigError: the initial parameters are refused.
+    """
+
+    def __init__(self, *, matcher_factory: MatcherFactory | None = None,
+                 on_fatal: Callable[[str], None] | None = None, **node_arguments: Any) -> None:
+        self._parameter_lock = threading.RLock()
+        Node.__init__(self, 'stereo_bp', start_parameter_services=False, **node_arguments)
+        LifecycleNodeMixin.__init__(self)
+
+        self._on_fatal = on_fatal or (lambda text: None)
+        self._conditions = Conditions(self._log)
+        self._clocks = Clocks(self)
+        self._ledger = Ledger()
+        self._generation = Generation()
+        self._latencies = LatencyWindow()
+        self._mailbox = Mailbox(ledger=self._ledger)
+        self._engine_room = EngineRoom(matcher_factory or StereoMatcher)
+        self._worker = Worker(mailbox=self._mailbox, process=self._process,
+                              on_error=self._on_worker_error)
+        self._outputs: OutputPublishers | None = None
+        self._processor: FrameProcessor | None = None
+        self._inputs: InputSubscriptions | None = None
+        self._busy_with = ''
+        self._stopping = False
+        self._engine_keeper = EngineKeeper(
+            engine_room=self._engine_room, worker=self._worker, mailbox=self._mailbox,
+            conditions=self._conditions, log=self.get_logger().info)
+        self._configuration = Parameters(self, check=self._engine_keeper.check,
+                                         on_change=self._on_parameters)
+        self._parameter_services = BatchParameterService(self)
+        self._pairing = Pairing(ledger=self._ledger, settings=self._configuration.node,
+                                on_clock_jump=self._on_clock_jump)
+        self._reported = self._ledger.counts()
+        self._diagnostics = DiagnosticsBuilder(self.get_fully_qualified_name())
+        self._diagnostics_publisher = self.create_publisher(
+            DiagnosticArray, '/diagnostics', qos.publisher(),
+            qos_overriding_options=qos.overriding_options())
+        # Not a timer of the executor, which a transition may keep waiting for the compiler; and
+        # real time, because a paused simulation is no reason for silence.
+        self._ticker = Ticker(1.0, self._publish_diagnostics)
+        self._ticker.start()
+        self._worker.start()
+
+    def set_parameters_atomically(self, parameter_list: list[Parameter]) -> SetParametersResult:
+        """As rclpy's, for any thread: the worker sets parameters back that it could not apply."""
+        with self._parameter_lock:
+            return Node.set_parameters_atomically(self, parameter_list)
+
+    # Transitions
+
+    def autostart(self) -> None:
+        """Configure and activate in a thread of its own, if the parameter asks for it."""
+        if self._configuration.node.autostart:
+            threading.Thread(target=self._autostart, name='stereo_bp_autostart',
+                             daemon=True).start()
+
+    def _autostart(self) -> None:
+        try:
+            if self.trigger_configure() == SUCCESS and not self._stopping:
+                self.trigger_activate()
+        except Exception as error:
+            # Whatever an end in the middle of the start leads to is no news.
+            if not self._stopping:
+                self._conditions.error('device', f'the start failed: {error!r}')
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Build the engine: compile, allocate and warm up."""
+        return self._transition('configuring', self._configure, state, undo=self._cleanup)
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Subscribe."""
+        return self._transition('activating', self._activate, state, undo=self._deactivate)
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Unsubscribe; nothing is published any more when this returns."""
+        return self._transition('deactivating', self._deactivate, state)
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Give back everything that configure took."""
+        return self._transition('cleaning up', self._cleanup, state)
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """As deactivate and cleanup, from any state."""
+        return self._transition('shutting down', self._shut_down, state)
+
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Back to unconfigured, with nothing left behind."""
+        return self._transition('recovering', self._shut_down, state)
+
+    def _transition(self, name: str, work: Callable[[LifecycleState], None],
+                    state: LifecycleState, *, undo: Callable[[LifecycleState], None] | None = None
+                    ) -> TransitionCallbackReturn:
+        self._busy_with = name
+        try:
+            work(state)
+        except WorkerStopped:
+            return FAILURE
+        except Exception as error:
+            # rclpy would swallow what leaves a transition.
+            text = str(error) if isinstance(error, (StereoError, TimeoutError)) else repr(error)
+            if not self._stopping:
+                if undo is not None:
+                    with contextlib.suppress(Exception):
+                        undo(state)
+                self._conditions.error('device', f'{name} failed: {text}')
+            return FAILURE
+        finally:
+            self._busy_with = ''
+        return SUCCESS
+
+    def _configure(self, state: LifecycleState) -> None:
+        self._conditions.clear('device')
+        config, settings = self._configuration.matcher, self._configuration.node
+        self.get_logger().info('configuring: building the engine; the first time, compiling '
+                               'takes a while')
+        seconds = self._worker.call(
+            lambda: self._engine_room.build(config, settings.image_width,
+                                            settings.image_height),
+            limit=CONFIGURE_LIMIT, progress=lambda waited: self.get_logger().info(
+                f'configuring: still compiling after {waited:.0f} s'))
+        if self._engine_room.lost:
+            self._conditions.error('device', self._engine_room.lost)
+        self._outputs = OutputPublishers(self, group=self.default_callback_group,
+                                         conditions=self._conditions)
+        self._processor = FrameProcessor(
+            engine_room=self._engine_room, outputs=self._outputs, ledger=self._ledger,
+            generation=self._generation, latencies=self._latencies,
+            conditions=self._conditions, settings=settings, refresh=self._pairing.refresh,
+            now_ns=self._clocks.now_ns, on_device_loss=self._on_fatal)
+        # Parameters may have changed while the engine was built.
+        self._on_parameters()
+        matcher = self._engine_room.matcher
+        assert matcher is not None
+        self.get_logger().info(f'configured in {seconds:.1f} s: {config.stereo_algorithm} on '
+                               f'{matcher.backend} ({matcher.backend_reason})')
+
+    def _activate(self, state: LifecycleState) -> None:
+        LifecycleNodeMixin.on_activate(self, state)
+        self._latencies.clear()
+        self._pairing.open(self._generation.number)
+        self._inputs = InputSubscriptions(
+            self, group=self.default_callback_group, settings=self._configuration.node,
+            pairing=self._pairing, conditions=self._conditions, deliver=self._mailbox.put,
+            on_camera_info=self._on_camera_info, now=self._clocks.seconds)
+        self.get_logger().info('active: waiting for ' + ', '.join(
+            monitor.topic for monitor in self._inputs.images.values()))
+
+    def _deactivate(self, state: LifecycleState | None = None) -> None:
+        # From here on nothing passes the gate; what is being published has been.
+        self._generation.advance(PairDrop.DEACTIVATED)
+        inputs, self._inputs = self._inputs, None
+        if inputs is not None:
+            inputs.destroy()
+        self._pairing.close()
+        self._mailbox.clear(PairDrop.DEACTIVATED)
+        if state is not None:
+            LifecycleNodeMixin.on_deactivate(self, state)
+            self._let_the_worker_finish()
+        for key in ('input', 'age', 'quality', 'calibration', 'engine'):
+            self._conditions.clear(key)
+
+    def _let_the_worker_finish(self) -> None:
+        """So that the counters add up; a frame that takes longer is discarded later."""
+        with contextlib.suppress(TimeoutError):
+            self._worker.call(lambda: None, limit=DEACTIVATE_LIMIT)
+
+    def _cleanup(self, state: LifecycleState | None = None) -> None:
+        self._worker.call(self._engine_room.release, limit=CLEANUP_LIMIT)
+        self._processor = None
+        self._engine_keeper.forget_size()
+        outputs, self._outputs = self._outputs, None
+        if outputs is not None:
+            outputs.destroy()
+        self._conditions.clear('device')
+        self._conditions.clear('configuration')
+
+    def _shut_down(self, state: LifecycleState) -> None:
+        self._deactivate()
+        self._cleanup()
+
+    def stop(self, limit: float) -> bool:
+        """End for good, from any state: nothing is published any more, all memory is given back.
+
+        Returns whether the worker ended within ``limit`` seconds; it does not while it compiles.
+        """
+        self._stopping = True
+        self._ticker.stop()
+        self._deactivate()
+        try:
+            self._worker.call(self._engine_room.release, limit=limit)
+        except (TimeoutError, WorkerStopped):
+            pass
+        except Exception as error:
+            self.get_logger().error(f'memory could not be given back: {error!r}')
+        # The last word, for whoever looks at /diagnostics to learn why the node has gone.
+        self._publish_diagnostics()
+        return self._worker.stop(limit=0.1)
+
+    # The worker's thread
+
+    def _process(self, pair: StereoPair) -> None:
+        processor = self._processor
+        if processor is None:
+            self._ledger.drop_pair(PairDrop.DEACTIVATED)
+        else:
+            processor.process(pair)
+
+    def _on_worker_error(self, error: BaseException) -> None:
+        self._ledger.drop_pair(PairDrop.ENGINE_ERROR)
+        self._conditions.error('engine', f'matching failed: {error!r}')
+
+    # Callbacks
+
+    def _on_camera_info(self) -> None:
+        left, right = (self._pairing.latest_camera_info(side) for side in SIDES)
+        self._engine_keeper.prepare_for(left, right, self._configuration.matcher)
+
+    def _on_clock_jump(self) -> int:
+        number = self._generation.advance(PairDrop.CLOCK_JUMP)
+        self._mailbox.clear(PairDrop.CLOCK_JUMP)
+        self._conditions.warn('clock jump', 'stamps went back: starting over')
+        return number
+
+    def _on_parameters(self) -> None:
+        settings = self._configuration.node
+        self._pairing.settings = settings
+        processor = self._processor
+        if processor is not None:
+            processor.settings = settings
+        self._engine_keeper.apply(self._configuration)
+
+    def _publish_diagnostics(self) -> None:
+        try:
+            self._diagnostics_publisher.publish(self._diagnostics.build(
+                self._clocks.stamp(), self._report()))
+        except Exception as error:
+            self._conditions.error('diagnostics', f'diagnostics failed: {error!r}')
+
+    def _report(self) -> Report:
+        inputs, processor, now = self._inputs, self._processor, self._clocks.seconds()
+        if self._clocks.missing():
+            self._conditions.warn('clock', 'use_sim_time is set, but nothing comes on /clock: '
+                                  'the age of images is not checked')
+        else:
+            self._conditions.clear('clock')
+        counts, before = self._ledger.counts(), self._reported
+        self._reported = counts
+        images = [m.report(now) for m in inputs.images.values()] if inputs else []
+        infos = {side: m.report(now) for side, m in inputs.infos.items()} if inputs else {}
+        return Report(
+            state=self._busy_with or self._state_machine.current_state[1],
+            idle=processor is not None and processor.idle,
+            images=images, infos=list(infos.values()),
+            missing=[infos[side].topic for side in self._pairing.missing_camera_infos()
+                     if side in infos],
+            conditions=self._conditions.active(), counts=counts, before=before,
+            waiting={side: self._pairing.waiting(side) for side in SIDES},
+            held=(self._pairing.awaiting_camera_info + self._mailbox.occupied
+                  + self._worker.busy),
+            closest_miss=self._pairing.take_closest_miss(),
+            distribution=self._latencies.distribution(), matcher=self._engine_room.matcher,
+            device=self._engine_room.device, config=self._configuration.matcher,
+            settings=self._configuration.node)
+
+    def _log(self, level: Level, text: str) -> None:
+        logger = self.get_logger()
+        # Two calls: rclpy refuses a call site whose severity changes.
+        if level is Level.ERROR:
+            logger.error(text)
+        else:
+            logger.warning(text)

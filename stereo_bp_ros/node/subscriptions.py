@@ -1,0 +1,106 @@
+"""The four subscriptions: their callbacks note the time, pair, and hand the pair on."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rclpy.callback_groups import CallbackGroup
+from rclpy.node import Node
+from rclpy.subscription import Subscription
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
+
+from stereo_bp_ros.config import NodeConfig
+from stereo_bp_ros.node import qos
+from stereo_bp_ros.node.accounting import SIDES
+from stereo_bp_ros.node.conditions import Conditions
+from stereo_bp_ros.node.events import subscription_events
+from stereo_bp_ros.node.input_monitor import TopicMonitor
+from stereo_bp_ros.node.pairing import Pairing, StereoPair
+
+
+class InputSubscriptions:
+    """Subscribes to images and camera_info of both sides; made by activate.
+
+    :param group: one that runs one callback at a time, so that messages are paired in the order
+        in which they came.
+    :param deliver: is given every pair.
+    :param on_camera_info: is told after every camera_info.
+    :param now: seconds of the clock that silence is measured with.
+    """
+
+    def __init__(self, node: Node, *, group: CallbackGroup, settings: NodeConfig,
+                 pairing: Pairing, conditions: Conditions,
+                 deliver: Callable[[StereoPair], None], on_camera_info: Callable[[], None],
+                 now: Callable[[], float]) -> None:
+        self._node = node
+        self._pairing = pairing
+        self._conditions = conditions
+        self._deliver = deliver
+        self._on_camera_info = on_camera_info
+        self._now = now
+        self._group = group
+        self._settings = settings
+        self._subscriptions: list[Subscription] = []
+        self.images: dict[str, TopicMonitor] = {}
+        self.infos: dict[str, TopicMonitor] = {}
+        try:
+            for side in SIDES:
+                image, kind = node.resolve_topic_name(f'{side}/image_rect'), Image
+                if settings.image_transport == 'compressed':
+                    # As image_transport has it: whoever remaps the image remaps this too.
+                    image, kind = f'{image}/compressed', CompressedImage
+                self.images[side] = self._subscribe(kind, image, side, self._on_image)
+                # Under its own name: derived from the image's it would ignore remapping.
+                self.infos[side] = self._subscribe(CameraInfo, f'{side}/camera_info', side,
+                                                   self._on_info)
+        except BaseException:
+            self.destroy()
+            raise
+
+    def destroy(self) -> None:
+        """End the subscriptions; a callback that is running is not waited for."""
+        while self._subscriptions:
+            self._node.destroy_subscription(self._subscriptions.pop())
+
+    def _subscribe(self, kind: type, topic: str, side: str,
+                   callback: Callable[[str, Any], None]) -> TopicMonitor:
+        resolved = self._node.resolve_topic_name(topic)
+        self._subscriptions.append(self._node.create_subscription(
+            kind, topic, functools.partial(callback, side),
+            qos.subscription(self._settings.use_system_default_qos),
+            callback_group=self._group,
+            event_callbacks=subscription_events(resolved, self._conditions),
+            qos_overriding_options=qos.overriding_options()))
+        return TopicMonitor(resolved, self._now())
+
+    def _on_image(self, side: str, message: Any) -> None:
+        received = time.perf_counter()
+        try:
+            self.images[side].tick(self._now(), message)
+            self._hand_on(self._pairing.add_image(side, message, _stamp_ns(message), received))
+        except Exception as error:
+            self._failed(error)
+
+    def _on_info(self, side: str, message: Any) -> None:
+        try:
+            self.infos[side].tick(self._now(), message)
+            self._hand_on(self._pairing.add_camera_info(side, message, _stamp_ns(message)))
+            self._on_camera_info()
+        except Exception as error:
+            self._failed(error)
+
+    def _hand_on(self, pair: StereoPair | None) -> None:
+        if pair is not None:
+            self._deliver(pair)
+
+    def _failed(self, error: Exception) -> None:
+        # An exception that leaves a callback ends the executor, and with it the node.
+        self._conditions.error('input', f'a message could not be taken in: {error!r}')
+
+
+def _stamp_ns(message: Any) -> int:
+    stamp = message.header.stamp
+    return int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)

@@ -1,0 +1,143 @@
+"""The one thread that matches: it alone touches the matcher, and with it Numba or the GPU."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from stereo_bp_ros.node.mailbox import Mailbox
+from stereo_bp_ros.node.pairing import StereoPair
+
+Result = TypeVar('Result')
+
+
+class WorkerStopped(Exception):
+    """The worker ended before it got to a command."""
+
+
+class Worker:
+    """Runs posted commands in order and, between them, matches the pair in the mailbox.
+
+    :param mailbox: where both come from.
+    :param process: is called in the worker's thread with every pair; it must not raise.
+    :param on_error: is told of an exception that ``process`` let through nevertheless.
+    """
+
+    def __init__(self, *, mailbox: Mailbox, process: Callable[[StereoPair], None],
+                 on_error: Callable[[BaseException], None]) -> None:
+        self._mailbox = mailbox
+        self._process = process
+        self._on_error = on_error
+        self._lock = threading.Lock()
+        self._pending: set[concurrent.futures.Future[Any]] = set()
+        self._stopping = False
+        self._busy = False
+        # A daemon: a compiler that cannot be interrupted must not keep the process alive.
+        self._thread = threading.Thread(target=self._run, name='stereo_bp_worker', daemon=True)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a pair is being matched right now."""
+        return self._busy
+
+    @property
+    def inside(self) -> bool:
+        """Whether the caller is the worker's own thread."""
+        return threading.current_thread() is self._thread
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def post(self, command: Callable[[], Result]) -> concurrent.futures.Future[Result]:
+        """Have a command run before the next pair; returns what it will return.
+
+        The future raises ``WorkerStopped`` where the worker ends first.
+        """
+        future: concurrent.futures.Future[Result] = concurrent.futures.Future()
+
+        def run() -> None:
+            try:
+                result = command()
+            except BaseException as error:
+                self._settle(future, error=error)
+            else:
+                self._settle(future, result=result)
+
+        with self._lock:
+            self._pending.add(future)
+        if self._stopping or not self._mailbox.post(run):
+            self._settle(future, error=WorkerStopped('the worker has stopped'))
+        return future
+
+    def call(self, command: Callable[[], Result], *, limit: float,
+             progress: Callable[[float], None] | None = None,
+             interval: float = 4.0) -> Result:
+        """As ``post``, and wait for the result, at most ``limit`` seconds.
+
+        :param progress: is called every ``interval`` seconds with the seconds waited.
+        :raises WorkerStopped: the worker ended first.
+        :raises TimeoutError: the command has not run within the limit; it still will.
+        """
+        future = self.post(command)
+        start = time.monotonic()
+        while True:
+            waited = time.monotonic() - start
+            try:
+                return future.result(min(interval, max(0.0, limit - waited)))
+            except concurrent.futures.TimeoutError:
+                if future.done():       # the command's own TimeoutError
+                    raise
+            waited = time.monotonic() - start
+            if waited >= limit:
+                raise TimeoutError(f'the worker has not answered within {limit:g} s')
+            if progress is not None:
+                progress(waited)
+
+    def stop(self, limit: float) -> bool:
+        """End the thread; whoever waits for a command is told at once.
+
+        Returns whether the thread ended within ``limit`` seconds: one that is compiling
+        cannot be interrupted.
+        """
+        self._stopping = True
+        self._mailbox.close()
+        with self._lock:
+            pending = list(self._pending)
+        for future in pending:
+            self._settle(future, error=WorkerStopped('the worker was stopped'))
+        if self._thread.is_alive() and not self.inside:
+            self._thread.join(limit)
+        return not self._thread.is_alive()
+
+    def _settle(self, future: concurrent.futures.Future[Any], *, result: Any = None,
+                error: BaseException | None = None) -> None:
+        with self._lock:
+            if future not in self._pending:
+                return
+            self._pending.discard(future)
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    def _run(self) -> None:
+        while True:
+            work = self._mailbox.take()
+            if work is None:
+                return
+            if isinstance(work, StereoPair):
+                self._busy = True
+                try:
+                    self._process(work)
+                except BaseException as error:
+                    self._on_error(error)
+                finally:
+                    self._busy = False
+            else:
+                work()
+            # Messages must not live on through this frame's local variable while it waits.
+            del work

@@ -1,0 +1,278 @@
+"""The launch files, run by the real launch and launch_ros (PyPI has other things by that name)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import yaml
+
+launch_ros = pytest.importorskip('launch_ros.actions')
+launch = pytest.importorskip('launch')
+if not hasattr(launch, 'LaunchService'):
+    pytest.skip('the launch that is installed is not the one of ROS 2', allow_module_level=True)
+
+pytestmark = pytest.mark.ros
+
+#: What ``ros2 launch`` does, without ros2cli.
+RUN = """
+import sys
+from launch import LaunchDescription, LaunchService
+from launch.actions import IncludeLaunchDescription
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+path, *arguments = sys.argv[1:]
+service = LaunchService(argv=arguments)
+service.include_launch_description(LaunchDescription([IncludeLaunchDescription(
+    PythonLaunchDescriptionSource(path),
+    launch_arguments=[tuple(a.split(':=', 1)) for a in arguments])]))
+sys.exit(service.run())
+"""
+
+#: An executable that tells how it was called.
+TELL = """#!{python}
+import json, os, sys, time
+with open({path!r} + str(os.getpid()), 'w') as file:
+    json.dump({{'arguments': sys.argv[1:], 'environment': dict(os.environ)}}, file)
+os.rename(file.name, file.name + '.json')
+time.sleep({seconds})
+"""
+
+REAL = """#!/bin/sh
+exec {python} -m {module} "$@"
+"""
+
+
+class Bench:
+    """An installation of the package in a temporary prefix, with the launch files as they are."""
+
+    def __init__(self, directory: pathlib.Path, repository: pathlib.Path) -> None:
+        self.directory = directory
+        self.repository = repository
+        self.prefix = directory / 'prefix'
+        self.told = directory / 'told'
+        self.told.mkdir()
+        index = self.prefix / 'share/ament_index/resource_index/packages'
+        index.mkdir(parents=True)
+        (index / 'stereo_bp_ros').touch()
+        self.domain = random.SystemRandom().randint(1, 100)
+
+    def install(self, name: str, text: str) -> None:
+        path = self.prefix / 'lib/stereo_bp_ros' / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def install_telling(self, name: str, seconds: float = 60.0) -> None:
+        self.install(name, TELL.format(python=sys.executable, seconds=seconds,
+                                       path=str(self.told / f'{name}.')))
+
+    def install_real(self, name: str, module: str) -> None:
+        self.install(name, REAL.format(python=sys.executable, module=module))
+
+    @contextlib.contextmanager
+    def running(self, file: str, *arguments: str, **environment: str
+                ) -> Iterator[subprocess.Popen[str]]:
+        """The launch file in a process group of its own, killed at the end."""
+        command = [sys.executable, '-c', RUN, str(self.repository / 'launch' / file), *arguments]
+        environment = {
+            **{k: v for k, v in os.environ.items() if 'PROFILES_FILE' not in k},
+            'AMENT_PREFIX_PATH': str(self.prefix), 'ROS_DOMAIN_ID': str(self.domain),
+            'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST', 'ROS_LOG_DIR': str(self.directory),
+            **environment}
+        with open(self.directory / 'log', 'w') as log:
+            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, text=True,
+                                       start_new_session=True, env=environment)
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
+
+    @property
+    def log(self) -> str:
+        return (self.directory / 'log').read_text()
+
+    def wait_for(self, text: str, limit: float = 240.0, count: int = 1) -> None:
+        end = time.monotonic() + limit
+        while self.log.count(text) < count:
+            assert time.monotonic() < end, f'{text!r} was not logged:\n{self.log}'
+            time.sleep(0.05)
+
+    def call(self, name: str, limit: float = 20.0) -> tuple[list[str], dict[str, str]]:
+        """How an executable was called: its arguments and its environment."""
+        end = time.monotonic() + limit
+        while not (found := sorted(self.told.glob(f'{name}.*.json'))):
+            assert time.monotonic() < end, f'{name} was not started:\n{self.log}'
+            time.sleep(0.05)
+        told = json.loads(found[0].read_text())
+        return told['arguments'], told['environment']
+
+
+@pytest.fixture
+def bench(tmp_path: pathlib.Path, repository: pathlib.Path) -> Bench:
+    return Bench(tmp_path, repository)
+
+
+def parameter_files(arguments: list[str]) -> list[dict[str, Any]]:
+    """Contents of the parameter files, in their order."""
+    paths = [arguments[i + 1] for i, a in enumerate(arguments) if a == '--params-file']
+    return [next(iter(yaml.safe_load(pathlib.Path(p).read_text()).values()))['ros__parameters']
+            for p in paths]
+
+
+def remappings(arguments: list[str]) -> dict[str, str]:
+    pairs = [arguments[i + 1] for i, a in enumerate(arguments) if a == '-r']
+    return dict(pair.split(':=') for pair in pairs)
+
+
+@pytest.mark.parametrize('file', ['stereo_bp.launch.py', 'stereo_bp_replay.launch.py'])
+def test_every_argument_is_described(repository: pathlib.Path, file: str) -> None:
+    from launch import LaunchContext
+    from launch.launch_description_sources import PythonLaunchDescriptionSource
+
+    source = PythonLaunchDescriptionSource(str(repository / 'launch' / file))
+    description = source.get_launch_description(LaunchContext())
+    arguments = {a.name: a for a in description.get_launch_arguments()}
+    assert {'namespace', 'name', 'left_namespace', 'right_namespace', 'params_file', 'preset',
+            'use_sim_time', 'log_level', 'autostart', 'respawn'} <= set(arguments)
+    for argument in arguments.values():
+        assert argument.description
+        assert argument.default_value is not None
+    for name in ('preset', 'use_sim_time', 'log_level', 'autostart', 'respawn'):
+        assert len(arguments[name].choices) >= 2
+
+
+def test_what_is_not_set_is_not_passed_on(bench: Bench) -> None:
+    bench.install_telling('stereo_bp_node')
+    with bench.running('stereo_bp.launch.py'):
+        arguments, environment = bench.call('stereo_bp_node')
+    assert '--params-file' not in arguments
+    assert remappings(arguments) == {}
+    assert '--log-level' not in arguments
+    profile = pathlib.Path(environment['FASTDDS_DEFAULT_PROFILES_FILE'])
+    assert profile == bench.repository / 'config/fastdds_large_images.xml'
+    assert '<segment_size>16777216</segment_size>' in profile.read_text()
+
+
+def test_what_is_set_arrives(bench: Bench) -> None:
+    bench.install_telling('stereo_bp_node')
+    file = bench.directory / 'mine.yaml'
+    file.write_text('/**:\n  ros__parameters:\n    disparity_range: 40\n    autostart: true\n')
+    with bench.running(
+            'stereo_bp.launch.py', 'namespace:=robot', 'name:=engine', f'params_file:={file}',
+            'preset:=road', 'use_sim_time:=true', 'autostart:=false', 'log_level:=debug',
+            'left_namespace:=/front/left'):
+        arguments, _ = bench.call('stereo_bp_node')
+        files = parameter_files(arguments)
+    assert remappings(arguments) == {
+        '__ns': '/robot', '__node': 'engine',
+        'left/image_rect': '/front/left/image_rect',
+        'left/camera_info': '/front/left/camera_info'}
+    assert arguments[arguments.index('--log-level') + 1] == 'debug'
+    assert files == [{'disparity_range': 40, 'autostart': True},
+                     {'preset': 'road', 'use_sim_time': True, 'autostart': False}]
+
+
+def test_a_parameter_file_is_not_overridden_by_defaults(bench: Bench) -> None:
+    bench.install_telling('stereo_bp_node')
+    file = bench.directory / 'mine.yaml'
+    file.write_text('/**:\n  ros__parameters:\n    preset: road\n    use_sim_time: true\n')
+    with bench.running('stereo_bp.launch.py', f'params_file:={file}'):
+        arguments, _ = bench.call('stereo_bp_node')
+        assert parameter_files(arguments) == [{'preset': 'road', 'use_sim_time': True}]
+
+
+@pytest.mark.parametrize('name', ['FASTDDS_DEFAULT_PROFILES_FILE',
+                                  'FASTRTPS_DEFAULT_PROFILES_FILE'])
+def test_the_users_own_dds_profile_stays(bench: Bench, name: str) -> None:
+    bench.install_telling('stereo_bp_node')
+    with bench.running('stereo_bp.launch.py', **{name: '/their/own.xml'}):
+        _, environment = bench.call('stereo_bp_node')
+    assert {k: v for k, v in environment.items() if 'PROFILES_FILE' in k} == {
+        name: '/their/own.xml'}
+
+
+@pytest.mark.parametrize('argument', ['preset:=nowhere', 'use_sim_time:=maybe',
+                                      'log_level:=loud'])
+def test_other_values_than_the_choices_are_refused(bench: Bench, argument: str) -> None:
+    bench.install_telling('stereo_bp_node')
+    with bench.running('stereo_bp.launch.py', argument) as process:
+        assert process.wait(30) != 0
+    assert argument.split(':=')[0] in bench.log
+    assert not list(bench.told.iterdir())
+
+
+def test_a_node_that_has_ended_is_started_again_after_a_delay(bench: Bench) -> None:
+    bench.install_telling('stereo_bp_node', seconds=0.1)
+    with bench.running('stereo_bp.launch.py'):
+        bench.wait_for('process started with pid', 15, count=2)
+        assert len(list(bench.told.iterdir())) >= 1
+
+
+def test_without_respawn_it_is_not(bench: Bench) -> None:
+    bench.install_telling('stereo_bp_node', seconds=0.1)
+    with bench.running('stereo_bp.launch.py', 'respawn:=false') as process:
+        process.wait(30)
+    assert bench.log.count('process started with pid') == 1
+
+
+def test_the_real_node_starts_and_ends_with_the_launch(bench: Bench) -> None:
+    bench.install_real('stereo_bp_node', 'stereo_bp_ros.node.main')
+    with bench.running('stereo_bp.launch.py', 'preset:=sad_fast', 'namespace:=robot') as process:
+        bench.wait_for('active: waiting for /robot/left/image_rect, /robot/right/image_rect')
+        os.killpg(process.pid, signal.SIGINT)       # Ctrl-C goes to the whole group
+        assert process.wait(15) == 0
+    assert 'process has finished cleanly' in bench.log
+    assert 'escalating' not in bench.log
+
+
+def test_a_folder_of_pairs_is_replayed_to_the_node(bench: Bench, textured_pair: Any) -> None:
+    bench.install_real('stereo_bp_node', 'stereo_bp_ros.node.main')
+    bench.install_real('stereo_bp', 'stereo_bp_ros.cli.main')
+    folder = bench.directory / 'pairs'
+    for side, image in zip(('left', 'right'), textured_pair(96, 64, 5), strict=True):
+        (folder / side).mkdir(parents=True)
+        for k in range(4):
+            cv2.imwrite(str(folder / side / f'{k:06d}.png'), image)
+        p = np.array([[500, 0, 48, 0 if side == 'left' else -50], [0, 500, 32, 0], [0, 0, 1, 0]])
+        np.savetxt(folder / f'P_{side}.txt', p)
+    with bench.running('stereo_bp_replay.launch.py', f'images:={folder}', 'loop:=3',
+                       'rate:=2.0', 'preset:=sad_fast', 'left_namespace:=/cam/left') as process:
+        assert process.wait(240) == 0
+    assert '12 pairs in' in bench.log
+    assert 'active: waiting for /cam/left/image_rect, /right/image_rect' in bench.log
+    assert 'shutting down' in bench.log
+    assert 'nobody subscribes' not in bench.log
+
+
+def test_the_clock_is_played_for_sim_time(bench: Bench) -> None:
+    for name in ('stereo_bp_node', 'stereo_bp'):
+        bench.install_telling(name)
+    with bench.running('stereo_bp_replay.launch.py', 'bag:=/some/bag', 'rate:=0.5',
+                       'use_sim_time:=true', 'namespace:=robot'):
+        arguments, _ = bench.call('stereo_bp')
+        assert parameter_files(bench.call('stereo_bp_node')[0]) == [{'use_sim_time': True}]
+    assert arguments[:7] == ['replay', '/some/bag', '--rate', '0.5', '--loop', '1', '--clock']
+    assert remappings(arguments) == {'__ns': '/robot'}
+
+
+@pytest.mark.parametrize('arguments', [(), ('bag:=/a', 'images:=/b')])
+def test_a_replay_needs_one_source(bench: Bench, arguments: tuple[str, ...]) -> None:
+    for name in ('stereo_bp_node', 'stereo_bp'):
+        bench.install_telling(name)
+    with bench.running('stereo_bp_replay.launch.py', *arguments) as process:
+        assert process.wait(60) != 0
+    assert 'set bag:=<path> or images:=<folder>' in bench.log

@@ -1,0 +1,381 @@
+"""What the worker does with one pair: match and publish it, or drop it for the right reason."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import MatcherConfig, NodeConfig
+from stereo_bp_ros.errors import DeviceLostError, InputReason, OutOfDeviceMemory
+from stereo_bp_ros.node.accounting import Ledger, PairDrop
+from stereo_bp_ros.node.conditions import Conditions, Level
+from stereo_bp_ros.node.engine_room import EngineRoom
+from stereo_bp_ros.node.frames import FrameProcessor
+from stereo_bp_ros.node.generation import Generation
+from stereo_bp_ros.node.latency import STAGES, FrameLatency, LatencyWindow
+from stereo_bp_ros.node.pairing import StereoPair
+from stereo_bp_ros.types import DisparityFrame
+
+SECOND = 1_000_000_000
+NOW = 1_000_000 * SECOND
+
+
+class Outputs:
+    """Publishers that keep what they are given."""
+
+    def __init__(self) -> None:
+        self.names: tuple[str, ...] = ('disparity',)
+        self.published: list[tuple[tuple[str, ...], Any, str, Calibration, DisparityFrame]] = []
+        self.latencies: list[FrameLatency] = []
+
+    def wanted(self) -> tuple[str, ...]:
+        return self.names
+
+    def buffers(self, names: tuple[str, ...], width: int, height: int
+                ) -> dict[str, np.ndarray]:
+        return {name: np.zeros((height, width), np.float32) for name in names}
+
+    def publish(self, *result: Any) -> None:
+        self.published.append(result)
+
+    def publish_latency(self, stamp: Any, backend: str, latency: FrameLatency) -> None:
+        self.latencies.append(latency)
+
+
+class Bench:
+    def __init__(self, messages: types.SimpleNamespace, factory: Callable[..., Any],
+                 config: MatcherConfig | None = None, **options: Any) -> None:
+        self.messages = messages
+        self.outputs = Outputs()
+        self.ledger = Ledger()
+        self.generation = Generation()
+        self.latencies = LatencyWindow()
+        self.logged: list[tuple[Level, str]] = []
+        self.conditions = Conditions(lambda level, text: self.logged.append((level, text)))
+        self.room = EngineRoom(factory)
+        self.room.build(config or MatcherConfig(disparity_range=8), 0, 0)
+        self.now = NOW
+        self.lost: list[str] = []
+        self.left_info = messages.info(side='left')
+        self.right_info = messages.info(side='right')
+        self.processor = FrameProcessor(
+            engine_room=self.room, outputs=self.outputs, ledger=self.ledger,
+            generation=self.generation, latencies=self.latencies, conditions=self.conditions,
+            settings=NodeConfig(**options), refresh=lambda pair: pair,
+            now_ns=lambda: self.now, on_device_loss=self.lost.append)
+
+    @property
+    def matcher(self) -> Any:
+        return self.room.matcher
+
+    def process(self, stamp_ns: int = NOW, *, generation: int | None = None, left: Any = None,
+                right: Any = None) -> None:
+        random = np.random.default_rng(0).integers(0, 256, (2, 24, 32), np.uint8)
+        left = left or self.messages.image(stamp_ns, random[0])
+        right = right or self.messages.image(stamp_ns, random[1])
+        self.ledger.pair()
+        self.processor.process(StereoPair(
+            left, right, self.left_info, self.right_info, stamp_ns, stamp_ns,
+            self.generation.number if generation is None else generation, 0.0, 0.0, 0.0))
+        assert self.ledger.counts().pairs_held == 0
+
+    def outcome(self) -> dict[Any, int]:
+        counts = self.ledger.counts()
+        result: dict[Any, int] = {k: v for k, v in counts.pair_drops.items() if v}
+        result.update(counts.bad_inputs)
+        if counts.published:
+            result['published'] = counts.published
+        return result
+
+    def texts(self, *keys: str) -> str:
+        return '\n'.join(condition.text for condition in self.conditions.active(*keys))
+
+
+@pytest.fixture
+def make(messages: types.SimpleNamespace, fake_matcher: Callable[..., Any]
+         ) -> Callable[..., Bench]:
+    return lambda **options: Bench(messages, fake_matcher, **options)
+
+
+def test_a_good_pair_is_published_with_the_left_stamp_and_frame(make: Callable[..., Bench]
+                                                                ) -> None:
+    bench = make()
+    bench.left_info.header.frame_id = 'left_camera'
+    bench.process()
+    (names, stamp, frame_id, calibration, frame), = bench.outputs.published
+    assert names == ('disparity',)
+    assert stamp.sec * SECOND + stamp.nanosec == NOW
+    assert frame_id == 'left_camera'
+    assert (calibration.focal_px, calibration.baseline_m) == (100.0, 0.1)
+    assert frame.disparity is not None
+    assert bench.outcome() == {'published': 1}
+
+
+def test_with_the_right_reference_the_frame_is_the_right_cameras(make: Callable[..., Bench]
+                                                                 ) -> None:
+    bench = make(config=MatcherConfig(disparity_range=8, reference_image='right'))
+    bench.right_info.header.frame_id = 'right_camera'
+    bench.process()
+    assert bench.outputs.published[0][2] == 'right_camera'
+
+
+def test_without_subscribers_nothing_is_computed(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.outputs.names = ()
+    bench.process()
+    assert bench.processor.idle
+    assert bench.matcher.computed == 0
+    assert bench.outcome() == {PairDrop.NO_SUBSCRIBERS: 1}
+    bench.outputs.names = ('depth',)
+    bench.process()
+    assert not bench.processor.idle
+    assert bench.outputs.published[0][4].disparity is None
+
+
+@pytest.mark.parametrize(('age', 'outcome'), [
+    (0.0, 'published'), (0.49, 'published'), (0.51, PairDrop.STALE), (1e6, PairDrop.STALE),
+    (-0.09, 'published'), (-0.11, PairDrop.FUTURE)])
+def test_age_decides_when_the_pair_is_taken(make: Callable[..., Bench], age: float,
+                                            outcome: Any) -> None:
+    bench = make(max_input_age=0.5)
+    bench.process(NOW - int(age * SECOND))
+    assert bench.outcome() == {outcome: 1}
+
+
+def test_no_age_is_too_old_when_the_check_is_off(make: Callable[..., Bench]) -> None:
+    bench = make(max_input_age=0.0)
+    bench.process(1)
+    assert bench.outcome() == {'published': 1}
+
+
+def test_a_clock_that_is_not_known_yet_makes_nothing_stale_or_future(make: Callable[..., Bench]
+                                                                     ) -> None:
+    bench = make(max_latency=0.001)
+    bench.now = 0
+    bench.process()
+    assert bench.outcome() == {'published': 1}
+    assert bench.outputs.latencies[0].age == 0.0
+
+
+def test_the_stale_warning_names_the_remedy_for_bags_and_ends_with_a_fresh_pair(
+        make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.process(NOW - 5 * SECOND)
+    assert 'use_sim_time' in bench.texts('age')
+    bench.process(NOW)
+    assert bench.texts('age') == ''
+
+
+def test_a_result_that_comes_too_late_is_not_published(make: Callable[..., Bench]) -> None:
+    bench = make(max_latency=0.2)
+
+    def take_time() -> None:
+        bench.now += 3 * SECOND // 10
+
+    bench.process(NOW)
+    bench.matcher.before_compute = take_time
+    bench.process(NOW + 1)
+    assert bench.outcome() == {'published': 1, PairDrop.LATE: 1}
+
+
+def test_a_pair_not_newer_than_the_last_published_is_dropped(make: Callable[..., Bench]
+                                                             ) -> None:
+    bench = make()
+    for stamp in (NOW - 2, NOW - 3, NOW - 2, NOW):
+        bench.process(stamp)
+    assert bench.outcome() == {'published': 2, PairDrop.NOT_NEWER: 2}
+
+
+def test_after_a_backward_jump_of_the_clock_older_stamps_are_published_again(
+        make: Callable[..., Bench]) -> None:
+    bench = make(max_input_age=0)
+    bench.process(NOW)
+    bench.generation.advance(PairDrop.CLOCK_JUMP)
+    bench.process(NOW - 60 * SECOND)
+    assert bench.outcome() == {'published': 2}
+
+
+def test_deactivating_is_no_reason_to_publish_older_stamps(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.process(NOW)
+    bench.generation.advance(PairDrop.DEACTIVATED)
+    bench.process(NOW - 1)
+    assert bench.outcome() == {'published': 1, PairDrop.NOT_NEWER: 1}
+
+
+def test_the_result_of_an_ended_generation_is_discarded(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.matcher.before_compute = lambda: bench.generation.advance(PairDrop.DEACTIVATED)
+    bench.process()
+    assert bench.outputs.published == []
+    assert bench.outcome() == {PairDrop.DEACTIVATED: 1}
+    bench.matcher.before_compute = lambda: bench.generation.advance(PairDrop.CLOCK_JUMP)
+    bench.process()
+    assert bench.outcome() == {PairDrop.DEACTIVATED: 1, PairDrop.CLOCK_JUMP: 1}
+
+
+def _spoil(bench: Bench, name: str) -> dict[str, Any]:
+    image = bench.messages.image(NOW, np.zeros((24, 32), np.uint8))
+    small = bench.messages.image(NOW, np.zeros((12, 16), np.uint8))
+    if name == 'unknown encoding':
+        image.encoding = 'rgb9'
+    elif name == 'short data':
+        image.data = image.data[:-1]
+    elif name == 'bad step':
+        image.step = 31
+    elif name == 'bad size':
+        image.height = 0
+    elif name == 'too large':
+        image.width, image.step = 100000, 100000
+    elif name == 'size mismatch':
+        image = small
+    elif name == 'camera_info size':
+        return {'left': small, 'right': small}
+    elif name == 'bad calibration':
+        bench.left_info.p[0] = float('nan')
+    elif name == 'zero baseline':
+        bench.right_info.p[3] = 0.0
+    elif name == 'swapped cameras':
+        bench.left_info.p[3] = -10.0
+    elif name == 'bad compression':
+        image = bench.messages.stamped(NOW, data=b'not an image', format='jpeg')
+    return {'left': image}
+
+
+@pytest.mark.parametrize('name', [
+    r.value for r in InputReason if r not in (InputReason.ZERO_STAMP, InputReason.BAD_ARRAY)])
+def test_bad_input_is_counted_by_its_reason_and_the_next_good_pair_is_published(
+        make: Callable[..., Bench], name: str) -> None:
+    bench = make()
+    infos = bench.messages.info(side='left'), bench.messages.info(side='right')
+    bench.process(**_spoil(bench, name))
+    assert bench.outcome() == {PairDrop.BAD_INPUT: 1, InputReason(name): 1}
+    assert name in bench.texts('input')
+    assert bench.matcher.computed == 0
+    bench.left_info, bench.right_info = infos
+    bench.process()
+    assert bench.outcome()['published'] == 1
+    assert bench.texts('input') == ''
+
+
+def test_an_unknown_encoding_is_answered_with_the_known_ones(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.process(**_spoil(bench, 'unknown encoding'))
+    assert 'bayer_rggb8' in bench.texts('input')
+
+
+def test_an_unexpected_exception_is_counted_logged_and_survived(make: Callable[..., Bench]
+                                                                ) -> None:
+    bench = make()
+    bench.matcher.fail.append(RuntimeError('a bug'))
+    bench.process()
+    bench.process()
+    assert bench.outcome() == {PairDrop.ENGINE_ERROR: 1, 'published': 1}
+    assert any('Traceback' in text for _, text in bench.logged)
+
+
+def test_the_stages_after_receipt_add_up_to_the_total(make: Callable[..., Bench]) -> None:
+    bench = make()
+    for k in range(3):
+        bench.process(NOW + k)
+    for latency in bench.outputs.latencies:
+        assert [name for name, _ in latency.items()] == [*STAGES, 'total', 'age']
+        assert sum(latency.stages.values()) == pytest.approx(latency.total, rel=0.05, abs=0.2)
+    found = bench.latencies.distribution()
+    assert found is not None
+    assert found.frames == 3
+    assert found.p50 <= found.p95 <= found.p99 <= found.maximum
+
+
+@pytest.mark.parametrize(('pixels', 'text'), [
+    ('identical', 'identical'), ('black', 'is black'), ('white', 'is saturated')])
+def test_images_that_cannot_match_are_a_warning_with_a_reason(
+        make: Callable[..., Bench], pixels: str, text: str) -> None:
+    bench = make()
+    random = np.random.default_rng(0).integers(0, 256, (24, 32), np.uint8)
+    left = {'identical': random, 'black': random // 64, 'white': 250 + random // 64}[pixels]
+    bench.process(left=bench.messages.image(NOW, left),
+                  right=bench.messages.image(NOW, random))
+    assert text in bench.texts('quality')
+    assert bench.outcome() == {'published': 1}
+
+
+def test_too_few_valid_pixels_are_a_warning(make: Callable[..., Bench]) -> None:
+    bench = make(min_valid_fraction=0.5)
+    compute = bench.matcher.compute
+
+    def mostly_invalid(*args: Any, **options: Any) -> DisparityFrame:
+        frame: DisparityFrame = compute(*args, **options)
+        assert frame.disparity is not None
+        frame.disparity[:, :25] = frame.min_disparity - 1
+        return frame
+
+    bench.matcher.compute = mostly_invalid
+    bench.process()
+    assert 'min_valid_fraction 50 %' in bench.texts('quality')
+
+
+def test_rows_that_do_not_match_and_foreign_frame_ids_are_warnings(make: Callable[..., Bench]
+                                                                   ) -> None:
+    bench = make()
+    bench.right_info.p[6] += 3
+    bench.left_info.header.frame_id = 'elsewhere'
+    bench.process()
+    assert 'rows do not match' in bench.texts('calibration')
+    assert "'elsewhere'" in bench.texts('quality')
+
+
+def test_a_lost_device_ends_the_node_by_default(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.matcher.fail.append(DeviceLostError('it fell off the bus'))
+    bench.process()
+    assert bench.lost == ['it fell off the bus']
+    bench.process()                     # on its way out: the device is not tried again
+    assert bench.outcome() == {PairDrop.ENGINE_ERROR: 2}
+    assert bench.matcher is None
+
+
+def test_a_lost_device_is_replaced_by_the_cpu_where_asked_for(make: Callable[..., Bench]
+                                                              ) -> None:
+    bench = make(on_device_loss='cpu')
+    lost = bench.matcher
+    lost.fail.append(DeviceLostError('it fell off the bus'))
+    bench.process()
+    bench.process()
+    assert bench.lost == []
+    assert not lost.closed              # nothing may touch its device again
+    assert bench.matcher.backend == 'cpu'
+    assert bench.outcome() == {PairDrop.ENGINE_ERROR: 1, 'published': 1}
+    assert 'fake was lost' in bench.texts('device')
+    assert 'cpu goes on' in bench.texts('device')
+    bench.room.reconfigure(MatcherConfig(disparity_range=16, backend='auto'))
+    assert bench.matcher.config.backend == 'cpu'
+
+
+def test_out_of_device_memory_rebuilds_once_and_then_backs_off(
+        messages: types.SimpleNamespace, fake_matcher: Callable[..., Any]) -> None:
+    made: list[Any] = []
+    failures = [1, 1, 0]
+
+    def factory(config: MatcherConfig) -> Any:
+        matcher = fake_matcher(config)
+        matcher.fail += [OutOfDeviceMemory('full')] * failures[len(made)]
+        made.append(matcher)
+        return matcher
+
+    bench = Bench(messages, factory)
+    bench.process()                     # fails, is rebuilt, fails again
+    assert len(made) == 2
+    bench.process()                     # within the back-off: not even tried
+    assert [m.computed for m in made] == [0, 0]
+    assert bench.outcome() == {PairDrop.ENGINE_ERROR: 2}
+    assert 'trying again in' in bench.texts('engine')
+    bench.room._retry_at = 0.0
+    bench.process()
+    assert bench.outcome() == {PairDrop.ENGINE_ERROR: 2, 'published': 1}
+    assert made[0].closed

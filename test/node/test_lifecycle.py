@@ -1,0 +1,202 @@
+"""Transitions, also under load: nothing is published after deactivate, everything is freed."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip('rclpy')
+pytestmark = pytest.mark.ros
+
+W, H = 160, 120
+PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0,
+              'autostart': False}
+
+
+@pytest.fixture(scope='module')
+def client(run_node: Any, client_class: Any, tmp_path_factory: pytest.TempPathFactory
+           ) -> Iterator[Any]:
+    with run_node(tmp_path_factory.mktemp('node'), PARAMETERS, wait='') as node, \
+            contextlib.closing(client_class(node.domain)) as client:
+        client.log = lambda: node.log
+        client.pid = node.process.pid
+        yield client
+
+
+@pytest.fixture(scope='module')
+def images(client: Any, textured_pair: Callable[..., Any]) -> tuple[Any, Any]:
+    left, right = textured_pair(W, H, 5)
+    return client.image(left), client.image(right)
+
+
+@pytest.fixture
+def active(client: Any) -> Iterator[None]:
+    if client.state() == 'unconfigured':
+        assert client.change_state('configure')
+    assert client.change_state('activate')
+    client.connect()
+    for side in ('left', 'right'):
+        client.send_info(side, client.info(side, W, H))
+    yield
+    if client.state() == 'active':
+        assert client.change_state('deactivate')
+
+
+def match(client: Any, images: tuple[Any, Any]) -> Any:
+    return client.result('disparity', client.send_pair(*images))
+
+
+def test_without_autostart_the_node_waits_to_be_configured(client: Any) -> None:
+    assert client.state() == 'unconfigured'
+    status = client.status('device')
+    assert status.message == 'unconfigured'
+    assert status.level == 0
+    assert not client.change_state('activate', 10)
+    assert client.state() == 'unconfigured'
+
+
+def test_the_whole_way_and_back(client: Any, images: tuple[Any, Any]) -> None:
+    assert client.change_state('configure')
+    assert client.state() == 'inactive'
+    assert client.status('pairing').message == 'inactive'
+    assert client.node.count_publishers('disparity') == 1
+    assert client.image_publishers['left'].get_subscription_count() == 0
+    assert client.change_state('activate')
+    client.connect()
+    for side in ('left', 'right'):
+        client.send_info(side, client.info(side, W, H))
+    match(client, images)
+    assert client.change_state('deactivate')
+    client.wait_until(
+        lambda: client.image_publishers['left'].get_subscription_count() == 0, what='unsubscribe')
+    assert client.change_state('cleanup')
+    assert client.state() == 'unconfigured'
+    client.wait_until(lambda: client.node.count_publishers('disparity') == 0)
+    assert 'memory' not in client.status('device').values
+
+
+def test_a_configuration_that_cannot_run_leaves_the_node_unconfigured_and_says_why(
+        client: Any) -> None:
+    if client.state() == 'inactive':
+        assert client.change_state('cleanup')
+    assert client.set_parameters(memory_limit=1000)[0].successful
+    # Without a size the plan is not known before the first image.
+    assert client.change_state('configure')
+    assert client.change_state('activate')
+    client.connect()
+    for side in ('left', 'right'):
+        client.send_info(side, client.info(side, W, H))
+    status = client.wait_for_status('input', lambda s: 'memory_limit' in s.message)
+    assert status.level == 2
+    assert client.set_parameters(memory_limit=0)[0].successful
+    assert client.change_state('deactivate')
+
+
+def test_nothing_is_published_after_deactivate_returns(client: Any, images: tuple[Any, Any],
+                                                       active: None) -> None:
+    match(client, images)
+    stop = threading.Event()
+
+    def load() -> None:
+        while not stop.wait(0.005):
+            client.send_pair(*images)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        for _ in range(3):
+            seen = len(client.received['disparity'])
+            client.wait_until(lambda seen=seen: len(client.received['disparity']) > seen + 3)
+            assert client.change_state('deactivate', 10)
+            time.sleep(0.2)         # what is under way between the processes
+            seen = {topic: len(client.received[topic]) for topic in ('disparity', 'depth',
+                                                                     'latency')}
+            time.sleep(0.5)
+            for topic, count in seen.items():
+                assert len(client.received[topic]) == count
+            assert client.change_state('activate')
+        seen = len(client.received['disparity'])
+        client.wait_until(lambda: len(client.received['disparity']) > seen)
+    finally:
+        stop.set()
+        thread.join()
+    assert client.change_state('deactivate', 10)
+    values = client.settled()
+    assert values['waiting left'] == values['waiting right'] == values['held'] == 0
+    dropped = sum(v for k, v in values.items() if k.startswith('dropped pairs: '))
+    for side in ('left', 'right'):
+        alone = sum(v for k, v in values.items() if k.startswith(f'dropped {side}: '))
+        assert values[f'received {side}'] == values['published'] + dropped + alone
+
+
+def test_services_answer_while_frames_are_computed(client: Any, images: tuple[Any, Any],
+                                                   active: None) -> None:
+    match(client, images)
+    stop = threading.Event()
+
+    def load() -> None:
+        while not stop.wait(0.02):
+            client.send_pair(*images)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        slowest = 0.0
+        for k in range(15):
+            start = time.monotonic()
+            assert client.set_parameters(speckle_size=k)[0].successful
+            assert client.state() == 'active'
+            slowest = max(slowest, time.monotonic() - start)
+        assert slowest < 3
+        # Rebuilds under load: every frame that comes out is of one configuration or the other.
+        for disparity_range in (24, 16, 32, 16):
+            assert client.set_parameters(disparity_range=disparity_range)[0].successful
+        client.wait_until(lambda: client.received['disparity'][-1].max_disparity == 15.0)
+    finally:
+        stop.set()
+        thread.join()
+    assert {m.max_disparity for m in client.received['disparity']} <= {15.0, 23.0, 31.0}
+    client.settled()
+
+
+def test_configuring_twice_is_refused_and_harms_nothing(client: Any, images: tuple[Any, Any],
+                                                        active: None) -> None:
+    assert not client.change_state('configure', 10)
+    match(client, images)
+
+
+def test_repeated_activation_leaks_neither_threads_nor_memory(client: Any,
+                                                              images: tuple[Any, Any]) -> None:
+    if client.state() == 'inactive':
+        assert client.change_state('cleanup')
+
+    def cycle() -> None:
+        for transition in ('configure', 'activate', 'deactivate', 'cleanup'):
+            assert client.change_state(transition)
+
+    def figures() -> tuple[int, int]:
+        with open(f'/proc/{client.pid}/status', encoding='ascii') as file:
+            values = dict(line.split(':', 1) for line in file)
+        return int(values['Threads']), int(values['VmRSS'].split()[0])
+
+    for _ in range(3):
+        cycle()
+    threads, memory = figures()
+    for _ in range(8):
+        cycle()
+    after = figures()
+    assert after[0] <= threads + 1
+    assert after[1] < memory + 8000
+
+
+def test_shutdown_from_active_ends_publishing_and_the_process_stays_in_order(
+        client: Any, images: tuple[Any, Any], active: None) -> None:
+    match(client, images)
+    assert client.change_state('shutdown')
+    assert client.state() == 'finalized'
+    assert client.status('device').message == 'finalized'

@@ -1,0 +1,197 @@
+"""Mailbox and worker: the latest pair wins, commands go first, nobody waits for ever."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from stereo_bp_ros.node.accounting import Ledger, PairDrop
+from stereo_bp_ros.node.generation import Generation
+from stereo_bp_ros.node.mailbox import Mailbox
+from stereo_bp_ros.node.pairing import StereoPair
+from stereo_bp_ros.node.worker import Worker, WorkerStopped
+
+
+def pair(stamp_ns: int, generation: int = 1) -> StereoPair:
+    return StereoPair(None, None, None, None, stamp_ns, stamp_ns, generation, 0.0, 0.0, 0.0)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.mailbox = Mailbox(ledger=self.ledger)
+        self.processed: list[int] = []
+        self.errors: list[BaseException] = []
+        self.go = threading.Event()
+        self.go.set()
+        self.worker = Worker(mailbox=self.mailbox, process=self._process,
+                             on_error=self.errors.append)
+
+    def _process(self, work: StereoPair) -> None:
+        assert self.go.wait(10)
+        self.processed.append(work.stamp_ns)
+        if work.stamp_ns < 0:
+            raise RuntimeError('a bug')
+
+    def drops(self) -> dict[PairDrop, int]:
+        return {k: v for k, v in self.ledger.counts().pair_drops.items() if v}
+
+    def wait_until_idle(self) -> None:
+        self.worker.call(lambda: None, limit=10)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.go.set()
+    bench.worker.stop(5)
+
+
+def test_of_pairs_that_pile_up_only_the_latest_is_kept(bench: Bench) -> None:
+    for stamp in (1, 2, 3):
+        bench.mailbox.put(pair(stamp))
+    assert bench.mailbox.take() == pair(3)
+    assert not bench.mailbox.occupied
+    assert bench.drops() == {PairDrop.SUPERSEDED: 2}
+
+
+def test_a_pair_older_than_the_one_that_waits_is_the_one_dropped(bench: Bench) -> None:
+    bench.mailbox.put(pair(5))
+    bench.mailbox.put(pair(4))
+    assert bench.mailbox.take() == pair(5)
+    assert bench.drops() == {PairDrop.SUPERSEDED: 1}
+
+
+def test_a_pair_of_a_newer_generation_wins_whatever_its_stamp(bench: Bench) -> None:
+    bench.mailbox.put(pair(5, generation=1))
+    bench.mailbox.put(pair(4, generation=2))
+    assert bench.mailbox.take() == pair(4, generation=2)
+
+
+def test_pairs_that_pile_up_behind_a_rebuild_are_called_reconfiguring(bench: Bench) -> None:
+    bench.mailbox.reconfiguring = True
+    bench.mailbox.put(pair(1))
+    bench.mailbox.put(pair(2))
+    assert bench.drops() == {PairDrop.RECONFIGURING: 1}
+    assert bench.mailbox.take() == pair(2)
+
+
+def test_clearing_drops_the_pair_for_the_given_reason(bench: Bench) -> None:
+    bench.mailbox.put(pair(1))
+    bench.mailbox.clear(PairDrop.CLOCK_JUMP)
+    bench.mailbox.clear(PairDrop.CLOCK_JUMP)
+    assert bench.drops() == {PairDrop.CLOCK_JUMP: 1}
+
+
+def test_a_closed_mailbox_drops_what_is_put_into_it(bench: Bench) -> None:
+    bench.mailbox.put(pair(1))
+    bench.mailbox.close()
+    bench.mailbox.put(pair(2))
+    assert bench.drops() == {PairDrop.DEACTIVATED: 2}
+    assert bench.mailbox.take() is None
+    assert not bench.mailbox.post(lambda: None)
+
+
+def test_commands_run_in_order_and_before_the_pair(bench: Bench) -> None:
+    order: list[object] = []
+    bench.go.clear()
+    bench.worker.start()
+    bench.mailbox.put(pair(1))          # keeps the worker busy
+    while not bench.worker.busy:
+        time.sleep(0.001)
+    bench.mailbox.put(pair(2))
+    for k in range(3):
+        bench.worker.post(lambda k=k: order.append((k, list(bench.processed))))
+    bench.go.set()
+    bench.wait_until_idle()
+    assert order == [(0, [1]), (1, [1]), (2, [1])]
+    while bench.worker.busy or bench.mailbox.occupied:
+        time.sleep(0.001)
+    assert bench.processed == [1, 2]
+
+
+def test_a_command_returns_or_raises_to_whoever_waits_for_it(bench: Bench) -> None:
+    bench.worker.start()
+    assert bench.worker.call(lambda: threading.current_thread().name, limit=5
+                             ) == 'stereo_bp_worker'
+    with pytest.raises(ZeroDivisionError):
+        bench.worker.call(lambda: 1 // 0, limit=5)
+
+
+def test_waiting_has_a_limit_and_reports_progress(bench: Bench) -> None:
+    bench.worker.start()
+    waited: list[float] = []
+    with pytest.raises(TimeoutError, match=r'within 0\.3 s'):
+        bench.worker.call(lambda: time.sleep(0.6), limit=0.3, progress=waited.append,
+                          interval=0.1)
+    assert len(waited) in (1, 2, 3)
+    assert waited == sorted(waited)
+
+
+def test_an_exception_of_one_frame_does_not_end_the_worker(bench: Bench) -> None:
+    bench.worker.start()
+    bench.mailbox.put(pair(-1))
+    while not bench.errors:
+        time.sleep(0.001)
+    bench.wait_until_idle()
+    bench.mailbox.put(pair(7))
+    while 7 not in bench.processed:
+        time.sleep(0.001)
+    assert str(bench.errors[0]) == 'a bug'
+
+
+def test_stopping_releases_everybody_who_waits_even_while_a_command_runs(bench: Bench) -> None:
+    bench.worker.start()
+    started, release = threading.Event(), threading.Event()
+    running = bench.worker.post(lambda: (started.set(), release.wait(10)))
+    assert started.wait(10)
+    queued = bench.worker.post(lambda: None)
+    start = time.monotonic()
+    assert not bench.worker.stop(0.05)
+    for future in (running, queued):
+        with pytest.raises(WorkerStopped):
+            future.result(1)
+    assert time.monotonic() - start < 1
+    with pytest.raises(WorkerStopped):
+        bench.worker.call(lambda: None, limit=1)
+    release.set()
+    assert bench.worker.stop(5)
+
+
+def test_nothing_passes_the_gate_once_the_generation_has_advanced() -> None:
+    generation = Generation()
+    inside, leave, order = threading.Event(), threading.Event(), []
+
+    def publish() -> None:
+        with generation.gate(0) as ended:
+            assert ended is None
+            inside.set()
+            leave.wait(10)
+            order.append('published')
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    inside.wait(10)
+    threading.Timer(0.1, leave.set).start()
+    generation.advance(PairDrop.DEACTIVATED)
+    order.append('advanced')
+    thread.join()
+    assert order == ['published', 'advanced']
+    with generation.gate(0) as ended:
+        assert ended is PairDrop.DEACTIVATED
+    with generation.gate(1) as ended:
+        assert ended is None
+
+
+def test_a_result_is_told_why_its_own_generation_ended() -> None:
+    generation = Generation()
+    generation.advance(PairDrop.CLOCK_JUMP)
+    generation.advance(PairDrop.DEACTIVATED)
+    assert generation.ended(0) is PairDrop.CLOCK_JUMP
+    assert generation.ended(1) is PairDrop.DEACTIVATED
+    assert generation.ended(2) is None
+    assert generation.clock_epoch == 1

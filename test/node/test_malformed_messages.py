@@ -1,0 +1,153 @@
+"""Malformed messages: a clear error, counted by reason, nothing published, the next frame fine."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip('rclpy')
+pytestmark = pytest.mark.ros
+
+W, H = 96, 64
+PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0,
+              'memory_limit': 1_000_000}
+NAN = float('nan')
+
+
+@pytest.fixture(scope='module')
+def client(run_node: Any, client_class: Any, tmp_path_factory: pytest.TempPathFactory
+           ) -> Iterator[Any]:
+    with run_node(tmp_path_factory.mktemp('node'), PARAMETERS) as node, \
+            contextlib.closing(client_class(node.domain)) as client:
+        client.log = lambda: node.log
+        client.process = node.process
+        client.connect()
+        yield client
+
+
+@pytest.fixture(scope='module')
+def pair(textured_pair: Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
+    return textured_pair(W, H, 5)
+
+
+def good(client: Any, pair: Any) -> None:
+    """The node goes on: a good pair is matched, whatever came before."""
+    for side in ('left', 'right'):
+        client.send_info(side, client.info(side, W, H))
+    for _ in range(40):             # until the good camera_info is in force
+        left, right = (client.image(image) for image in pair)
+        stamp = client.send_pair(left, right)
+        with contextlib.suppress(AssertionError):
+            message = client.result('disparity', stamp, 0.25)
+            assert np.frombuffer(message.image.data, '<f4').max() >= 5
+            return
+    raise AssertionError(f'no good frame was matched:\n{client.log()}')
+
+
+def expect_refusal(client: Any, reason: str, send: Callable[[], int]) -> str:
+    """What is sent is refused for a reason, by name, and nothing is published for it."""
+    stamps = []
+
+    def refused(status: Any) -> bool:
+        # Again, should a new camera_info have come after the images.
+        stamps.append(send())
+        return f'bad input: {reason}: ' in status.message
+
+    stamps.append(send())
+    status = client.wait_for_status('input', refused)
+    assert status.level == 2
+    assert int(status.values[f'bad input: {reason}']) > 0
+    assert not set(stamps[1:]) & set(client.stamps())
+    return str(status.message)
+
+
+IMAGES = {
+    'short data': ('short data', {'data': array.array('B', bytes(W * H - 1))}),
+    'no data': ('short data', {'data': array.array('B')}),
+    'absurd width': ('too large', {'width': 2**32 - 1, 'step': 2**32 - 1}),
+    'absurd height': ('too large', {'height': 2**32 - 1}),
+    'more rows than data': ('short data', {'height': 8000}),
+    'no pixels': ('bad size', {'width': 0, 'height': 0}),
+    'step too small': ('bad step', {'step': W - 1}),
+    'unknown encoding': ('unknown encoding', {'encoding': 'rgb48'}),
+    'empty encoding': ('unknown encoding', {'encoding': ''}),
+    'no unicode': ('unknown encoding', {'encoding': 'b\u00e4yer'}),
+}
+
+
+@pytest.mark.parametrize('name', IMAGES)
+def test_malformed_images(client: Any, pair: Any, name: str) -> None:
+    reason, fields = IMAGES[name]
+    good(client, pair)
+    left, right = client.image(pair[0], **fields), client.image(pair[1])
+    text = expect_refusal(client, reason, lambda: client.send_pair(left, right))
+    if reason == 'unknown encoding':
+        assert 'yuv422_yuy2' in text
+    good(client, pair)
+
+
+def test_sizes_that_differ(client: Any, pair: Any) -> None:
+    good(client, pair)
+    left, right = client.image(pair[0]), client.image(pair[1][:-1])
+    expect_refusal(client, 'size mismatch', lambda: client.send_pair(left, right))
+    good(client, pair)
+
+
+def test_images_that_are_not_of_the_size_in_camera_info(client: Any, pair: Any) -> None:
+    good(client, pair)
+    left, right = (client.image(image[:32]) for image in pair)
+    text = expect_refusal(client, 'camera_info size', lambda: client.send_pair(left, right))
+    assert '96 x 32' in text
+    assert '96 x 64' in text
+    good(client, pair)
+
+
+def test_an_image_that_needs_more_memory_than_allowed(client: Any, pair: Any) -> None:
+    good(client, pair)
+    large = client.image(np.zeros((300, 400), np.uint8))
+    for side in ('left', 'right'):
+        client.send_info(side, client.info(side, 400, 300))
+    text = expect_refusal(client, 'too large', lambda: client.send_pair(large, large))
+    assert 'memory_limit allows' in text
+    good(client, pair)
+
+
+CALIBRATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    'no baseline': ('zero baseline', {}, {'baseline': 0.0}),
+    'negative baseline': ('zero baseline', {}, {'baseline': -0.1}),
+    'swapped cameras': ('swapped cameras',
+                        {'p': [500.0, 0, 48, -50, 0, 500, 32, 0, 0, 0, 1, 0]}, {}),
+    'NaN': ('bad calibration', {'p': [NAN] * 12}, {}),
+    'infinite focal length': ('bad calibration', {}, {'focal': float('inf')}),
+    'P all zero': ('bad calibration', {'p': [0.0] * 12}, {'p': [0.0] * 12}),
+    'negative focal length': ('bad calibration', {'focal': -500.0}, {}),
+}
+
+
+@pytest.mark.parametrize('name', CALIBRATIONS)
+def test_malformed_calibrations(client: Any, pair: Any, name: str) -> None:
+    reason, *sides = CALIBRATIONS[name]
+    good(client, pair)
+    for side, fields in zip(('left', 'right'), sides, strict=True):
+        client.send_info(side, client.info(side, W, H, **fields))
+    left, right = (client.image(image) for image in pair)
+    expect_refusal(client, reason, lambda: client.send_pair(left, right))
+    good(client, pair)
+
+
+def test_everything_refused_is_accounted_for_and_the_log_is_not_flooded(client: Any, pair: Any
+                                                                        ) -> None:
+    left, right = client.image(pair[0], encoding='flood'), client.image(pair[1])
+    for _ in range(50):
+        client.send_pair(left, right)
+    values = client.settled()
+    assert values['dropped pairs: bad input'] == sum(
+        v for k, v in values.items() if k.startswith('bad input: '))
+    assert client.log().count("'flood'") == 1
+    assert client.process.poll() is None
+    assert 'Traceback' not in client.log()

@@ -1,0 +1,290 @@
+"""Pairing: which images find each other, and that every one of them is accounted for."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stereo_bp_ros.config import NodeConfig
+from stereo_bp_ros.errors import InputReason
+from stereo_bp_ros.node.accounting import SIDES, ImageDrop, Ledger, PairDrop
+from stereo_bp_ros.node.pairing import Pairing, StereoPair
+
+MS = 1_000_000
+PERIOD = 33 * MS
+START = 1_000_000 * MS
+
+
+class Bench:
+    """A pairing with its ledger, fed by hand."""
+
+    def __init__(self, messages: types.SimpleNamespace, *, infos: bool = True,
+                 **options: Any) -> None:
+        self.messages = messages
+        self.ledger = Ledger()
+        self.jumps = 0
+        self.pairs: list[StereoPair] = []
+        self.pairing = Pairing(ledger=self.ledger, settings=NodeConfig(**options),
+                               on_clock_jump=self._jump)
+        self.pairing.open(1)
+        if infos:
+            for side in SIDES:
+                self.info(side, 0)
+
+    def _jump(self) -> int:
+        self.jumps += 1
+        return 1 + self.jumps
+
+    def image(self, side: str, stamp_ns: int) -> StereoPair | None:
+        return self._keep(self.pairing.add_image(
+            side, self.messages.stamped(stamp_ns), stamp_ns, 0.0))
+
+    def info(self, side: str, stamp_ns: int, **fields: Any) -> StereoPair | None:
+        return self._keep(self.pairing.add_camera_info(
+            side, self.messages.info(stamp_ns, side=side, **fields), stamp_ns))
+
+    def pair(self, stamp_ns: int) -> StereoPair | None:
+        self.image('left', stamp_ns)
+        return self.image('right', stamp_ns)
+
+    def drops(self, side: str) -> dict[ImageDrop, int]:
+        return {k: v for k, v in self.ledger.counts().image_drops[side].items() if v}
+
+    def pair_drops(self) -> dict[PairDrop, int]:
+        return {k: v for k, v in self.ledger.counts().pair_drops.items() if v}
+
+    def _keep(self, pair: StereoPair | None) -> StereoPair | None:
+        if pair is not None:
+            self.pairs.append(pair)
+        self.check()
+        return pair
+
+    def check(self) -> None:
+        """The accounting identity, with what waits looked up where it waits."""
+        counts = self.ledger.counts()
+        for side in SIDES:
+            assert counts.images_waiting(side) == self.pairing.waiting(side)
+        assert counts.pairs_held == len(self.pairs) + self.pairing.awaiting_camera_info
+
+
+@pytest.fixture
+def bench(messages: types.SimpleNamespace) -> Bench:
+    return Bench(messages)
+
+
+def test_images_of_one_stamp_pair_in_either_order(bench: Bench) -> None:
+    bench.image('left', START)
+    first = bench.image('right', START)
+    bench.image('right', START + PERIOD)
+    second = bench.image('left', START + PERIOD)
+    assert first is not None
+    assert second is not None
+    assert (first.stamp_ns, second.stamp_ns) == (START, START + PERIOD)
+    assert [p.generation for p in bench.pairs] == [1, 1]
+
+
+def test_a_difference_of_one_nanosecond_does_not_pair_exactly(bench: Bench) -> None:
+    bench.image('left', START)
+    assert bench.image('right', START + 1) is None
+
+
+def test_approximate_sync_takes_the_closest_within_the_tolerance(
+        messages: types.SimpleNamespace) -> None:
+    bench = Bench(messages, approximate_sync=True, approximate_sync_tolerance_seconds=0.01)
+    bench.image('left', START)
+    bench.image('left', START + 15 * MS)
+    pair = bench.image('right', START + 11 * MS)
+    assert pair is not None
+    assert (pair.stamp_ns, pair.right_stamp_ns) == (START + 15 * MS, START + 11 * MS)
+    assert bench.image('right', START + 11 * MS + 1) is None
+    assert bench.image('right', START + 10 * MS) is not None    # exactly the tolerance
+
+
+def test_a_late_partner_still_pairs_after_newer_pairs(bench: Bench) -> None:
+    bench.image('left', START)
+    bench.pair(START + PERIOD)
+    pair = bench.image('right', START)
+    assert pair is not None
+    assert pair.stamp_ns == START
+
+
+def test_lost_partners_are_counted_once_the_queue_is_full(messages: types.SimpleNamespace
+                                                          ) -> None:
+    bench = Bench(messages, queue_size=3)
+    for k in range(10):
+        bench.image('left', START + k * PERIOD)
+    assert bench.pairing.waiting('left') == 3
+    assert bench.drops('left') == {ImageDrop.UNMATCHED: 7}
+
+
+def test_repeated_stamps_are_dropped_before_and_after_pairing(bench: Bench) -> None:
+    bench.image('left', START)
+    bench.image('left', START)
+    bench.image('right', START)
+    bench.image('right', START)
+    bench.image('left', START)
+    assert len(bench.pairs) == 1
+    assert bench.drops('left') == {ImageDrop.DUPLICATE: 2}
+    assert bench.drops('right') == {ImageDrop.DUPLICATE: 1}
+
+
+def test_zero_stamps_are_bad_input(bench: Bench) -> None:
+    bench.pair(0)
+    assert bench.pairs == []
+    assert bench.drops('left') == bench.drops('right') == {ImageDrop.BAD_INPUT: 1}
+    assert bench.ledger.counts().bad_inputs == {InputReason.ZERO_STAMP: 2}
+
+
+def test_a_pair_waits_for_its_first_camera_info(messages: types.SimpleNamespace) -> None:
+    bench = Bench(messages, infos=False)
+    assert bench.pair(START) is None
+    assert bench.pair(START + PERIOD) is None
+    assert bench.pair_drops() == {PairDrop.NO_CAMERA_INFO: 1}
+    assert bench.pairing.missing_camera_infos() == ['left', 'right']
+    assert bench.info('left', START) is None
+    pair = bench.info('right', START)
+    assert pair is not None
+    assert pair.stamp_ns == START + PERIOD
+
+
+def test_a_changed_camera_info_applies_from_its_own_stamp_on(bench: Bench) -> None:
+    bench.info('left', START + 10 * PERIOD, focal=200.0)
+    before, after = bench.pair(START + 9 * PERIOD), bench.pair(START + 10 * PERIOD)
+    assert before is not None
+    assert after is not None
+    assert (before.left_info.p[0], after.left_info.p[0]) == (100.0, 200.0)
+    assert after.right_info.p[0] == 100.0
+
+
+def test_a_camera_info_that_comes_after_its_image_is_found_by_refresh(bench: Bench) -> None:
+    pair = bench.pair(START)
+    assert pair is not None
+    assert bench.pairing.refresh(pair) is pair
+    bench.info('right', START, focal=300.0)
+    assert bench.pairing.refresh(pair).right_info.p[0] == 300.0
+
+
+def test_an_unchanged_camera_info_keeps_the_object(bench: Bench) -> None:
+    first, _, second = bench.pair(START), bench.info('left', START), bench.pair(START + PERIOD)
+    assert first is not None
+    assert second is not None
+    assert first.left_info is second.left_info
+
+
+def test_a_looping_bag_loses_no_pair(bench: Bench) -> None:
+    for _ in range(3):
+        for k in range(60):
+            assert bench.pair(START + k * PERIOD) is not None
+    assert bench.jumps == 2
+    assert [p.generation for p in bench.pairs] == [1] * 60 + [2] * 60 + [3] * 60
+    assert bench.drops('left') == bench.drops('right') == {}
+
+
+def test_images_from_before_a_jump_are_not_paired_after_it(bench: Bench) -> None:
+    end = START + 100 * PERIOD
+    bench.pair(end - PERIOD)
+    bench.image('left', end)
+    bench.image('left', START)                  # the left camera's topic loops first
+    assert bench.image('right', end) is None    # the last of the old round
+    assert bench.image('right', START) is not None
+    assert bench.jumps == 1
+    assert bench.drops('left') == bench.drops('right') == {ImageDrop.CLOCK_JUMP: 1}
+
+
+def test_a_side_that_had_nothing_to_jump_back_from_joins_the_new_epoch(bench: Bench) -> None:
+    bench.image('left', START + 100 * PERIOD)
+    bench.image('right', START + PERIOD)
+    bench.image('left', START + 2 * PERIOD)
+    assert bench.image('right', START + 2 * PERIOD) is not None
+
+
+def test_one_stamp_far_in_the_future_costs_one_restart(bench: Bench) -> None:
+    bench.pair(START)
+    bench.image('left', START + 10**15)
+    pairs = [bench.pair(START + k * PERIOD) for k in range(1, 5)]
+    assert bench.jumps == 1
+    assert all(pairs)
+
+
+def test_a_short_loop_below_the_threshold_does_not_starve(bench: Bench) -> None:
+    bench.image('left', START + 20 * PERIOD)
+    for _ in range(3):
+        for k in range(20):
+            bench.pair(START + k * PERIOD)
+    assert len(bench.pairs) >= 20
+    assert bench.pairing.waiting('left') <= 5
+
+
+def test_closing_accounts_for_all_that_waits_and_comes(messages: types.SimpleNamespace) -> None:
+    bench = Bench(messages, infos=False)
+    bench.pair(START)
+    bench.image('left', START + PERIOD)
+    bench.pairing.close()
+    bench.image('right', START + PERIOD)
+    assert bench.drops('left') == bench.drops('right') == {ImageDrop.DEACTIVATED: 1}
+    assert bench.pair_drops() == {PairDrop.DEACTIVATED: 1}
+    assert bench.pairing.waiting('left') == bench.pairing.waiting('right') == 0
+
+
+def test_the_receipt_of_the_later_image_is_the_receipt_of_the_pair(bench: Bench) -> None:
+    bench.pairing.add_image('left', bench.messages.stamped(START), START, 5.0)
+    pair = bench.pairing.add_image('right', bench.messages.stamped(START), START, 7.0)
+    assert pair is not None
+    assert pair.received == 7.0
+
+
+# A camera's stream as it may arrive: some images lost, repeated, late; the bag restarted.
+EVENTS = st.lists(st.one_of(
+    st.tuples(st.just('pair'), st.integers(0, 200)),
+    st.tuples(st.just('left'), st.integers(0, 200)),
+    st.tuples(st.just('right'), st.integers(0, 200)),
+    st.tuples(st.just('swapped'), st.integers(0, 199)),
+    st.tuples(st.sampled_from(['info left', 'info right']), st.integers(0, 200)),
+    st.tuples(st.sampled_from(['close', 'open', 'zero']), st.just(0)),
+), max_size=60)
+
+
+@settings(max_examples=300, deadline=None)
+@given(events=EVENTS, approximate=st.booleans(), queue=st.integers(1, 6),
+       threshold=st.sampled_from([0.0, 0.1, 1.0, 100.0]))
+def test_every_image_is_accounted_for_whatever_comes(
+        messages: types.SimpleNamespace, events: list[tuple[str, int]], approximate: bool,
+        queue: int, threshold: float) -> None:
+    bench = Bench(messages, infos=False, approximate_sync=approximate, queue_size=queue,
+                  approximate_sync_tolerance_seconds=0.05, jump_threshold=threshold)
+    for kind, k in events:
+        stamp = START + k * PERIOD
+        if kind in ('left', 'right'):
+            bench.image(kind, stamp)
+        elif kind == 'pair':
+            bench.pair(stamp)
+        elif kind == 'swapped':
+            for side, at in (('left', stamp), ('left', stamp + PERIOD),
+                             ('right', stamp + PERIOD), ('right', stamp)):
+                bench.image(side, at)
+        elif kind == 'zero':
+            bench.image('left', 0)
+        elif kind == 'close':
+            bench.pairing.close()
+        elif kind == 'open':
+            bench.pairing.open(100)
+        else:
+            bench.info(kind.split()[1], stamp, focal=100.0 + k % 3)
+        bench.check()
+    for pair in bench.pairs:
+        limit = 50 * MS if approximate else 0
+        assert abs(pair.stamp_ns - pair.right_stamp_ns) <= limit
+        assert pair.left_info is not None
+        assert pair.right_info is not None
+    used = [id(m) for p in bench.pairs for m in (p.left, p.right)]
+    assert len(used) == len(set(used))
+    bench.pairing.close()
+    bench.check()
+    counts = bench.ledger.counts()
+    for side in SIDES:
+        assert counts.received[side] == (len(bench.pairs) + sum(counts.pair_drops.values())
+                                         + sum(counts.image_drops[side].values()))

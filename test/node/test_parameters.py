@@ -1,0 +1,384 @@
+"""Parameters: declared from the settings, checked as a whole, refused in words."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from stereo_bp_ros.config import MatcherConfig, all_settings, preset_names
+from stereo_bp_ros.errors import ConfigError, StereoError
+
+pytest.importorskip('rclpy')
+
+import rclpy
+from rcl_interfaces.msg import SetParametersResult
+from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
+from rclpy.parameter import Parameter
+
+from stereo_bp_ros.node.node import StereoBpNode
+from stereo_bp_ros.node.parameter_service import set_together
+
+pytestmark = pytest.mark.ros
+
+
+@pytest.fixture(scope='module')
+def context() -> Iterator[Any]:
+    context = rclpy.Context()
+    rclpy.init(context=context, args=[], domain_id=random.SystemRandom().randint(1, 100))
+    yield context
+    context.try_shutdown()
+
+
+class Bench:
+    """A node in this process, with a stand-in for the matcher and nobody spinning it."""
+
+    def __init__(self, context: Any, fake: type, parameters: dict[str, Any]) -> None:
+        self.made: list[Any] = []
+
+        def factory(config: MatcherConfig) -> Any:
+            self.made.append(fake(config))
+            return self.made[-1]
+
+        self.node = StereoBpNode(
+            matcher_factory=factory, context=context,
+            parameter_overrides=[Parameter(n, value=v) for n, v in parameters.items()])
+        self.logged: list[str] = []
+
+    def set(self, **values: Any) -> SetParametersResult:
+        """Atomically, as the service does it."""
+        return self.node.set_parameters_atomically(
+            [Parameter(name, value=value) for name, value in values.items()])
+
+    def get(self, name: str) -> Any:
+        return self.node.get_parameter(name).value
+
+    def configure(self) -> None:
+        assert self.node.trigger_configure().name == 'SUCCESS'
+
+    @property
+    def matcher(self) -> Any:
+        return self.made[-1]
+
+    def settle(self) -> None:
+        """Let the worker run what has been posted."""
+        self.node._worker.call(lambda: None, limit=10)
+
+
+@pytest.fixture
+def make(context: Any, fake_matcher: type) -> Iterator[Callable[..., Bench]]:
+    with contextlib.ExitStack() as stack:
+        def make(**parameters: Any) -> Bench:
+            bench = Bench(context, fake_matcher, parameters)
+            stack.callback(bench.node.destroy_node)
+            stack.callback(bench.node.stop, 1.0)
+            return bench
+        yield make
+
+
+def test_every_setting_is_a_parameter_with_meaning_limits_and_default(
+        make: Callable[..., Bench]) -> None:
+    bench = make()
+    for name, setting in all_settings().items():
+        assert bench.get(name) == setting.default
+        found = bench.node.describe_parameter(name)
+        assert setting.meaning in found.description
+        assert found.read_only == setting.read_only
+        ranges = [*found.integer_range, *found.floating_point_range]
+        if setting.minimum is not None and setting.type in (int, float):
+            assert (ranges[0].from_value, ranges[0].to_value) == (setting.minimum,
+                                                                 setting.maximum)
+
+
+@pytest.mark.parametrize('name', preset_names())
+def test_a_preset_changes_the_defaults_and_set_values_win(make: Callable[..., Bench], name: str
+                                                          ) -> None:
+    bench = make(preset=name, speckle_size=77)
+    expected = MatcherConfig.preset(name, speckle_size=77)
+    assert bench.node._configuration.matcher == expected
+
+
+def test_whole_numbers_are_accepted_for_numbers_and_names_for_algorithms(
+        make: Callable[..., Bench]) -> None:
+    bench = make(data_weight=1, stereo_algorithm=0)
+    assert bench.node._configuration.matcher.data_weight == 1.0
+    assert bench.node._configuration.matcher.stereo_algorithm == 'sad'
+    assert type(bench.get('data_weight')) is float
+    assert bench.set(data_weight=2, stereo_algorithm='bp').successful
+    assert bench.node._configuration.matcher.data_weight == 2.0
+    assert type(bench.get('data_weight')) is float
+    assert bench.node._configuration.matcher.stereo_algorithm == 'bp'
+
+
+@pytest.mark.parametrize('values', [
+    {'disparity_range': 1}, {'data_weight': float('nan')}, {'data_weight': 'much'},
+    {'subpixel': 1}, {'preset': 'nowhere'}, {'image_width': 640},
+    {'exact': True, 'message_type': 'int16'}, {'correlation_window_size': 4}])
+def test_refused_initial_values_end_the_start(make: Callable[..., Bench], values: dict[str, Any]
+                                              ) -> None:
+    with pytest.raises((ConfigError, InvalidParameterTypeException,
+                        InvalidParameterValueException)) as caught:
+        make(**values)
+    assert next(iter(values)) in str(caught.value) or 'message_type' in str(caught.value)
+
+
+@pytest.mark.parametrize(('values', 'words'), [
+    ({'disparity_range': 1}, 'out of range'),
+    ({'data_weight': float('inf')}, 'out of range'),
+    ({'data_weight': 'much'}, 'must be a number'),
+    ({'data_weight': True}, 'must be a number'),
+    ({'median_window_size': 4}, 'must be 0 (off), 3 or 5'),
+    ({'correlation_window_size': 4}, 'not a valid step'),
+    ({'preprocessing': 'nothing'}, 'must be one of none, sobel_x'),
+    ({'stereo_algorithm': 2}, '0 = sad, 1 = bp'),
+    ({'exact': True}, 'needs message_type float32'),
+    ({'levels': 10, 'data_weight': 1000.0}, 'use float32 or fewer levels'),
+    ({'preset': 'road'}, 'read-only'),
+    ({'subpixel': 1}, 'Wrong parameter type'),
+])
+def test_a_refused_set_says_why_and_changes_nothing(make: Callable[..., Bench],
+                                                    values: dict[str, Any], words: str) -> None:
+    bench = make()
+    before = bench.node._configuration.matcher, bench.node._configuration.node
+    result = bench.set(queue_size=17, **values)
+    assert not result.successful
+    assert words in result.reason
+    assert (bench.node._configuration.matcher, bench.node._configuration.node) == before
+    assert bench.get('queue_size') == 5
+
+
+@pytest.mark.parametrize('name', ['data_weight', 'stereo_algorithm', 'disparity_range'])
+def test_a_parameter_cannot_be_unset(make: Callable[..., Bench], name: str) -> None:
+    bench = make()
+    result = bench.node.set_parameters_atomically([Parameter(name, Parameter.Type.NOT_SET)])
+    assert not result.successful
+    assert bench.node.has_parameter(name)
+
+
+def test_a_set_that_needs_more_memory_than_allowed_is_refused_before_anything_is_built(
+        make: Callable[..., Bench]) -> None:
+    bench = make(image_width=640, image_height=480)
+    bench.configure()
+    result = bench.set(memory_limit=1_000_000)
+    assert not result.successful
+    assert 'memory_limit allows 1.0 MiB' in result.reason
+    assert len(bench.made) == 1
+
+
+def test_an_unavailable_back_end_is_refused_with_its_remedy(make: Callable[..., Bench],
+                                                            monkeypatch: pytest.MonkeyPatch
+                                                            ) -> None:
+    from stereo_bp_ros import engines
+    from stereo_bp_ros.errors import BackendUnavailable
+
+    def refuse(*_: Any) -> None:
+        raise BackendUnavailable('there is no GPU here', 'use backend cpu or auto')
+
+    bench = make(image_width=64, image_height=48)
+    bench.configure()
+    monkeypatch.setattr(engines, 'memory_plan', refuse)
+    result = bench.set(backend='cuda')
+    assert not result.successful
+    assert result.reason == 'there is no GPU here; use backend cpu or auto'
+
+
+def test_one_atomic_set_is_one_change_of_configuration(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.configure()
+    calls: list[MatcherConfig] = []
+    reconfigure = bench.matcher.reconfigure
+    bench.matcher.reconfigure = lambda config: (calls.append(config), reconfigure(config))[1]
+    assert bench.set(disparity_range=32, message_type='float32', exact=True,
+                     queue_size=9).successful
+    bench.settle()
+    assert [(c.disparity_range, c.exact) for c in calls] == [(32, True)]
+    assert bench.node._pairing.settings.queue_size == 9
+
+
+def test_values_set_before_configure_are_what_is_built(make: Callable[..., Bench]) -> None:
+    bench = make()
+    assert bench.set(disparity_range=48).successful
+    bench.settle()
+    assert bench.made == []
+    bench.configure()
+    assert bench.matcher.config.disparity_range == 48
+
+
+def test_what_cannot_be_built_is_set_back(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.configure()
+    bench.matcher.refuse.append(StereoError('no room'))
+    assert bench.set(disparity_range=128, speckle_size=5).successful
+    bench.settle()
+    assert (bench.get('disparity_range'), bench.get('speckle_size')) == (64, 0)
+    assert bench.matcher.config == MatcherConfig()
+    text, = (c.text for c in bench.node._conditions.active('configuration'))
+    assert 'no room' in text
+    assert bench.set(disparity_range=32).successful
+    bench.settle()
+    assert bench.matcher.config.disparity_range == 32
+    assert bench.node._conditions.active('configuration') == []
+
+
+def test_setting_back_keeps_what_was_set_in_the_meantime(make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.configure()
+
+    def refuse(config: MatcherConfig) -> bool:
+        bench.set(speckle_size=11, disparity_range=20)
+        del bench.matcher.reconfigure
+        raise StereoError('no room')
+
+    bench.matcher.reconfigure = refuse
+    assert bench.set(disparity_range=128, levels=4).successful
+    bench.settle()
+    bench.settle()
+    assert (bench.get('disparity_range'), bench.get('levels'), bench.get('speckle_size')
+            ) == (20, 5, 11)
+    assert bench.matcher.config.disparity_range == 20
+    assert bench.matcher.config.levels == 5
+
+
+def test_ignored_parameters_warn_when_they_are_not_their_default(
+        make: Callable[..., Bench], capfd: pytest.CaptureFixture[str]) -> None:
+    bench = make(P1=10.0, sgbm_mode=0)
+    bench.set(prefilter_size=21)
+    bench.set(P2=400.0)
+    deadline = time.monotonic() + 5
+    log = ''
+    while 'prefilter_size is 21' not in log and time.monotonic() < deadline:
+        log += ''.join(capfd.readouterr())
+    assert 'P1 is 10.0, which has no effect' in log
+    assert 'sgbm_mode is' not in log
+    assert 'P2 is' not in log
+
+
+def test_a_misspelt_name_in_a_parameter_file_is_pointed_out(
+        make: Callable[..., Bench], capfd: pytest.CaptureFixture[str]) -> None:
+    make(dispartiy_range=32)
+    assert 'did you mean disparity_range?' in ''.join(capfd.readouterr())
+
+
+def test_values_that_belong_together_can_be_set_in_any_order(make: Callable[..., Bench]) -> None:
+    bench = make()
+    results = set_together(bench.node, [
+        Parameter('exact', value=True), Parameter('message_type', value='float32'),
+        Parameter('preset', value=''), Parameter('autostart', value=True)])
+    assert [r.successful for r in results] == [True] * 4
+    assert bench.node._configuration.matcher.exact
+
+
+def test_of_several_values_only_the_bad_ones_are_refused(make: Callable[..., Bench]) -> None:
+    bench = make()
+    results = set_together(bench.node, [
+        Parameter('exact', value=True), Parameter('disparity_range', value=1),
+        Parameter('message_type', value='float32'), Parameter('autostart', value=False),
+        Parameter('nonsense', value=1)])
+    assert [r.successful for r in results] == [True, False, True, False, False]
+    assert bench.node._configuration.matcher.exact
+    assert bench.get('disparity_range') == 64
+
+
+# Between processes
+
+def values_of(client: Any) -> dict[str, Any]:
+    """Everything that ``ros2 param dump`` would write."""
+    from rcl_interfaces.srv import ListParameters
+
+    return client.get_parameters(*sorted(client.call(ListParameters, 'list_parameters'
+                                                     ).result.names))
+
+
+def test_live_changes_refusals_dump_and_load(run_node: Any, client_class: Any,
+                                             textured_pair: Any, tmp_path: pathlib.Path) -> None:
+    parameters = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0}
+    with run_node(tmp_path, parameters) as node, contextlib.closing(
+            client_class(node.domain)) as client:
+        client.connect()
+        left, right = (client.image(image) for image in textured_pair(96, 64, 5))
+        for side in ('left', 'right'):
+            client.send_info(side, client.info(side, 96, 64))
+
+        def match() -> Any:
+            return client.result('disparity', client.send_pair(left, right))
+
+        assert match().max_disparity == 15.0
+        # Live: from the next frame on.
+        assert client.set_parameters(subpixel=False)[0].successful
+        assert match().delta_d == 1.0
+        # A rebuild: nothing is lost, nothing of the old configuration comes after it.
+        assert client.set_parameters(disparity_range=24)[0].successful
+        assert match().max_disparity == 23.0
+        refused, = client.set_parameters(disparity_range=1000)
+        assert not refused.successful
+        assert '512' in refused.reason
+        refused, = client.set_parameters(median_window_size=4)
+        assert refused.reason == ('median_window_size is 4, but must be 0 (off), 3 or 5')
+        assert match().max_disparity == 23.0
+        accepted, = client.set_parameters(
+            atomically=True, min_disparity=2, disparity_range=12, uniqueness_ratio=1)
+        assert accepted.successful
+        found = match()
+        assert (found.min_disparity, found.max_disparity) == (2.0, 13.0)
+        dumped = values_of(client)
+
+    # A dump is a parameter file: for a start, and to be loaded into a running node.
+    assert dumped['disparity_range'] == 12
+    assert dumped['uniqueness_ratio'] == 1.0
+    path = tmp_path / 'dump.yaml'
+    path.write_text(yaml.safe_dump({'/stereo_bp': {'ros__parameters': dumped}}))
+    with run_node(tmp_path, {}, '--params-file', str(path)) as node, contextlib.closing(
+            client_class(node.domain, topics=('/diagnostics',))) as client:
+        assert values_of(client) == dumped
+    assert 'qos_overrides./left/image_rect.subscription.depth' in dumped
+    other = {'stereo_algorithm': 'sad', 'exact': True, 'message_type': 'float32'}
+    with run_node(tmp_path, other) as node, contextlib.closing(
+            client_class(node.domain, topics=('/diagnostics',))) as client:
+        results = client.set_parameters(**dumped)
+        assert [(n, r.reason) for n, r in zip(dumped, results, strict=True)
+                if not r.successful] == []
+        assert values_of(client) == dumped
+
+
+def test_bad_parameters_at_the_start_are_one_line_and_an_exit_status(
+        run_node: Any, tmp_path: pathlib.Path) -> None:
+    with run_node(tmp_path, {'disparity_range': 1000}, wait='') as node:
+        assert node.process.wait(60) == 2
+    assert 'disparity_range' in node.log
+    assert 'Traceback' not in node.log
+
+
+def test_without_post_set_callbacks_parameters_work_all_the_same(
+        make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Humble has on-set callbacks only."""
+    monkeypatch.delattr('rclpy.node.Node.add_post_set_parameters_callback')
+    monkeypatch.delattr('rclpy.node.Node.add_pre_set_parameters_callback')
+    bench = make(data_weight=1)
+    bench.configure()
+    assert bench.set(data_weight=2, queue_size=8).successful
+    bench.settle()
+    assert bench.matcher.config.data_weight == 2.0
+    assert bench.node._pairing.settings.queue_size == 8
+    assert not bench.set(exact=True).successful
+    bench.matcher.refuse.append(StereoError('no room'))
+    assert bench.set(disparity_range=128).successful
+    bench.settle()
+    assert bench.get('disparity_range') == 64
+
+
+def test_names_of_the_stereo_image_proc_parameters_are_all_there(make: Callable[..., Bench]
+                                                                 ) -> None:
+    names = [
+        'stereo_algorithm', 'prefilter_size', 'prefilter_cap', 'correlation_window_size',
+        'min_disparity', 'disparity_range', 'texture_threshold', 'speckle_size',
+        'speckle_range', 'disp12_max_diff', 'uniqueness_ratio', 'P1', 'P2', 'sgbm_mode',
+        'approximate_sync', 'approximate_sync_tolerance_seconds', 'queue_size',
+        'use_system_default_qos']
+    bench = make()
+    assert all(bench.node.has_parameter(name) for name in names)

@@ -1,0 +1,235 @@
+"""The process: it starts, answers signals at once, ends with the right status, and says why."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip('rclpy')
+pytestmark = pytest.mark.ros
+
+FAST = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0}
+
+#: A node whose matcher takes for ever to compile, holding the interpreter as a compiler does.
+SLOW_NODE = """
+import sys, time
+from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.node.main import main
+class Slow(StereoMatcher):
+    def prepare(self, width=0, height=0):
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            sum(range(100000))
+        return 60.0
+sys.exit(main(matcher_factory=Slow))
+"""
+
+#: A node whose matcher loses its device with the third frame.
+LOST_NODE = """
+import sys
+from stereo_bp_ros.errors import DeviceLostError
+from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.node.main import main
+class Lost(StereoMatcher):
+    frames = 0
+    def compute(self, *args, **options):
+        Lost.frames += 1
+        if Lost.frames == 3:
+            raise DeviceLostError('the device has fallen off the bus')
+        return super().compute(*args, **options)
+sys.exit(main(matcher_factory=Lost))
+"""
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_an_active_node_with_status_0(run_node: Any, client_class: Any,
+                                                    textured_pair: Callable[..., Any],
+                                                    tmp_path: pathlib.Path, number: int) -> None:
+    with run_node(tmp_path, FAST) as node, contextlib.closing(
+            client_class(node.domain)) as client:
+        client.connect()
+        for side in ('left', 'right'):
+            client.send_info(side, client.info(side, 96, 64))
+        left, right = (client.image(image) for image in textured_pair(96, 64, 5))
+        client.result('disparity', client.send_pair(left, right))
+        for _ in range(5):
+            client.send_pair(left, right)
+        start = time.monotonic()
+        assert node.end(number, 5) == 0
+        assert time.monotonic() - start < 3
+        name = signal.Signals(number).name
+        assert f'shutting down ({name})' in node.log
+        assert 'Traceback' not in node.log
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_answered_within_a_second_while_the_engine_compiles(
+        run_node: Any, client_class: Any, tmp_path: pathlib.Path, number: int) -> None:
+    with run_node(tmp_path, FAST, wait='configuring:', code=SLOW_NODE) as node:
+        if number == signal.SIGINT:
+            # Progress is logged and told meanwhile.
+            with contextlib.closing(client_class(node.domain, ('/diagnostics',))) as client:
+                status = client.status('device')
+                assert status.message == 'configuring'
+                assert client.set_parameters(speckle_size=3)[0].successful
+                assert client.state() == 'configuring'
+            node.wait_for_log('still compiling after 4 s', 8)
+        start = time.monotonic()
+        node.process.send_signal(number)
+        node.wait_for_log('shutting down', 1.0)
+        assert node.process.wait(5) == 0
+        assert time.monotonic() - start < 4
+        assert 'Traceback' not in node.log
+
+
+def test_two_signals_are_no_worse_than_one(run_node: Any, tmp_path: pathlib.Path) -> None:
+    with run_node(tmp_path, FAST) as node:
+        node.process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+        node.process.send_signal(signal.SIGINT)
+        node.process.send_signal(signal.SIGTERM)
+        assert node.process.wait(5) == 0
+
+
+def test_a_signal_during_the_start_ends_it_too(run_node: Any, tmp_path: pathlib.Path) -> None:
+    with run_node(tmp_path, FAST, wait='configuring') as node:
+        assert node.end(signal.SIGTERM, 5) == 0
+
+
+def test_a_lost_device_ends_the_process_with_an_error_status(
+        run_node: Any, client_class: Any, textured_pair: Callable[..., Any],
+        tmp_path: pathlib.Path) -> None:
+    with run_node(tmp_path, FAST, code=LOST_NODE) as node, contextlib.closing(
+            client_class(node.domain)) as client:
+        client.connect()
+        for side in ('left', 'right'):
+            client.send_info(side, client.info(side, 96, 64))
+        left, right = (client.image(image) for image in textured_pair(96, 64, 5))
+        for _ in range(2):
+            client.result('disparity', client.send_pair(left, right))
+        seen = len(client.received['/diagnostics'])
+        client.send_pair(left, right)
+        assert node.process.wait(10) == 3
+        assert 'the device has fallen off the bus' in node.log
+        assert len(client.received['disparity']) == 2
+        status = client.status('device', after=seen)        # the node's last word
+        assert status.level == 2
+        assert 'device lost' in status.message
+
+
+def test_what_ros_refuses_is_one_line_and_an_exit_status(run_node: Any, tmp_path: pathlib.Path
+                                                         ) -> None:
+    for arguments in (('--no-such-argument',), ('--params-file', str(tmp_path / 'none.yaml'))):
+        with run_node(tmp_path, {}, *arguments, wait='') as node:
+            assert node.process.wait(60) == 2
+            assert 'stereo_bp_node: ' in node.log
+            assert 'Traceback' not in node.log
+
+
+@pytest.mark.parametrize(('topic', 'kind', 'transition'), [
+    ('/disparity', 'publisher', 'configuring'), ('/right/camera_info', 'subscription',
+                                                 'activating')])
+def test_a_start_that_fails_in_the_middle_says_why_and_can_be_tried_again(
+        run_node: Any, client_class: Any, tmp_path: pathlib.Path, topic: str, kind: str,
+        transition: str) -> None:
+    parameters = {**FAST, f'qos_overrides.{topic}.{kind}.reliability': 'nonsense'}
+    with run_node(tmp_path, parameters, wait=f'{transition} failed') as node, \
+            contextlib.closing(client_class(node.domain, ('/diagnostics',))) as client:
+        assert 'nonsense' in node.log
+        status = client.status('device')
+        assert status.level == 2
+        assert f'{transition} failed' in status.message
+        state = {'configuring': 'unconfigured', 'activating': 'inactive'}[transition]
+        assert client.state() == state
+        assert client.image_publishers['left'].get_subscription_count() == 0
+        assert not client.change_state({'configuring': 'configure',
+                                        'activating': 'activate'}[transition])
+        assert client.state() == state
+        assert node.end() == 0
+
+
+def test_names_namespaces_and_remappings_are_ros_as_usual(
+        run_node: Any, client_class: Any, textured_pair: Callable[..., Any],
+        tmp_path: pathlib.Path) -> None:
+    arguments = ('-r', '__ns:=/robot', '-r', '__node:=depth_engine',
+                 '-r', 'left/image_rect:=/left/image_rect',
+                 '-r', 'right/image_rect:=/right/image_rect',
+                 '-r', 'left/camera_info:=/left/camera_info',
+                 '-r', 'right/camera_info:=/right/camera_info',
+                 '-r', 'disparity:=/disparity', '-r', 'depth:=/depth', '-r', 'latency:=/latency')
+    with run_node(tmp_path, FAST, *arguments) as node, contextlib.closing(
+            client_class(node.domain, node='/robot/depth_engine')) as client:
+        client.connect()
+        for side in ('left', 'right'):
+            client.send_info(side, client.info(side, 96, 64))
+        left, right = (client.image(image) for image in textured_pair(96, 64, 5))
+        stamp = client.send_pair(left, right)
+        client.result('disparity', stamp)
+        name = client.result('latency', stamp).status[0].name
+        assert name == '/robot/depth_engine: latency'
+
+
+def test_an_incompatible_qos_is_reported_with_the_topic(run_node: Any, client_class: Any,
+                                                        tmp_path: pathlib.Path) -> None:
+    from rclpy.qos import QoSProfile, ReliabilityPolicy
+    from sensor_msgs.msg import Image
+    from stereo_msgs.msg import DisparityImage
+
+    parameters = {**FAST, 'qos_overrides./left/image_rect.subscription.reliability': 'reliable'}
+    best_effort = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+    with run_node(tmp_path, parameters) as node, contextlib.closing(
+            client_class(node.domain, ('/diagnostics',))) as client:
+        client.node.create_publisher(Image, 'left/image_rect', best_effort)
+        node.wait_for_log('a publisher of /left/image_rect has an incompatible QoS '
+                          '(reliability)', 10)
+        client.wait_for_status('input', lambda s: 'incompatible QoS' in s.message)
+        from rclpy.qos import DurabilityPolicy
+        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        client.node.create_subscription(DisparityImage, 'disparity', print, latched)
+        node.wait_for_log('a subscription of /disparity has an incompatible QoS '
+                          '(durability)', 10)
+
+
+def test_sim_time_is_the_clock_of_ages_stamps_and_silence(
+        run_node: Any, client_class: Any, textured_pair: Callable[..., Any],
+        tmp_path: pathlib.Path) -> None:
+    from rosgraph_msgs.msg import Clock
+
+    parameters = {**FAST, 'use_sim_time': True, 'max_input_age': 0.5}
+    second = 10**9
+    with run_node(tmp_path, parameters) as node, contextlib.closing(
+            client_class(node.domain)) as client:
+        clock = client.node.create_publisher(Clock, '/clock', 10)
+        client.connect()
+        client.wait_for_status('input', lambda s: 'nothing comes on /clock' in s.message)
+
+        def set_clock(seconds: float) -> None:
+            message = Clock()
+            message.clock.sec, message.clock.nanosec = divmod(int(seconds * second), second)
+            for _ in range(3):
+                clock.publish(message)
+                time.sleep(0.05)
+
+        for side in ('left', 'right'):
+            client.send_info(side, client.info(side, 96, 64))
+        left, right = (client.image(image) for image in textured_pair(96, 64, 5))
+        client.wait_until(clock.get_subscription_count)
+        set_clock(1000.0)
+        client.send_pair(left, right, 1000 * second - second // 10)     # fresh in sim time
+        message = client.result('latency', 1000 * second - second // 10)
+        age = float(message.status[0].values[-1].value)
+        assert age == pytest.approx(100, abs=1)
+        client.send_pair(left, right, 999 * second)
+        client.wait_for_status('pairing', lambda s: s.values['dropped pairs: stale'] == '1')
+        # Stamps of /diagnostics are sim time; a clock that stands still lets nothing look silent.
+        assert client.received['/diagnostics'][-1].header.stamp.sec == 1000
+        time.sleep(1.2)
+        assert 'nothing on' not in client.status('input').message
+        set_clock(1003.0)
+        client.wait_for_status('input', lambda s: 'nothing on /left/image_rect for' in s.message)
