@@ -244,7 +244,8 @@ def _tables(figures: analysis.Analysis) -> list[report.Table]:
     frames = figures.frames
     rows = [[name.replace('_', ' '), str(frames[name])]
             for name in ('sent', 'received', 'published', 'recorded')]
-    rows += [[f'dropped: {reason}', str(count)] for reason, count in frames['dropped'].items()]
+    rows.append(['dropped', str(sum(frames['dropped'].values()))])
+    rows += [[f'  {reason}', str(count)] for reason, count in frames['dropped'].items()]
     rows.append(['lost in transport', str(frames['lost_in_transport'])])
     columns = [f'p{p}' for p in analysis.PERCENTILES]
     stages = {name: row for name, row in figures.latency_ms.items() if name != 'age'}
