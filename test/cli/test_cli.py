@@ -141,6 +141,31 @@ def test_evaluate_matches_the_pairs_of_a_bag_against_its_truth(tmp_path, texture
     assert report['all']['bad_1_estimated'] < 2
 
 
+def test_benchmark_times_every_variant_on_every_size(tmp_path, capsys):
+    output = tmp_path / 'times.json'
+    assert main(['benchmark', 'bp', '--size', '64x48x8', '--size', '80x48x8', '--frames', '3',
+                 '--variant', 'int16', '--variant', 'float:message_type=float32', '--json',
+                 '--output', str(output)]) == 0
+    report = report_of(capsys)
+    assert json.loads(output.read_text()) == report
+    assert [(r['set'], r['variant']) for r in report['results']] == [
+        ('64x48x8', 'int16'), ('64x48x8', 'float'), ('80x48x8', 'int16'), ('80x48x8', 'float')]
+    for row in report['results']:
+        assert row['frames'] == 3
+        assert 0 < row['minimum_ms'] <= row['median_ms'] <= row['p95_ms']
+        assert sum(row['stages_ms'].values()) <= 1.5 * row['median_ms']
+        assert row['memory_bytes'] > 0
+
+
+@pytest.mark.parametrize(('arguments', 'text'), [
+    (['--size', '64x48'], 'WIDTHxHEIGHTxDISPARITIES'), (['--frames', '0'], '--frames is 0'),
+    (['--variant', 'a', '--variant', 'a'], 'two variants'),
+    (['--variant', 'a:levels=99'], 'levels is 99')])
+def test_a_mistake_in_a_benchmark_is_one_line(capsys, arguments, text):
+    assert main(['benchmark', 'bp', *arguments]) == 2
+    assert text in capsys.readouterr().err
+
+
 def test_info_prints_the_memory_plan_with_the_papers_bound(capsys):
     assert main(['info', '--size', '640x480', '--disparities', '32', '--json']) == 0
     report = report_of(capsys)
