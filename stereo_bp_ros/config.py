@@ -20,6 +20,7 @@ from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.settings import Setting, Settings, Value, setting
 
 ALGORITHMS = ('sad', 'bp')          # position = the number that stereo_image_proc gives it
+LARGEST_FLOAT16 = 65504
 PRESETS_DIRECTORY = pathlib.Path(__file__).parent / 'presets'
 
 
@@ -61,8 +62,8 @@ class MatcherConfig(Settings):
         0.00390625, 'factor from 16-bit values to grey values 0..255', 1e-6, 255)
 
     message_type: str = setting(
-        'int16', 'number type of the messages of belief propagation',
-        choices=('float32', 'int16'))
+        'int16', 'number type of the messages of belief propagation; float16 is storage only, '
+        'sums are float32', choices=('float32', 'float16', 'int16'))
     exact: bool = setting(
         False, 'reproduce the reference maps bit by bit (CPU, float32 messages, slower)')
     levels: int = setting(
@@ -135,6 +136,8 @@ class MatcherConfig(Settings):
                               f'needs message_type float32, which is {self.message_type}')
         if self.stereo_algorithm == 'bp' and self.message_type == 'int16':
             self.int16_scale()
+        if self.stereo_algorithm == 'bp' and self.message_type == 'float16':
+            self._check_float16()
         if self.stereo_algorithm == 'sad' and self.border == 'keep':
             raise ConfigError('border', self.border,
                               'SAD has no result outside the valid window: use invalid')
@@ -166,6 +169,20 @@ class MatcherConfig(Settings):
                 f'{self.data_truncation:g} and discontinuity_slope {self.discontinuity_slope:g} '
                 'its 16 bits cannot hold costs and slope: use float32 or fewer levels')
         return int(scale)
+
+    def _check_float16(self) -> None:
+        """Refuse costs and messages that float16 cannot hold.
+
+        :raises ConfigError: the largest sum of them exceeds ``LARGEST_FLOAT16``.
+        """
+        largest = (self.data_weight * self.data_truncation * 4.0 ** (self.levels - 1)
+                   + 3 * self.truncation)
+        if largest > LARGEST_FLOAT16:
+            raise ConfigError(
+                'message_type', self.message_type,
+                f'with levels {self.levels}, data_weight {self.data_weight:g} and '
+                f'data_truncation {self.data_truncation:g} sums reach {largest:.0f}, and its '
+                f'largest number is {LARGEST_FLOAT16}: use float32 or fewer levels')
 
     def is_live_change(self, other: MatcherConfig) -> bool:
         """Whether going from one configuration to the other needs no new engine."""

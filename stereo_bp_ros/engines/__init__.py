@@ -142,6 +142,15 @@ def create_engine(config: MatcherConfig, width: int, height: int) -> Engine:
     return CpuEngine(config, width, height)
 
 
+def kernels_of(config: MatcherConfig) -> tuple[object, ...]:
+    """What decides which kernels run: with equal ones there is nothing new to compile.
+
+    :raises BackendUnavailable: as ``choose_backend``.
+    """
+    return (choose_backend(config).backend, config.stereo_algorithm, config.message_type,
+            config.exact)
+
+
 def warm_up(config: MatcherConfig) -> float:
     """Compile everything that a configuration will run; returns the seconds it took.
 

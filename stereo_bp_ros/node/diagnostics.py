@@ -179,7 +179,7 @@ def device_status(report: Report) -> Status:
         size = matcher.size
         values |= {
             'backend': matcher.backend, 'why': matcher.backend_reason,
-            'algorithm': report.config.stereo_algorithm,
+            'algorithm': matcher.config.stereo_algorithm,
             **report.device,
             'size': f'{size[0]} x {size[1]}' if size else 'not known yet',
             'memory': f'{plan.total / 2**20:.1f} MiB' if plan is not None else 'none yet'}

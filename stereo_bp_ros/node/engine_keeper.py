@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -20,16 +22,27 @@ class EngineKeeper:
     """Decides when the worker builds another engine; called from the executor's thread.
 
     :param log: is told, in words, when a new engine is in use.
+    :param warm_up: compiles what a configuration needs; called in a thread of its own.
     """
 
     def __init__(self, *, engine_room: EngineRoom, worker: Worker, mailbox: Mailbox,
-                 conditions: Conditions, log: Callable[[str], object]) -> None:
+                 conditions: Conditions, log: Callable[[str], object],
+                 warm_up: Callable[[MatcherConfig], object] = engines.warm_up) -> None:
         self._engine_room = engine_room
         self._worker = worker
         self._mailbox = mailbox
         self._conditions = conditions
         self._log = log
+        self._warm_up = warm_up
+        self._lock = threading.Lock()
+        self._compiling = False
+        self._compiled: set[tuple[object, ...]] = set()
         self._size_asked: tuple[int, int] | None = None
+
+    @property
+    def compiling(self) -> bool:
+        """Whether a new configuration is being compiled, which the worker does not have yet."""
+        return self._compiling
 
     def forget_size(self) -> None:
         """The next camera_info tells the size anew."""
@@ -47,8 +60,42 @@ class EngineKeeper:
             engines.memory_plan(wanted, *size).check(engines.memory_allowed(wanted))
 
     def apply(self, parameters: Parameters) -> None:
-        """Have the worker change over to the configuration that is wanted by then."""
-        self._worker.post(lambda: self._apply(parameters))
+        """Have the worker change over to the configuration that is wanted by then.
+
+        What has to be compiled for it is compiled first, while the old engine goes on serving.
+        """
+        active, wanted = self._engine_room.config, parameters.matcher
+        if active is None or not self._needs_compiler(wanted):
+            self._worker.post(lambda: self._apply(parameters))
+            return
+        with self._lock:
+            if self._compiling:         # that thread looks at the parameters again
+                return
+            self._compiling = True
+        threading.Thread(target=self._compile_ahead, args=(parameters,),
+                         name='stereo_bp_compiler', daemon=True).start()
+
+    def _needs_compiler(self, wanted: MatcherConfig) -> bool:
+        active = self._engine_room.config
+        if active is not None:
+            self._compiled.add(engines.kernels_of(active))
+        try:
+            return engines.kernels_of(self._engine_room.effective(wanted)) not in self._compiled
+        except StereoError:
+            return False                # refused where it is applied, and set back
+
+    def _compile_ahead(self, parameters: Parameters) -> None:
+        while True:
+            with self._lock:
+                wanted = self._engine_room.effective(parameters.matcher)
+                if not self._needs_compiler(wanted):
+                    self._worker.post(lambda: self._apply(parameters))
+                    self._compiling = False
+                    return
+            # What cannot be compiled is refused where it is applied, too.
+            with contextlib.suppress(Exception):
+                self._warm_up(wanted)
+            self._compiled.add(engines.kernels_of(wanted))
 
     def prepare_for(self, left_info: Any, right_info: Any, config: MatcherConfig) -> None:
         """Allocate for the size that the first camera_info tells, before the first image."""

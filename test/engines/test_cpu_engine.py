@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,7 @@ WIDTH, HEIGHT = 96, 50
 KINDS = {
     'int16': {},
     'float32': {'message_type': 'float32'},
+    'float16': {'message_type': 'float16'},
     'exact': {'message_type': 'float32', 'exact': True},
     'sad': {'stereo_algorithm': 'sad', 'correlation_window_size': 7},
 }
@@ -127,7 +129,7 @@ def test_a_frame_tells_the_time_of_every_stage(config: MatcherConfig) -> None:
 
 def test_no_frame_after_the_first_allocates(config: MatcherConfig) -> None:
     config = config.replace(disp12_max_diff=1, uniqueness_ratio=2.0, texture_threshold=10,
-                            median_window_size=3, filling='background')
+                            median_window_size=3, speckle_size=50, filling='background')
     shape = (300, 400)
     engine = CpuEngine(config, shape[1], shape[0])
     rng = np.random.default_rng(0)
@@ -144,6 +146,31 @@ def test_no_frame_after_the_first_allocates(config: MatcherConfig) -> None:
         tracemalloc.stop()
     # Less than one image of bytes: NumPy's 64 KiB for conversions, and Python's own objects.
     assert peak < shape[0] * shape[1]
+
+
+def test_memory_stays_within_the_plan(child: Callable[..., str]) -> None:
+    # Resident memory, which also counts what OpenCV and the C library allocate.
+    outcome = child(
+        'import json, resource, numpy as np\n'
+        'from stereo_bp_ros import MatcherConfig, StereoMatcher\n'
+        'from stereo_bp_ros.engines import warm_up\n'
+        'config = MatcherConfig(disparity_range=64, disp12_max_diff=1, median_window_size=3,\n'
+        '                       uniqueness_ratio=2.0, speckle_size=50, num_threads=2)\n'
+        'def peak():\n'
+        '    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n'
+        'warm_up(config)\n'
+        'pair = np.random.default_rng(0).integers(0, 256, (2, 480, 640), dtype=np.uint8)\n'
+        'before = peak()\n'
+        'with StereoMatcher(config, "cpu") as matcher:\n'
+        '    matcher.compute(*pair)\n'
+        '    first = peak()\n'
+        '    for _ in range(10):\n'
+        '        matcher.compute(*pair)\n'
+        '    print(json.dumps([first - before, peak() - first, matcher.memory_plan.total]))')
+    grown, later, planned = json.loads(outcome)
+    images = 480 * 640 * 4
+    assert grown < planned + 4 * images         # the result, and Python's own
+    assert later < 2 * images
 
 
 def test_a_closed_engine_says_so(config: MatcherConfig) -> None:

@@ -142,6 +142,21 @@ def test_a_changed_helper_is_compiled_anew_in_spite_of_the_cache(
     assert results == [[1, 0], [1, 1], [2, 0]]
 
 
+@pytest.mark.slow
+def test_all_that_a_configuration_needs_compiles_within_a_minute(
+        tmp_path: pathlib.Path, child: Child) -> None:
+    source = ('import json, time\n'
+              'start = time.perf_counter()\n'
+              'from stereo_bp_ros import MatcherConfig\n'
+              'from stereo_bp_ros.engines import warm_up\n'
+              'warm_up(MatcherConfig())\n'
+              'warm_up(MatcherConfig(stereo_algorithm="sad"))\n'
+              'print(time.perf_counter() - start)')
+    first, second = (float(child(source, XDG_CACHE_HOME=str(tmp_path))) for _ in range(2))
+    assert first < 60
+    assert second < first / 2           # from the cache
+
+
 def test_tbb_is_found_where_its_wheel_puts_it(child: Child) -> None:
     try:
         version = importlib.metadata.version('tbb')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 pytest.importorskip('numba')
 from stereo_bp_ros.engines.cpu import vectors
+from stereo_bp_ros.engines.cpu.plan import VECTOR_BYTES
 from stereo_bp_ros.engines.cpu.runtime import kernel
 
 DTYPES = [np.uint16, np.float32]
@@ -18,7 +20,7 @@ DTYPES = [np.uint16, np.float32]
 def pair(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray]:
     """Two vectors' worth of values of either type."""
     rng = np.random.default_rng(3)
-    count = vectors.lanes(np.dtype(request.param))
+    count = VECTOR_BYTES // np.dtype(request.param).itemsize
     return tuple(rng.integers(0, 65536, (2, count)).astype(request.param))
 
 
@@ -70,9 +72,51 @@ def _copy_from(a: Any, offset: int, out: Any) -> None:
 @pytest.mark.parametrize('dtype', DTYPES)
 @pytest.mark.parametrize('offset', [0, 1, 7])
 def test_any_alignment_is_read_and_written(dtype: Any, offset: int) -> None:
-    count = vectors.lanes(np.dtype(dtype))
+    count = VECTOR_BYTES // np.dtype(dtype).itemsize
     source = np.arange(3 * count).astype(dtype)
     out = np.zeros(3 * count, dtype)
     _copy_from(source, offset, out)
     expected = np.where((source >= offset) & (source < offset + count), source, 0)
     np.testing.assert_array_equal(out, expected)
+
+
+@kernel
+def _convert(source: Any, out: Any) -> None:
+    for place in range(0, source.size, 16):
+        vectors.store(out, place, vectors.load(source, place))
+
+
+def halves_differ_from_numpys() -> list[str]:
+    """Every float16, and float32 numbers of every size and kind of tie, there and back."""
+    bits = np.arange(65536, dtype=np.uint16).view(np.int16)
+    widened = np.empty(65536, np.float32)
+    _convert(bits, widened)
+    wrong = []
+    if not np.array_equal(widened, bits.view(np.float16).astype(np.float32), equal_nan=True):
+        wrong.append('widen')
+    finite = np.sort(bits.view(np.float16)[np.isfinite(bits.view(np.float16))])
+    ties = (finite[1:].astype(np.float32) + finite[:-1].astype(np.float32)) / 2
+    random = np.random.default_rng(4).integers(0, 2**32, 2**20, np.uint32).view(np.float32)
+    numbers = np.concatenate([
+        widened, ties, np.nextafter(ties, np.float32(np.inf)),
+        np.nextafter(ties, np.float32(-np.inf)), random])
+    numbers = numbers[~np.isnan(numbers)]
+    numbers = numbers[:numbers.size // 16 * 16].copy()
+    narrowed = np.empty(numbers.size, np.int16)
+    _convert(numbers, narrowed)
+    with np.errstate(over='ignore'):
+        expected = numbers.astype(np.float16).view(np.int16)
+    return wrong if np.array_equal(narrowed, expected) else [*wrong, 'narrow']
+
+
+def test_halves_are_numpys() -> None:
+    assert halves_differ_from_numpys() == []
+
+
+def test_halves_are_the_same_on_a_cpu_that_has_no_instruction_for_them(
+        child: Callable[..., str]) -> None:
+    source = ('import sys; sys.path.append("test/engines")\n'
+              'from stereo_bp_ros.engines.cpu import halves\n'
+              'from test_cpu_vectors import halves_differ_from_numpys\n'
+              'print(halves.in_hardware(), halves_differ_from_numpys())')
+    assert child(source, NUMBA_CPU_NAME='generic') in ('False []', 'True []')

@@ -423,6 +423,11 @@ class Client:
                               parameters=parameters).result]
         return list(self.call(SetParameters, 'set_parameters', parameters=parameters).results)
 
+    def wait_for_algorithm(self, name: str) -> None:
+        """Until the engine in use computes this: the old one serves while another compiles."""
+        self.wait_for_status('device', lambda status: status.values['algorithm'] == name,
+                             limit=60.0)
+
     def get_parameters(self, *names: str) -> dict[str, Any]:
         from rcl_interfaces.srv import GetParameters
         from rclpy.parameter import parameter_value_to_python

@@ -188,6 +188,7 @@ def test_frames_faster_than_they_are_matched_are_superseded_never_queued(
     assert client.set_parameters(atomically=True, stereo_algorithm='bp', disparity_range=64,
                                  iterations=40)[0].successful
     try:
+        client.wait_for_algorithm('bp')
         send_and_wait(client, images, start)
         before = client.counts()
         for k in range(1, 61):

@@ -67,7 +67,11 @@ class Bench:
         return self.made[-1]
 
     def settle(self) -> None:
-        """Let the worker run what has been posted."""
+        """Let the compiler finish and the worker run what has been posted."""
+        deadline = time.monotonic() + 60
+        while self.node._engine_keeper.compiling:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         self.node._worker.call(lambda: None, limit=10)
 
 

@@ -133,6 +133,7 @@ def test_depth_is_focal_length_times_baseline_by_disparity(client: Any, pair: An
 
 def test_belief_propagation_has_its_own_valid_window(client: Any, pair: Any) -> None:
     assert client.set_parameters(stereo_algorithm='bp')[0].successful
+    client.wait_for_algorithm('bp')
     message, pixels = match(client, pair)
     # x in [max(1, 15), min(159, 160)), y in [1, 119)
     assert window_of(message) == (15, 1, 144, 118)
@@ -171,6 +172,7 @@ def test_the_right_image_as_reference(client: Any, pair: Any) -> None:
 def test_the_window_is_the_documented_one(client: Any, pair: Any, window: dict[str, Any]
                                           ) -> None:
     assert client.set_parameters(atomically=True, **window)[0].successful
+    client.wait_for_algorithm(window['stereo_algorithm'])
     message, _ = match(client, pair)
     expected = valid_window(MatcherConfig(**window, correlation_window_size=11), W, H)
     assert window_of(message) == (expected.x_offset, expected.y_offset, expected.width,

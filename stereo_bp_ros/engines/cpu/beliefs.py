@@ -10,9 +10,9 @@ from typing import Any
 import numba
 import numpy as np
 
-from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP, VECTOR_BYTES, Level
+from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP, Level
 from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
-from stereo_bp_ros.engines.cpu.vectors import load, minimum, splat, store, where_less
+from stereo_bp_ros.engines.cpu.vectors import lanes, load, minimum, splat, store, where_less
 
 #: ``second`` where there is no label further than 1 from the best.
 NO_SECOND = 2**31 - 1
@@ -38,11 +38,11 @@ def select(cost: np.ndarray, messages: np.ndarray, level: Level, min_disparity: 
     :param right_label: int16 H x W, filled, or None: for pixel (x, y) of the other image the
         label of the least belief among the pixels (x + d, y) of this one that have data cost
         for every d, lowest label on ties; -1 = none.
-    :param beliefs: scratch, parts x 2 x labels x stride, dtype of the messages.
+    :param beliefs: scratch, parts x 2 x labels x stride, uint16 or float32.
     :param selected: scratch, parts x 3 x stride; ``right``: parts x 2 x 2 x stride.
     """
-    no_cost = _NO_COST[np.dtype(np.float32 if cost.dtype == np.float32 else np.int32)]
-    dtype = messages.dtype.type
+    dtype = beliefs.dtype.type
+    no_cost = _NO_COST[np.dtype(np.float32 if dtype is np.float32 else np.int32)]
     huge = np.inf if dtype is np.float32 else np.iinfo(dtype).max
     with_costs = best is not None and second is not None
     _select(cost, messages, level.stride, level.labels, min_disparity, dtype(huge), label,
@@ -98,8 +98,8 @@ def _select(cost: Any, messages: Any, stride: int, labels: int, min_disparity: i
 def _beliefs_of_row(cost: Any, messages: Any, y: int, odd: int, width: int, stride: int,
                     labels: int, huge: Any, with_second: bool, row: Any, selected: Any) -> None:
     """Beliefs [label][column] of the nodes x = 2 column + odd, and what is least in them."""
-    lanes = VECTOR_BYTES // messages.itemsize
-    scalar = messages.dtype.type
+    at_once = lanes(messages)
+    scalar = row.dtype.type
     colour = (y + odd) % 2
     plane = labels * stride
     other = (2 * y + 1 - colour) * 4 * plane
@@ -109,7 +109,7 @@ def _beliefs_of_row(cost: Any, messages: Any, y: int, odd: int, width: int, stri
     from_left = other + RIGHT * plane + odd - 1
     data = (2 * y + colour) * plane
     one = splat(scalar(1))
-    for column in range(0, (width - odd) // 2, lanes):
+    for column in range(0, (width - odd) // 2, at_once):
         least = splat(huge)
         number = found = splat(scalar(0))
         for label in range(labels):

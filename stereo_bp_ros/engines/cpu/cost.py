@@ -10,33 +10,36 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba import types
+from numba.extending import overload
 
-from stereo_bp_ros.engines.cpu.plan import VECTOR_BYTES, Level
+from stereo_bp_ros.engines.cpu.plan import Level
 from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
-from stereo_bp_ros.engines.cpu.vectors import deinterleave, load, splat, store
+from stereo_bp_ros.engines.cpu.vectors import deinterleave, lanes, load, store
 
 
-def data_cost(left: np.ndarray, right: np.ndarray, level: Level, min_disparity: int,
-              weight: float, truncation: float, scale: int, cost: np.ndarray,
+def data_cost(left: np.ndarray, right: np.ndarray, levels: list[Level], min_disparity: int,
+              weight: float, truncation: float, scale: int, costs: list[np.ndarray],
               scratch: np.ndarray) -> None:
-    """``weight * min(|L(x, y) - R(x - d, y)|, truncation)`` at level 0.
+    """``weight * min(|L(x, y) - R(x - d, y)|, truncation)`` and the pyramid over it.
 
-    Where a part of the range has no partner in the right image the cost is 0 for every d.
+    Where a part of the range has no partner in the right image the cost is 0 for every d. That
+    of a node of a level above 0 is the sum of its up to four children's.
 
     :param left, right: float32 H x W, the images that are matched.
     :param scale: S of the int16 messages; unused for float32.
-    :param cost: 1-D view, uint16 (``floor(S * cost + 0.5)``, from float64) or float32.
-    :param scratch: parts x 4 x columns, float64 for uint16 and float32 for float32 costs.
+    :param costs: per level, filled: 1-D views, uint16 (level 0: ``floor(S * cost + 0.5)``, from
+        float64), float32, or int16 for float16 values.
+    :param scratch: parts x 5 x columns, float64 for uint16 costs, else float32.
     """
     kind = scratch.dtype.type
-    factor, rounding = (weight * scale, 0.5) if cost.dtype == np.uint16 else (weight, 0.0)
-    _data_cost(left, right, level.stride, level.labels, min_disparity, kind(factor),
-               kind(truncation), kind(rounding), cost, scratch)
-
-
-def pyramid(levels: list[Level], costs: list[np.ndarray]) -> None:
-    """The cost of each node of a level above 0: the sum of its up to four children's."""
-    for k in range(1, len(levels)):
+    factor, rounding = ((weight * scale, 0.5) if costs[0].dtype == np.uint16
+                        else (weight, 0.0))
+    above = min(1, len(levels) - 1)
+    _data_cost(left, right, levels[0].stride, levels[0].labels, min_disparity, kind(factor),
+               kind(truncation), kind(rounding), costs[0], scratch, costs[above],
+               levels[above].stride, above > 0)
+    for k in range(2, len(levels)):
         child, parent = levels[k - 1], levels[k]
         _sum_children(costs[k - 1], child.height, child.stride, costs[k], parent.stride,
                       parent.labels)
@@ -44,13 +47,19 @@ def pyramid(levels: list[Level], costs: list[np.ndarray]) -> None:
 
 @parallel_kernel
 def _data_cost(left: Any, right: Any, stride: int, labels: int, min_disparity: int,
-               weight: Any, truncation: Any, rounding: Any, cost: Any, scratch: Any) -> None:
+               weight: Any, truncation: Any, rounding: Any, cost: Any, scratch: Any,
+               parents: Any, parent_stride: int, has_parents: bool) -> None:
+    """Level 0, and each row of level 1 while its children are in the cache."""
     height, width = left.shape
     parts = scratch.shape[0]
+    pairs = (height + 1) // 2
     for part in numba.prange(parts):
-        for y in range(part * height // parts, (part + 1) * height // parts):
-            _cost_of_row(left[y], right[y], y, width, stride, labels, min_disparity, weight,
-                         truncation, rounding, cost, scratch[part])
+        for row in range(part * pairs // parts, (part + 1) * pairs // parts):
+            for y in range(2 * row, min(2 * row + 2, height)):
+                _cost_of_row(left[y], right[y], y, width, stride, labels, min_disparity, weight,
+                             truncation, rounding, cost, scratch[part])
+            if has_parents:
+                _sum_row(cost, height, stride, parents, row, parent_stride, labels)
 
 
 @kernel
@@ -81,7 +90,41 @@ def _cost_of_row(left: Any, right: Any, y: int, width: int, stride: int, labels:
             plane[end:] = 0
             _differences(scratch[odd, first:end],
                          scratch[2 + shift % 2, first + offset:end + offset],
-                         weight, truncation, rounding, plane[first:end])
+                         weight, truncation, rounding, _wide(plane, scratch[4])[first:end])
+            _keep(scratch[4], first, end, plane)
+
+
+def _wide(plane: Any, spare: Any) -> Any:
+    """Where costs are written as numbers: the plane, or ``spare`` where it holds halves."""
+    raise TypeError('for kernels only')
+
+
+@overload(_wide)
+def _wide_of_types(plane: Any, spare: Any) -> Any:
+    def itself(plane: Any, spare: Any) -> Any:
+        return plane
+
+    def elsewhere(plane: Any, spare: Any) -> Any:
+        return spare
+    return elsewhere if plane.dtype == types.int16 else itself
+
+
+def _keep(spare: Any, first: int, end: int, plane: Any) -> Any:
+    """Round what ``_wide`` had elsewhere to the columns [first, end) of the plane."""
+    raise TypeError('for kernels only')
+
+
+@overload(_keep)
+def _keep_of_types(spare: Any, first: int, end: int, plane: Any) -> Any:
+    def keep(spare: Any, first: int, end: int, plane: Any) -> Any:
+        spare[:first] = 0
+        spare[end:] = 0
+        for column in range(0, plane.size, lanes(plane)):
+            store(plane, column, load(spare, column))
+
+    def nothing(spare: Any, first: int, end: int, plane: Any) -> Any:
+        pass
+    return keep if plane.dtype == types.int16 else nothing
 
 
 @kernel
@@ -96,20 +139,27 @@ def _differences(left: Any, right: Any, weight: Any, truncation: Any, rounding: 
 @parallel_kernel
 def _sum_children(children: Any, child_height: int, child_stride: int, parents: Any,
                   stride: int, labels: int) -> None:
-    lanes = VECTOR_BYTES // parents.itemsize
     for row in numba.prange((child_height + 1) // 2):
-        for label in range(labels):
-            upper = (4 * row * labels + label) * child_stride
-            lower = upper + 2 * labels * child_stride if 2 * row + 1 < child_height else -1
-            for column in range(0, stride, lanes):
-                first = _child_sums(children, upper, lower, 2 * column, child_stride, labels)
-                second = _child_sums(children, upper, lower, 2 * column + lanes, child_stride,
-                                     labels)
-                even, odd = deinterleave(first, second)
-                target = (2 * row * labels + label) * stride + column
-                other_colour = labels * stride
-                store(parents, target + row % 2 * other_colour, even)
-                store(parents, target + (1 - row % 2) * other_colour, odd)
+        _sum_row(children, child_height, child_stride, parents, row, stride, labels)
+
+
+@kernel
+def _sum_row(children: Any, child_height: int, child_stride: int, parents: Any, row: int,
+             stride: int, labels: int) -> None:
+    """One row of parents."""
+    width = lanes(parents)
+    for label in range(labels):
+        upper = (4 * row * labels + label) * child_stride
+        lower = upper + 2 * labels * child_stride if 2 * row + 1 < child_height else -1
+        for column in range(0, stride, width):
+            first = _child_sums(children, upper, lower, 2 * column, child_stride, labels)
+            second = _child_sums(children, upper, lower, 2 * column + width, child_stride,
+                                 labels)
+            even, odd = deinterleave(first, second)
+            target = (2 * row * labels + label) * stride + column
+            other_colour = labels * stride
+            store(parents, target + row % 2 * other_colour, even)
+            store(parents, target + (1 - row % 2) * other_colour, odd)
 
 
 @kernel
@@ -120,9 +170,9 @@ def _child_sums(children: Any, upper: int, lower: int, column: int, stride: int,
     The children of a parent x have the column x in either colour; in even rows colour 0 is the
     left one, in odd rows colour 1.
     """
-    zero = splat(children.dtype.type(0))
     if column >= stride:
-        return zero
+        beyond = load(children, upper)
+        return beyond - beyond
     other_colour = labels * stride
     total = load(children, upper + column) + load(children, upper + other_colour + column)
     if lower >= 0:

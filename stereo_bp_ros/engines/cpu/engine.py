@@ -105,10 +105,9 @@ class CpuEngine(Engine):
         costs = [arrays[f'cost_{k}'].reshape(-1) for k in range(config.levels)]
         passed = [arrays[f'messages_{k}'].reshape(-1) for k in range(config.levels)]
         with _stopwatch(timings, 'cost'):
-            cost.data_cost(arrays['left_matched'], arrays['right_matched'], self._levels[0],
+            cost.data_cost(arrays['left_matched'], arrays['right_matched'], self._levels,
                            config.min_disparity, config.data_weight, config.data_truncation,
-                           scale, costs[0], arrays['cost_rows'])
-            cost.pyramid(self._levels, costs)
+                           scale, costs, arrays['cost_rows'])
         with _stopwatch(timings, 'messages'):
             messages.pass_messages(
                 self._levels, costs, passed, arrays['message_vectors'], self._threads,

@@ -13,10 +13,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba.extending import overload
 
-from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP, VECTOR_BYTES
+from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP
 from stereo_bp_ros.engines.cpu.runtime import kernel
-from stereo_bp_ros.engines.cpu.vectors import load, minimum, splat, store, where_lane
+from stereo_bp_ros.engines.cpu.vectors import lanes, load, minimum, splat, store, where_lane
+
+#: From so many labels on, four directions of them crowd the first-level cache as a buffer.
+IN_PLACE_LABELS = 32
 
 
 @kernel
@@ -30,7 +34,18 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
     step, bound = splat(slope), splat(truncation)
     up = down = left = right = splat(unreached)
     least_up = least_down = least_left = least_right = up
-    lanes = VECTOR_BYTES // messages.itemsize
+    width = lanes(messages)
+    all_planes = labels * stride
+    is_whole = first <= 0 and end >= width
+    # Many labels: the forward pass leaves its values where the messages will lie, which saves
+    # the caches a buffer. A vector with lanes on the border of the image must not write those.
+    # Nor may values on the way be rounded to the halves that messages may be kept as.
+    in_place = (labels >= IN_PLACE_LABELS and is_whole
+                and messages.itemsize == scratch.itemsize)
+    kept = _either(in_place, messages, scratch)
+    origin, direction, next_label = own, all_planes, stride
+    if not in_place:
+        origin, direction, next_label = 0, width, 4 * width
     for label in range(labels):
         plane = label * stride
         below, above = load(messages, from_below + plane), load(messages, from_above + plane)
@@ -54,23 +69,22 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
         least_right = minimum(h, least_right)
         right = minimum(h, right + step)
 
-        place = label * 4 * lanes
-        store(scratch, place, up)
-        store(scratch, place + lanes, down)
-        store(scratch, place + 2 * lanes, left)
-        store(scratch, place + 3 * lanes, right)
+        place = origin + label * next_label
+        store(kept, place + UP * direction, up)
+        store(kept, place + DOWN * direction, down)
+        store(kept, place + LEFT * direction, left)
+        store(kept, place + RIGHT * direction, right)
 
-    all_planes = labels * stride
     up = down = left = right = bound
-    is_whole = first <= 0 and end >= lanes
     for backwards in range(labels):
         label = labels - 1 - backwards
-        place = label * 4 * lanes
-        up = minimum(load(scratch, place) - least_up, minimum(up + step, bound))
-        down = minimum(load(scratch, place + lanes) - least_down, minimum(down + step, bound))
-        left = minimum(load(scratch, place + 2 * lanes) - least_left,
+        place = origin + label * next_label
+        up = minimum(load(kept, place + UP * direction) - least_up, minimum(up + step, bound))
+        down = minimum(load(kept, place + DOWN * direction) - least_down,
+                       minimum(down + step, bound))
+        left = minimum(load(kept, place + LEFT * direction) - least_left,
                        minimum(left + step, bound))
-        right = minimum(load(scratch, place + 3 * lanes) - least_right,
+        right = minimum(load(kept, place + RIGHT * direction) - least_right,
                         minimum(right + step, bound))
         target = own + label * stride
         if is_whole:
@@ -83,6 +97,21 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
             _store_lanes(messages, target + DOWN * all_planes, down, first, end)
             _store_lanes(messages, target + LEFT * all_planes, left, first, end)
             _store_lanes(messages, target + RIGHT * all_planes, right, first, end)
+
+
+def _either(is_first: bool, first: Any, second: Any) -> Any:
+    """One of two arrays; where their types differ always the second."""
+    raise TypeError('for kernels only')
+
+
+@overload(_either)
+def _either_of_types(is_first: bool, first: Any, second: Any) -> Any:
+    def chosen(is_first: bool, first: Any, second: Any) -> Any:
+        return first if is_first else second
+
+    def always_second(is_first: bool, first: Any, second: Any) -> Any:
+        return second
+    return chosen if first == second else always_second
 
 
 @kernel
@@ -123,7 +152,7 @@ def _send_one_exactly(cost: Any, data: int, messages: Any, source_1: int, source
                       end: int) -> None:
     """One message: ``h = ((s1 + s2) + s3) + cost``, envelope, cut, minus its mean."""
     step = splat(slope)
-    lanes = VECTOR_BYTES // messages.itemsize
+    width = lanes(messages)
     least = message = splat(unreached)
     for label in range(labels):
         plane = label * stride
@@ -131,17 +160,17 @@ def _send_one_exactly(cost: Any, data: int, messages: Any, source_1: int, source
         h = (h + load(messages, source_3 + plane)) + load(cost, data + plane)
         least = minimum(h, least)
         message = minimum(h, message + step)
-        store(scratch, label * lanes, message)
+        store(scratch, label * width, message)
     bound = least + splat(truncation)
     message = splat(unreached)
     for backwards in range(labels):
-        place = (labels - 1 - backwards) * lanes
+        place = (labels - 1 - backwards) * width
         message = minimum(load(scratch, place), message + step)
         store(scratch, place, minimum(message, bound))
     total = load(scratch, 0)
     for label in range(1, labels):
-        total = total + load(scratch, label * lanes)
+        total = total + load(scratch, label * width)
     mean = total / splat(np.float32(labels))
     for label in range(labels):
-        message = load(scratch, label * lanes) - mean
+        message = load(scratch, label * width) - mean
         _store_lanes(messages, target + label * stride, message, first, end)

@@ -15,9 +15,9 @@ import numba
 import numpy as np
 
 from stereo_bp_ros.engines.cpu.envelope import send, send_exactly
-from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP, VECTOR_BYTES, Level
+from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP, Level
 from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
-from stereo_bp_ros.engines.cpu.vectors import interleave, load, store
+from stereo_bp_ros.engines.cpu.vectors import interleave, lanes, load, store
 
 #: Iterations that one sweep over a level applies. More of them reuse more of what is in the
 #: caches; fewer leave more rows for parallel bands.
@@ -29,13 +29,13 @@ def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[n
                   slope: float, truncation: float, exact: bool) -> None:
     """Fill ``messages``, coarsest level first; those of level 0 are the result.
 
-    :param costs, messages: per level, 1-D views, uint16 or float32.
-    :param scratch: bands x 4 x labels x lanes of one vector, same dtype.
+    :param costs, messages: per level, 1-D views, uint16, float32, or int16 for float16 values.
+    :param scratch: bands x 4 x labels x lanes of one vector, uint16 or float32.
     :param bands: parts that a level is cut into, worked on in parallel.
     :param slope, truncation: of the smoothness cost, in units of the cost.
     :param exact: order of sums and normalisation of the reference maps (float32 only).
     """
-    dtype = messages[0].dtype.type
+    dtype = scratch.dtype.type
     labels = levels[0].labels
     if not exact:
         # A step that costs more than the bound is never taken, and 16 bits need not hold it.
@@ -45,55 +45,67 @@ def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[n
     messages[-1].fill(0)
     for k in reversed(range(len(levels))):
         level = levels[k]
-        if k + 1 < len(levels):
-            parent = levels[k + 1]
-            _start_from_parents(messages[k + 1], parent.width, parent.stride, messages[k],
-                                level.height, level.stride, labels, iterations > 0)
+        # The coarsest level has no parents and stands in for them.
+        parent = levels[min(k + 1, len(levels) - 1)]
+        parents = messages[min(k + 1, len(levels) - 1)]
+        has_parents = k + 1 < len(levels)
+        if has_parents and not iterations:
+            _start_from_parents(parents, parent.width, parent.stride, messages[k], level.height,
+                                level.stride, labels)
         for i in range(sweeps):
             first, end = i * iterations // sweeps, (i + 1) * iterations // sweeps
             rows = level.height - 2
             cuts = max(1, min(bands, rows // (2 * (end - first))))
             _sweep(costs[k], messages[k], scratch, level.width, level.height, level.stride,
                    labels, cuts, first, end, dtype(slope), dtype(truncation), dtype(unreached),
-                   True if exact else None)
+                   True if exact else None, parents, parent.width, parent.stride,
+                   has_parents and first == 0)
 
 
 @parallel_kernel
 def _start_from_parents(parents: Any, parent_width: int, parent_stride: int, children: Any,
-                        height: int, stride: int, labels: int, is_updated: bool) -> None:
-    """Give each node what its parent sends: node (x, y) has the parent (x // 2, y // 2).
+                        height: int, stride: int, labels: int) -> None:
+    """Give each node what its parent sends, where no iteration follows."""
+    for row in numba.prange(height):
+        _start_row(parents, parent_width, parent_stride, children, row, height, stride, labels,
+                   False)
+
+
+@kernel
+def _start_row(parents: Any, parent_width: int, parent_stride: int, children: Any, row: int,
+               height: int, stride: int, labels: int, is_updated: bool) -> None:
+    """Give each node of a row what its parent sends: (x, y) has the parent (x // 2, y // 2).
 
     Where an iteration follows it updates the interior nodes of colour 1 before anyone reads
     them, so those get nothing.
     """
     planes = 4 * labels
-    for row in numba.prange(height):
-        parent_row = row // 2
-        even = (2 * parent_row + parent_row % 2) * planes * parent_stride
-        odd = (2 * parent_row + 1 - parent_row % 2) * planes * parent_stride
-        for colour in range(2):
-            target = (2 * row + colour) * planes * stride
-            if colour == 1 and is_updated and 0 < row < height - 1:
-                _copy_ends(parents, even, odd, parent_width, parent_stride, children, target,
-                           stride, planes)
-            else:
-                _copy_row(parents, even, odd, parent_width, parent_stride, children, target,
-                          stride, planes)
+    parent_row = row // 2
+    even = (2 * parent_row + parent_row % 2) * planes * parent_stride
+    odd = (2 * parent_row + 1 - parent_row % 2) * planes * parent_stride
+    for colour in range(2):
+        target = (2 * row + colour) * planes * stride
+        if colour == 1 and is_updated and 0 < row < height - 1:
+            _copy_ends(parents, even, odd, parent_width, parent_stride, children, target,
+                       stride, planes)
+        else:
+            _copy_row(parents, even, odd, parent_width, parent_stride, children, target,
+                      stride, planes)
 
 
 @kernel
 def _copy_row(parents: Any, even: int, odd: int, parent_width: int, parent_stride: int,
               children: Any, target: int, stride: int, planes: int) -> None:
     """One row of one colour: its column is the x of the parent, whose colours alternate."""
-    lanes = VECTOR_BYTES // children.itemsize
+    width = lanes(children)
     for plane in range(planes):
-        for column in range(0, (parent_width + 1) // 2, lanes):
+        for column in range(0, (parent_width + 1) // 2, width):
             source = plane * parent_stride + column
             low, high = interleave(load(parents, even + source), load(parents, odd + source))
             place = target + plane * stride + 2 * column
             store(children, place, low)
-            if 2 * column + lanes < stride:
-                store(children, place + lanes, high)
+            if 2 * column + width < stride:
+                store(children, place + width, high)
 
 
 @kernel
@@ -111,18 +123,30 @@ def _copy_ends(parents: Any, even: int, odd: int, parent_width: int, parent_stri
 @parallel_kernel
 def _sweep(cost: Any, messages: Any, scratch: Any, width: int, height: int, stride: int,
            labels: int, bands: int, first: int, end: int, slope: Any, truncation: Any,
-           unreached: Any, exact: bool | None) -> None:
+           unreached: Any, exact: bool | None, parents: Any, parent_width: int,
+           parent_stride: int, is_start: bool) -> None:
     """Iterations [first, end) of one level, with every row's iterations close in time.
 
     Row y of iteration t needs rows y - 1 .. y + 1 of iteration t - 1. Within a band of rows each
     iteration follows one row behind the one before it and, at a cut between bands, stops one
     row earlier; the triangles left out at the cuts come second. A sweep thus reads a level
-    from memory once, not once per iteration.
+    from memory once, not once per iteration. With ``is_start`` rows start from their parents
+    just before they are needed; those at the cuts are read by two bands and come before.
     """
+    if is_start:
+        for band in numba.prange(bands):
+            top = 1 + band * (height - 2) // bands
+            for y in range(top - 1, min(top + 1, height)):
+                _start_row(parents, parent_width, parent_stride, messages, y, height, stride,
+                           labels, True)
     for band in numba.prange(bands):
         top = 1 + band * (height - 2) // bands
         bottom = 1 + (band + 1) * (height - 2) // bands
+        started = bottom - 1 if band < bands - 1 else height
         for front in range(top, bottom + end - first):
+            if is_start and front + 1 < started:
+                _start_row(parents, parent_width, parent_stride, messages, front + 1, height,
+                           stride, labels, True)
             for t in range(end - first):
                 y = front - t
                 above_is_done = y >= top + t or (band == 0 and y >= top)
@@ -154,10 +178,10 @@ def _update_row(cost: Any, messages: Any, scratch: Any, y: int, iteration: int, 
     from_right = other + LEFT * plane + odd
     from_left = other + RIGHT * plane + odd - 1
     data = (2 * y + colour) * plane
-    lanes = VECTOR_BYTES // messages.itemsize
+    at_once = lanes(messages)
     # Aligned vectors, unless starting one column later saves the last of them.
-    start = first if (end - first) % lanes == 0 else 0
-    for column in range(start, end, lanes):
+    start = first if (end - first) % at_once == 0 else 0
+    for column in range(start, end, at_once):
         if exact is None:
             send(cost, data + column, messages, from_below + column, from_above + column,
                  from_right + column, from_left + column, own + column, scratch, stride,

@@ -52,27 +52,37 @@ def message_dtype(config: MatcherConfig) -> str:
     int16 messages are never below 0, so they are kept as uint16: the sums on the way, which may
     exceed 32767 by one step of the envelope or in the belief, need the sixteenth bit.
     """
-    return 'uint16' if config.message_type == 'int16' else 'float32'
+    return _DTYPES[config.message_type][0]
+
+
+def sum_dtype(config: MatcherConfig) -> str:
+    """How sums of messages and costs are kept."""
+    return _DTYPES[config.message_type][1]
+
+
+# float16 values are kept in int16 arrays, see ``vectors``.
+_DTYPES = {'int16': ('uint16', 'uint16'), 'float32': ('float32', 'float32'),
+           'float16': ('int16', 'float32')}
 
 
 def levels(config: MatcherConfig, width: int, height: int) -> list[Level]:
     """The pyramid, level 0 first."""
-    return [Level(w, h, config.disparity_range, _padded((w + 1) // 2, _lanes(config)))
+    itemsize = np.dtype(message_dtype(config)).itemsize
+    return [Level(w, h, config.disparity_range, _padded((w + 1) // 2, _lanes(config), itemsize))
             for w, h in geometry.pyramid(width, height, config.levels)]
 
 
 def _lanes(config: MatcherConfig) -> int:
-    return VECTOR_BYTES // np.dtype(message_dtype(config)).itemsize
+    return VECTOR_BYTES // np.dtype(sum_dtype(config)).itemsize
 
 
-def _padded(columns: int, lanes: int) -> int:
+def _padded(columns: int, lanes: int, itemsize: int) -> int:
     """The next whole number of vectors.
 
-    Never a multiple of four of them: labels that lie multiples of 256 bytes apart would share a
-    few sets of the caches.
+    Labels never lie multiples of 256 bytes apart, which would share a few sets of the caches.
     """
-    vectors = -(-columns // lanes)
-    return (vectors + 1 if vectors % 4 == 0 else vectors) * lanes
+    padded = -(-columns // lanes) * lanes
+    return padded + lanes if padded * itemsize % 256 == 0 else padded
 
 
 def memory_plan(config: MatcherConfig, width: int, height: int) -> geometry.MemoryPlan:
@@ -94,23 +104,25 @@ def memory_plan(config: MatcherConfig, width: int, height: int) -> geometry.Memo
 
 
 def _is_float(config: MatcherConfig) -> bool:
-    return config.stereo_algorithm == 'bp' and config.message_type == 'float32'
+    return config.stereo_algorithm == 'bp' and config.message_type != 'int16'
 
 
 def _belief_propagation(config: MatcherConfig, width: int, height: int) -> Wanted:
-    dtype = message_dtype(config)
+    dtype, sums = message_dtype(config), sum_dtype(config)
     wanted: Wanted = []
     pyramid = levels(config, width, height)
     for k, level in enumerate(pyramid):
-        wanted.append((f'cost_{k}', (level.height, 2, level.labels, level.stride), dtype))
+        # Sums of 256 costs lose too much in float16: above level 0 only messages are kept so.
+        kept = dtype if k == 0 or dtype == 'uint16' else sums
+        wanted.append((f'cost_{k}', (level.height, 2, level.labels, level.stride), kept))
         wanted.append((f'messages_{k}', (level.height, 2, 4, level.labels, level.stride), dtype))
     parts, columns = threads(config), pyramid[0].stride
     wanted += [
-        ('cost_rows', (parts, 4, columns), 'float64' if dtype == 'uint16' else 'float32'),
-        ('message_vectors', (parts, 4 * level.labels * _lanes(config)), dtype),
-        ('belief_rows', (parts, 2, level.labels, columns), dtype),
+        ('cost_rows', (parts, 5, columns), 'float64' if dtype == 'uint16' else 'float32'),
+        ('message_vectors', (parts, 4 * level.labels * _lanes(config)), sums),
+        ('belief_rows', (parts, 2, level.labels, columns), sums),
         # Least belief, its label, second least belief.
-        ('selected_rows', (parts, 3, columns), dtype),
-        ('right_rows', (parts, 2, 2, columns), dtype),
+        ('selected_rows', (parts, 3, columns), sums),
+        ('right_rows', (parts, 2, 2, columns), sums),
     ]
     return wanted

@@ -4,6 +4,9 @@ A vector is a value that LLVM keeps in registers (one AVX-512 register, two of A
 SSE or NEON), so that a kernel is written once, for one pixel, and the machine code does not
 depend on what the automatic vectoriser makes of a loop. ``+``, ``-`` and the functions below
 work lane by lane; integers wrap around, floats are never contracted or reordered.
+
+Arrays of int16 hold float16: Numba has no arrays of float16, and nothing else here is int16 and
+goes through vectors. They are loaded as float32 and rounded to nearest even when stored.
 """
 
 from __future__ import annotations
@@ -16,12 +19,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
+from stereo_bp_ros.engines.cpu import halves
 from stereo_bp_ros.engines.cpu.plan import VECTOR_BYTES
-
-
-def lanes(dtype: Any) -> int:
-    """Pixels in one vector of this NumPy dtype."""
-    return int(VECTOR_BYTES // dtype.itemsize)
 
 
 class Vector(types.Type):
@@ -44,11 +43,17 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, vector, ir.VectorType(lane, vector.lanes))
 
 
+def _vector_of(array: Any) -> Vector:
+    """The vector that a load from this type of array gives."""
+    return Vector(types.float32 if array.dtype == types.int16 else array.dtype)
+
+
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
     """Address of the lanes that start ``offset`` elements into a contiguous array."""
     data = context.make_array(array_type)(context, builder, array).data
-    vector = context.get_value_type(Vector(array_type.dtype))
-    return builder.bitcast(builder.gep(data, [offset]), vector.as_pointer())
+    stored = ir.VectorType(context.get_value_type(array_type.dtype),
+                           _vector_of(array_type).lanes)
+    return builder.bitcast(builder.gep(data, [offset]), stored.as_pointer())
 
 
 def _splat(builder: Any, scalar: Any, count: int) -> Any:
@@ -66,14 +71,22 @@ def _is_less(builder: Any, vector: Vector, a: Any, b: Any) -> Any:
 
 
 @intrinsic
+def lanes(typing_context: Any, array: Any) -> Any:
+    """``lanes(array)``: elements of an array that one vector holds."""
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.get_constant(types.intp, _vector_of(array).lanes)
+    return types.intp(array), generate
+
+
+@intrinsic
 def load(typing_context: Any, array: Any, offset: Any) -> Any:
     """``load(array, offset)``: the lanes from element ``offset`` on, any alignment."""
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         address = _pointer(context, builder, signature.args[0], *args)
         loaded = builder.load(address)
         loaded.align = array.dtype.bitwidth // 8
-        return loaded
-    return Vector(array.dtype)(array, types.intp), generate
+        return halves.widen(builder, loaded) if array.dtype == types.int16 else loaded
+    return _vector_of(array)(array, types.intp), generate
 
 
 @intrinsic
@@ -81,7 +94,8 @@ def store(typing_context: Any, array: Any, offset: Any, vector: Any) -> Any:
     """``store(array, offset, vector)``: write all lanes, any alignment."""
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         address = _pointer(context, builder, signature.args[0], args[0], args[1])
-        builder.store(args[2], address).align = array.dtype.bitwidth // 8
+        value = halves.narrow(builder, args[2]) if array.dtype == types.int16 else args[2]
+        builder.store(value, address).align = array.dtype.bitwidth // 8
         return context.get_dummy_value()
     return types.void(array, types.intp, vector), generate
 
