@@ -14,7 +14,7 @@ ROS = [f'ros-kilted-{name}=={version}' for name, version in (
     ('stereo-msgs', '5.5.1'), ('diagnostic-msgs', '5.5.1'), ('std-srvs', '5.5.1'))]
 WORKSPACE = ['colcon-common-extensions', 'colcon-ros', 'empy<4', 'catkin-pkg',
              'setuptools==79.0.1']
-TEST = ['pytest>=7', 'pytest-cov', 'hypothesis', 'ruff', 'mypy', 'types-PyYAML']
+TEST = ['pytest>=7', 'coverage>=7.10', 'hypothesis', 'ruff', 'mypy', 'types-PyYAML']
 
 setup(
     name=NAME,
