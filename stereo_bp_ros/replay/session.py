@@ -91,7 +91,8 @@ def run_session(source: pathlib.Path, directory: pathlib.Path, parameters: Mappi
                        if name.startswith(('ROS_', 'FAST'))})
     parameter_file = directory / 'node.yaml'
     parameter_file.write_text(yaml.safe_dump(
-        {'/**': {'ros__parameters': {**parameters, 'use_sim_time': True}}}, sort_keys=False),
+        {'/**': {'ros__parameters': {**parameters, **_qos_overrides(), 'use_sim_time': True}}},
+        sort_keys=False),
         encoding='utf-8')
     report = progress or (lambda stage, count: None)
     context = rclpy.Context()
@@ -121,6 +122,17 @@ def run_session(source: pathlib.Path, directory: pathlib.Path, parameters: Mappi
     finally:
         rclpy.try_shutdown(context=context)
     return SessionResult(sent, dict(recorder.counts), directory / 'output', status, ready_s)
+
+
+def _qos_overrides() -> dict[str, Value]:
+    """Reliable and a few frames deep, so that a busy machine delays frames and loses none."""
+    images = {f'qos_overrides./{side}/{topic}.subscription.{policy}': value
+              for side in ('left', 'right')
+              for topic in ('image_rect', 'image_rect/compressed', 'camera_info')
+              for policy, value in (('reliability', 'reliable'), ('depth', 10))}
+    results = {f'qos_overrides./{topic}.publisher.depth': 10
+               for topic in ('disparity', 'latency')}
+    return {**images, **results}
 
 
 @contextlib.contextmanager
