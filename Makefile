@@ -12,7 +12,7 @@ export STEREO_BP_DATA
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKSPACE := build/workspace
-SOURCES := $(shell find stereo_bp_ros config launch -type f -not -name '*.pyc') package.xml setup.py setup.cfg
+SOURCES := $(shell find stereo_bp_ros config kernels launch -type f -not -name '*.pyc') package.xml setup.py setup.cfg
 
 # What the demo matches: a rendered sequence, or BAG=<rosbag2> or IMAGES=<folder of pairs>.
 DEMO := $(if $(BAG),--bag $(BAG)) $(if $(IMAGES),--images $(IMAGES)) $(DEMO_OPTIONS)

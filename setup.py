@@ -14,7 +14,10 @@ ROS = [f'ros-kilted-{name}=={version}' for name, version in (
     ('stereo-msgs', '5.5.1'), ('diagnostic-msgs', '5.5.1'), ('std-srvs', '5.5.1'))]
 WORKSPACE = ['colcon-common-extensions', 'colcon-ros', 'empy<4', 'catkin-pkg',
              'setuptools==79.0.1']
-TEST = ['pytest>=7', 'coverage>=7.10', 'hypothesis', 'ruff', 'mypy', 'types-PyYAML']
+# CuPy brings the CUDA compiler's interface: kernels are compiled without a GPU or a driver.
+TEST = ['pytest>=7', 'coverage>=7.10', 'hypothesis', 'ruff', 'mypy', 'types-PyYAML',
+        "cupy-cuda13x>=13.6; platform_machine == 'x86_64'",
+        "nvidia-cuda-nvrtc>=13,<14; platform_machine == 'x86_64'"]
 
 setup(
     name=NAME,
@@ -23,7 +26,7 @@ setup(
     author='The stereo_bp_ros developers',
     license='Apache-2.0',
     packages=find_packages(include=[NAME, f'{NAME}.*']),
-    package_data={NAME: ['presets/*', 'py.typed']},
+    package_data={NAME: ['presets/*', 'kernels/*', 'py.typed']},
     data_files=[
         ('share/ament_index/resource_index/packages', [f'resource/{NAME}']),
         (f'share/{NAME}', ['package.xml']),

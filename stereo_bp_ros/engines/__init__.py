@@ -13,7 +13,7 @@ import numpy as np
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.errors import BackendUnavailable
+from stereo_bp_ros.errors import BackendUnavailable, ConfigError
 from stereo_bp_ros.geometry import MemoryPlan
 from stereo_bp_ros.images import RawImage
 
@@ -63,15 +63,35 @@ class Choice:
 def choose_backend(config: MatcherConfig) -> Choice:
     """Resolve ``config.backend`` on this machine.
 
+    ``auto`` takes CUDA where there is a device and the engine has the settings, else the CPU,
+    and says why in one line.
+
     :raises BackendUnavailable: the asked-for back end cannot run here.
+    :raises ConfigError: backend cuda, and a setting that only the CPU engine has.
     """
-    no_cuda = 'this version of stereo_bp_ros has no CUDA engine'
-    if config.backend == 'cuda':
-        raise BackendUnavailable(no_cuda, 'use backend cpu or auto')
-    _check_numba()
     if config.backend == 'cpu':
+        _check_numba()
         return Choice('cpu', 'asked for')
-    return Choice('cpu', no_cuda)
+    from stereo_bp_ros.engines.cuda import device
+    from stereo_bp_ros.engines.cuda.plan import check
+    if config.backend == 'cuda':
+        check(config)
+        problem = device.unavailable(config.device_id)
+        if problem is not None:
+            raise problem
+        return Choice('cuda', 'asked for')
+    reason = ''
+    try:
+        check(config)
+    except ConfigError as error:
+        reason = str(error)
+    problem = device.unavailable(config.device_id)
+    if problem is not None:
+        reason = str(problem)
+    if not reason:
+        return Choice('cuda', f'found {device.properties(config.device_id).name}')
+    _check_numba()
+    return Choice('cpu', reason)
 
 
 def _check_numba() -> None:
@@ -96,7 +116,10 @@ def memory_plan(config: MatcherConfig, width: int, height: int) -> MemoryPlan:
 
     :raises BackendUnavailable: as ``choose_backend``.
     """
-    choose_backend(config)
+    if choose_backend(config).backend == 'cuda':
+        from stereo_bp_ros.engines.cuda.device import properties
+        from stereo_bp_ros.engines.cuda.plan import memory_plan as cuda_plan
+        return cuda_plan(config, width, height, properties(config.device_id))
     from stereo_bp_ros.engines.cpu.plan import memory_plan as cpu_plan
     return cpu_plan(config, width, height)
 
@@ -105,6 +128,9 @@ def memory_allowed(config: MatcherConfig) -> int:
     """Bytes that one engine may allocate: ``memory_limit``, or 80 % of what is available."""
     if config.memory_limit:
         return config.memory_limit
+    if choose_backend(config).backend == 'cuda':
+        from stereo_bp_ros.engines.cuda.device import available_memory as on_device
+        return int(0.8 * on_device(config.device_id))
     return int(0.8 * available_memory())
 
 
@@ -124,7 +150,9 @@ def device_info(config: MatcherConfig) -> dict[str, str]:
 
     :raises BackendUnavailable: as ``choose_backend``.
     """
-    choose_backend(config)
+    if choose_backend(config).backend == 'cuda':
+        from stereo_bp_ros.engines.cuda.device import describe
+        return {key: str(value) for key, value in describe(config.device_id).items()}
     from stereo_bp_ros.engines.cpu.runtime import device_info as cpu_info
     return cpu_info(config.num_threads)
 
@@ -135,9 +163,14 @@ def create_engine(config: MatcherConfig, width: int, height: int) -> Engine:
     :raises BackendUnavailable: as ``choose_backend``.
     :raises MemoryLimitError: the memory plan exceeds ``memory_allowed(config)``.
     :raises ConfigError: the back end has no such combination of settings.
+    :raises OutOfDeviceMemory: the device has not enough memory left; recoverable.
+    :raises DeviceLostError: the device was lost in this process.
     """
-    choose_backend(config)
+    choice = choose_backend(config)
     memory_plan(config, width, height).check(memory_allowed(config))
+    if choice.backend == 'cuda':
+        from stereo_bp_ros.engines.cuda.engine import CudaEngine
+        return CudaEngine(config, width, height)
     from stereo_bp_ros.engines.cpu.engine import CpuEngine
     return CpuEngine(config, width, height)
 
@@ -147,8 +180,11 @@ def kernels_of(config: MatcherConfig) -> tuple[object, ...]:
 
     :raises BackendUnavailable: as ``choose_backend``.
     """
-    return (choose_backend(config).backend, config.stereo_algorithm, config.message_type,
-            config.exact)
+    if choose_backend(config).backend == 'cuda':
+        # Nearly everything that is not live is a template argument there.
+        return ('cuda', *(getattr(config, name) for name, setting in config.settings().items()
+                          if not setting.live))
+    return ('cpu', config.stereo_algorithm, config.message_type, config.exact)
 
 
 def warm_up(config: MatcherConfig) -> float:
@@ -156,6 +192,8 @@ def warm_up(config: MatcherConfig) -> float:
 
     :raises BackendUnavailable: as ``choose_backend``.
     """
-    choose_backend(config)
+    if choose_backend(config).backend == 'cuda':
+        from stereo_bp_ros.engines.cuda.engine import warm_up as cuda_warm_up
+        return cuda_warm_up(config)
     from stereo_bp_ros.engines.cpu.engine import warm_up as cpu_warm_up
     return cpu_warm_up(config)

@@ -12,7 +12,8 @@ from stereo_bp_ros import Calibration
 from stereo_bp_ros.cli.main import VERBS, main
 from stereo_bp_ros.evaluation import bags, files
 
-FAST = ['--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations=4']
+FAST = ['--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations=4',
+        '--backend', 'cpu']
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_match_prints_a_table_for_people(pair, tmp_path, capsys):
     (['--set', 'nonsense=1'], 'no setting of this name'),
     (['--set', 'queue_size=5'], 'setting of the node'),
     (['--preset', 'motorway'], 'must be one of'),
-    (['--backend', 'cuda'], 'CUDA'),
+    (['--backend', 'cuda', '--set', 'stereo_algorithm=sad'], 'stereo_algorithm'),
     (['-o', 'result.tiff'], 'must end in .pfm or .png'),
     (['--depth', 'depth.pfm'], '--depth needs --calibration'),
     (['--repeat', '0'], '--repeat is 0'),
@@ -167,7 +168,8 @@ def test_a_mistake_in_a_benchmark_is_one_line(capsys, arguments, text):
 
 
 def test_info_prints_the_memory_plan_with_the_papers_bound(capsys):
-    assert main(['info', '--size', '640x480', '--disparities', '32', '--json']) == 0
+    assert main(['info', '--size', '640x480', '--disparities', '32', '--backend', 'cpu',
+                 '--json']) == 0
     report = report_of(capsys)
     memory = report['memory']
     assert memory['paper_bound_bytes'] == 4 * (5 + 320) * 640 * 480

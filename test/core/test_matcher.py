@@ -20,8 +20,9 @@ from stereo_bp_ros import (
     StereoError,
     StereoMatcher,
 )
+from stereo_bp_ros.engines.cuda import device
 
-SMALL = MatcherConfig(disparity_range=16, levels=3, iterations=4)
+SMALL = MatcherConfig(disparity_range=16, levels=3, iterations=4, backend='cpu')
 
 
 @pytest.fixture
@@ -181,13 +182,28 @@ def test_a_closed_matcher_refuses_and_may_be_closed_again(textured_pair):
         matcher.compute(*textured_pair(64, 32, 5))
 
 
-def test_auto_says_why_it_chose_and_cuda_says_what_would_help():
+def test_without_a_gpu_auto_says_why_it_took_the_cpu_and_cuda_what_would_help(monkeypatch):
+    monkeypatch.setattr(device, 'unavailable',
+                        lambda index: BackendUnavailable('no device', 'buy one'))
     with StereoMatcher(SMALL, backend='auto') as matcher:
         assert matcher.backend == 'cpu'
-        assert matcher.backend_reason
+        assert matcher.backend_reason == 'no device; buy one'
     with pytest.raises(BackendUnavailable) as error:
         StereoMatcher(SMALL, backend='cuda')
-    assert error.value.remedy
+    assert error.value.remedy == 'buy one'
+
+
+@pytest.mark.parametrize('changes', [
+    {'stereo_algorithm': 'sad'}, {'message_type': 'float32', 'exact': True}])
+def test_what_only_the_cpu_engine_has_goes_to_the_cpu_and_is_refused_on_cuda(monkeypatch,
+                                                                             changes):
+    monkeypatch.setattr(device, 'unavailable', lambda index: None)
+    config = SMALL.replace(**changes)
+    with StereoMatcher(config, backend='auto') as matcher:
+        assert matcher.backend == 'cpu'
+        assert next(iter(changes)) in matcher.backend_reason or 'exact' in matcher.backend_reason
+    with pytest.raises(ConfigError):
+        StereoMatcher(config, backend='cuda')
 
 
 def test_an_unknown_backend_is_refused():

@@ -46,12 +46,12 @@ def matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig) -> dict[
     with runtime.frame(config.num_threads):
         cost.data_cost(left, right, levels, config.min_disparity, config.data_weight,
                        config.data_truncation, scale, costs, arrays['cost_rows'])
+        selection = beliefs.selection(
+            config.min_disparity, **found, beliefs=arrays['belief_rows'],
+            selected=arrays['selected_rows'], right=arrays['right_rows'])
         messages.pass_messages(levels, costs, sent, arrays['message_vectors'],
                                plan.threads(config), config.iterations, slope, truncation,
-                               config.exact)
-        beliefs.select(costs[0], sent[0], levels[0], config.min_disparity, **found,
-                       beliefs=arrays['belief_rows'], selected=arrays['selected_rows'],
-                       right=arrays['right_rows'])
+                               config.exact, selection)
     return found
 
 

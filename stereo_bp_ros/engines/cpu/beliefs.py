@@ -1,17 +1,16 @@
-"""From messages to labels: the last pass of belief propagation.
+"""From messages to labels: the last step of belief propagation, row by row.
 
 The belief of a label is its data cost plus the four messages that arrive; the least one wins.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
 from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP, Level
-from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.runtime import kernel
 from stereo_bp_ros.engines.cpu.vectors import lanes, load, minimum, splat, store, where_less
 
 #: ``second`` where there is no label further than 1 from the best.
@@ -21,83 +20,119 @@ NO_SECOND = 2**31 - 1
 _BEST, _LABEL, _SECOND = range(3)
 
 
-def select(cost: np.ndarray, messages: np.ndarray, level: Level, min_disparity: int,
-           label: np.ndarray, fraction: np.ndarray, best: np.ndarray | None,
-           second: np.ndarray | None, right_label: np.ndarray | None, beliefs: np.ndarray,
-           selected: np.ndarray, right: np.ndarray) -> None:
-    """The label of least belief of every interior pixel, lowest label on ties.
+class Selection(NamedTuple):
+    """What a row of labels is selected with; see ``selection``. Kernels take it as it is."""
 
-    :param cost, messages: level 0, 1-D views as ``plan.Level`` says.
-    :param label: int16 H x W, filled; d - min_disparity, -1 on the border of the image.
-    :param fraction: int8 H x W, filled: sixteenths, in [-8, 8], from the least belief to the
-        minimum of the parabola through it and its two neighbours, rounded half up; 0 at the
-        first and last label, on a flat parabola and where there is no label.
-    :param best, second: int32 (integer messages) or float32 H x W, both filled or both None:
-        the least belief, and the least of the labels further than 1 from it, ``NO_SECOND``
-        where there is none. 0 where there is no label.
-    :param right_label: int16 H x W, filled, or None: for pixel (x, y) of the other image the
-        label of the least belief among the pixels (x + d, y) of this one that have data cost
-        for every d, lowest label on ties; -1 = none.
+    min_disparity: int
+    huge: Any
+    label: np.ndarray
+    fraction: np.ndarray
+    with_costs: bool
+    best: np.ndarray
+    second: np.ndarray
+    with_right: bool
+    right_label: np.ndarray
+    beliefs: np.ndarray
+    selected: np.ndarray
+    right: np.ndarray
+
+
+def selection(min_disparity: int, label: np.ndarray, fraction: np.ndarray,
+              best: np.ndarray | None, second: np.ndarray | None,
+              right_label: np.ndarray | None, beliefs: np.ndarray, selected: np.ndarray,
+              right: np.ndarray) -> Selection:
+    """Where the label of least belief of every interior pixel goes, lowest label on ties.
+
+    :param label: int16 H x W; d - min_disparity, -1 on the border of the image.
+    :param fraction: int8 H x W: sixteenths, in [-8, 8], from the least belief to the minimum
+        of the parabola through it and its two neighbours, rounded half up; 0 at the first and
+        last label, on a flat parabola and where there is no label.
+    :param best, second: int32 (integer messages) or float32 H x W, or both None: the least
+        belief, and the least of the labels further than 1 from it, ``NO_SECOND`` where there
+        is none. 0 where there is no label.
+    :param right_label: int16 H x W, or None: for pixel (x, y) of the other image the label of
+        the least belief among the pixels (x + d, y) of this one that have data cost for every
+        d, lowest label on ties; -1 = none.
     :param beliefs: scratch, parts x 2 x labels x stride, uint16 or float32.
     :param selected: scratch, parts x 3 x stride; ``right``: parts x 2 x 2 x stride.
     """
     dtype = beliefs.dtype.type
     no_cost = _NO_COST[np.dtype(np.float32 if dtype is np.float32 else np.int32)]
     huge = np.inf if dtype is np.float32 else np.iinfo(dtype).max
-    with_costs = best is not None and second is not None
-    _select(cost, messages, level.stride, level.labels, min_disparity, dtype(huge), label,
-            fraction, with_costs, no_cost if best is None else best,
-            no_cost if second is None else second, right_label is not None,
-            _NO_LABEL if right_label is None else right_label, beliefs, selected, right)
+    return Selection(
+        min_disparity, dtype(huge), label, fraction,
+        best is not None and second is not None, no_cost if best is None else best,
+        no_cost if second is None else second,
+        right_label is not None, _NO_LABEL if right_label is None else right_label,
+        beliefs, selected, right)
 
 
-# Stand for arrays that were not asked for, so that the kernel has one signature.
+# Stand for arrays that were not asked for, so that a kernel has one signature.
 _NO_COST = {np.dtype(kind): np.zeros((1, 1), kind) for kind in ('int32', 'float32')}
 _NO_LABEL = np.zeros((1, 1), np.int16)
 
 
-@parallel_kernel
-def _select(cost: Any, messages: Any, stride: int, labels: int, min_disparity: int, huge: Any,
-            label: Any, fraction: Any, with_costs: bool, best: Any, second: Any,
-            with_right: bool, right_label: Any, beliefs: Any, selected: Any,
-            right: Any) -> None:
-    height, width = label.shape
-    parts = beliefs.shape[0]
-    for part in numba.prange(parts):
-        for y in range(part * height // parts, (part + 1) * height // parts):
-            label[y] = -1
-            fraction[y] = 0
-            if with_costs:
-                best[y] = 0
-                second[y] = 0
-            if with_right:
-                right_label[y] = -1
-            if y == 0 or y == height - 1:
-                continue
-            for odd in range(2):
-                row = beliefs[part, odd]
-                _beliefs_of_row(cost, messages, y, odd, width, stride, labels, huge, with_costs,
-                                row, selected[part])
-                for column in range(1 - odd, (width - odd) // 2):
-                    x = 2 * column + odd
-                    found = int(selected[part, _LABEL, column])
-                    label[y, x] = found
-                    if 0 < found < labels - 1:
-                        fraction[y, x] = _sixteenths(row[found - 1, column], row[found, column],
-                                                     row[found + 1, column])
-                    if with_costs:
-                        best[y, x] = selected[part, _BEST, column]
-                        is_any = found > 1 or found < labels - 2
-                        second[y, x] = (selected[part, _SECOND, column] if is_any
-                                        else NO_SECOND)
-            if with_right:
-                _right_row(beliefs[part], min_disparity, huge, right[part], right_label[y])
+@kernel
+def clear_row(found: Any, y: int) -> None:
+    """A row of no labels: all that the first and the last row of an image have."""
+    found.label[y] = -1
+    found.fraction[y] = 0
+    if found.with_costs:
+        found.best[y] = 0
+        found.second[y] = 0
+    if found.with_right:
+        found.right_label[y] = -1
 
 
 @kernel
-def _beliefs_of_row(cost: Any, messages: Any, y: int, odd: int, width: int, stride: int,
-                    labels: int, huge: Any, with_second: bool, row: Any, selected: Any) -> None:
+def select_row(cost: Any, messages: Any, y: int, level: Level, found: Any, part: int) -> None:
+    """Fill an interior row of ``found``, a ``Selection``, when all messages to it are final.
+
+    :param cost, messages: level 0, 1-D views as ``plan.Level`` says.
+    :param part: of the scratch.
+    """
+    clear_row(found, y)
+    for odd in range(2):
+        row, selected = found.beliefs[part, odd], found.selected[part]
+        _beliefs_of_row(cost, messages, y, odd, level, found.huge, found.with_costs, row,
+                        selected)
+        _write_labels(row, selected[_LABEL], odd, found.label[y], found.fraction[y])
+        if found.with_costs:
+            _write_costs(selected, level.labels, odd, found.best[y], found.second[y])
+    if found.with_right:
+        _right_row(found.beliefs[part], found.min_disparity, found.huge, found.right[part],
+                   found.right_label[y])
+
+
+@kernel
+def _write_labels(beliefs: Any, selected: Any, odd: int, label: Any, fraction: Any) -> None:
+    """The interior pixels x = 2 column + odd of one row."""
+    labels = beliefs.shape[0]
+    for column in range(1 - odd, (label.size - odd) // 2):
+        x = 2 * column + odd
+        found = int(selected[column])
+        label[x] = found
+        if 0 < found < labels - 1:
+            fraction[x] = _sixteenths(beliefs[found - 1, column], beliefs[found, column],
+                                      beliefs[found + 1, column])
+
+
+@kernel
+def _write_costs(selected: Any, labels: int, odd: int, best: Any, second: Any) -> None:
+    """As ``_write_labels``."""
+    for column in range(1 - odd, (best.size - odd) // 2):
+        x = 2 * column + odd
+        found = int(selected[_LABEL, column])
+        best[x] = selected[_BEST, column]
+        is_any = found > 1 or found < labels - 2
+        second[x] = selected[_SECOND, column] if is_any else NO_SECOND
+
+
+@kernel
+def _beliefs_of_row(cost: Any, messages: Any, y: int, odd: int, level: Level, huge: Any,
+                    with_second: bool, row: Any, selected: Any) -> None:
     """Beliefs [label][column] of the nodes x = 2 column + odd, and what is least in them."""
+    width, _, labels, stride = level
     at_once = lanes(messages)
     scalar = row.dtype.type
     colour = (y + odd) % 2

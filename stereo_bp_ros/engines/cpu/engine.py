@@ -109,12 +109,12 @@ class CpuEngine(Engine):
                            config.min_disparity, config.data_weight, config.data_truncation,
                            scale, costs, arrays['cost_rows'])
         with _stopwatch(timings, 'messages'):
+            found = beliefs.selection(
+                config.min_disparity, *self._matches(needed), arrays['belief_rows'],
+                arrays['selected_rows'], arrays['right_rows'])
             messages.pass_messages(
                 self._levels, costs, passed, arrays['message_vectors'], self._threads,
-                config.iterations, *_smoothness(config, scale), config.exact)
-            beliefs.select(costs[0], passed[0], self._levels[0], config.min_disparity,
-                           *self._matches(needed), arrays['belief_rows'],
-                           arrays['selected_rows'], arrays['right_rows'])
+                config.iterations, *_smoothness(config, scale), config.exact, found)
         return scale * config.data_weight * config.data_truncation
 
     def _block_matching(self, needed: refine.Needs) -> None:

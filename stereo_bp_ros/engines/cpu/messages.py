@@ -14,6 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from stereo_bp_ros.engines.cpu.beliefs import Selection, clear_row, select_row
 from stereo_bp_ros.engines.cpu.envelope import send, send_exactly
 from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP, Level
 from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
@@ -25,9 +26,9 @@ SWEEP_ITERATIONS = 8
 
 
 def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[np.ndarray],
-                  scratch: np.ndarray, bands: int, iterations: int,
-                  slope: float, truncation: float, exact: bool) -> None:
-    """Fill ``messages``, coarsest level first; those of level 0 are the result.
+                  scratch: np.ndarray, bands: int, iterations: int, slope: float,
+                  truncation: float, exact: bool, found: Selection) -> None:
+    """Fill ``messages``, coarsest level first, and ``found`` from those of level 0.
 
     :param costs, messages: per level, 1-D views, uint16, float32, or int16 for float16 values.
     :param scratch: bands x 4 x labels x lanes of one vector, uint16 or float32.
@@ -36,39 +37,24 @@ def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[n
     :param exact: order of sums and normalisation of the reference maps (float32 only).
     """
     dtype = scratch.dtype.type
-    labels = levels[0].labels
     if not exact:
         # A step that costs more than the bound is never taken, and 16 bits need not hold it.
         slope = min(slope, truncation)
     unreached = np.inf if dtype is np.float32 else np.iinfo(dtype).max - slope
-    sweeps = math.ceil(iterations / SWEEP_ITERATIONS)
+    # Without iterations a sweep still starts a level from its parents and selects labels.
+    sweeps = max(1, math.ceil(iterations / SWEEP_ITERATIONS))
     messages[-1].fill(0)
     for k in reversed(range(len(levels))):
-        level = levels[k]
         # The coarsest level has no parents and stands in for them.
-        parent = levels[min(k + 1, len(levels) - 1)]
-        parents = messages[min(k + 1, len(levels) - 1)]
-        has_parents = k + 1 < len(levels)
-        if has_parents and not iterations:
-            _start_from_parents(parents, parent.width, parent.stride, messages[k], level.height,
-                                level.stride, labels)
+        parent = min(k + 1, len(levels) - 1)
         for i in range(sweeps):
             first, end = i * iterations // sweeps, (i + 1) * iterations // sweeps
-            rows = level.height - 2
-            cuts = max(1, min(bands, rows // (2 * (end - first))))
-            _sweep(costs[k], messages[k], scratch, level.width, level.height, level.stride,
-                   labels, cuts, first, end, dtype(slope), dtype(truncation), dtype(unreached),
-                   True if exact else None, parents, parent.width, parent.stride,
-                   has_parents and first == 0)
-
-
-@parallel_kernel
-def _start_from_parents(parents: Any, parent_width: int, parent_stride: int, children: Any,
-                        height: int, stride: int, labels: int) -> None:
-    """Give each node what its parent sends, where no iteration follows."""
-    for row in numba.prange(height):
-        _start_row(parents, parent_width, parent_stride, children, row, height, stride, labels,
-                   False)
+            selects = k == 0 and i == sweeps - 1
+            steps = end - first + selects
+            cuts = max(1, min(bands, (levels[k].height - 2) // (2 * max(1, steps))))
+            _sweep(costs[k], messages[k], scratch, levels[k], cuts, first, end, dtype(slope),
+                   dtype(truncation), dtype(unreached), True if exact else None,
+                   messages[parent], levels[parent], parent > k and i == 0, found, selects)
 
 
 @kernel
@@ -121,52 +107,65 @@ def _copy_ends(parents: Any, even: int, odd: int, parent_width: int, parent_stri
 
 
 @parallel_kernel
-def _sweep(cost: Any, messages: Any, scratch: Any, width: int, height: int, stride: int,
-           labels: int, bands: int, first: int, end: int, slope: Any, truncation: Any,
-           unreached: Any, exact: bool | None, parents: Any, parent_width: int,
-           parent_stride: int, is_start: bool) -> None:
+def _sweep(cost: Any, messages: Any, scratch: Any, level: Level, bands: int, first: int,
+           end: int, slope: Any, truncation: Any, unreached: Any, exact: bool | None,
+           parents: Any, parent: Level, is_start: bool, found: Any, selects: bool) -> None:
     """Iterations [first, end) of one level, with every row's iterations close in time.
 
     Row y of iteration t needs rows y - 1 .. y + 1 of iteration t - 1. Within a band of rows each
     iteration follows one row behind the one before it and, at a cut between bands, stops one
     row earlier; the triangles left out at the cuts come second. A sweep thus reads a level
-    from memory once, not once per iteration. With ``is_start`` rows start from their parents
-    just before they are needed; those at the cuts are read by two bands and come before.
+    from memory once, not once per iteration. With ``selects`` labels follow as one more
+    iteration would, while the messages are still in the caches. With ``is_start`` rows start
+    from their parents just before they are needed; those at the cuts are read by two bands and
+    come before.
     """
+    height = level.height
+    steps = end - first + selects
     if is_start:
         for band in numba.prange(bands):
             top = 1 + band * (height - 2) // bands
             for y in range(top - 1, min(top + 1, height)):
-                _start_row(parents, parent_width, parent_stride, messages, y, height, stride,
-                           labels, True)
+                _start_row(parents, parent.width, parent.stride, messages, y, height,
+                           level.stride, level.labels, first < end)
     for band in numba.prange(bands):
         top = 1 + band * (height - 2) // bands
         bottom = 1 + (band + 1) * (height - 2) // bands
         started = bottom - 1 if band < bands - 1 else height
-        for front in range(top, bottom + end - first):
+        for front in range(top, bottom + steps):
             if is_start and front + 1 < started:
-                _start_row(parents, parent_width, parent_stride, messages, front + 1, height,
-                           stride, labels, True)
-            for t in range(end - first):
+                _start_row(parents, parent.width, parent.stride, messages, front + 1, height,
+                           level.stride, level.labels, first < end)
+            for t in range(steps):
                 y = front - t
                 above_is_done = y >= top + t or (band == 0 and y >= top)
                 below_is_done = y < bottom - t or (band == bands - 1 and y < bottom)
-                if above_is_done and below_is_done:
-                    _update_row(cost, messages, scratch[band], y, first + t, width, stride,
-                                labels, slope, truncation, unreached, exact)
+                if not (above_is_done and below_is_done):
+                    continue
+                if first + t < end:
+                    _update_row(cost, messages, scratch[band], y, first + t, level, slope,
+                                truncation, unreached, exact)
+                else:
+                    select_row(cost, messages, y, level, found, band)
     for band in numba.prange(1, bands):
         cut = 1 + band * (height - 2) // bands
-        for t in range(1, end - first):
+        for t in range(1, steps):
             for y in range(cut - t, cut + t):
-                _update_row(cost, messages, scratch[band], y, first + t, width, stride,
-                            labels, slope, truncation, unreached, exact)
+                if first + t < end:
+                    _update_row(cost, messages, scratch[band], y, first + t, level, slope,
+                                truncation, unreached, exact)
+                else:
+                    select_row(cost, messages, y, level, found, band)
+    if selects:
+        clear_row(found, 0)
+        clear_row(found, height - 1)
 
 
 @kernel
-def _update_row(cost: Any, messages: Any, scratch: Any, y: int, iteration: int, width: int,
-                stride: int, labels: int, slope: Any, truncation: Any, unreached: Any,
-                exact: bool | None) -> None:
+def _update_row(cost: Any, messages: Any, scratch: Any, y: int, iteration: int, level: Level,
+                slope: Any, truncation: Any, unreached: Any, exact: bool | None) -> None:
     """Send the messages of the interior nodes of one row that an iteration is about."""
+    width, _, labels, stride = level
     colour = (iteration + 1) % 2
     odd = (y + colour) % 2              # x = 2 * column + odd
     first, end = 1 - odd, (width - odd) // 2

@@ -1,0 +1,156 @@
+"""Times the CUDA engine on the five sets of ``docs/performance_cuda.md``.
+
+    python benchmarks/cuda_five_sets.py DATA [--types int16 float32] [--frames 300] [--kernels]
+
+DATA is a folder with ``middlebury/<set>/left.png`` and ``right.png``. Host images in, host
+disparity out, medians in milliseconds; ``graph`` is the launch of the frame's CUDA graph until
+its end, the rest is copying from and to the caller's arrays. Building the engine (allocation and
+compiling, or reading what was compiled before) is a row of its own. ``--kernels`` adds every
+pass with its time, registers, shared memory, occupancy and bytes per second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import statistics
+import time
+from typing import Any
+
+import cupy
+import cv2
+import numpy as np
+
+from stereo_bp_ros import MatcherConfig, RawImage
+from stereo_bp_ros.engines.cuda import beliefs, compiler, device, messages, plan
+from stereo_bp_ros.engines.cuda.engine import CudaEngine
+
+SETS = {'tsukuba': (16, 0.085), 'venus': (21, 0.11), 'barn1': (32, 0.15),
+        'cones_quarter': (64, 0.25), 'cones_half': (128, 1.2)}
+
+
+def main() -> None:
+    """Read the command line and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('data', type=pathlib.Path)
+    parser.add_argument('--types', nargs='+', default=['int16', 'float32', 'float16'])
+    parser.add_argument('--frames', type=int, default=300)
+    parser.add_argument('--kernels', action='store_true')
+    arguments = parser.parse_args()
+    print(device.describe(0))
+    print(f'device-to-device copy: {copy_ceiling():.2f} TB/s read and written')
+    print(f'{"set":14} {"type":8} {"frame":>7} {"graph":>7} {"target":>7}  stages (ms)')
+    for name in SETS:
+        for message_type in arguments.types:
+            time_set(arguments.data, name, message_type, arguments.frames, arguments.kernels)
+
+
+def time_set(data: pathlib.Path, name: str, message_type: str, frames: int,
+             kernels: bool) -> None:
+    """One row, and one for each pass of the messages."""
+    disparities, target = SETS[name]
+    left, right = (cv2.imread(str(data / 'middlebury' / name / f'{side}.png'), 0)
+                   for side in ('left', 'right'))
+    config = MatcherConfig(
+        preprocessing='none', disparity_range=disparities, data_weight=0.1,
+        data_truncation=15.0, discontinuity_slope=1.0, discontinuity_truncation=0.0,
+        message_type=message_type, subpixel=False, border='keep')
+    height, width = left.shape
+    engine = CudaEngine(config, width, height)
+    images = RawImage.from_array(left), RawImage.from_array(right)
+    outputs = {'disparity': np.zeros((height, width), np.float32)}
+    start = time.perf_counter()
+    engine.compute(*images, None, outputs)
+    first = time.perf_counter() - start
+    for _ in range(20):
+        engine.compute(*images, None, outputs)
+    frame_times, stages = [], []
+    for _ in range(frames):
+        start = time.perf_counter()
+        stages.append(engine.compute(*images, None, outputs))
+        frame_times.append((time.perf_counter() - start) * 1e3)
+    (graph,) = engine._graphs.values()
+    graph_times = []
+    for _ in range(frames):
+        start = time.perf_counter()
+        graph.launch(engine._stream)
+        engine._stream.synchronize()
+        graph_times.append((time.perf_counter() - start) * 1e3)
+    medians = {stage: statistics.median(row[stage] for row in stages) for stage in stages[0]}
+    print(f'{name:14} {message_type:8} {statistics.median(frame_times):7.3f} '
+          f'{statistics.median(graph_times):7.3f} {target:7.3f} ',
+          ' '.join(f'{stage} {value:.3f}' for stage, value in medians.items() if value),
+          f'| build {engine.build_time:.2f} s, of it compile {engine.compile_time:.2f} s, '
+          f'first frame {first * 1e3:.1f} ms, arena {engine.plan.total / 2**20:.0f} MiB')
+    if kernels:
+        time_passes(engine, config, width)
+    engine.close()
+
+
+def time_passes(engine: CudaEngine, config: MatcherConfig, width: int) -> None:
+    """Every pass alone, repeated in one graph."""
+    found = device.properties(0)
+    out = beliefs.matches(config, width, engine._arena, False, False)
+    for step, parameters in zip(engine.passes, engine._messages._parameters, strict=True):
+        parameters.matches = out
+        kernel = compiler.kernel(found, 'messages.cu', messages.kernel_name(config, step))
+        cut = step.tiling
+        grid = (-(-parameters.width // cut.width), -(-parameters.height // cut.height), 1)
+        elapsed = repeated(engine._stream, lambda kernel=kernel, grid=grid, step=step,
+                           parameters=parameters: kernel.launch(
+                               engine._stream.ptr, grid, (step.tiling.threads, 1, 1),
+                               step.shared_bytes, parameters))
+        shape = plan.shape(config)
+        nodes = parameters.width * parameters.height / 2
+        vectors = 4 * (1 if step.start == plan.FROM_MESSAGES
+                       else 0.5 if step.start == plan.FROM_PARENTS else 0)
+        vectors += {plan.LAST_COLOUR: 4, plan.BOTH_COLOURS: 8, plan.LABELS: 0}[step.finish]
+        moved = nodes * vectors * shape.units * shape.unit_bytes
+        resources = kernel.resources
+        warps = min(64, 2048 // cut.threads * cut.threads // 32,
+                    65536 // (resources.registers * cut.threads) * cut.threads // 32)
+        if step.shared_bytes:
+            warps = min(warps, found.shared_memory_sm // (step.shared_bytes + 1024)
+                        * cut.threads // 32)
+        print(f'    level {step.level} iterations {step.first}-'
+              f'{step.first + step.iterations - 1} tile {cut.width}x{cut.height} '
+              f'{elapsed:8.1f} us, {moved / elapsed / 1e6:5.2f} TB/s of messages, '
+              f'{resources.registers} registers, {resources.local_bytes} B local, '
+              f'{step.shared_bytes} B shared, {warps}/64 warps')
+
+
+def repeated(stream: Any, launch: Any, count: int = 10) -> float:
+    """Microseconds of one launch among ``count`` in a graph, the best of three."""
+    with stream:
+        stream.begin_capture()
+        for _ in range(count):
+            launch()
+        graph = stream.end_capture()
+    best = float('inf')
+    for _ in range(3):
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        begin.record(stream)
+        graph.launch(stream)
+        end.record(stream)
+        end.synchronize()
+        best = min(best, cupy.cuda.get_elapsed_time(begin, end) / count * 1e3)
+    return best
+
+
+def copy_ceiling(size: int = 2**31) -> float:
+    """TB/s of a large copy on the device, bytes read plus bytes written."""
+    source, target = (cupy.cuda.memory.Memory(size) for _ in range(2))
+    stream, count = cupy.cuda.Stream(non_blocking=True), 20
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+    for event in (begin, end):      # the first round warms up
+        event.record(stream)
+        for _ in range(count):
+            cupy.cuda.runtime.memcpyAsync(target.ptr, source.ptr, size, 3, stream.ptr)
+    begin, middle = end, cupy.cuda.Event()
+    middle.record(stream)
+    middle.synchronize()
+    return 2 * size * count / cupy.cuda.get_elapsed_time(begin, middle) / 1e9
+
+
+if __name__ == '__main__':
+    main()

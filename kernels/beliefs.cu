@@ -1,0 +1,40 @@
+// Stage beliefs: labels from the messages of level 0 in device memory.
+#include "beliefs.cuh"
+
+// Thread = node of one colour; blockIdx.y = row, blockIdx.z = colour. ``messages`` are those of
+// both colours, as Pass keeps them, Kind the type of the data cost; null = no iteration was asked for.
+template <typename Message, int DISPARITIES, typename Kind>
+__global__ void __launch_bounds__(128)
+select_labels(const void* cost, const typename Message::Unit* messages_0,
+              const typename Message::Unit* messages_1, const typename Message::Unit* zero,
+              int width, int height, int half, int slope, int truncation,
+              const __grid_constant__ Matches out) {
+    using S = Shape<Message, DISPARITIES>;
+    const int y = blockIdx.y + 1, colour = blockIdx.z;
+    const int x = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + ((y + colour) & 1);
+    if (x == 0 || x >= width - 1) return;
+    const auto* const messages = colour ? messages_0 : messages_1;
+    Arriving<Message, DISPARITIES, Kind, true> node = {{cost, half, x, y}};
+#pragma unroll
+    for (int direction = 0; direction < 4; ++direction) {
+        const int from_x = x + column_step(direction), from_y = y + row_step(direction);
+        node.from[direction] = {zero, 0};
+        if (messages_0 != nullptr && from_x > 0 && from_x < width - 1 && from_y > 0
+            && from_y < height - 1)
+            node.from[direction] = {messages + size_t(4 * from_y + (direction ^ 1)) * S::UNITS
+                                        * half + (from_x >> 1), half};
+    }
+    node.slope = Message::splat(slope);
+    node.bound = Message::splat(truncation);
+    Belief<Message, DISPARITIES>::select(node, x, y, width, out);
+}
+
+// The label of each pixel of the other image from the beliefs that were offered to it; the keys
+// are made ready for the next frame. -1 = none.
+__global__ void take_right_labels(uint64* keys, short* labels, int count) {
+    const int at = blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= count) return;
+    const uint64 key = keys[at];
+    labels[at] = key == ~0ull ? short(-1) : short(key & 0xffff);
+    keys[at] = ~0ull;
+}

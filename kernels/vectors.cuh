@@ -1,0 +1,299 @@
+// One vector over the disparities: sums, and the lower envelope that makes it a message.
+#pragma once
+#include "words.cuh"
+
+enum Direction { UP, DOWN, LEFT, RIGHT };       // opposite directions differ in the last bit
+
+__device__ __forceinline__ int column_step(int direction) {
+    return (direction == RIGHT) - (direction == LEFT);
+}
+__device__ __forceinline__ int row_step(int direction) {
+    return (direction == DOWN) - (direction == UP);
+}
+
+// Where one vector lies: its first unit, and units from one of its units to the next.
+template <typename Unit>
+struct Place {
+    const Unit* first;
+    int stride;
+};
+
+// Slope and truncation of the smoothness cost, in every part of a word.
+template <typename Word>
+struct Smoothness {
+    Word slope, bound;
+};
+
+template <typename Message, int DISPARITIES>
+struct Vector {
+    using S = Shape<Message, DISPARITIES>;
+    using Word = typename Message::Word;
+    using Unit = typename Message::Unit;
+    using From = Place<Unit>;
+    static_assert(!Message::IS_DELTAS || S::LANES == 1, "differences need the whole vector");
+
+    // Chunk of the whole vector that a lane has as its chunk j; below 0 = nothing.
+    static __device__ __forceinline__ int chunk(int lane, int j) {
+        return (S::LANES == 1 ? 0 : lane * S::LANE_CHUNKS) + j - S::ABSENT;
+    }
+    static __device__ __forceinline__ const Unit* unit(From place, int chunk) {
+        return place.first + unsigned(chunk * Message::UNITS_PER_CHUNK * place.stride);
+    }
+
+    // One chunk as it is kept; READ_ONLY = in device memory that no thread of the kernel writes.
+    template <bool READ_ONLY>
+    static __device__ __forceinline__ Unit fetch(const Unit* at) {
+        if constexpr (READ_ONLY) return __ldg(at);
+        else return *at;
+    }
+    template <bool READ_ONLY>
+    static __device__ __forceinline__ void load(const Unit* at, int stride, Word (&part)[4]) {
+        Unit units[Message::UNITS_PER_CHUNK];
+#pragma unroll
+        for (int i = 0; i < Message::UNITS_PER_CHUNK; ++i)
+            units[i] = fetch<READ_ONLY>(at + i * stride);
+        Message::load(units, 1, part);
+    }
+
+    // words = vector; of differences, but for a constant: its middle value is the bound.
+    template <bool READ_ONLY>
+    static __device__ __forceinline__ void read(From place, int lane, Smoothness<Word> smooth,
+                                                Word (&words)[S::WORDS]) {
+        if constexpr (Message::IS_DELTAS) {
+            Unit units[S::CHUNKS];
+#pragma unroll
+            for (int c = 0; c < S::CHUNKS; ++c) units[c] = fetch<READ_ONLY>(unit(place, c));
+            Word value = smooth.bound;
+#pragma unroll
+            for (int c = S::CHUNKS - 1; c >= 0; --c) {
+                Word bytes[4];
+                Message::expand(units[c], bytes);
+#pragma unroll
+                for (int i = 3; i >= 0; --i) words[4 * c + i] = value += bytes[i] - smooth.slope;
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < S::LANE_CHUNKS; ++j) {
+                const int c = chunk(lane, j);
+                Word part[4] = {Message::zero(), Message::zero(), Message::zero(),
+                                Message::zero()};
+                if (S::ABSENT == 0 || c >= 0)
+                    load<READ_ONLY>(unit(place, c), place.stride, part);
+#pragma unroll
+                for (int i = 0; i < 4; ++i) words[4 * j + i] = part[i];
+            }
+        }
+    }
+
+    // part = the chunk c of a vector, the chunk after it known to ``next``: for chunks that are
+    // read one after the other, from the last one on.
+    static __device__ __forceinline__ void next_chunk(Unit first, Unit second, Word slope,
+                                                      Word& next, Word (&part)[4]) {
+        if constexpr (Message::IS_DELTAS) {
+            Word bytes[4];
+            Message::expand(first, bytes);
+#pragma unroll
+            for (int i = 3; i >= 0; --i) part[i] = next += bytes[i] - slope;
+        } else {
+            const Unit units[2] = {first, second};
+            Message::load(units, 1, part);
+        }
+    }
+
+    static __device__ __forceinline__ void store(const Word (&words)[S::WORDS], int lane,
+                                                 Word slope, Unit* to, int stride) {
+#pragma unroll
+        for (int j = 0; j < S::LANE_CHUNKS; ++j) {
+            const int c = chunk(lane, j);
+            if (S::ABSENT != 0 && c < 0) continue;
+            Word part[4];
+            if constexpr (Message::IS_DELTAS) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    const int r = 4 * j + i;
+                    const Word next = r + 1 < S::WORDS
+                        ? words[r + 1 < S::WORDS ? r + 1 : 0] : __byte_perm(words[r], 0, 0x1010);
+                    part[i] = words[r] - next + slope;
+                }
+                to[c * stride] = Message::shrink(part);
+            } else {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) part[i] = words[4 * j + i];
+                Message::store(to + c * Message::UNITS_PER_CHUNK * stride, stride, part);
+            }
+        }
+    }
+
+    // Word r of a lane stands for labels in both halves, in the low one only, or in none.
+    static __device__ __forceinline__ bool is_absent(int lane, int r) {
+        // Ranges of 2 and 3 labels end in the low half of their only chunk.
+        if (S::LANES == 1 && r >= DISPARITIES) return true;
+        return S::ABSENT != 0 && chunk(lane, r / 4) < 0;
+    }
+    static __device__ __forceinline__ bool is_pad(int lane, int r) {
+        if (S::PADS == 0 || (S::LANES == 1 && r >= S::PADS)) return false;
+        const int c = chunk(lane, r / 4);
+        return c < 2 && 4 * c + r % 4 < S::PADS;
+    }
+
+    // The truncated linear message from h, in place, its least value 0 (Felzenszwalb and
+    // Huttenlocher, section 3.1): the least of h subtracted and the truncation applied first,
+    // which changes nothing, as the envelope of min(h, bound) is the envelope of h cut there.
+    // ``distance``: threads of the warp from one lane of a vector to the next.
+    static __device__ __forceinline__ void envelope(Word (&h)[S::WORDS], int lane,
+                                                    int distance,
+                                                    Smoothness<Word> smooth) {
+        const Word slope = smooth.slope, truncation = smooth.bound;
+        Word smallest = Message::dropped();
+#pragma unroll
+        for (int r = 0; r < S::WORDS; ++r) {
+            if (is_absent(lane, r)) continue;
+            const Word kept = is_pad(lane, r) ? Message::drop_high(h[r]) : h[r];
+            smallest = Message::least(smallest, kept);
+        }
+        smallest = Message::least(smallest, Message::swap(smallest));
+#pragma unroll
+        for (int i = 1; i < S::LANES; i *= 2)
+            smallest = Message::least(
+                smallest, Message::shuffle_xor(smallest, i * distance));
+        const Word offset = Message::offset(smallest);
+#pragma unroll
+        for (int r = 0; r < S::WORDS; ++r) {
+            h[r] = Message::normalise(h[r], offset, truncation);
+            if (is_pad(lane, r)) h[r] = Message::with_high(h[r], truncation);
+            if (is_absent(lane, r)) h[r] = truncation;
+        }
+        // Passing on a value twice changes nothing, so that lanes wait for each other by
+        // repeating their part until the value of the farthest lane has arrived.
+        const int self = threadIdx.x % 32;
+        Word carry = truncation;
+#pragma unroll 1
+        for (int turn = 0; turn < S::LANES; ++turn) {
+            h[0] = Message::least_step(carry, slope, h[0]);
+#pragma unroll
+            for (int r = 1; r < S::WORDS; ++r) h[r] = Message::least_step(h[r - 1], slope, h[r]);
+            if (S::LANES > 1) {
+                carry = Message::shuffle(h[S::WORDS - 1], self - distance & 31);
+                if (lane == 0) carry = truncation;
+            }
+        }
+        carry = truncation;
+        if (S::LANES == 1 || lane == S::LANES - 1) carry = Message::swap(h[S::WORDS - 1]);
+        const Word middle = carry;
+#pragma unroll 1
+        for (int turn = 0; turn < S::LANES; ++turn) {
+            h[S::WORDS - 1] = Message::least_step(carry, slope, h[S::WORDS - 1]);
+#pragma unroll
+            for (int r = S::WORDS - 2; r >= 0; --r)
+                h[r] = Message::least_step(h[r + 1], slope, h[r]);
+            if (S::LANES > 1) {
+                carry = Message::shuffle(h[0], self + distance & 31);
+                if (lane == S::LANES - 1) carry = middle;
+            }
+        }
+    }
+};
+
+// Data cost of a node, kept as KIND: Bytes or a message type.
+template <typename Kind, int DISPARITIES>
+struct Cost {
+    using V = Vector<Kind, DISPARITIES>;
+    using Word = typename Kind::Word;
+    using Unit = typename Kind::Unit;
+    static constexpr int UNITS = Shape<Kind, DISPARITIES>::UNITS;
+    static constexpr bool IS_BYTES = sizeof(Unit) == 8;
+    const Unit* first;
+    int half;
+
+    // The node (x, y), whose colour is (x + y) % 2.
+    __device__ __forceinline__ Cost(const void* cost, int half, int x, int y)
+        : first(static_cast<const Unit*>(cost) + size_t(2 * y + ((x + y) & 1)) * UNITS * half
+                + (x >> 1)), half(half) {}
+    __device__ __forceinline__ void load(int chunk, Word (&part)[4]) const {
+        if constexpr (IS_BYTES)
+            expand(bytes(chunk), 0x4140, 0x4342, part);
+        else
+            V::template load<true>(V::unit({first, half}, chunk), half, part);
+    }
+    __device__ __forceinline__ Unit bytes(int chunk) const {
+        return __ldg(first + unsigned(chunk * half));
+    }
+    // The words of eight bytes; selectors of __byte_perm for the even and the odd ones.
+    static __device__ __forceinline__ void expand(uint2 bytes, uint32 even, uint32 odd,
+                                                  uint32 (&part)[4]) {
+        part[0] = __byte_perm(bytes.x, 0, even);
+        part[1] = __byte_perm(bytes.x, 0, odd);
+        part[2] = __byte_perm(bytes.y, 0, even);
+        part[3] = __byte_perm(bytes.y, 0, odd);
+    }
+};
+
+// The beliefs of one node, chunk by chunk from the last one on: its data cost plus the four
+// messages that arrive.
+template <typename Message, int DISPARITIES, typename Kind, bool READ_ONLY>
+struct Arriving {
+    using V = Vector<Message, DISPARITIES>;
+    using S = typename V::S;
+    using Word = typename Message::Word;
+    using Unit = typename Message::Unit;
+    Cost<Kind, DISPARITIES> cost;
+    typename V::From from[4];
+    Word slope, bound;
+    Word next[4];                   // last value of each message
+
+    __device__ __forceinline__ void restart() {
+#pragma unroll
+        for (int direction = 0; direction < 4; ++direction) next[direction] = bound;
+    }
+    __device__ __forceinline__ Unit unit(int direction, int index) const {
+        return V::template fetch<READ_ONLY>(
+            from[direction].first + unsigned(index * from[direction].stride));
+    }
+    __device__ __forceinline__ void message(int direction, int chunk, Word (&part)[4]) {
+        constexpr int N = Message::UNITS_PER_CHUNK;
+        const Unit first = unit(direction, N * chunk);
+        const Unit second = N > 1 ? unit(direction, N * chunk + N - 1) : first;
+        V::next_chunk(first, second, slope, next[direction], part);
+    }
+    __device__ __forceinline__ void belief(int chunk, Word (&words)[4]) {
+        cost.load(chunk, words);
+#pragma unroll
+        for (int direction = 0; direction < 4; ++direction) {
+            Word part[4];
+            message(direction, chunk, part);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) words[i] = Message::add(words[i], part[i]);
+        }
+    }
+    // What the beliefs are too large by: each message's least value, which is 0 where it is kept
+    // as it is.
+    __device__ __forceinline__ typename Message::Value excess() {
+        if constexpr (!Message::IS_DELTAS) {
+            return 0;
+        } else {
+            restart();
+            Word least[4] = {Message::dropped(), Message::dropped(), Message::dropped(),
+                             Message::dropped()};
+#pragma unroll 1
+            for (int c = S::CHUNKS - 1; c >= 0; --c) {
+#pragma unroll
+                for (int direction = 0; direction < 4; ++direction) {
+                    Word part[4];
+                    message(direction, c, part);
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        const bool is_pad = S::PADS != 0 && 4 * c + i < S::PADS;
+                        least[direction] = Message::least(
+                            least[direction], is_pad ? Message::drop_high(part[i]) : part[i]);
+                    }
+                }
+            }
+            typename Message::Value sum = 0;
+#pragma unroll
+            for (int direction = 0; direction < 4; ++direction)
+                sum += Message::low(Message::least(least[direction],
+                                                   Message::swap(least[direction])));
+            return sum;
+        }
+    }
+};

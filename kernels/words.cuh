@@ -1,0 +1,270 @@
+// Message types and the words that the kernels compute with.
+//
+// A word holds two values of one vector over the disparities: label r and its mirror image,
+// label PADDED - 1 - r. The forward pass of the lower envelope over rising labels and the
+// backward pass of the mirrored half are then the same instruction on both values, and the only
+// exchange between the halves is one swap in the middle.
+#pragma once
+
+using int16 = short;
+using uint8 = unsigned char;
+using uint16 = unsigned short;
+using uint32 = unsigned int;
+using uint64 = unsigned long long;
+
+// Writes the time in ns from the first thread of a grid; null = not wanted.
+__device__ __forceinline__ void stamp_time(uint64* at) {
+    if (at == nullptr || (threadIdx.x | threadIdx.y | blockIdx.x | blockIdx.y | blockIdx.z) != 0)
+        return;
+    uint64 now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    *at = now;
+}
+
+// int16: two values in one 32-bit word. Every value is in [0, 32767] and every belief in
+// [0, 65535], so plain 32-bit sums and differences never carry from one half to the other.
+struct Int16 {
+    using Word = uint32;
+    using Value = uint32;                       // one half, as it is compared and written out
+    using Parameter = int;                      // slope and truncation
+    using Sum = Int16;                          // as the data cost above level 0 is kept
+    using Unit = uint4;                         // what one thread moves at once
+    static constexpr int UNITS_PER_CHUNK = 1;   // of 8 disparities
+    static constexpr int WORD_REGISTERS = 1;
+    static constexpr bool IS_DELTAS = false;
+
+    static __device__ __forceinline__ Word zero() { return 0; }
+    static __device__ __forceinline__ Value largest() { return 0x7fffffffu; }
+    static __device__ __forceinline__ Word splat(Parameter value) {
+        return uint32(value) * 0x00010001u;
+    }
+    static __device__ __forceinline__ Word add(Word a, Word b) { return a + b; }
+    static __device__ __forceinline__ Word subtract(Word a, Word b) { return a - b; }
+    static __device__ __forceinline__ Word swap(Word a) { return __byte_perm(a, a, 0x1032); }
+    static __device__ __forceinline__ Value low(Word a) { return a & 0xffffu; }
+    static __device__ __forceinline__ Value high(Word a) { return a >> 16; }
+    // The word with its high half (label beyond the range) out of every minimum.
+    static __device__ __forceinline__ Word drop_high(Word a) {
+        return __byte_perm(a, 0x7fff7fffu, 0x5410);
+    }
+    static __device__ __forceinline__ Word dropped() { return 0x7fff7fffu; }
+    static __device__ __forceinline__ Word with_high(Word a, Word b) {
+        return __byte_perm(a, b, 0x7610);
+    }
+
+    // Least of each half; values up to 32767.
+    static __device__ __forceinline__ Word least(Word a, Word b) {
+#if __CUDA_ARCH__ >= 900
+        return __vmins2(a, b);
+#else
+        // Both halves are below 2^15: the top bit survives the subtraction where a >= b.
+        const uint32 greater = __byte_perm((a | 0x80008000u) - b, 0, 0xbb99);
+        return (a & ~greater) | (b & greater);
+#endif
+    }
+    // Least of each half; one of the two values is at most 31743.
+    static __device__ __forceinline__ Word least_small(Word a, Word b) {
+#if __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 900
+        // The patterns of binary16 are in the order of the integers up to infinity (31744), and
+        // the minimum with a NaN is the other operand.
+        uint32 result;
+        asm("min.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+        return result;
+#else
+        return least(a, b);
+#endif
+    }
+    // min(a + step, b) with sums of at most 21845.
+    static __device__ __forceinline__ Word least_step(Word a, Word step, Word b) {
+#if __CUDA_ARCH__ >= 900
+        return __viaddmin_s16x2(a, step, b);
+#else
+        return least_small(a + step, b);
+#endif
+    }
+    // What ``normalise`` wants to know of the least value.
+    static __device__ __forceinline__ Word offset(Word smallest) {
+#if __CUDA_ARCH__ >= 900
+        return __vneg2(smallest);
+#else
+        return smallest;
+#endif
+    }
+    // min(h - smallest, truncation); truncation is at most 10922.
+    static __device__ __forceinline__ Word normalise(Word h, Word offset, Word truncation) {
+#if __CUDA_ARCH__ >= 900
+        return __viaddmin_s16x2(h, offset, truncation);
+#else
+        return least_small(h - offset, truncation);
+#endif
+    }
+
+    static __device__ __forceinline__ void load(const Unit* at, int, Word (&words)[4]) {
+        const Unit unit = *at;
+        words[0] = unit.x; words[1] = unit.y; words[2] = unit.z; words[3] = unit.w;
+    }
+    static __device__ __forceinline__ void store(Unit* at, int, const Word (&words)[4]) {
+        *at = make_uint4(words[0], words[1], words[2], words[3]);
+    }
+    static __device__ __forceinline__ Word shuffle_xor(Word a, int mask) {
+        return __shfl_xor_sync(~0u, a, mask);
+    }
+    static __device__ __forceinline__ Word shuffle(Word a, int lane) {
+        return __shfl_sync(~0u, a, lane);
+    }
+    static __device__ __forceinline__ uint32 bits(Value value) { return value; }
+    // A word as it comes back from memory.
+    static __device__ __forceinline__ Word kept(Word word) { return word; }
+};
+
+// The same messages in half the bytes, and exactly: neighbouring labels of a message differ by at
+// most the slope, so that differences fit a byte where the slope does (1 to 127). Eight bytes for
+// each chunk of 8 disparities, in the order of its words; a byte is the value minus the next one
+// towards the middle of the range, plus the slope. What is lost is a constant: it moves the least
+// value that the receiver subtracts, and the belief of every label alike.
+struct Int16Deltas : Int16 {
+    using Unit = uint2;
+    static constexpr bool IS_DELTAS = true;
+
+    static __device__ __forceinline__ void expand(Unit unit, Word (&bytes)[4]) {
+        bytes[0] = __byte_perm(unit.x, 0, 0x4140);
+        bytes[1] = __byte_perm(unit.x, 0, 0x4342);
+        bytes[2] = __byte_perm(unit.y, 0, 0x4140);
+        bytes[3] = __byte_perm(unit.y, 0, 0x4342);
+    }
+    static __device__ __forceinline__ Unit shrink(const Word (&bytes)[4]) {
+        return make_uint2(__byte_perm(bytes[0], bytes[1], 0x6420),
+                          __byte_perm(bytes[2], bytes[3], 0x6420));
+    }
+};
+
+// Data cost of level 0 in bytes, for words of Int16.
+struct Bytes : Int16 {
+    using Unit = uint2;         // 8 per chunk, in the order of its words
+};
+
+// What float32 and float16 share: two float32 registers, whatever the messages are kept as.
+struct FloatWords {
+    using Word = float2;
+    using Value = float;
+    using Parameter = float;
+    using Unit = uint4;
+    static constexpr int WORD_REGISTERS = 2;
+    static constexpr bool IS_DELTAS = false;
+
+    static __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
+    static __device__ __forceinline__ Word zero() { return make_float2(0.0f, 0.0f); }
+    static __device__ __forceinline__ Value largest() { return infinity(); }
+    static __device__ __forceinline__ Word splat(Parameter value) {
+        return make_float2(value, value);
+    }
+    static __device__ __forceinline__ Word add(Word a, Word b) {
+        return make_float2(a.x + b.x, a.y + b.y);
+    }
+    static __device__ __forceinline__ Word subtract(Word a, Word b) {
+        return make_float2(a.x - b.x, a.y - b.y);
+    }
+    static __device__ __forceinline__ Word swap(Word a) { return make_float2(a.y, a.x); }
+    static __device__ __forceinline__ Value low(Word a) { return a.x; }
+    static __device__ __forceinline__ Value high(Word a) { return a.y; }
+    static __device__ __forceinline__ Word drop_high(Word a) {
+        return make_float2(a.x, infinity());
+    }
+    static __device__ __forceinline__ Word dropped() {
+        return make_float2(infinity(), infinity());
+    }
+    static __device__ __forceinline__ Word with_high(Word a, Word b) {
+        return make_float2(a.x, b.y);
+    }
+    static __device__ __forceinline__ Word least(Word a, Word b) {
+        return make_float2(fminf(a.x, b.x), fminf(a.y, b.y));
+    }
+    static __device__ __forceinline__ Word least_step(Word a, Word step, Word b) {
+        return make_float2(fminf(a.x + step.x, b.x), fminf(a.y + step.y, b.y));
+    }
+    static __device__ __forceinline__ Word offset(Word smallest) { return smallest; }
+    static __device__ __forceinline__ Word normalise(Word h, Word offset, Word truncation) {
+        return least(subtract(h, offset), truncation);
+    }
+    static __device__ __forceinline__ Word shuffle_xor(Word a, int mask) {
+        return make_float2(__shfl_xor_sync(~0u, a.x, mask),
+                           __shfl_xor_sync(~0u, a.y, mask));
+    }
+    static __device__ __forceinline__ Word shuffle(Word a, int lane) {
+        return make_float2(__shfl_sync(~0u, a.x, lane),
+                           __shfl_sync(~0u, a.y, lane));
+    }
+    // Beliefs are never negative, so their patterns are in the order of their values.
+    static __device__ __forceinline__ uint32 bits(Value value) {
+        return __float_as_uint(fmaxf(value, 0.0f));
+    }
+};
+
+struct Float32 : FloatWords {
+    using Sum = Float32;
+    static constexpr int UNITS_PER_CHUNK = 2;
+
+    static __device__ __forceinline__ Word kept(Word word) { return word; }
+
+    static __device__ __forceinline__ void load(const Unit* at, int stride, Word (&words)[4]) {
+        const Unit a = at[0], b = at[stride];
+        words[0] = make_float2(__uint_as_float(a.x), __uint_as_float(a.y));
+        words[1] = make_float2(__uint_as_float(a.z), __uint_as_float(a.w));
+        words[2] = make_float2(__uint_as_float(b.x), __uint_as_float(b.y));
+        words[3] = make_float2(__uint_as_float(b.z), __uint_as_float(b.w));
+    }
+    static __device__ __forceinline__ void store(Unit* at, int stride, const Word (&words)[4]) {
+        at[0] = make_uint4(__float_as_uint(words[0].x), __float_as_uint(words[0].y),
+                           __float_as_uint(words[1].x), __float_as_uint(words[1].y));
+        at[stride] = make_uint4(__float_as_uint(words[2].x), __float_as_uint(words[2].y),
+                                __float_as_uint(words[3].x), __float_as_uint(words[3].y));
+    }
+};
+
+// binary16 in memory, float32 in registers.
+struct Float16 : FloatWords {
+    using Sum = Float32;        // sums of many costs lose too much in 16 bits
+    static constexpr int UNITS_PER_CHUNK = 1;
+
+    static __device__ __forceinline__ Word widen(uint32 packed) {
+        Word word;
+        asm("{.reg .f16 a, b;\n mov.b32 {a, b}, %2;\n cvt.f32.f16 %0, a;\n cvt.f32.f16 %1, b;}"
+            : "=f"(word.x), "=f"(word.y) : "r"(packed));
+        return word;
+    }
+    static __device__ __forceinline__ uint32 narrow(Word word) {
+        uint32 packed;
+        asm("{.reg .f16 a, b;\n cvt.rn.f16.f32 a, %1;\n cvt.rn.f16.f32 b, %2;\n"
+            " mov.b32 %0, {a, b};}"
+            : "=r"(packed) : "f"(word.x), "f"(word.y));
+        return packed;
+    }
+    static __device__ __forceinline__ Word kept(Word word) { return widen(narrow(word)); }
+
+    static __device__ __forceinline__ void load(const Unit* at, int, Word (&words)[4]) {
+        const Unit unit = *at;
+        words[0] = widen(unit.x); words[1] = widen(unit.y);
+        words[2] = widen(unit.z); words[3] = widen(unit.w);
+    }
+    static __device__ __forceinline__ void store(Unit* at, int, const Word (&words)[4]) {
+        *at = make_uint4(narrow(words[0]), narrow(words[1]), narrow(words[2]),
+                         narrow(words[3]));
+    }
+};
+
+// How one vector over the disparities is spread over words, chunks and lanes.
+template <typename Message, int DISPARITIES>
+struct Shape {
+    static constexpr int PADDED = (DISPARITIES + 7) / 8 * 8;
+    static constexpr int CHUNKS = PADDED / 8;           // of 4 words
+    static constexpr int UNITS = CHUNKS * Message::UNITS_PER_CHUNK;
+    static constexpr int PADS = PADDED - DISPARITIES;   // labels beyond the range, high halves
+    // Lanes of a warp that share a vector, so that it stays in registers.
+    static constexpr int CHUNK_LIMIT = 16 / Message::WORD_REGISTERS;
+    static constexpr int LANES = CHUNKS <= CHUNK_LIMIT ? 1
+        : CHUNKS <= 2 * CHUNK_LIMIT ? 2 : CHUNKS <= 4 * CHUNK_LIMIT ? 4 : 8;
+    static constexpr int LANE_CHUNKS = (CHUNKS + LANES - 1) / LANES;
+    static constexpr int WORDS = 4 * LANE_CHUNKS;       // of one lane
+    // Chunks at the start of the first lanes that stand for nothing.
+    static constexpr int ABSENT = LANES * LANE_CHUNKS - CHUNKS;
+};

@@ -1,0 +1,65 @@
+"""The memory of one engine: one allocation on the device, one pinned, one ordinary."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros.engines.cuda.device import Properties
+from stereo_bp_ros.geometry import ALIGNMENT, MemoryPlan
+
+_PORTABLE, _MAPPED = 1, 2         # cudaHostAlloc flags
+
+
+class Arena:
+    """Named arrays on the device and on the host, allocated at once.
+
+    ``device[name]`` is an address; ``host[name]`` and ``scratch[name]`` are NumPy arrays, the
+    former pinned, and ``host_address[name]`` where the former start. Where the device shares
+    the host's memory, the arrays of one name are one array and nothing need be copied.
+    """
+
+    def __init__(self, found: Properties, on_device: MemoryPlan, pinned: MemoryPlan,
+                 ordinary: MemoryPlan) -> None:
+        from cupy.cuda import memory, pinned_memory, runtime
+        self.is_shared = found.is_integrated
+        self._memory = memory.Memory(on_device.total + ALIGNMENT)
+        base = _aligned(self._memory.ptr)
+        runtime.memset(self._memory.ptr, 0, on_device.total + ALIGNMENT)
+        self._pinned = pinned_memory.PinnedMemoryPointer(pinned_memory.PinnedMemory(
+            pinned.total + ALIGNMENT, _PORTABLE | _MAPPED), 0)
+        self.device = {spec.name: base + spec.offset for spec in on_device.arrays}
+        self.nbytes = {spec.name: spec.nbytes for spec in (*pinned.arrays, *on_device.arrays)}
+        start = _aligned(self._pinned.ptr)
+        self.host_address = {spec.name: start + spec.offset for spec in pinned.arrays}
+        self.host = {spec.name: _view(self._pinned, start - self._pinned.ptr + spec.offset,
+                                      spec.shape, spec.dtype) for spec in pinned.arrays}
+        for array in self.host.values():
+            array.fill(0)
+        if self.is_shared:
+            self.device.update(self.host_address)
+        room = np.empty(ordinary.total, np.uint8)
+        self.scratch = {spec.name: room[spec.offset:spec.offset + spec.nbytes]
+                        .view(spec.dtype).reshape(spec.shape) for spec in ordinary.arrays}
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.device.clear()
+        self.host.clear()
+        self.scratch.clear()
+        self._memory = self._pinned = None      # freed by their owners
+
+    @property
+    def is_open(self) -> bool:
+        return self._memory is not None
+
+
+def _aligned(address: int) -> int:
+    return -(-address // ALIGNMENT) * ALIGNMENT
+
+
+def _view(memory: Any, offset: int, shape: tuple[int, ...], dtype: str
+          ) -> np.ndarray[Any, Any]:
+    return np.frombuffer(memory, dtype, math.prod(shape), offset).reshape(shape)

@@ -1,0 +1,188 @@
+"""Kernels: compiled by NVRTC once per device architecture and template arguments, kept on disk.
+
+Compiling needs neither a driver nor a device; only loading does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import hashlib
+import logging
+import os
+import pathlib
+import stat
+import tempfile
+import threading
+import time
+from typing import Any
+
+from stereo_bp_ros.engines.cuda import device
+
+KERNELS = pathlib.Path(__file__).parents[2] / 'kernels'
+OPTIONS = ('-std=c++17', '-default-device', f'-I{KERNELS}')
+
+#: Compiled files on disk beyond this number are removed, the ones used longest ago first.
+FILES_KEPT = 256
+
+_log = logging.getLogger(__name__)
+_lock = threading.RLock()
+_loaded: dict[tuple[int, str, str], Kernel] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Resources:
+    """What one kernel takes: registers and bytes of local memory a thread, shared a block."""
+
+    registers: int
+    local_bytes: int
+    shared_bytes: int
+    max_threads: int
+
+
+class Kernel:
+    """A loaded kernel; launched with ctypes values or structures as its arguments."""
+
+    def __init__(self, module: Any, function: Any, found: device.Properties) -> None:
+        from cupy.cuda import driver
+        self._module = module           # owns the code
+        self._function = function
+        self._driver = driver
+        read = driver.funcGetAttribute
+        self.resources = Resources(
+            registers=read(driver.CU_FUNC_ATTRIBUTE_NUM_REGS, function.ptr),
+            local_bytes=read(driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function.ptr),
+            shared_bytes=read(driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function.ptr),
+            max_threads=read(driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function.ptr))
+        driver.funcSetAttribute(
+            function.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            found.shared_memory - self.resources.shared_bytes)
+
+    def launch(self, stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
+               shared_bytes: int, *arguments: Any) -> None:
+        """Put the kernel into a stream; ``arguments`` are copied at once."""
+        pointers = (ctypes.c_void_p * len(arguments))(
+            *(ctypes.addressof(argument) for argument in arguments))
+        self._driver.launchKernel(self._function.ptr, *grid, *block, shared_bytes, stream,
+                                  ctypes.addressof(pointers), 0)
+
+
+def kernel(found: device.Properties, file: str, name: str) -> Kernel:
+    """The kernel ``name`` (with its template arguments) of ``kernels/<file>`` on a device.
+
+    The device must be the calling thread's current one.
+    """
+    key = (found.index, file, name)
+    with _lock:
+        if key not in _loaded:
+            from cupy.cuda import function as cupy_function
+            binary, lowered = compiled(file, name, found.architecture)
+            module = cupy_function.Module()
+            module.load(binary)
+            _loaded[key] = Kernel(module, module.get_function(lowered), found)
+        return _loaded[key]
+
+
+def loaded_kernels(index: int) -> dict[str, Resources]:
+    """Resources of every kernel that this process has loaded on a device, by name."""
+    with _lock:
+        return {name: loaded.resources for (at, _, name), loaded in _loaded.items()
+                if at == index}
+
+
+def compiled(file: str, name: str, architecture: str) -> tuple[bytes, str]:
+    """Machine code and mangled name of a kernel, from the disk where it is there."""
+    digest = hashlib.sha256('\0'.join(
+        (_sources_digest(), _compiler_version(), architecture, file, name)).encode())
+    directory = cache_directory()
+    place = directory / (digest.hexdigest()[:32] + '.cubin') if directory else None
+    if place is not None and place.is_file():
+        lowered, _, binary = place.read_bytes().partition(b'\n')
+        os.utime(place)
+        return binary, lowered.decode()
+    binary, lowered_name = compile_kernel(file, name, architecture)
+    if place is not None:
+        _write(place, lowered_name.encode() + b'\n' + binary)
+    return binary, lowered_name
+
+
+def compile_kernel(file: str, name: str, architecture: str,
+                   options: tuple[str, ...] = ()) -> tuple[bytes, str]:
+    """Compile one kernel, whatever the disk holds; needs no driver.
+
+    :raises RuntimeError: the source does not compile; the text is the compiler's log.
+    """
+    binary, lowered, _ = compile_with_log(file, name, architecture, options)
+    return binary, lowered
+
+
+def compile_with_log(file: str, name: str, architecture: str,
+                     options: tuple[str, ...] = ()) -> tuple[bytes, str, str]:
+    """As ``compile_kernel``, with the compiler's log (``--ptxas-options=-v``: resources)."""
+    from cupy.cuda import nvrtc
+    source = (KERNELS / file).read_text(encoding='utf-8')
+    program = nvrtc.createProgram(source, file, (), ())
+    start = time.perf_counter()
+    try:
+        nvrtc.addNameExpression(program, name)
+        try:
+            nvrtc.compileProgram(program, (*OPTIONS, f'-arch={architecture}', *options))
+        except nvrtc.NVRTCError as error:
+            raise RuntimeError(f'{name} in {file} does not compile for {architecture}:\n'
+                               + nvrtc.getProgramLog(program)) from error
+        _log.debug('%s compiled in %.0f ms', name, (time.perf_counter() - start) * 1e3)
+        return (bytes(nvrtc.getCUBIN(program)), nvrtc.getLoweredName(program, name),
+                nvrtc.getProgramLog(program))
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+@functools.cache
+def _sources_digest() -> str:
+    digest = hashlib.sha256()
+    for source in sorted(KERNELS.glob('*.cu*')):
+        digest.update(source.name.encode() + b'\0' + source.read_bytes() + b'\0')
+    return digest.hexdigest()
+
+
+@functools.cache
+def _compiler_version() -> str:
+    from cupy.cuda import nvrtc
+    return '.'.join(str(part) for part in nvrtc.getVersion())
+
+
+@functools.cache
+def cache_directory() -> pathlib.Path | None:
+    """Where machine code is kept, or None (with one logged warning) without such a place.
+
+    ``stereo_bp_ros/cuda`` in the user's cache directory, mode 0700; somebody else's is refused.
+    """
+    try:
+        root = pathlib.Path(device.cache_root()) / 'stereo_bp_ros'
+        for directory in (root, root / 'cuda'):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = os.lstat(directory)
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+                raise PermissionError(f'{directory} is not a directory of this user')
+            if stat.S_IMODE(found.st_mode) != 0o700:
+                directory.chmod(0o700)
+        if not os.access(directory, os.W_OK):
+            raise PermissionError(f'{directory} is not writable')
+    except (OSError, RuntimeError) as error:
+        _log.warning('no cache for compiled kernels, every process compiles them anew: %s', error)
+        return None
+    return directory
+
+
+def _write(place: pathlib.Path, content: bytes) -> None:
+    """Write a file as a whole or not at all, and keep the number of files bounded."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
+            file.write(content)
+        os.replace(file.name, place)
+        files = sorted(place.parent.glob('*.cubin'), key=lambda path: path.stat().st_mtime)
+        for old in files[:-FILES_KEPT]:
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        _log.warning('a compiled kernel could not be kept: %s', error)

@@ -1,0 +1,168 @@
+"""Which CUDA device there is, and in words why there is none.
+
+Importing this module never fails; everything here answers for a machine without a GPU, without
+a driver or without CuPy as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import importlib.util
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from stereo_bp_ros.errors import BackendUnavailable, DeviceLostError, OutOfDeviceMemory
+
+#: Least compute capability; 7.0 and 7.2 need a CUDA 12 build of CuPy, whose compiler has them.
+OLDEST = (7, 0)
+OLDEST_WITH_CUDA_13 = (7, 5)
+
+#: Errors after which the process's context on the device is dead (cudaError_t).
+STICKY = frozenset({46, 100, 101, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719,
+                    721, 999})
+OUT_OF_MEMORY = 2
+
+INSTALL = ("install CuPy for the driver's CUDA version: pip install cupy-cuda12x, or "
+           'cupy-cuda13x for CUDA 13')
+
+_lost: dict[int, str] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Properties:
+    """What the engine wants to know about a device.
+
+    shared_memory: bytes that one block may use; shared_memory_sm: bytes of a multiprocessor.
+    is_integrated: the device shares the host's memory, so nothing is copied.
+    """
+
+    index: int
+    name: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    shared_memory: int
+    shared_memory_sm: int
+    memory: int
+    is_integrated: bool
+
+    @property
+    def architecture(self) -> str:
+        """The compiler's name of the device: 'sm_90'."""
+        return f'sm_{self.capability[0]}{self.capability[1]}'
+
+
+#: Stands for the device where none is asked, in plans and in tests of kernels: an H200.
+TYPICAL = Properties(0, 'NVIDIA H200', (9, 0), 132, 227 * 1024, 228 * 1024, 141 * 2**30, False)
+
+
+def unavailable(index: int) -> BackendUnavailable | None:
+    """Why device ``index`` cannot be used, with the remedy; None = it can."""
+    if index in _lost:
+        return BackendUnavailable(f'CUDA device {index} was lost ({_lost[index]})',
+                                  'restart the process')
+    if importlib.util.find_spec('cupy') is None:
+        return BackendUnavailable('CuPy is not installed', INSTALL)
+    try:
+        from cupy.cuda import runtime
+    except ImportError as error:
+        return BackendUnavailable(f'CuPy does not start: {_first_line(error)}', INSTALL)
+    try:
+        count = runtime.getDeviceCount()
+    except runtime.CUDARuntimeError as error:
+        if error.status == 35:
+            return BackendUnavailable("the driver is older than CuPy's CUDA version",
+                                      'update the driver, or ' + INSTALL)
+        return BackendUnavailable(
+            f'no CUDA device answers: {_first_line(error)}',
+            'check that nvidia-smi shows a device, or use backend cpu')
+    except Exception as error:
+        return BackendUnavailable(f'CUDA does not start: {_first_line(error)}', INSTALL)
+    if index >= count:
+        return BackendUnavailable(f'there is no CUDA device {index}, only {count}',
+                                  f'set device_id to at most {count - 1}')
+    found = properties(index)
+    oldest = OLDEST if runtime.runtimeGetVersion() < 13000 else OLDEST_WITH_CUDA_13
+    if found.capability < oldest:
+        have, need = (f'{major}.{minor}' for major, minor in (found.capability, oldest))
+        remedy = 'use backend cpu'
+        if found.capability >= OLDEST:
+            remedy = 'install cupy-cuda12x in place of cupy-cuda13x, or use backend cpu'
+        return BackendUnavailable(
+            f'{found.name} has compute capability {have}, and {need} is needed', remedy)
+    return None
+
+
+@functools.cache
+def properties(index: int) -> Properties:
+    """Properties of a device that is there; creates no context on it."""
+    from cupy.cuda import runtime
+
+    known = runtime.getDeviceProperties(index)
+    return Properties(
+        index=index, name=known['name'].decode(), capability=(known['major'], known['minor']),
+        multiprocessors=known['multiProcessorCount'],
+        shared_memory=known['sharedMemPerBlockOptin'],
+        shared_memory_sm=known['sharedMemPerMultiprocessor'],
+        memory=known['totalGlobalMem'], is_integrated=bool(known['integrated']))
+
+
+def available_memory(index: int) -> int:
+    """Bytes free on a device that is there."""
+    import cupy
+    with cupy.cuda.Device(index), errors(index):
+        return int(cupy.cuda.runtime.memGetInfo()[0])
+
+
+def describe(index: int) -> dict[str, Any]:
+    """The device and the versions in use, for ``info`` and for diagnostics."""
+    import cupy
+    found = properties(index)
+    return {'name': found.name, 'architecture': found.architecture,
+            'multiprocessors': found.multiprocessors, 'memory': found.memory,
+            'cupy': cupy.__version__, 'cuda': cupy.cuda.runtime.runtimeGetVersion(),
+            'driver': cupy.cuda.runtime.driverGetVersion()}
+
+
+@contextlib.contextmanager
+def errors(index: int) -> Iterator[None]:
+    """Context in which CUDA's errors become the errors of this package.
+
+    :raises OutOfDeviceMemory: an allocation failed; the device is well.
+    :raises DeviceLostError: the context is dead; every later engine on this device in this
+        process is refused.
+    """
+    if index in _lost:
+        raise DeviceLostError(f'CUDA device {index} was lost ({_lost[index]}): '
+                              'restart the process')
+    from cupy.cuda import driver, memory, runtime
+    try:
+        yield
+    except memory.OutOfMemoryError as error:
+        raise OutOfDeviceMemory(_first_line(error)) from error
+    except (runtime.CUDARuntimeError, driver.CUDADriverError) as error:
+        if error.status == OUT_OF_MEMORY:
+            raise OutOfDeviceMemory(
+                f'CUDA device {index} has no memory left: {_first_line(error)}') from error
+        if error.status in STICKY:
+            _lost[index] = _first_line(error)
+            raise DeviceLostError(f'CUDA device {index} no longer answers: '
+                                  f'{_lost[index]}: restart the process') from error
+        raise
+
+
+def is_lost(index: int) -> bool:
+    """Whether a sticky error has ended this process's use of a device."""
+    return index in _lost
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def cache_root() -> str:
+    """The user's cache directory."""
+    named = os.environ.get('XDG_CACHE_HOME', '')
+    return named if os.path.isabs(named) else os.path.expanduser('~/.cache')

@@ -1,0 +1,106 @@
+"""Stage ``messages``: belief propagation, coarse to fine, in passes over tiles."""
+
+from __future__ import annotations
+
+import ctypes
+
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cuda import compiler, plan
+from stereo_bp_ros.engines.cuda.arena import Arena
+from stereo_bp_ros.engines.cuda.beliefs import Matches
+from stereo_bp_ros.engines.cuda.device import Properties
+
+
+class PassParameters(ctypes.Structure):
+    """``Pass`` in ``messages.cu``."""
+
+    _fields_ = (
+        ('cost', ctypes.c_void_p), ('parents', ctypes.c_void_p * 2), ('source', ctypes.c_void_p),
+        ('target', ctypes.c_void_p * 2), ('zero', ctypes.c_void_p), ('width', ctypes.c_int),
+        ('height', ctypes.c_int), ('half', ctypes.c_int), ('parent_width', ctypes.c_int),
+        ('parent_height', ctypes.c_int), ('parent_half', ctypes.c_int), ('first', ctypes.c_int),
+        ('iterations', ctypes.c_int), ('start', ctypes.c_int), ('finish', ctypes.c_int),
+        ('tile_width', ctypes.c_int), ('tile_height', ctypes.c_int),
+        ('region_half', ctypes.c_int), ('region_height', ctypes.c_int),
+        ('margin_columns', ctypes.c_int), ('margin_rows', ctypes.c_int), ('slope', ctypes.c_int),
+        ('truncation', ctypes.c_int), ('float_slope', ctypes.c_float),
+        ('float_truncation', ctypes.c_float), ('stamp', ctypes.c_void_p), ('matches', Matches))
+
+
+def kernel_name(config: MatcherConfig, step: plan.Pass) -> str:
+    """The kernel in ``messages.cu`` that runs a pass."""
+    cut = step.tiling
+    return (f'pass_messages<{plan.stored_type(config)}, {config.disparity_range}, '
+            f'{plan.cost_type(config, step.level)}, {cut.directions}, {cut.threads}, '
+            f'{cut.blocks}>')
+
+
+def inherit_name(config: MatcherConfig) -> str:
+    """The kernel that gives one colour what its parents send."""
+    return (f'inherit_messages<{plan.stored_type(config)}, {config.disparity_range}>')
+
+
+class Messages:
+    """The stage for one configuration and size."""
+
+    def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
+                 arena: Arena, passes: list[plan.Pass]) -> None:
+        self._found = found
+        self._config = config
+        self._passes = passes
+        self._parameters = [_parameters(config, width, height, arena, step) for step in passes]
+        if self._parameters:
+            self._parameters[0].stamp = arena.host_address['stamps'] + 8
+
+    def load(self) -> None:
+        """Compile or load what ``enqueue`` launches."""
+        for step in self._passes:
+            compiler.kernel(self._found, 'messages.cu', kernel_name(self._config, step))
+        if self._config.iterations == 1:
+            compiler.kernel(self._found, 'messages.cu', inherit_name(self._config))
+
+    def enqueue(self, stream: int, out: Matches) -> None:
+        """Run every pass; a fused last one fills ``out`` as well."""
+        for step, parameters in zip(self._passes, self._parameters, strict=True):
+            parameters.matches = out
+            if self._config.iterations == 1 and step.finish != plan.LABELS:
+                self._inherit(stream, parameters)
+            grid = (-(-parameters.width // step.tiling.width),
+                    -(-parameters.height // step.tiling.height), 1)
+            compiler.kernel(
+                self._found, 'messages.cu', kernel_name(self._config, step)).launch(
+                    stream, grid, (step.tiling.threads, 1, 1), step.shared_bytes, parameters)
+
+    def _inherit(self, stream: int, parameters: PassParameters) -> None:
+        nodes = parameters.half * parameters.height
+        compiler.kernel(self._found, 'messages.cu', inherit_name(self._config)).launch(
+            stream, (-(-nodes // 128), 1, 1), (128, 1, 1), 0, parameters, ctypes.c_int(0))
+
+
+def _parameters(config: MatcherConfig, width: int, height: int, arena: Arena,
+                step: plan.Pass) -> PassParameters:
+    device = arena.device
+    pyramid = plan.levels(config, width, height)
+    level = pyramid[step.level]
+    parent = pyramid[min(step.level + 1, len(pyramid) - 1)]
+    slope, truncation = plan.smoothness(config)
+    is_integer = config.message_type == 'int16'
+    targets = list(step.targets)
+    if config.iterations == 1 and step.finish != plan.LABELS:
+        targets[0] = f'messages_{step.level}_0'
+
+    def pair(names: object) -> ctypes.Array[ctypes.c_void_p]:
+        known = names if isinstance(names, (tuple, list)) else (None, None)
+        return (ctypes.c_void_p * 2)(*(device[name] if name else None for name in known))
+
+    return PassParameters(
+        cost=device[f'cost_{step.level}'], parents=pair(step.parents),
+        source=device[step.source] if step.source else None, target=pair(targets),
+        zero=device['nothing'], width=level.width, height=level.height, half=level.half,
+        parent_width=parent.width, parent_height=parent.height, parent_half=parent.half,
+        first=step.first, iterations=step.iterations, start=step.start, finish=step.finish,
+        tile_width=step.tiling.width, tile_height=step.tiling.height,
+        region_half=step.region_half, region_height=step.region_height,
+        margin_columns=step.margin_columns, margin_rows=step.margin_rows,
+        slope=int(slope) if is_integer else 0, truncation=int(truncation) if is_integer else 0,
+        float_slope=float(slope), float_truncation=float(truncation))

@@ -1,0 +1,150 @@
+"""Stage ``refine``: from labels to disparity, depth and confidence."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from stereo_bp_ros import geometry
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cuda import compiler, plan
+from stereo_bp_ros.engines.cuda.arena import Arena
+from stereo_bp_ros.engines.cuda.device import Properties
+
+KERNELS = ('reject_matches', 'refine_matches', 'median<3>', 'median<5>', 'publish_matches',
+           'start_regions', 'join_regions', 'count_regions', 'remove_speckles')
+BLOCK = (32, 8, 1)
+
+
+class Steps(NamedTuple):
+    """What live settings and outputs call for; one CUDA graph each.
+
+    outputs: names of ``types.OUTPUTS``; costs: least and second least belief; right, texture:
+    inputs of the left-right check and the texture threshold; median: side of the filter, 0 =
+    none; speckles: small regions are removed; fills: invalid pixels are filled.
+    """
+
+    outputs: frozenset[str]
+    costs: bool
+    right: bool
+    texture: bool
+    median: int
+    speckles: bool
+    fills: bool
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether something lies between rejection and publication."""
+        return bool(self.median or self.speckles or self.fills)
+
+
+def steps(config: MatcherConfig, outputs: Collection[str]) -> Steps:
+    """The steps of a frame."""
+    return Steps(frozenset(outputs), config.uniqueness_ratio > 0 or 'confidence' in outputs,
+                 config.disp12_max_diff > 0, config.texture_threshold > 0,
+                 config.median_window_size, config.speckle_size > 0, config.filling != 'none')
+
+
+class Parameters(ctypes.Structure):
+    """What may change between two frames of one graph; ``Parameters`` in ``refine.cu``."""
+
+    _fields_ = (
+        ('margin', ctypes.c_double), ('texture_threshold', ctypes.c_double),
+        ('largest_cost', ctypes.c_double), ('published_shift', ctypes.c_double),
+        ('shift', ctypes.c_double), ('focal_baseline', ctypes.c_double),
+        ('is_subpixel', ctypes.c_int), ('is_unique', ctypes.c_int),
+        ('is_textured', ctypes.c_int), ('keeps_border', ctypes.c_int), ('fills', ctypes.c_int),
+        ('max_difference', ctypes.c_int), ('speckle_size', ctypes.c_int),
+        ('speckle_range', ctypes.c_int))
+
+    def fill(self, config: MatcherConfig, calibration: Calibration | None) -> None:
+        """Take over live settings and calibration."""
+        shift = calibration.shift if calibration is not None else 0.0
+        self.largest_cost = plan.scale(config) * config.data_weight * config.data_truncation
+        self.margin = config.uniqueness_ratio / 100 * self.largest_cost
+        self.texture_threshold = float(config.texture_threshold)
+        self.published_shift = shift if config.pre_adjust_disparity else 0.0
+        self.shift = shift
+        self.focal_baseline = (calibration.focal_px * calibration.baseline_m
+                               if calibration is not None else 0.0)
+        self.is_subpixel = config.subpixel
+        self.is_unique = config.uniqueness_ratio > 0
+        self.is_textured = config.texture_threshold > 0
+        self.keeps_border = config.border == 'keep'
+        self.fills = config.filling == 'background'
+        self.max_difference = config.disp12_max_diff
+        self.speckle_size = config.speckle_size
+        self.speckle_range = round(16 * config.speckle_range)
+
+
+class _Frame(ctypes.Structure):
+    _fields_ = (
+        ('parameters', ctypes.c_void_p), ('label', ctypes.c_void_p),
+        ('fraction', ctypes.c_void_p), ('best', ctypes.c_void_p), ('second', ctypes.c_void_p),
+        ('right_label', ctypes.c_void_p), ('texture', ctypes.c_void_p),
+        ('sixteenths', ctypes.c_void_p), ('filtered', ctypes.c_void_p),
+        ('regions', ctypes.c_void_p), ('region_sizes', ctypes.c_void_p),
+        ('disparity', ctypes.c_void_p), ('depth', ctypes.c_void_p),
+        ('confidence', ctypes.c_void_p), ('stamp', ctypes.c_void_p), ('width', ctypes.c_int),
+        ('height', ctypes.c_int), ('x_begin', ctypes.c_int), ('x_end', ctypes.c_int),
+        ('y_begin', ctypes.c_int), ('y_end', ctypes.c_int), ('min_disparity', ctypes.c_int),
+        ('is_mirrored', ctypes.c_int), ('has_float_costs', ctypes.c_int))
+
+
+class Refine:
+    """The stage for one configuration and size; live settings come with each frame."""
+
+    def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
+                 arena: Arena) -> None:
+        self._found = found
+        self._arena = arena
+        self._grid = (-(-width // BLOCK[0]), -(-height // BLOCK[1]), 1)
+        window = geometry.valid_window(config, width, height)
+        is_mirrored = config.reference_image == 'right'
+        x_begin = width - window.x_offset - window.width if is_mirrored else window.x_offset
+        self._geometry = {
+            'width': width, 'height': height, 'x_begin': x_begin,
+            'x_end': x_begin + window.width, 'y_begin': window.y_offset,
+            'y_end': window.y_offset + window.height, 'min_disparity': config.min_disparity,
+            'is_mirrored': is_mirrored, 'has_float_costs': config.message_type != 'int16'}
+
+    def load(self) -> None:
+        """Compile or load what the stage launches, whatever the live settings say."""
+        for name in KERNELS:
+            compiler.kernel(self._found, 'refine.cu', name)
+
+    def enqueue(self, stream: int, wanted: Steps, addresses: Mapping[str, int]) -> None:
+        """Everything from labels to outputs.
+
+        :param addresses: output name to the address that is written.
+        """
+        device = self._arena.device
+        frame = self._frame(wanted, addresses)
+        frame.stamp = self._arena.host_address['stamps'] + 16
+        if not wanted.is_filtered:
+            self._launch('refine_matches', stream, frame)
+            return
+        self._launch('reject_matches', stream, frame)
+        frame.filtered = device['sixteenths']
+        if wanted.median:
+            frame.filtered = device['filtered']
+            self._launch(f'median<{wanted.median}>', stream, frame)
+        if wanted.speckles:
+            for name in ('start_regions', 'join_regions', 'count_regions', 'remove_speckles'):
+                self._launch(name, stream, frame)
+        self._launch('publish_matches', stream, frame)
+
+    def _launch(self, name: str, stream: int, frame: _Frame) -> None:
+        compiler.kernel(self._found, 'refine.cu', name).launch(
+            stream, self._grid, BLOCK, 0, frame)
+
+    def _frame(self, wanted: Steps, addresses: Mapping[str, int]) -> _Frame:
+        device = self._arena.device
+        names = ('parameters', 'label', 'fraction', 'best', 'second', 'right_label', 'texture',
+                 'sixteenths', 'filtered', 'regions', 'region_sizes')
+        return _Frame(**{name: device[name] for name in names},
+                      **{name: addresses.get(name) for name in
+                         ('disparity', 'depth', 'confidence')}, **self._geometry)
+

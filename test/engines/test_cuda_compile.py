@@ -1,0 +1,93 @@
+"""Every kernel compiles for every architecture, without a driver or a GPU (NVRTC alone)."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import re
+
+import pytest
+
+pytest.importorskip('cupy')
+from stereo_bp_ros import MatcherConfig
+from stereo_bp_ros.engines.cuda import beliefs, compiler, cost, messages, plan, refine
+
+ARCHITECTURES = ('sm_75', 'sm_87', 'sm_90', 'sm_120')
+RANGES = (2, 8, 16, 21, 32, 64, 128, 256, 512)
+MESSAGE_TYPES = ('int16', 'float32', 'float16')
+
+
+def kernels_of(disparities: int, message_type: str) -> list[tuple[str, str]]:
+    """File and name of every kernel that a configuration of this kind can launch."""
+    config = MatcherConfig(
+        preprocessing='none', disparity_range=disparities, data_weight=0.1,
+        data_truncation=15.0, discontinuity_slope=1.0, discontinuity_truncation=0.0,
+        message_type=message_type)
+    names = [('beliefs.cu', beliefs.kernel_name(config)),
+             ('messages.cu', messages.inherit_name(config))]
+    for image in ('uint8', 'float'):
+        names += cost.kernels(config, image)
+    names += [('messages.cu', messages.kernel_name(config, step))
+              for step in plan.passes(config, 640, 480)]
+    return sorted(set(names))
+
+
+def compile_all(names: list[tuple[str, str]], architecture: str) -> dict[str, str]:
+    """Compile kernels side by side; the compiler's log by name."""
+    def log(name: tuple[str, str]) -> tuple[str, str]:
+        return name[1], compiler.compile_with_log(*name, architecture,
+                                                  ('--ptxas-options=-v',))[2]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
+        return dict(threads.map(log, names))
+
+
+def spilled_bytes(log: str) -> int:
+    """Bytes of local memory that the compiler reports for a kernel."""
+    found = re.findall(r'(\d+) bytes stack frame', log)
+    assert found, log
+    return max(map(int, found))
+
+
+@pytest.mark.parametrize('architecture', ARCHITECTURES)
+@pytest.mark.parametrize('message_type', MESSAGE_TYPES)
+@pytest.mark.parametrize('disparities', RANGES)
+def test_kernels_of_belief_propagation_compile(disparities: int, message_type: str,
+                                               architecture: str) -> None:
+    logs = compile_all(kernels_of(disparities, message_type), architecture)
+    if architecture == 'sm_90':
+        assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
+
+
+@pytest.mark.parametrize('architecture', ARCHITECTURES)
+def test_kernels_of_the_other_stages_compile(architecture: str) -> None:
+    names = [('refine.cu', name) for name in refine.KERNELS]
+    names += [('preprocess.cu', name) for name in ('sobel_x', 'residual')]
+    names += [('beliefs.cu', 'take_right_labels')]
+    logs = compile_all(names, architecture)
+    assert all(spilled_bytes(log) == 0 for log in logs.values())
+
+
+def test_compiled_kernels_are_kept_on_disk(monkeypatch: pytest.MonkeyPatch,
+                                           tmp_path: object) -> None:
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    compiler.cache_directory.cache_clear()
+    try:
+        first = compiler.compiled('refine.cu', 'median<3>', 'sm_90')
+        monkeypatch.setattr(compiler, 'compile_kernel', None)
+        assert compiler.compiled('refine.cu', 'median<3>', 'sm_90') == first
+        directory = compiler.cache_directory()
+        assert directory is not None
+        assert directory.stat().st_mode & 0o777 == 0o700
+    finally:
+        compiler.cache_directory.cache_clear()
+
+
+def test_a_cache_of_somebody_else_is_refused(monkeypatch: pytest.MonkeyPatch,
+                                             tmp_path: object) -> None:
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    monkeypatch.setattr(os, 'geteuid', lambda: 12345)
+    compiler.cache_directory.cache_clear()
+    try:
+        assert compiler.cache_directory() is None
+    finally:
+        compiler.cache_directory.cache_clear()

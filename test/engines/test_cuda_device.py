@@ -1,0 +1,90 @@
+"""Why there is no CUDA device, in words; nothing here needs one."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import types
+from collections.abc import Callable
+
+import pytest
+
+from stereo_bp_ros.engines.cuda import device
+
+
+class FakeRuntimeError(RuntimeError):
+    """Stands for CuPy's CUDARuntimeError."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f'cudaError {status}: something')
+        self.status = status
+
+
+def pretend_cupy(monkeypatch: pytest.MonkeyPatch, count: Callable[[], int],
+                 version: int = 13000, capability: tuple[int, int] = (9, 0)) -> None:
+    """Install a CuPy whose runtime knows just enough."""
+    runtime = types.SimpleNamespace(
+        CUDARuntimeError=FakeRuntimeError, getDeviceCount=count,
+        runtimeGetVersion=lambda: version)
+    modules = {'cupy': types.ModuleType('cupy'), 'cupy.cuda': types.ModuleType('cupy.cuda')}
+    modules['cupy.cuda'].runtime = runtime      # type: ignore[attr-defined]
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(importlib.util, 'find_spec', lambda name: types.SimpleNamespace())
+    found = device.Properties(0, 'Some GPU', capability, 8, 65536, 65536, 2**33, False)
+    monkeypatch.setattr(device, 'properties', lambda index: found)
+
+
+def test_without_cupy_the_remedy_names_both_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+    problem = device.unavailable(0)
+    assert problem is not None
+    assert 'CuPy is not installed' in problem.reason
+    assert 'cupy-cuda12x' in problem.remedy
+    assert 'cupy-cuda13x' in problem.remedy
+
+
+def raises(status: int) -> Callable[[], int]:
+    def count() -> int:
+        raise FakeRuntimeError(status)
+    return count
+
+
+def test_an_old_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_cupy(monkeypatch, raises(35))
+    problem = device.unavailable(0)
+    assert problem is not None
+    assert 'driver is older' in problem.reason
+
+
+def test_no_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_cupy(monkeypatch, raises(100))
+    problem = device.unavailable(0)
+    assert problem is not None
+    assert 'no CUDA device answers' in problem.reason
+    assert '\n' not in str(problem)
+
+
+def test_a_device_number_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_cupy(monkeypatch, lambda: 1)
+    problem = device.unavailable(3)
+    assert problem is not None
+    assert 'there is no CUDA device 3' in problem.reason
+
+
+@pytest.mark.parametrize(('version', 'capability', 'works'), [
+    (13000, (7, 5), True), (13000, (7, 0), False), (12080, (7, 0), True), (12080, (7, 2), True),
+    (12080, (6, 1), False), (13000, (12, 0), True)])
+def test_old_devices_are_refused_in_words(monkeypatch: pytest.MonkeyPatch, version: int,
+                                          capability: tuple[int, int], works: bool) -> None:
+    pretend_cupy(monkeypatch, lambda: 1, version, capability)
+    problem = device.unavailable(0)
+    assert (problem is None) == works
+    if problem is not None:
+        assert f'{capability[0]}.{capability[1]}' in problem.reason
+        assert ('cupy-cuda12x' in problem.remedy) == (capability >= (7, 0))
+
+
+def test_importing_the_package_of_the_engine_needs_no_cupy(child: Callable[..., str]) -> None:
+    assert child('import sys; sys.modules["cupy"] = None\n'
+                 'import stereo_bp_ros.engines.cuda.engine\nprint("fine")') == 'fine'

@@ -1,0 +1,116 @@
+"""The CUDA engine's sizes, passes and memory: arithmetic that needs neither CuPy nor a GPU."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from stereo_bp_ros import ConfigError, MatcherConfig
+from stereo_bp_ros.engines.cuda import plan
+from stereo_bp_ros.engines.cuda.device import TYPICAL
+
+FIVE_SETS = {'tsukuba': (384, 288, 16), 'venus': (434, 383, 21), 'barn1': (432, 381, 32),
+             'cones_quarter': (450, 375, 64), 'cones_half': (900, 750, 128)}
+
+
+def five_sets(disparities: int, **changes: object) -> MatcherConfig:
+    settings = {'preprocessing': 'none', 'disparity_range': disparities, 'data_weight': 0.1,
+                'data_truncation': 15.0, 'discontinuity_slope': 1.0,
+                'discontinuity_truncation': 0.0, 'levels': 5, 'iterations': 7, **changes}
+    return MatcherConfig(**settings)     # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize('message_type', ['int16', 'float32', 'float16'])
+@pytest.mark.parametrize('iterations', [0, 1, 2, 3, 7, 20])
+@pytest.mark.parametrize('disparities', [2, 16, 64, 300])
+def test_every_level_runs_every_iteration_once_and_in_order(
+        disparities: int, iterations: int, message_type: str) -> None:
+    config = five_sets(disparities, iterations=iterations, message_type=message_type)
+    found = plan.passes(config, 321, 157)
+    for k in range(config.levels):
+        done = [t for step in found if step.level == k
+                for t in range(step.first, step.first + step.iterations)]
+        assert done == list(range(iterations))
+    assert [step.level for step in found] == sorted((step.level for step in found), reverse=True)
+
+
+@pytest.mark.parametrize('disparities', [2, 8, 16, 21, 32, 64, 128, 256, 512])
+@pytest.mark.parametrize('message_type', ['int16', 'float32', 'float16'])
+def test_what_a_pass_reads_was_written_before_it(disparities: int, message_type: str) -> None:
+    config = five_sets(disparities, message_type=message_type)
+    written: set[str] = set()
+    for step in plan.passes(config, 250, 190):
+        read = {step.source, *(step.parents or ())} - {None}
+        assert read <= written
+        targets = {name for name in step.targets if name}
+        if step.iterations > 1:
+            # Other blocks may still read what this one would overwrite.
+            assert not targets & read
+        written |= targets
+
+
+@pytest.mark.parametrize('disparities', [2, 3, 9, 16, 21, 64, 128, 137, 256, 257, 512])
+@pytest.mark.parametrize('message_type', ['int16', 'float32', 'float16'])
+def test_every_region_fits_the_shared_memory_of_a_block(disparities: int,
+                                                        message_type: str) -> None:
+    config = five_sets(disparities, message_type=message_type)
+    for step in plan.passes(config, 640, 480):
+        assert step.shared_bytes <= TYPICAL.shared_memory - plan.STATIC_SHARED
+        assert step.tiling.width % 2 == 0
+        assert step.margin_columns % 2 == 0
+
+
+def test_small_devices_get_smaller_regions() -> None:
+    small = TYPICAL.__class__(0, 'small', (7, 5), 8, 64 * 1024, 64 * 1024, 2**33, False)
+    for step in plan.passes(five_sets(128), 640, 480, small):
+        assert step.shared_bytes <= 64 * 1024
+
+
+@pytest.mark.parametrize('message_type', ['int16', 'float32', 'float16'])
+def test_arrays_of_the_arena_do_not_overlap(message_type: str) -> None:
+    arrays = plan.memory_plan(five_sets(64, message_type=message_type), 450, 375).arrays
+    for before, after in itertools.pairwise(arrays):
+        assert before.offset + before.nbytes <= after.offset
+
+
+def test_ranges_are_padded_to_the_next_multiple_of_eight() -> None:
+    for disparities in range(2, 513):
+        shape = plan.shape(five_sets(disparities))
+        assert 8 * shape.chunks == -(-disparities // 8) * 8
+
+
+def test_what_is_uploaded_lies_alike_on_both_sides() -> None:
+    config = five_sets(16)
+    device, host = (made(config, 101, 67) for made in (plan.memory_plan, plan.host_plan))
+    names = ('left_matched', 'right_matched', 'texture', 'parameters', 'left_grey', 'right_grey')
+    offsets = [{spec.name: spec.offset for spec in found.arrays} for found in (device, host)]
+    assert all(offsets[0][name] == offsets[1][name] for name in names)
+
+
+def test_differences_are_kept_only_where_they_are_exact() -> None:
+    assert plan.keeps_deltas(five_sets(128))
+    assert not plan.keeps_deltas(five_sets(8))
+    assert not plan.keeps_deltas(five_sets(128, message_type='float32'))
+    # A slope of more than 7 bits, and sums that would not fit when they are too large by T each.
+    assert not plan.keeps_deltas(five_sets(128, discontinuity_slope=2.0))
+    assert not plan.keeps_deltas(five_sets(128, discontinuity_truncation=40.0))
+
+
+@pytest.mark.parametrize(('changes', 'field'), [
+    ({'stereo_algorithm': 'sad'}, 'stereo_algorithm'),
+    ({'message_type': 'float32', 'exact': True}, 'exact'),
+])
+def test_settings_of_the_cpu_engine_alone_are_refused(changes: dict[str, object],
+                                                      field: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        plan.memory_plan(MatcherConfig(**changes), 64, 48)     # type: ignore[arg-type]
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize('name', FIVE_SETS)
+def test_the_plan_stays_below_the_bound_of_the_2009_paper(name: str) -> None:
+    from stereo_bp_ros.geometry import paper_memory_bound
+    width, height, disparities = FIVE_SETS[name]
+    found = plan.memory_plan(five_sets(disparities), width, height)
+    assert found.total < 4 * paper_memory_bound(width, height, disparities)
