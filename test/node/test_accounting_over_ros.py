@@ -220,7 +220,8 @@ def test_results_are_strictly_newer_except_after_a_jump(client: Any, images: dic
     stamps = client.stamps()[seen:]
     assert stamps == sorted(set(stamps))
     assert after['clock jumps'] == before['clock jumps']
-    assert after['published'] - before['published'] == len(stamps)
+    # The publisher keeps one result: of two within a moment the later may replace the earlier.
+    assert 0 < len(stamps) <= after['published'] - before['published']
     # How many arrive is up to DDS, which may drop what is sent this fast; settled() has checked
     # that all that did are accounted for.
     assert after['received left'] - before['received left'] > len(stamps)
