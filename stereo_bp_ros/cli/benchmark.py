@@ -92,7 +92,7 @@ def _pairs(options: argparse.Namespace) -> list[timing.Pair]:
     if options.path:
         if options.size:
             raise ValueError('give a folder or --size, not both')
-        named = any(text.startswith('disparity_range=') for text in options.settings)
+        named = shared.names_range(options)
         preset = MatcherConfig.preset(options.preset or PRESETS[options.algorithm])
         chosen = MatcherConfig.from_mapping(shared.chosen_settings(options)).disparity_range
         return [timing.Pair(pair.name, pair.left, pair.right,

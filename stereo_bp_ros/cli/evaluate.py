@@ -67,8 +67,7 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f'--repeat is {options.repeat}, but must be at least 1')
     settings = shared.chosen_settings(options)
     config = MatcherConfig.from_mapping(settings)
-    # A preset's range is for no set in particular; one that the user names is meant.
-    named = any(text.startswith('disparity_range=') for text in options.settings)
+    named = shared.names_range(options)
     count, pairs = open_pairs(options.path)
     if options.limit:
         count = min(count, options.limit)
@@ -119,7 +118,7 @@ def open_pairs(path: pathlib.Path) -> tuple[int, Iterator[_Pair]]:
 
     :raises ValueError, StereoError: neither can be read.
     """
-    if path.suffix == '.bag' or (path / 'metadata.yaml').is_file():
+    if bags.is_bag(path):
         with bags.StereoBag(path) as bag:
             count = bag.pairs
         return count, _bag_pairs(path)

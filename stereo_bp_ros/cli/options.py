@@ -57,6 +57,11 @@ def chosen_settings(options: argparse.Namespace) -> dict[str, Value]:
     return values
 
 
+def names_range(options: argparse.Namespace) -> bool:
+    """Whether --set names disparity_range: a preset's is for no set in particular."""
+    return any(text.startswith('disparity_range=') for text in options.settings)
+
+
 def print_json(report: Mapping[str, Any]) -> None:
     """One JSON document on standard output."""
     json.dump(report, sys.stdout, indent=2, allow_nan=False)

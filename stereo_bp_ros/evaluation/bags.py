@@ -122,6 +122,11 @@ def with_stamp(data: bytes | memoryview, stamp_ns: int) -> bytes:
                      nanoseconds.to_bytes(4, order), data[12:]))         # type: ignore[arg-type]
 
 
+def is_bag(path: pathlib.Path) -> bool:
+    """Whether a path is a rosbag2 folder or a ROS 1 bag file, by its name and metadata."""
+    return path.suffix == '.bag' or (path / 'metadata.yaml').is_file()
+
+
 class StereoBagWriter:
     """Writes pairs with calibration and, where given, ground truth into a new rosbag2 folder.
 

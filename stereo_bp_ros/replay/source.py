@@ -44,7 +44,7 @@ def open_source(path: pathlib.Path, *, period_s: float = 0.1,
     :param calibration: for folders without one.
     :raises StereoError: neither a bag nor a folder of pairs.
     """
-    if path.suffix == '.bag' or (path / 'metadata.yaml').is_file():
+    if bags.is_bag(path):
         return _bag_source(path)
     return _folder_source(path, period_s, calibration)
 

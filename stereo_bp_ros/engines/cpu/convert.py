@@ -9,24 +9,8 @@ import cv2
 import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.grey import conversion_code
 from stereo_bp_ros.images import RawImage
-
-_COLOUR = {
-    'rgb8': cv2.COLOR_RGB2GRAY,
-    'bgr8': cv2.COLOR_BGR2GRAY,
-    '8UC3': cv2.COLOR_BGR2GRAY,
-    'rgba8': cv2.COLOR_RGBA2GRAY,
-    'bgra8': cv2.COLOR_BGRA2GRAY,
-}
-
-# ROS names a mosaic by the first two pixels of its first row, OpenCV by the second and third
-# pixel of its second row.
-_BAYER = {
-    'rggb': cv2.COLOR_BayerBG2GRAY,
-    'bggr': cv2.COLOR_BayerRG2GRAY,
-    'gbrg': cv2.COLOR_BayerGR2GRAY,
-    'grbg': cv2.COLOR_BayerGB2GRAY,
-}
 
 
 def to_grey(raw: RawImage, grey: np.ndarray[Any, Any], config: MatcherConfig,
@@ -48,6 +32,5 @@ def to_grey(raw: RawImage, grey: np.ndarray[Any, Any], config: MatcherConfig,
     elif layout.channels == 1 and not layout.bayer:
         np.copyto(grey, pixels)
     else:
-        code = _BAYER[layout.bayer] if layout.bayer else _COLOUR[raw.encoding]
-        cv2.cvtColor(pixels, code, dst=scratch['grey8'])
+        cv2.cvtColor(pixels, conversion_code(raw), dst=scratch['grey8'])
         np.copyto(grey, scratch['grey8'])

@@ -16,7 +16,6 @@ import os
 import pathlib
 import platform
 import shutil
-import stat
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,6 +24,8 @@ import llvmlite
 import llvmlite.binding
 import numba
 import numpy as np
+
+from stereo_bp_ros.engines.cache import make_private, user_cache
 
 #: Caches of this many versions of the engine stay on disk, the latest used ones.
 CACHES_KEPT = 4
@@ -80,12 +81,12 @@ def cache_directory() -> pathlib.Path | None:
     Numba's own check leaves out, above all the sources of kernels that a kernel calls.
     """
     try:
-        root = _user_cache() / 'stereo_bp_ros'
-        _make_private(root)
-        _make_private(root / 'numba')
+        root = user_cache() / 'stereo_bp_ros'
+        make_private(root)
+        make_private(root / 'numba')
         directory = root / 'numba' / engine_hash()
         is_new = not directory.exists()
-        _make_private(directory)
+        make_private(directory)
         os.utime(directory)
         if is_new:
             _prune(directory.parent)
@@ -107,26 +108,6 @@ def engine_hash() -> str:
         digest.update(source.relative_to(folder).as_posix().encode() + b'\0')
         digest.update(source.read_bytes() + b'\0')
     return digest.hexdigest()[:32]
-
-
-def _user_cache() -> pathlib.Path:
-    named = os.environ.get('XDG_CACHE_HOME', '')
-    return pathlib.Path(named) if os.path.isabs(named) else pathlib.Path.home() / '.cache'
-
-
-def _make_private(directory: pathlib.Path) -> None:
-    """Make a directory that only this user can enter, or check that an existing one is so.
-
-    :raises OSError: it cannot be made, is not writable, or is not this user's own.
-    """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = os.lstat(directory)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise PermissionError(f'{directory} is not a directory of this user')
-    if stat.S_IMODE(found.st_mode) != 0o700:
-        directory.chmod(0o700)
-    if not os.access(directory, os.W_OK):
-        raise PermissionError(f'{directory} is not writable')
 
 
 def _prune(parent: pathlib.Path) -> None:

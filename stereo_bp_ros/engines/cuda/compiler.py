@@ -12,12 +12,12 @@ import hashlib
 import logging
 import os
 import pathlib
-import stat
 import tempfile
 import threading
 import time
 from typing import Any
 
+from stereo_bp_ros.engines.cache import make_private, user_cache
 from stereo_bp_ros.engines.cuda import device
 
 KERNELS = pathlib.Path(__file__).parents[2] / 'kernels'
@@ -159,16 +159,9 @@ def cache_directory() -> pathlib.Path | None:
     ``stereo_bp_ros/cuda`` in the user's cache directory, mode 0700; somebody else's is refused.
     """
     try:
-        root = pathlib.Path(device.cache_root()) / 'stereo_bp_ros'
-        for directory in (root, root / 'cuda'):
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            found = os.lstat(directory)
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-                raise PermissionError(f'{directory} is not a directory of this user')
-            if stat.S_IMODE(found.st_mode) != 0o700:
-                directory.chmod(0o700)
-        if not os.access(directory, os.W_OK):
-            raise PermissionError(f'{directory} is not writable')
+        directory = user_cache() / 'stereo_bp_ros' / 'cuda'
+        make_private(directory.parent)
+        make_private(directory)
     except (OSError, RuntimeError) as error:
         _log.warning('no cache for compiled kernels, every process compiles them anew: %s', error)
         return None

@@ -7,24 +7,8 @@ from typing import Any
 import cv2
 import numpy as np
 
+from stereo_bp_ros.engines.grey import conversion_code
 from stereo_bp_ros.images import RawImage
-
-_COLOUR = {
-    'rgb8': cv2.COLOR_RGB2GRAY,
-    'bgr8': cv2.COLOR_BGR2GRAY,
-    '8UC3': cv2.COLOR_BGR2GRAY,
-    'rgba8': cv2.COLOR_RGBA2GRAY,
-    'bgra8': cv2.COLOR_BGRA2GRAY,
-}
-
-# ROS names a mosaic by the first two pixels of its first row, OpenCV by the second and third
-# pixel of its second row.
-_BAYER = {
-    'rggb': cv2.COLOR_BayerBG2GRAY,
-    'bggr': cv2.COLOR_BayerRG2GRAY,
-    'gbrg': cv2.COLOR_BayerGR2GRAY,
-    'grbg': cv2.COLOR_BayerGB2GRAY,
-}
 
 
 def is_8bit(raw: RawImage) -> bool:
@@ -46,9 +30,8 @@ def to_grey8(raw: RawImage, grey: np.ndarray[Any, Any], scratch: np.ndarray[Any,
     if layout.luma >= 0:
         pixels = pixels[:, :, layout.luma]
     elif layout.channels > 1 or layout.bayer:
-        code = _BAYER[layout.bayer] if layout.bayer else _COLOUR[raw.encoding]
         target = scratch if mirrored else grey
-        cv2.cvtColor(pixels, code, dst=target)
+        cv2.cvtColor(pixels, conversion_code(raw), dst=target)
         if not mirrored:
             return
         pixels = target

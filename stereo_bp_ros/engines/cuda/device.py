@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import functools
 import importlib.util
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -160,9 +159,3 @@ def is_lost(index: int) -> bool:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def cache_root() -> str:
-    """The user's cache directory."""
-    named = os.environ.get('XDG_CACHE_HOME', '')
-    return named if os.path.isabs(named) else os.path.expanduser('~/.cache')

@@ -29,7 +29,6 @@ LAST_COLOUR, BOTH_COLOURS, LABELS = range(3)
 MESSAGE_TYPES = {'int16': 'Int16', 'float32': 'Float32', 'float16': 'Float16'}
 
 #: Largest value that binary16 holds.
-LARGEST_FLOAT16 = 65504.0
 
 
 class Shape(NamedTuple):
@@ -146,7 +145,7 @@ def levels(config: MatcherConfig, width: int, height: int) -> list[Level]:
 def check(config: MatcherConfig) -> None:
     """Refuse what this engine cannot compute.
 
-    :raises ConfigError: SAD, ``exact``, or costs that 16-bit floats cannot hold.
+    :raises ConfigError: SAD or ``exact``.
     """
     if config.stereo_algorithm != 'bp':
         raise ConfigError('stereo_algorithm', config.stereo_algorithm,
@@ -154,15 +153,6 @@ def check(config: MatcherConfig) -> None:
     if config.exact:
         raise ConfigError('exact', config.exact,
                           'the CUDA engine adds in another order: use backend cpu or auto')
-    if config.message_type == 'float16':
-        largest = (config.data_weight * config.data_truncation * 4.0 ** (config.levels - 1)
-                   + 3 * config.truncation)
-        if largest > LARGEST_FLOAT16:
-            raise ConfigError(
-                'message_type', config.message_type,
-                f'with levels {config.levels}, data_weight {config.data_weight:g} and '
-                f'data_truncation {config.data_truncation:g} sums reach {largest:.0f} and '
-                'overflow: use float32 or fewer levels')
 
 
 def scale(config: MatcherConfig) -> int:
