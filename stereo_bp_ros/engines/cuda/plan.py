@@ -28,8 +28,6 @@ LAST_COLOUR, BOTH_COLOURS, LABELS = range(3)
 #: The C++ types of the messages.
 MESSAGE_TYPES = {'int16': 'Int16', 'float32': 'Float32', 'float16': 'Float16'}
 
-#: Largest value that binary16 holds.
-
 
 class Shape(NamedTuple):
     """One vector over the disparities in registers and memory; as ``Shape`` in ``words.cuh``."""
