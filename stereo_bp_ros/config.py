@@ -7,6 +7,7 @@ ROS parameters, ``--set`` on the command line, the YAML presets and the referenc
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import pathlib
@@ -21,6 +22,9 @@ from stereo_bp_ros.settings import Setting, Settings, Value, setting
 
 ALGORITHMS = ('sad', 'bp')          # position = the number that stereo_image_proc gives it
 LARGEST_FLOAT16 = 65504
+LARGEST_INT16 = 32767
+#: Finer steps of a grey value's cost than 1 / 128 change no map that was measured.
+LARGEST_SCALE = 128
 PRESETS_DIRECTORY = pathlib.Path(__file__).parent / 'presets'
 
 
@@ -135,7 +139,7 @@ class MatcherConfig(Settings):
             raise ConfigError('exact', self.exact,
                               f'needs message_type float32, which is {self.message_type}')
         if self.stereo_algorithm == 'bp' and self.message_type == 'int16':
-            self.int16_scale()
+            self.message_scale()
         if self.stereo_algorithm == 'bp' and self.message_type == 'float16':
             self._check_float16()
         if self.stereo_algorithm == 'sad' and self.border == 'keep':
@@ -147,28 +151,40 @@ class MatcherConfig(Settings):
         """The bound of the smoothness cost, with 0 resolved to disparity_range / 7.5."""
         return self.discontinuity_truncation or self.disparity_range / 7.5
 
-    def int16_scale(self) -> int:
-        """S, the factor from costs to int16 messages (``docs/algorithms.md``, message types).
+    def message_scale(self) -> int:
+        """S, the factor from costs to messages (``docs/algorithms.md``, message types).
 
-        The largest power of two with ``S (weight data_truncation 4^(levels-1)
-        + 3 discontinuity_truncation) <= 32767``.
+        1 for float32. For 16 bits the whole number that makes data_weight, discontinuity_slope
+        and discontinuity_truncation times S most nearly whole, so that what is rounded hardly
+        differs from what is meant: from a quarter of the largest S that fits, or of 128, up to
+        it; the smallest of equals.
 
-        :raises ConfigError: no such power of two keeps the slope or the costs above 0.
+        :raises ConfigError: int16, and no S keeps the slope or the costs above 0.
         """
+        if self.message_type == 'float32':
+            return 1
+        if self.message_type == 'float16':
+            # Whole numbers up to here are exact in float16.
+            largest = max(self.data_weight * self.data_truncation, self.truncation)
+            return _wholest_scale(self, 2048 / largest) or 1
         bound = (self.data_weight * self.data_truncation * 4.0 ** (self.levels - 1)
                  + 3 * self.truncation)
-        scale = 2.0 ** math.floor(math.log2(32767 / bound))
-        # Rounding to whole numbers can lift the largest sum over 16 bits.
-        largest = (round_half_up(scale * self.data_weight * self.data_truncation)
-                   * 4 ** (self.levels - 1) + 3 * round_half_up(scale * self.truncation))
-        if (scale < 1 or largest > 32767
-                or round_half_up(scale * self.discontinuity_slope) == 0):
+        scale = _wholest_scale(self, LARGEST_INT16 / bound)
+        if scale == 0:
             raise ConfigError(
                 'message_type', self.message_type,
                 f'with levels {self.levels}, data_weight {self.data_weight:g}, data_truncation '
                 f'{self.data_truncation:g} and discontinuity_slope {self.discontinuity_slope:g} '
                 'its 16 bits cannot hold costs and slope: use float32 or fewer levels')
-        return int(scale)
+        return scale
+
+    def message_smoothness(self) -> tuple[float, float]:
+        """Slope and truncation of the smoothness cost in units of the messages."""
+        scale = self.message_scale()
+        slope, truncation = scale * self.discontinuity_slope, scale * self.truncation
+        if self.message_type == 'int16':
+            return round_half_up(slope), round_half_up(truncation)
+        return slope, truncation
 
     def _check_float16(self) -> None:
         """Refuse costs and messages that float16 cannot hold.
@@ -273,6 +289,26 @@ class NodeConfig(Settings):
 
 #: Settings of NodeConfig that are accepted for drop-in use and have no effect.
 IGNORED = ('prefilter_size', 'P1', 'P2', 'sgbm_mode')
+
+
+@functools.lru_cache(maxsize=64)
+def _wholest_scale(config: MatcherConfig, most: float) -> int:
+    """The S of ``message_scale`` that is at most ``most``; 0 = there is none."""
+    most = min(most, LARGEST_SCALE)
+    best, least = 0, math.inf
+    for scale in range(math.floor(most / 4) + 1, math.floor(most) + 1):
+        slope, truncation = (round_half_up(scale * value) for value in
+                             (config.discontinuity_slope, config.truncation))
+        # Rounding to whole numbers can lift the largest sum over 16 bits.
+        largest = (round_half_up(scale * config.data_weight * config.data_truncation)
+                   * 4 ** (config.levels - 1) + 3 * truncation)
+        if config.message_type == 'int16' and (slope == 0 or largest > LARGEST_INT16):
+            continue
+        error = max(abs(round_half_up(scale * value) / (scale * value) - 1) for value in
+                    (config.data_weight, config.discontinuity_slope, config.truncation))
+        if error < least - 1e-9:        # what float64 leaves of whole numbers is none
+            best, least = scale, error
+    return best
 
 
 def round_half_up(value: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -90,17 +91,34 @@ def test_a_truncation_of_zero_means_a_share_of_the_range():
 
 @given(weight=st.floats(0.001, 2), truncation=st.floats(1, 100), smooth=st.floats(0.1, 30),
        levels=st.integers(1, 6))
-def test_the_int16_scale_is_the_largest_power_of_two_that_cannot_overflow(
+def test_the_int16_scale_cannot_overflow_and_is_at_least_a_quarter_of_what_could(
         weight, truncation, smooth, levels):
     values = dict(data_weight=weight, data_truncation=truncation, levels=levels,
                   discontinuity_truncation=smooth, discontinuity_slope=1.0)
     try:
-        scale = MatcherConfig(message_type='int16', **values).int16_scale()
+        config = MatcherConfig(message_type='int16', **values)
     except ConfigError:
         return
-    bound = weight * truncation * 4 ** (levels - 1) + 3 * smooth
-    assert scale * bound <= 32767 < 2 * scale * bound
-    assert scale & (scale - 1) == 0
+    scale = config.message_scale()
+    largest_cost = math.floor(scale * weight * truncation + 0.5) * 4 ** (levels - 1)
+    assert largest_cost + 3 * config.message_smoothness()[1] <= 32767
+    most = min(32767 / (weight * truncation * 4 ** (levels - 1) + 3 * smooth), 128)
+    assert most / 4 < scale <= most
+
+
+@pytest.mark.parametrize('message_type', ['int16', 'float16'])
+@pytest.mark.parametrize('disparities', [16, 21, 32, 64, 128])
+def test_16_bits_hold_the_parameters_of_the_five_sets_exactly(disparities, message_type):
+    config = MatcherConfig.preset('five_sets', disparity_range=disparities,
+                                  message_type=message_type)
+    scale = config.message_scale()
+    for value in (config.data_weight, config.discontinuity_slope, config.truncation):
+        assert scale * value == pytest.approx(round(scale * value), rel=1e-12)
+    assert scale * config.truncation <= 2048
+
+
+def test_float32_messages_are_in_units_of_the_costs():
+    assert MatcherConfig(message_type='float32').message_scale() == 1
 
 
 def test_int16_is_refused_where_the_slope_would_vanish():

@@ -15,7 +15,7 @@ from stereo_bp_ros.config import MatcherConfig
 def belief_propagation(left: np.ndarray, right: np.ndarray, config: MatcherConfig) -> np.ndarray:
     """Beliefs H x W x D of float32 images: int64 with int16 messages, float32 with ``exact``."""
     is_integer = config.message_type == 'int16'
-    scale = config.int16_scale() if is_integer else 1
+    scale = config.message_scale()
     costs = [_data_cost(left, right, config, scale)]
     for _ in range(config.levels - 1):
         costs.append(_parents(costs[-1]))

@@ -27,14 +27,13 @@ def data_cost(left: np.ndarray, right: np.ndarray, levels: list[Level], min_disp
     of a node of a level above 0 is the sum of its up to four children's.
 
     :param left, right: float32 H x W, the images that are matched.
-    :param scale: S of the int16 messages; unused for float32.
+    :param scale: S, which every cost is multiplied by.
     :param costs: per level, filled: 1-D views, uint16 (level 0: ``floor(S * cost + 0.5)``, from
         float64), float32, or int16 for float16 values.
     :param scratch: parts x 5 x columns, float64 for uint16 costs, else float32.
     """
     kind = scratch.dtype.type
-    factor, rounding = ((weight * scale, 0.5) if costs[0].dtype == np.uint16
-                        else (weight, 0.0))
+    factor, rounding = weight * scale, 0.5 if costs[0].dtype == np.uint16 else 0.0
     above = min(1, len(levels) - 1)
     _data_cost(left, right, levels[0].stride, levels[0].labels, min_disparity, kind(factor),
                kind(truncation), kind(rounding), costs[0], scratch, costs[above],

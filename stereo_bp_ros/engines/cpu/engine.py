@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig, round_half_up
+from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines import Engine
 from stereo_bp_ros.engines.cpu import (
     beliefs,
@@ -101,7 +101,7 @@ class CpuEngine(Engine):
     def _belief_propagation(self, needed: refine.Needs, timings: dict[str, float]) -> float:
         """Fill the matches; returns the largest data cost of a pixel in units of the beliefs."""
         config, arrays = self.config, self._arrays
-        scale = config.int16_scale() if config.message_type == 'int16' else 1
+        scale = config.message_scale()
         costs = [arrays[f'cost_{k}'].reshape(-1) for k in range(config.levels)]
         passed = [arrays[f'messages_{k}'].reshape(-1) for k in range(config.levels)]
         with _stopwatch(timings, 'cost'):
@@ -114,7 +114,7 @@ class CpuEngine(Engine):
                 arrays['selected_rows'], arrays['right_rows'])
             messages.pass_messages(
                 self._levels, costs, passed, arrays['message_vectors'], self._threads,
-                config.iterations, *_smoothness(config, scale), config.exact, found)
+                config.iterations, *config.message_smoothness(), config.exact, found)
         return scale * config.data_weight * config.data_truncation
 
     def _block_matching(self, needed: refine.Needs) -> None:
@@ -153,14 +153,6 @@ def warm_up(config: MatcherConfig) -> float:
     engine.compute(image, image, calibration, outputs)
     engine.close()
     return time.perf_counter() - start
-
-
-def _smoothness(config: MatcherConfig, scale: int) -> tuple[float, float]:
-    """Slope and bound of the smoothness cost in units of the messages."""
-    if config.message_type == 'int16':
-        return (round_half_up(scale * config.discontinuity_slope),
-                round_half_up(scale * config.truncation))
-    return config.discontinuity_slope, config.truncation
 
 
 def _aligned(size: int) -> np.ndarray[Any, Any]:

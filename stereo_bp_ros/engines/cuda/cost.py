@@ -29,10 +29,10 @@ class _CostPass(ctypes.Structure):
 def table(config: MatcherConfig) -> np.ndarray[Any, Any]:
     """Data cost of every difference of two grey values 0..255: uint16 or float32, 256."""
     kept = np.minimum(np.arange(256, dtype=np.float64), config.data_truncation)
+    factor = config.data_weight * config.message_scale()
     if config.message_type == 'int16':
-        factor = config.data_weight * plan.scale(config)
         return np.floor(factor * kept + 0.5).astype(np.uint16)
-    return np.float32(config.data_weight) * kept.astype(np.float32)
+    return np.float32(factor) * kept.astype(np.float32)
 
 
 def kernels(config: MatcherConfig, image: str) -> list[tuple[str, str]]:
@@ -56,6 +56,7 @@ class Cost:
         self._costs = [device[f'cost_{k}'] for k in range(config.levels)]
         self._chunks = plan.shape(config).chunks
         base = self._levels[0]
+        factor = config.data_weight * config.message_scale()
         self._passes = {}
         for image, kind in (('uint8', 'grey'), ('float', 'matched')):
             self._passes[image] = _CostPass(
@@ -63,8 +64,8 @@ class Cost:
                 self._costs[0], self._costs[1] if config.levels > 1 else None,
                 base.width, base.height, base.half,
                 self._levels[1].half if config.levels > 1 else 0, config.min_disparity,
-                config.data_weight * plan.scale(config), config.data_truncation,
-                config.data_weight, config.data_truncation, arena.host_address['stamps'])
+                factor, config.data_truncation, factor, config.data_truncation,
+                arena.host_address['stamps'])
 
     def load(self, image: str) -> None:
         """Compile or load what ``enqueue`` of this type of image launches."""

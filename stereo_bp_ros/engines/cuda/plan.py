@@ -105,7 +105,7 @@ def keeps_deltas(config: MatcherConfig) -> bool:
     if config.message_type != 'int16' or config.disparity_range < LEAST_RANGE_OF_DELTAS:
         return False
     slope, truncation = smoothness(config)
-    largest = round_half_up(scale(config) * config.data_weight * config.data_truncation)
+    largest = round_half_up(config.message_scale() * config.data_weight * config.data_truncation)
     return (config.disparity_range <= 128 and slope <= 127
             and largest * 4 ** (config.levels - 1) + 6 * truncation <= 32767)
 
@@ -115,10 +115,7 @@ def smoothness(config: MatcherConfig) -> tuple[float, float]:
 
     A step that costs more than the truncation is never taken, and 16 bits need not hold it.
     """
-    slope, truncation = config.discontinuity_slope, config.truncation
-    if config.message_type == 'int16':
-        slope = round_half_up(scale(config) * slope)
-        truncation = round_half_up(scale(config) * truncation)
+    slope, truncation = config.message_smoothness()
     return min(slope, truncation), truncation
 
 
@@ -153,15 +150,10 @@ def check(config: MatcherConfig) -> None:
                           'the CUDA engine adds in another order: use backend cpu or auto')
 
 
-def scale(config: MatcherConfig) -> int:
-    """Factor from costs to messages: S for int16, 1 for the others."""
-    return config.int16_scale() if config.message_type == 'int16' else 1
-
-
 def has_byte_costs(config: MatcherConfig) -> bool:
     """Whether the data cost of level 0 is kept in 8 bits, where it is exact."""
     return config.message_type == 'int16' and round_half_up(
-        scale(config) * config.data_weight * config.data_truncation) <= 255
+        config.message_scale() * config.data_weight * config.data_truncation) <= 255
 
 
 def passes(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL,

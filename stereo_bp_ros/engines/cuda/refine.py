@@ -9,7 +9,7 @@ from typing import NamedTuple
 from stereo_bp_ros import geometry
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import compiler, plan
+from stereo_bp_ros.engines.cuda import compiler
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
 
@@ -62,7 +62,7 @@ class Parameters(ctypes.Structure):
     def fill(self, config: MatcherConfig, calibration: Calibration | None) -> None:
         """Take over live settings and calibration."""
         shift = calibration.shift if calibration is not None else 0.0
-        self.largest_cost = plan.scale(config) * config.data_weight * config.data_truncation
+        self.largest_cost = config.message_scale() * config.data_weight * config.data_truncation
         self.margin = config.uniqueness_ratio / 100 * self.largest_cost
         self.texture_threshold = float(config.texture_threshold)
         self.published_shift = shift if config.pre_adjust_disparity else 0.0
