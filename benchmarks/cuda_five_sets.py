@@ -90,15 +90,15 @@ def time_set(data: pathlib.Path, name: str, message_type: str, frames: int,
 def time_passes(engine: CudaEngine, config: MatcherConfig, width: int) -> None:
     """Every pass alone, repeated in one graph."""
     found = device.properties(0)
-    out = beliefs.matches(config, width, engine._arena, False, False)
+    out = beliefs.matches(config, width, engine._arena, False, False, False)
     for step, parameters in zip(engine.passes, engine._messages._parameters, strict=True):
         parameters.matches = out
-        kernel = compiler.kernel(found, 'messages.cu', messages.kernel_name(config, step))
+        kernel = compiler.kernel(found, *messages.kernel_of(config, step))
         cut = step.tiling
         grid = (-(-parameters.width // cut.width), -(-parameters.height // cut.height), 1)
         elapsed = repeated(engine._stream, lambda kernel=kernel, grid=grid, step=step,
                            parameters=parameters: kernel.launch(
-                               engine._stream.ptr, grid, (step.tiling.threads, 1, 1),
+                               engine._stream.ptr, grid, (step.threads, 1, 1),
                                step.shared_bytes, parameters))
         shape = plan.shape(config)
         nodes = parameters.width * parameters.height / 2

@@ -27,7 +27,7 @@ def kernels_of(disparities: int, message_type: str) -> list[tuple[str, str]]:
              ('messages.cu', messages.inherit_name(config))]
     for image in ('uint8', 'float'):
         names += cost.kernels(config, image)
-    names += [('messages.cu', messages.kernel_name(config, step))
+    names += [messages.kernel_of(config, step)
               for step in plan.passes(config, 640, 480)]
     return sorted(set(names))
 

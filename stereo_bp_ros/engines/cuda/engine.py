@@ -178,6 +178,7 @@ class CudaEngine(Engine):
         if plan.keeps_deltas(self.config):
             slope = int(plan.smoothness(self.config)[0])
             runtime.memsetAsync(address['nothing'], slope, 16, stream)
+        self._messages.initialise(stream)
         runtime.memsetAsync(address['label'], 0xff, 2 * image, stream)
         runtime.memsetAsync(address['right_keys'], 0xff, 8 * image, stream)
         self._stream.synchronize()
@@ -214,8 +215,8 @@ class CudaEngine(Engine):
             if form.is_grey:
                 self._preprocess.enqueue(stream.ptr)
             self._cost.enqueue(stream.ptr, self._image(form.is_grey))
-            out = beliefs.matches(self.config, self.width, self._arena, form.steps.costs,
-                                  form.steps.right)
+            out = beliefs.matches(self.config, self.width, self._arena, form.steps.fraction,
+                                  form.steps.costs, form.steps.right)
             self._messages.enqueue(stream.ptr, out)
             self._beliefs.enqueue(stream.ptr, out)
             self._refine.enqueue(stream.ptr, form.steps, outputs)

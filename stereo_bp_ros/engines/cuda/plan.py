@@ -18,6 +18,9 @@ Wanted = list[tuple[str, tuple[int, ...], str]]
 #: is moved is halved, what is computed grows.
 LEAST_RANGE_OF_DELTAS = 32
 
+#: Nodes around a tile that a pass can reach; as in ``passes.cuh``.
+LARGEST_MARGIN = 15
+
 #: Bytes of shared memory that a block takes beside what is asked for.
 STATIC_SHARED = 1024
 
@@ -53,9 +56,11 @@ class Level(NamedTuple):
 class Tiling(NamedTuple):
     """How the nodes of a level are given to blocks.
 
-    iterations: of one pass; width, height: nodes of a tile, the width even; threads, blocks:
+    iterations: of one pass; width, height: nodes of a tile, both even; threads, blocks:
     threads of a block and blocks of a multiprocessor that the kernel is compiled for;
-    directions: of the four messages of a node, how many one thread sends (1, 2 or 4).
+    directions: of the four messages of a node, how many one thread sends (1, 2 or 4). resident:
+    nodes stay with their threads for all iterations of a pass (``resident.cu``), which must be
+    two or more.
     """
 
     iterations: int
@@ -64,6 +69,7 @@ class Tiling(NamedTuple):
     threads: int
     blocks: int
     directions: int
+    resident: bool = False
 
 
 class Pass(NamedTuple):
@@ -83,6 +89,7 @@ class Pass(NamedTuple):
     region_half: int
     region_height: int
     shared_bytes: int
+    threads: int                    # of a block
 
 
 def shape(config: MatcherConfig) -> Shape:
@@ -260,8 +267,10 @@ def _predicted_time(config: MatcherConfig, level: Level, k: int, chosen: Tiling,
 
 
 def fits(config: MatcherConfig, k: int, chosen: Tiling, device: Properties) -> bool:
-    """Whether the region of every pass of level ``k`` fits a block's shared memory."""
+    """Whether the region of every pass of level ``k`` fits a block's shared memory and threads."""
     return all(step.shared_bytes <= device.shared_memory // chosen.blocks - STATIC_SHARED
+               and step.threads <= chosen.threads
+               and not (chosen.resident and step.iterations == 1)
                for step in _passes_of_level(config, k, chosen))
 
 
@@ -271,7 +280,7 @@ def _passes_of_level(config: MatcherConfig, k: int, chosen: Tiling) -> list[Pass
     # every pass has one iteration and each colour has one array.
     parts = -(-iterations // chosen.iterations)
     cuts = [iterations * i // parts for i in range(parts + 1)]
-    alone = chosen.iterations == 1
+    alone = min(chosen.iterations, iterations) == 1
     found = []
     source: str | None = None
     for i, (first, end) in enumerate(itertools.pairwise(cuts)):
@@ -293,7 +302,7 @@ def _passes_of_level(config: MatcherConfig, k: int, chosen: Tiling) -> list[Pass
             parents = (f'messages_{k + 1}_0', f'messages_{k + 1}_1')
         found.append(_place(config, Pass(
             k, first, end - first, start, finish, source, parents, (targets[0], targets[1]),
-            chosen, 0, 0, 0, 0, 0)))
+            chosen, 0, 0, 0, 0, 0, chosen.threads)))
         source = targets[colour]
     return found
 
@@ -310,11 +319,15 @@ def _place(config: MatcherConfig, wanted: Pass) -> Pass:
     vector = shape(config)
     region_half = chosen.width // 2 + margin
     region_height = chosen.height + 2 * reach
+    threads = chosen.threads
+    if chosen.resident:             # a team for each two nodes of the region, in whole warps
+        nodes_of_warp = 32 * chosen.directions // (4 * vector.lanes)
+        threads = 32 * -(-region_half * region_height // nodes_of_warp)
     return wanted._replace(
         margin_columns=margin, margin_rows=reach, region_half=region_half,
         region_height=region_height,
         shared_bytes=(4 * vector.units * (region_half * region_height + 1)
-                      * vector.unit_bytes))
+                      * vector.unit_bytes), threads=threads)
 
 
 def memory_plan(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL,
@@ -337,6 +350,9 @@ def memory_plan(config: MatcherConfig, width: int, height: int, device: Properti
         level = pyramid[int(name.split('_')[1])]
         wanted.append((name, (level.height, 4, vector.units, level.half,
                               vector.unit_bytes), 'uint8'))
+    for i, step in enumerate(passes(config, width, height, device, tilings)):
+        lists, _ = nodes_of(step)
+        wanted.append((f'nodes_{i}', (2, max(map(len, lists))), 'uint32'))
     costs = 'int32' if config.message_type == 'int16' else 'float32'
     wanted += [('label', image, 'int16'), ('fraction', image, 'int8'), ('best', image, costs),
                ('second', image, costs), ('right_keys', image, 'uint64'),
@@ -344,6 +360,30 @@ def memory_plan(config: MatcherConfig, width: int, height: int, device: Properti
                ('filtered', image, 'int16'), ('regions', image, 'int32'),
                ('region_sizes', image, 'int32')]
     return geometry.MemoryPlan.lay_out(wanted)
+
+
+def nodes_of(step: Pass) -> tuple[list[list[int]], list[list[int]]]:
+    """The nodes that a tile's threads go through, for each colour, and how many at what distance.
+
+    A node is packed as ``Node`` in ``passes.cuh`` unpacks it; those of the tile itself come
+    first, then those around it by their distance. Element m of the counts: nodes at most m away.
+    """
+    width, height = step.tiling.width, step.tiling.height
+    margin = step.iterations - 1 + (step.finish == LABELS)
+    lists: list[list[int]] = []
+    counts = []
+    for colour in range(2):
+        found = sorted(
+            (max(-x, x - width + 1, -y, y - height + 1, 0), y, x)
+            for y in range(-margin, height + margin)
+            for x in range(-margin, width + margin) if (x + y) % 2 == colour)
+        lists.append([
+            x + LARGEST_MARGIN + 1 | (y + LARGEST_MARGIN + 1) << 8
+            | ((y + step.margin_rows) * step.region_half + (x + step.margin_columns) // 2) << 16
+            for _, y, x in found])
+        counts.append([sum(distance <= m for distance, _, _ in found)
+                       for m in range(LARGEST_MARGIN + 1)])
+    return lists, counts
 
 
 def message_arrays(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL,

@@ -21,12 +21,14 @@ BLOCK = (32, 8, 1)
 class Steps(NamedTuple):
     """What live settings and outputs call for; one CUDA graph each.
 
-    outputs: names of ``types.OUTPUTS``; costs: least and second least belief; right, texture:
+    outputs: names of ``types.OUTPUTS``; fraction: of a pixel; costs: least and second least
+    belief; right, texture:
     inputs of the left-right check and the texture threshold; median: side of the filter, 0 =
     none; speckles: small regions are removed; fills: invalid pixels are filled.
     """
 
     outputs: frozenset[str]
+    fraction: bool
     costs: bool
     right: bool
     texture: bool
@@ -42,7 +44,8 @@ class Steps(NamedTuple):
 
 def steps(config: MatcherConfig, outputs: Collection[str]) -> Steps:
     """The steps of a frame."""
-    return Steps(frozenset(outputs), config.uniqueness_ratio > 0 or 'confidence' in outputs,
+    return Steps(frozenset(outputs), config.subpixel,
+                 config.uniqueness_ratio > 0 or 'confidence' in outputs,
                  config.disp12_max_diff > 0, config.texture_threshold > 0,
                  config.median_window_size, config.speckle_size > 0, config.filling != 'none')
 
