@@ -2,9 +2,6 @@
 #pragma once
 #include "vectors.cuh"
 
-// ``second`` of integer messages where no label is further than 1 from the best.
-constexpr int NO_SECOND = 0x7fffffff;
-
 // Where labels go; everything is H x W of the matched image.
 struct Matches {
     short* label;                   // d - min_disparity
@@ -134,20 +131,18 @@ __device__ __forceinline__ void select_label(
     using V = Vector<Message, DISPARITIES>;
     using S = typename V::S;
     typename Message::Word beliefs[S::WORDS];
+    node.slope = smooth.slope;
+    node.bound = smooth.bound;
+    node.restart();
 #pragma unroll
-    for (int j = 0; j < S::LANE_CHUNKS; ++j) {
-        const int c = V::chunk(lane, j);
+    for (int j = S::LANE_CHUNKS - 1; j >= 0; --j) {
         typename Message::Word part[4] = {Message::zero(), Message::zero(), Message::zero(),
                                           Message::zero()};
-        if (S::ABSENT == 0 || c >= 0) node.cost.load(c, part);
+        const int c = V::chunk(lane, j);
+        if (S::ABSENT == 0 || c >= 0) node.belief(c, part);
 #pragma unroll
         for (int i = 0; i < 4; ++i) beliefs[4 * j + i] = part[i];
     }
-#pragma unroll
-    for (int direction = 0; direction < 4; ++direction)
-        V::template accumulate<READ_ONLY>(node.from[direction], lane, smooth, beliefs);
-    node.slope = smooth.slope;
-    node.bound = smooth.bound;
     Belief<Message, DISPARITIES>::select(beliefs, lane, distance, writes && lane == 0, node, x, y,
                                          width, out);
 }

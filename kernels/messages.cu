@@ -2,9 +2,10 @@
 // take nodes as they come; ``resident.cu`` has the pass whose nodes stay with their threads.
 #include "passes.cuh"
 
-// Kind is the type of the level's data cost.
+// Kind is the type of the level's data cost. SELECTS: the last pass of level 0, which ends with
+// labels.
 template <typename Message, int DISPARITIES, typename Kind, int DIRECTIONS, int THREADS,
-          int BLOCKS>
+          int BLOCKS, bool SELECTS>
 __global__ void __launch_bounds__(THREADS, BLOCKS)
 pass_messages(const __grid_constant__ Pass p) {
     using S = Shape<Message, DISPARITIES>;
@@ -16,8 +17,7 @@ pass_messages(const __grid_constant__ Pass p) {
     stamp_time(p.stamp);
 
     const Tile tile(p);
-    const bool selects = p.finish == LABELS;
-    if (p.iterations > 1 || selects) {
+    if (p.iterations > 1 || SELECTS) {
         tile.clear<Message>(p, slots, 4 * S::UNITS * plane_units(p));
         __syncthreads();
     }
@@ -27,19 +27,19 @@ pass_messages(const __grid_constant__ Pass p) {
         const bool is_last = i == p.iterations - 1;
         const int colour = (p.first + i + 1) & 1;
         // Labels of one colour before the messages that they come from are overwritten, those of
-        // the other after the last iteration. A pass that selects has two iterations or more.
-        if (selects && i >= p.iterations - 1) {
-            U::select(p, tile, colour, slots);
+        // the other after the last iteration.
+        if (SELECTS && i >= p.iterations - 1) {
+            if (i == 0) U::template select<true>(p, tile, colour, slots);
+            else U::template select<false>(p, tile, colour, slots);
             __syncthreads();
         }
         if (i == p.iterations) break;
-        const bool to_slots = !is_last || selects;
-        const bool writes = is_last ? !selects
+        const bool writes = is_last ? !SELECTS
             : p.finish == BOTH_COLOURS && i == p.iterations - 2;
         Unit* const target =
             !writes ? nullptr : static_cast<Unit*>(colour ? p.target[1] : p.target[0]);
         const Slots where(p, colour);
-        const Nodes nodes(p, colour, p.iterations - 1 - i + selects);
+        const Nodes nodes(p, colour, p.iterations - 1 - i + SELECTS);
         const int inside = Nodes(p, colour, 0).count;
         const int step = blockDim.x / 32 * T::NODES;
         for (int first = threadIdx.x / 32 * T::NODES; first < nodes.count; first += step) {
@@ -47,12 +47,14 @@ pass_messages(const __grid_constant__ Pass p) {
             const Node node(p, tile, __ldg(nodes.list + min(item, nodes.count - 1)),
                             item < nodes.count);
             if (T::IS_ALONE && !node.exists) continue;
+            const bool to_slots = !is_last || SELECTS;
             Unit* const to = item < inside ? target : nullptr;
             if (i == 0) U::template send<true>(p, team, node, where, slots, to_slots, to);
             else U::template send<false>(p, team, node, where, slots, to_slots, to);
         }
         __syncthreads();
     }
+    if (SELECTS) U::publish(p, tile);
 }
 
 // What the parents of one colour's nodes send, as the nodes' own messages: for a level whose only

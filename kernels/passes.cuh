@@ -6,6 +6,7 @@
 // the four slots of its nodes of colour 1, and every iteration overwrites what it has read.
 #pragma once
 #include "beliefs.cuh"
+#include "refine.cuh"
 
 enum Start { FROM_ZERO, FROM_PARENTS, FROM_MESSAGES };
 enum Finish { LAST_COLOUR, BOTH_COLOURS, LABELS };
@@ -35,6 +36,8 @@ struct Pass {
     float float_slope, float_truncation;
     uint64* stamp;                  // time at which the pass starts, ns; null = not wanted
     Matches matches;
+    int publishes;                  // refinement is part of the pass
+    Frame frame;
 };
 
 __device__ __forceinline__ bool is_border(int x, int y, int width, int height) {
@@ -289,7 +292,17 @@ struct Update {
         }
     }
 
-    // The labels of the nodes of one colour of a tile from the messages in their slots.
+    // What follows when a tile has its labels.
+    static __device__ __forceinline__ void publish(const Pass& p, const Tile& tile) {
+        if (!p.publishes) return;
+        __syncthreads();
+        publish_tile(p.frame, tile.left, tile.top, p.tile_width, p.tile_height);
+        stamp_end(p.frame.stamp);
+    }
+
+    // The labels of the nodes of one colour of a tile from what has arrived: in device memory
+    // (FIRST), or in their slots.
+    template <bool FIRST>
     static __device__ __forceinline__ void select(const Pass& p, const Tile& tile, int colour,
                                                   Unit* slots) {
         using Alone = Team<Message, DISPARITIES, 4>;
@@ -302,12 +315,17 @@ struct Update {
             const Node at(p, tile, __ldg(nodes.list + item), first + team.node < nodes.count);
             if (S::LANES == 1 && !at.exists) continue;
             const int x = at.exists ? at.x : 1, y = at.exists ? at.y : 1;
-            Arriving<Message, DISPARITIES, Kind, false> node = {{p.cost, p.half, x, y}};
+            Arriving<Message, DISPARITIES, Kind, FIRST> node = {{p.cost, p.half, x, y}};
 #pragma unroll
-            for (int direction = 0; direction < 4; ++direction)
-                node.from[direction] = {
-                    slots + (at.exists ? at.slot + where.of(x, direction) : plane_units(p) - 1),
-                    4 * plane_units(p)};
+            for (int direction = 0; direction < 4; ++direction) {
+                if constexpr (FIRST)
+                    node.from[direction] =
+                        incoming<Unit, S::UNITS>(p, x, y, direction, at.exists);
+                else
+                    node.from[direction] = {
+                        slots + (at.exists ? at.slot + where.of(x, direction)
+                                           : plane_units(p) - 1), 4 * plane_units(p)};
+            }
             select_label(node, smoothness(p), team.lane, Alone::DISTANCE, at.exists, x, y, p.width,
                          p.matches);
         }

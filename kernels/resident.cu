@@ -122,7 +122,7 @@ pass_resident(const __grid_constant__ Pass p) {
     for (int i = 0;; ++i) {
         const int colour = (first_colour + i) & 1;
         if (SELECTS && i >= p.iterations - 1) {
-            U::select(p, tile, colour, region);
+            U::template select<false>(p, tile, colour, region);
             __syncthreads();
         }
         if (i == p.iterations) break;
@@ -130,4 +130,5 @@ pass_resident(const __grid_constant__ Pass p) {
         else iterate(odd, i, colour);
         __syncthreads();
     }
+    if (SELECTS) U::publish(p, tile);
 }

@@ -12,13 +12,23 @@ using uint16 = unsigned short;
 using uint32 = unsigned int;
 using uint64 = unsigned long long;
 
-// Writes the time in ns from the first thread of a grid; null = not wanted.
+// Stands for the second least belief where no label is further than 1 from the best.
+constexpr int NO_SECOND = 0x7fffffff;
+
+__device__ __forceinline__ uint64 time_in_ns() {
+    uint64 now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    return now;
+}
+// Writes the time from the first thread of a grid; null = not wanted.
 __device__ __forceinline__ void stamp_time(uint64* at) {
     if (at == nullptr || (threadIdx.x | threadIdx.y | blockIdx.x | blockIdx.y | blockIdx.z) != 0)
         return;
-    uint64 now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-    *at = now;
+    *at = time_in_ns();
+}
+// Writes the time from every block: what stays is the end of one of the last.
+__device__ __forceinline__ void stamp_end(uint64* at) {
+    if (at != nullptr && threadIdx.x == 0) *at = time_in_ns();
 }
 
 // __byte_perm with the fourth bit of each selector: that byte's sign, eight times.

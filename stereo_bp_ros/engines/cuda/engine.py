@@ -91,7 +91,7 @@ class CudaEngine(Engine):
             self.compile_time = time.perf_counter() - compiling
             self._initialise()
         self._parameters = refine.Parameters.from_buffer(arena.host['parameters'].data)
-        self._parameters.fill(config, None)
+        self._parameters.fill(config, None, {})
         #: Seconds from nothing to an engine that is ready for its first frame.
         self.build_time = time.perf_counter() - start
 
@@ -122,12 +122,15 @@ class CudaEngine(Engine):
             graph = self._graph(form)
             self._seen.add((form.steps.outputs, is_8bit))
             self._prepare(left, right, form)
-            self._parameters.fill(self.config, calibration)
+            targets = {name: device.mapped_address(array) or self._arena.host_address[name]
+                       for name, array in outputs.items()}
+            self._parameters.fill(self.config, calibration, targets)
             launched = time.perf_counter()
             graph.launch(self._stream)
             self._stream.synchronize()
         for name, array in outputs.items():
-            np.copyto(array, self._arena.host[name])
+            if targets[name] == self._arena.host_address[name]:
+                np.copyto(array, self._arena.host[name])
         return self._timings(start, launched, time.perf_counter())
 
     def _timings(self, start: float, launched: float, end: float) -> dict[str, float]:
@@ -203,8 +206,6 @@ class CudaEngine(Engine):
 
     def _capture(self, form: _Form) -> Any:
         """Record a frame."""
-        # Published straight into the host's memory: that takes no longer than a copy of its own.
-        outputs = {name: self._arena.host_address[name] for name in form.steps.outputs}
         stream = self._stream
         with stream:
             stream.begin_capture()
@@ -217,9 +218,13 @@ class CudaEngine(Engine):
             self._cost.enqueue(stream.ptr, self._image(form.is_grey))
             out = beliefs.matches(self.config, self.width, self._arena, form.steps.fraction,
                                   form.steps.costs, form.steps.right)
-            self._messages.enqueue(stream.ptr, out)
+            # Published straight into the host's memory: that takes no longer than a copy of its
+            # own, and a tile's part travels while other tiles are worked on.
+            publishes = self._messages.selects and form.steps.is_local
+            self._messages.enqueue(stream.ptr, out, self._refine.frame() if publishes else None)
             self._beliefs.enqueue(stream.ptr, out)
-            self._refine.enqueue(stream.ptr, form.steps, outputs)
+            if not publishes:
+                self._refine.enqueue(stream.ptr, form.steps)
             return stream.end_capture()
 
     def _upload(self, first: str, last: str = '') -> None:

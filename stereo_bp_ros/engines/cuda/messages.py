@@ -12,7 +12,7 @@ from stereo_bp_ros.engines.cuda import compiler, plan
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.beliefs import Matches
 from stereo_bp_ros.engines.cuda.device import Properties
-
+from stereo_bp_ros.engines.cuda.refine import Frame
 
 _CountsOfColour = ctypes.c_int * (plan.LARGEST_MARGIN + 1)
 _Counts = _CountsOfColour * 2
@@ -33,7 +33,8 @@ class PassParameters(ctypes.Structure):
         ('nodes', ctypes.c_void_p * 2),
         ('counts', _Counts), ('slope', ctypes.c_int),
         ('truncation', ctypes.c_int), ('float_slope', ctypes.c_float),
-        ('float_truncation', ctypes.c_float), ('stamp', ctypes.c_void_p), ('matches', Matches))
+        ('float_truncation', ctypes.c_float), ('stamp', ctypes.c_void_p), ('matches', Matches),
+        ('publishes', ctypes.c_int), ('frame', Frame))
 
 
 def kernel_of(config: MatcherConfig, step: plan.Pass) -> tuple[str, str]:
@@ -41,10 +42,10 @@ def kernel_of(config: MatcherConfig, step: plan.Pass) -> tuple[str, str]:
     cut = step.tiling
     arguments = (f'{plan.stored_type(config)}, {config.disparity_range}, '
                  f'{plan.cost_type(config, step.level)}, {cut.directions}, {cut.threads}')
+    selects = str(step.finish == plan.LABELS).lower()
     if cut.resident:
-        selects = str(step.finish == plan.LABELS).lower()
         return 'resident.cu', f'pass_resident<{arguments}, {selects}>'
-    return 'messages.cu', f'pass_messages<{arguments}, {cut.blocks}>'
+    return 'messages.cu', f'pass_messages<{arguments}, {cut.blocks}, {selects}>'
 
 
 def inherit_name(config: MatcherConfig) -> str:
@@ -80,10 +81,22 @@ class Messages:
             runtime.memcpyAsync(address, nodes.ctypes.data, nodes.nbytes,
                                 runtime.memcpyHostToDevice, stream)
 
-    def enqueue(self, stream: int, out: Matches) -> None:
-        """Run every pass; a fused last one fills ``out`` as well."""
+    @property
+    def selects(self) -> bool:
+        """Whether the last pass ends with labels."""
+        return bool(self._passes) and self._passes[-1].finish == plan.LABELS
+
+    def enqueue(self, stream: int, out: Matches, frame: Frame | None = None) -> None:
+        """Run every pass; a last one that selects fills ``out`` as well.
+
+        :param frame: what to publish the labels with that the last pass selects; None = it is
+            not for it to do.
+        """
         for step, parameters in zip(self._passes, self._parameters, strict=True):
             parameters.matches = out
+            parameters.publishes = frame is not None
+            if frame is not None:
+                parameters.frame = frame
             if self._config.iterations == 1 and step.finish != plan.LABELS:
                 self._inherit(stream, parameters)
             grid = (-(-parameters.width // step.tiling.width),
