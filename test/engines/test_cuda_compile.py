@@ -10,7 +10,16 @@ import pytest
 
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig
-from stereo_bp_ros.engines.cuda import beliefs, compiler, cost, messages, plan, refine
+from stereo_bp_ros.engines.cuda import (
+    beliefs,
+    compiler,
+    convert,
+    cost,
+    messages,
+    plan,
+    preprocess,
+    refine,
+)
 
 ARCHITECTURES = ('sm_75', 'sm_87', 'sm_90', 'sm_120')
 RANGES = (2, 8, 16, 21, 32, 64, 128, 256, 512)
@@ -61,7 +70,11 @@ def test_kernels_of_belief_propagation_compile(disparities: int, message_type: s
 @pytest.mark.parametrize('architecture', ARCHITECTURES)
 def test_kernels_of_the_other_stages_compile(architecture: str) -> None:
     names = [('refine.cu', name) for name in refine.KERNELS]
-    names += [('preprocess.cu', name) for name in ('sobel_x', 'residual')]
+    names += [('convert.cu', name) for name in convert.kernels()]
+    names += sorted({('preprocess.cu', name) for method in ('sobel', 'residual')
+                     for sigma in (0.0, 1.0)
+                     for name in preprocess.kernels(MatcherConfig(preprocessing=method,
+                                                                  smoothing_sigma=sigma))})
     names += [('beliefs.cu', 'take_right_labels')]
     logs = compile_all(names, architecture)
     assert all(spilled_bytes(log) == 0 for log in logs.values())

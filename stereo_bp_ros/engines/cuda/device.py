@@ -125,14 +125,18 @@ def describe(index: int) -> dict[str, Any]:
             'driver': cupy.cuda.runtime.driverGetVersion()}
 
 
-def mapped_address(array: Any) -> int | None:
-    """Where the current device finds a NumPy array of pinned memory; None = the array is not.
+def mapped_address(address: int, size: int) -> int:
+    """Where the current device finds ``size`` bytes of pinned host memory; 0 = they are not.
 
-    Costs about a microsecond.
+    Costs about two microseconds.
     """
     from cupy.cuda import runtime
-    attributes = runtime.pointerGetAttributes(array.ctypes.data)
-    return attributes.devicePointer if attributes.type == runtime.memoryTypeHost else None
+    known = runtime.pointerGetAttributes(address)
+    if known.type != runtime.memoryTypeHost or not known.devicePointer:
+        return 0
+    if runtime.pointerGetAttributes(address + size - 1).type != runtime.memoryTypeHost:
+        return 0
+    return int(known.devicePointer)
 
 
 @contextlib.contextmanager

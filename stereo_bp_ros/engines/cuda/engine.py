@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,11 +34,17 @@ _TO_DEVICE = 1      # cudaMemcpyKind
 class _Form(NamedTuple):
     """What distinguishes one captured frame from another.
 
-    is_grey: 8-bit grey values are uploaded, not the float32 images that are matched.
+    readings: how the bytes of the left and of the right image are read, as they are matched;
+    is_pinned: the device reads both where the caller has them.
     """
 
-    is_grey: bool
+    readings: tuple[convert.Reading, convert.Reading]
+    is_pinned: bool
     steps: refine.Steps
+
+
+#: Where in ``stamps`` the time lies at which a stage starts on the device.
+_STAMPS = {'cost': 0, 'messages': 1, 'refine': 2, 'upload': 4, 'convert': 5, 'preprocess': 6}
 
 
 class CudaEngine(Engine):
@@ -73,13 +80,12 @@ class CudaEngine(Engine):
         self.passes = plan.passes(config, width, height, found, tilings)
         self.plan = plan.memory_plan(config, width, height, found, tilings)
         self._graphs: dict[_Form, Any] = {}
-        # Outputs that frames were asked for, each with: were the images of 8 bits.
-        self._seen: set[tuple[frozenset[str], bool]] = set()
+        self._timed: dict[_Form, list[str]] = {}
         start = time.perf_counter()
         with self._device, device.errors(config.device_id):
             self._stream = cupy.cuda.Stream(non_blocking=True)
-            self._arena = arena = Arena(found, self.plan, plan.host_plan(config, width, height),
-                                        plan.scratch_plan(config, width, height))
+            self._arena = arena = Arena(found, self.plan, plan.host_plan(config, width, height))
+            self._convert = convert.Convert(found, config, width, height, arena)
             self._preprocess = preprocess.Preprocess(found, config, width, height, arena)
             self._cost = cost.Cost(found, config, width, height, arena)
             self._messages = messages.Messages(found, config, width, height, arena, self.passes)
@@ -98,8 +104,8 @@ class CudaEngine(Engine):
     def update(self, config: MatcherConfig) -> None:
         self.config = config
         with self._device, device.errors(config.device_id):
-            for outputs, is_8bit in self._seen:
-                self._graph(self._form(outputs, is_8bit))
+            for form in list(self._graphs):
+                self._graph(form._replace(steps=refine.steps(config, form.steps.outputs)))
 
     def close(self) -> None:
         if not self._arena.is_open:
@@ -116,13 +122,14 @@ class CudaEngine(Engine):
         if not self._arena.is_open:
             raise RuntimeError('this engine is closed')
         start = time.perf_counter()
-        is_8bit = convert.is_8bit(left) and convert.is_8bit(right)
-        form = self._form(outputs, is_8bit)
+        pair = (right, left) if self._convert.is_mirrored else (left, right)
         with self._device, device.errors(self.config.device_id):
+            is_pinned = self._stage(pair)
+            form = _Form((convert.reading(pair[0]), convert.reading(pair[1])), is_pinned,
+                         refine.steps(self.config, outputs))
             graph = self._graph(form)
-            self._seen.add((form.steps.outputs, is_8bit))
-            self._prepare(left, right, form)
-            targets = {name: device.mapped_address(array) or self._arena.host_address[name]
+            targets = {name: device.mapped_address(array.ctypes.data, array.nbytes)
+                       or self._arena.host_address[name]
                        for name, array in outputs.items()}
             self._parameters.fill(self.config, calibration, targets)
             launched = time.perf_counter()
@@ -131,27 +138,25 @@ class CudaEngine(Engine):
         for name, array in outputs.items():
             if targets[name] == self._arena.host_address[name]:
                 np.copyto(array, self._arena.host[name])
-        return self._timings(start, launched, time.perf_counter())
+        return self._timings(form, start, launched, time.perf_counter())
 
-    def _timings(self, start: float, launched: float, end: float) -> dict[str, float]:
-        """Milliseconds of the stages: from the host's clock and the device's time stamps."""
+    def _timings(self, form: _Form, start: float, launched: float,
+                 end: float) -> dict[str, float]:
+        """Milliseconds of the stages: from the host's clock and the device's time stamps.
+
+        ``upload`` begins on the host, where images are copied into pinned memory.
+        """
         timings = dict.fromkeys(ENGINE_STAGES, 0.0)
-        cost_start, messages_start, refine_start = (
-            int(stamp) * 1e-6 for stamp in self._arena.host['stamps'][:3])
-        timings['convert'] = (launched - start) * 1e3
-        if self.passes:
-            timings['cost'] = messages_start - cost_start
-            timings['messages'] = refine_start - messages_start
-        else:
-            timings['messages'] = refine_start - cost_start
-        on_device = refine_start - cost_start
+        timings['upload'] = (launched - start) * 1e3
+        stamps = self._arena.host['stamps'].tolist()
+        timed = self._timed[form]
+        for stage, following in itertools.pairwise(timed):
+            # Without passes the labels are chosen under the name of the messages.
+            name = 'messages' if following == 'refine' else stage
+            timings[name] += (stamps[_STAMPS[following]] - stamps[_STAMPS[stage]]) * 1e-6
+        on_device = (stamps[_STAMPS['refine']] - stamps[_STAMPS[timed[0]]]) * 1e-6
         timings['download'] = max(0.0, (end - launched) * 1e3 - on_device)
         return timings
-
-    def _form(self, outputs: Collection[str], is_8bit: bool) -> _Form:
-        wanted = refine.steps(self.config, outputs)
-        on_device = preprocess.runs_on_device(self.config) and not wanted.texture
-        return _Form(is_8bit and on_device, wanted)
 
     def _graph(self, form: _Form) -> Any:
         if form not in self._graphs:
@@ -159,25 +164,24 @@ class CudaEngine(Engine):
         return self._graphs[form]
 
     def _load(self) -> None:
-        if preprocess.runs_on_device(self.config):
-            self._cost.load(self._image(True))
-        self._cost.load('float')
+        self._convert.load()
+        self._preprocess.load()
+        for pixel in {preprocess.PIXELS[self._preprocess.result(grey)]
+                      for grey in ('grey', 'values')}:
+            self._cost.load(pixel)
         self._messages.load()
         self._beliefs.load()
         self._refine.load()
-
-    def _image(self, is_grey: bool) -> str:
-        """Type of the images that the cost is computed from."""
-        return 'uint8' if is_grey and self.config.preprocessing == 'none' else 'float'
 
     def _initialise(self) -> None:
         """What is written once: the table of costs, and labels of the border."""
         from cupy.cuda import runtime
         image = self.width * self.height
         address, stream = self._arena.device, self._stream.ptr
-        values = cost.table(self.config)
-        runtime.memcpyAsync(address['table'], values.ctypes.data, values.nbytes, _TO_DEVICE,
-                            stream)
+        if self.config.message_type == 'int16':
+            values = cost.table(self.config)
+            runtime.memcpyAsync(address['table'], values.ctypes.data, values.nbytes, _TO_DEVICE,
+                                stream)
         if plan.keeps_deltas(self.config):
             slope = int(plan.smoothness(self.config)[0])
             runtime.memsetAsync(address['nothing'], slope, 16, stream)
@@ -186,36 +190,23 @@ class CudaEngine(Engine):
         runtime.memsetAsync(address['right_keys'], 0xff, 8 * image, stream)
         self._stream.synchronize()
 
-    def _prepare(self, left: RawImage, right: RawImage, form: _Form) -> None:
-        """Put both images where the graph uploads them from."""
-        config, host, scratch = self.config, self._arena.host, self._arena.scratch
-        # With the right image as reference, mirrored and swapped images have the same geometry:
-        # its pixel x matches x + d of the left one, which after mirroring is x - d.
-        mirrored = config.reference_image == 'right'
-        pair = (right, left) if mirrored else (left, right)
-        for side, raw in zip(('left', 'right'), pair, strict=True):
-            if form.is_grey:
-                convert.to_grey8(raw, host[f'{side}_grey'], scratch['grey8'][0], mirrored)
-                continue
-            convert.to_grey(raw, scratch['grey'], config.mono16_scale, scratch['grey8'],
-                            mirrored)
-            smoothed = preprocess.on_host(scratch['grey'], config, host[f'{side}_matched'],
-                                          scratch)
-            if form.steps.texture and side == 'left':
-                preprocess.texture(smoothed, config, host['texture'], scratch['plane_b'])
+    def _stage(self, pair: tuple[RawImage, RawImage]) -> bool:
+        """Put both images where the device reads them; whether they lie there already."""
+        host = self._arena.host
+        addresses = [address for raw in pair if (address := convert.pinned_address(raw))]
+        if len(addresses) == 2:
+            host['sources'][:] = addresses
+            return True
+        for name, raw in zip(('left_raw', 'right_raw'), pair, strict=True):
+            convert.stage(raw, host[name])
+        return False
 
     def _capture(self, form: _Form) -> Any:
         """Record a frame."""
         stream = self._stream
         with stream:
             stream.begin_capture()
-            if form.is_grey:
-                self._upload('parameters', 'right_grey')
-            else:
-                self._upload('left_matched', 'parameters')
-            if form.is_grey:
-                self._preprocess.enqueue(stream.ptr)
-            self._cost.enqueue(stream.ptr, self._image(form.is_grey))
+            self._timed[form] = self._enqueue_cost(form)
             out = beliefs.matches(self.config, self.width, self._arena, form.steps.fraction,
                                   form.steps.costs, form.steps.right)
             # Published straight into the host's memory: that takes no longer than a copy of its
@@ -227,14 +218,23 @@ class CudaEngine(Engine):
                 self._refine.enqueue(stream.ptr, form.steps)
             return stream.end_capture()
 
-    def _upload(self, first: str, last: str = '') -> None:
-        """Copy the pinned arrays from one to another, which lie side by side on both sides."""
-        from cupy.cuda import runtime
-        arena, last = self._arena, last or first
-        start = arena.host_address[first]
-        if arena.device[first] != start:
-            size = arena.host_address[last] + arena.nbytes[last] - start
-            runtime.memcpyAsync(arena.device[first], start, size, _TO_DEVICE, self._stream.ptr)
+    def _enqueue_cost(self, form: _Form) -> list[str]:
+        """Everything up to the data cost; names of the stages of the frame that are timed."""
+        stream, device = self._stream.ptr, self._arena.device
+        stamps = {stage: self._arena.host_address['stamps'] + 8 * at
+                  for stage, at in _STAMPS.items()}
+        grey = self._convert.grey(form.readings)
+        matched = self._preprocess.result(grey)
+        timed = []
+        if self._convert.enqueue_upload(stream, form.readings, form.is_pinned, stamps['upload']):
+            timed.append('upload')
+        if self._convert.enqueue(stream, form.readings, stamps['convert']):
+            timed.append('convert')
+        if self._preprocess.enqueue(stream, grey, form.steps.texture, stamps['preprocess']):
+            timed.append('preprocess')
+        self._cost.enqueue(stream, preprocess.PIXELS[matched], device[f'left_{matched}'],
+                           device[f'right_{matched}'], stamps['cost'])
+        return [*timed, 'cost', *(['messages'] if self.passes else []), 'refine']
 
 
 def warm_up(config: MatcherConfig) -> float:

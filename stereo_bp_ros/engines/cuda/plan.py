@@ -11,6 +11,7 @@ from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig, round_half_up
 from stereo_bp_ros.engines.cuda.device import TYPICAL, Properties
 from stereo_bp_ros.errors import ConfigError
+from stereo_bp_ros.images import ENCODINGS
 
 Wanted = list[tuple[str, tuple[int, ...], str]]
 
@@ -20,6 +21,9 @@ LEAST_RANGE_OF_DELTAS = 32
 
 #: Nodes around a tile that a pass can reach; as in ``passes.cuh``.
 LARGEST_MARGIN = 15
+
+#: Bytes of the largest pixel of any encoding.
+LARGEST_PIXEL = max(encoding.pixel_bytes for encoding in ENCODINGS.values())
 
 #: Bytes of shared memory that a block takes beside what is asked for.
 STATIC_SHARED = 1024
@@ -408,7 +412,8 @@ def memory_plan(config: MatcherConfig, width: int, height: int, device: Properti
     image = (height, width)
     pyramid = levels(config, width, height)
     vector = shape(config)
-    wanted: Wanted = [*_uploaded(image), ('nothing', (16,), 'uint8'), ('table', (256,), 'float32')]
+    wanted: Wanted = [*_uploaded(image), ('nothing', (16,), 'uint8'), ('table', (256,), 'uint16'),
+                      *_matched(config, image)]
     for k, level in enumerate(pyramid):
         kind = cost_type(config, k)
         units = vector.chunks * (2 if kind == 'Float32' else 1)
@@ -469,23 +474,26 @@ def message_arrays(config: MatcherConfig, width: int, height: int, device: Prope
 def host_plan(config: MatcherConfig, width: int, height: int) -> geometry.MemoryPlan:
     """The pinned arrays on the host, through which everything goes to and from the device."""
     image = (height, width)
-    wanted: Wanted = [*_uploaded(image), ('stamps', (8,), 'uint64'),
+    wanted: Wanted = [*_uploaded(image), ('sources', (2,), 'uint64'), ('stamps', (8,), 'uint64'),
                       ('disparity', image, 'float32'), ('depth', image, 'float32'),
                       ('confidence', image, 'float32')]
     return geometry.MemoryPlan.lay_out(wanted)
 
 
 def _uploaded(image: tuple[int, int]) -> Wanted:
-    """What goes up with a frame; in one order on both sides, so that one copy moves it."""
-    return [('left_matched', image, 'float32'), ('right_matched', image, 'float32'),
-            ('texture', image, 'float32'), ('parameters', (128,), 'uint8'),
-            ('left_grey', image, 'uint8'), ('right_grey', image, 'uint8')]
+    """What goes up with a frame, under the same names on both sides."""
+    size = (image[0] * image[1] * LARGEST_PIXEL,)
+    return [('parameters', (128,), 'uint8'), ('left_raw', size, 'uint8'),
+            ('right_raw', size, 'uint8')]
 
 
-def scratch_plan(config: MatcherConfig, width: int, height: int) -> geometry.MemoryPlan:
-    """Ordinary host memory: where images are prepared that the device does not prepare."""
-    image = (height, width)
-    wanted: Wanted = [('grey', image, 'float32'), ('smoothed', image, 'float32'),
-                      ('plane_a', image, 'float32'), ('plane_b', image, 'float32'),
-                      ('grey8', (2, *image), 'uint8')]
-    return geometry.MemoryPlan.lay_out(wanted)
+def _matched(config: MatcherConfig, image: tuple[int, int]) -> Wanted:
+    """Everything between the bytes of the images and what is matched."""
+    kinds = {'grey': 'uint8', 'values': 'float32', 'spare': 'float32'}
+    if config.smoothing_sigma > 0:
+        kinds['smoothed'] = 'float32'
+    if config.preprocessing != 'none':
+        kinds['matched'] = 'float32'
+    return [('texture', image, 'float32'),
+            *((f'{side}_{name}', image, kind) for name, kind in kinds.items()
+              for side in ('left', 'right'))]
