@@ -131,18 +131,20 @@ __device__ __forceinline__ void select_label(
     using V = Vector<Message, DISPARITIES>;
     using S = typename V::S;
     typename Message::Word beliefs[S::WORDS];
-    node.slope = smooth.slope;
-    node.bound = smooth.bound;
-    node.restart();
 #pragma unroll
-    for (int j = S::LANE_CHUNKS - 1; j >= 0; --j) {
+    for (int j = 0; j < S::LANE_CHUNKS; ++j) {
+        const int c = V::chunk(lane, j);
         typename Message::Word part[4] = {Message::zero(), Message::zero(), Message::zero(),
                                           Message::zero()};
-        const int c = V::chunk(lane, j);
-        if (S::ABSENT == 0 || c >= 0) node.belief(c, part);
+        if (S::ABSENT == 0 || c >= 0) node.cost.load(c, part);
 #pragma unroll
         for (int i = 0; i < 4; ++i) beliefs[4 * j + i] = part[i];
     }
+#pragma unroll
+    for (int direction = 0; direction < 4; ++direction)
+        V::template accumulate<READ_ONLY>(node.from[direction], lane, smooth, beliefs);
+    node.slope = smooth.slope;
+    node.bound = smooth.bound;
     Belief<Message, DISPARITIES>::select(beliefs, lane, distance, writes && lane == 0, node, x, y,
                                          width, out);
 }

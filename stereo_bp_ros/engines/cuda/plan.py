@@ -207,7 +207,7 @@ def _tiling(config: MatcherConfig, width: int, height: int, k: int, device: Prop
 
     chosen: Tiling | None = None
     least = math.inf
-    longest = min(config.iterations, 7)
+    longest = min(config.iterations, 4 if k == 0 else 7)
     middle = [best(n, LAST_COLOUR) for n in range(1, longest + 1)]
     # Level 0 ends with labels, the others with the messages of both colours, which only passes of
     # two iterations leave, or passes of one all the way.
@@ -217,13 +217,15 @@ def _tiling(config: MatcherConfig, width: int, height: int, k: int, device: Prop
         for m in range(1, max(1, min(rest, longest)) + 1):
             time, cut = end_time, end
             if end is not None and rest:
-                time += -(-rest // m) * middle[m - 1][0]
+                parts = -(-rest // m)
+                time += parts * middle[m - 1][0]
                 cut = middle[m - 1][1]
-                cut = cut and cut._replace(last=end)
+                if cut is not None:
+                    cut = None if cut.resident and rest // parts == 1 else cut._replace(last=end)
             if cut is not None and time < least:
                 chosen, least = cut, time
     single_time, single = middle[0]
-    if (k > 0 and config.iterations * single_time < least) or (longest == 1 and k > 0):
+    if k > 0 and (config.iterations * single_time < least or longest == 1):
         chosen = single
     if chosen is None:
         raise ConfigError('disparity_range', config.disparity_range,
@@ -243,6 +245,7 @@ def _candidates(config: MatcherConfig, iterations: int, finish: int) -> list[Til
                   for height in sides for width in (*sides, 48, 64) if width != 6]
     if iterations > 1:
         registers = shape(config).registers
+        share = 2.0 if keeps_deltas(config) or registers >= 64 else 1.5
         for directions in (1, 2, 4):
             for side in (2, 4, 8, 12, 16):
                 for width in sorted({side, side + 4 if side > 2 else 4}):
@@ -251,7 +254,7 @@ def _candidates(config: MatcherConfig, iterations: int, finish: int) -> list[Til
                         config, 0, cut, iterations, FROM_MESSAGES, finish))
                     threads = -(-needed // 128) * 128
                     # What the compiler was seen to need without a spill.
-                    if threads <= 1024 and 65536 // threads >= 1.5 * registers * directions + 44:
+                    if threads <= 1024 and 65536 // threads >= share * registers * directions + 44:
                         found.append(cut._replace(threads=threads))
     return found
 
@@ -315,7 +318,7 @@ def _predicted_time(config: MatcherConfig, level: Level, step: Pass, device: Pro
         return 2.3 + waves * (step.iterations * iteration + selecting) + region * 0.2e-6
     # Every iteration takes the time of its nodes, and of as many rounds as the threads need.
     together = cut.threads * cut.directions // (4 * vector.lanes)
-    block = selecting
+    block = selecting + 0.02 * labels
     for i in range(step.iterations):
         margin = step.iterations - 1 - i + (step.finish == LABELS)
         count = (min(cut.width + 2 * margin, level.width)
@@ -334,7 +337,7 @@ def fits(config: MatcherConfig, k: int, chosen: Tiling, device: Properties) -> b
 def _fits_block(step: Pass, device: Properties) -> bool:
     cut = step.tiling
     return (step.shared_bytes <= device.shared_memory // cut.blocks - STATIC_SHARED
-            and step.threads <= cut.threads and not (cut.resident and step.iterations == 1))
+            and step.threads <= cut.threads)
 
 
 def _passes_of_level(config: MatcherConfig, k: int, chosen: Tiling) -> list[Pass]:
@@ -383,6 +386,8 @@ def _place(config: MatcherConfig, wanted: Pass) -> Pass:
     """The pass with the region that its blocks keep on chip."""
     chosen = wanted.tiling
     if wanted.iterations == 1 and wanted.finish != LABELS:
+        if chosen.resident:
+            raise ValueError('nodes stay with their threads for two iterations or more')
         return wanted
     reach = wanted.iterations - 1 + (wanted.finish == LABELS)
     first_colour = (wanted.first + 1) % 2
