@@ -139,6 +139,19 @@ def test_messages_kept_as_differences_change_nothing(monkeypatch: pytest.MonkeyP
         assert np.array_equal(results[0][name], results[1][name], equal_nan=True)
 
 
+@pytest.mark.parametrize('disparities', [16, 40, 128, 200])
+@pytest.mark.parametrize('architecture', ['compute_75', 'compute_80', 'compute_87'])
+def test_the_arithmetic_of_older_devices_gives_the_same_labels(
+        monkeypatch: pytest.MonkeyPatch, architecture: str, disparities: int) -> None:
+    # Their packed minimum has other instructions; a newer device runs their PTX.
+    monkeypatch.setattr(device.Properties, 'architecture', architecture)
+    monkeypatch.setattr(compiler, '_loaded', {})
+    config = paper(disparities, levels=3, iterations=5)
+    left, right = noisy_pair(49, 33)
+    found = labels(config, run(config, left, right)['disparity'])
+    assert np.array_equal(found, naive_labels(config, left, right))
+
+
 CASES: dict[str, dict[str, Any]] = {
     'defaults': {},
     'negative disparities': {'min_disparity': -20},

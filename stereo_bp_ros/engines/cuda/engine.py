@@ -97,12 +97,15 @@ class CudaEngine(Engine):
             self.compile_time = time.perf_counter() - compiling
             self._initialise()
         self._parameters = refine.Parameters.from_buffer(arena.host['parameters'].data)
-        self._parameters.fill(config, None, {})
+        self._parameters.fill(config, None)
+        self._filled: tuple[MatcherConfig, Calibration | None] = (config, None)
+        self._steps: dict[tuple[str, ...], refine.Steps] = {}
         #: Seconds from nothing to an engine that is ready for its first frame.
         self.build_time = time.perf_counter() - start
 
     def update(self, config: MatcherConfig) -> None:
         self.config = config
+        self._steps.clear()
         with self._device, device.errors(config.device_id):
             for form in list(self._graphs):
                 self._graph(form._replace(steps=refine.steps(config, form.steps.outputs)))
@@ -126,17 +129,20 @@ class CudaEngine(Engine):
         with self._device, device.errors(self.config.device_id):
             is_pinned = self._stage(pair)
             form = _Form((convert.reading(pair[0]), convert.reading(pair[1])), is_pinned,
-                         refine.steps(self.config, outputs))
+                         self._wanted(tuple(outputs)))
             graph = self._graph(form)
             targets = {name: device.mapped_address(array.ctypes.data, array.nbytes)
-                       or self._arena.host_address[name]
                        for name, array in outputs.items()}
-            self._parameters.fill(self.config, calibration, targets)
+            self._parameters.aim({name: address or self._arena.host_address[name]
+                                  for name, address in targets.items()})
+            if self._filled != (self.config, calibration):
+                self._parameters.fill(self.config, calibration)
+                self._filled = (self.config, calibration)
             launched = time.perf_counter()
             graph.launch(self._stream)
             self._stream.synchronize()
         for name, array in outputs.items():
-            if targets[name] == self._arena.host_address[name]:
+            if not targets[name]:
                 np.copyto(array, self._arena.host[name])
         return self._timings(form, start, launched, time.perf_counter())
 
@@ -157,6 +163,11 @@ class CudaEngine(Engine):
         on_device = (stamps[_STAMPS['refine']] - stamps[_STAMPS[timed[0]]]) * 1e-6
         timings['download'] = max(0.0, (end - launched) * 1e3 - on_device)
         return timings
+
+    def _wanted(self, outputs: tuple[str, ...]) -> refine.Steps:
+        if outputs not in self._steps:
+            self._steps[outputs] = refine.steps(self.config, outputs)
+        return self._steps[outputs]
 
     def _graph(self, form: _Form) -> Any:
         if form not in self._graphs:

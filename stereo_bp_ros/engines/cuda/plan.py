@@ -243,7 +243,7 @@ def _candidates(config: MatcherConfig, iterations: int, finish: int) -> list[Til
     for threads, directions in _blocks(config):
         found += [Tiling(iterations, width, height, threads, 1, directions)
                   for height in sides for width in (*sides, 48, 64) if width != 6]
-    if iterations > 1:
+    if iterations > 1 and finish != LABELS:     # a label wants more registers than are left there
         registers = shape(config).registers
         share = 2.0 if keeps_deltas(config) or registers >= 64 else 1.5
         for directions in (1, 2, 4):

@@ -12,7 +12,6 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import compiler
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
-from stereo_bp_ros.types import OUTPUTS
 
 KERNELS = ('reject_matches', 'refine_matches', 'median<3>', 'median<5>', 'publish_matches',
            'start_regions', 'join_regions', 'count_regions', 'remove_speckles')
@@ -70,11 +69,14 @@ class Parameters(ctypes.Structure):
         ('max_difference', ctypes.c_int), ('speckle_size', ctypes.c_int),
         ('speckle_range', ctypes.c_int))
 
-    def fill(self, config: MatcherConfig, calibration: Calibration | None,
-             outputs: Mapping[str, int]) -> None:
-        """Take over live settings, calibration, and where each output goes."""
-        for name in OUTPUTS:
-            setattr(self, name, outputs.get(name))
+    def aim(self, outputs: Mapping[str, int]) -> None:
+        """Say where each output goes."""
+        self.disparity = outputs.get('disparity')
+        self.depth = outputs.get('depth')
+        self.confidence = outputs.get('confidence')
+
+    def fill(self, config: MatcherConfig, calibration: Calibration | None) -> None:
+        """Take over live settings and calibration."""
         shift = calibration.shift if calibration is not None else 0.0
         self.largest_cost = config.message_scale() * config.data_weight * config.data_truncation
         self.margin = config.uniqueness_ratio / 100 * self.largest_cost
