@@ -2,44 +2,44 @@
 // take nodes as they come; ``resident.cu`` has the pass whose nodes stay with their threads.
 #include "passes.cuh"
 
-// Kind is the type of the level's data cost. SELECTS: the last pass of level 0, which ends with
-// labels.
+// Kind is the type of the level's data cost.
 template <typename Message, int DISPARITIES, typename Kind, int DIRECTIONS, int THREADS,
-          int BLOCKS, bool SELECTS>
+          int BLOCKS, Work WORK>
 __global__ void __launch_bounds__(THREADS, BLOCKS)
 pass_messages(const __grid_constant__ Pass p) {
     using S = Shape<Message, DISPARITIES>;
     using U = Update<Message, DISPARITIES, Kind, DIRECTIONS>;
     using T = typename U::T;
     using Unit = typename Message::Unit;
+    constexpr bool IS_ON_CHIP = WORK != ONE_ITERATION, SELECTS = WORK == ITERATIONS_AND_LABELS;
     extern __shared__ uint4 shared[];
     Unit* const slots = reinterpret_cast<Unit*>(shared);
     stamp_time(p.stamp);
 
     const Tile tile(p);
-    if (p.iterations > 1 || SELECTS) {
-        tile.clear<Message>(p, slots, 4 * S::UNITS * plane_units(p));
+    if constexpr (IS_ON_CHIP) {
+        if (tile.clear<Message>(p, slots, 4 * S::UNITS * plane_units(p))) __syncthreads();
+        U::fetch(p, tile, p.iterations - 1 + SELECTS, slots);
         __syncthreads();
     }
 
     const T team;
     for (int i = 0;; ++i) {
-        const bool is_last = i == p.iterations - 1;
+        const bool is_last = !IS_ON_CHIP || i == p.iterations - 1;
         const int colour = (p.first + i + 1) & 1;
         // Labels of one colour before the messages that they come from are overwritten, those of
         // the other after the last iteration.
         if (SELECTS && i >= p.iterations - 1) {
-            if (i == 0) U::template select<true>(p, tile, colour, slots);
-            else U::template select<false>(p, tile, colour, slots);
+            U::select(p, tile, colour, slots);
             __syncthreads();
         }
-        if (i == p.iterations) break;
+        if (IS_ON_CHIP && i == p.iterations) break;
         const bool writes = is_last ? !SELECTS
             : p.finish == BOTH_COLOURS && i == p.iterations - 2;
         Unit* const target =
             !writes ? nullptr : static_cast<Unit*>(colour ? p.target[1] : p.target[0]);
         const Slots where(p, colour);
-        const Nodes nodes(p, colour, p.iterations - 1 - i + SELECTS);
+        const Nodes nodes(p, colour, IS_ON_CHIP ? p.iterations - 1 - i + SELECTS : 0);
         const int inside = Nodes(p, colour, 0).count;
         const int step = blockDim.x / 32 * T::NODES;
         for (int first = threadIdx.x / 32 * T::NODES; first < nodes.count; first += step) {
@@ -47,11 +47,11 @@ pass_messages(const __grid_constant__ Pass p) {
             const Node node(p, tile, __ldg(nodes.list + min(item, nodes.count - 1)),
                             item < nodes.count);
             if (T::IS_ALONE && !node.exists) continue;
-            const bool to_slots = !is_last || SELECTS;
-            Unit* const to = item < inside ? target : nullptr;
-            if (i == 0) U::template send<true>(p, team, node, where, slots, to_slots, to);
-            else U::template send<false>(p, team, node, where, slots, to_slots, to);
+            U::template send<!IS_ON_CHIP>(p, team, node, where, slots,
+                                          IS_ON_CHIP && (!is_last || SELECTS),
+                                          item < inside ? target : nullptr);
         }
+        if (!IS_ON_CHIP) break;
         __syncthreads();
     }
     if (SELECTS) U::publish(p, tile);

@@ -11,6 +11,10 @@
 enum Start { FROM_ZERO, FROM_PARENTS, FROM_MESSAGES };
 enum Finish { LAST_COLOUR, BOTH_COLOURS, LABELS };
 
+// What a pass does, as far as its code depends on it: one iteration in device memory, one or more
+// on chip, the same and labels.
+enum Work { ONE_ITERATION, ITERATIONS, ITERATIONS_AND_LABELS };
+
 constexpr int LARGEST_MARGIN = 15;
 
 // Messages in device memory are kept at the sender: [row][direction][unit][x / 2], one array
@@ -80,16 +84,18 @@ struct Tile {
         : left(blockIdx.x * p.tile_width), top(blockIdx.y * p.tile_height),
           region_left(left - p.margin_columns), region_top(top - p.margin_rows) {}
 
-    // Puts messages that say nothing into every slot, where some will not be written.
+    // Puts messages that say nothing into every slot, where some will not be written; whether that
+    // was so.
     template <typename Message>
-    __device__ __forceinline__ void clear(const Pass& p, typename Message::Unit* region,
+    __device__ __forceinline__ bool clear(const Pass& p, typename Message::Unit* region,
                                           int units) const {
         const bool is_inner = region_left > 0 && region_top > 0
             && region_left + 2 * p.region_half < p.width
             && region_top + p.region_height < p.height;
-        if (is_inner) return;
+        if (is_inner) return false;
         const auto nothing = *static_cast<const typename Message::Unit*>(p.zero);
         for (int i = threadIdx.x; i < units; i += blockDim.x) region[i] = nothing;
+        return true;
     }
 };
 
@@ -114,6 +120,23 @@ struct Slots {
         return direction & 2 ? horizontal + (odd & x) : vertical;
     }
 };
+
+// Copies a unit from device memory to the chip; done when ``copied`` returns.
+template <typename Unit>
+__device__ __forceinline__ void copy_unit(Unit* to, const Unit* from) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
+                 :: "r"(uint32(__cvta_generic_to_shared(to))), "l"(from), "n"(sizeof(Unit))
+                 : "memory");
+#else
+    *to = __ldg(from);
+#endif
+}
+__device__ __forceinline__ void copied() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
 
 // How a warp is spread over nodes: each thread sends DIRECTIONS of the four messages of a node,
 // or the part of them that one of Shape's lanes has.
@@ -253,9 +276,31 @@ struct Update {
                  target + size_t(4 * y + direction) * S::UNITS * p.half + (x >> 1), p.half);
     }
 
+    // Puts into the slots of a tile what has arrived at the nodes of the first colour.
+    static __device__ __forceinline__ void fetch(const Pass& p, const Tile& tile, int margin,
+                                                 Unit* slots) {
+        const int colour = (p.first + 1) & 1, stride = 4 * plane_units(p);
+        const Slots where(p, colour);
+        const Nodes nodes(p, colour, margin);
+        // A warp has one direction at a time.
+        const int warps = blockDim.x / 32, items = (nodes.count + 31) / 32 * 4;
+        for (int item = threadIdx.x / 32; item < items; item += warps) {
+            const int index = item / 4 * 32 + threadIdx.x % 32, direction = item % 4;
+            if (index >= nodes.count) continue;
+            const Node node(p, tile, __ldg(nodes.list + index), true);
+            if (!node.exists) continue;
+            const Place<Unit> from = incoming<Unit, S::UNITS>(p, node.x, node.y, direction, true);
+            Unit* const to = slots + node.slot + where.of(node.x, direction);
+#pragma unroll
+            for (int unit = 0; unit < S::UNITS; ++unit)
+                copy_unit(to + unit * stride, from.first + unit * from.stride);
+        }
+        copied();
+    }
+
     // Sends a thread's messages of one node, to slots and to device memory (null = not there).
-    // A slot is read and written by one thread alone. Threads without a node go along and write
-    // nothing.
+    // What has arrived is in the slots, or with FIRST in device memory. A slot is read and written
+    // by one thread alone. Threads without a node go along and write nothing.
     template <bool FIRST>
     static __device__ __forceinline__ void send(const Pass& p, const T& team, const Node& node,
                                                 const Slots& where, Unit* slots, bool to_slots,
@@ -300,9 +345,7 @@ struct Update {
         stamp_end(p.frame.stamp);
     }
 
-    // The labels of the nodes of one colour of a tile from what has arrived: in device memory
-    // (FIRST), or in their slots.
-    template <bool FIRST>
+    // The labels of the nodes of one colour of a tile from what has arrived in their slots.
     static __device__ __forceinline__ void select(const Pass& p, const Tile& tile, int colour,
                                                   Unit* slots) {
         using Alone = Team<Message, DISPARITIES, 4>;
@@ -315,17 +358,12 @@ struct Update {
             const Node at(p, tile, __ldg(nodes.list + item), first + team.node < nodes.count);
             if (S::LANES == 1 && !at.exists) continue;
             const int x = at.exists ? at.x : 1, y = at.exists ? at.y : 1;
-            Arriving<Message, DISPARITIES, Kind, FIRST> node = {{p.cost, p.half, x, y}};
+            Arriving<Message, DISPARITIES, Kind, false> node = {{p.cost, p.half, x, y}};
 #pragma unroll
-            for (int direction = 0; direction < 4; ++direction) {
-                if constexpr (FIRST)
-                    node.from[direction] =
-                        incoming<Unit, S::UNITS>(p, x, y, direction, at.exists);
-                else
-                    node.from[direction] = {
-                        slots + (at.exists ? at.slot + where.of(x, direction)
-                                           : plane_units(p) - 1), 4 * plane_units(p)};
-            }
+            for (int direction = 0; direction < 4; ++direction)
+                node.from[direction] = {
+                    slots + (at.exists ? at.slot + where.of(x, direction) : plane_units(p) - 1),
+                    4 * plane_units(p)};
             select_label(node, smoothness(p), team.lane, Alone::DISTANCE, at.exists, x, y, p.width,
                          p.matches);
         }

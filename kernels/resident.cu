@@ -80,10 +80,9 @@ struct Resident {
     }
 };
 
-// A block has a team for each column of one colour in each row of its region. SELECTS: the last
-// pass of level 0, which ends with labels.
+// A block has a team for each column of one colour in each row of its region.
 template <typename Message, int DISPARITIES, typename Kind, int DIRECTIONS, int THREADS,
-          bool SELECTS>
+          Work WORK>
 __global__ void __launch_bounds__(THREADS, 1)
 pass_resident(const __grid_constant__ Pass p) {
     using R = Resident<Message, DISPARITIES, Kind, DIRECTIONS>;
@@ -91,6 +90,7 @@ pass_resident(const __grid_constant__ Pass p) {
     using T = typename R::T;
     using Unit = typename Message::Unit;
     using Word = typename Message::Word;
+    constexpr bool SELECTS = WORK == ITERATIONS_AND_LABELS;
     extern __shared__ uint4 shared[];
     Unit* const region = reinterpret_cast<Unit*>(shared);
     stamp_time(p.stamp);
@@ -122,7 +122,7 @@ pass_resident(const __grid_constant__ Pass p) {
     for (int i = 0;; ++i) {
         const int colour = (first_colour + i) & 1;
         if (SELECTS && i >= p.iterations - 1) {
-            U::template select<false>(p, tile, colour, region);
+            U::select(p, tile, colour, region);
             __syncthreads();
         }
         if (i == p.iterations) break;

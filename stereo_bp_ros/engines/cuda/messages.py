@@ -42,10 +42,11 @@ def kernel_of(config: MatcherConfig, step: plan.Pass) -> tuple[str, str]:
     cut = step.tiling
     arguments = (f'{plan.stored_type(config)}, {config.disparity_range}, '
                  f'{plan.cost_type(config, step.level)}, {cut.directions}, {cut.threads}')
-    selects = str(step.finish == plan.LABELS).lower()
+    work = ('ITERATIONS_AND_LABELS' if step.finish == plan.LABELS
+            else 'ITERATIONS' if step.iterations > 1 else 'ONE_ITERATION')
     if cut.resident:
-        return 'resident.cu', f'pass_resident<{arguments}, {selects}>'
-    return 'messages.cu', f'pass_messages<{arguments}, {cut.blocks}, {selects}>'
+        return 'resident.cu', f'pass_resident<{arguments}, {work}>'
+    return 'messages.cu', f'pass_messages<{arguments}, {cut.blocks}, {work}>'
 
 
 def inherit_name(config: MatcherConfig) -> str:
