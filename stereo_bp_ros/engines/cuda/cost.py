@@ -73,9 +73,11 @@ def packed(config: MatcherConfig) -> Packed | None:
 def kernels(config: MatcherConfig, image: str) -> list[tuple[str, str]]:
     """File and name of the kernels of this stage; ``image`` is 'uint8' or 'float'."""
     labels = config.disparity_range
-    is_packed = str(image == 'uint8' and packed(config) is not None).lower()
-    names = [('cost.cu',
-              f'data_cost<{plan.cost_type(config, 0)}, {image}, {labels}, {is_packed}>')]
+    whole = packed(config) if image == 'uint8' else None
+    way = 'ONE_BY_ONE'
+    if whole is not None:
+        way = 'WITH_SUMS' if 4 * whole.factor * whole.truncation <= 255 else 'FOUR_AT_ONCE'
+    names = [('cost.cu', f'data_cost<{plan.cost_type(config, 0)}, {image}, {labels}, {way}>')]
     if config.levels > TILE_LEVELS:
         names.append(('cost.cu', f'parent_cost<{plan.cost_type(config, 1)}, {labels}>'))
     return names
