@@ -130,6 +130,29 @@ struct Meeting<float, PADDED> {
     }
 };
 
+// Writes two units side by side, unless they are not inside; all lanes of a warp together. Memory
+// is written at its speed only in whole lines: so the eight lanes of a row deal out units of 16
+// bytes until each has its own column of the first eight and of the last eight.
+__device__ __forceinline__ void store_pair(uint2* to, uint2 first, uint2 second, bool is_inside) {
+    if (is_inside)
+        *reinterpret_cast<uint4*>(to) = make_uint4(first.x, first.y, second.x, second.y);
+}
+__device__ __forceinline__ void store_pair(uint4* to, uint4 first, uint4 second, bool is_inside) {
+#pragma unroll
+    for (int other = 1; other < 8; other *= 2) {
+        const bool is_right = threadIdx.x & other;
+        const uint4 given = is_right ? first : second;
+        const uint4 taken = make_uint4(
+            __shfl_xor_sync(~0u, given.x, other), __shfl_xor_sync(~0u, given.y, other),
+            __shfl_xor_sync(~0u, given.z, other), __shfl_xor_sync(~0u, given.w, other));
+        (is_right ? first : second) = taken;
+    }
+    if (!is_inside) return;
+    to -= threadIdx.x & 7;
+    to[0] = first;
+    to[8] = second;
+}
+
 // Costs of four pixels and one chunk. One of these for each way to compute them; ``Total`` is
 // the cost of a parent.
 
@@ -197,57 +220,82 @@ struct PackedCosts {
             units[j] = unit(p, row, j, chunk, has_evidence[j]);
             totals[j / 2].add(units[j]);
         }
-        if (!is_inside) return;
-        *reinterpret_cast<uint4*>(even) = make_uint4(units[0].x, units[0].y,
-                                                     units[2].x, units[2].y);
-        *reinterpret_cast<uint4*>(odd) = make_uint4(units[1].x, units[1].y,
-                                                    units[3].x, units[3].y);
+        store_pair(even, units[0], units[2], is_inside);
+        store_pair(odd, units[1], units[3], is_inside);
     }
 };
 
-// One value at a time: what one pair of pixels costs, and the words of a type.
-template <typename Word, typename Element> struct PixelCost;
-
-template <> struct PixelCost<uint32, uint8> {
-    static __device__ __forceinline__ uint32 of(const CostPass& p, uint32 own, uint32 other) {
-        return static_cast<const uint16*>(p.table)[abs(int(own) - int(other))];
+// One value at a time: what one pair of pixels costs, and the words of a type. ``weight`` is
+// that of a pixel; without evidence everything costs 0. Costs of 16 bits and less are
+// floor(factor * min(|own - other|, truncation) + 0.5):
+struct TableCost {
+    using Element = uint8;
+    static __device__ __forceinline__ uint32 weight(const CostPass&, bool has_evidence) {
+        return has_evidence ? 0xffff : 0;
+    }
+    static __device__ __forceinline__ uint32 of(const CostPass& p, uint32 weight, uint32 own,
+                                                uint32 other) {
+        return static_cast<const uint16*>(p.table)[abs(int(own) - int(other))] & weight;
     }
     static __device__ __forceinline__ uint32 word(uint32 low, uint32 high) {
         return low | high << 16;
     }
 };
 
-template <> struct PixelCost<uint32, float> {
-    // As the CPU engine: every step rounded in float64, nothing contracted.
-    static __device__ __forceinline__ uint32 of(const CostPass& p, float own, float other) {
+// As the CPU engine: every step rounded in float64, nothing contracted.
+struct Float64Cost {
+    using Element = float;
+    static __device__ __forceinline__ double weight(const CostPass& p, bool has_evidence) {
+        return has_evidence ? p.factor : 0.0;
+    }
+    static __device__ __forceinline__ uint32 of(const CostPass& p, double weight, float own,
+                                                float other) {
         const double difference = fabs(__dadd_rn(double(own), -double(other)));
         const double kept = difference < p.truncation ? difference : p.truncation;
-        return uint32(__dadd_rn(__dmul_rn(p.factor, kept), 0.5));
+        return uint32(__dadd_rn(__dmul_rn(weight, kept), 0.5));
     }
     static __device__ __forceinline__ uint32 word(uint32 low, uint32 high) {
         return low | high << 16;
     }
 };
 
-template <> struct PixelCost<float2, float> {
-    static __device__ __forceinline__ float of(const CostPass& p, float own, float other) {
-        return __fmul_rn(p.float_factor, fminf(fabsf(__fadd_rn(own, -other)),
-                                               p.float_truncation));
+// What floats of 32 bits cost.
+struct FloatCost {
+    using Element = float;
+    static __device__ __forceinline__ float weight(const CostPass& p, bool has_evidence) {
+        return has_evidence ? p.float_factor : 0.0f;
+    }
+    static __device__ __forceinline__ float of(const CostPass& p, float weight, float own,
+                                               float other) {
+        return __fmul_rn(weight, fminf(fabsf(__fadd_rn(own, -other)), p.float_truncation));
     }
     static __device__ __forceinline__ float2 word(float low, float high) {
         return make_float2(low, high);
     }
 };
 
-template <typename Kind, typename Element, int DISPARITIES>
+// The same whole numbers as Float64Cost, where somebody has made sure of it.
+struct Float32Cost : FloatCost {
+    // The cost in the low bits of the pattern of 2^23 + cost.
+    static __device__ __forceinline__ uint32 of(const CostPass& p, float weight, float own,
+                                                float other) {
+        const float cost = __fadd_rn(FloatCost::of(p, weight, own, other), 0.5f);
+        return __float_as_uint(__fadd_rz(cost, 8388608.0f));
+    }
+    static __device__ __forceinline__ uint32 word(uint32 low, uint32 high) {
+        return __byte_perm(low, high, 0x5410);
+    }
+};
+
+template <typename Kind, typename Cost, int DISPARITIES>
 struct SingleCosts {
     using S = Shape<Kind, DISPARITIES>;
+    using Element = typename Cost::Element;
     using Sum = typename Kind::Sum;
     using Word = typename Kind::Word;
     using Unit = typename Kind::Unit;
     using Tile = ImageTile<Element, S::PADDED>;
     using Row = Meeting<Element, S::PADDED>;
-    using Cost = PixelCost<Word, Element>;
 
     struct Total {
         Word words[4] = {Sum::zero(), Sum::zero(), Sum::zero(), Sum::zero()};
@@ -255,51 +303,67 @@ struct SingleCosts {
         __device__ __forceinline__ void finish() {}
     };
 
+    // Pixels 0 and 2 have one colour and lie side by side from ``even`` on, 1 and 3 from ``odd``.
     static __device__ __forceinline__ void store(const CostPass& p, const Row& row, int chunk,
                                                  const bool (&has_evidence)[4], bool is_inside,
                                                  Unit* even, Unit* odd, int half,
                                                  Total (&totals)[2]) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            Word words[4];
+        for (int colour = 0; colour < 2; ++colour) {
+            Unit units[2][Kind::UNITS_PER_CHUNK];
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const auto low = Cost::of(p, row.pixel(j), row.low(i, j));
-                auto high = Cost::of(p, row.pixel(j), row.high(i, j));
-                if (S::PADS > 0 && 4 * chunk + i < S::PADS) high = 0;
-                words[i] = has_evidence[j] ? Kind::kept(Cost::word(low, high)) : Kind::zero();
-                totals[j / 2].words[i] = Sum::add(totals[j / 2].words[i], words[i]);
+            for (int i = 0; i < 2; ++i) {
+                Word words[4];
+                compute(p, row, 2 * i + colour, chunk, has_evidence[2 * i + colour], words);
+                if constexpr (sizeof(Unit) == sizeof(uint2))
+                    units[i][0] = Int16Deltas::shrink(words);
+                else
+                    Kind::store(units[i], 1, words);
+#pragma unroll
+                for (int j = 0; j < 4; ++j)
+                    totals[i].words[j] = Sum::add(totals[i].words[j], words[j]);
             }
-            Unit* const to = (j % 2 ? odd : even) + j / 2;
-            if (!is_inside) continue;
-            if constexpr (sizeof(Unit) == sizeof(uint2))
-                *to = Int16Deltas::shrink(words);
-            else
-                Kind::store(to, half, words);
+#pragma unroll
+            for (int i = 0; i < Kind::UNITS_PER_CHUNK; ++i)
+                store_pair((colour ? odd : even) + i * half, units[0][i], units[1][i], is_inside);
+        }
+    }
+
+    static __device__ __forceinline__ void compute(const CostPass& p, const Row& row, int j,
+                                                   int chunk, bool has_evidence,
+                                                   Word (&words)[4]) {
+        const auto weight = Cost::weight(p, has_evidence);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const auto low = Cost::of(p, weight, row.pixel(j), row.low(i, j));
+            auto high = Cost::of(p, weight, row.pixel(j), row.high(i, j));
+            if (S::PADS > 0 && 4 * chunk + i < S::PADS) high = 0;
+            words[i] = Kind::kept(Cost::word(low, high));
         }
     }
 };
 
-// How the costs of a type are computed from images of a type: ONE_BY_ONE, FOUR_AT_ONCE, or the
-// latter WITH_SUMS in bytes, too.
-enum Way { ONE_BY_ONE, FOUR_AT_ONCE, WITH_SUMS };
+// How the costs of a type are computed from images of a type.
+enum Way { REAL, FROM_TABLE, IN_FLOAT64, IN_FLOAT32, FOUR_AT_ONCE, FOUR_WITH_SUMS };
 
-template <typename Kind, typename Image, int DISPARITIES, int WAY,
-          bool IS_INTEGER = sizeof(typename Kind::Word) == sizeof(uint32)>
-struct CostsOf {
-    using Type = SingleCosts<Kind, float, DISPARITIES>;
+template <typename Kind, int DISPARITIES, int WAY> struct CostsOf;
+template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, REAL> {
+    using Type = SingleCosts<Kind, FloatCost, DISPARITIES>;
 };
-template <typename Kind, int DISPARITIES>
-struct CostsOf<Kind, uint8, DISPARITIES, ONE_BY_ONE, true> {
-    using Type = SingleCosts<Kind, uint8, DISPARITIES>;
+template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, FROM_TABLE> {
+    using Type = SingleCosts<Kind, TableCost, DISPARITIES>;
 };
-template <int DISPARITIES, int WAY>
-struct CostsOf<Bytes, uint8, DISPARITIES, WAY, true> {
-    using Type = PackedCosts<DISPARITIES, WAY == WITH_SUMS>;
+template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, IN_FLOAT64> {
+    using Type = SingleCosts<Kind, Float64Cost, DISPARITIES>;
 };
-template <int DISPARITIES>
-struct CostsOf<Bytes, uint8, DISPARITIES, ONE_BY_ONE, true> {
-    using Type = SingleCosts<Bytes, uint8, DISPARITIES>;
+template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, IN_FLOAT32> {
+    using Type = SingleCosts<Kind, Float32Cost, DISPARITIES>;
+};
+template <int DISPARITIES> struct CostsOf<Bytes, DISPARITIES, FOUR_AT_ONCE> {
+    using Type = PackedCosts<DISPARITIES, false>;
+};
+template <int DISPARITIES> struct CostsOf<Bytes, DISPARITIES, FOUR_WITH_SUMS> {
+    using Type = PackedCosts<DISPARITIES, true>;
 };
 
 // Writes the cost of the node (x, y) of a level above 0, unless it lies outside.
@@ -338,7 +402,7 @@ data_cost(const __grid_constant__ CostPass p) {
     using Above = Shape<Sum, DISPARITIES>;
     using Word = typename Kind::Word;
     using Unit = typename Kind::Unit;
-    using Costs = typename CostsOf<Kind, Image, DISPARITIES, WAY>::Type;
+    using Costs = typename CostsOf<Kind, DISPARITIES, WAY>::Type;
     __shared__ typename Costs::Tile tile;
     stamp_time(p.stamp);
     const int first_x = blockIdx.x * TILE_WIDTH, first_y = blockIdx.y * TILE_HEIGHT;
