@@ -39,7 +39,7 @@ def kernels_of(disparities: int, message_type: str) -> list[tuple[str, str]]:
     if message_type == 'int16':
         names += cost.kernels(config.replace(preprocessing='sobel_x'), 'float', True)
         names += cost.kernels(config.replace(data_truncation=15.3, levels=7), 'uint8', True)
-    names += [('messages.cu', messages.kernel_name(config, step))
+    names += [messages.kernel_of(config, step)
               for step in plan.passes(config, 640, 480)]
     return sorted(set(names))
 

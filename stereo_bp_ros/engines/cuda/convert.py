@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import compiler
+from stereo_bp_ros.engines.cuda import compiler, device
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
 from stereo_bp_ros.images import ENCODINGS, RawImage
@@ -27,8 +27,6 @@ CONVERT_BLOCK = (32, 8, 1)
 
 #: As in ``convert.cu``.
 CHANNEL, COLOUR, MOSAIC, WIDE = range(4)
-
-_PINNED_HOST = 1        # cudaMemoryType
 
 
 class Reading(NamedTuple):
@@ -97,7 +95,6 @@ def pinned_address(raw: RawImage) -> int:
 
     Only writable memory is asked about: what is pinned was made to be filled.
     """
-    from cupy.cuda import runtime
     row = raw.width * raw.layout.pixel_bytes
     size = row * raw.height
     if raw.step != row or size % UNIT:
@@ -108,12 +105,7 @@ def pinned_address(raw: RawImage) -> int:
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     if address % UNIT:
         return 0
-    known = runtime.pointerGetAttributes(address)
-    if known.type != _PINNED_HOST or not known.devicePointer:
-        return 0
-    if runtime.pointerGetAttributes(address + size - 1).type != _PINNED_HOST:
-        return 0
-    return int(known.devicePointer)
+    return device.mapped_address(address, size)
 
 
 def stage(raw: RawImage, staging: np.ndarray[Any, Any]) -> None:

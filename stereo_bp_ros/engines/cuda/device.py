@@ -125,6 +125,20 @@ def describe(index: int) -> dict[str, Any]:
             'driver': cupy.cuda.runtime.driverGetVersion()}
 
 
+def mapped_address(address: int, size: int) -> int:
+    """Where the current device finds ``size`` bytes of pinned host memory; 0 = they are not.
+
+    Costs about two microseconds.
+    """
+    from cupy.cuda import runtime
+    known = runtime.pointerGetAttributes(address)
+    if known.type != runtime.memoryTypeHost or not known.devicePointer:
+        return 0
+    if runtime.pointerGetAttributes(address + size - 1).type != runtime.memoryTypeHost:
+        return 0
+    return int(known.devicePointer)
+
+
 @contextlib.contextmanager
 def errors(index: int) -> Iterator[None]:
     """Context in which CUDA's errors become the errors of this package.

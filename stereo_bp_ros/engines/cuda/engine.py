@@ -97,7 +97,7 @@ class CudaEngine(Engine):
             self.compile_time = time.perf_counter() - compiling
             self._initialise()
         self._parameters = refine.Parameters.from_buffer(arena.host['parameters'].data)
-        self._parameters.fill(config, None)
+        self._parameters.fill(config, None, {})
         #: Seconds from nothing to an engine that is ready for its first frame.
         self.build_time = time.perf_counter() - start
 
@@ -128,12 +128,16 @@ class CudaEngine(Engine):
             form = _Form((convert.reading(pair[0]), convert.reading(pair[1])), is_pinned,
                          refine.steps(self.config, outputs))
             graph = self._graph(form)
-            self._parameters.fill(self.config, calibration)
+            targets = {name: device.mapped_address(array.ctypes.data, array.nbytes)
+                       or self._arena.host_address[name]
+                       for name, array in outputs.items()}
+            self._parameters.fill(self.config, calibration, targets)
             launched = time.perf_counter()
             graph.launch(self._stream)
             self._stream.synchronize()
         for name, array in outputs.items():
-            np.copyto(array, self._arena.host[name])
+            if targets[name] == self._arena.host_address[name]:
+                np.copyto(array, self._arena.host[name])
         return self._timings(form, start, launched, time.perf_counter())
 
     def _timings(self, form: _Form, start: float, launched: float,
@@ -180,6 +184,7 @@ class CudaEngine(Engine):
         if plan.keeps_deltas(self.config):
             slope = int(plan.smoothness(self.config)[0])
             runtime.memsetAsync(address['nothing'], slope, 16, stream)
+        self._messages.initialise(stream)
         runtime.memsetAsync(address['label'], 0xff, 2 * image, stream)
         runtime.memsetAsync(address['right_keys'], 0xff, 8 * image, stream)
         self._stream.synchronize()
@@ -198,17 +203,19 @@ class CudaEngine(Engine):
 
     def _capture(self, form: _Form) -> Any:
         """Record a frame."""
-        # Published straight into the host's memory: that takes no longer than a copy of its own.
-        outputs = {name: self._arena.host_address[name] for name in form.steps.outputs}
         stream = self._stream
         with stream:
             stream.begin_capture()
             self._timed[form] = self._enqueue_cost(form)
-            out = beliefs.matches(self.config, self.width, self._arena, form.steps.costs,
-                                  form.steps.right)
-            self._messages.enqueue(stream.ptr, out)
+            out = beliefs.matches(self.config, self.width, self._arena, form.steps.fraction,
+                                  form.steps.costs, form.steps.right)
+            # Published straight into the host's memory: that takes no longer than a copy of its
+            # own, and a tile's part travels while other tiles are worked on.
+            publishes = self._messages.selects and form.steps.is_local
+            self._messages.enqueue(stream.ptr, out, self._refine.frame() if publishes else None)
             self._beliefs.enqueue(stream.ptr, out)
-            self._refine.enqueue(stream.ptr, form.steps, outputs)
+            if not publishes:
+                self._refine.enqueue(stream.ptr, form.steps)
             return stream.end_capture()
 
     def _enqueue_cost(self, form: _Form) -> list[str]:

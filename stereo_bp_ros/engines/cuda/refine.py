@@ -12,6 +12,7 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import compiler
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
+from stereo_bp_ros.types import OUTPUTS
 
 KERNELS = ('reject_matches', 'refine_matches', 'median<3>', 'median<5>', 'publish_matches',
            'start_regions', 'join_regions', 'count_regions', 'remove_speckles')
@@ -21,12 +22,14 @@ BLOCK = (32, 8, 1)
 class Steps(NamedTuple):
     """What live settings and outputs call for; one CUDA graph each.
 
-    outputs: names of ``types.OUTPUTS``; costs: least and second least belief; right, texture:
+    outputs: names of ``types.OUTPUTS``; fraction: of a pixel; costs: least and second least
+    belief; right, texture:
     inputs of the left-right check and the texture threshold; median: side of the filter, 0 =
     none; speckles: small regions are removed; fills: invalid pixels are filled.
     """
 
     outputs: frozenset[str]
+    fraction: bool
     costs: bool
     right: bool
     texture: bool
@@ -39,18 +42,26 @@ class Steps(NamedTuple):
         """Whether something lies between rejection and publication."""
         return bool(self.median or self.speckles or self.fills)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether a pixel is refined from its own label alone."""
+        return not (self.is_filtered or self.right)
+
 
 def steps(config: MatcherConfig, outputs: Collection[str]) -> Steps:
     """The steps of a frame."""
-    return Steps(frozenset(outputs), config.uniqueness_ratio > 0 or 'confidence' in outputs,
+    return Steps(frozenset(outputs), config.subpixel,
+                 config.uniqueness_ratio > 0 or 'confidence' in outputs,
                  config.disp12_max_diff > 0, config.texture_threshold > 0,
                  config.median_window_size, config.speckle_size > 0, config.filling != 'none')
 
 
 class Parameters(ctypes.Structure):
-    """What may change between two frames of one graph; ``Parameters`` in ``refine.cu``."""
+    """What may change between two frames of one graph; ``Parameters`` in ``refine.cuh``."""
 
     _fields_ = (
+        ('disparity', ctypes.c_void_p), ('depth', ctypes.c_void_p),
+        ('confidence', ctypes.c_void_p),
         ('margin', ctypes.c_double), ('texture_threshold', ctypes.c_double),
         ('largest_cost', ctypes.c_double), ('published_shift', ctypes.c_double),
         ('shift', ctypes.c_double), ('focal_baseline', ctypes.c_double),
@@ -59,8 +70,11 @@ class Parameters(ctypes.Structure):
         ('max_difference', ctypes.c_int), ('speckle_size', ctypes.c_int),
         ('speckle_range', ctypes.c_int))
 
-    def fill(self, config: MatcherConfig, calibration: Calibration | None) -> None:
-        """Take over live settings and calibration."""
+    def fill(self, config: MatcherConfig, calibration: Calibration | None,
+             outputs: Mapping[str, int]) -> None:
+        """Take over live settings, calibration, and where each output goes."""
+        for name in OUTPUTS:
+            setattr(self, name, outputs.get(name))
         shift = calibration.shift if calibration is not None else 0.0
         self.largest_cost = config.message_scale() * config.data_weight * config.data_truncation
         self.margin = config.uniqueness_ratio / 100 * self.largest_cost
@@ -79,15 +93,16 @@ class Parameters(ctypes.Structure):
         self.speckle_range = round(16 * config.speckle_range)
 
 
-class _Frame(ctypes.Structure):
+class Frame(ctypes.Structure):
+    """``Frame`` in ``refine.cuh``."""
+
     _fields_ = (
         ('parameters', ctypes.c_void_p), ('label', ctypes.c_void_p),
         ('fraction', ctypes.c_void_p), ('best', ctypes.c_void_p), ('second', ctypes.c_void_p),
         ('right_label', ctypes.c_void_p), ('texture', ctypes.c_void_p),
         ('sixteenths', ctypes.c_void_p), ('filtered', ctypes.c_void_p),
         ('regions', ctypes.c_void_p), ('region_sizes', ctypes.c_void_p),
-        ('disparity', ctypes.c_void_p), ('depth', ctypes.c_void_p),
-        ('confidence', ctypes.c_void_p), ('stamp', ctypes.c_void_p), ('width', ctypes.c_int),
+        ('stamp', ctypes.c_void_p), ('width', ctypes.c_int),
         ('height', ctypes.c_int), ('x_begin', ctypes.c_int), ('x_end', ctypes.c_int),
         ('y_begin', ctypes.c_int), ('y_end', ctypes.c_int), ('min_disparity', ctypes.c_int),
         ('is_mirrored', ctypes.c_int), ('has_float_costs', ctypes.c_int))
@@ -115,36 +130,30 @@ class Refine:
         for name in KERNELS:
             compiler.kernel(self._found, 'refine.cu', name)
 
-    def enqueue(self, stream: int, wanted: Steps, addresses: Mapping[str, int]) -> None:
-        """Everything from labels to outputs.
-
-        :param addresses: output name to the address that is written.
-        """
-        device = self._arena.device
-        frame = self._frame(wanted, addresses)
-        frame.stamp = self._arena.host_address['stamps'] + 16
+    def enqueue(self, stream: int, wanted: Steps) -> None:
+        """Everything from labels to outputs."""
+        frame = self.frame()
         if not wanted.is_filtered:
             self._launch('refine_matches', stream, frame)
             return
         self._launch('reject_matches', stream, frame)
-        frame.filtered = device['sixteenths']
+        frame.filtered = frame.sixteenths
         if wanted.median:
-            frame.filtered = device['filtered']
+            frame.filtered = self._arena.device['filtered']
             self._launch(f'median<{wanted.median}>', stream, frame)
         if wanted.speckles:
             for name in ('start_regions', 'join_regions', 'count_regions', 'remove_speckles'):
                 self._launch(name, stream, frame)
         self._launch('publish_matches', stream, frame)
 
-    def _launch(self, name: str, stream: int, frame: _Frame) -> None:
-        compiler.kernel(self._found, 'refine.cu', name).launch(
-            stream, self._grid, BLOCK, 0, frame)
-
-    def _frame(self, wanted: Steps, addresses: Mapping[str, int]) -> _Frame:
+    def frame(self) -> Frame:
+        """What every kernel of the stage is given."""
         device = self._arena.device
         names = ('parameters', 'label', 'fraction', 'best', 'second', 'right_label', 'texture',
                  'sixteenths', 'filtered', 'regions', 'region_sizes')
-        return _Frame(**{name: device[name] for name in names},
-                      **{name: addresses.get(name) for name in
-                         ('disparity', 'depth', 'confidence')}, **self._geometry)
+        return Frame(**{name: device[name] for name in names}, **self._geometry,
+                     stamp=self._arena.host_address['stamps'] + 16)
 
+    def _launch(self, name: str, stream: int, frame: Frame) -> None:
+        compiler.kernel(self._found, 'refine.cu', name).launch(
+            stream, self._grid, BLOCK, 0, frame)
