@@ -41,11 +41,10 @@ struct Warps {
 template <typename Element, int PADDED>
 struct ImageTile {
     static constexpr int COLUMNS = TILE_WIDTH + PADDED;
-    // In units of 4 elements; a warp reads two rows, which lie two apart, from different banks.
-    static constexpr int REST = COLUMNS / 4 % 16;
-    static constexpr int PITCH = COLUMNS + 4 * (REST < 4 ? 4 - REST : REST > 12 ? 20 - REST : 0);
+    // A warp reads four rows, which lie four apart, from different banks: 8 mod 16 elements.
+    static constexpr int OWN_PITCH = TILE_WIDTH + 8, PITCH = (COLUMNS + 7) / 16 * 16 + 8;
 
-    alignas(16) Element left[TILE_HEIGHT][TILE_WIDTH];
+    alignas(16) Element left[TILE_HEIGHT][OWN_PITCH];
     alignas(16) Element right[TILE_HEIGHT][PITCH];
 
     // Fills both by all threads of the block; 0 outside of the image.
@@ -76,37 +75,119 @@ struct ImageTile {
     }
 };
 
-// Costs of two neighbouring pixels of a row, u and u + 1 with even u, for one chunk of the
-// disparities. One of these for each way to compute them:
+// Four neighbouring pixels of a row of the tile, from u on, and what one chunk of their labels
+// meets: label 4 chunk + i of pixel j the element ``rising`` + 3 - i + j, and its mirror image
+// label PADDED - 1 - 4 chunk - i the element ``falling`` + i + j.
+template <typename Element, int PADDED> struct Meeting;
 
-// four bytes at a time, where factor and truncation are whole numbers.
-template <int DISPARITIES>
+template <int PADDED>
+struct Meeting<uint8, PADDED> {
+    uint32 pixels, rising[2], falling[2];
+
+    __device__ __forceinline__ Meeting(const ImageTile<uint8, PADDED>& tile, int row, int u,
+                                       int chunk) {
+        pixels = *reinterpret_cast<const uint32*>(&tile.left[row][u]);
+        const uint32* const words = reinterpret_cast<const uint32*>(&tile.right[row][u]);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            rising[i] = words[PADDED / 4 - 1 - chunk + i];
+            falling[i] = words[chunk + i];
+        }
+    }
+    __device__ __forceinline__ uint32 pixel(int j) const { return pixels >> 8 * j & 0xff; }
+    // The elements of a pixel's labels, from the least byte on.
+    static __device__ __forceinline__ uint32 four(const uint32 (&words)[2], int j) {
+        return __funnelshift_r(words[0], words[1], 8 * j);
+    }
+    __device__ __forceinline__ uint32 low(int i, int j) const {
+        return four(rising, j) >> 8 * (3 - i) & 0xff;
+    }
+    __device__ __forceinline__ uint32 high(int i, int j) const {
+        return four(falling, j) >> 8 * i & 0xff;
+    }
+};
+
+template <int PADDED>
+struct Meeting<float, PADDED> {
+    float4 pixels, rising[2], falling[2];
+
+    __device__ __forceinline__ Meeting(const ImageTile<float, PADDED>& tile, int row, int u,
+                                       int chunk) {
+        pixels = *reinterpret_cast<const float4*>(&tile.left[row][u]);
+        const float4* const words = reinterpret_cast<const float4*>(&tile.right[row][u]);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            rising[i] = words[PADDED / 4 - 1 - chunk + i];
+            falling[i] = words[chunk + i];
+        }
+    }
+    __device__ __forceinline__ float pixel(int j) const { return (&pixels.x)[j]; }
+    __device__ __forceinline__ float low(int i, int j) const {
+        return (&rising[(3 - i + j) / 4].x)[(3 - i + j) % 4];
+    }
+    __device__ __forceinline__ float high(int i, int j) const {
+        return (&falling[(i + j) / 4].x)[(i + j) % 4];
+    }
+};
+
+// Writes two units side by side, unless they are not inside; all lanes of a warp together. Memory
+// is written at its speed only in whole lines: so the eight lanes of a row deal out units of 16
+// bytes until each has its own column of the first eight and of the last eight.
+__device__ __forceinline__ void store_pair(uint2* to, uint2 first, uint2 second, bool is_inside) {
+    if (is_inside)
+        *reinterpret_cast<uint4*>(to) = make_uint4(first.x, first.y, second.x, second.y);
+}
+__device__ __forceinline__ void store_pair(uint4* to, uint4 first, uint4 second, bool is_inside) {
+#pragma unroll
+    for (int other = 1; other < 8; other *= 2) {
+        const bool is_right = threadIdx.x & other;
+        const uint4 given = is_right ? first : second;
+        const uint4 taken = make_uint4(
+            __shfl_xor_sync(~0u, given.x, other), __shfl_xor_sync(~0u, given.y, other),
+            __shfl_xor_sync(~0u, given.z, other), __shfl_xor_sync(~0u, given.w, other));
+        (is_right ? first : second) = taken;
+    }
+    if (!is_inside) return;
+    to -= threadIdx.x & 7;
+    to[0] = first;
+    to[8] = second;
+}
+
+// Costs of four pixels and one chunk. One of these for each way to compute them; ``Total`` is
+// the cost of a parent.
+
+// Four bytes at a time, where factor and truncation are whole numbers. HAS_BYTE_SUMS: the cost
+// of a parent fits a byte, too.
+template <int DISPARITIES, bool HAS_BYTE_SUMS>
 struct PackedCosts {
     using S = Shape<Bytes, DISPARITIES>;
-    using Element = uint8;
-    using Tile = ImageTile<Element, S::PADDED>;
+    using Tile = ImageTile<uint8, S::PADDED>;
+    using Row = Meeting<uint8, S::PADDED>;
 
-    uint32 low[2], high[2];         // what meets the rising and the falling labels
-    uint32 own, selector;
-    int chunk;
+    struct Total {
+        uint32 words[4] = {0, 0, 0, 0};     // the first two in bytes where these suffice
 
-    __device__ __forceinline__ PackedCosts(const CostPass&, const Tile& tile, int row, int u,
-                                           int chunk) : chunk(chunk) {
-        const uint32* const words = reinterpret_cast<const uint32*>(tile.right[row]) + (u >> 2);
-        const uint32* const falling = words + chunk;
-        const uint32* const rising = words + S::PADDED / 4 - 1 - chunk;
-        own = *reinterpret_cast<const uint16*>(&tile.left[row][u]);
-        for (int i = 0; i < 2; ++i) {
-            low[i] = rising[i];
-            high[i] = falling[i];
+        __device__ __forceinline__ void add(uint2 unit) {
+            if constexpr (HAS_BYTE_SUMS) {
+                words[0] += unit.x;
+                words[1] += unit.y;
+            } else {
+                uint32 more[4];
+                Int16Deltas::expand(unit, more);
+#pragma unroll
+                for (int i = 0; i < 4; ++i) words[i] += more[i];
+            }
         }
-        selector = u & 2 ? 0x5432 : 0x3210;
-    }
+        __device__ __forceinline__ void finish() {
+            if constexpr (HAS_BYTE_SUMS)
+                Int16Deltas::expand(make_uint2(words[0], words[1]), words);
+        }
+    };
 
-    // The four costs of every byte of ``others``: factor * min(|own - others|, truncation).
-    static __device__ __forceinline__ uint32 four(const CostPass& p, uint32 own, uint32 others,
+    // The cost of every byte of ``others``: factor * min(|pixel - other|, truncation).
+    static __device__ __forceinline__ uint32 four(const CostPass& p, uint32 pixel, uint32 others,
                                                   uint32 factor) {
-        const uint32 difference = __vabsdiffu4(own, others);
+        const uint32 difference = __vabsdiffu4(pixel, others);
         // The top bit of a byte: is it the truncation, which has 7 bits, or more?
         const uint32 reaches = ((difference | 0x80808080u) - p.packed_truncation) | difference;
         uint32 mask;                // that bit in all bits of the byte
@@ -114,116 +195,175 @@ struct PackedCosts {
         return ((difference & ~mask) | (p.packed_truncation & mask)) * factor;
     }
 
-    // Writes the costs of the pixel u + odd and gives them back as words; 0 without evidence.
-    __device__ __forceinline__ void store(const CostPass& p, int odd, bool has_evidence,
-                                          bool is_inside, Bytes::Unit* to, int,
-                                          uint32 (&words)[4]) const {
+    static __device__ __forceinline__ uint2 unit(const CostPass& p, const Row& row, int j,
+                                                 int chunk, bool has_evidence) {
         const uint32 factor = has_evidence ? p.packed_factor : 0;
-        const uint32 pixel = __byte_perm(own, 0, odd ? 0x1111 : 0x0000);
-        const uint32 bytes = selector + odd * 0x1111;
-        const uint32 costs_low = four(p, pixel, __byte_perm(low[0], low[1], bytes), factor);
-        uint32 costs_high = four(p, pixel, __byte_perm(high[0], high[1], bytes), factor);
+        const uint32 pixel = __byte_perm(row.pixels, 0, 0x1111 * j);
+        const uint32 low = four(p, pixel, row.four(row.rising, j), factor);
+        uint32 high = four(p, pixel, row.four(row.falling, j), factor);
         if constexpr (S::PADS > 0) {
             const int pads = S::PADS - 4 * chunk;
-            if (pads > 0) costs_high = pads >= 4 ? 0 : costs_high >> 8 * pads << 8 * pads;
+            if (pads > 0) high = pads >= 4 ? 0 : high >> 8 * pads << 8 * pads;
         }
-        // Labels fall from byte to byte of ``costs_low``.
-        const Bytes::Unit unit = make_uint2(__byte_perm(costs_low, costs_high, 0x5243),
-                                            __byte_perm(costs_low, costs_high, 0x7061));
-        if (is_inside) *to = unit;
-        Int16Deltas::expand(unit, words);
+        // Labels fall from byte to byte of ``low``.
+        return make_uint2(__byte_perm(low, high, 0x5243), __byte_perm(low, high, 0x7061));
+    }
+
+    // Pixels 0 and 2 have one colour and lie side by side from ``even`` on, 1 and 3 from ``odd``.
+    static __device__ __forceinline__ void store(const CostPass& p, const Row& row, int chunk,
+                                                 const bool (&has_evidence)[4], bool is_inside,
+                                                 uint2* even, uint2* odd, int,
+                                                 Total (&totals)[2]) {
+        uint2 units[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            units[j] = unit(p, row, j, chunk, has_evidence[j]);
+            totals[j / 2].add(units[j]);
+        }
+        store_pair(even, units[0], units[2], is_inside);
+        store_pair(odd, units[1], units[3], is_inside);
     }
 };
 
-// one value at a time: what one pair of pixels costs, and the words of a type.
-template <typename Word, typename Element> struct PixelCost;
-
-template <> struct PixelCost<uint32, uint8> {
-    static __device__ __forceinline__ uint32 of(const CostPass& p, uint8 own, uint8 other) {
-        return static_cast<const uint16*>(p.table)[abs(int(own) - int(other))];
+// One value at a time: what one pair of pixels costs, and the words of a type. ``weight`` is
+// that of a pixel; without evidence everything costs 0. Costs of 16 bits and less are
+// floor(factor * min(|own - other|, truncation) + 0.5):
+struct TableCost {
+    using Element = uint8;
+    static __device__ __forceinline__ uint32 weight(const CostPass&, bool has_evidence) {
+        return has_evidence ? 0xffff : 0;
+    }
+    static __device__ __forceinline__ uint32 of(const CostPass& p, uint32 weight, uint32 own,
+                                                uint32 other) {
+        return static_cast<const uint16*>(p.table)[abs(int(own) - int(other))] & weight;
     }
     static __device__ __forceinline__ uint32 word(uint32 low, uint32 high) {
         return low | high << 16;
     }
 };
 
-template <> struct PixelCost<uint32, float> {
-    // As the CPU engine: every step rounded in float64, nothing contracted.
-    static __device__ __forceinline__ uint32 of(const CostPass& p, float own, float other) {
+// As the CPU engine: every step rounded in float64, nothing contracted.
+struct Float64Cost {
+    using Element = float;
+    static __device__ __forceinline__ double weight(const CostPass& p, bool has_evidence) {
+        return has_evidence ? p.factor : 0.0;
+    }
+    static __device__ __forceinline__ uint32 of(const CostPass& p, double weight, float own,
+                                                float other) {
         const double difference = fabs(__dadd_rn(double(own), -double(other)));
         const double kept = difference < p.truncation ? difference : p.truncation;
-        return uint32(__dadd_rn(__dmul_rn(p.factor, kept), 0.5));
+        return uint32(__dadd_rn(__dmul_rn(weight, kept), 0.5));
     }
     static __device__ __forceinline__ uint32 word(uint32 low, uint32 high) {
         return low | high << 16;
     }
 };
 
-template <> struct PixelCost<float2, float> {
-    static __device__ __forceinline__ float of(const CostPass& p, float own, float other) {
-        return __fmul_rn(p.float_factor, fminf(fabsf(__fadd_rn(own, -other)),
-                                               p.float_truncation));
+// What floats of 32 bits cost.
+struct FloatCost {
+    using Element = float;
+    static __device__ __forceinline__ float weight(const CostPass& p, bool has_evidence) {
+        return has_evidence ? p.float_factor : 0.0f;
+    }
+    static __device__ __forceinline__ float of(const CostPass& p, float weight, float own,
+                                               float other) {
+        return __fmul_rn(weight, fminf(fabsf(__fadd_rn(own, -other)), p.float_truncation));
     }
     static __device__ __forceinline__ float2 word(float low, float high) {
         return make_float2(low, high);
     }
 };
 
-template <typename Kind, typename Pixel, int DISPARITIES>
+// The same whole numbers as Float64Cost, where somebody has made sure of it.
+struct Float32Cost : FloatCost {
+    // The cost in the low bits of the pattern of 2^23 + cost.
+    static __device__ __forceinline__ uint32 of(const CostPass& p, float weight, float own,
+                                                float other) {
+        const float cost = __fadd_rn(FloatCost::of(p, weight, own, other), 0.5f);
+        return __float_as_uint(__fadd_rz(cost, 8388608.0f));
+    }
+    static __device__ __forceinline__ uint32 word(uint32 low, uint32 high) {
+        return __byte_perm(low, high, 0x5410);
+    }
+};
+
+template <typename Kind, typename Cost, int DISPARITIES>
 struct SingleCosts {
     using S = Shape<Kind, DISPARITIES>;
+    using Element = typename Cost::Element;
+    using Sum = typename Kind::Sum;
     using Word = typename Kind::Word;
-    using Element = Pixel;
+    using Unit = typename Kind::Unit;
     using Tile = ImageTile<Element, S::PADDED>;
-    using Cost = PixelCost<Word, Element>;
+    using Row = Meeting<Element, S::PADDED>;
 
-    Element low[5], high[5], own[2];
-    int chunk;
+    struct Total {
+        Word words[4] = {Sum::zero(), Sum::zero(), Sum::zero(), Sum::zero()};
 
-    __device__ __forceinline__ SingleCosts(const CostPass&, const Tile& tile, int row, int u,
-                                           int chunk) : chunk(chunk) {
-        const Element* const falling = tile.right[row] + u + 4 * chunk;
-        const Element* const rising = tile.right[row] + u + S::PADDED - 4 - 4 * chunk;
+        __device__ __forceinline__ void finish() {}
+    };
+
+    // Pixels 0 and 2 have one colour and lie side by side from ``even`` on, 1 and 3 from ``odd``.
+    static __device__ __forceinline__ void store(const CostPass& p, const Row& row, int chunk,
+                                                 const bool (&has_evidence)[4], bool is_inside,
+                                                 Unit* even, Unit* odd, int half,
+                                                 Total (&totals)[2]) {
 #pragma unroll
-        for (int i = 0; i < 5; ++i) {
-            low[i] = rising[i];
-            high[i] = falling[i];
+        for (int colour = 0; colour < 2; ++colour) {
+            Unit units[2][Kind::UNITS_PER_CHUNK];
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                Word words[4];
+                compute(p, row, 2 * i + colour, chunk, has_evidence[2 * i + colour], words);
+                if constexpr (sizeof(Unit) == sizeof(uint2))
+                    units[i][0] = Int16Deltas::shrink(words);
+                else
+                    Kind::store(units[i], 1, words);
+#pragma unroll
+                for (int j = 0; j < 4; ++j)
+                    totals[i].words[j] = Sum::add(totals[i].words[j], words[j]);
+            }
+#pragma unroll
+            for (int i = 0; i < Kind::UNITS_PER_CHUNK; ++i)
+                store_pair((colour ? odd : even) + i * half, units[0][i], units[1][i], is_inside);
         }
-        own[0] = tile.left[row][u];
-        own[1] = tile.left[row][u + 1];
     }
 
-    __device__ __forceinline__ void store(const CostPass& p, int odd, bool has_evidence,
-                                          bool is_inside, typename Kind::Unit* to, int half,
-                                          Word (&words)[4]) const {
+    static __device__ __forceinline__ void compute(const CostPass& p, const Row& row, int j,
+                                                   int chunk, bool has_evidence,
+                                                   Word (&words)[4]) {
+        const auto weight = Cost::weight(p, has_evidence);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const auto cost_low = Cost::of(p, own[odd], low[3 - i + odd]);
-            auto cost_high = Cost::of(p, own[odd], high[i + odd]);
-            if (S::PADS > 0 && 4 * chunk + i < S::PADS) cost_high = 0;
-            words[i] = has_evidence ? Kind::kept(Cost::word(cost_low, cost_high)) : Kind::zero();
+            const auto low = Cost::of(p, weight, row.pixel(j), row.low(i, j));
+            auto high = Cost::of(p, weight, row.pixel(j), row.high(i, j));
+            if (S::PADS > 0 && 4 * chunk + i < S::PADS) high = 0;
+            words[i] = Kind::kept(Cost::word(low, high));
         }
-        if (!is_inside) return;
-        if constexpr (sizeof(*to) == sizeof(uint2))
-            *to = Int16Deltas::shrink(words);
-        else
-            Kind::store(to, half, words);
     }
 };
 
-// How the costs of a type are computed from images of a type: IS_PACKED asks for bytes at a time.
-template <typename Kind, typename Image, int DISPARITIES, bool IS_PACKED,
-          bool IS_INTEGER = sizeof(typename Kind::Word) == sizeof(uint32)>
-struct CostsOf {
-    using Type = SingleCosts<Kind, float, DISPARITIES>;
+// How the costs of a type are computed from images of a type.
+enum Way { REAL, FROM_TABLE, IN_FLOAT64, IN_FLOAT32, FOUR_AT_ONCE, FOUR_WITH_SUMS };
+
+template <typename Kind, int DISPARITIES, int WAY> struct CostsOf;
+template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, REAL> {
+    using Type = SingleCosts<Kind, FloatCost, DISPARITIES>;
 };
-template <typename Kind, int DISPARITIES>
-struct CostsOf<Kind, uint8, DISPARITIES, false, true> {
-    using Type = SingleCosts<Kind, uint8, DISPARITIES>;
+template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, FROM_TABLE> {
+    using Type = SingleCosts<Kind, TableCost, DISPARITIES>;
 };
-template <int DISPARITIES>
-struct CostsOf<Bytes, uint8, DISPARITIES, true, true> {
-    using Type = PackedCosts<DISPARITIES>;
+template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, IN_FLOAT64> {
+    using Type = SingleCosts<Kind, Float64Cost, DISPARITIES>;
+};
+template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, IN_FLOAT32> {
+    using Type = SingleCosts<Kind, Float32Cost, DISPARITIES>;
+};
+template <int DISPARITIES> struct CostsOf<Bytes, DISPARITIES, FOUR_AT_ONCE> {
+    using Type = PackedCosts<DISPARITIES, false>;
+};
+template <int DISPARITIES> struct CostsOf<Bytes, DISPARITIES, FOUR_WITH_SUMS> {
+    using Type = PackedCosts<DISPARITIES, true>;
 };
 
 // Writes the cost of the node (x, y) of a level above 0, unless it lies outside.
@@ -237,21 +377,23 @@ __device__ __forceinline__ void store_node(const CostLevel& level, int x, int y,
                        * level.half + (x >> 1), level.half, words);
 }
 
-// Cost of a parent from its children in two rows, of which this lane has the left ones and the
-// lane ``right`` further the others.
+// Cost of a parent from its children: this lane has the upper left one, the lane ``right``
+// further the one beside it and the lane ``down`` further the one below.
 template <typename Sum>
-__device__ __forceinline__ void add_children(const typename Sum::Word (&upper)[4],
-                                             const typename Sum::Word (&lower)[4], int right,
-                                             typename Sum::Word (&sum)[4]) {
+__device__ __forceinline__ void add_children(const typename Sum::Word (&child)[4], int right,
+                                             int down, typename Sum::Word (&sum)[4]) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-        sum[i] = Sum::add(Sum::add(Sum::add(upper[i], shuffle_down(upper[i], right)), lower[i]),
-                          shuffle_down(lower[i], right));
+    for (int i = 0; i < 4; ++i) {
+        const typename Sum::Word below = shuffle_down(child[i], down);
+        sum[i] = Sum::add(Sum::add(Sum::add(child[i], shuffle_down(child[i], right)), below),
+                          shuffle_down(below, right));
+    }
 }
 
 // Block = a tile of pixels, and the nodes of four more levels above it. Warp = one chunk of their
-// vectors at a time; lane = 16 columns x 2 rows of level 1, four times.
-template <typename Kind, typename Image, int DISPARITIES, bool IS_PACKED>
+// vectors at a time. Lane = 4 x 4 pixels, of 8 columns x 4 rows of such. What lies beside the
+// image is written, too: the columns of every level are padded to whole tiles.
+template <typename Kind, typename Image, int DISPARITIES, int WAY>
 __global__ void
 __launch_bounds__(32 * Warps<Shape<Kind, DISPARITIES>::CHUNKS>::COUNT)
 data_cost(const __grid_constant__ CostPass p) {
@@ -260,84 +402,69 @@ data_cost(const __grid_constant__ CostPass p) {
     using Above = Shape<Sum, DISPARITIES>;
     using Word = typename Kind::Word;
     using Unit = typename Kind::Unit;
-    using Costs = typename CostsOf<Kind, Image, DISPARITIES, IS_PACKED>::Type;
+    using Costs = typename CostsOf<Kind, DISPARITIES, WAY>::Type;
     __shared__ typename Costs::Tile tile;
     stamp_time(p.stamp);
     const int first_x = blockIdx.x * TILE_WIDTH, first_y = blockIdx.y * TILE_HEIGHT;
     tile.template load<Image>(p, first_x, first_y);
     __syncthreads();
 
-    const int column = threadIdx.x & 15, lower = threadIdx.x >> 4;
+    const int column = threadIdx.x & 7, group = threadIdx.x >> 3;
     const CostLevel base = p.levels[0], above = p.levels[1];
-    const int x = first_x + 2 * column, y = first_y + 2 * lower;
+    const int x = first_x + 4 * column, y = first_y + 4 * group;
     // Rows below the image are black in both images: they cost nothing either.
-    bool has_evidence[2];
+    bool has_evidence[4];
 #pragma unroll
-    for (int odd = 0; odd < 2; ++odd) {
-        const int other_x = x + odd - p.min_disparity;
-        has_evidence[odd] = x + odd < base.width && other_x < base.width
+    for (int j = 0; j < 4; ++j) {
+        const int other_x = x + j - p.min_disparity;
+        has_evidence[j] = x + j < base.width && other_x < base.width
             && other_x - (DISPARITIES - 1) >= 0;
     }
-    // Bytes from one line, a colour of a row, to the next.
-    const size_t line = S::UNITS * size_t(base.half) * sizeof(Unit);
-    const size_t line_above = Above::UNITS * size_t(above.half) * sizeof(typename Sum::Unit);
+    // Units from one line, a colour of a row, to the next.
+    const size_t line = S::UNITS * size_t(base.half);
+    const size_t line_above = Above::UNITS * size_t(above.half);
 #pragma unroll 1
     for (int round = 0; round < Warps<S::CHUNKS>::ROUNDS; ++round) {
         // Two warps may have the last chunk and write the same there.
         const int chunk = min(int(threadIdx.y) + round * Warps<S::CHUNKS>::COUNT, S::CHUNKS - 1);
-        char* costs = static_cast<char*>(base.cost) + 2 * y * line
-            + (chunk * Kind::UNITS_PER_CHUNK * base.half + (x >> 1)) * sizeof(Unit);
-        char* sums = static_cast<char*>(above.cost) + (y + ((column + lower) & 1)) * line_above
-            + (chunk * Sum::UNITS_PER_CHUNK * above.half + (x >> 2)) * sizeof(typename Sum::Unit);
-        Word upper_3[4];
-#pragma unroll 1
-        for (int step = 0; step < TILE_HEIGHT / 4; step += 2) {
-            Word level_2[2][4], level_3[4];
+        Unit* costs = static_cast<Unit*>(base.cost) + 2 * y * line
+            + chunk * Kind::UNITS_PER_CHUNK * base.half + (x >> 1);
+        auto* sums = static_cast<typename Sum::Unit*>(above.cost) + y * line_above
+            + chunk * Sum::UNITS_PER_CHUNK * above.half + (x >> 2);
+        Word level_2[4] = {Sum::zero(), Sum::zero(), Sum::zero(), Sum::zero()};
 #pragma unroll
-            for (int part = 0; part < 2; ++part) {
-                const int first_row = 4 * (step + part);
-                Word sum[4] = {Sum::zero(), Sum::zero(), Sum::zero(), Sum::zero()};
+        for (int parent = 0; parent < 2; ++parent) {        // rows of level 1
+            typename Costs::Total totals[2];
 #pragma unroll
-                for (int below = 0; below < 2; ++below) {
-                    const int row = first_row + below;
-                    const Costs pair(p, tile, row + 2 * lower, 2 * column, chunk);
-#pragma unroll
-                    for (int odd = 0; odd < 2; ++odd) {
-                        Word words[4];
-                        pair.store(p, odd, has_evidence[odd],
-                                   x + odd < base.width && y + row < base.height,
-                                   reinterpret_cast<Unit*>(
-                                       costs + (2 * below + (odd ^ below)) * line),
-                                   base.half, words);
-#pragma unroll
-                        for (int i = 0; i < 4; ++i) sum[i] = Sum::add(sum[i], words[i]);
-                    }
-                }
-                if (above.cost != nullptr && x < base.width && y + first_row < base.height)
-                    Sum::store(reinterpret_cast<typename Sum::Unit*>(sums), above.half, sum);
-                costs += 8 * line;
-                sums += 4 * line_above;
-                Word lower_sum[4];
-#pragma unroll
-                for (int i = 0; i < 4; ++i) lower_sum[i] = shuffle_down(sum[i], 16);
-                add_children<Sum>(sum, lower_sum, 1, level_2[part]);
-                if (lower == 0 && column % 2 == 0)
-                    store_node<Sum, DISPARITIES>(p.levels[2], x >> 2, (y >> 2) + step + part,
-                                                 chunk, level_2[part]);
-            }
-            add_children<Sum>(level_2[0], level_2[1], 2, level_3);
-            if (lower == 0 && column % 4 == 0)
-                store_node<Sum, DISPARITIES>(p.levels[3], x >> 3, (y >> 3) + step / 2, chunk,
-                                             level_3);
-            if (step > 0) {
-                Word level_4[4];
-                add_children<Sum>(upper_3, level_3, 4, level_4);
-                if (lower == 0 && column % 8 == 0)
-                    store_node<Sum, DISPARITIES>(p.levels[4], x >> 4, y >> 4, chunk, level_4);
+            for (int below = 0; below < 2; ++below) {
+                const int row = 2 * parent + below;
+                // The colour of the first pixel is that of its row.
+                Costs::store(p, typename Costs::Row(tile, 4 * group + row, 4 * column, chunk),
+                             chunk, has_evidence, y + row < base.height, costs + below * line,
+                             costs + (1 - below) * line, base.half, totals);
+                costs += 2 * line;
             }
 #pragma unroll
-            for (int i = 0; i < 4; ++i) upper_3[i] = level_3[i];
+            for (int side = 0; side < 2; ++side) {
+                totals[side].finish();
+                if (above.cost != nullptr && y + 2 * parent < base.height)
+                    Sum::store(sums + (side ^ parent) * line_above, above.half,
+                               totals[side].words);
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+                    level_2[i] = Sum::add(level_2[i], totals[side].words[i]);
+            }
+            sums += 2 * line_above;
         }
+        store_node<Sum, DISPARITIES>(p.levels[2], x >> 2, y >> 2, chunk, level_2);
+        if (p.levels[3].cost == nullptr) continue;
+        Word level_3[4], level_4[4];
+        add_children<Sum>(level_2, 1, 8, level_3);
+        if (column % 2 == 0 && group % 2 == 0)
+            store_node<Sum, DISPARITIES>(p.levels[3], x >> 3, y >> 3, chunk, level_3);
+        add_children<Sum>(level_3, 2, 16, level_4);
+        if (column % 4 == 0 && group == 0)
+            store_node<Sum, DISPARITIES>(p.levels[4], x >> 4, y >> 4, chunk, level_4);
     }
 }
 

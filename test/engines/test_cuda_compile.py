@@ -35,7 +35,10 @@ def kernels_of(disparities: int, message_type: str) -> list[tuple[str, str]]:
     names = [('beliefs.cu', beliefs.kernel_name(config)),
              ('messages.cu', messages.inherit_name(config))]
     for image in ('uint8', 'float'):
-        names += cost.kernels(config, image)
+        names += cost.kernels(config, image, True)
+    if message_type == 'int16':
+        names += cost.kernels(config.replace(preprocessing='sobel_x'), 'float', True)
+        names += cost.kernels(config.replace(data_truncation=15.3, levels=7), 'uint8', True)
     names += [messages.kernel_of(config, step)
               for step in plan.passes(config, 640, 480)]
     return sorted(set(names))

@@ -235,7 +235,8 @@ def test_no_default_kernel_uses_local_memory(message_type: str) -> None:
         config = paper(disparities, message_type=message_type)
         engine = cuda.CudaEngine(config, 320, 240)
         names = [messages.kernel_of(config, step) for step in engine.passes]
-        names += [*cost.kernels(config, 'uint8'), ('beliefs.cu', beliefs.kernel_name(config))]
+        names += cost.kernels(config, 'uint8', True)
+        names.append(('beliefs.cu', beliefs.kernel_name(config)))
         names += [('refine.cu', name) for name in refine.KERNELS]
         for file, name in names:
             assert compiler.kernel(found, file, name).resources.local_bytes == 0, name

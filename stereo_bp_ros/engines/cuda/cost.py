@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,12 +71,53 @@ def packed(config: MatcherConfig) -> Packed | None:
     return found if is_equal and found.truncation < 128 else None
 
 
-def kernels(config: MatcherConfig, image: str) -> list[tuple[str, str]]:
-    """File and name of the kernels of this stage; ``image`` is 'uint8' or 'float'."""
+@functools.lru_cache(maxsize=16)
+def is_exact_in_float32(config: MatcherConfig) -> bool:
+    """Whether float32 gives the same 16-bit costs as float64 between any two matched pixels.
+
+    Only the Sobel x derivative of whole grey values is known to have few values: all of their
+    pairs are tried.
+    """
+    if (config.message_type != 'int16' or config.preprocessing != 'sobel_x'
+            or config.smoothing_sigma > 0):
+        return False
+    values = np.arange(-4 * 255, 4 * 255 + 1, dtype=np.float32) * np.float32(config.sobel_scale)
+    cap = np.float32(config.prefilter_cap or np.inf)
+    values = np.unique(np.clip(values, -cap, cap))
+    factor = config.data_weight * config.message_scale()
+
+    def costs(values: np.ndarray[Any, Any], value: Any) -> np.ndarray[Any, Any]:
+        kind = values.dtype.type
+        kept = np.minimum(np.abs(values - value), kind(config.data_truncation))
+        return np.floor(kind(factor) * kept + kind(0.5))
+
+    wide = values.astype(np.float64)
+    return all(np.array_equal(costs(values, values[i]), costs(wide, wide[i]))
+               for i in range(values.size))
+
+
+def way(config: MatcherConfig, image: str, has_whole_grey: bool) -> str:
+    """How costs are computed; ``Way`` in ``cost.cu``.
+
+    :param image: type of the pixels that are matched, 'uint8' or 'float'.
+    :param has_whole_grey: the images were of 8 bits, whatever became of them.
+    """
+    if config.message_type != 'int16':
+        return 'REAL'
+    if image == 'float':
+        exact = has_whole_grey and is_exact_in_float32(config)
+        return 'IN_FLOAT32' if exact else 'IN_FLOAT64'
+    whole = packed(config)
+    if whole is None:
+        return 'FROM_TABLE'
+    return 'FOUR_WITH_SUMS' if 4 * whole.factor * whole.truncation <= 255 else 'FOUR_AT_ONCE'
+
+
+def kernels(config: MatcherConfig, image: str, has_whole_grey: bool) -> list[tuple[str, str]]:
+    """File and name of the kernels of this stage; parameters as those of ``way``."""
     labels = config.disparity_range
-    is_packed = str(image == 'uint8' and packed(config) is not None).lower()
-    names = [('cost.cu',
-              f'data_cost<{plan.cost_type(config, 0)}, {image}, {labels}, {is_packed}>')]
+    names = [('cost.cu', f'data_cost<{plan.cost_type(config, 0)}, {image}, {labels}, '
+                         f'{way(config, image, has_whole_grey)}>')]
     if config.levels > TILE_LEVELS:
         names.append(('cost.cu', f'parent_cost<{plan.cost_type(config, 1)}, {labels}>'))
     return names
@@ -99,19 +141,21 @@ class Cost:
             config.min_disparity, factor, config.data_truncation, factor, config.data_truncation,
             whole.factor, whole.truncation * 0x01010101)
 
-    def load(self, image: str) -> None:
-        """Compile or load what ``enqueue`` of this type of image launches."""
-        for file, name in kernels(self._config, image):
+    def load(self, image: str, has_whole_grey: bool) -> None:
+        """Compile or load what ``enqueue`` of such images launches."""
+        for file, name in kernels(self._config, image, has_whole_grey):
             compiler.kernel(self._found, file, name)
 
-    def enqueue(self, stream: int, image: str, left: int, right: int, stamp: int) -> None:
+    def enqueue(self, stream: int, image: str, has_whole_grey: bool, left: int, right: int,
+                stamp: int) -> None:
         """Fill the costs of every level from the matched images.
 
         :param image: 'uint8' or 'float'; ``left`` and ``right``: addresses of such pixels.
+        :param has_whole_grey: as for ``way``.
         :param stamp: address of the time at which the stage starts.
         """
         first, *rest = (compiler.kernel(self._found, file, name)
-                        for file, name in kernels(self._config, image))
+                        for file, name in kernels(self._config, image, has_whole_grey))
         base, costs = self._levels[0], self._pass
         costs.left, costs.right, costs.stamp = left, right, stamp
         first.launch(stream, (-(-base.width // TILE_WIDTH), -(-base.height // TILE_HEIGHT), 1),

@@ -177,9 +177,8 @@ class CudaEngine(Engine):
     def _load(self) -> None:
         self._convert.load()
         self._preprocess.load()
-        for pixel in {preprocess.PIXELS[self._preprocess.result(grey)]
-                      for grey in ('grey', 'values')}:
-            self._cost.load(pixel)
+        for grey in ('grey', 'values'):
+            self._cost.load(preprocess.PIXELS[self._preprocess.result(grey)], grey == 'grey')
         self._messages.load()
         self._beliefs.load()
         self._refine.load()
@@ -204,9 +203,10 @@ class CudaEngine(Engine):
     def _stage(self, pair: tuple[RawImage, RawImage]) -> bool:
         """Put both images where the device reads them; whether they lie there already."""
         host = self._arena.host
-        addresses = [address for raw in pair if (address := convert.pinned_address(raw))]
-        if len(addresses) == 2:
-            host['sources'][:] = addresses
+        left = convert.pinned_address(pair[0])
+        right = convert.pinned_address(pair[1]) if left else 0
+        if left and right:
+            host['sources'][:] = left, right
             return True
         for name, raw in zip(('left_raw', 'right_raw'), pair, strict=True):
             convert.stage(raw, host[name])
@@ -243,8 +243,9 @@ class CudaEngine(Engine):
             timed.append('convert')
         if self._preprocess.enqueue(stream, grey, form.steps.texture, stamps['preprocess']):
             timed.append('preprocess')
-        self._cost.enqueue(stream, preprocess.PIXELS[matched], device[f'left_{matched}'],
-                           device[f'right_{matched}'], stamps['cost'])
+        self._cost.enqueue(stream, preprocess.PIXELS[matched], grey == 'grey',
+                           device[f'left_{matched}'], device[f'right_{matched}'],
+                           stamps['cost'])
         return [*timed, 'cost', *(['messages'] if self.passes else []), 'refine']
 
 

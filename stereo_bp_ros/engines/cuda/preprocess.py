@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import compiler
@@ -52,16 +52,24 @@ def gaussian_weights(sigma: float) -> list[float]:
 def kernels(config: MatcherConfig) -> list[str]:
     """Names of the kernels in ``preprocess.cu`` that a frame may need."""
     names = []
-    after_gaussian = ('uint8', 'float')
+    pixels = {'uint8', 'float'}         # before and after the Gaussian
     if config.smoothing_sigma > 0:
-        names += ['gaussian<uint8>', 'gaussian<float>']
-        after_gaussian = ('float',)         # type: ignore[assignment]
-    if config.preprocessing == 'sobel':
-        names += [f'sobel<{pixel}, true>' for pixel in after_gaussian]
-    elif config.preprocessing == 'residual':
-        names += [f'residual<{pixel}>' for pixel in sorted({*after_gaussian, 'float'})]
+        names += [f'gaussian<{pixel}>' for pixel in sorted(pixels)]
+        pixels = {'float'}
     # The texture threshold can be set at any time.
-    return [*names, *(f'sobel<{pixel}, false>' for pixel in after_gaussian), 'texture']
+    names += ['texture', *(f'sobel<{pixel}, false>' for pixel in sorted(pixels))]
+    if config.preprocessing == 'sobel':
+        names += [f'sobel<{pixel}, true>' for pixel in sorted(pixels)]
+    elif config.preprocessing == 'residual':
+        names += [f'residual<{pixel}>' for pixel in sorted(pixels | {'float'})]
+    return names
+
+
+class _Launch(NamedTuple):
+    name: str
+    shared_bytes: int
+    parameters: Any         # a structure that begins with ``planes``
+    images: int = 2
 
 
 class Preprocess:
@@ -87,85 +95,74 @@ class Preprocess:
         return 'smoothed' if self._config.smoothing_sigma > 0 else grey
 
     def enqueue(self, stream: int, grey: str, with_texture: bool, stamp: int) -> bool:
-        """Make both matched images; False where they are the grey ones.
+        """Make both matched images; False where they are the grey ones and nothing is to do.
 
         :param grey: 'grey' or 'values', of which ``left_`` and ``right_`` are read.
         :param with_texture: fill ``texture`` for the left image.
         :param stamp: address of the time at which the stage starts.
         """
+        launches = self._launches(grey, with_texture)
+        for i, launch in enumerate(launches):
+            launch.parameters.planes.stamp = None if i else stamp
+            compiler.kernel(self._found, 'preprocess.cu', launch.name).launch(
+                stream, (*self._grid, launch.images), BLOCK, launch.shared_bytes,
+                launch.parameters)
+        return bool(launches)
+
+    def _launches(self, grey: str, with_texture: bool) -> list[_Launch]:
         config = self._config
-        launches = _Launches(self, stream, stamp)
+        launches = []
         source = grey
         if config.smoothing_sigma > 0:
-            launches.gaussian(source, 'smoothed')
+            launches.append(self._gaussian(source, 'smoothed'))
             source = 'smoothed'
         smoothed = source
         if config.preprocessing in ('sobel', 'sobel_x'):
-            launches.sobel(source, 'matched', config.preprocessing == 'sobel')
+            launches.append(self._sobel(source, 'matched', config.preprocessing == 'sobel'))
         elif config.preprocessing == 'residual':
             for i in reversed(range(config.residual_iterations)):
                 target = 'spare' if i % 2 else 'matched'
-                launches.residual(source, target)
+                launches.append(self._residual(source, target))
                 source = target
         if with_texture:
             derivative = 'matched'
             if config.preprocessing != 'sobel_x':
                 derivative = 'spare'
-                launches.sobel(smoothed, derivative, False, ('left',))
-            launches.texture(derivative)
-        return launches.count > 0
+                launches.append(self._sobel(smoothed, derivative, False)._replace(images=1))
+            launches.append(self._texture(derivative))
+        return launches
 
-
-class _Launches:
-    """Puts kernels of the stage into a stream, the first one with the time stamp."""
-
-    def __init__(self, stage: Preprocess, stream: int, stamp: int) -> None:
-        self._stage = stage
-        self._stream = stream
-        self._stamp = stamp
-        self.count = 0
-
-    def gaussian(self, source: str, target: str) -> None:
-        weights = gaussian_weights(self._stage._config.smoothing_sigma)
+    def _gaussian(self, source: str, target: str) -> _Launch:
+        weights = gaussian_weights(self._config.smoothing_sigma)
         radius = len(weights) - 1
-        self._launch(f'gaussian<{PIXELS[source]}>', _shared(radius, 4, 4),
-                     _Gaussian(self._planes(source, target), radius,
-                               (ctypes.c_float * (MOST_RADIUS + 1))(*weights)))
+        return _Launch(f'gaussian<{PIXELS[source]}>', _shared(radius, 4, 4),
+                       _Gaussian(self._planes(source, target), radius,
+                                 (ctypes.c_float * (MOST_RADIUS + 1))(*weights)))
 
-    def sobel(self, source: str, target: str, is_magnitude: bool,
-              sides: tuple[str, ...] = ('left', 'right')) -> None:
-        config = self._stage._config
-        self._launch(f'sobel<{PIXELS[source]}, {str(is_magnitude).lower()}>', 0,
-                     _Derivative(self._planes(source, target, sides), config.sobel_scale,
-                                 config.prefilter_cap or math.inf), len(sides))
+    def _sobel(self, source: str, target: str, is_magnitude: bool) -> _Launch:
+        config = self._config
+        return _Launch(f'sobel<{PIXELS[source]}, {str(is_magnitude).lower()}>', 0,
+                       _Derivative(self._planes(source, target), config.sobel_scale,
+                                   config.prefilter_cap or math.inf))
 
-    def residual(self, source: str, target: str) -> None:
-        side = self._stage._config.residual_window_size
-        pixel = PIXELS[source]
-        self._launch(f'residual<{pixel}>',
-                     _shared(side // 2, *((4, 1) if pixel == 'uint8' else (8, 4))),
-                     _Box(self._planes(source, target), side // 2, 1.0 / (side * side)))
+    def _residual(self, source: str, target: str) -> _Launch:
+        side, pixel = self._config.residual_window_size, PIXELS[source]
+        sum_bytes, element_bytes = (4, 1) if pixel == 'uint8' else (8, 4)
+        return _Launch(f'residual<{pixel}>', _shared(side // 2, sum_bytes, element_bytes),
+                       _Box(self._planes(source, target), side // 2, 1.0 / (side * side)))
 
-    def texture(self, source: str) -> None:
-        radius = self._stage._config.correlation_window_size // 2
-        planes = self._planes(source, source, ('left',))
-        planes.to[0] = self._stage._arena.device['texture']
-        self._launch('texture', _shared(radius, 8, 4), _Box(planes, radius), 1)
+    def _texture(self, source: str) -> _Launch:
+        radius = self._config.correlation_window_size // 2
+        planes = self._planes(source, source)
+        planes.to[0] = self._arena.device['texture']
+        return _Launch('texture', _shared(radius, 8, 4), _Box(planes, radius), 1)
 
-    def _planes(self, source: str, target: str,
-                sides: tuple[str, ...] = ('left', 'right')) -> _Planes:
-        device = self._stage._arena.device
+    def _planes(self, source: str, target: str) -> _Planes:
+        def both(name: str) -> ctypes.Array[ctypes.c_void_p]:
+            return (ctypes.c_void_p * 2)(*(self._arena.device[f'{side}_{name}']
+                                           for side in ('left', 'right')))
 
-        def addresses(name: str) -> ctypes.Array[ctypes.c_void_p]:
-            return (ctypes.c_void_p * 2)(*(device[f'{side}_{name}'] for side in sides))
-
-        return _Planes(addresses(source), addresses(target), *self._stage._size,
-                       None if self.count else self._stamp)
-
-    def _launch(self, name: str, shared_bytes: int, parameters: Any, images: int = 2) -> None:
-        compiler.kernel(self._stage._found, 'preprocess.cu', name).launch(
-            self._stream, (*self._stage._grid, images), BLOCK, shared_bytes, parameters)
-        self.count += 1
+        return _Planes(both(source), both(target), *self._size)
 
 
 def _shared(margin: int, sum_bytes: int, element_bytes: int) -> int:
