@@ -21,6 +21,8 @@ from stereo_bp_ros.engines.cuda import (
     plan,
     preprocess,
     refine,
+    sad,
+    sad_variants,
 )
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.errors import DeviceLostError
@@ -81,9 +83,15 @@ class CudaEngine(Engine):
             self._arena = arena = Arena(found, self.plan, plan.host_plan(config, width, height),
                                         plan.scratch_plan(config, width, height))
             self._preprocess = preprocess.Preprocess(found, config, width, height, arena)
-            self._cost = cost.Cost(found, config, width, height, arena)
-            self._messages = messages.Messages(found, config, width, height, arena, self.passes)
-            self._beliefs = beliefs.Beliefs(found, config, width, height, arena, self.passes)
+            self._sad: sad.Sad | sad_variants.Streamed | None = None
+            if config.stereo_algorithm == 'sad':
+                kind = sad.Sad if config.sad_variant == 'auto' else sad_variants.Streamed
+                self._sad = kind(found, config, width, height, arena)
+            else:
+                self._cost = cost.Cost(found, config, width, height, arena)
+                self._messages = messages.Messages(found, config, width, height, arena,
+                                                   self.passes)
+                self._beliefs = beliefs.Beliefs(found, config, width, height, arena, self.passes)
             self._refine = refine.Refine(found, config, width, height, arena)
             compiling = time.perf_counter()
             self._load()
@@ -156,30 +164,36 @@ class CudaEngine(Engine):
         return self._graphs[form]
 
     def _load(self) -> None:
+        images = {'float'}
         if preprocess.runs_on_device(self.config):
-            self._cost.load(self._image(True))
-        self._cost.load('float')
-        self._messages.load()
-        self._beliefs.load()
+            images.add(self._image(True))
+        matching = self._sad or self._cost
+        for image in images:
+            matching.load(image)
+        if self._sad is None:
+            self._messages.load()
+            self._beliefs.load()
         self._refine.load()
 
     def _image(self, is_grey: bool) -> str:
-        """Type of the images that the cost is computed from."""
+        """Type of the images that are matched."""
         return 'uint8' if is_grey and self.config.preprocessing == 'none' else 'float'
 
     def _initialise(self) -> None:
         """What is written once: the table of costs, and labels of the border."""
         from cupy.cuda import runtime
-        image = self.width * self.height
         address, stream = self._arena.device, self._stream.ptr
+        for name in ('label', 'right_keys'):
+            runtime.memsetAsync(address[name], 0xff, self._arena.nbytes[name], stream)
+        if self._sad is not None:
+            self._stream.synchronize()
+            return
         values = cost.table(self.config)
         runtime.memcpyAsync(address['table'], values.ctypes.data, values.nbytes, _TO_DEVICE,
                             stream)
         if plan.keeps_deltas(self.config):
             slope = int(plan.smoothness(self.config)[0])
             runtime.memsetAsync(address['nothing'], slope, 16, stream)
-        runtime.memsetAsync(address['label'], 0xff, 2 * image, stream)
-        runtime.memsetAsync(address['right_keys'], 0xff, 8 * image, stream)
         self._stream.synchronize()
 
     def _prepare(self, left: RawImage, right: RawImage, form: _Form) -> None:
@@ -213,11 +227,14 @@ class CudaEngine(Engine):
                 self._upload('left_matched', 'parameters')
             if form.is_grey:
                 self._preprocess.enqueue(stream.ptr)
-            self._cost.enqueue(stream.ptr, self._image(form.is_grey))
-            out = beliefs.matches(self.config, self.width, self._arena, form.steps.costs,
-                                  form.steps.right)
-            self._messages.enqueue(stream.ptr, out)
-            self._beliefs.enqueue(stream.ptr, out)
+            if self._sad is not None:
+                self._sad.enqueue(stream.ptr, self._image(form.is_grey), form.steps)
+            else:
+                self._cost.enqueue(stream.ptr, self._image(form.is_grey))
+                out = beliefs.matches(self.config, self.width, self._arena, form.steps.costs,
+                                      form.steps.right)
+                self._messages.enqueue(stream.ptr, out)
+                self._beliefs.enqueue(stream.ptr, out)
             self._refine.enqueue(stream.ptr, form.steps, outputs)
             return stream.end_capture()
 
