@@ -61,6 +61,14 @@ template <int TILES> struct Band {
 #pragma unroll
             for (int half = 0; half < 2; ++half) words[tile][half] *= 3;
     }
+
+    // Hide from the compiler where the words come from: it would compute them in every row.
+    __device__ __forceinline__ void hold() {
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) asm volatile("" : "+r"(words[tile][half]));
+    }
 };
 
 // sums += band x differences, for one tile or two of 16 pixels; 16 windows and 8 labels.
@@ -152,9 +160,23 @@ template <int TILES, int LABELS, int STRIPS, int COPIES> struct Rows {
     }
 };
 
+// Where the lanes of a warp leave keys for the lane that asks for the labels beside the best.
+template <int LABEL_TILES> struct Room {
+    static constexpr int VECTORS = (LABEL_TILES + 3) / 4;
+    int4 keys[4][VECTORS][32];      // window j, label tile q / 4, lane
+
+    // The SAD of a label, counted from the first of the warp, of window 8 j + g.
+    __device__ __forceinline__ int sad(int j, int g, uint32 label) const {
+        const uint32 q = label >> 3, lane = 4 * g + (label >> 1 & 3);
+        return reinterpret_cast<const int*>(&keys[j][0][0])[128 * (q >> 2) + 4 * lane + (q & 3)]
+            >> KEY_BITS;
+    }
+};
+
 // Sums of 32 windows for 8 LABEL_TILES labels in one warp. Lane 4 g + t holds the windows
 // 8 j + g, j = 0 to 3, and of them the labels 8 q + 2 t + e, e = 0 and 1.
 template <int TILES, int LABEL_TILES> struct Sums {
+    static constexpr int ROOM = 4 * Room<LABEL_TILES>::VECTORS;
     int keys[STRIP_TILES][LABEL_TILES][4];
 
     __device__ __forceinline__ int& key(int j, int q, int e) {
@@ -242,17 +264,13 @@ template <int TILES, int LABEL_TILES> struct Sums {
                 found[j] = min(found[j], __shfl_xor_sync(~0u, found[j], step));
     }
 
-    // SAD of a label of window j that this lane holds, by way of shared memory: registers have no
-    // index. ``room`` is the lane's own, every 32nd uint4.
-    __device__ __forceinline__ int sad(int j, int label, uint4* room) {
+    // The keys of window j with this e, one for each label tile.
+    __device__ __forceinline__ void choose(int j, bool e, int (&chosen)[ROOM]) {
 #pragma unroll
-        for (int q = 0; q < LABEL_TILES; q += 2) {
-            const int after = min(q + 1, LABEL_TILES - 1);
-            room[16 * q] = make_uint4(key(j, q, 0), key(j, q, 1), key(j, after, 0),
-                                      key(j, after, 1));
+        for (int q = 0; q < ROOM; ++q) {
+            const int at = q < LABEL_TILES ? q : 0;
+            chosen[q] = e ? key(j, at, 1) : key(j, at, 0);
         }
-        const int at = (label >> 3) * 2 + (label & 1);
-        return reinterpret_cast<const int*>(room)[128 * (at >> 2) + (at & 3)] >> KEY_BITS;
     }
 };
 
@@ -268,7 +286,6 @@ template <int CHUNKS> __device__ __forceinline__ void wait_for_strip(int strip) 
 template <int CHUNKS> struct Exchange {
     uint32 best[CHUNKS][STRIP];         // SAD << 9 | label of the best of each chunk
     int second[CHUNKS][STRIP];
-    int beside[STRIP][2];               // SAD of the labels before and after the best
 };
 
 // Block = STRIPS strips of 32 windows and CHUNKS chunks of 8 LABEL_TILES labels, a warp for each,
@@ -276,7 +293,8 @@ template <int CHUNKS> struct Exchange {
 template <typename Image, int TILES, int LABEL_TILES, int CHUNKS, int STRIPS, int COPIES,
           bool WITH_FRACTION, bool WITH_COSTS, bool WITH_RIGHT>
 __global__ void __launch_bounds__(32 * CHUNKS * STRIPS,
-                                  (TILES < 4 ? 512 : 384) / (32 * CHUNKS * STRIPS))
+                                  (TILES < 4 && !WITH_COSTS ? 512 : 384)
+                                      / (32 * CHUNKS * STRIPS))
 match_windows(const __grid_constant__ Windows p) {
     constexpr int LABELS = 8 * LABEL_TILES * CHUNKS;
     using R = Rows<TILES, LABELS, STRIPS, COPIES>;
@@ -292,9 +310,9 @@ match_windows(const __grid_constant__ Windows p) {
     const int x_strip = x_block + STRIP * strip, y_first = p.y_begin + p.rows * blockIdx.y;
     const int rows = min(p.rows, p.y_end - y_first), half = p.window / 2;
     Exchange<CHUNKS>& exchange = exchanges[strip];
-    uint4* const room = shared + (threadIdx.x >> 5) * 16 * ((LABEL_TILES + 1) / 2 * 2) + lane;
+    auto* const rooms = reinterpret_cast<Room<LABEL_TILES>*>(shared) + CHUNKS * strip;
     uint32* const staged = reinterpret_cast<uint32*>(
-        shared + CHUNKS * STRIPS * 16 * ((LABEL_TILES + 1) / 2 * 2));
+        reinterpret_cast<Room<LABEL_TILES>*>(shared) + (WITH_FRACTION ? CHUNKS * STRIPS : 0));
 
     R::template load<Image>(staged, p, x_block - half, y_first - half, rows + p.window - 1);
     __syncthreads();
@@ -308,17 +326,56 @@ match_windows(const __grid_constant__ Windows p) {
 
     Band<TILES> entering(p.window, lane), leaving = entering;
     leaving.negate();
+    entering.hold();
+    leaving.hold();
     S sums;
     sums.clear(t, p.disparities - first);
-#pragma unroll 1
-    for (int row = 0; row < p.window - 1; ++row)
-        sums.template slide<COPIES>(entering, left + row * R::ROW_WORDS,
-                                    right + row * R::ROW_WORDS, shift);
+    // Lane 4 g + t answers for window 8 t + g. What it publishes of a row it does among the
+    // products of the next one, which do not wait for it.
+    const int own = 8 * t + g, x = x_strip + own;
+    uint32 published = 0;
+    const auto sad_beside = [&](uint32 wanted) {
+        constexpr uint32 MINE = 8 * LABEL_TILES;
+        if constexpr (CHUNKS == 1) return rooms[0].sad(t, g, wanted);
+        return rooms[wanted / MINE].sad(t, g, wanted % MINE);
+    };
+    const auto publish = [&](int row) {
+        if (chunk != 0 || x >= p.x_end) return;
+        const int found = published & LABEL_MASK, sad = published >> LABEL_BITS;
+        const int pixel = (y_first + row) * p.width + x;
+        p.label[pixel] = short(found);
+        if constexpr (WITH_FRACTION) {
+            const bool is_inside = found > 0 && found < p.disparities - 1;
+            const int before = sad_beside(is_inside ? found - 1 : 0);
+            const int after = sad_beside(is_inside ? found + 1 : 0);
+            p.fraction[pixel] = is_inside ? sixteenths(before, sad, after) : 0;
+        }
+        if constexpr (WITH_COSTS) {
+            int second = exchange.second[0][own];
+#pragma unroll
+            for (int other = 1; other < CHUNKS; ++other)
+                second = min(second, exchange.second[other][own]);
+            p.best[pixel] = sad;
+            p.second[pixel] = second >= BEYOND ? NO_SECOND : second >> KEY_BITS;
+        }
+    };
+    const auto enter = [&](int row) {
+        const int at = row * R::ROW_WORDS;
+        sums.template slide<COPIES>(entering, left + at, right + at, shift);
+    };
+    const auto leave = [&](int row) {
+        const int at = row * R::ROW_WORDS;
+        sums.template slide<COPIES>(leaving, left + at, right + at, shift);
+    };
+#pragma unroll 2
+    for (int row = 0; row < p.window; ++row) enter(row);
 #pragma unroll 1
     for (int row = 0; row < rows; ++row) {
-        int at = (row + p.window - 1) * R::ROW_WORDS;
-        sums.template slide<COPIES>(entering, left + at, right + at, shift);
-
+        if (row > 0) {
+            leave(row - 1);
+            enter(row + p.window - 1);
+            publish(row - 1);
+        }
         int least[4];
         sums.least(least);
         uint32 best[4];
@@ -326,8 +383,6 @@ match_windows(const __grid_constant__ Windows p) {
         for (int j = 0; j < 4; ++j)
             best[j] = uint32(least[j] >> KEY_BITS) << LABEL_BITS
                 | uint32(first + (least[j] & (KEY_SCALE - 1)));
-        // Lane 4 g + t answers for window 8 t + g.
-        const int own = 8 * t + g;
         if constexpr (CHUNKS > 1) {
             exchange.best[chunk][own] = t < 2 ? (t == 0 ? best[0] : best[1])
                                               : (t == 2 ? best[2] : best[3]);
@@ -347,12 +402,13 @@ match_windows(const __grid_constant__ Windows p) {
             label[j] = int(best[j] & LABEL_MASK) - first;
             // Labels before and after the best are never in the same lane.
             if constexpr (WITH_FRACTION) {
-                const int before = label[j] - 1, after = label[j] + 1;
-                const bool has_before = uint32(before) < 8 * LABEL_TILES && (before & 6) == 2 * t;
-                const bool has_after = uint32(after) < 8 * LABEL_TILES && (after & 6) == 2 * t;
-                if (has_before || has_after)
-                    exchange.beside[8 * j + g][has_after] =
-                        sums.sad(j, has_after ? after : before, room);
+                // Both of the labels beside the best have the other e.
+                int chosen[S::ROOM];
+                sums.choose(j, !(label[j] & 1), chosen);
+#pragma unroll
+                for (int i = 0; i < S::ROOM / 4; ++i)
+                    rooms[chunk].keys[j][i][lane] = make_int4(
+                        chosen[4 * i], chosen[4 * i + 1], chosen[4 * i + 2], chosen[4 * i + 3]);
             }
         }
         if constexpr (WITH_COSTS) {
@@ -362,29 +418,11 @@ match_windows(const __grid_constant__ Windows p) {
                                                 : (t == 2 ? second[2] : second[3]);
         }
         wait_for_strip<CHUNKS>(strip);
+        published = t < 2 ? (t == 0 ? best[0] : best[1]) : (t == 2 ? best[2] : best[3]);
 
-        const int x = x_strip + own, y = y_first + row;
-        if (chunk == 0 && x < p.x_end) {
-            const uint32 key = t < 2 ? (t == 0 ? best[0] : best[1])
-                                     : (t == 2 ? best[2] : best[3]);
-            const int found = key & LABEL_MASK, sad = key >> LABEL_BITS;
-            const int pixel = y * p.width + x;
-            p.label[pixel] = short(found);
-            if constexpr (WITH_FRACTION)
-                p.fraction[pixel] = found > 0 && found < p.disparities - 1
-                    ? sixteenths(exchange.beside[own][0], sad, exchange.beside[own][1]) : 0;
-            if constexpr (WITH_COSTS) {
-                int second = exchange.second[0][own];
-#pragma unroll
-                for (int other = 1; other < CHUNKS; ++other)
-                    second = min(second, exchange.second[other][own]);
-                p.best[pixel] = sad;
-                p.second[pixel] = second >= BEYOND ? NO_SECOND : second >> KEY_BITS;
-            }
-        }
         if constexpr (WITH_RIGHT) {
             // Windows and labels 8 further lie at the same pixel of the other image.
-            uint32* const line = p.right_keys + y * p.width + x_strip + g - p.min_disparity
+            uint32* const line = p.right_keys + (y_first + row) * p.width + x_strip + g - p.min_disparity
                 - first - 2 * t;
 #pragma unroll
             for (int e = 0; e < 2; ++e)
@@ -403,10 +441,8 @@ match_windows(const __grid_constant__ Windows p) {
                                       | uint32(first + (key & (KEY_SCALE - 1))));
                 }
         }
-
-        at = row * R::ROW_WORDS;
-        sums.template slide<COPIES>(leaving, left + at, right + at, shift);
     }
+    publish(rows - 1);
 }
 
 // The label of each pixel of the other image from the keys offered to it, which are made ready

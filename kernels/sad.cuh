@@ -30,10 +30,13 @@ __device__ __forceinline__ uint32 rounded(float value, int offset) {
     return min(max(int(whole) + (value - whole >= 0.5f) + offset, 0), 255);
 }
 
-// floor(16 (before - after) / (2 curvature) + 1/2), lifted by 8 to divide no negatives; 0 on a
-// flat or concave parabola.
+// floor(16 (before - after) / (2 curvature) + 1/2), 0 on a flat or concave parabola. The quotient
+// of two numbers below 2^27, at most 16.5 after a lift by 8, is within 1 in float32.
 __device__ __forceinline__ int sixteenths(int before, int least, int after) {
     const int curvature = before - 2 * least + after;
-    if (curvature <= 0) return 0;
-    return int(uint32(16 * (before - after) + 17 * curvature) / uint32(2 * curvature)) - 8;
+    const int divisor = 2 * curvature, dividend = 16 * (before - after) + 17 * curvature;
+    int quotient = int(__fdividef(float(dividend), float(divisor)));
+    const int rest = dividend - quotient * divisor;
+    quotient += (rest >= divisor) - (rest < 0);
+    return curvature > 0 ? quotient - 8 : 0;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import itertools
 import os
 import re
 
@@ -10,7 +11,17 @@ import pytest
 
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig
-from stereo_bp_ros.engines.cuda import beliefs, compiler, cost, messages, plan, refine
+from stereo_bp_ros.engines.cuda import (
+    beliefs,
+    compiler,
+    cost,
+    messages,
+    plan,
+    refine,
+    sad,
+    sad_plan,
+    sad_variants,
+)
 
 ARCHITECTURES = ('sm_75', 'sm_87', 'sm_90', 'sm_120')
 RANGES = (2, 8, 16, 21, 32, 64, 128, 256, 512)
@@ -65,6 +76,35 @@ def test_kernels_of_the_other_stages_compile(architecture: str) -> None:
     names += [('beliefs.cu', 'take_right_labels')]
     logs = compile_all(names, architecture)
     assert all(spilled_bytes(log) == 0 for log in logs.values())
+
+
+def kernels_of_sad() -> list[tuple[str, str]]:
+    """Kernels of every number of tiles, chunks and copies, with all that can be wanted."""
+    names = [('sad.cu', 'take_right_labels')]
+    for window, disparities, image in ((1, 2, 'uint8'), (15, 64, 'uint8'), (15, 64, 'float'),
+                                       (21, 128, 'uint8'), (35, 40, 'float'),
+                                       (51, 512, 'uint8')):
+        config = MatcherConfig(stereo_algorithm='sad', correlation_window_size=window,
+                               disparity_range=disparities)
+        found = sad_plan.cut(config, 1280, 720)
+        for changes in ({}, {'subpixel': False}, {'uniqueness_ratio': 5.0, 'disp12_max_diff': 1}):
+            wanted = refine.steps(config.replace(**changes), ())
+            names.append(('sad.cu', sad.kernel_name(found, image, wanted)))
+        names.append(('sad.cu', sad.kernel_name(found._replace(copies=1), image, wanted)))
+    for streaming, unrolled in itertools.product(sad_variants.STREAMING, (False, True)):
+        for pixel in ('uint8', 'int32'):
+            variant = sad_variants.Variant(streaming, pixel, unrolled, 128)
+            names.append(('sad_variants.cu', variant.kernel_name(5)))
+    names += [('sad_variants.cu', f'cut_to_8bit<{image}, {pixel}>')
+              for image in ('unsigned char', 'float') for pixel in ('unsigned char', 'int')]
+    return names
+
+
+@pytest.mark.parametrize('architecture', ARCHITECTURES)
+def test_kernels_of_sad_compile(architecture: str) -> None:
+    logs = compile_all(kernels_of_sad(), architecture)
+    if architecture == 'sm_90':
+        assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
 
 
 def test_compiled_kernels_are_kept_on_disk(monkeypatch: pytest.MonkeyPatch,

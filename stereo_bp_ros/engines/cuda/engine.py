@@ -85,8 +85,7 @@ class CudaEngine(Engine):
             self._preprocess = preprocess.Preprocess(found, config, width, height, arena)
             self._sad: sad.Sad | sad_variants.Streamed | None = None
             if config.stereo_algorithm == 'sad':
-                kind = sad.Sad if config.sad_variant == 'auto' else sad_variants.Streamed
-                self._sad = kind(found, config, width, height, arena)
+                self._sad = sad_variants.stage(found, config, width, height, arena)
             else:
                 self._cost = cost.Cost(found, config, width, height, arena)
                 self._messages = messages.Messages(found, config, width, height, arena,

@@ -325,7 +325,7 @@ def memory_plan(config: MatcherConfig, width: int, height: int, device: Properti
     image = (height, width)
     if config.stereo_algorithm == 'sad':
         return geometry.MemoryPlan.lay_out(
-            [*_uploaded(image), *sad_plan.arrays(config, image), *_refinement(image)])
+            [*_uploaded(image), *sad_plan.arrays(config, image, device), *_refinement(image)])
     pyramid = levels(config, width, height)
     vector = shape(config)
     wanted: Wanted = [*_uploaded(image), ('nothing', (16,), 'uint8'), ('table', (256,), 'float32')]

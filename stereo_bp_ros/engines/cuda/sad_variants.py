@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import compiler, refine, sad
+from stereo_bp_ros.engines.cuda import compiler, refine, sad, sad_plan
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
 
@@ -34,9 +34,9 @@ class Variant(NamedTuple):
     threads: int
 
     @classmethod
-    def of(cls, config: MatcherConfig) -> Variant:
-        """What the engine takes for ``sad_variant``: what was fastest."""
-        return cls(config.sad_variant, 'uint8',
+    def of(cls, config: MatcherConfig, streaming: str) -> Variant:
+        """What the engine takes for a way of streaming: what was fastest."""
+        return cls(streaming, 'uint8',
                    config.correlation_window_size <= WIDEST_UNROLLED, 128)
 
     def kernel_name(self, window: int) -> str:
@@ -70,7 +70,7 @@ class Streamed:
         self._config = config
         self._size = width, height
         self._arena = arena
-        self._variant = Variant.of(config)
+        self._variant = Variant.of(config, sad_plan.variant(config, found))
 
     def load(self, image: str) -> None:
         """Compile or load what ``enqueue`` of this type of image launches."""
@@ -99,6 +99,13 @@ class Streamed:
         enqueue(self._found, stream, self._variant, config, arguments)
         if wanted.right:
             sad.take_right_labels(self._found, stream, self._arena)
+
+
+def stage(found: Properties, config: MatcherConfig, width: int, height: int,
+          arena: Arena) -> sad.Sad | Streamed:
+    """The stage in the variant that is asked for, or fits the device."""
+    kind = sad.Sad if sad_plan.variant(config, found) == 'auto' else Streamed
+    return kind(found, config, width, height, arena)
 
 
 def enqueue(found: Properties, stream: int, variant: Variant, config: MatcherConfig,
