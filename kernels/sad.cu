@@ -288,14 +288,20 @@ template <int CHUNKS> struct Exchange {
     int second[CHUNKS][STRIP];
 };
 
+// What a kernel can fill; the last fills what is not null.
+enum Outputs { LABELS_ALONE, LABELS_AND_FRACTIONS, EVERYTHING };
+
 // Block = STRIPS strips of 32 windows and CHUNKS chunks of 8 LABEL_TILES labels, a warp for each,
 // sliding down ``rows`` rows of windows. TILES = tiles of 16 pixels that 16 windows cover.
 template <typename Image, int TILES, int LABEL_TILES, int CHUNKS, int STRIPS, int COPIES,
-          bool WITH_FRACTION, bool WITH_COSTS, bool WITH_RIGHT>
+          Outputs OUTPUTS>
 __global__ void __launch_bounds__(32 * CHUNKS * STRIPS,
-                                  (TILES < 4 && !WITH_COSTS ? 512 : 384)
+                                  (TILES < 4 && OUTPUTS != EVERYTHING ? 512 : 384)
                                       / (32 * CHUNKS * STRIPS))
 match_windows(const __grid_constant__ Windows p) {
+    constexpr bool WITH_FRACTION = OUTPUTS != LABELS_ALONE;
+    const bool with_costs = OUTPUTS == EVERYTHING && p.second != nullptr;
+    const bool with_right = OUTPUTS == EVERYTHING && p.right_keys != nullptr;
     constexpr int LABELS = 8 * LABEL_TILES * CHUNKS;
     using R = Rows<TILES, LABELS, STRIPS, COPIES>;
     using S = Sums<TILES, LABEL_TILES>;
@@ -344,13 +350,13 @@ match_windows(const __grid_constant__ Windows p) {
         const int found = published & LABEL_MASK, sad = published >> LABEL_BITS;
         const int pixel = (y_first + row) * p.width + x;
         p.label[pixel] = short(found);
-        if constexpr (WITH_FRACTION) {
+        if (OUTPUTS == LABELS_AND_FRACTIONS || (WITH_FRACTION && p.fraction != nullptr)) {
             const bool is_inside = found > 0 && found < p.disparities - 1;
             const int before = sad_beside(is_inside ? found - 1 : 0);
             const int after = sad_beside(is_inside ? found + 1 : 0);
             p.fraction[pixel] = is_inside ? sixteenths(before, sad, after) : 0;
         }
-        if constexpr (WITH_COSTS) {
+        if (with_costs) {
             int second = exchange.second[0][own];
 #pragma unroll
             for (int other = 1; other < CHUNKS; ++other)
@@ -411,7 +417,7 @@ match_windows(const __grid_constant__ Windows p) {
                         chosen[4 * i], chosen[4 * i + 1], chosen[4 * i + 2], chosen[4 * i + 3]);
             }
         }
-        if constexpr (WITH_COSTS) {
+        if (with_costs) {
             int second[4];
             sums.second(label, t, second);
             exchange.second[chunk][own] = t < 2 ? (t == 0 ? second[0] : second[1])
@@ -420,7 +426,7 @@ match_windows(const __grid_constant__ Windows p) {
         wait_for_strip<CHUNKS>(strip);
         published = t < 2 ? (t == 0 ? best[0] : best[1]) : (t == 2 ? best[2] : best[3]);
 
-        if constexpr (WITH_RIGHT) {
+        if (with_right) {
             // Windows and labels 8 further lie at the same pixel of the other image.
             uint32* const line = p.right_keys + (y_first + row) * p.width + x_strip + g - p.min_disparity
                 - first - 2 * t;

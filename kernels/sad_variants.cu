@@ -108,8 +108,9 @@ __global__ void stream_windows(const __grid_constant__ Windows p) {
                           uint32(sad) << LABEL_BITS | uint32(label));
         }
         p.label[pixel] = short(found);
-        p.fraction[pixel] = found > 0 && found < p.disparities - 1
-            ? sixteenths(before, best, after) : 0;
+        if (p.fraction != nullptr)
+            p.fraction[pixel] = found > 0 && found < p.disparities - 1
+                ? sixteenths(before, best, after) : 0;
         if (p.second == nullptr) continue;
         int second = NO_SECOND;
         for (int label = 0; label < p.disparities; ++label)

@@ -62,10 +62,14 @@ def wanted_arrays(device: Mapping[str, int], wanted: refine.Steps) -> dict[str, 
 
 def kernel_name(found: sad_plan.Cut, image: str, wanted: refine.Steps) -> str:
     """The kernel in ``sad.cu`` for matched images of this type, 'uint8' or 'float'."""
-    flags = ', '.join(str(flag).lower()
-                      for flag in (wanted.fraction, wanted.costs, wanted.right))
+    outputs = ('EVERYTHING' if wanted.costs or wanted.right
+               else 'LABELS_AND_FRACTIONS' if wanted.fraction else 'LABELS_ALONE')
+    return _name(found, image, outputs)
+
+
+def _name(found: sad_plan.Cut, image: str, outputs: str) -> str:
     return (f'match_windows<{PIXELS[image]}, {found.tiles}, {found.label_tiles}, '
-            f'{found.chunks}, {found.strips}, {found.copies}, {flags}>')
+            f'{found.chunks}, {found.strips}, {found.copies}, {outputs}>')
 
 
 class Sad:
@@ -80,11 +84,10 @@ class Sad:
         self._cut = sad_plan.cut(config, width, height, found)
 
     def load(self, image: str) -> None:
-        """Compile or load what the live settings of now call for with this type of image."""
+        """Compile or load what ``enqueue`` of this type of image launches, whatever is wanted."""
         load_right_labels(self._found)
-        for outputs in ((), ('confidence',)):
-            wanted = refine.steps(self._config, outputs)
-            compiler.kernel(self._found, 'sad.cu', kernel_name(self._cut, image, wanted))
+        for outputs in ('LABELS_ALONE', 'LABELS_AND_FRACTIONS', 'EVERYTHING'):
+            compiler.kernel(self._found, 'sad.cu', _name(self._cut, image, outputs))
 
     def enqueue(self, stream: int, image: str, wanted: refine.Steps) -> None:
         """Fill ``label``, and as wanted ``fraction``, ``best``, ``second``, ``right_label``.
