@@ -115,8 +115,8 @@ def _predicted_time(config: MatcherConfig, found: Cut, device: Properties) -> fl
     blocks = -(-found.grid[0] * found.grid[1] // device.multiprocessors)
     products = config.correlation_window_size * found.tiles / 2
     rounds, rest = divmod(blocks, together)
-    return sum(count * (1.0 + found.rows * (0.35 + 0.22 * at_once)
-                        + products * (0.1 + 0.05 * at_once))
+    return sum(count * (0.3 + 0.2 * at_once + found.rows * (0.33 + 0.25 * at_once)
+                        + products * (0.1 + 0.06 * at_once))
                for count, at_once in ((rounds, together), (1 if rest else 0, rest)))
 
 
