@@ -3,10 +3,11 @@
     python benchmarks/cuda_five_sets.py DATA [--types int16 float32] [--frames 300] [--kernels]
 
 DATA is a folder with ``middlebury/<set>/left.png`` and ``right.png``. Host images in, host
-disparity out, medians in milliseconds; ``graph`` is the launch of the frame's CUDA graph until
-its end, the rest is copying from and to the caller's arrays. Building the engine (allocation and
-compiling, or reading what was compiled before) is a row of its own. ``--kernels`` adds every
-pass with its time, registers, shared memory, occupancy and bytes per second.
+disparity out, medians in milliseconds: ``frame`` from and to ordinary arrays, ``pinned`` from and
+to pinned ones, ``graph`` is the launch of the frame's CUDA graph until its end. Building the
+engine (allocation and compiling, or reading what was compiled before) is a row of its own.
+``--kernels`` adds every pass with its time, registers, shared memory, occupancy and bytes per
+second.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from typing import Any
 
 import cupy
+import cupyx
 import cv2
 import numpy as np
 
@@ -39,7 +41,8 @@ def main() -> None:
     arguments = parser.parse_args()
     print(device.describe(0))
     print(f'device-to-device copy: {copy_ceiling():.2f} TB/s read and written')
-    print(f'{"set":14} {"type":8} {"frame":>7} {"graph":>7} {"target":>7}  stages (ms)')
+    print(f'{"set":14} {"type":8} {"frame":>7} {"pinned":>7} {"graph":>7} {"target":>7}  '
+          'stages (ms)')
     for name in SETS:
         for message_type in arguments.types:
             time_set(arguments.data, name, message_type, arguments.frames, arguments.kernels)
@@ -62,14 +65,20 @@ def time_set(data: pathlib.Path, name: str, message_type: str, frames: int,
     start = time.perf_counter()
     engine.compute(*images, None, outputs)
     first = time.perf_counter() - start
-    for _ in range(20):
-        engine.compute(*images, None, outputs)
-    frame_times, stages = [], []
-    for _ in range(frames):
+    pinned = [pinned_copy(image) for image in (left, right, outputs['disparity'])]
+    pinned_images = [RawImage.from_array(image) for image in pinned[:2]]
+    frame_times, pinned_times, stages = [], [], []
+    for i in range(frames + 20):
         start = time.perf_counter()
-        stages.append(engine.compute(*images, None, outputs))
-        frame_times.append((time.perf_counter() - start) * 1e3)
-    (graph,) = engine._graphs.values()
+        found = engine.compute(*images, None, outputs)
+        middle = time.perf_counter()
+        engine.compute(*pinned_images, None, {'disparity': pinned[2]})
+        if i >= 20:
+            frame_times.append((middle - start) * 1e3)
+            pinned_times.append((time.perf_counter() - middle) * 1e3)
+            stages.append(found)
+    assert np.array_equal(pinned[2], outputs['disparity'])
+    graph = next(iter(engine._graphs.values()))
     graph_times = []
     for _ in range(frames):
         start = time.perf_counter()
@@ -78,6 +87,7 @@ def time_set(data: pathlib.Path, name: str, message_type: str, frames: int,
         graph_times.append((time.perf_counter() - start) * 1e3)
     medians = {stage: statistics.median(row[stage] for row in stages) for stage in stages[0]}
     print(f'{name:14} {message_type:8} {statistics.median(frame_times):7.3f} '
+          f'{statistics.median(pinned_times):7.3f} '
           f'{statistics.median(graph_times):7.3f} {target:7.3f} ',
           ' '.join(f'{stage} {value:.3f}' for stage, value in medians.items() if value),
           f'| build {engine.build_time:.2f} s, of it compile {engine.compile_time:.2f} s, '
@@ -87,18 +97,25 @@ def time_set(data: pathlib.Path, name: str, message_type: str, frames: int,
     engine.close()
 
 
+def pinned_copy(array: np.ndarray) -> np.ndarray:
+    """A copy in memory that the device reads and writes itself."""
+    copy = cupyx.empty_pinned(array.shape, array.dtype)
+    copy[...] = array
+    return copy
+
+
 def time_passes(engine: CudaEngine, config: MatcherConfig, width: int) -> None:
     """Every pass alone, repeated in one graph."""
     found = device.properties(0)
-    out = beliefs.matches(config, width, engine._arena, False, False)
+    out = beliefs.matches(config, width, engine._arena, False, False, False)
     for step, parameters in zip(engine.passes, engine._messages._parameters, strict=True):
         parameters.matches = out
-        kernel = compiler.kernel(found, 'messages.cu', messages.kernel_name(config, step))
+        kernel = compiler.kernel(found, *messages.kernel_of(config, step))
         cut = step.tiling
         grid = (-(-parameters.width // cut.width), -(-parameters.height // cut.height), 1)
         elapsed = repeated(engine._stream, lambda kernel=kernel, grid=grid, step=step,
                            parameters=parameters: kernel.launch(
-                               engine._stream.ptr, grid, (step.tiling.threads, 1, 1),
+                               engine._stream.ptr, grid, (step.threads, 1, 1),
                                step.shared_bytes, parameters))
         shape = plan.shape(config)
         nodes = parameters.width * parameters.height / 2

@@ -1,18 +1,24 @@
 // Stage beliefs: labels from the messages of level 0 in device memory.
 #include "beliefs.cuh"
 
-// Thread = node of one colour; blockIdx.y = row, blockIdx.z = colour. ``messages`` are those of
-// both colours, as Pass keeps them, Kind the type of the data cost; null = no iteration was asked for.
+// A warp = nodes of one colour in one row, each with the lanes of its vector; blockIdx.y = row,
+// blockIdx.z = colour. ``messages`` are those of both colours, as Pass keeps them, Kind the type of
+// the data cost; null = no iteration was asked for.
 template <typename Message, int DISPARITIES, typename Kind>
 __global__ void __launch_bounds__(128)
 select_labels(const void* cost, const typename Message::Unit* messages_0,
               const typename Message::Unit* messages_1, const typename Message::Unit* zero,
               int width, int height, int half, int slope, int truncation,
-              const __grid_constant__ Matches out) {
+              float float_slope, float float_truncation, const __grid_constant__ Matches out) {
     using S = Shape<Message, DISPARITIES>;
+    constexpr int NODES = 32 / S::LANES;
+    const int self = threadIdx.x % 32, lane = S::LANES == 1 ? 0 : self / NODES;
     const int y = blockIdx.y + 1, colour = blockIdx.z;
-    const int x = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + ((y + colour) & 1);
-    if (x == 0 || x >= width - 1) return;
+    const int warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    int x = 2 * (warp * NODES + self % NODES) + ((y + colour) & 1);
+    const bool is_valid = x > 0 && x < width - 1;
+    if (S::LANES == 1 && !is_valid) return;
+    if (!is_valid) x = 1 + ((y + colour + 1) & 1);
     const auto* const messages = colour ? messages_0 : messages_1;
     Arriving<Message, DISPARITIES, Kind, true> node = {{cost, half, x, y}};
 #pragma unroll
@@ -24,9 +30,9 @@ select_labels(const void* cost, const typename Message::Unit* messages_0,
             node.from[direction] = {messages + size_t(4 * from_y + (direction ^ 1)) * S::UNITS
                                         * half + (from_x >> 1), half};
     }
-    node.slope = Message::splat(slope);
-    node.bound = Message::splat(truncation);
-    Belief<Message, DISPARITIES>::select(node, x, y, width, out);
+    const Smoothness<typename Message::Word> smooth = {
+        splat<Message>(slope, float_slope), splat<Message>(truncation, float_truncation)};
+    select_label(node, smooth, lane, NODES, is_valid, x, y, width, out);
 }
 
 // The label of each pixel of the other image from the beliefs that were offered to it; the keys

@@ -2,13 +2,10 @@
 #pragma once
 #include "vectors.cuh"
 
-// ``second`` of integer messages where no label is further than 1 from the best.
-constexpr int NO_SECOND = 0x7fffffff;
-
 // Where labels go; everything is H x W of the matched image.
 struct Matches {
     short* label;                   // d - min_disparity
-    signed char* fraction;          // sixteenths to the vertex of the parabola
+    signed char* fraction;          // sixteenths to the vertex of the parabola, or null
     // int32 or float32, null = not wanted: the least belief and the least of the labels further
     // than 1 from it. Only their difference has a meaning.
     void* best;
@@ -25,72 +22,76 @@ __device__ __forceinline__ int sixteenths(double before, double least, double af
     return int(floor(__dadd_rn(8.0 * (before - after) / curvature, 0.5)));
 }
 
+// The choice of a label from the beliefs of a node.
 template <typename Message, int DISPARITIES>
 struct Belief {
-    using S = Shape<Message, DISPARITIES>;
+    using V = Vector<Message, DISPARITIES>;
+    using S = typename V::S;
     using Word = typename Message::Word;
     using Value = typename Message::Value;
+    using Least = LeastLabel<Message, S::PADDED>;
 
-    // The label of the node (x, y), the lowest one on ties. ``node`` is an Arriving: the beliefs
-    // are not kept, as registers are few; what needs the label before it can look at them asks
-    // for them once more.
+    // The label of the node (x, y), the lowest one on ties. The lanes of its vector have the
+    // beliefs in registers, all of them maybe too large by one constant; ``distance``: threads of
+    // the warp from one lane to the next. Every thread of the warp takes part; of a node's threads
+    // one ``writes``. ``node`` is an Arriving: what few want is taken from the messages once more.
     template <typename Node>
-    static __device__ __forceinline__ void select(Node& node, int x, int y, int width,
-                                                  const Matches& out) {
-        // From the middle of the range outwards: labels fall in the low halves and rise in the
-        // high ones.
-        Value least = Message::largest(), least_high = least, last = 0, last_high = 0;
-        Value before = 0, after = 0, before_high = 0, after_high = 0;
-        int found = -2, found_high = -2;
-        node.restart();
-#pragma unroll 4
-        for (int c = S::CHUNKS - 1; c >= 0; --c) {
-            Word words[4];
-            node.belief(c, words);
-            if (c == S::CHUNKS - 1) {
-                last = Message::high(words[3]);
-                last_high = Message::low(words[3]);
-            }
+    static __device__ __forceinline__ void select(const Word (&beliefs)[S::WORDS], int lane,
+                                                  int distance, bool writes, Node& node, int x,
+                                                  int y, int width, const Matches& out) {
+        Least best;
 #pragma unroll
-            for (int i = 3; i >= 0; --i) {
-                const int label = 4 * c + i, mirrored = S::PADDED - 1 - label;
-                const Value low = Message::low(words[i]), high = Message::high(words[i]);
-                if (DISPARITIES >= S::PADDED / 2 || label < DISPARITIES) {
-                    if (label == found - 1) before = low;
-                    if (low <= least) {
-                        least = low;
-                        found = label;
-                        after = last;
-                    }
-                    last = low;
-                }
-                if (S::PADS == 0 || mirrored < DISPARITIES) {
-                    if (mirrored == found_high + 1) after_high = high;
-                    if (high < least_high) {
-                        least_high = high;
-                        found_high = mirrored;
-                        before_high = last_high;
-                    }
-                    last_high = high;
-                }
+        for (int j = 0; j < S::LANE_CHUNKS; ++j) {
+            const typename Least::Labels labels(V::chunk(lane, j));
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int r = 4 * j + i;
+                if (V::is_absent(lane, r)) continue;
+                best.take_low(beliefs[r], labels, i);
+                if (!V::is_pad(lane, r)) best.take_high(beliefs[r], labels, i);
             }
         }
-        if (least_high < least) {
-            least = least_high;
-            found = found_high;
-            before = before_high;
-            after = after_high;
-        }
+#pragma unroll
+        for (int i = 1; i < S::LANES; i *= 2) best.take_other(i * distance);
+        const int found = best.label();
         const int at = y * width + x;
-        out.label[at] = short(found);
-        out.fraction[at] = found > 0 && found < DISPARITIES - 1
-            ? sixteenths(before, least, after) : 0;
-        if (out.second == nullptr && out.right == nullptr) return;
+        if (writes) out.label[at] = short(found);
+        if (out.fraction != nullptr) {
+            const Value before = value_of(beliefs, lane, distance, found - 1);
+            const Value after = value_of(beliefs, lane, distance, found + 1);
+            if (writes)
+                out.fraction[at] = found > 0 && found < DISPARITIES - 1
+                    ? sixteenths(before, best.value(), after) : 0;
+        }
+        if (writes && (out.second != nullptr || out.right != nullptr))
+            compare(node, found, best.value(), x, y, width, out);
+    }
 
-        Value second = Message::largest();
+private:
+    // The belief of one label, 0 where there is no such label.
+    static __device__ __forceinline__ Value value_of(const Word (&beliefs)[S::WORDS], int lane,
+                                                     int distance, int label) {
+        const int mirrored = S::PADDED - 1 - label;
+        const int wanted = label < mirrored ? label : mirrored;
+        Word word = Message::zero();
+#pragma unroll
+        for (int r = 0; r < S::WORDS; ++r)
+            if (4 * V::chunk(lane, r / 4) + r % 4 == wanted) word = beliefs[r];
+        Value value = label < mirrored ? Message::low(word) : Message::high(word);
+#pragma unroll
+        for (int i = 1; i < S::LANES; i *= 2) value += __shfl_xor_sync(~0u, value, i * distance);
+        return value;
+    }
+
+    // The least belief, the second least, and every belief offered to its pixel of the other image.
+    template <typename Node>
+    static __device__ __forceinline__ void compare(Node& node, int found, Value least, int x,
+                                                   int y, int width, const Matches& out) {
+        const int at = y * width + x;
         const bool offers = out.right != nullptr && x >= out.first_x && x < out.end_x;
         const Value excess = offers ? node.excess() : Value(0);
-        uint64* const row = out.right + y * width + x - out.min_disparity;
+        uint64* const row = out.right + at - out.min_disparity;
+        Value second = Message::largest();
         node.restart();
 #pragma unroll 1
         for (int c = S::CHUNKS - 1; c >= 0; --c) {
@@ -110,14 +111,40 @@ struct Belief {
                 }
             }
         }
-        if (out.second != nullptr) {
-            static_cast<Value*>(out.best)[at] = least;
-            static_cast<Value*>(out.second)[at] =
-                found > 1 || found < DISPARITIES - 2 ? second : Value(NO_SECOND);
-        }
+        if (out.second == nullptr) return;
+        static_cast<Value*>(out.best)[at] = least;
+        static_cast<Value*>(out.second)[at] =
+            found > 1 || found < DISPARITIES - 2 ? second : Value(NO_SECOND);
     }
 
     static __device__ __forceinline__ void offer(uint64* at, Value belief, int label) {
         atomicMin(at, uint64(Message::bits(belief)) << 32 | uint32(label));
     }
 };
+
+// The label of a node from its data cost and the four messages that arrive.
+template <typename Message, int DISPARITIES, typename Kind, bool READ_ONLY>
+__device__ __forceinline__ void select_label(
+        Arriving<Message, DISPARITIES, Kind, READ_ONLY>& node,
+        Smoothness<typename Message::Word> smooth, int lane, int distance, bool writes, int x,
+        int y, int width, const Matches& out) {
+    using V = Vector<Message, DISPARITIES>;
+    using S = typename V::S;
+    typename Message::Word beliefs[S::WORDS];
+#pragma unroll
+    for (int j = 0; j < S::LANE_CHUNKS; ++j) {
+        const int c = V::chunk(lane, j);
+        typename Message::Word part[4] = {Message::zero(), Message::zero(), Message::zero(),
+                                          Message::zero()};
+        if (S::ABSENT == 0 || c >= 0) node.cost.load(c, part);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) beliefs[4 * j + i] = part[i];
+    }
+#pragma unroll
+    for (int direction = 0; direction < 4; ++direction)
+        V::template accumulate<READ_ONLY>(node.from[direction], lane, smooth, beliefs);
+    node.slope = smooth.slope;
+    node.bound = smooth.bound;
+    Belief<Message, DISPARITIES>::select(beliefs, lane, distance, writes && lane == 0, node, x, y,
+                                         width, out);
+}

@@ -2,7 +2,6 @@
 #pragma once
 #include "words.cuh"
 
-constexpr int NO_SECOND = 0x7fffffff;   // ``second`` where no label is further than 1 away
 constexpr uint32 NO_KEY = 0xffffffffu;
 constexpr int LABEL_BITS = 9;           // a key is a SAD above a label; the least one wins
 constexpr uint32 LABEL_MASK = (1u << LABEL_BITS) - 1;

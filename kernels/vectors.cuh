@@ -85,6 +85,35 @@ struct Vector {
         }
     }
 
+    // total += vector, as ``read`` has it.
+    template <bool READ_ONLY>
+    static __device__ __forceinline__ void accumulate(From place, int lane,
+                                                      Smoothness<Word> smooth,
+                                                      Word (&total)[S::WORDS]) {
+        if constexpr (Message::IS_DELTAS) {
+            Word value = smooth.bound;
+#pragma unroll
+            for (int c = S::CHUNKS - 1; c >= 0; --c) {
+                Word bytes[4];
+                Message::expand(fetch<READ_ONLY>(unit(place, c)), bytes);
+#pragma unroll
+                for (int i = 3; i >= 0; --i)
+                    total[4 * c + i] += value += bytes[i] - smooth.slope;
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < S::LANE_CHUNKS; ++j) {
+                const int c = chunk(lane, j);
+                if (S::ABSENT != 0 && c < 0) continue;
+                Word part[4];
+                load<READ_ONLY>(unit(place, c), place.stride, part);
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+                    total[4 * j + i] = Message::add(total[4 * j + i], part[i]);
+            }
+        }
+    }
+
     // part = the chunk c of a vector, the chunk after it known to ``next``: for chunks that are
     // read one after the other, from the last one on.
     static __device__ __forceinline__ void next_chunk(Unit first, Unit second, Word slope,

@@ -12,13 +12,30 @@ using uint16 = unsigned short;
 using uint32 = unsigned int;
 using uint64 = unsigned long long;
 
-// Writes the time in ns from the first thread of a grid; null = not wanted.
+// Stands for the second least belief where no label is further than 1 from the best.
+constexpr int NO_SECOND = 0x7fffffff;
+
+__device__ __forceinline__ uint64 time_in_ns() {
+    uint64 now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    return now;
+}
+// Writes the time from the first thread of a grid; null = not wanted.
 __device__ __forceinline__ void stamp_time(uint64* at) {
     if (at == nullptr || (threadIdx.x | threadIdx.y | blockIdx.x | blockIdx.y | blockIdx.z) != 0)
         return;
-    uint64 now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-    *at = now;
+    *at = time_in_ns();
+}
+// Writes the time from every block: what stays is the end of one of the last.
+__device__ __forceinline__ void stamp_end(uint64* at) {
+    if (at != nullptr && threadIdx.x == 0) *at = time_in_ns();
+}
+
+// __byte_perm with the fourth bit of each selector: that byte's sign, eight times.
+__device__ __forceinline__ uint32 permute_signed(uint32 a, uint32 b, uint32 selectors) {
+    uint32 result;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(selectors));
+    return result;
 }
 
 // int16: two values in one 32-bit word. Every value is in [0, 32767] and every belief in
@@ -58,7 +75,7 @@ struct Int16 {
         return __vmins2(a, b);
 #else
         // Both halves are below 2^15: the top bit survives the subtraction where a >= b.
-        const uint32 greater = __byte_perm((a | 0x80008000u) - b, 0, 0xbb99);
+        const uint32 greater = permute_signed((a | 0x80008000u) - b, 0, 0xbb99);
         return (a & ~greater) | (b & greater);
 #endif
     }
@@ -268,3 +285,88 @@ struct Shape {
     // Chunks at the start of the first lanes that stand for nothing.
     static constexpr int ABSENT = LANES * LANE_CHUNKS - CHUNKS;
 };
+
+// The least of the values that it is shown, and its label; the lowest label on ties. Values are
+// shown as the halves of a word i of a chunk.
+template <typename Message, int PADDED, bool IS_INTEGER = Message::WORD_REGISTERS == 1>
+struct LeastLabel;
+
+// Integers: value and label in one number, the value above.
+template <typename Message, int PADDED>
+struct LeastLabel<Message, PADDED, true> {
+    static constexpr bool FITS_BYTES = PADDED <= 128;   // and leaves the sign of a byte clear
+    static constexpr int BITS = FITS_BYTES ? 8 : 9;
+
+    // Labels of the low and of the high halves of a chunk.
+    struct Labels {
+        uint32 low, high;
+        __device__ __forceinline__ explicit Labels(int chunk) {
+            if constexpr (FITS_BYTES) {
+                low = 0x03020100u + uint32(chunk) * 0x04040404u;
+                high = uint32(PADDED - 1) * 0x01010101u - low;
+            } else {
+                low = 4 * chunk;
+                high = PADDED - 1 - 4 * chunk;
+            }
+        }
+    };
+
+    uint32 least = ~0u;
+
+    __device__ __forceinline__ void take_low(uint32 word, Labels labels, int i) {
+        // Bytes: the label, the value, and the label's sign, which is 0.
+        if constexpr (FITS_BYTES)
+            least = min(least, permute_signed(word, labels.low, 0xc104 + 0x1001 * i));
+        else
+            least = min(least, (word & 0xffffu) << BITS | (labels.low + i));
+    }
+    __device__ __forceinline__ void take_high(uint32 word, Labels labels, int i) {
+        if constexpr (FITS_BYTES)
+            least = min(least, permute_signed(word, labels.high, 0xc324 + 0x1001 * i));
+        else
+            least = min(least, (word >> 16) << BITS | (labels.high - i));
+    }
+    __device__ __forceinline__ void take_other(int mask) {
+        least = min(least, __shfl_xor_sync(~0u, least, mask));
+    }
+    __device__ __forceinline__ int label() const { return least & ((1 << BITS) - 1); }
+    __device__ __forceinline__ uint32 value() const { return least >> BITS; }
+};
+
+// Real numbers.
+template <typename Message, int PADDED>
+struct LeastLabel<Message, PADDED, false> {
+    struct Labels {
+        int low, high;
+        __device__ __forceinline__ explicit Labels(int chunk)
+            : low(4 * chunk), high(PADDED - 1 - 4 * chunk) {}
+    };
+
+    float least = FloatWords::infinity();
+    int found = PADDED;
+
+    __device__ __forceinline__ void take(float value, int label) {
+        if (value < least || (value == least && label < found)) {
+            least = value;
+            found = label;
+        }
+    }
+    __device__ __forceinline__ void take_low(float2 word, Labels labels, int i) {
+        take(word.x, labels.low + i);
+    }
+    __device__ __forceinline__ void take_high(float2 word, Labels labels, int i) {
+        take(word.y, labels.high - i);
+    }
+    __device__ __forceinline__ void take_other(int mask) {
+        const float other = __shfl_xor_sync(~0u, least, mask);
+        take(other, __shfl_xor_sync(~0u, found, mask));
+    }
+    __device__ __forceinline__ int label() const { return found; }
+    __device__ __forceinline__ float value() const { return least; }
+};
+
+// A parameter in both halves of a word.
+template <typename Message>
+__device__ __forceinline__ typename Message::Word splat(int integer, float real) {
+    return Message::splat(Message::WORD_REGISTERS == 1 ? integer : real);
+}

@@ -13,9 +13,11 @@ from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.engines.cuda import (
     beliefs,
     compiler,
+    convert,
     cost,
     messages,
     plan,
+    preprocess,
     refine,
     sad,
     sad_plan,
@@ -36,8 +38,11 @@ def kernels_of(disparities: int, message_type: str) -> list[tuple[str, str]]:
     names = [('beliefs.cu', beliefs.kernel_name(config)),
              ('messages.cu', messages.inherit_name(config))]
     for image in ('uint8', 'float'):
-        names += cost.kernels(config, image)
-    names += [('messages.cu', messages.kernel_name(config, step))
+        names += cost.kernels(config, image, True)
+    if message_type == 'int16':
+        names += cost.kernels(config.replace(preprocessing='sobel_x'), 'float', True)
+        names += cost.kernels(config.replace(data_truncation=15.3, levels=7), 'uint8', True)
+    names += [messages.kernel_of(config, step)
               for step in plan.passes(config, 640, 480)]
     return sorted(set(names))
 
@@ -71,7 +76,11 @@ def test_kernels_of_belief_propagation_compile(disparities: int, message_type: s
 @pytest.mark.parametrize('architecture', ARCHITECTURES)
 def test_kernels_of_the_other_stages_compile(architecture: str) -> None:
     names = [('refine.cu', name) for name in refine.KERNELS]
-    names += [('preprocess.cu', name) for name in ('sobel_x', 'residual')]
+    names += [('convert.cu', name) for name in convert.kernels()]
+    names += sorted({('preprocess.cu', name) for method in ('sobel', 'residual')
+                     for sigma in (0.0, 1.0)
+                     for name in preprocess.kernels(MatcherConfig(preprocessing=method,
+                                                                  smoothing_sigma=sigma))})
     names += [('beliefs.cu', 'take_right_labels')]
     logs = compile_all(names, architecture)
     assert all(spilled_bytes(log) == 0 for log in logs.values())

@@ -109,6 +109,21 @@ def test_results_do_not_depend_on_the_tiling(iterations: int, per_pass: int,
     assert np.array_equal(found, naive_labels(config, left, right))
 
 
+@pytest.mark.parametrize(('disparities', 'iterations', 'per_pass'), [
+    (6, 2, 2), (6, 7, 7), (20, 5, 3), (20, 7, 7), (20, 4, 2), (40, 9, 3), (40, 7, 7), (150, 4, 2)])
+@pytest.mark.parametrize('directions', [1, 2, 4])
+def test_results_do_not_depend_on_where_nodes_are_kept(disparities: int, iterations: int,
+                                                       per_pass: int, directions: int) -> None:
+    left, right = noisy_pair(61, 45)
+    kept = plan.Tiling(per_pass, 6, 4, 1024, 1, directions, resident=True)
+    moving = plan.Tiling(per_pass, 10, 6, 128, 1, directions)
+    for message_type in ('int16', 'float32') if disparities < 100 else ('int16',):
+        config = paper(disparities, levels=3, iterations=iterations, message_type=message_type)
+        found = [run(config, left, right, tilings=dict.fromkeys(range(3), cut))['disparity']
+                 for cut in (kept, moving)]
+        assert np.array_equal(*found)
+
+
 @pytest.mark.parametrize('disparities', [16, 40])
 def test_messages_kept_as_differences_change_nothing(monkeypatch: pytest.MonkeyPatch,
                                                      disparities: int) -> None:
@@ -122,6 +137,19 @@ def test_messages_kept_as_differences_change_nothing(monkeypatch: pytest.MonkeyP
     plan.forget()
     for name in OUTPUTS:
         assert np.array_equal(results[0][name], results[1][name], equal_nan=True)
+
+
+@pytest.mark.parametrize('disparities', [16, 40, 128, 200])
+@pytest.mark.parametrize('architecture', ['compute_75', 'compute_80', 'compute_87'])
+def test_the_arithmetic_of_older_devices_gives_the_same_labels(
+        monkeypatch: pytest.MonkeyPatch, architecture: str, disparities: int) -> None:
+    # Their packed minimum has other instructions; a newer device runs their PTX.
+    monkeypatch.setattr(device.Properties, 'architecture', architecture)
+    monkeypatch.setattr(compiler, '_loaded', {})
+    config = paper(disparities, levels=3, iterations=5)
+    left, right = noisy_pair(49, 33)
+    found = labels(config, run(config, left, right)['disparity'])
+    assert np.array_equal(found, naive_labels(config, left, right))
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -206,8 +234,9 @@ def test_no_default_kernel_uses_local_memory(message_type: str) -> None:
     for disparities in (*FIVE_SETS.values(), 2, 8, 256, 512):
         config = paper(disparities, message_type=message_type)
         engine = cuda.CudaEngine(config, 320, 240)
-        names = [('messages.cu', messages.kernel_name(config, step)) for step in engine.passes]
-        names += [*cost.kernels(config, 'uint8'), ('beliefs.cu', beliefs.kernel_name(config))]
+        names = [messages.kernel_of(config, step) for step in engine.passes]
+        names += cost.kernels(config, 'uint8', True)
+        names.append(('beliefs.cu', beliefs.kernel_name(config)))
         names += [('refine.cu', name) for name in refine.KERNELS]
         for file, name in names:
             assert compiler.kernel(found, file, name).resources.local_bytes == 0, name

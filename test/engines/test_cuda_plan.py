@@ -61,6 +61,28 @@ def test_every_region_fits_the_shared_memory_of_a_block(disparities: int,
         assert step.margin_columns % 2 == 0
 
 
+@pytest.mark.parametrize('iterations', [1, 2, 3, 5, 8, 11, 16])
+@pytest.mark.parametrize('disparities', [4, 21, 40, 128, 200])
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
+def test_passes_follow_each_other_and_fit_their_blocks(disparities: int, iterations: int,
+                                                       message_type: str) -> None:
+    config = five_sets(disparities, message_type=message_type, iterations=iterations, levels=3)
+    for width, height in ((16, 17), (90, 61), (900, 750)):
+        passes = plan.passes(config, width, height)
+        for k in range(3):
+            steps = [step for step in passes if step.level == k]
+            ends = [0, *itertools.accumulate(step.iterations for step in steps)]
+            assert [step.first for step in steps] == ends[:-1]
+            assert ends[-1] == iterations
+            for step in steps:
+                assert step.threads <= step.tiling.threads <= 1024
+                assert not step.tiling.resident or step.iterations > 1
+                assert step.shared_bytes <= TYPICAL.shared_memory - plan.STATIC_SHARED
+                lists, counts = plan.nodes_of(step)
+                assert all(0 <= node >> 16 < 65536 for row in lists for node in row)
+                assert [len(row) for row in lists] == [row[-1] for row in counts]
+
+
 def test_small_devices_get_smaller_regions() -> None:
     small = TYPICAL.__class__(0, 'small', (7, 5), 8, 64 * 1024, 64 * 1024, 2**33, False)
     for step in plan.passes(five_sets(128), 640, 480, small):
@@ -80,12 +102,13 @@ def test_ranges_are_padded_to_the_next_multiple_of_eight() -> None:
         assert 8 * shape.chunks == -(-disparities // 8) * 8
 
 
-def test_what_is_uploaded_lies_alike_on_both_sides() -> None:
+def test_what_is_uploaded_has_one_name_and_size_on_both_sides() -> None:
     config = five_sets(16)
     device, host = (made(config, 101, 67) for made in (plan.memory_plan, plan.host_plan))
-    names = ('left_matched', 'right_matched', 'texture', 'parameters', 'left_grey', 'right_grey')
-    offsets = [{spec.name: spec.offset for spec in found.arrays} for found in (device, host)]
-    assert all(offsets[0][name] == offsets[1][name] for name in names)
+    sizes = [{spec.name: spec.nbytes for spec in found.arrays} for found in (device, host)]
+    for name in ('parameters', 'left_raw', 'right_raw'):
+        assert sizes[0][name] == sizes[1][name]
+    assert sizes[0]['left_raw'] >= 101 * 67 * 4
 
 
 def test_differences_are_kept_only_where_they_are_exact() -> None:

@@ -1,4 +1,4 @@
-"""The memory of one engine: one allocation on the device, one pinned, one ordinary."""
+"""The memory of one engine: one allocation on the device and one pinned."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ _PORTABLE, _MAPPED = 1, 2         # cudaHostAlloc flags
 class Arena:
     """Named arrays on the device and on the host, allocated at once.
 
-    ``device[name]`` is an address; ``host[name]`` and ``scratch[name]`` are NumPy arrays, the
-    former pinned, and ``host_address[name]`` where the former start. Where the device shares
-    the host's memory, the arrays of one name are one array and nothing need be copied.
+    ``device[name]`` is an address, ``host[name]`` a NumPy array in pinned memory and
+    ``host_address[name]`` where it starts. Where the device shares the host's memory, the
+    arrays of one name are one array and nothing need be copied.
     """
 
-    def __init__(self, found: Properties, on_device: MemoryPlan, pinned: MemoryPlan,
-                 ordinary: MemoryPlan) -> None:
+    def __init__(self, found: Properties, on_device: MemoryPlan, pinned: MemoryPlan) -> None:
         from cupy.cuda import memory, pinned_memory, runtime
         self.is_shared = found.is_integrated
         self._memory = memory.Memory(on_device.total + ALIGNMENT)
@@ -40,15 +39,11 @@ class Arena:
             array.fill(0)
         if self.is_shared:
             self.device.update(self.host_address)
-        room = np.empty(ordinary.total, np.uint8)
-        self.scratch = {spec.name: room[spec.offset:spec.offset + spec.nbytes]
-                        .view(spec.dtype).reshape(spec.shape) for spec in ordinary.arrays}
 
     def close(self) -> None:
         """Give everything back."""
         self.device.clear()
         self.host.clear()
-        self.scratch.clear()
         self._memory = self._pinned = None      # freed by their owners
 
     @property

@@ -22,13 +22,14 @@ class Matches(ctypes.Structure):
                 ('first_x', ctypes.c_int), ('end_x', ctypes.c_int))
 
 
-def matches(config: MatcherConfig, width: int, arena: Arena, with_costs: bool,
-            with_right: bool) -> Matches:
+def matches(config: MatcherConfig, width: int, arena: Arena, with_fraction: bool,
+            with_costs: bool, with_right: bool) -> Matches:
     """The arrays that the last pass fills, and only those that are wanted."""
     device = arena.device
     first = config.min_disparity
     return Matches(
-        device['label'], device['fraction'], device['best'] if with_costs else None,
+        device['label'], device['fraction'] if with_fraction else None,
+        device['best'] if with_costs else None,
         device['second'] if with_costs else None, device['right_keys'] if with_right else None,
         first, max(1, first + config.disparity_range - 1), min(width - 1, width + first))
 
@@ -61,14 +62,16 @@ class Beliefs:
         device, (width, height, half) = self._arena.device, self._level
         if not self._is_fused:
             has_messages = self._config.iterations > 0
+            smoothness = plan.smoothness(self._config)
+            nodes = THREADS // plan.shape(self._config).lanes
             compiler.kernel(self._found, 'beliefs.cu', kernel_name(self._config)).launch(
-                stream, (-(-((width + 1) // 2) // THREADS), height - 2, 2), (THREADS, 1, 1), 0,
+                stream, (-(-((width + 1) // 2) // nodes), height - 2, 2), (THREADS, 1, 1), 0,
                 ctypes.c_void_p(device['cost_0']),
                 *(ctypes.c_void_p(device[f'messages_0_{colour}'] if has_messages else None)
                   for colour in range(2)),
                 ctypes.c_void_p(device['nothing']), ctypes.c_int(width), ctypes.c_int(height),
-                ctypes.c_int(half), *(ctypes.c_int(int(value)) for value in
-                                      plan.smoothness(self._config)), out)
+                ctypes.c_int(half), *(ctypes.c_int(int(value)) for value in smoothness),
+                *(ctypes.c_float(value) for value in smoothness), out)
         if out.right:
             count = width * height
             compiler.kernel(self._found, 'beliefs.cu', 'take_right_labels').launch(

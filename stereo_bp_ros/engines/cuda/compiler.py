@@ -111,6 +111,8 @@ def compile_kernel(file: str, name: str, architecture: str,
                    options: tuple[str, ...] = ()) -> tuple[bytes, str]:
     """Compile one kernel, whatever the disk holds; needs no driver.
 
+    :param architecture: ``sm_90``: machine code; ``compute_80``: PTX, which the driver of a
+        newer device compiles further.
     :raises RuntimeError: the source does not compile; the text is the compiler's log.
     """
     binary, lowered, _ = compile_with_log(file, name, architecture, options)
@@ -132,7 +134,8 @@ def compile_with_log(file: str, name: str, architecture: str,
             raise RuntimeError(f'{name} in {file} does not compile for {architecture}:\n'
                                + nvrtc.getProgramLog(program)) from error
         _log.debug('%s compiled in %.0f ms', name, (time.perf_counter() - start) * 1e3)
-        return (bytes(nvrtc.getCUBIN(program)), nvrtc.getLoweredName(program, name),
+        code = nvrtc.getPTX if architecture.startswith('compute_') else nvrtc.getCUBIN
+        return (bytes(code(program)), nvrtc.getLoweredName(program, name),
                 nvrtc.getProgramLog(program))
     finally:
         nvrtc.destroyProgram(program)

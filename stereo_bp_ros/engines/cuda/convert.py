@@ -1,53 +1,204 @@
-"""Stage ``convert``: grey values of an image, into the memory that the device reads."""
+"""Stages ``upload`` and ``convert``: the bytes of both images to the device, and grey values.
+
+The host copies an image's rows into pinned memory as they are; an image that lies in such memory
+already is read where it is. Everything else happens on the device.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import ctypes
+from typing import Any, NamedTuple
 
-import cv2
 import numpy as np
 
-from stereo_bp_ros.engines.grey import conversion_code
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cuda import compiler, device
+from stereo_bp_ros.engines.cuda.arena import Arena
+from stereo_bp_ros.engines.cuda.device import Properties
+from stereo_bp_ros.images import ENCODINGS, RawImage
+
+#: Threads of a block, and blocks that suffice for the speed of the bus.
+UPLOAD_THREADS, MOST_UPLOAD_BLOCKS = 256, 64
+
+#: Bytes that one thread copies at once.
+UNIT = 16
+
+CONVERT_BLOCK = (32, 8, 1)
+
+#: As in ``convert.cu``.
+CHANNEL, COLOUR, MOSAIC, WIDE = range(4)
 
 
-def is_8bit(raw: RawImage) -> bool:
-    """Whether the grey values of an image are whole numbers in 0..255."""
-    return raw.layout.bits == 8
+class Reading(NamedTuple):
+    """How the bytes of an image are to be read; ``Source`` in ``convert.cu``."""
+
+    layout: int
+    pixel_bytes: int
+    first: int
+
+    @property
+    def is_8bit(self) -> bool:
+        """Whether grey values are whole numbers in 0..255."""
+        return self.layout != WIDE
+
+    @property
+    def is_grey(self) -> bool:
+        """Whether the bytes are the grey values."""
+        return self.layout == CHANNEL and self.pixel_bytes == 1
 
 
-def to_grey8(raw: RawImage, grey: np.ndarray[Any, Any], scratch: np.ndarray[Any, Any],
-             mirrored: bool) -> None:
-    """Grey values of an 8-bit image, whatever its row padding.
+class _Segment(ctypes.Structure):
+    _fields_ = (('from_', ctypes.c_void_p), ('to', ctypes.c_void_p), ('count', ctypes.c_int),
+                ('rest', ctypes.c_int))
 
-    Colour: OpenCV's integer BT.601. Mosaic: OpenCV's bilinear demosaicing to grey. YUV 4:2:2:
-    the luma as it is.
 
-    :param grey, scratch: uint8 H x W; the first is filled.
-    :param mirrored: reverse the columns.
+class _Upload(ctypes.Structure):
+    _fields_ = (('segments', _Segment * 3), ('addresses', ctypes.c_void_p),
+                ('stamp', ctypes.c_void_p))
+
+
+class _Source(ctypes.Structure):
+    _fields_ = (('bytes', ctypes.c_void_p), ('grey', ctypes.c_void_p), ('layout', ctypes.c_int),
+                ('pixel_bytes', ctypes.c_int), ('first', ctypes.c_int))
+
+
+class _Conversion(ctypes.Structure):
+    _fields_ = (('sources', _Source * 2), ('width', ctypes.c_int), ('height', ctypes.c_int),
+                ('is_mirrored', ctypes.c_int), ('scale', ctypes.c_float),
+                ('stamp', ctypes.c_void_p))
+
+
+def _reading(name: str, big_endian: bool) -> Reading:
+    encoding = ENCODINGS[name]
+    if encoding.bits == 16:
+        return Reading(WIDE, 2, 0 if big_endian else 1)
+    if encoding.bayer:
+        red = encoding.bayer.index('r')
+        return Reading(MOSAIC, 1, red)
+    if encoding.luma >= 0:
+        return Reading(CHANNEL, encoding.channels, encoding.luma)
+    if encoding.channels > 1:
+        return Reading(COLOUR, encoding.channels, 0 if name.startswith('rgb') else 2)
+    return Reading(CHANNEL, 1, 0)
+
+
+_READINGS = {(name, big_endian): _reading(name, big_endian)
+             for name in ENCODINGS for big_endian in (False, True)}
+
+
+def reading(raw: RawImage) -> Reading:
+    """How an image is read; padding of its rows does not matter."""
+    return _READINGS[raw.encoding, bool(raw.big_endian)]
+
+
+def pinned_address(raw: RawImage) -> int:
+    """Where the device can read the bytes of an image as ``upload`` wants them; 0 = nowhere.
+
+    Only writable memory is asked about: what is pinned was made to be filled.
     """
-    pixels, layout = raw.pixels, raw.layout
-    if layout.luma >= 0:
-        pixels = pixels[:, :, layout.luma]
-    elif layout.channels > 1 or layout.bayer:
-        target = scratch if mirrored else grey
-        cv2.cvtColor(pixels, conversion_code(raw), dst=target)
-        if not mirrored:
-            return
-        pixels = target
-    np.copyto(grey, pixels[:, ::-1] if mirrored else pixels)
+    row = raw.width * raw.layout.pixel_bytes
+    size = row * raw.height
+    if raw.step != row:
+        return 0
+    memory = memoryview(raw.data)
+    if memory.readonly or not memory.c_contiguous:
+        return 0
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    if address % UNIT:
+        return 0
+    return device.mapped_address(address, size)
 
 
-def to_grey(raw: RawImage, grey: np.ndarray[Any, Any], mono16_scale: float,
-            scratch: np.ndarray[Any, Any], mirrored: bool) -> None:
-    """Grey values of any image; 16 bits times ``mono16_scale``, not rounded.
+def stage(raw: RawImage, staging: np.ndarray[Any, Any]) -> None:
+    """Copy the bytes of an image without the padding of its rows.
 
-    :param grey: float32 H x W, filled; ``scratch``: uint8 2 x H x W.
+    :param staging: uint8, at least as many.
     """
-    if is_8bit(raw):
-        to_grey8(raw, scratch[0], scratch[1], mirrored)
-        np.copyto(grey, scratch[0])
+    row = raw.width * raw.layout.pixel_bytes
+    size = row * raw.height
+    if raw.step == row:
+        np.copyto(staging[:size], np.frombuffer(raw.data, np.uint8, size))
         return
-    pixels = raw.pixels
-    np.copyto(grey, pixels[:, ::-1] if mirrored else pixels, casting='same_kind')
-    grey *= np.float32(mono16_scale)
+    rows = np.ndarray((raw.height, row), np.uint8, memoryview(raw.data).cast('B'), 0,
+                      (raw.step, 1))
+    np.copyto(staging[:size].reshape(raw.height, row), rows)
+
+
+class Convert:
+    """Both stages for one configuration and size."""
+
+    def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
+                 arena: Arena) -> None:
+        self._found = found
+        self._config = config
+        self._width = width
+        self._height = height
+        self._arena = arena
+        #: With the right image as reference, swapped and mirrored images have the geometry of
+        #: the left one: pixel x of the right matches x + d, which after mirroring is x - d.
+        self.is_mirrored = config.reference_image == 'right'
+
+    def load(self) -> None:
+        """Compile or load what the stages launch."""
+        for name in kernels():
+            compiler.kernel(self._found, 'convert.cu', name)
+
+    def grey(self, readings: tuple[Reading, Reading]) -> str:
+        """Name of the arrays of grey values: 'grey', uint8, or 'values', float32."""
+        return 'grey' if all(each.is_8bit for each in readings) else 'values'
+
+    def is_needed(self, readings: tuple[Reading, Reading]) -> bool:
+        """Whether the bytes that go up are not the grey values already."""
+        return self.is_mirrored or not all(each.is_grey for each in readings)
+
+    def enqueue_upload(self, stream: int, readings: tuple[Reading, Reading], is_pinned: bool,
+                       stamp: int) -> bool:
+        """Copy parameters and images to the device; False where it has them already.
+
+        :param is_pinned: read the images from the addresses in ``sources``.
+        :param stamp: address of the time at which the stage starts.
+        """
+        arena = self._arena
+        target = 'raw' if self.is_needed(readings) else 'grey'
+        pixels = self._width * self._height
+        wanted = [('parameters', 'parameters', arena.nbytes['parameters'])]
+        wanted += [(f'{side}_raw', f'{side}_{target}', pixels * each.pixel_bytes)
+                   for side, each in zip(('left', 'right'), readings, strict=True)]
+        segments = []
+        for from_, to, size in wanted:
+            is_there = arena.host_address[from_] == arena.device[to] and (
+                not is_pinned or from_ == 'parameters')
+            if is_there:
+                size = 0
+            segments.append(_Segment(arena.host_address[from_], arena.device[to], *divmod(
+                size, UNIT)))
+        most = max(segment.count for segment in segments)
+        if most == 0:
+            return False
+        blocks = min(MOST_UPLOAD_BLOCKS, -(-most // UPLOAD_THREADS))
+        compiler.kernel(self._found, 'convert.cu', 'upload').launch(
+            stream, (blocks, 3, 1), (UPLOAD_THREADS, 1, 1), 0,
+            _Upload((_Segment * 3)(*segments),
+                    arena.host_address['sources'] if is_pinned else None, stamp))
+        return True
+
+    def enqueue(self, stream: int, readings: tuple[Reading, Reading], stamp: int) -> bool:
+        """Make grey values of the bytes; False where they are those already."""
+        if not self.is_needed(readings):
+            return False
+        device, grey = self._arena.device, self.grey(readings)
+        sources = (_Source * 2)(*(
+            _Source(device[f'{side}_raw'], device[f'{side}_{grey}'], *each)
+            for side, each in zip(('left', 'right'), readings, strict=True)))
+        name = f'convert<{"uint8" if grey == "grey" else "float"}>'
+        compiler.kernel(self._found, 'convert.cu', name).launch(
+            stream, (-(-self._width // CONVERT_BLOCK[0]), -(-self._height // CONVERT_BLOCK[1]),
+                     2), CONVERT_BLOCK, 0,
+            _Conversion(sources, self._width, self._height, self.is_mirrored,
+                        self._config.mono16_scale, stamp))
+        return True
+
+
+def kernels() -> list[str]:
+    """Names of the kernels in ``convert.cu``."""
+    return ['upload', 'convert<uint8>', 'convert<float>']

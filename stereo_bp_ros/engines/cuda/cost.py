@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,34 +13,112 @@ from stereo_bp_ros.engines.cuda import compiler, plan
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
 
-#: Columns of a block, and blocks' parts of the chunks of a vector.
-BLOCK = (64, 4, 1)
+#: Pixels of a block of ``data_cost``, and the levels that it fills; as in ``cost.cu``.
+TILE_WIDTH, TILE_HEIGHT, TILE_LEVELS = 32, 16, 5
+
+#: Most warps of a block of ``data_cost``; they take turns with the chunks of the vectors.
+MOST_WARPS = 8
+
+#: Columns of a block of ``parent_cost``, and parts of the chunks.
+PARENT_BLOCK = (64, 4, 1)
 
 
-class _CostPass(ctypes.Structure):
+class CostLevel(ctypes.Structure):
+    """``CostLevel`` in ``cost.cu``."""
+
+    _fields_ = (('cost', ctypes.c_void_p), ('width', ctypes.c_int), ('height', ctypes.c_int),
+                ('half', ctypes.c_int))
+
+
+class CostPass(ctypes.Structure):
+    """``CostPass`` in ``cost.cu``."""
+
     _fields_ = (('left', ctypes.c_void_p), ('right', ctypes.c_void_p),
-                ('table', ctypes.c_void_p), ('cost', ctypes.c_void_p),
-                ('parents', ctypes.c_void_p), ('width', ctypes.c_int),
-                ('height', ctypes.c_int), ('half', ctypes.c_int), ('parent_half', ctypes.c_int),
+                ('table', ctypes.c_void_p), ('levels', CostLevel * TILE_LEVELS),
                 ('min_disparity', ctypes.c_int), ('factor', ctypes.c_double),
-                ('truncation', ctypes.c_double), ('float_weight', ctypes.c_float),
-                ('float_truncation', ctypes.c_float), ('stamp', ctypes.c_void_p))
+                ('truncation', ctypes.c_double), ('float_factor', ctypes.c_float),
+                ('float_truncation', ctypes.c_float), ('packed_factor', ctypes.c_uint32),
+                ('packed_truncation', ctypes.c_uint32), ('stamp', ctypes.c_void_p))
+
+
+class Packed(NamedTuple):
+    """Costs of bytes as ``factor * min(difference, truncation)`` in whole numbers."""
+
+    factor: int
+    truncation: int
 
 
 def table(config: MatcherConfig) -> np.ndarray[Any, Any]:
-    """Data cost of every difference of two grey values 0..255: uint16 or float32, 256."""
+    """Data cost of every difference of two grey values 0..255 with 16 bits: uint16, 256."""
     kept = np.minimum(np.arange(256, dtype=np.float64), config.data_truncation)
     factor = config.data_weight * config.message_scale()
-    if config.message_type == 'int16':
-        return np.floor(factor * kept + 0.5).astype(np.uint16)
-    return np.float32(factor) * kept.astype(np.float32)
+    return np.floor(factor * kept + 0.5).astype(np.uint16)
 
 
-def kernels(config: MatcherConfig, image: str) -> list[tuple[str, str]]:
-    """File and name of the kernels of this stage; ``image`` is 'uint8' or 'float'."""
+def packed(config: MatcherConfig) -> Packed | None:
+    """The whole numbers that give the costs of the table, where there are such.
+
+    The kernel that computes four bytes at a time needs a truncation of 7 bits.
+    """
+    if not plan.has_byte_costs(config):
+        return None
+    costs = table(config).astype(int)
+    factor = int(costs[1])
+    if factor == 0:
+        return None
+    found = Packed(factor, int(costs[-1]) // factor)
+    is_equal = np.array_equal(costs, factor * np.minimum(np.arange(256), found.truncation))
+    return found if is_equal and found.truncation < 128 else None
+
+
+@functools.lru_cache(maxsize=16)
+def is_exact_in_float32(config: MatcherConfig) -> bool:
+    """Whether float32 gives the same 16-bit costs as float64 between any two matched pixels.
+
+    Only the Sobel x derivative of whole grey values is known to have few values: all of their
+    pairs are tried.
+    """
+    if (config.message_type != 'int16' or config.preprocessing != 'sobel_x'
+            or config.smoothing_sigma > 0):
+        return False
+    values = np.arange(-4 * 255, 4 * 255 + 1, dtype=np.float32) * np.float32(config.sobel_scale)
+    cap = np.float32(config.prefilter_cap or np.inf)
+    values = np.unique(np.clip(values, -cap, cap))
+    factor = config.data_weight * config.message_scale()
+
+    def costs(values: np.ndarray[Any, Any], value: Any) -> np.ndarray[Any, Any]:
+        kind = values.dtype.type
+        kept = np.minimum(np.abs(values - value), kind(config.data_truncation))
+        return np.floor(kind(factor) * kept + kind(0.5))
+
+    wide = values.astype(np.float64)
+    return all(np.array_equal(costs(values, values[i]), costs(wide, wide[i]))
+               for i in range(values.size))
+
+
+def way(config: MatcherConfig, image: str, has_whole_grey: bool) -> str:
+    """How costs are computed; ``Way`` in ``cost.cu``.
+
+    :param image: type of the pixels that are matched, 'uint8' or 'float'.
+    :param has_whole_grey: the images were of 8 bits, whatever became of them.
+    """
+    if config.message_type != 'int16':
+        return 'REAL'
+    if image == 'float':
+        exact = has_whole_grey and is_exact_in_float32(config)
+        return 'IN_FLOAT32' if exact else 'IN_FLOAT64'
+    whole = packed(config)
+    if whole is None:
+        return 'FROM_TABLE'
+    return 'FOUR_WITH_SUMS' if 4 * whole.factor * whole.truncation <= 255 else 'FOUR_AT_ONCE'
+
+
+def kernels(config: MatcherConfig, image: str, has_whole_grey: bool) -> list[tuple[str, str]]:
+    """File and name of the kernels of this stage; parameters as those of ``way``."""
     labels = config.disparity_range
-    names = [('cost.cu', f'data_cost<{plan.cost_type(config, 0)}, {image}, {labels}>')]
-    if config.levels > 2:
+    names = [('cost.cu', f'data_cost<{plan.cost_type(config, 0)}, {image}, {labels}, '
+                         f'{way(config, image, has_whole_grey)}>')]
+    if config.levels > TILE_LEVELS:
         names.append(('cost.cu', f'parent_cost<{plan.cost_type(config, 1)}, {labels}>'))
     return names
 
@@ -52,44 +131,44 @@ class Cost:
         device = arena.device
         self._found = found
         self._config = config
-        self._levels = plan.levels(config, width, height)
-        self._costs = [device[f'cost_{k}'] for k in range(config.levels)]
         self._chunks = plan.shape(config).chunks
-        base = self._levels[0]
+        self._levels = [CostLevel(device[f'cost_{k}'], *level)
+                        for k, level in enumerate(plan.levels(config, width, height))]
         factor = config.data_weight * config.message_scale()
-        self._passes = {}
-        for image, kind in (('uint8', 'grey'), ('float', 'matched')):
-            self._passes[image] = _CostPass(
-                device[f'left_{kind}'], device[f'right_{kind}'], device['table'],
-                self._costs[0], self._costs[1] if config.levels > 1 else None,
-                base.width, base.height, base.half,
-                self._levels[1].half if config.levels > 1 else 0, config.min_disparity,
-                factor, config.data_truncation, factor, config.data_truncation,
-                arena.host_address['stamps'])
+        whole = packed(config) or Packed(0, 0)
+        self._pass = CostPass(
+            None, None, device['table'], (CostLevel * TILE_LEVELS)(*self._levels[:TILE_LEVELS]),
+            config.min_disparity, factor, config.data_truncation, factor, config.data_truncation,
+            whole.factor, whole.truncation * 0x01010101)
 
-    def load(self, image: str) -> None:
-        """Compile or load what ``enqueue`` of this type of image launches."""
-        for file, name in kernels(self._config, image):
+    def load(self, image: str, has_whole_grey: bool) -> None:
+        """Compile or load what ``enqueue`` of such images launches."""
+        for file, name in kernels(self._config, image, has_whole_grey):
             compiler.kernel(self._found, file, name)
 
-    def enqueue(self, stream: int, image: str) -> None:
-        """Fill the costs of every level from the matched images, 'uint8' or 'float'."""
+    def enqueue(self, stream: int, image: str, has_whole_grey: bool, left: int, right: int,
+                stamp: int) -> None:
+        """Fill the costs of every level from the matched images.
+
+        :param image: 'uint8' or 'float'; ``left`` and ``right``: addresses of such pixels.
+        :param has_whole_grey: as for ``way``.
+        :param stamp: address of the time at which the stage starts.
+        """
         first, *rest = (compiler.kernel(self._found, file, name)
-                        for file, name in kernels(self._config, image))
-        width, height = self._levels[0][:2]
-        first.launch(stream, _grid(width, height), self._block(), 0, self._passes[image])
-        for k in range(2, len(self._levels)):
-            child, parent = self._levels[k - 1], self._levels[k]
+                        for file, name in kernels(self._config, image, has_whole_grey))
+        base, costs = self._levels[0], self._pass
+        costs.left, costs.right, costs.stamp = left, right, stamp
+        first.launch(stream, (-(-base.width // TILE_WIDTH), -(-base.height // TILE_HEIGHT), 1),
+                     (32, _warps(self._chunks), 1), 0, costs)
+        for k in range(TILE_LEVELS, len(self._levels)):
+            parents = self._levels[k]
             rest[0].launch(
-                stream, _grid(child.width, child.height), self._block(), 0,
-                ctypes.c_void_p(self._costs[k - 1]), ctypes.c_int(child.width),
-                ctypes.c_int(child.height), ctypes.c_int(child.half),
-                ctypes.c_void_p(self._costs[k]), ctypes.c_int(parent.half))
-
-    def _block(self) -> tuple[int, int, int]:
-        return BLOCK[0], min(BLOCK[1], self._chunks), 1
+                stream, (-(-parents.width // PARENT_BLOCK[0]), parents.height, 1),
+                (PARENT_BLOCK[0], min(PARENT_BLOCK[1], self._chunks), 1), 0,
+                self._levels[k - 1], parents)
 
 
-def _grid(width: int, height: int) -> tuple[int, int, int]:
-    """One thread column for each parent in a row of parents."""
-    return -(-((width + 1) // 2) // BLOCK[0]), (height + 1) // 2, 1
+def _warps(chunks: int) -> int:
+    """Warps of a block of ``data_cost``; as ``Warps`` in ``cost.cu``."""
+    rounds = -(-chunks // MOST_WARPS)
+    return -(-chunks // rounds)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,11 +36,17 @@ _TO_DEVICE = 1      # cudaMemcpyKind
 class _Form(NamedTuple):
     """What distinguishes one captured frame from another.
 
-    is_grey: 8-bit grey values are uploaded, not the float32 images that are matched.
+    readings: how the bytes of the left and of the right image are read, as they are matched;
+    is_pinned: the device reads both where the caller has them.
     """
 
-    is_grey: bool
+    readings: tuple[convert.Reading, convert.Reading]
+    is_pinned: bool
     steps: refine.Steps
+
+
+#: Where in ``stamps`` the time lies at which a stage starts on the device.
+_STAMPS = {'cost': 0, 'messages': 1, 'refine': 2, 'upload': 4, 'convert': 5, 'preprocess': 6}
 
 
 class CudaEngine(Engine):
@@ -75,13 +82,12 @@ class CudaEngine(Engine):
         self.passes = plan.passes(config, width, height, found, tilings)
         self.plan = plan.memory_plan(config, width, height, found, tilings)
         self._graphs: dict[_Form, Any] = {}
-        # Outputs that frames were asked for, each with: were the images of 8 bits.
-        self._seen: set[tuple[frozenset[str], bool]] = set()
+        self._timed: dict[_Form, list[str]] = {}
         start = time.perf_counter()
         with self._device, device.errors(config.device_id):
             self._stream = cupy.cuda.Stream(non_blocking=True)
-            self._arena = arena = Arena(found, self.plan, plan.host_plan(config, width, height),
-                                        plan.scratch_plan(config, width, height))
+            self._arena = arena = Arena(found, self.plan, plan.host_plan(config, width, height))
+            self._convert = convert.Convert(found, config, width, height, arena)
             self._preprocess = preprocess.Preprocess(found, config, width, height, arena)
             self._sad: sad.Sad | sad_variants.Streamed | None = None
             if config.stereo_algorithm == 'sad':
@@ -99,14 +105,17 @@ class CudaEngine(Engine):
             self._initialise()
         self._parameters = refine.Parameters.from_buffer(arena.host['parameters'].data)
         self._parameters.fill(config, None)
+        self._filled: tuple[MatcherConfig, Calibration | None] = (config, None)
+        self._steps: dict[tuple[str, ...], refine.Steps] = {}
         #: Seconds from nothing to an engine that is ready for its first frame.
         self.build_time = time.perf_counter() - start
 
     def update(self, config: MatcherConfig) -> None:
         self.config = config
+        self._steps.clear()
         with self._device, device.errors(config.device_id):
-            for outputs, is_8bit in self._seen:
-                self._graph(self._form(outputs, is_8bit))
+            for form in list(self._graphs):
+                self._graph(form._replace(steps=refine.steps(config, form.steps.outputs)))
 
     def close(self) -> None:
         if not self._arena.is_open:
@@ -123,39 +132,49 @@ class CudaEngine(Engine):
         if not self._arena.is_open:
             raise RuntimeError('this engine is closed')
         start = time.perf_counter()
-        is_8bit = convert.is_8bit(left) and convert.is_8bit(right)
-        form = self._form(outputs, is_8bit)
+        pair = (right, left) if self._convert.is_mirrored else (left, right)
         with self._device, device.errors(self.config.device_id):
+            is_pinned = self._stage(pair)
+            form = _Form((convert.reading(pair[0]), convert.reading(pair[1])), is_pinned,
+                         self._wanted(tuple(outputs)))
             graph = self._graph(form)
-            self._seen.add((form.steps.outputs, is_8bit))
-            self._prepare(left, right, form)
-            self._parameters.fill(self.config, calibration)
+            targets = {name: device.mapped_address(array.ctypes.data, array.nbytes)
+                       for name, array in outputs.items()}
+            self._parameters.aim({name: address or self._arena.host_address[name]
+                                  for name, address in targets.items()})
+            if self._filled != (self.config, calibration):
+                self._parameters.fill(self.config, calibration)
+                self._filled = (self.config, calibration)
             launched = time.perf_counter()
             graph.launch(self._stream)
             self._stream.synchronize()
         for name, array in outputs.items():
-            np.copyto(array, self._arena.host[name])
-        return self._timings(start, launched, time.perf_counter())
+            if not targets[name]:
+                np.copyto(array, self._arena.host[name])
+        return self._timings(form, start, launched, time.perf_counter())
 
-    def _timings(self, start: float, launched: float, end: float) -> dict[str, float]:
-        """Milliseconds of the stages: from the host's clock and the device's time stamps."""
+    def _timings(self, form: _Form, start: float, launched: float,
+                 end: float) -> dict[str, float]:
+        """Milliseconds of the stages: from the host's clock and the device's time stamps.
+
+        ``upload`` begins on the host, where images are copied into pinned memory.
+        """
         timings = dict.fromkeys(ENGINE_STAGES, 0.0)
-        cost_start, messages_start, refine_start = (
-            int(stamp) * 1e-6 for stamp in self._arena.host['stamps'][:3])
-        timings['convert'] = (launched - start) * 1e3
-        if self.passes:
-            timings['cost'] = messages_start - cost_start
-            timings['messages'] = refine_start - messages_start
-        else:
-            timings['messages'] = refine_start - cost_start
-        on_device = refine_start - cost_start
+        timings['upload'] = (launched - start) * 1e3
+        stamps = self._arena.host['stamps'].tolist()
+        timed = self._timed[form]
+        for stage, following in itertools.pairwise(timed):
+            # Without passes the labels are chosen under the name of the messages.
+            name = 'messages' if following == 'refine' else stage
+            timings[name] += (stamps[_STAMPS[following]] - stamps[_STAMPS[stage]]) * 1e-6
+        on_device = (stamps[_STAMPS['refine']] - stamps[_STAMPS[timed[0]]]) * 1e-6
         timings['download'] = max(0.0, (end - launched) * 1e3 - on_device)
         return timings
 
-    def _form(self, outputs: Collection[str], is_8bit: bool) -> _Form:
-        wanted = refine.steps(self.config, outputs)
-        on_device = preprocess.runs_on_device(self.config) and not wanted.texture
-        return _Form(is_8bit and on_device, wanted)
+    def _wanted(self, outputs: tuple[str, ...]) -> refine.Steps:
+        if outputs not in self._steps:
+            self._steps[outputs] = refine.steps(self.config, outputs)
+        return self._steps[outputs]
 
     def _graph(self, form: _Form) -> Any:
         if form not in self._graphs:
@@ -163,20 +182,18 @@ class CudaEngine(Engine):
         return self._graphs[form]
 
     def _load(self) -> None:
-        images = {'float'}
-        if preprocess.runs_on_device(self.config):
-            images.add(self._image(True))
-        matching = self._sad or self._cost
-        for image in images:
-            matching.load(image)
+        self._convert.load()
+        self._preprocess.load()
+        for grey in ('grey', 'values'):
+            pixel = preprocess.PIXELS[self._preprocess.result(grey)]
+            if self._sad is not None:
+                self._sad.load(pixel)
+            else:
+                self._cost.load(pixel, grey == 'grey')
         if self._sad is None:
             self._messages.load()
             self._beliefs.load()
         self._refine.load()
-
-    def _image(self, is_grey: bool) -> str:
-        """Type of the images that are matched."""
-        return 'uint8' if is_grey and self.config.preprocessing == 'none' else 'float'
 
     def _initialise(self) -> None:
         """What is written once: the table of costs, and labels of the border."""
@@ -184,67 +201,82 @@ class CudaEngine(Engine):
         address, stream = self._arena.device, self._stream.ptr
         for name in ('label', 'right_keys'):
             runtime.memsetAsync(address[name], 0xff, self._arena.nbytes[name], stream)
-        if self._sad is not None:
-            self._stream.synchronize()
-            return
-        values = cost.table(self.config)
-        runtime.memcpyAsync(address['table'], values.ctypes.data, values.nbytes, _TO_DEVICE,
-                            stream)
-        if plan.keeps_deltas(self.config):
-            slope = int(plan.smoothness(self.config)[0])
-            runtime.memsetAsync(address['nothing'], slope, 16, stream)
+        if self._sad is None:
+            if self.config.message_type == 'int16':
+                values = cost.table(self.config)
+                runtime.memcpyAsync(address['table'], values.ctypes.data, values.nbytes,
+                                    _TO_DEVICE, stream)
+            if plan.keeps_deltas(self.config):
+                slope = int(plan.smoothness(self.config)[0])
+                runtime.memsetAsync(address['nothing'], slope, 16, stream)
+            self._messages.initialise(stream)
         self._stream.synchronize()
 
-    def _prepare(self, left: RawImage, right: RawImage, form: _Form) -> None:
-        """Put both images where the graph uploads them from."""
-        config, host, scratch = self.config, self._arena.host, self._arena.scratch
-        # With the right image as reference, mirrored and swapped images have the same geometry:
-        # its pixel x matches x + d of the left one, which after mirroring is x - d.
-        mirrored = config.reference_image == 'right'
-        pair = (right, left) if mirrored else (left, right)
-        for side, raw in zip(('left', 'right'), pair, strict=True):
-            if form.is_grey:
-                convert.to_grey8(raw, host[f'{side}_grey'], scratch['grey8'][0], mirrored)
-                continue
-            convert.to_grey(raw, scratch['grey'], config.mono16_scale, scratch['grey8'],
-                            mirrored)
-            smoothed = preprocess.on_host(scratch['grey'], config, host[f'{side}_matched'],
-                                          scratch)
-            if form.steps.texture and side == 'left':
-                preprocess.texture(smoothed, config, host['texture'], scratch['plane_b'])
+    def _stage(self, pair: tuple[RawImage, RawImage]) -> bool:
+        """Put both images where the device reads them; whether they lie there already."""
+        host = self._arena.host
+        left = convert.pinned_address(pair[0])
+        right = convert.pinned_address(pair[1]) if left else 0
+        if left and right:
+            host['sources'][:] = left, right
+            return True
+        for name, raw in zip(('left_raw', 'right_raw'), pair, strict=True):
+            convert.stage(raw, host[name])
+        return False
 
     def _capture(self, form: _Form) -> Any:
         """Record a frame."""
-        # Published straight into the host's memory: that takes no longer than a copy of its own.
-        outputs = {name: self._arena.host_address[name] for name in form.steps.outputs}
         stream = self._stream
         with stream:
             stream.begin_capture()
-            if form.is_grey:
-                self._upload('parameters', 'right_grey')
-            else:
-                self._upload('left_matched', 'parameters')
-            if form.is_grey:
-                self._preprocess.enqueue(stream.ptr)
+            timed, grey, matched = self._enqueue_images(form)
             if self._sad is not None:
-                self._sad.enqueue(stream.ptr, self._image(form.is_grey), form.steps)
+                self._sad.enqueue(stream.ptr, matched, form.steps, self._stamp('messages'))
+                self._refine.enqueue(stream.ptr, form.steps)
+                timed.append('messages')
             else:
-                self._cost.enqueue(stream.ptr, self._image(form.is_grey))
-                out = beliefs.matches(self.config, self.width, self._arena, form.steps.costs,
-                                      form.steps.right)
-                self._messages.enqueue(stream.ptr, out)
-                self._beliefs.enqueue(stream.ptr, out)
-            self._refine.enqueue(stream.ptr, form.steps, outputs)
+                self._enqueue_beliefs(form, grey, matched)
+                timed += ['cost', *(['messages'] if self.passes else [])]
+            self._timed[form] = [*timed, 'refine']
             return stream.end_capture()
 
-    def _upload(self, first: str, last: str = '') -> None:
-        """Copy the pinned arrays from one to another, which lie side by side on both sides."""
-        from cupy.cuda import runtime
-        arena, last = self._arena, last or first
-        start = arena.host_address[first]
-        if arena.device[first] != start:
-            size = arena.host_address[last] + arena.nbytes[last] - start
-            runtime.memcpyAsync(arena.device[first], start, size, _TO_DEVICE, self._stream.ptr)
+    def _enqueue_images(self, form: _Form) -> tuple[list[str], str, str]:
+        """Everything up to the matched images.
+
+        Returns the stages of the frame that are timed so far, and the names of the arrays of
+        the grey values and of the images that are matched.
+        """
+        stream = self._stream.ptr
+        grey = self._convert.grey(form.readings)
+        timed = []
+        if self._convert.enqueue_upload(stream, form.readings, form.is_pinned,
+                                        self._stamp('upload')):
+            timed.append('upload')
+        if self._convert.enqueue(stream, form.readings, self._stamp('convert')):
+            timed.append('convert')
+        if self._preprocess.enqueue(stream, grey, form.steps.texture, self._stamp('preprocess')):
+            timed.append('preprocess')
+        return timed, grey, self._preprocess.result(grey)
+
+    def _enqueue_beliefs(self, form: _Form, grey: str, matched: str) -> None:
+        """Belief propagation from the matched images to the outputs."""
+        stream, device = self._stream.ptr, self._arena.device
+        self._cost.enqueue(stream, preprocess.PIXELS[matched], grey == 'grey',
+                           device[f'left_{matched}'], device[f'right_{matched}'],
+                           self._stamp('cost'))
+        out = beliefs.matches(self.config, self.width, self._arena, form.steps.fraction,
+                              form.steps.costs, form.steps.right)
+        # Published straight into the host's memory: that takes no longer than a copy of its
+        # own, and a tile's part travels while other tiles are worked on.
+        publishes = self._messages.selects and form.steps.is_local
+        self._messages.enqueue(stream, out, self._refine.frame() if publishes else None)
+        self._beliefs.enqueue(stream, out)
+        if not publishes:
+            self._refine.enqueue(stream, form.steps)
+
+    def _stamp(self, stage: str) -> int:
+        """Address of the time at which a stage starts on the device."""
+        return self._arena.host_address['stamps'] + 8 * _STAMPS[stage]
 
 
 def warm_up(config: MatcherConfig) -> float:

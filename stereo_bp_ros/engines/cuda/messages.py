@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
+
+import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import compiler, plan
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.beliefs import Matches
 from stereo_bp_ros.engines.cuda.device import Properties
+from stereo_bp_ros.engines.cuda.refine import Frame
+
+_CountsOfColour = ctypes.c_int * (plan.LARGEST_MARGIN + 1)
+_Counts = _CountsOfColour * 2
 
 
 class PassParameters(ctypes.Structure):
-    """``Pass`` in ``messages.cu``."""
+    """``Pass`` in ``passes.cuh``."""
 
     _fields_ = (
         ('cost', ctypes.c_void_p), ('parents', ctypes.c_void_p * 2), ('source', ctypes.c_void_p),
@@ -22,17 +29,24 @@ class PassParameters(ctypes.Structure):
         ('iterations', ctypes.c_int), ('start', ctypes.c_int), ('finish', ctypes.c_int),
         ('tile_width', ctypes.c_int), ('tile_height', ctypes.c_int),
         ('region_half', ctypes.c_int), ('region_height', ctypes.c_int),
-        ('margin_columns', ctypes.c_int), ('margin_rows', ctypes.c_int), ('slope', ctypes.c_int),
+        ('margin_columns', ctypes.c_int), ('margin_rows', ctypes.c_int),
+        ('nodes', ctypes.c_void_p * 2),
+        ('counts', _Counts), ('slope', ctypes.c_int),
         ('truncation', ctypes.c_int), ('float_slope', ctypes.c_float),
-        ('float_truncation', ctypes.c_float), ('stamp', ctypes.c_void_p), ('matches', Matches))
+        ('float_truncation', ctypes.c_float), ('stamp', ctypes.c_void_p), ('matches', Matches),
+        ('publishes', ctypes.c_int), ('frame', Frame))
 
 
-def kernel_name(config: MatcherConfig, step: plan.Pass) -> str:
-    """The kernel in ``messages.cu`` that runs a pass."""
+def kernel_of(config: MatcherConfig, step: plan.Pass) -> tuple[str, str]:
+    """File and name of the kernel that runs a pass."""
     cut = step.tiling
-    return (f'pass_messages<{plan.stored_type(config)}, {config.disparity_range}, '
-            f'{plan.cost_type(config, step.level)}, {cut.directions}, {cut.threads}, '
-            f'{cut.blocks}>')
+    arguments = (f'{plan.stored_type(config)}, {config.disparity_range}, '
+                 f'{plan.cost_type(config, step.level)}, {cut.directions}, {cut.threads}')
+    work = ('ITERATIONS_AND_LABELS' if step.finish == plan.LABELS
+            else 'ITERATIONS' if step.iterations > 1 else 'ONE_ITERATION')
+    if cut.resident:
+        return 'resident.cu', f'pass_resident<{arguments}, {work}>'
+    return 'messages.cu', f'pass_messages<{arguments}, {cut.blocks}, {work}>'
 
 
 def inherit_name(config: MatcherConfig) -> str:
@@ -48,28 +62,48 @@ class Messages:
         self._found = found
         self._config = config
         self._passes = passes
-        self._parameters = [_parameters(config, width, height, arena, step) for step in passes]
+        self._parameters = [_parameters(config, width, height, arena, i, step)
+                            for i, step in enumerate(passes)]
+        self._nodes = {arena.device[f'nodes_{i}']: _nodes(step) for i, step in enumerate(passes)}
         if self._parameters:
             self._parameters[0].stamp = arena.host_address['stamps'] + 8
 
     def load(self) -> None:
         """Compile or load what ``enqueue`` launches."""
         for step in self._passes:
-            compiler.kernel(self._found, 'messages.cu', kernel_name(self._config, step))
+            compiler.kernel(self._found, *kernel_of(self._config, step))
         if self._config.iterations == 1:
             compiler.kernel(self._found, 'messages.cu', inherit_name(self._config))
 
-    def enqueue(self, stream: int, out: Matches) -> None:
-        """Run every pass; a fused last one fills ``out`` as well."""
+    def initialise(self, stream: int) -> None:
+        """Write what stays the same in every frame; done when the stream has been waited for."""
+        from cupy.cuda import runtime
+        for address, nodes in self._nodes.items():
+            runtime.memcpyAsync(address, nodes.ctypes.data, nodes.nbytes,
+                                runtime.memcpyHostToDevice, stream)
+
+    @property
+    def selects(self) -> bool:
+        """Whether the last pass ends with labels."""
+        return bool(self._passes) and self._passes[-1].finish == plan.LABELS
+
+    def enqueue(self, stream: int, out: Matches, frame: Frame | None = None) -> None:
+        """Run every pass; a last one that selects fills ``out`` as well.
+
+        :param frame: what to publish the labels with that the last pass selects; None = it is
+            not for it to do.
+        """
         for step, parameters in zip(self._passes, self._parameters, strict=True):
             parameters.matches = out
+            parameters.publishes = frame is not None
+            if frame is not None:
+                parameters.frame = frame
             if self._config.iterations == 1 and step.finish != plan.LABELS:
                 self._inherit(stream, parameters)
             grid = (-(-parameters.width // step.tiling.width),
                     -(-parameters.height // step.tiling.height), 1)
-            compiler.kernel(
-                self._found, 'messages.cu', kernel_name(self._config, step)).launch(
-                    stream, grid, (step.tiling.threads, 1, 1), step.shared_bytes, parameters)
+            compiler.kernel(self._found, *kernel_of(self._config, step)).launch(
+                stream, grid, (step.threads, 1, 1), step.shared_bytes, parameters)
 
     def _inherit(self, stream: int, parameters: PassParameters) -> None:
         nodes = parameters.half * parameters.height
@@ -77,9 +111,20 @@ class Messages:
             stream, (-(-nodes // 128), 1, 1), (128, 1, 1), 0, parameters, ctypes.c_int(0))
 
 
-def _parameters(config: MatcherConfig, width: int, height: int, arena: Arena,
+def _nodes(step: plan.Pass) -> np.ndarray[Any, Any]:
+    """The lists of ``plan.nodes_of``, uint32 2 x N."""
+    lists, _ = plan.nodes_of(step)
+    nodes = np.zeros((2, max(map(len, lists))), np.uint32)
+    for row, values in zip(nodes, lists, strict=True):
+        row[:len(values)] = values
+    return nodes
+
+
+def _parameters(config: MatcherConfig, width: int, height: int, arena: Arena, index: int,
                 step: plan.Pass) -> PassParameters:
     device = arena.device
+    lists, counts = plan.nodes_of(step)
+    nodes = device[f'nodes_{index}']
     pyramid = plan.levels(config, width, height)
     level = pyramid[step.level]
     parent = pyramid[min(step.level + 1, len(pyramid) - 1)]
@@ -102,5 +147,7 @@ def _parameters(config: MatcherConfig, width: int, height: int, arena: Arena,
         tile_width=step.tiling.width, tile_height=step.tiling.height,
         region_half=step.region_half, region_height=step.region_height,
         margin_columns=step.margin_columns, margin_rows=step.margin_rows,
+        nodes=(ctypes.c_void_p * 2)(nodes, nodes + 4 * max(map(len, lists))),
+        counts=_Counts(*(_CountsOfColour(*row) for row in counts)),
         slope=int(slope) if is_integer else 0, truncation=int(truncation) if is_integer else 0,
         float_slope=float(slope), float_truncation=float(truncation))

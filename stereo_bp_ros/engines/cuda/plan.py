@@ -12,12 +12,19 @@ from stereo_bp_ros.config import MatcherConfig, round_half_up
 from stereo_bp_ros.engines.cuda import sad_plan
 from stereo_bp_ros.engines.cuda.device import TYPICAL, Properties
 from stereo_bp_ros.errors import ConfigError
+from stereo_bp_ros.images import ENCODINGS
 
 Wanted = list[tuple[str, tuple[int, ...], str]]
 
 #: Ranges from here on keep int16 messages as differences in bytes, where these are exact: what
 #: is moved is halved, what is computed grows.
 LEAST_RANGE_OF_DELTAS = 32
+
+#: Nodes around a tile that a pass can reach; as in ``passes.cuh``.
+LARGEST_MARGIN = 15
+
+#: Bytes of the largest pixel of any encoding.
+LARGEST_PIXEL = max(encoding.pixel_bytes for encoding in ENCODINGS.values())
 
 #: Bytes of shared memory that a block takes beside what is asked for.
 STATIC_SHARED = 1024
@@ -54,9 +61,11 @@ class Level(NamedTuple):
 class Tiling(NamedTuple):
     """How the nodes of a level are given to blocks.
 
-    iterations: of one pass; width, height: nodes of a tile, the width even; threads, blocks:
+    iterations: of one pass; width, height: nodes of a tile, both even; threads, blocks:
     threads of a block and blocks of a multiprocessor that the kernel is compiled for;
-    directions: of the four messages of a node, how many one thread sends (1, 2 or 4).
+    directions: of the four messages of a node, how many one thread sends (1, 2 or 4). resident:
+    nodes stay with their threads for all iterations of a pass (``resident.cu``), which must be
+    two or more. last: the tiling of the last pass of level 0, where it is another.
     """
 
     iterations: int
@@ -65,6 +74,8 @@ class Tiling(NamedTuple):
     threads: int
     blocks: int
     directions: int
+    resident: bool = False
+    last: Tiling | None = None
 
 
 class Pass(NamedTuple):
@@ -84,6 +95,7 @@ class Pass(NamedTuple):
     region_half: int
     region_height: int
     shared_bytes: int
+    threads: int                    # of a block
 
 
 def shape(config: MatcherConfig) -> Shape:
@@ -176,21 +188,73 @@ def _tiling(config: MatcherConfig, width: int, height: int, k: int, device: Prop
 
     :raises ConfigError: not even the smallest tile fits the shared memory of a block.
     """
-    threads, directions = _block(config)
     level = levels(config, width, height)[k]
-    best, least = None, math.inf
-    for iterations in range(1, min(config.iterations, 7) + 1):
-        for tile_height in (2, 4, 6, 8, 12, 16, 24, 32):
-            for tile_width in (2, 4, 8, 12, 16, 24, 32, 48, 64):
-                found = Tiling(iterations, tile_width, tile_height, threads, 1, directions)
-                if fits(config, k, found, device):
-                    time = _predicted_time(config, level, k, found, device)
-                    if time < least:
-                        best, least = found, time
-    if best is None:
+    start = FROM_PARENTS if k + 1 < config.levels else FROM_ZERO
+
+    def best(iterations: int, finish: int) -> tuple[float, Tiling | None]:
+        """The fastest tiling of one pass that begins with iteration 0, and its time."""
+        found: Tiling | None = None
+        least = math.inf
+        for cut in _candidates(config, iterations, finish):
+            steps = _steps_of(config, k, cut, iterations, start, finish)
+            if all(_fits_block(step, device) for step in steps):
+                time = _predicted_time(config, level, steps[0], device)
+                if time < least:
+                    found, least = cut, time
+        return least, found
+
+    chosen: Tiling | None = None
+    least = math.inf
+    longest = min(config.iterations, 4 if k == 0 else 7)
+    middle = [best(n, LAST_COLOUR) for n in range(1, longest + 1)]
+    # Level 0 ends with labels, the others with the messages of both colours, which only passes of
+    # two iterations leave, or passes of one all the way.
+    for n in range(1 if k == 0 else 2, longest + 1):
+        end_time, end = best(n, LABELS if k == 0 else BOTH_COLOURS)
+        rest = config.iterations - n
+        for m in range(1, max(1, min(rest, longest)) + 1):
+            time, cut = end_time, end
+            if end is not None and rest:
+                parts = -(-rest // m)
+                time += parts * middle[m - 1][0]
+                cut = middle[m - 1][1]
+                if cut is not None:
+                    cut = None if cut.resident and rest // parts == 1 else cut._replace(last=end)
+            if cut is not None and time < least:
+                chosen, least = cut, time
+    single_time, single = middle[0]
+    if k > 0 and (config.iterations * single_time < least or longest == 1):
+        chosen = single
+    if chosen is None:
         raise ConfigError('disparity_range', config.disparity_range,
                           'vectors of this length do not fit the shared memory of the device')
-    return best
+    return chosen
+
+
+def _candidates(config: MatcherConfig, iterations: int, finish: int) -> list[Tiling]:
+    """Tilings worth a thought for one pass."""
+    sides = (2, 4, 6, 8, 12, 16, 24, 32)
+    found = []
+    if iterations == 1 and finish != LABELS:
+        _, directions = _blocks(config)[0]
+        return [Tiling(1, 16, 8, 128, 1, directions)]
+    for threads, directions in _blocks(config):
+        found += [Tiling(iterations, width, height, threads, 1, directions)
+                  for height in sides for width in (*sides, 48, 64) if width != 6]
+    if iterations > 1 and finish != LABELS:     # a label wants more registers than are left there
+        registers = shape(config).registers
+        share = 2.0 if keeps_deltas(config) or registers >= 64 else 1.5
+        for directions in (1, 2, 4):
+            for side in (2, 4, 8, 12, 16):
+                for width in sorted({side, side + 4 if side > 2 else 4}):
+                    cut = Tiling(iterations, width, side, 0, 1, directions, resident=True)
+                    needed = max(step.threads for step in _steps_of(
+                        config, 0, cut, iterations, FROM_MESSAGES, finish))
+                    threads = -(-needed // 128) * 128
+                    # What the compiler was seen to need without a spill.
+                    if threads <= 1024 and 65536 // threads >= share * registers * directions + 44:
+                        found.append(cut._replace(threads=threads))
+    return found
 
 
 def forget() -> None:
@@ -198,10 +262,17 @@ def forget() -> None:
     _tiling.cache_clear()
 
 
-def _block(config: MatcherConfig) -> tuple[int, int]:
+def _steps_of(config: MatcherConfig, k: int, cut: Tiling, iterations: int, start: int,
+              finish: int) -> list[Pass]:
+    """A pass that begins with each of the colours: the second needs less room on chip."""
+    return [_place(config, Pass(k, first, iterations, start, finish, None, None, (None, None),
+                                cut, 0, 0, 0, 0, 0, cut.threads)) for first in (1, 0)]
+
+
+def _blocks(config: MatcherConfig) -> list[tuple[int, int]]:
     """Threads of a block, and of the four messages of a node, how many one of them sends.
 
-    As many as the registers hold without a spill.
+    As many as the registers hold without a spill; the first for passes of one iteration, too.
     """
     vector = shape(config)
     registers, is_integer = vector.registers, config.message_type == 'int16'
@@ -209,77 +280,92 @@ def _block(config: MatcherConfig) -> tuple[int, int]:
     directions = 4 if registers <= 16 else 2 if registers <= most else 1
     in_use = registers * directions
     if in_use <= 48:
-        return 512, directions
-    is_roomy = is_integer and vector.lanes == 1 and in_use <= 64
-    return (384 if is_roomy else 256), directions
+        return [(512, directions), (256, directions)]
+    if is_integer and vector.lanes == 1 and in_use <= 64:
+        return [(384, directions), *([(256, 4)] if directions == 2 else [])]
+    return [(256, directions)]
 
 
-def _predicted_time(config: MatcherConfig, level: Level, k: int, chosen: Tiling,
-                    device: Properties) -> float:
-    """Microseconds of the passes over a level, fitted to an H200 (``docs/performance_cuda.md``).
+def _predicted_time(config: MatcherConfig, level: Level, step: Pass, device: Properties) -> float:
+    """Microseconds of one pass, fitted to an H200 (``docs/performance_cuda.md``).
 
-    Within a tenth of what was measured for 16 to 128 labels, from 32 nodes to whole levels. Only
-    the order of the candidates matters. Every iteration takes the time of its nodes, in rounds
-    of as many as the threads hold, and a round at least the time of one node.
+    Within a fifth of what was measured for 16 to 128 labels, from 32 nodes to whole levels. Only
+    the order of the candidates matters.
     """
+    cut, vector = step.tiling, shape(config)
     labels = config.disparity_range
-    node, latency, launch, first_messages = 0.26e-3 * labels, 0.75 + 0.012 * labels, 1.2, 1.0
-    if config.message_type != 'int16':
-        node *= 1.6
-    vector = shape(config)
-    together = chosen.threads * chosen.directions // (4 * vector.lanes)
-    tiles = (-(-level.width // chosen.width)) * (-(-level.height // chosen.height))
+    slowness = 1.0 if config.message_type == 'int16' else 1.6
+    tiles = (-(-level.width // cut.width)) * (-(-level.height // cut.height))
+    nodes = level.width * level.height / 2
+    message = vector.units * vector.unit_bytes
+    if step.iterations == 1 and step.finish != LABELS:
+        moved = nodes * (8 * message + labels * (1 if step.level == 0 else 2))
+        return 2.2 + 0.01 * labels + max(
+            moved / 3.7e6, slowness * vector.lanes * 2.2e-6 * nodes * labels)
+    # One block a multiprocessor.
     waves = -(-tiles // device.multiprocessors)
-    time = 0.0
-    for step in _passes_of_level(config, k, chosen):
-        block = first_messages
-        for i in range(step.iterations):
-            margin = step.iterations - 1 - i + (step.finish == LABELS)
-            nodes = (min(chosen.width + 2 * margin, level.width)
-                     * min(chosen.height + 2 * margin, level.height)) / 2
-            rounds, rest = divmod(nodes, together)
-            block += rounds * max(latency, together * node)
-            block += max(latency, rest * node) if rest else 0.0
-        if step.finish == LABELS:
-            block += 2 * latency * math.ceil(chosen.width * chosen.height / 2 / chosen.threads)
-        computing = launch + waves * block
-        # What is read and written is not quite hidden behind the computing.
-        area = ((chosen.width + step.iterations - 1) * (chosen.height + step.iterations - 1)
-                / (chosen.width * chosen.height))
-        vectors = 4 * area + (4 if step.finish != LABELS else 0)
-        # Rows of a tile begin and end within sectors of 32 bytes.
-        sectors = 1 + 64 / (chosen.width * vector.unit_bytes)
-        moving = vectors * vector.units * vector.unit_bytes * tiles * sectors * (
-            chosen.width * chosen.height / 2) / 4e6
-        time += max(computing, moving) + 0.3 * min(computing, moving)
-    if k == 0 and chosen.iterations == 1:       # the labels are a launch of their own
-        time += launch + 3e-6 * level.width * level.height * labels
-    return time + 1e-4 * tiles
+    selecting = 0.0
+    if step.finish == LABELS:
+        selecting = (1.7e-5 * slowness * (labels + 12) * max(1.0, labels / 64) ** 3
+                     * cut.width * cut.height)
+    if cut.resident:
+        instructions = 60 + cut.directions * labels / 2 * (12 if keeps_deltas(config) else 9)
+        iteration = slowness * (2.8e-3 * labels + 0.7e-3 * instructions
+                                * max(1.5, step.threads / 128))
+        region = 4 * message * tiles * step.region_half * step.region_height
+        return 2.3 + waves * (step.iterations * iteration + selecting) + region * 0.2e-6
+    # Every iteration takes the time of its nodes, and of as many rounds as the threads need.
+    together = cut.threads * cut.directions // (4 * vector.lanes)
+    block = selecting + 0.02 * labels
+    for i in range(step.iterations):
+        margin = step.iterations - 1 - i + (step.finish == LABELS)
+        count = (min(cut.width + 2 * margin, level.width)
+                 * min(cut.height + 2 * margin, level.height)) / 2
+        block += slowness * 1.65e-4 * labels * vector.lanes * count
+        block += math.ceil(count / together) * (0.086 + 0.0103 * labels)
+    area = (cut.width + 2 * step.iterations) * (cut.height + 2 * step.iterations) / 2
+    # Rows of a tile begin and end within sectors of 32 bytes.
+    sectors = 1 + 64 / (cut.width * vector.unit_bytes)
+    return 4.5 + waves * block + tiles * area * 4 * message * sectors * 0.055e-6
 
 
 def fits(config: MatcherConfig, k: int, chosen: Tiling, device: Properties) -> bool:
-    """Whether the region of every pass of level ``k`` fits a block's shared memory."""
-    return all(step.shared_bytes <= device.shared_memory // chosen.blocks - STATIC_SHARED
-               for step in _passes_of_level(config, k, chosen))
+    """Whether the region of every pass of level ``k`` fits a block's shared memory and threads."""
+    return all(_fits_block(step, device) for step in _passes_of_level(config, k, chosen))
+
+
+def _fits_block(step: Pass, device: Properties) -> bool:
+    cut = step.tiling
+    return (step.shared_bytes <= device.shared_memory // cut.blocks - STATIC_SHARED
+            and step.threads <= cut.threads)
 
 
 def _passes_of_level(config: MatcherConfig, k: int, chosen: Tiling) -> list[Pass]:
     iterations, count = config.iterations, config.levels
+    last = chosen.last
+    before = iterations - min(last.iterations, iterations) if last else iterations
     # Not fewer than two in the last pass, which leaves the messages of both colours, unless
     # every pass has one iteration and each colour has one array.
-    parts = -(-iterations // chosen.iterations)
-    cuts = [iterations * i // parts for i in range(parts + 1)]
-    alone = chosen.iterations == 1
+    parts = -(-before // chosen.iterations)
+    cuts = [before * i // parts for i in range(parts + 1)] if parts else [0]
+    tilings = [chosen._replace(last=None)] * parts
+    if last:
+        cuts.append(iterations)
+        tilings.append(last)
+    # Each colour has one array where one iteration follows the other.
+    in_place = all(cut.iterations == 1 for cut in tilings)
     found = []
     source: str | None = None
     for i, (first, end) in enumerate(itertools.pairwise(cuts)):
-        is_last = end == iterations
         start = FROM_MESSAGES if i else FROM_PARENTS if k + 1 < count else FROM_ZERO
+        is_last, alone = end == iterations, end - first == 1
         finish = LAST_COLOUR
-        if is_last and not alone:
-            finish = LABELS if k == 0 else BOTH_COLOURS
+        if is_last and k == 0 and (last or not alone):
+            finish = LABELS
+        elif is_last and not alone:
+            finish = BOTH_COLOURS
         # A pass of several iterations must not write where other blocks still read.
-        prefix = f'messages_{k}' if alone or is_last else f'messages_{k}_{"ab"[i % 2]}'
+        prefix = f'messages_{k}' if is_last or in_place else f'messages_{k}_{"ab"[i % 2]}'
         colour = end % 2            # that the last iteration updates
         targets: list[str | None] = [None, None]
         if finish != LABELS:
@@ -291,7 +377,7 @@ def _passes_of_level(config: MatcherConfig, k: int, chosen: Tiling) -> list[Pass
             parents = (f'messages_{k + 1}_0', f'messages_{k + 1}_1')
         found.append(_place(config, Pass(
             k, first, end - first, start, finish, source, parents, (targets[0], targets[1]),
-            chosen, 0, 0, 0, 0, 0)))
+            tilings[i], 0, 0, 0, 0, 0, tilings[i].threads)))
         source = targets[colour]
     return found
 
@@ -300,6 +386,8 @@ def _place(config: MatcherConfig, wanted: Pass) -> Pass:
     """The pass with the region that its blocks keep on chip."""
     chosen = wanted.tiling
     if wanted.iterations == 1 and wanted.finish != LABELS:
+        if chosen.resident:
+            raise ValueError('nodes stay with their threads for two iterations or more')
         return wanted
     reach = wanted.iterations - 1 + (wanted.finish == LABELS)
     first_colour = (wanted.first + 1) % 2
@@ -308,11 +396,15 @@ def _place(config: MatcherConfig, wanted: Pass) -> Pass:
     vector = shape(config)
     region_half = chosen.width // 2 + margin
     region_height = chosen.height + 2 * reach
+    threads = chosen.threads
+    if chosen.resident:             # a team for each two nodes of the region, in whole warps
+        nodes_of_warp = 32 * chosen.directions // (4 * vector.lanes)
+        threads = 32 * -(-region_half * region_height // nodes_of_warp)
     return wanted._replace(
         margin_columns=margin, margin_rows=reach, region_half=region_half,
         region_height=region_height,
         shared_bytes=(4 * vector.units * (region_half * region_height + 1)
-                      * vector.unit_bytes))
+                      * vector.unit_bytes), threads=threads)
 
 
 def memory_plan(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL,
@@ -325,10 +417,12 @@ def memory_plan(config: MatcherConfig, width: int, height: int, device: Properti
     image = (height, width)
     if config.stereo_algorithm == 'sad':
         return geometry.MemoryPlan.lay_out(
-            [*_uploaded(image), *sad_plan.arrays(config, image, device), *_refinement(image)])
+            [*_uploaded(image), *_matched(config, image),
+             *sad_plan.arrays(config, image, device), *_refinement(image)])
     pyramid = levels(config, width, height)
     vector = shape(config)
-    wanted: Wanted = [*_uploaded(image), ('nothing', (16,), 'uint8'), ('table', (256,), 'float32')]
+    wanted: Wanted = [*_uploaded(image), ('nothing', (16,), 'uint8'), ('table', (256,), 'uint16'),
+                      *_matched(config, image)]
     for k, level in enumerate(pyramid):
         kind = cost_type(config, k)
         units = vector.chunks * (2 if kind == 'Float32' else 1)
@@ -338,6 +432,9 @@ def memory_plan(config: MatcherConfig, width: int, height: int, device: Properti
         level = pyramid[int(name.split('_')[1])]
         wanted.append((name, (level.height, 4, vector.units, level.half,
                               vector.unit_bytes), 'uint8'))
+    for i, step in enumerate(passes(config, width, height, device, tilings)):
+        lists, _ = nodes_of(step)
+        wanted.append((f'nodes_{i}', (2, max(map(len, lists))), 'uint32'))
     costs = 'int32' if config.message_type == 'int16' else 'float32'
     wanted += [('label', image, 'int16'), ('fraction', image, 'int8'), ('best', image, costs),
                ('second', image, costs), ('right_keys', image, 'uint64'),
@@ -349,6 +446,30 @@ def _refinement(image: tuple[int, int]) -> Wanted:
     return [('right_label', image, 'int16'), ('sixteenths', image, 'int16'),
             ('filtered', image, 'int16'), ('regions', image, 'int32'),
             ('region_sizes', image, 'int32')]
+
+
+def nodes_of(step: Pass) -> tuple[list[list[int]], list[list[int]]]:
+    """The nodes that a tile's threads go through, for each colour, and how many at what distance.
+
+    A node is packed as ``Node`` in ``passes.cuh`` unpacks it; those of the tile itself come
+    first, then those around it by their distance. Element m of the counts: nodes at most m away.
+    """
+    width, height = step.tiling.width, step.tiling.height
+    margin = step.iterations - 1 + (step.finish == LABELS)
+    lists: list[list[int]] = []
+    counts = []
+    for colour in range(2):
+        found = sorted(
+            (max(-x, x - width + 1, -y, y - height + 1, 0), y, x)
+            for y in range(-margin, height + margin)
+            for x in range(-margin, width + margin) if (x + y) % 2 == colour)
+        lists.append([
+            x + LARGEST_MARGIN + 1 | (y + LARGEST_MARGIN + 1) << 8
+            | ((y + step.margin_rows) * step.region_half + (x + step.margin_columns) // 2) << 16
+            for _, y, x in found])
+        counts.append([sum(distance <= m for distance, _, _ in found)
+                       for m in range(LARGEST_MARGIN + 1)])
+    return lists, counts
 
 
 def message_arrays(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL,
@@ -366,23 +487,26 @@ def message_arrays(config: MatcherConfig, width: int, height: int, device: Prope
 def host_plan(config: MatcherConfig, width: int, height: int) -> geometry.MemoryPlan:
     """The pinned arrays on the host, through which everything goes to and from the device."""
     image = (height, width)
-    wanted: Wanted = [*_uploaded(image), ('stamps', (8,), 'uint64'),
+    wanted: Wanted = [*_uploaded(image), ('sources', (2,), 'uint64'), ('stamps', (8,), 'uint64'),
                       ('disparity', image, 'float32'), ('depth', image, 'float32'),
                       ('confidence', image, 'float32')]
     return geometry.MemoryPlan.lay_out(wanted)
 
 
 def _uploaded(image: tuple[int, int]) -> Wanted:
-    """What goes up with a frame; in one order on both sides, so that one copy moves it."""
-    return [('left_matched', image, 'float32'), ('right_matched', image, 'float32'),
-            ('texture', image, 'float32'), ('parameters', (128,), 'uint8'),
-            ('left_grey', image, 'uint8'), ('right_grey', image, 'uint8')]
+    """What goes up with a frame, under the same names on both sides."""
+    size = (image[0] * image[1] * LARGEST_PIXEL,)
+    return [('parameters', (128,), 'uint8'), ('left_raw', size, 'uint8'),
+            ('right_raw', size, 'uint8')]
 
 
-def scratch_plan(config: MatcherConfig, width: int, height: int) -> geometry.MemoryPlan:
-    """Ordinary host memory: where images are prepared that the device does not prepare."""
-    image = (height, width)
-    wanted: Wanted = [('grey', image, 'float32'), ('smoothed', image, 'float32'),
-                      ('plane_a', image, 'float32'), ('plane_b', image, 'float32'),
-                      ('grey8', (2, *image), 'uint8')]
-    return geometry.MemoryPlan.lay_out(wanted)
+def _matched(config: MatcherConfig, image: tuple[int, int]) -> Wanted:
+    """Everything between the bytes of the images and what is matched."""
+    kinds = {'grey': 'uint8', 'values': 'float32', 'spare': 'float32'}
+    if config.smoothing_sigma > 0:
+        kinds['smoothed'] = 'float32'
+    if config.preprocessing != 'none':
+        kinds['matched'] = 'float32'
+    return [('texture', image, 'float32'),
+            *((f'{side}_{name}', image, kind) for name, kind in kinds.items()
+              for side in ('left', 'right'))]

@@ -1,125 +1,171 @@
-"""Stage ``preprocess``: from grey values to the image that is matched.
-
-The device does what is exact there: methods whose sums are whole numbers. The others, whose last
-bits depend on OpenCV's order of sums, OpenCV does on the host.
-"""
+"""Stage ``preprocess``: from grey values to the image that is matched."""
 
 from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping
-from typing import Any
-
-import cv2
-import numpy as np
+from typing import Any, NamedTuple
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import compiler
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
 
-#: Widest box of the residual that the device computes: its kernel reads every pixel of it.
-WIDEST_RESIDUAL = 11
+#: Pixels and threads of a block, and the widest Gaussian; as in ``preprocess.cu``.
+TILE_WIDTH, TILE_HEIGHT = 32, 16
+BLOCK = (32, 8, 1)
+MOST_RADIUS = 41
+
+#: The C++ type of the pixels of an array, by the end of its name.
+PIXELS = {'grey': 'uint8', 'values': 'float', 'smoothed': 'float', 'matched': 'float',
+          'spare': 'float'}
 
 
-class _Images(ctypes.Structure):
-    _fields_ = (('grey', ctypes.c_void_p * 2), ('matched', ctypes.c_void_p * 2),
-                ('width', ctypes.c_int), ('height', ctypes.c_int), ('scale', ctypes.c_float),
-                ('cap', ctypes.c_float), ('radius', ctypes.c_int), ('share', ctypes.c_double))
+class _Planes(ctypes.Structure):
+    _fields_ = (('from_', ctypes.c_void_p * 2), ('to', ctypes.c_void_p * 2),
+                ('width', ctypes.c_int), ('height', ctypes.c_int), ('stamp', ctypes.c_void_p))
 
 
-def kernel_name(config: MatcherConfig) -> str | None:
-    """The kernel in ``preprocess.cu`` that makes the matched image; None = none is needed."""
-    return {'none': None, 'sobel_x': 'sobel_x', 'residual': 'residual'}[config.preprocessing]
+class _Gaussian(ctypes.Structure):
+    _fields_ = (('planes', _Planes), ('radius', ctypes.c_int),
+                ('weights', ctypes.c_float * (MOST_RADIUS + 1)))
 
 
-def runs_on_device(config: MatcherConfig) -> bool:
-    """Whether the device makes the matched image from 8-bit grey values."""
-    if config.smoothing_sigma > 0 or config.preprocessing == 'sobel':
-        return False
-    return config.preprocessing != 'residual' or (
-        config.residual_iterations == 1 and config.residual_window_size <= WIDEST_RESIDUAL)
+class _Box(ctypes.Structure):
+    _fields_ = (('planes', _Planes), ('radius', ctypes.c_int), ('share', ctypes.c_double))
+
+
+class _Derivative(ctypes.Structure):
+    _fields_ = (('planes', _Planes), ('scale', ctypes.c_float), ('cap', ctypes.c_float))
+
+
+def gaussian_weights(sigma: float) -> list[float]:
+    """Weights of the Gaussian from its middle outwards; all of them add up to 1.
+
+    Radius ceil(4 sigma) + 1 (Felzenszwalb & Huttenlocher).
+    """
+    weights = [math.exp(-0.5 * (i / sigma) ** 2) for i in range(math.ceil(4 * sigma) + 2)]
+    total = weights[0] + 2 * sum(weights[1:])
+    return [weight / total for weight in weights]
+
+
+def kernels(config: MatcherConfig) -> list[str]:
+    """Names of the kernels in ``preprocess.cu`` that a frame may need."""
+    names = []
+    pixels = {'uint8', 'float'}         # before and after the Gaussian
+    if config.smoothing_sigma > 0:
+        names += [f'gaussian<{pixel}>' for pixel in sorted(pixels)]
+        pixels = {'float'}
+    # The texture threshold can be set at any time.
+    names += ['texture', *(f'sobel<{pixel}, false>' for pixel in sorted(pixels))]
+    if config.preprocessing == 'sobel':
+        names += [f'sobel<{pixel}, true>' for pixel in sorted(pixels)]
+    elif config.preprocessing == 'residual':
+        names += [f'residual<{pixel}>' for pixel in sorted(pixels | {'float'})]
+    return names
+
+
+class _Launch(NamedTuple):
+    name: str
+    shared_bytes: int
+    parameters: Any         # a structure that begins with ``planes``
+    images: int = 2
 
 
 class Preprocess:
-    """The stage on the device, for one configuration and size."""
+    """The stage for one configuration and size."""
 
     def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
                  arena: Arena) -> None:
-        name = kernel_name(config) if runs_on_device(config) else None
-        self._kernel = compiler.kernel(found, 'preprocess.cu', name) if name else None
-        device = arena.device
-        pairs = [(ctypes.c_void_p * 2)(device[f'left_{kind}'], device[f'right_{kind}'])
-                 for kind in ('grey', 'matched')]
-        side = config.residual_window_size
-        self._images = _Images(*pairs, width, height, config.sobel_scale, _cap(config),
-                               side // 2, 1.0 / (side * side))
-        self._grid = (-(-width // 32), -(-height // 8), 2)
+        self._found = found
+        self._config = config
+        self._arena = arena
+        self._size = width, height
+        self._grid = -(-width // TILE_WIDTH), -(-height // TILE_HEIGHT)
 
-    def enqueue(self, stream: int) -> None:
-        """Make both matched images from the grey ones."""
-        if self._kernel is not None:
-            self._kernel.launch(stream, self._grid, (32, 8, 1), 0, self._images)
+    def load(self) -> None:
+        """Compile or load what the stage launches, whatever the live settings say."""
+        for name in kernels(self._config):
+            compiler.kernel(self._found, 'preprocess.cu', name)
+
+    def result(self, grey: str) -> str:
+        """Name of the arrays that are matched, from those of the grey values."""
+        if self._config.preprocessing != 'none':
+            return 'matched'
+        return 'smoothed' if self._config.smoothing_sigma > 0 else grey
+
+    def enqueue(self, stream: int, grey: str, with_texture: bool, stamp: int) -> bool:
+        """Make both matched images; False where they are the grey ones and nothing is to do.
+
+        :param grey: 'grey' or 'values', of which ``left_`` and ``right_`` are read.
+        :param with_texture: fill ``texture`` for the left image.
+        :param stamp: address of the time at which the stage starts.
+        """
+        launches = self._launches(grey, with_texture)
+        for i, launch in enumerate(launches):
+            launch.parameters.planes.stamp = None if i else stamp
+            compiler.kernel(self._found, 'preprocess.cu', launch.name).launch(
+                stream, (*self._grid, launch.images), BLOCK, launch.shared_bytes,
+                launch.parameters)
+        return bool(launches)
+
+    def _launches(self, grey: str, with_texture: bool) -> list[_Launch]:
+        config = self._config
+        launches = []
+        source = grey
+        if config.smoothing_sigma > 0:
+            launches.append(self._gaussian(source, 'smoothed'))
+            source = 'smoothed'
+        smoothed = source
+        if config.preprocessing in ('sobel', 'sobel_x'):
+            launches.append(self._sobel(source, 'matched', config.preprocessing == 'sobel'))
+        elif config.preprocessing == 'residual':
+            for i in reversed(range(config.residual_iterations)):
+                target = 'spare' if i % 2 else 'matched'
+                launches.append(self._residual(source, target))
+                source = target
+        if with_texture:
+            derivative = 'matched'
+            if config.preprocessing != 'sobel_x':
+                derivative = 'spare'
+                launches.append(self._sobel(smoothed, derivative, False)._replace(images=1))
+            launches.append(self._texture(derivative))
+        return launches
+
+    def _gaussian(self, source: str, target: str) -> _Launch:
+        weights = gaussian_weights(self._config.smoothing_sigma)
+        radius = len(weights) - 1
+        return _Launch(f'gaussian<{PIXELS[source]}>', _shared(radius, 4, 4),
+                       _Gaussian(self._planes(source, target), radius,
+                                 (ctypes.c_float * (MOST_RADIUS + 1))(*weights)))
+
+    def _sobel(self, source: str, target: str, is_magnitude: bool) -> _Launch:
+        config = self._config
+        return _Launch(f'sobel<{PIXELS[source]}, {str(is_magnitude).lower()}>', 0,
+                       _Derivative(self._planes(source, target), config.sobel_scale,
+                                   config.prefilter_cap or math.inf))
+
+    def _residual(self, source: str, target: str) -> _Launch:
+        side, pixel = self._config.residual_window_size, PIXELS[source]
+        sum_bytes, element_bytes = (4, 1) if pixel == 'uint8' else (8, 4)
+        return _Launch(f'residual<{pixel}>', _shared(side // 2, sum_bytes, element_bytes),
+                       _Box(self._planes(source, target), side // 2, 1.0 / (side * side)))
+
+    def _texture(self, source: str) -> _Launch:
+        radius = self._config.correlation_window_size // 2
+        planes = self._planes(source, source)
+        planes.to[0] = self._arena.device['texture']
+        return _Launch('texture', _shared(radius, 8, 4), _Box(planes, radius), 1)
+
+    def _planes(self, source: str, target: str) -> _Planes:
+        def both(name: str) -> ctypes.Array[ctypes.c_void_p]:
+            return (ctypes.c_void_p * 2)(*(self._arena.device[f'{side}_{name}']
+                                           for side in ('left', 'right')))
+
+        return _Planes(both(source), both(target), *self._size)
 
 
-def on_host(grey: np.ndarray[Any, Any], config: MatcherConfig, matched: np.ndarray[Any, Any],
-            scratch: Mapping[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """The matched image from float32 grey values; returns the image after the Gaussian.
-
-    :param grey, matched: float32 H x W; the second is filled.
-    :param scratch: ``smoothed`` and ``plane_a``, float32 H x W.
-    """
-    smoothed = grey
-    if config.smoothing_sigma > 0:
-        smoothed = scratch['smoothed']
-        side = 2 * (math.ceil(4 * config.smoothing_sigma) + 1) + 1
-        cv2.GaussianBlur(grey, (side, side), config.smoothing_sigma, dst=smoothed,
-                         sigmaY=config.smoothing_sigma, borderType=cv2.BORDER_REPLICATE)
-    if config.preprocessing == 'none':
-        np.copyto(matched, smoothed)
-    elif config.preprocessing == 'sobel_x':
-        sobel_x(smoothed, config, matched)
-    elif config.preprocessing == 'sobel':
-        vertical = scratch['plane_a']
-        cv2.Sobel(smoothed, cv2.CV_32F, 1, 0, dst=matched, ksize=3,
-                  borderType=cv2.BORDER_REPLICATE)
-        cv2.Sobel(smoothed, cv2.CV_32F, 0, 1, dst=vertical, ksize=3,
-                  borderType=cv2.BORDER_REPLICATE)
-        cv2.magnitude(matched, vertical, magnitude=matched)
-        _scale_and_clip(matched, config)
-    else:
-        window = (config.residual_window_size, config.residual_window_size)
-        source = smoothed
-        for _ in range(config.residual_iterations):
-            cv2.blur(source, window, dst=scratch['plane_a'], borderType=cv2.BORDER_REPLICATE)
-            np.subtract(source, scratch['plane_a'], out=matched)
-            source = matched
-    return smoothed
-
-
-def texture(smoothed: np.ndarray[Any, Any], config: MatcherConfig,
-            out: np.ndarray[Any, Any], scratch: np.ndarray[Any, Any]) -> None:
-    """Sum of the absolute clipped Sobel x derivative over ``correlation_window_size``."""
-    sobel_x(smoothed, config, scratch)
-    np.abs(scratch, out=scratch)
-    side = config.correlation_window_size
-    cv2.boxFilter(scratch, -1, (side, side), dst=out, normalize=False,
-                  borderType=cv2.BORDER_REPLICATE)
-
-
-def sobel_x(smoothed: np.ndarray[Any, Any], config: MatcherConfig,
-            out: np.ndarray[Any, Any]) -> None:
-    """3x3 Sobel x derivative times ``sobel_scale``, clipped; float32 H x W in and out."""
-    cv2.Sobel(smoothed, cv2.CV_32F, 1, 0, dst=out, ksize=3, borderType=cv2.BORDER_REPLICATE)
-    _scale_and_clip(out, config)
-
-
-def _scale_and_clip(image: np.ndarray[Any, Any], config: MatcherConfig) -> None:
-    cap = np.float32(_cap(config))
-    np.multiply(image, np.float32(config.sobel_scale), out=image)
-    np.clip(image, -cap, cap, out=image)
-
-
-def _cap(config: MatcherConfig) -> float:
-    return config.prefilter_cap or math.inf
+def _shared(margin: int, sum_bytes: int, element_bytes: int) -> int:
+    """Bytes of shared memory of a tile with a margin around it; as ``Tile``."""
+    return (TILE_HEIGHT + 2 * margin) * (
+        TILE_WIDTH * sum_bytes + (TILE_WIDTH + 2 * margin) * element_bytes)

@@ -41,6 +41,11 @@ class Steps(NamedTuple):
         """Whether something lies between rejection and publication."""
         return bool(self.median or self.speckles or self.fills)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether a pixel is refined from its own label alone."""
+        return not (self.is_filtered or self.right)
+
 
 def steps(config: MatcherConfig, outputs: Collection[str]) -> Steps:
     """The steps of a frame."""
@@ -51,9 +56,11 @@ def steps(config: MatcherConfig, outputs: Collection[str]) -> Steps:
 
 
 class Parameters(ctypes.Structure):
-    """What may change between two frames of one graph; ``Parameters`` in ``refine.cu``."""
+    """What may change between two frames of one graph; ``Parameters`` in ``refine.cuh``."""
 
     _fields_ = (
+        ('disparity', ctypes.c_void_p), ('depth', ctypes.c_void_p),
+        ('confidence', ctypes.c_void_p),
         ('margin', ctypes.c_double), ('texture_threshold', ctypes.c_double),
         ('largest_cost', ctypes.c_double), ('published_shift', ctypes.c_double),
         ('shift', ctypes.c_double), ('focal_baseline', ctypes.c_double),
@@ -62,6 +69,12 @@ class Parameters(ctypes.Structure):
         ('is_textured', ctypes.c_int), ('keeps_border', ctypes.c_int), ('fills', ctypes.c_int),
         ('max_difference', ctypes.c_int), ('speckle_size', ctypes.c_int),
         ('speckle_range', ctypes.c_int))
+
+    def aim(self, outputs: Mapping[str, int]) -> None:
+        """Say where each output goes."""
+        self.disparity = outputs.get('disparity')
+        self.depth = outputs.get('depth')
+        self.confidence = outputs.get('confidence')
 
     def fill(self, config: MatcherConfig, calibration: Calibration | None) -> None:
         """Take over live settings and calibration."""
@@ -86,15 +99,16 @@ class Parameters(ctypes.Structure):
         self.speckle_range = round(16 * config.speckle_range)
 
 
-class _Frame(ctypes.Structure):
+class Frame(ctypes.Structure):
+    """``Frame`` in ``refine.cuh``."""
+
     _fields_ = (
         ('parameters', ctypes.c_void_p), ('label', ctypes.c_void_p),
         ('fraction', ctypes.c_void_p), ('best', ctypes.c_void_p), ('second', ctypes.c_void_p),
         ('right_label', ctypes.c_void_p), ('texture', ctypes.c_void_p),
         ('sixteenths', ctypes.c_void_p), ('filtered', ctypes.c_void_p),
         ('regions', ctypes.c_void_p), ('region_sizes', ctypes.c_void_p),
-        ('disparity', ctypes.c_void_p), ('depth', ctypes.c_void_p),
-        ('confidence', ctypes.c_void_p), ('stamp', ctypes.c_void_p), ('width', ctypes.c_int),
+        ('stamp', ctypes.c_void_p), ('width', ctypes.c_int),
         ('height', ctypes.c_int), ('x_begin', ctypes.c_int), ('x_end', ctypes.c_int),
         ('y_begin', ctypes.c_int), ('y_end', ctypes.c_int), ('min_disparity', ctypes.c_int),
         ('is_mirrored', ctypes.c_int), ('has_float_costs', ctypes.c_int),
@@ -125,36 +139,30 @@ class Refine:
         for name in KERNELS:
             compiler.kernel(self._found, 'refine.cu', name)
 
-    def enqueue(self, stream: int, wanted: Steps, addresses: Mapping[str, int]) -> None:
-        """Everything from labels to outputs.
-
-        :param addresses: output name to the address that is written.
-        """
-        device = self._arena.device
-        frame = self._frame(wanted, addresses)
-        frame.stamp = self._arena.host_address['stamps'] + 16
+    def enqueue(self, stream: int, wanted: Steps) -> None:
+        """Everything from labels to outputs."""
+        frame = self.frame()
         if not wanted.is_filtered:
             self._launch('refine_matches', stream, frame)
             return
         self._launch('reject_matches', stream, frame)
-        frame.filtered = device['sixteenths']
+        frame.filtered = frame.sixteenths
         if wanted.median:
-            frame.filtered = device['filtered']
+            frame.filtered = self._arena.device['filtered']
             self._launch(f'median<{wanted.median}>', stream, frame)
         if wanted.speckles:
             for name in ('start_regions', 'join_regions', 'count_regions', 'remove_speckles'):
                 self._launch(name, stream, frame)
         self._launch('publish_matches', stream, frame)
 
-    def _launch(self, name: str, stream: int, frame: _Frame) -> None:
-        compiler.kernel(self._found, 'refine.cu', name).launch(
-            stream, self._grid, BLOCK, 0, frame)
-
-    def _frame(self, wanted: Steps, addresses: Mapping[str, int]) -> _Frame:
+    def frame(self) -> Frame:
+        """What every kernel of the stage is given."""
         device = self._arena.device
         names = ('parameters', 'label', 'fraction', 'best', 'second', 'right_label', 'texture',
                  'sixteenths', 'filtered', 'regions', 'region_sizes')
-        return _Frame(**{name: device[name] for name in names},
-                      **{name: addresses.get(name) for name in
-                         ('disparity', 'depth', 'confidence')}, **self._geometry)
+        return Frame(**{name: device[name] for name in names}, **self._geometry,
+                     stamp=self._arena.host_address['stamps'] + 16)
 
+    def _launch(self, name: str, stream: int, frame: Frame) -> None:
+        compiler.kernel(self._found, 'refine.cu', name).launch(
+            stream, self._grid, BLOCK, 0, frame)

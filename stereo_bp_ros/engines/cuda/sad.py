@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import compiler, refine, sad_plan
+from stereo_bp_ros.engines.cuda import compiler, preprocess, refine, sad_plan
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
 
@@ -16,9 +16,6 @@ SIGNED_OFFSET = 128
 
 #: The C++ types of pixels.
 PIXELS = {'uint8': 'unsigned char', 'float': 'float', 'int32': 'int'}
-
-#: What the matched images of each type are called.
-KINDS = {'uint8': 'grey', 'float': 'matched'}
 
 
 class Windows(ctypes.Structure):
@@ -89,15 +86,16 @@ class Sad:
         for outputs in ('LABELS_ALONE', 'LABELS_AND_FRACTIONS', 'EVERYTHING'):
             compiler.kernel(self._found, 'sad.cu', _name(self._cut, image, outputs))
 
-    def enqueue(self, stream: int, image: str, wanted: refine.Steps) -> None:
+    def enqueue(self, stream: int, matched: str, wanted: refine.Steps, stamp: int) -> None:
         """Fill ``label``, and as wanted ``fraction``, ``best``, ``second``, ``right_label``.
 
-        :param image: type of the matched images, 'uint8' or 'float'.
+        :param matched: end of the names of the images that are matched.
+        :param stamp: address of the time at which the stage starts.
         """
-        cut, device, kind = self._cut, self._arena.device, KINDS[image]
+        cut, device, image = self._cut, self._arena.device, preprocess.PIXELS[matched]
         arguments = windows(self._config, *self._size, cut.rows, {
-            'left': device[f'left_{kind}'], 'right': device[f'right_{kind}'],
-            'stamp': self._arena.host_address['stamps'], **wanted_arrays(device, wanted)})
+            'left': device[f'left_{matched}'], 'right': device[f'right_{matched}'],
+            'stamp': stamp, **wanted_arrays(device, wanted)})
         compiler.kernel(self._found, 'sad.cu', kernel_name(cut, image, wanted)).launch(
             stream, cut.grid, (cut.threads, 1, 1), cut.shared_bytes, arguments)
         if wanted.right:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import compiler, refine, sad, sad_plan
+from stereo_bp_ros.engines.cuda import compiler, preprocess, refine, sad, sad_plan
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
 
@@ -79,12 +79,13 @@ class Streamed:
         compiler.kernel(self._found, 'sad_variants.cu', self._variant.kernel_name(
             self._config.correlation_window_size))
 
-    def enqueue(self, stream: int, image: str, wanted: refine.Steps) -> None:
+    def enqueue(self, stream: int, matched: str, wanted: refine.Steps, stamp: int) -> None:
         """Fill ``label``, and as wanted ``fraction``, ``best``, ``second``, ``right_label``.
 
-        :param image: type of the matched images, 'uint8' or 'float'.
+        :param matched: end of the names of the images that are matched.
+        :param stamp: address of the time at which the stage starts.
         """
-        config, device, kind = self._config, self._arena.device, sad.KINDS[image]
+        config, device, image = self._config, self._arena.device, preprocess.PIXELS[matched]
         count = self._size[0] * self._size[1]
         rows = self._variant.rows(config, *self._size, self._found)
         arguments = sad.windows(config, *self._size, rows, {
@@ -93,9 +94,9 @@ class Streamed:
         compiler.kernel(self._found, 'sad_variants.cu', _rounding_name(image)).launch(
             stream, (-(-count // 256), 1, 1), (256, 1, 1), 0,
             *(ctypes.c_void_p(device[name]) for name in (
-                f'left_{kind}', f'right_{kind}', 'left_8bit', 'right_8bit')),
+                f'left_{matched}', f'right_{matched}', 'left_8bit', 'right_8bit')),
             ctypes.c_int(count), ctypes.c_int(arguments.offset),
-            ctypes.c_void_p(self._arena.host_address['stamps']))
+            ctypes.c_void_p(stamp))
         enqueue(self._found, stream, self._variant, config, arguments)
         if wanted.right:
             sad.take_right_labels(self._found, stream, self._arena)

@@ -1,0 +1,134 @@
+// Stage messages: the pass whose nodes stay with their threads, for small tiles. A team has two
+// neighbours of one row, one of each colour, for all iterations: where their messages lie, what
+// they cost and how long they are needed is found out once.
+#include "passes.cuh"
+
+template <typename Message, int DISPARITIES, typename Kind, int DIRECTIONS>
+struct Resident {
+    using U = Update<Message, DISPARITIES, Kind, DIRECTIONS>;
+    using V = typename U::V;
+    using S = typename V::S;
+    using T = typename U::T;
+    using Word = typename Message::Word;
+    using Unit = typename Message::Unit;
+
+    int x, y;
+    int last;                       // last iteration that updates the node; below 0 = none
+    bool is_inside;                 // of the tile itself
+    Unit* slots[DIRECTIONS];        // of its edges
+    bool is_open[DIRECTIONS];       // the node at the other end is not on the border
+    typename U::CostShare cost;
+
+    __device__ __forceinline__ Resident(const Pass& p, const Tile& tile, const T& team,
+                                        Unit* region, int row, int column, int colour,
+                                        bool selects)
+        : y(tile.region_top + row) {
+        x = tile.region_left + 2 * column + ((y + colour) & 1);
+        const int outside = max(max(tile.left - x, x - (tile.left + p.tile_width - 1)),
+                                max(tile.top - y, y - (tile.top + p.tile_height - 1)));
+        is_inside = outside <= 0;
+        const bool exists = row < p.region_height && !is_border(x, y, p.width, p.height);
+        last = exists ? p.iterations - 1 + selects - max(outside, 0) : -1;
+        if (last >= p.iterations) last = p.iterations - 1;
+        if (last < 0) {
+            x = y = 1;              // somewhere, for threads that go along
+            is_inside = false;
+        }
+        const Slots where(p, colour);
+#pragma unroll
+        for (int k = 0; k < DIRECTIONS; ++k) {
+            const int direction = team.sender * DIRECTIONS + k;
+            slots[k] = region + (last < 0 ? plane_units(p) - 1
+                                          : row * p.region_half + column + where.of(x, direction));
+            is_open[k] = last >= 0 && !is_border(x + column_step(direction),
+                                                 y + row_step(direction), p.width, p.height);
+        }
+        cost.load(typename U::C(p.cost, p.half, x, y), team);
+    }
+
+    // h = what has arrived before the first iteration, from device memory.
+    __device__ __forceinline__ void read(const Pass& p, const T& team, Smoothness<Word> smooth,
+                                         Word (&h)[DIRECTIONS][S::WORDS]) const {
+#pragma unroll
+        for (int k = 0; k < DIRECTIONS; ++k)
+            V::template read<true>(
+                incoming<Unit, S::UNITS>(p, x, y, team.sender * DIRECTIONS + k, last >= 0),
+                team.lane, smooth, h[k]);
+    }
+
+    // h = what has arrived, from the slots.
+    __device__ __forceinline__ void read(const Pass& p, const T& team, int stride,
+                                         Smoothness<Word> smooth,
+                                         Word (&h)[DIRECTIONS][S::WORDS]) const {
+#pragma unroll
+        for (int k = 0; k < DIRECTIONS; ++k)
+            V::template read<false>({slots[k], stride}, team.lane, smooth, h[k]);
+    }
+
+    // Sends what follows from ``h`` in iteration i.
+    __device__ __forceinline__ void send(const Pass& p, const T& team, int stride, int i,
+                                         Smoothness<Word> smooth, bool to_slots, Unit* target,
+                                         Word (&h)[DIRECTIONS][S::WORDS]) const {
+        U::turn_around(h, cost, team, smooth);
+        if (i > last) return;
+#pragma unroll
+        for (int k = 0; k < DIRECTIONS; ++k) {
+            if (to_slots && is_open[k]) V::store(h[k], team.lane, smooth.slope, slots[k], stride);
+            if (target != nullptr && is_inside)
+                U::write(p, team, x, y, h[k], k, smooth.slope, target);
+        }
+    }
+};
+
+// A block has a team for each column of one colour in each row of its region.
+template <typename Message, int DISPARITIES, typename Kind, int DIRECTIONS, int THREADS,
+          Work WORK>
+__global__ void __launch_bounds__(THREADS, 1)
+pass_resident(const __grid_constant__ Pass p) {
+    using R = Resident<Message, DISPARITIES, Kind, DIRECTIONS>;
+    using U = typename R::U;
+    using T = typename R::T;
+    using Unit = typename Message::Unit;
+    using Word = typename Message::Word;
+    constexpr bool SELECTS = WORK == ITERATIONS_AND_LABELS;
+    extern __shared__ uint4 shared[];
+    Unit* const region = reinterpret_cast<Unit*>(shared);
+    stamp_time(p.stamp);
+
+    const Tile tile(p);
+    const T team;
+    const int pair = threadIdx.x / 32 * T::NODES + team.node;
+    const int row = pair / p.region_half, column = pair - row * p.region_half;
+    const int first_colour = (p.first + 1) & 1, stride = 4 * plane_units(p);
+    const R even(p, tile, team, region, row, column, first_colour, SELECTS);
+    const R odd(p, tile, team, region, row, column, 1 - first_colour, SELECTS);
+    const Smoothness<Word> smooth = U::smoothness(p);
+
+    Word h[DIRECTIONS][R::S::WORDS];
+    even.read(p, team, smooth, h);
+    tile.clear<Message>(p, region, 4 * R::S::UNITS * plane_units(p));
+    __syncthreads();
+
+    const auto iterate = [&](const R& node, int i, int colour) {
+        if (!__any_sync(~0u, i <= node.last)) return;
+        if (i > 0) node.read(p, team, stride, smooth, h);
+        const bool is_last = i == p.iterations - 1;
+        const bool writes = is_last ? !SELECTS
+            : p.finish == BOTH_COLOURS && i == p.iterations - 2;
+        Unit* const target =
+            !writes ? nullptr : static_cast<Unit*>(colour ? p.target[1] : p.target[0]);
+        node.send(p, team, stride, i, smooth, !is_last || SELECTS, target, h);
+    };
+    for (int i = 0;; ++i) {
+        const int colour = (first_colour + i) & 1;
+        if (SELECTS && i >= p.iterations - 1) {
+            U::select(p, tile, colour, region);
+            __syncthreads();
+        }
+        if (i == p.iterations) break;
+        if (i % 2 == 0) iterate(even, i, colour);
+        else iterate(odd, i, colour);
+        __syncthreads();
+    }
+    if (SELECTS) U::publish(p, tile);
+}
