@@ -19,6 +19,7 @@ struct Parameters {
     double published_shift;         // pixels that disparities are shifted by
     double shift;                   // the same for depth
     double focal_baseline;          // pixels x metres
+    double best_factor;             // uniqueness of SAD: of the best against 100 of the second
     int is_subpixel, is_unique, is_textured, keeps_border, fills;
     int max_difference;             // left-right check, 0 = off
     int speckle_size;               // pixels
@@ -41,7 +42,7 @@ struct Frame {
     int width, height;
     int x_begin, x_end, y_begin, y_end;     // valid window in the frame of matching
     int min_disparity;
-    int is_mirrored, has_float_costs;
+    int is_mirrored, has_float_costs, is_sad;
 };
 
 __device__ __forceinline__ double cost_at(const Frame& f, const void* costs, int at) {
@@ -57,9 +58,12 @@ __device__ __forceinline__ short reject(const Frame& f, const Parameters& p, int
     const int at = y * f.width + x;
     const int label = f.label[at];
     if (label < 0 || (!p.keeps_border && is_outside(f, x, y))) return INVALID;
-    if (p.is_unique
-        && __dadd_rn(cost_at(f, f.second, at), -cost_at(f, f.best, at)) < p.margin)
-        return INVALID;
+    if (p.is_unique) {
+        const double best = cost_at(f, f.best, at), second = cost_at(f, f.second, at);
+        if (f.is_sad ? __dmul_rn(100.0, second) <= __dmul_rn(p.best_factor, best)
+                     : __dadd_rn(second, -best) < p.margin)
+            return INVALID;
+    }
     if (p.is_textured && double(f.texture[at]) < p.texture_threshold) return INVALID;
     if (p.max_difference > 0) {
         const int other_x = x - f.min_disparity - label;
@@ -86,7 +90,8 @@ __device__ __forceinline__ void publish(const Frame& f, const Parameters& p, int
     }
     if (p.confidence != nullptr) {
         const double second = cost_at(f, f.second, at);
-        double value = __ddiv_rn(__dadd_rn(second, -cost_at(f, f.best, at)), p.largest_cost);
+        double value = __ddiv_rn(__dadd_rn(second, -cost_at(f, f.best, at)),
+                                 f.is_sad ? fmax(second, 1.0) : p.largest_cost);
         value = second >= double(NO_SECOND) || value > 1.0 ? 1.0 : fmax(value, 0.0);
         p.confidence[to] = sixteenths < 0 || is_filled ? 0.0f : float(value);
     }

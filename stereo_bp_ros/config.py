@@ -86,6 +86,10 @@ class MatcherConfig(Settings):
 
     correlation_window_size: int = setting(
         15, 'side of the SAD window', 1, 51, odd=True, unit='pixels')
+    sad_variant: str = setting(
+        'auto', 'how SAD reads the images on CUDA: auto is the fastest; the others sum every '
+        'window by itself, from global memory, or from rows on chip that one thread or all '
+        'threads of a block load', choices=('auto', 'global', 'shared_one', 'shared_all'))
 
     uniqueness_ratio: float = setting(
         0.0, 'margin by which the best match must beat every other but its neighbours; of the '

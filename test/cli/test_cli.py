@@ -78,7 +78,7 @@ def test_match_prints_a_table_for_people(pair, tmp_path, capsys):
     (['--set', 'nonsense=1'], 'no setting of this name'),
     (['--set', 'queue_size=5'], 'setting of the node'),
     (['--preset', 'motorway'], 'must be one of'),
-    (['--backend', 'cuda', '--set', 'stereo_algorithm=sad'], 'stereo_algorithm'),
+    (['--backend', 'cuda', '--set', 'message_type=float32', '--set', 'exact=true'], 'exact'),
     (['-o', 'result.tiff'], 'must end in .pfm or .png'),
     (['--depth', 'depth.pfm'], '--depth needs --calibration'),
     (['--repeat', '0'], '--repeat is 0'),

@@ -193,15 +193,12 @@ def test_without_a_gpu_auto_says_why_it_took_the_cpu_and_cuda_what_would_help(mo
     assert error.value.remedy == 'buy one'
 
 
-@pytest.mark.parametrize('changes', [
-    {'stereo_algorithm': 'sad'}, {'message_type': 'float32', 'exact': True}])
-def test_what_only_the_cpu_engine_has_goes_to_the_cpu_and_is_refused_on_cuda(monkeypatch,
-                                                                             changes):
+def test_what_only_the_cpu_engine_has_goes_to_the_cpu_and_is_refused_on_cuda(monkeypatch):
     monkeypatch.setattr(device, 'unavailable', lambda index: None)
-    config = SMALL.replace(**changes)
+    config = SMALL.replace(message_type='float32', exact=True)
     with StereoMatcher(config, backend='auto') as matcher:
         assert matcher.backend == 'cpu'
-        assert next(iter(changes)) in matcher.backend_reason or 'exact' in matcher.backend_reason
+        assert 'exact' in matcher.backend_reason
     with pytest.raises(ConfigError):
         StereoMatcher(config, backend='cuda')
 

@@ -19,6 +19,9 @@ from stereo_bp_ros.engines.cuda import (
     plan,
     preprocess,
     refine,
+    sad,
+    sad_plan,
+    sad_variants,
 )
 
 ARCHITECTURES = ('sm_75', 'sm_87', 'sm_90', 'sm_120')
@@ -81,6 +84,33 @@ def test_kernels_of_the_other_stages_compile(architecture: str) -> None:
     names += [('beliefs.cu', 'take_right_labels')]
     logs = compile_all(names, architecture)
     assert all(spilled_bytes(log) == 0 for log in logs.values())
+
+
+def kernels_of_sad() -> list[tuple[str, str]]:
+    """Kernels of every number of tiles and chunks, and of every variant."""
+    names = [('sad.cu', 'take_right_labels')]
+    everything = {'uniqueness_ratio': 5.0, 'disp12_max_diff': 1}
+    for window, disparities, image, changes in (
+            (5, 2, 'uint8', {'subpixel': False}), (15, 64, 'uint8', {}),
+            (15, 128, 'float', {}), (21, 64, 'uint8', everything),
+            (35, 40, 'float', everything), (51, 512, 'uint8', everything)):
+        config = MatcherConfig(stereo_algorithm='sad', correlation_window_size=window,
+                               disparity_range=disparities, **changes)
+        found, wanted = sad_plan.cut(config, 1280, 720), refine.steps(config, ())
+        names.append(('sad.cu', sad.kernel_name(found, image, wanted)))
+    names.append(('sad.cu', sad.kernel_name(found._replace(copies=1), image, wanted)))
+    for number, streaming in enumerate(sad_variants.STREAMING):
+        for pixel, unrolled in (('uint8', number % 2 == 0), ('int32', number % 2 == 1)):
+            variant = sad_variants.Variant(streaming, pixel, unrolled, 128)
+            names.append(('sad_variants.cu', variant.kernel_name(5)))
+    return [*names, ('sad_variants.cu', 'cut_to_8bit<float, int>')]
+
+
+@pytest.mark.parametrize('architecture', ARCHITECTURES)
+def test_kernels_of_sad_compile(architecture: str) -> None:
+    logs = compile_all(kernels_of_sad(), architecture)
+    if architecture == 'sm_90':
+        assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
 
 
 def test_compiled_kernels_are_kept_on_disk(monkeypatch: pytest.MonkeyPatch,

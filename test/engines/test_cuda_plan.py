@@ -168,15 +168,10 @@ def test_differences_are_kept_only_where_they_are_exact() -> None:
     assert not plan.keeps_deltas(five_sets(128, discontinuity_truncation=1000.0))
 
 
-@pytest.mark.parametrize(('changes', 'field'), [
-    ({'stereo_algorithm': 'sad'}, 'stereo_algorithm'),
-    ({'message_type': 'float32', 'exact': True}, 'exact'),
-])
-def test_settings_of_the_cpu_engine_alone_are_refused(changes: dict[str, object],
-                                                      field: str) -> None:
+def test_settings_of_the_cpu_engine_alone_are_refused() -> None:
     with pytest.raises(ConfigError) as refused:
-        plan.memory_plan(MatcherConfig(**changes), 64, 48)     # type: ignore[arg-type]
-    assert refused.value.field == field
+        plan.memory_plan(MatcherConfig(message_type='float32', exact=True), 64, 48)
+    assert refused.value.field == 'exact'
 
 
 @pytest.mark.parametrize('name', FIVE_SETS)

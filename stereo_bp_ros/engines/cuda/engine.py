@@ -22,6 +22,8 @@ from stereo_bp_ros.engines.cuda import (
     plan,
     preprocess,
     refine,
+    sad,
+    sad_variants,
 )
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.errors import DeviceLostError
@@ -87,9 +89,14 @@ class CudaEngine(Engine):
             self._arena = arena = Arena(found, self.plan, plan.host_plan(config, width, height))
             self._convert = convert.Convert(found, config, width, height, arena)
             self._preprocess = preprocess.Preprocess(found, config, width, height, arena)
-            self._cost = cost.Cost(found, config, width, height, arena)
-            self._messages = messages.Messages(found, config, width, height, arena, self.passes)
-            self._beliefs = beliefs.Beliefs(found, config, width, height, arena, self.passes)
+            self._sad: sad.Sad | sad_variants.Streamed | None = None
+            if config.stereo_algorithm == 'sad':
+                self._sad = sad_variants.stage(found, config, width, height, arena)
+            else:
+                self._cost = cost.Cost(found, config, width, height, arena)
+                self._messages = messages.Messages(found, config, width, height, arena,
+                                                   self.passes)
+                self._beliefs = beliefs.Beliefs(found, config, width, height, arena, self.passes)
             self._refine = refine.Refine(found, config, width, height, arena)
             compiling = time.perf_counter()
             self._load()
@@ -178,26 +185,31 @@ class CudaEngine(Engine):
         self._convert.load()
         self._preprocess.load()
         for grey in ('grey', 'values'):
-            self._cost.load(preprocess.PIXELS[self._preprocess.result(grey)], grey == 'grey')
-        self._messages.load()
-        self._beliefs.load()
+            pixel = preprocess.PIXELS[self._preprocess.result(grey)]
+            if self._sad is not None:
+                self._sad.load(pixel)
+            else:
+                self._cost.load(pixel, grey == 'grey')
+        if self._sad is None:
+            self._messages.load()
+            self._beliefs.load()
         self._refine.load()
 
     def _initialise(self) -> None:
         """What is written once: the table of costs, and labels of the border."""
         from cupy.cuda import runtime
-        image = self.width * self.height
         address, stream = self._arena.device, self._stream.ptr
-        if self.config.message_type == 'int16':
-            values = cost.table(self.config)
-            runtime.memcpyAsync(address['table'], values.ctypes.data, values.nbytes, _TO_DEVICE,
-                                stream)
-        if plan.keeps_deltas(self.config):
-            slope = int(plan.smoothness(self.config)[0])
-            runtime.memsetAsync(address['nothing'], slope, 16, stream)
-        self._messages.initialise(stream)
-        runtime.memsetAsync(address['label'], 0xff, 2 * image, stream)
-        runtime.memsetAsync(address['right_keys'], 0xff, 8 * image, stream)
+        for name in ('label', 'right_keys'):
+            runtime.memsetAsync(address[name], 0xff, self._arena.nbytes[name], stream)
+        if self._sad is None:
+            if self.config.message_type == 'int16':
+                values = cost.table(self.config)
+                runtime.memcpyAsync(address['table'], values.ctypes.data, values.nbytes,
+                                    _TO_DEVICE, stream)
+            if plan.keeps_deltas(self.config):
+                slope = int(plan.smoothness(self.config)[0])
+                runtime.memsetAsync(address['nothing'], slope, 16, stream)
+            self._messages.initialise(stream)
         self._stream.synchronize()
 
     def _stage(self, pair: tuple[RawImage, RawImage]) -> bool:
@@ -217,36 +229,54 @@ class CudaEngine(Engine):
         stream = self._stream
         with stream:
             stream.begin_capture()
-            self._timed[form] = self._enqueue_cost(form)
-            out = beliefs.matches(self.config, self.width, self._arena, form.steps.fraction,
-                                  form.steps.costs, form.steps.right)
-            # Published straight into the host's memory: that takes no longer than a copy of its
-            # own, and a tile's part travels while other tiles are worked on.
-            publishes = self._messages.selects and form.steps.is_local
-            self._messages.enqueue(stream.ptr, out, self._refine.frame() if publishes else None)
-            self._beliefs.enqueue(stream.ptr, out)
-            if not publishes:
+            timed, grey, matched = self._enqueue_images(form)
+            if self._sad is not None:
+                self._sad.enqueue(stream.ptr, matched, form.steps, self._stamp('messages'))
                 self._refine.enqueue(stream.ptr, form.steps)
+                timed.append('messages')
+            else:
+                self._enqueue_beliefs(form, grey, matched)
+                timed += ['cost', *(['messages'] if self.passes else [])]
+            self._timed[form] = [*timed, 'refine']
             return stream.end_capture()
 
-    def _enqueue_cost(self, form: _Form) -> list[str]:
-        """Everything up to the data cost; names of the stages of the frame that are timed."""
-        stream, device = self._stream.ptr, self._arena.device
-        stamps = {stage: self._arena.host_address['stamps'] + 8 * at
-                  for stage, at in _STAMPS.items()}
+    def _enqueue_images(self, form: _Form) -> tuple[list[str], str, str]:
+        """Everything up to the matched images.
+
+        Returns the stages of the frame that are timed so far, and the names of the arrays of
+        the grey values and of the images that are matched.
+        """
+        stream = self._stream.ptr
         grey = self._convert.grey(form.readings)
-        matched = self._preprocess.result(grey)
         timed = []
-        if self._convert.enqueue_upload(stream, form.readings, form.is_pinned, stamps['upload']):
+        if self._convert.enqueue_upload(stream, form.readings, form.is_pinned,
+                                        self._stamp('upload')):
             timed.append('upload')
-        if self._convert.enqueue(stream, form.readings, stamps['convert']):
+        if self._convert.enqueue(stream, form.readings, self._stamp('convert')):
             timed.append('convert')
-        if self._preprocess.enqueue(stream, grey, form.steps.texture, stamps['preprocess']):
+        if self._preprocess.enqueue(stream, grey, form.steps.texture, self._stamp('preprocess')):
             timed.append('preprocess')
+        return timed, grey, self._preprocess.result(grey)
+
+    def _enqueue_beliefs(self, form: _Form, grey: str, matched: str) -> None:
+        """Belief propagation from the matched images to the outputs."""
+        stream, device = self._stream.ptr, self._arena.device
         self._cost.enqueue(stream, preprocess.PIXELS[matched], grey == 'grey',
                            device[f'left_{matched}'], device[f'right_{matched}'],
-                           stamps['cost'])
-        return [*timed, 'cost', *(['messages'] if self.passes else []), 'refine']
+                           self._stamp('cost'))
+        out = beliefs.matches(self.config, self.width, self._arena, form.steps.fraction,
+                              form.steps.costs, form.steps.right)
+        # Published straight into the host's memory: that takes no longer than a copy of its
+        # own, and a tile's part travels while other tiles are worked on.
+        publishes = self._messages.selects and form.steps.is_local
+        self._messages.enqueue(stream, out, self._refine.frame() if publishes else None)
+        self._beliefs.enqueue(stream, out)
+        if not publishes:
+            self._refine.enqueue(stream, form.steps)
+
+    def _stamp(self, stage: str) -> int:
+        """Address of the time at which a stage starts on the device."""
+        return self._arena.host_address['stamps'] + 8 * _STAMPS[stage]
 
 
 def warm_up(config: MatcherConfig) -> float:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig, round_half_up
+from stereo_bp_ros.engines.cuda import sad_plan
 from stereo_bp_ros.engines.cuda.device import TYPICAL, Properties
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.images import ENCODINGS
@@ -152,12 +153,9 @@ def levels(config: MatcherConfig, width: int, height: int) -> list[Level]:
 def check(config: MatcherConfig) -> None:
     """Refuse what this engine cannot compute.
 
-    :raises ConfigError: SAD or ``exact``.
+    :raises ConfigError: ``exact`` belief propagation.
     """
-    if config.stereo_algorithm != 'bp':
-        raise ConfigError('stereo_algorithm', config.stereo_algorithm,
-                          'the CUDA engine computes bp only: use backend cpu or auto')
-    if config.exact:
+    if config.exact and config.stereo_algorithm == 'bp':
         raise ConfigError('exact', config.exact,
                           'the CUDA engine adds in another order: use backend cpu or auto')
 
@@ -176,7 +174,7 @@ def passes(config: MatcherConfig, width: int, height: int, device: Properties = 
     """
     pyramid = levels(config, width, height)
     found: list[Pass] = []
-    if config.iterations == 0:
+    if config.iterations == 0 or config.stereo_algorithm == 'sad':
         return found
     for k in reversed(range(len(pyramid))):
         chosen = (tilings or {}).get(k) or _tiling(config, width, height, k, device)
@@ -417,6 +415,10 @@ def memory_plan(config: MatcherConfig, width: int, height: int, device: Properti
     """
     check(config)
     image = (height, width)
+    if config.stereo_algorithm == 'sad':
+        return geometry.MemoryPlan.lay_out(
+            [*_uploaded(image), *_matched(config, image),
+             *sad_plan.arrays(config, image, device), *_refinement(image)])
     pyramid = levels(config, width, height)
     vector = shape(config)
     wanted: Wanted = [*_uploaded(image), ('nothing', (16,), 'uint8'), ('table', (256,), 'uint16'),
@@ -436,10 +438,14 @@ def memory_plan(config: MatcherConfig, width: int, height: int, device: Properti
     costs = 'int32' if config.message_type == 'int16' else 'float32'
     wanted += [('label', image, 'int16'), ('fraction', image, 'int8'), ('best', image, costs),
                ('second', image, costs), ('right_keys', image, 'uint64'),
-               ('right_label', image, 'int16'), ('sixteenths', image, 'int16'),
-               ('filtered', image, 'int16'), ('regions', image, 'int32'),
-               ('region_sizes', image, 'int32')]
+               *_refinement(image)]
     return geometry.MemoryPlan.lay_out(wanted)
+
+
+def _refinement(image: tuple[int, int]) -> Wanted:
+    return [('right_label', image, 'int16'), ('sixteenths', image, 'int16'),
+            ('filtered', image, 'int16'), ('regions', image, 'int32'),
+            ('region_sizes', image, 'int32')]
 
 
 def nodes_of(step: Pass) -> tuple[list[list[int]], list[list[int]]]:

@@ -64,6 +64,7 @@ class Parameters(ctypes.Structure):
         ('margin', ctypes.c_double), ('texture_threshold', ctypes.c_double),
         ('largest_cost', ctypes.c_double), ('published_shift', ctypes.c_double),
         ('shift', ctypes.c_double), ('focal_baseline', ctypes.c_double),
+        ('best_factor', ctypes.c_double),
         ('is_subpixel', ctypes.c_int), ('is_unique', ctypes.c_int),
         ('is_textured', ctypes.c_int), ('keeps_border', ctypes.c_int), ('fills', ctypes.c_int),
         ('max_difference', ctypes.c_int), ('speckle_size', ctypes.c_int),
@@ -78,8 +79,11 @@ class Parameters(ctypes.Structure):
     def fill(self, config: MatcherConfig, calibration: Calibration | None) -> None:
         """Take over live settings and calibration."""
         shift = calibration.shift if calibration is not None else 0.0
-        self.largest_cost = config.message_scale() * config.data_weight * config.data_truncation
+        if config.stereo_algorithm == 'bp':
+            self.largest_cost = (config.message_scale() * config.data_weight
+                                 * config.data_truncation)
         self.margin = config.uniqueness_ratio / 100 * self.largest_cost
+        self.best_factor = 100.0 + config.uniqueness_ratio
         self.texture_threshold = float(config.texture_threshold)
         self.published_shift = shift if config.pre_adjust_disparity else 0.0
         self.shift = shift
@@ -107,7 +111,8 @@ class Frame(ctypes.Structure):
         ('stamp', ctypes.c_void_p), ('width', ctypes.c_int),
         ('height', ctypes.c_int), ('x_begin', ctypes.c_int), ('x_end', ctypes.c_int),
         ('y_begin', ctypes.c_int), ('y_end', ctypes.c_int), ('min_disparity', ctypes.c_int),
-        ('is_mirrored', ctypes.c_int), ('has_float_costs', ctypes.c_int))
+        ('is_mirrored', ctypes.c_int), ('has_float_costs', ctypes.c_int),
+        ('is_sad', ctypes.c_int))
 
 
 class Refine:
@@ -121,11 +126,13 @@ class Refine:
         window = geometry.valid_window(config, width, height)
         is_mirrored = config.reference_image == 'right'
         x_begin = width - window.x_offset - window.width if is_mirrored else window.x_offset
+        is_sad = config.stereo_algorithm == 'sad'
         self._geometry = {
             'width': width, 'height': height, 'x_begin': x_begin,
             'x_end': x_begin + window.width, 'y_begin': window.y_offset,
             'y_end': window.y_offset + window.height, 'min_disparity': config.min_disparity,
-            'is_mirrored': is_mirrored, 'has_float_costs': config.message_type != 'int16'}
+            'is_mirrored': is_mirrored, 'is_sad': is_sad,
+            'has_float_costs': not is_sad and config.message_type != 'int16'}
 
     def load(self) -> None:
         """Compile or load what the stage launches, whatever the live settings say."""

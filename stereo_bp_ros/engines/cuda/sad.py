@@ -1,0 +1,116 @@
+"""Stage ``sad``: labels by block matching, from the matched images."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+
+from stereo_bp_ros import geometry
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cuda import compiler, preprocess, refine, sad_plan
+from stereo_bp_ros.engines.cuda.arena import Arena
+from stereo_bp_ros.engines.cuda.device import Properties
+
+#: Grey level that 0 becomes in 8 bits, for the methods whose values have a sign.
+SIGNED_OFFSET = 128
+
+#: The C++ types of pixels.
+PIXELS = {'uint8': 'unsigned char', 'float': 'float', 'int32': 'int'}
+
+
+class Windows(ctypes.Structure):
+    """As ``Windows`` in ``sad.cuh``."""
+
+    _fields_ = (
+        ('left', ctypes.c_void_p), ('right', ctypes.c_void_p), ('label', ctypes.c_void_p),
+        ('fraction', ctypes.c_void_p), ('best', ctypes.c_void_p), ('second', ctypes.c_void_p),
+        ('right_keys', ctypes.c_void_p), ('stamp', ctypes.c_void_p), ('width', ctypes.c_int),
+        ('height', ctypes.c_int), ('window', ctypes.c_int), ('min_disparity', ctypes.c_int),
+        ('disparities', ctypes.c_int), ('x_begin', ctypes.c_int), ('x_end', ctypes.c_int),
+        ('y_begin', ctypes.c_int), ('y_end', ctypes.c_int), ('rows', ctypes.c_int),
+        ('offset', ctypes.c_int))
+
+
+def windows(config: MatcherConfig, width: int, height: int, rows: int,
+            addresses: Mapping[str, int | None]) -> Windows:
+    """Arguments of the kernels.
+
+    :param rows: of windows that one block goes down.
+    :param addresses: of ``left``, ``right``, ``label`` ... ``right_keys``; none = not wanted.
+    """
+    valid = geometry.valid_window(config, width, height)
+    is_mirrored = config.reference_image == 'right'
+    x_begin = width - valid.x_offset - valid.width if is_mirrored else valid.x_offset
+    is_signed = config.preprocessing in ('sobel_x', 'residual')
+    return Windows(
+        **addresses, width=width, height=height, window=config.correlation_window_size,
+        min_disparity=config.min_disparity, disparities=config.disparity_range, x_begin=x_begin,
+        x_end=x_begin + valid.width, y_begin=valid.y_offset,
+        y_end=valid.y_offset + valid.height, rows=rows,
+        offset=SIGNED_OFFSET if is_signed else 0)
+
+
+def wanted_arrays(device: Mapping[str, int], wanted: refine.Steps) -> dict[str, int | None]:
+    """Addresses of what a frame wants to be filled."""
+    asked = {'label': True, 'fraction': wanted.fraction, 'best': wanted.costs,
+             'second': wanted.costs, 'right_keys': wanted.right}
+    return {name: device[name] if is_asked else None for name, is_asked in asked.items()}
+
+
+def kernel_name(found: sad_plan.Cut, image: str, wanted: refine.Steps) -> str:
+    """The kernel in ``sad.cu`` for matched images of this type, 'uint8' or 'float'."""
+    outputs = ('EVERYTHING' if wanted.costs or wanted.right
+               else 'LABELS_AND_FRACTIONS' if wanted.fraction else 'LABELS_ALONE')
+    return _name(found, image, outputs)
+
+
+def _name(found: sad_plan.Cut, image: str, outputs: str) -> str:
+    return (f'match_windows<{PIXELS[image]}, {found.tiles}, {found.label_tiles}, '
+            f'{found.chunks}, {found.strips}, {found.copies}, {outputs}>')
+
+
+class Sad:
+    """The stage for one configuration and size."""
+
+    def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
+                 arena: Arena) -> None:
+        self._found = found
+        self._config = config
+        self._size = width, height
+        self._arena = arena
+        self._cut = sad_plan.cut(config, width, height, found)
+
+    def load(self, image: str) -> None:
+        """Compile or load what ``enqueue`` of this type of image launches, whatever is wanted."""
+        load_right_labels(self._found)
+        for outputs in ('LABELS_ALONE', 'LABELS_AND_FRACTIONS', 'EVERYTHING'):
+            compiler.kernel(self._found, 'sad.cu', _name(self._cut, image, outputs))
+
+    def enqueue(self, stream: int, matched: str, wanted: refine.Steps, stamp: int) -> None:
+        """Fill ``label``, and as wanted ``fraction``, ``best``, ``second``, ``right_label``.
+
+        :param matched: end of the names of the images that are matched.
+        :param stamp: address of the time at which the stage starts.
+        """
+        cut, device, image = self._cut, self._arena.device, preprocess.PIXELS[matched]
+        arguments = windows(self._config, *self._size, cut.rows, {
+            'left': device[f'left_{matched}'], 'right': device[f'right_{matched}'],
+            'stamp': stamp, **wanted_arrays(device, wanted)})
+        compiler.kernel(self._found, 'sad.cu', kernel_name(cut, image, wanted)).launch(
+            stream, cut.grid, (cut.threads, 1, 1), cut.shared_bytes, arguments)
+        if wanted.right:
+            take_right_labels(self._found, stream, self._arena)
+
+
+def load_right_labels(found: Properties) -> None:
+    """Compile or load what ``take_right_labels`` launches."""
+    compiler.kernel(found, 'sad.cu', 'take_right_labels')
+
+
+def take_right_labels(found: Properties, stream: int, arena: Arena) -> None:
+    """Fill ``right_label`` from ``right_keys``, which are made ready for the next frame."""
+    device, count = arena.device, arena.nbytes['right_keys'] // 4
+    compiler.kernel(found, 'sad.cu', 'take_right_labels').launch(
+        stream, (-(-count // 256), 1, 1), (256, 1, 1), 0,
+        ctypes.c_void_p(device['right_keys']), ctypes.c_void_p(device['right_label']),
+        ctypes.c_int(count))

@@ -1,0 +1,125 @@
+"""The data-streaming variants of stage ``sad`` (Pudpai, Kim & Liu), one SAD at a time."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import NamedTuple
+
+from stereo_bp_ros import geometry
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cuda import compiler, preprocess, refine, sad, sad_plan
+from stereo_bp_ros.engines.cuda.arena import Arena
+from stereo_bp_ros.engines.cuda.device import Properties
+
+#: Name of a variant to its name in ``sad_variants.cu``.
+STREAMING = {'global': 'GLOBAL', 'shared_one': 'SHARED_ONE', 'shared_all': 'SHARED_ALL'}
+
+#: Widest window whose sums are unrolled unless something else is asked for.
+WIDEST_UNROLLED = 11
+
+#: Most rows of windows that a block goes down.
+MOST_ROWS = 16
+
+
+class Variant(NamedTuple):
+    """One way of streaming the images.
+
+    streaming: key of ``STREAMING``; pixel: 'uint8' or 'int32', as the images are kept; unrolled:
+    the sums over a window; threads: of a block, which are windows in x.
+    """
+
+    streaming: str
+    pixel: str
+    unrolled: bool
+    threads: int
+
+    @classmethod
+    def of(cls, config: MatcherConfig, streaming: str) -> Variant:
+        """What the engine takes for a way of streaming: what was fastest."""
+        return cls(streaming, 'uint8',
+                   config.correlation_window_size <= WIDEST_UNROLLED, 128)
+
+    def kernel_name(self, window: int) -> str:
+        """The kernel in ``sad_variants.cu`` for a window of this side."""
+        return (f'stream_windows<{sad.PIXELS[self.pixel]}, {window if self.unrolled else 0}, '
+                f'{STREAMING[self.streaming]}>')
+
+    def shared_bytes(self, config: MatcherConfig) -> int:
+        """Bytes of the rows that a block keeps on chip."""
+        if self.streaming == 'global':
+            return 0
+        window = config.correlation_window_size
+        row = 2 * (self.threads + window - 1) + config.disparity_range - 1
+        return window * row * (1 if self.pixel == 'uint8' else 4)
+
+    def rows(self, config: MatcherConfig, width: int, height: int, found: Properties) -> int:
+        """Rows of windows that a block goes down: many, but with blocks for all processors."""
+        valid = geometry.valid_window(config, width, height)
+        if self.streaming == 'global' or valid.width == 0:
+            return min(1, valid.height)
+        threads = -(-valid.width // self.threads) * self.threads * valid.height
+        return min(MOST_ROWS, max(1, threads // (512 * found.multiprocessors)))
+
+
+class Streamed:
+    """The stage in one of its variants, for one configuration and size; as ``sad.Sad``."""
+
+    def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
+                 arena: Arena) -> None:
+        self._found = found
+        self._config = config
+        self._size = width, height
+        self._arena = arena
+        self._variant = Variant.of(config, sad_plan.variant(config, found))
+
+    def load(self, image: str) -> None:
+        """Compile or load what ``enqueue`` of this type of image launches."""
+        sad.load_right_labels(self._found)
+        compiler.kernel(self._found, 'sad_variants.cu', _rounding_name(image))
+        compiler.kernel(self._found, 'sad_variants.cu', self._variant.kernel_name(
+            self._config.correlation_window_size))
+
+    def enqueue(self, stream: int, matched: str, wanted: refine.Steps, stamp: int) -> None:
+        """Fill ``label``, and as wanted ``fraction``, ``best``, ``second``, ``right_label``.
+
+        :param matched: end of the names of the images that are matched.
+        :param stamp: address of the time at which the stage starts.
+        """
+        config, device, image = self._config, self._arena.device, preprocess.PIXELS[matched]
+        count = self._size[0] * self._size[1]
+        rows = self._variant.rows(config, *self._size, self._found)
+        arguments = sad.windows(config, *self._size, rows, {
+            'left': device['left_8bit'], 'right': device['right_8bit'],
+            **sad.wanted_arrays(device, wanted)})
+        compiler.kernel(self._found, 'sad_variants.cu', _rounding_name(image)).launch(
+            stream, (-(-count // 256), 1, 1), (256, 1, 1), 0,
+            *(ctypes.c_void_p(device[name]) for name in (
+                f'left_{matched}', f'right_{matched}', 'left_8bit', 'right_8bit')),
+            ctypes.c_int(count), ctypes.c_int(arguments.offset),
+            ctypes.c_void_p(stamp))
+        enqueue(self._found, stream, self._variant, config, arguments)
+        if wanted.right:
+            sad.take_right_labels(self._found, stream, self._arena)
+
+
+def stage(found: Properties, config: MatcherConfig, width: int, height: int,
+          arena: Arena) -> sad.Sad | Streamed:
+    """The stage in the variant that is asked for, or fits the device."""
+    kind = sad.Sad if sad_plan.variant(config, found) == 'auto' else Streamed
+    return kind(found, config, width, height, arena)
+
+
+def enqueue(found: Properties, stream: int, variant: Variant, config: MatcherConfig,
+            arguments: sad.Windows) -> None:
+    """Launch one variant over images that are kept as its pixels."""
+    if arguments.rows == 0:
+        return
+    columns = arguments.x_end - arguments.x_begin
+    rows = arguments.y_end - arguments.y_begin
+    grid = (-(-columns // variant.threads), -(-rows // arguments.rows), 1)
+    compiler.kernel(found, 'sad_variants.cu', variant.kernel_name(arguments.window)).launch(
+        stream, grid, (variant.threads, 1, 1), variant.shared_bytes(config), arguments)
+
+
+def _rounding_name(image: str) -> str:
+    return f'cut_to_8bit<{sad.PIXELS[image]}, unsigned char>'
