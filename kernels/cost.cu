@@ -30,10 +30,11 @@ __device__ __forceinline__ float2 shuffle_down(float2 word, int lanes) {
                        __shfl_down_sync(~0u, word.y, lanes));
 }
 
-// Warps of a block, 8 at most, which take turns with the chunks.
+// Warps of a block: up to 8, which take turns with the chunks, and 4 at least, which load.
 template <int CHUNKS>
 struct Warps {
-    static constexpr int ROUNDS = (CHUNKS + 7) / 8, COUNT = (CHUNKS + ROUNDS - 1) / ROUNDS;
+    static constexpr int ROUNDS = (CHUNKS + 7) / 8, COMPUTING = (CHUNKS + ROUNDS - 1) / ROUNDS,
+                         COUNT = COMPUTING < 4 ? 4 : COMPUTING;
 };
 
 // The images around a tile. A pixel u of a row of the tile meets with disparity
@@ -61,16 +62,17 @@ struct ImageTile {
         for (int first = 0; first < OWN; first += THREADS) {
             const int i = first + thread, row = i / TILE_WIDTH, u = i % TILE_WIDTH;
             const int x = first_x + u, y = first_y + row;
-            if (OWN % THREADS != 0 && i >= OWN) break;
-            left[row][u] = x < width && y < height ? Element(own[y * width + x]) : Element(0);
+            const bool is_inside = x < width && y < height && i < OWN;
+            const Element value = is_inside ? Element(own[y * width + x]) : Element(0);
+            if (OWN % THREADS == 0 || i < OWN) left[row][u] = value;
         }
 #pragma unroll 16
         for (int first = 0; first < OTHER; first += THREADS) {
             const int i = first + thread, row = i / COLUMNS, u = i % COLUMNS;
             const int x = first_other_x + u, y = first_y + row;
-            if (OTHER % THREADS != 0 && i >= OTHER) break;
-            right[row][u] = unsigned(x) < unsigned(width) && y < height
-                ? Element(other[y * width + x]) : Element(0);
+            const bool is_inside = unsigned(x) < unsigned(width) && y < height && i < OTHER;
+            const Element value = is_inside ? Element(other[y * width + x]) : Element(0);
+            if (OTHER % THREADS == 0 || i < OTHER) right[row][u] = value;
         }
     }
 };
@@ -390,12 +392,19 @@ __device__ __forceinline__ void add_children(const typename Sum::Word (&child)[4
     }
 }
 
+// Warps that a multiprocessor is to hold: four bytes at once need 64 registers, float64 needs more
+// than 128.
+__host__ __device__ constexpr int resident_warps(int way) {
+    return way >= FOUR_AT_ONCE ? 32 : way == IN_FLOAT64 ? 8 : 16;
+}
+
 // Block = a tile of pixels, and the nodes of four more levels above it. Warp = one chunk of their
 // vectors at a time. Lane = 4 x 4 pixels, of 8 columns x 4 rows of such. What lies beside the
 // image is written, too: the columns of every level are padded to whole tiles.
 template <typename Kind, typename Image, int DISPARITIES, int WAY>
 __global__ void
-__launch_bounds__(32 * Warps<Shape<Kind, DISPARITIES>::CHUNKS>::COUNT)
+__launch_bounds__(32 * Warps<Shape<Kind, DISPARITIES>::CHUNKS>::COUNT,
+                  resident_warps(WAY) / Warps<Shape<Kind, DISPARITIES>::CHUNKS>::COUNT)
 data_cost(const __grid_constant__ CostPass p) {
     using S = Shape<Kind, DISPARITIES>;
     using Sum = typename Kind::Sum;
@@ -408,6 +417,8 @@ data_cost(const __grid_constant__ CostPass p) {
     const int first_x = blockIdx.x * TILE_WIDTH, first_y = blockIdx.y * TILE_HEIGHT;
     tile.template load<Image>(p, first_x, first_y);
     __syncthreads();
+    using Turns = Warps<S::CHUNKS>;
+    if (threadIdx.y >= Turns::COMPUTING) return;
 
     const int column = threadIdx.x & 7, group = threadIdx.x >> 3;
     const CostLevel base = p.levels[0], above = p.levels[1];
@@ -424,9 +435,9 @@ data_cost(const __grid_constant__ CostPass p) {
     const size_t line = S::UNITS * size_t(base.half);
     const size_t line_above = Above::UNITS * size_t(above.half);
 #pragma unroll 1
-    for (int round = 0; round < Warps<S::CHUNKS>::ROUNDS; ++round) {
+    for (int round = 0; round < Turns::ROUNDS; ++round) {
         // Two warps may have the last chunk and write the same there.
-        const int chunk = min(int(threadIdx.y) + round * Warps<S::CHUNKS>::COUNT, S::CHUNKS - 1);
+        const int chunk = min(int(threadIdx.y) + round * Turns::COMPUTING, S::CHUNKS - 1);
         Unit* costs = static_cast<Unit*>(base.cost) + 2 * y * line
             + chunk * Kind::UNITS_PER_CHUNK * base.half + (x >> 1);
         auto* sums = static_cast<typename Sum::Unit*>(above.cost) + y * line_above

@@ -16,8 +16,8 @@ from stereo_bp_ros.engines.cuda.device import Properties
 #: Pixels of a block of ``data_cost``, and the levels that it fills; as in ``cost.cu``.
 TILE_WIDTH, TILE_HEIGHT, TILE_LEVELS = 32, 16, 5
 
-#: Most warps of a block of ``data_cost``; they take turns with the chunks of the vectors.
-MOST_WARPS = 8
+#: Warps of a block of ``data_cost``: the most that compute, and the least that load.
+MOST_WARPS, LEAST_WARPS = 8, 4
 
 #: Columns of a block of ``parent_cost``, and parts of the chunks.
 PARENT_BLOCK = (64, 4, 1)
@@ -171,4 +171,4 @@ class Cost:
 def _warps(chunks: int) -> int:
     """Warps of a block of ``data_cost``; as ``Warps`` in ``cost.cu``."""
     rounds = -(-chunks // MOST_WARPS)
-    return -(-chunks // rounds)
+    return max(LEAST_WARPS, -(-chunks // rounds))
