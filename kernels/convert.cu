@@ -1,11 +1,11 @@
 // Stages upload and convert: the bytes of both images to the device, and their grey values.
 #include "words.cuh"
 
-// A copy of whole units of 16 bytes.
+// A copy of units of 16 bytes, and of the bytes that are left.
 struct Segment {
     const uint4* from;
     uint4* to;
-    int count;
+    int count, rest;
 };
 
 struct Upload {
@@ -33,6 +33,9 @@ __global__ void upload(const __grid_constant__ Upload p) {
         for (int j = 0; j < AT_ONCE; ++j)
             if (i + j * threads < segment.count) segment.to[i + j * threads] = units[j];
     }
+    if (blockIdx.x == 0 && threadIdx.x < segment.rest)
+        reinterpret_cast<uint8*>(segment.to + segment.count)[threadIdx.x] =
+            reinterpret_cast<const uint8*>(from + segment.count)[threadIdx.x];
 }
 
 // How the bytes of an image are to be read; rows are not padded.

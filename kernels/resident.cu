@@ -19,9 +19,11 @@ struct Resident {
     bool is_open[DIRECTIONS];       // the node at the other end is not on the border
     typename U::CostShare cost;
 
+    // ``first``: iteration of the pass that updates the colour first. Nodes that no iteration
+    // updates have no slots: some of theirs would lie beyond the region.
     __device__ __forceinline__ Resident(const Pass& p, const Tile& tile, const T& team,
                                         Unit* region, int row, int column, int colour,
-                                        bool selects)
+                                        int first, bool selects)
         : y(tile.region_top + row) {
         x = tile.region_left + 2 * column + ((y + colour) & 1);
         const int outside = max(max(tile.left - x, x - (tile.left + p.tile_width - 1)),
@@ -30,7 +32,8 @@ struct Resident {
         const bool exists = row < p.region_height && !is_border(x, y, p.width, p.height);
         last = exists ? p.iterations - 1 + selects - max(outside, 0) : -1;
         if (last >= p.iterations) last = p.iterations - 1;
-        if (last < 0) {
+        if (last < first) {
+            last = -1;
             x = y = 1;              // somewhere, for threads that go along
             is_inside = false;
         }
@@ -100,8 +103,8 @@ pass_resident(const __grid_constant__ Pass p) {
     const int pair = threadIdx.x / 32 * T::NODES + team.node;
     const int row = pair / p.region_half, column = pair - row * p.region_half;
     const int first_colour = (p.first + 1) & 1, stride = 4 * plane_units(p);
-    const R even(p, tile, team, region, row, column, first_colour, SELECTS);
-    const R odd(p, tile, team, region, row, column, 1 - first_colour, SELECTS);
+    const R even(p, tile, team, region, row, column, first_colour, 0, SELECTS);
+    const R odd(p, tile, team, region, row, column, 1 - first_colour, 1, SELECTS);
     const Smoothness<Word> smooth = U::smoothness(p);
 
     Word h[DIRECTIONS][R::S::WORDS];

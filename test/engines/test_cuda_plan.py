@@ -83,6 +83,54 @@ def test_passes_follow_each_other_and_fit_their_blocks(disparities: int, iterati
                 assert [len(row) for row in lists] == [row[-1] for row in counts]
 
 
+def slots_of(step: plan.Pass, x: int, y: int) -> set[int]:
+    """Slots on chip of the edges of a node (from the corner of its tile): as in passes.cuh."""
+    plane = step.region_height * step.region_half + 1
+    own = (y + step.margin_rows) * step.region_half + (x + step.margin_columns) // 2
+    if (x + y) % 2:
+        return {own + direction * plane for direction in range(4)}
+    odd = x % 2
+    return {own + plane - step.region_half, own + step.region_half,
+            own + 3 * plane - 1 + odd, own + 2 * plane + odd}
+
+
+@pytest.mark.parametrize('iterations', [2, 3, 4, 7])
+@pytest.mark.parametrize('first', [0, 1])
+@pytest.mark.parametrize('selects', [False, True])
+def test_nobody_touches_a_slot_that_another_node_writes(iterations: int, first: int,
+                                                        selects: bool) -> None:
+    config = five_sets(16, iterations=9, levels=3)
+    cut = plan.Tiling(iterations, 6, 4, 1024, 1, 4, resident=True)
+    step = plan._place(config, plan.Pass(
+        0, first, iterations, plan.FROM_MESSAGES, plan.LABELS if selects else plan.LAST_COLOUR,
+        None, None, (None, None), cut, 0, 0, 0, 0, 0, 1024))
+    size = 4 * (step.region_height * step.region_half + 1)
+    last: dict[tuple[int, int], int] = {}
+    for y in range(-step.margin_rows, cut.height + step.margin_rows):
+        for x in range(-step.margin_columns, cut.width + step.margin_columns):
+            outside = max(-x, x - cut.width + 1, -y, y - cut.height + 1, 0)
+            is_second = (x + y) % 2 != (first + 1) % 2
+            used_to = min(iterations - 1 + selects - outside, iterations - 1)
+            if used_to >= is_second:
+                last[x, y] = used_to
+    for i in range(iterations):
+        colour = (first + i + 1) % 2
+        touched: dict[int, tuple[int, int]] = {}
+        for node, used_to in last.items():
+            if sum(node) % 2 != colour:
+                continue
+            # Threads whose node is no longer updated go along and read; nobody may write there.
+            for slot in slots_of(step, *node):
+                assert 0 <= slot < size
+                assert touched.setdefault(slot, node) == node
+            if i <= used_to and colour == 0:        # its slots are its neighbours'
+                x, y = node
+                assert all(-step.margin_columns <= column < cut.width + step.margin_columns
+                           for column in (x - 1, x, x + 1))
+                assert all(-step.margin_rows <= row < cut.height + step.margin_rows
+                           for row in (y - 1, y, y + 1))
+
+
 def test_small_devices_get_smaller_regions() -> None:
     small = TYPICAL.__class__(0, 'small', (7, 5), 8, 64 * 1024, 64 * 1024, 2**33, False)
     for step in plan.passes(five_sets(128), 640, 480, small):

@@ -48,7 +48,8 @@ class Reading(NamedTuple):
 
 
 class _Segment(ctypes.Structure):
-    _fields_ = (('from_', ctypes.c_void_p), ('to', ctypes.c_void_p), ('count', ctypes.c_int))
+    _fields_ = (('from_', ctypes.c_void_p), ('to', ctypes.c_void_p), ('count', ctypes.c_int),
+                ('rest', ctypes.c_int))
 
 
 class _Upload(ctypes.Structure):
@@ -97,7 +98,7 @@ def pinned_address(raw: RawImage) -> int:
     """
     row = raw.width * raw.layout.pixel_bytes
     size = row * raw.height
-    if raw.step != row or size % UNIT:
+    if raw.step != row:
         return 0
     memory = memoryview(raw.data)
     if memory.readonly or not memory.c_contiguous:
@@ -167,8 +168,10 @@ class Convert:
         for from_, to, size in wanted:
             is_there = arena.host_address[from_] == arena.device[to] and (
                 not is_pinned or from_ == 'parameters')
-            segments.append(_Segment(arena.host_address[from_], arena.device[to],
-                                     0 if is_there else -(-size // UNIT)))
+            if is_there:
+                size = 0
+            segments.append(_Segment(arena.host_address[from_], arena.device[to], *divmod(
+                size, UNIT)))
         most = max(segment.count for segment in segments)
         if most == 0:
             return False

@@ -326,7 +326,9 @@ def _predicted_time(config: MatcherConfig, level: Level, step: Pass, device: Pro
         block += slowness * 1.65e-4 * labels * vector.lanes * count
         block += math.ceil(count / together) * (0.086 + 0.0103 * labels)
     area = (cut.width + 2 * step.iterations) * (cut.height + 2 * step.iterations) / 2
-    return 4.5 + waves * block + tiles * area * 4 * message * 0.069e-6
+    # Rows of a tile begin and end within sectors of 32 bytes.
+    sectors = 1 + 64 / (cut.width * vector.unit_bytes)
+    return 4.5 + waves * block + tiles * area * 4 * message * sectors * 0.055e-6
 
 
 def fits(config: MatcherConfig, k: int, chosen: Tiling, device: Properties) -> bool:
