@@ -13,25 +13,25 @@ from stereo_bp_ros.engines.cuda import compiler, plan
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
 
-#: Pixels of a block of ``data_cost``, and the levels that it fills; as in ``cost.cu``.
+#: Pixels of a block of ``data_cost``, and the levels that it fills; as in ``cost.cuh``.
 TILE_WIDTH, TILE_HEIGHT, TILE_LEVELS = 32, 16, 5
 
-#: Most warps of a block of ``data_cost``; they take turns with the chunks of the vectors.
-MOST_WARPS = 8
+#: Warps of a block of ``data_cost``: the most that compute, and the least that load.
+MOST_WARPS, LEAST_WARPS = 8, 4
 
 #: Columns of a block of ``parent_cost``, and parts of the chunks.
 PARENT_BLOCK = (64, 4, 1)
 
 
 class CostLevel(ctypes.Structure):
-    """``CostLevel`` in ``cost.cu``."""
+    """``CostLevel`` in ``cost.cuh``."""
 
     _fields_ = (('cost', ctypes.c_void_p), ('width', ctypes.c_int), ('height', ctypes.c_int),
                 ('half', ctypes.c_int))
 
 
 class CostPass(ctypes.Structure):
-    """``CostPass`` in ``cost.cu``."""
+    """``CostPass`` in ``cost.cuh``."""
 
     _fields_ = (('left', ctypes.c_void_p), ('right', ctypes.c_void_p),
                 ('table', ctypes.c_void_p), ('levels', CostLevel * TILE_LEVELS),
@@ -97,7 +97,7 @@ def is_exact_in_float32(config: MatcherConfig) -> bool:
 
 
 def way(config: MatcherConfig, image: str, has_whole_grey: bool) -> str:
-    """How costs are computed; ``Way`` in ``cost.cu``.
+    """How costs are computed; ``Way`` in ``cost.cuh``.
 
     :param image: type of the pixels that are matched, 'uint8' or 'float'.
     :param has_whole_grey: the images were of 8 bits, whatever became of them.
@@ -169,6 +169,6 @@ class Cost:
 
 
 def _warps(chunks: int) -> int:
-    """Warps of a block of ``data_cost``; as ``Warps`` in ``cost.cu``."""
+    """Warps of a block of ``data_cost``; as ``Warps`` in ``cost.cuh``."""
     rounds = -(-chunks // MOST_WARPS)
-    return -(-chunks // rounds)
+    return max(LEAST_WARPS, -(-chunks // rounds))

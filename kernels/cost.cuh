@@ -1,0 +1,362 @@
+// Data costs of level 0: the images around a tile, and every way to compute a chunk of labels.
+#pragma once
+#include "words.cuh"
+
+// Pixels of a block, and the levels whose nodes over them depend on nothing else.
+constexpr int TILE_WIDTH = 32, TILE_HEIGHT = 16, TILE_LEVELS = 5;
+
+struct CostLevel {
+    void* cost;                     // null = there is no such level
+    int width, height, half;
+};
+
+struct CostPass {
+    const void* left;               // H x W, uint8 or float32: the images that are matched
+    const void* right;
+    const void* table;              // uint16: cost of each difference of two bytes
+    CostLevel levels[TILE_LEVELS];
+    int min_disparity;
+    double factor, truncation;      // costs of 16 bits: floor(factor * difference + 0.5)
+    float float_factor, float_truncation;
+    uint32 packed_factor;           // costs of bytes, four at a time
+    uint32 packed_truncation;       // in every byte
+    uint64* stamp;                  // time at which the stage starts, ns
+};
+
+// Warps of a block: up to 8, which take turns with the chunks, and 4 at least, which load.
+template <int CHUNKS>
+struct Warps {
+    static constexpr int ROUNDS = (CHUNKS + 7) / 8, COMPUTING = (CHUNKS + ROUNDS - 1) / ROUNDS,
+                         COUNT = COMPUTING < 4 ? 4 : COMPUTING;
+};
+
+// The images around a tile. A pixel u of a row of the tile meets with disparity
+// min_disparity + d the element u + PADDED - 1 - d of the same row of ``right``.
+template <typename Element, int PADDED>
+struct ImageTile {
+    static constexpr int COLUMNS = TILE_WIDTH + PADDED;
+    // A warp reads four rows, which lie four apart, from different banks: 8 mod 16 elements.
+    static constexpr int OWN_PITCH = TILE_WIDTH + 8, PITCH = (COLUMNS + 7) / 16 * 16 + 8;
+
+    alignas(16) Element left[TILE_HEIGHT][OWN_PITCH];
+    alignas(16) Element right[TILE_HEIGHT][PITCH];
+
+    // Fills both by all threads of the block; 0 outside of the image.
+    template <typename Image>
+    __device__ __forceinline__ void load(const CostPass& p, int first_x, int first_y) {
+        const Image* const own = static_cast<const Image*>(p.left);
+        const Image* const other = static_cast<const Image*>(p.right);
+        const int width = p.levels[0].width, height = p.levels[0].height;
+        const int first_other_x = first_x - p.min_disparity - (PADDED - 1);
+        constexpr int THREADS = 32 * Warps<PADDED / 8>::COUNT;
+        const int thread = threadIdx.y * 32 + threadIdx.x;
+        constexpr int OWN = TILE_HEIGHT * TILE_WIDTH, OTHER = TILE_HEIGHT * COLUMNS;
+#pragma unroll 8
+        for (int first = 0; first < OWN; first += THREADS) {
+            const int i = first + thread, row = i / TILE_WIDTH, u = i % TILE_WIDTH;
+            const int x = first_x + u, y = first_y + row;
+            const bool is_inside = x < width && y < height && i < OWN;
+            const Element value = is_inside ? Element(own[y * width + x]) : Element(0);
+            if (OWN % THREADS == 0 || i < OWN) left[row][u] = value;
+        }
+#pragma unroll 16
+        for (int first = 0; first < OTHER; first += THREADS) {
+            const int i = first + thread, row = i / COLUMNS, u = i % COLUMNS;
+            const int x = first_other_x + u, y = first_y + row;
+            const bool is_inside = unsigned(x) < unsigned(width) && y < height && i < OTHER;
+            const Element value = is_inside ? Element(other[y * width + x]) : Element(0);
+            if (OTHER % THREADS == 0 || i < OTHER) right[row][u] = value;
+        }
+    }
+};
+
+// Four neighbouring pixels of a row of the tile, from u on, and what one chunk of their labels
+// meets: label 4 chunk + i of pixel j the element ``rising`` + 3 - i + j, and its mirror image
+// label PADDED - 1 - 4 chunk - i the element ``falling`` + i + j.
+template <typename Element, int PADDED> struct Meeting;
+
+template <int PADDED>
+struct Meeting<uint8, PADDED> {
+    uint32 pixels, rising[2], falling[2];
+
+    __device__ __forceinline__ Meeting(const ImageTile<uint8, PADDED>& tile, int row, int u,
+                                       int chunk) {
+        pixels = *reinterpret_cast<const uint32*>(&tile.left[row][u]);
+        const uint32* const words = reinterpret_cast<const uint32*>(&tile.right[row][u]);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            rising[i] = words[PADDED / 4 - 1 - chunk + i];
+            falling[i] = words[chunk + i];
+        }
+    }
+    __device__ __forceinline__ uint32 pixel(int j) const { return pixels >> 8 * j & 0xff; }
+    // The elements of a pixel's labels, from the least byte on.
+    static __device__ __forceinline__ uint32 four(const uint32 (&words)[2], int j) {
+        return __funnelshift_r(words[0], words[1], 8 * j);
+    }
+    __device__ __forceinline__ uint32 low(int i, int j) const {
+        return four(rising, j) >> 8 * (3 - i) & 0xff;
+    }
+    __device__ __forceinline__ uint32 high(int i, int j) const {
+        return four(falling, j) >> 8 * i & 0xff;
+    }
+};
+
+template <int PADDED>
+struct Meeting<float, PADDED> {
+    float4 pixels, rising[2], falling[2];
+
+    __device__ __forceinline__ Meeting(const ImageTile<float, PADDED>& tile, int row, int u,
+                                       int chunk) {
+        pixels = *reinterpret_cast<const float4*>(&tile.left[row][u]);
+        const float4* const words = reinterpret_cast<const float4*>(&tile.right[row][u]);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            rising[i] = words[PADDED / 4 - 1 - chunk + i];
+            falling[i] = words[chunk + i];
+        }
+    }
+    __device__ __forceinline__ float pixel(int j) const { return (&pixels.x)[j]; }
+    __device__ __forceinline__ float low(int i, int j) const {
+        return (&rising[(3 - i + j) / 4].x)[(3 - i + j) % 4];
+    }
+    __device__ __forceinline__ float high(int i, int j) const {
+        return (&falling[(i + j) / 4].x)[(i + j) % 4];
+    }
+};
+
+// Writes two units side by side, unless they are not inside; all lanes of a warp together. Memory
+// is written at its speed only in whole lines: so the eight lanes of a row deal out units of 16
+// bytes until each has its own column of the first eight and of the last eight.
+__device__ __forceinline__ void store_pair(uint2* to, uint2 first, uint2 second, bool is_inside) {
+    if (is_inside)
+        *reinterpret_cast<uint4*>(to) = make_uint4(first.x, first.y, second.x, second.y);
+}
+__device__ __forceinline__ void store_pair(uint4* to, uint4 first, uint4 second, bool is_inside) {
+#pragma unroll
+    for (int other = 1; other < 8; other *= 2) {
+        const bool is_right = threadIdx.x & other;
+        const uint4 given = is_right ? first : second;
+        const uint4 taken = make_uint4(
+            __shfl_xor_sync(~0u, given.x, other), __shfl_xor_sync(~0u, given.y, other),
+            __shfl_xor_sync(~0u, given.z, other), __shfl_xor_sync(~0u, given.w, other));
+        (is_right ? first : second) = taken;
+    }
+    if (!is_inside) return;
+    to -= threadIdx.x & 7;
+    to[0] = first;
+    to[8] = second;
+}
+
+// Costs of four pixels and one chunk. One of these for each way to compute them; ``Total`` is
+// the cost of a parent.
+
+// Four bytes at a time, where factor and truncation are whole numbers. HAS_BYTE_SUMS: the cost
+// of a parent fits a byte, too.
+template <int DISPARITIES, bool HAS_BYTE_SUMS>
+struct PackedCosts {
+    using S = Shape<Bytes, DISPARITIES>;
+    using Tile = ImageTile<uint8, S::PADDED>;
+    using Row = Meeting<uint8, S::PADDED>;
+
+    struct Total {
+        uint32 words[4] = {0, 0, 0, 0};     // the first two in bytes where these suffice
+
+        __device__ __forceinline__ void add(uint2 unit) {
+            if constexpr (HAS_BYTE_SUMS) {
+                words[0] += unit.x;
+                words[1] += unit.y;
+            } else {
+                uint32 more[4];
+                Int16Deltas::expand(unit, more);
+#pragma unroll
+                for (int i = 0; i < 4; ++i) words[i] += more[i];
+            }
+        }
+        __device__ __forceinline__ void finish() {
+            if constexpr (HAS_BYTE_SUMS)
+                Int16Deltas::expand(make_uint2(words[0], words[1]), words);
+        }
+    };
+
+    // The cost of every byte of ``others``: factor * min(|pixel - other|, truncation).
+    static __device__ __forceinline__ uint32 four(const CostPass& p, uint32 pixel, uint32 others,
+                                                  uint32 factor) {
+        const uint32 difference = __vabsdiffu4(pixel, others);
+        // The top bit of a byte: is it the truncation, which has 7 bits, or more?
+        const uint32 reaches = ((difference | 0x80808080u) - p.packed_truncation) | difference;
+        uint32 mask;                // that bit in all bits of the byte
+        asm("prmt.b32 %0, %1, 0, 0xba98;" : "=r"(mask) : "r"(reaches));
+        return ((difference & ~mask) | (p.packed_truncation & mask)) * factor;
+    }
+
+    static __device__ __forceinline__ uint2 unit(const CostPass& p, const Row& row, int j,
+                                                 int chunk, bool has_evidence) {
+        const uint32 factor = has_evidence ? p.packed_factor : 0;
+        const uint32 pixel = __byte_perm(row.pixels, 0, 0x1111 * j);
+        const uint32 low = four(p, pixel, row.four(row.rising, j), factor);
+        uint32 high = four(p, pixel, row.four(row.falling, j), factor);
+        if constexpr (S::PADS > 0) {
+            const int pads = S::PADS - 4 * chunk;
+            if (pads > 0) high = pads >= 4 ? 0 : high >> 8 * pads << 8 * pads;
+        }
+        // Labels fall from byte to byte of ``low``.
+        return make_uint2(__byte_perm(low, high, 0x5243), __byte_perm(low, high, 0x7061));
+    }
+
+    // Pixels 0 and 2 have one colour and lie side by side from ``even`` on, 1 and 3 from ``odd``.
+    static __device__ __forceinline__ void store(const CostPass& p, const Row& row, int chunk,
+                                                 const bool (&has_evidence)[4], bool is_inside,
+                                                 uint2* even, uint2* odd, int,
+                                                 Total (&totals)[2]) {
+        uint2 units[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            units[j] = unit(p, row, j, chunk, has_evidence[j]);
+            totals[j / 2].add(units[j]);
+        }
+        store_pair(even, units[0], units[2], is_inside);
+        store_pair(odd, units[1], units[3], is_inside);
+    }
+};
+
+// One value at a time: what one pair of pixels costs, and the words of a type. ``weight`` is
+// that of a pixel; without evidence everything costs 0. Costs of 16 bits and less are
+// floor(factor * min(|own - other|, truncation) + 0.5):
+struct TableCost {
+    using Element = uint8;
+    static __device__ __forceinline__ uint32 weight(const CostPass&, bool has_evidence) {
+        return has_evidence ? 0xffff : 0;
+    }
+    static __device__ __forceinline__ uint32 of(const CostPass& p, uint32 weight, uint32 own,
+                                                uint32 other) {
+        return static_cast<const uint16*>(p.table)[abs(int(own) - int(other))] & weight;
+    }
+    static __device__ __forceinline__ uint32 word(uint32 low, uint32 high) {
+        return low | high << 16;
+    }
+};
+
+// As the CPU engine: every step rounded in float64, nothing contracted.
+struct Float64Cost {
+    using Element = float;
+    static __device__ __forceinline__ double weight(const CostPass& p, bool has_evidence) {
+        return has_evidence ? p.factor : 0.0;
+    }
+    static __device__ __forceinline__ uint32 of(const CostPass& p, double weight, float own,
+                                                float other) {
+        const double difference = fabs(__dadd_rn(double(own), -double(other)));
+        const double kept = difference < p.truncation ? difference : p.truncation;
+        return uint32(__dadd_rn(__dmul_rn(weight, kept), 0.5));
+    }
+    static __device__ __forceinline__ uint32 word(uint32 low, uint32 high) {
+        return low | high << 16;
+    }
+};
+
+// What floats of 32 bits cost.
+struct FloatCost {
+    using Element = float;
+    static __device__ __forceinline__ float weight(const CostPass& p, bool has_evidence) {
+        return has_evidence ? p.float_factor : 0.0f;
+    }
+    static __device__ __forceinline__ float of(const CostPass& p, float weight, float own,
+                                               float other) {
+        return __fmul_rn(weight, fminf(fabsf(__fadd_rn(own, -other)), p.float_truncation));
+    }
+    static __device__ __forceinline__ float2 word(float low, float high) {
+        return make_float2(low, high);
+    }
+};
+
+// The same whole numbers as Float64Cost, where somebody has made sure of it.
+struct Float32Cost : FloatCost {
+    // The cost in the low bits of the pattern of 2^23 + cost.
+    static __device__ __forceinline__ uint32 of(const CostPass& p, float weight, float own,
+                                                float other) {
+        const float cost = __fadd_rn(FloatCost::of(p, weight, own, other), 0.5f);
+        return __float_as_uint(__fadd_rz(cost, 8388608.0f));
+    }
+    static __device__ __forceinline__ uint32 word(uint32 low, uint32 high) {
+        return __byte_perm(low, high, 0x5410);
+    }
+};
+
+template <typename Kind, typename Cost, int DISPARITIES>
+struct SingleCosts {
+    using S = Shape<Kind, DISPARITIES>;
+    using Element = typename Cost::Element;
+    using Sum = typename Kind::Sum;
+    using Word = typename Kind::Word;
+    using Unit = typename Kind::Unit;
+    using Tile = ImageTile<Element, S::PADDED>;
+    using Row = Meeting<Element, S::PADDED>;
+
+    struct Total {
+        Word words[4] = {Sum::zero(), Sum::zero(), Sum::zero(), Sum::zero()};
+
+        __device__ __forceinline__ void finish() {}
+    };
+
+    // Pixels 0 and 2 have one colour and lie side by side from ``even`` on, 1 and 3 from ``odd``.
+    static __device__ __forceinline__ void store(const CostPass& p, const Row& row, int chunk,
+                                                 const bool (&has_evidence)[4], bool is_inside,
+                                                 Unit* even, Unit* odd, int half,
+                                                 Total (&totals)[2]) {
+#pragma unroll
+        for (int colour = 0; colour < 2; ++colour) {
+            Unit units[2][Kind::UNITS_PER_CHUNK];
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                Word words[4];
+                compute(p, row, 2 * i + colour, chunk, has_evidence[2 * i + colour], words);
+                if constexpr (sizeof(Unit) == sizeof(uint2))
+                    units[i][0] = Int16Deltas::shrink(words);
+                else
+                    Kind::store(units[i], 1, words);
+#pragma unroll
+                for (int j = 0; j < 4; ++j)
+                    totals[i].words[j] = Sum::add(totals[i].words[j], words[j]);
+            }
+#pragma unroll
+            for (int i = 0; i < Kind::UNITS_PER_CHUNK; ++i)
+                store_pair((colour ? odd : even) + i * half, units[0][i], units[1][i], is_inside);
+        }
+    }
+
+    static __device__ __forceinline__ void compute(const CostPass& p, const Row& row, int j,
+                                                   int chunk, bool has_evidence,
+                                                   Word (&words)[4]) {
+        const auto weight = Cost::weight(p, has_evidence);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const auto low = Cost::of(p, weight, row.pixel(j), row.low(i, j));
+            auto high = Cost::of(p, weight, row.pixel(j), row.high(i, j));
+            if (S::PADS > 0 && 4 * chunk + i < S::PADS) high = 0;
+            words[i] = Kind::kept(Cost::word(low, high));
+        }
+    }
+};
+
+// How the costs of a type are computed from images of a type.
+enum Way { REAL, FROM_TABLE, IN_FLOAT64, IN_FLOAT32, FOUR_AT_ONCE, FOUR_WITH_SUMS };
+
+template <typename Kind, int DISPARITIES, int WAY> struct CostsOf;
+template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, REAL> {
+    using Type = SingleCosts<Kind, FloatCost, DISPARITIES>;
+};
+template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, FROM_TABLE> {
+    using Type = SingleCosts<Kind, TableCost, DISPARITIES>;
+};
+template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, IN_FLOAT64> {
+    using Type = SingleCosts<Kind, Float64Cost, DISPARITIES>;
+};
+template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, IN_FLOAT32> {
+    using Type = SingleCosts<Kind, Float32Cost, DISPARITIES>;
+};
+template <int DISPARITIES> struct CostsOf<Bytes, DISPARITIES, FOUR_AT_ONCE> {
+    using Type = PackedCosts<DISPARITIES, false>;
+};
+template <int DISPARITIES> struct CostsOf<Bytes, DISPARITIES, FOUR_WITH_SUMS> {
+    using Type = PackedCosts<DISPARITIES, true>;
+};
