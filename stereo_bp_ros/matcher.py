@@ -65,6 +65,7 @@ class StereoMatcher:
         self._choice = engines.choose_backend(config)
         self._config = config
         self._engine: engines.Engine | None = None
+        self._compile_time = 0.0
         self._entered = threading.Lock()
         self._slots = threading.Semaphore(SLOTS)
         self._worker: concurrent.futures.ThreadPoolExecutor | None = None
@@ -95,18 +96,28 @@ class StereoMatcher:
         """The arrays of the engine; None before the first frame."""
         return None if self._engine is None else self._engine.plan
 
+    @property
+    def compile_time(self) -> float:
+        """Seconds that the last ``prepare`` or ``reconfigure`` spent on compiling, or on reading
+        compiled code from the disk."""
+        return self._compile_time
+
     def prepare(self, width: int = 0, height: int = 0) -> float:
         """Compile, and allocate for images of this size where it is given; returns seconds.
 
-        Afterwards no frame compiles anything, and none of this size allocates.
+        Afterwards no frame of this size compiles or allocates anything.
 
         :raises StereoError: as ``compute``.
         """
         start = time.perf_counter()
         with self._alone():
-            engines.warm_up(self._config)
             if width and height:
-                self._engine_for(width, height)
+                known = self._engine
+                engine = self._engine_for(width, height)
+                seconds = engine.warm_up()
+                self._compile_time = seconds + (engine.compile_time if engine is not known else 0)
+            else:
+                self._compile_time = engines.warm_up(self._config)
         return time.perf_counter() - start
 
     def reconfigure(self, config: MatcherConfig) -> bool:
@@ -123,10 +134,17 @@ class StereoMatcher:
                 self._config = config
                 return False
             choice = engines.choose_backend(config)
-            engines.warm_up(config)
             old = self._engine
-            if old is not None:
-                self._engine = engines.create_engine(config, old.width, old.height)
+            if old is None:
+                self._compile_time = engines.warm_up(config)
+            else:
+                engine = engines.create_engine(config, old.width, old.height)
+                try:
+                    self._compile_time = engine.compile_time + engine.warm_up()
+                except BaseException:
+                    engine.close()
+                    raise
+                self._engine = engine
                 old.close()
             self._config, self._choice = config, choice
             return True

@@ -6,10 +6,15 @@ within one run and quote ratios.
   stereo_bp benchmark bp middlebury/
   stereo_bp benchmark bp --size 640x480x64 --variant int16 --variant float32:message_type=float32
   stereo_bp benchmark bp --backend cpu --variant two:num_threads=2 --variant one:num_threads=1
+  stereo_bp benchmark bp --backend cuda --size 1280x720x128 --pinned --kernels
   stereo_bp benchmark sad --size 640x480x64 --size 1280x720x128
 
 Without a folder and without --size, synthetic streets of the sizes of the five sets of the GPU +
 CPU paper are matched. Images are in memory before, the disparity is in the caller's array after.
+
+The total is wall clock; stages between upload and refine are on the device's own clock where
+there is one, and "device" is their sum. Compiled code comes from the disk where an earlier
+process has left it there; an empty XDG_CACHE_HOME shows a start from nothing.
 """
 
 from __future__ import annotations
@@ -17,19 +22,22 @@ from __future__ import annotations
 import argparse
 import pathlib
 import platform
+from collections.abc import Iterable
 from typing import Any
 
+from stereo_bp_ros import engines
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig, Value, load_preset, parse_assignments
-from stereo_bp_ros.engines import device_info
 from stereo_bp_ros.evaluation import datasets, scenes, timing
 from stereo_bp_ros.types import ENGINE_STAGES
 
-HELP = 'times of every stage, variants in turn'
+HELP = 'times of cold start, stages and frames, variants in turn'
 
 PRESETS = {'bp': 'five_sets', 'sad': 'sad_venus'}
 #: Sizes of tsukuba, venus, barn1, cones_quarter and cones_half: W x H x D.
 SIZES = ('384x288x16', '434x383x21', '432x381x32', '450x375x64', '900x750x128')
+
+Table = tuple[list[str], list[list[str]]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='settings to compare; the first is the one that ratios refer to')
     parser.add_argument('--frames', type=int, default=30, metavar='N',
                         help='frames of every variant on every pair (default 30)')
+    parser.add_argument('--pinned', action='store_true',
+                        help='time every variant once more with images and disparity in '
+                             'page-locked memory of the caller (CUDA)')
+    parser.add_argument('--kernels', action='store_true',
+                        help='registers, local and shared memory and occupancy of every kernel '
+                             'of a frame (CUDA)')
     parser.add_argument('--output', type=pathlib.Path, metavar='FILE', help='write JSON there')
     shared.add_matcher_options(parser)
     shared.add_json_option(parser)
@@ -53,38 +67,40 @@ def run(options: argparse.Namespace) -> int:
     if options.algorithm == 'bp':
         settings['message_type'] = 'int16'
     settings.update(shared.chosen_settings(options))
-    variants = _variants(options.variant, settings)
+    variants = _variants(options.variant, settings, options.pinned)
     pairs = _pairs(options)
     results: list[list[timing.Times]] = []
     with shared.progress_bar() as bar:
         task = bar.add_task('Timing', total=options.frames * len(pairs))
         for pair in pairs:
             bar.update(task, description=f'Timing {pair.name}')
-            results.append(timing.measure(pair, variants, options.frames,
+            results.append(timing.measure(pair, variants, options.frames, engines,
                                           lambda: bar.advance(task)))
     report: dict[str, Any] = {
-        'machine': platform.platform(), 'device': device_info(next(iter(variants.values()))),
-        'variants': {name: config.to_mapping() for name, config in variants.items()},
+        'machine': platform.platform(), 'device': engines.device_info(variants[0].config),
+        'variants': {one.name: one.config.to_mapping() for one in variants},
         'results': [one.to_dict() for group in results for one in group]}
     if options.output:
         shared.write_json(options.output, report)
     if options.json:
         shared.print_json(report)
     else:
-        device = ', '.join(f'{k} {v}' for k, v in report['device'].items())
-        shared.print_table(f'{options.algorithm} on {results[0][0].backend}: {device}; '
-                           f'medians of {options.frames} frames, ms', *_table(results))
+        _print(options, report, results)
     return 0
 
 
-def _variants(texts: list[str], settings: dict[str, Value]) -> dict[str, MatcherConfig]:
-    variants = {}
+def _variants(texts: list[str], settings: dict[str, Value], pinned: bool
+              ) -> list[timing.Variant]:
+    variants: list[timing.Variant] = []
     for text in texts or [str(settings.get('message_type', 'default'))]:
         name, _, assignments = text.partition(':')
         changes = parse_assignments(part for part in assignments.split(',') if part)
-        if name in variants:
+        if name in (known.name for known in variants):
             raise ValueError(f'two variants have the name {name}')
-        variants[name] = MatcherConfig.from_mapping({**settings, **changes})
+        config = MatcherConfig.from_mapping({**settings, **changes})
+        variants.append(timing.Variant(name, config))
+        if pinned:
+            variants.append(timing.Variant(f'{name}, pinned', config, True))
     return variants
 
 
@@ -113,19 +129,57 @@ def _street(text: str) -> timing.Pair:
     return timing.Pair(text, frame.left, frame.right, disparities)
 
 
-def _table(results: list[list[timing.Times]]) -> tuple[list[str], list[list[str]]]:
-    stages = [stage for stage in ENGINE_STAGES
-              if any(max(one.stages.get(stage, [0.0])) for group in results for one in group)]
-    columns = ['set', 'size', 'variant', *stages, 'total', 'p95', 'ratio', 'first', 'prepare',
-               'MiB']
+def _print(options: argparse.Namespace, report: dict[str, Any],
+           results: list[list[timing.Times]]) -> None:
+    device = report['device']['device']
+    everything = [one for group in results for one in group]
+    shared.print_table(f'{options.algorithm} on {everything[0].backend}: {device}; whole frames, '
+                       f'{options.frames} of each, ms', *_frames(results))
+    shared.print_table('Stages, ms: median (95th percentile)', *_stages(everything))
+    shared.print_table('Cold start, ms', *_cold_starts(everything))
+    if options.kernels:
+        for one in everything:
+            if one.kernels:
+                shared.print_table(f'Kernels of a frame of {one.variant} on {one.pair.name}',
+                                   *_kernels(one.kernels))
+
+
+def _frames(results: Iterable[list[timing.Times]]) -> Table:
     rows = []
     for group in results:
         for one, ratio in zip(group, timing.ratios(group), strict=True):
             figures = one.to_dict()
+            device = figures['device_ms']
             rows.append([
                 one.pair.name, f'{figures["width"]}x{figures["height"]}x{one.pair.disparities}',
-                one.variant,
-                *(f'{figures["stages_ms"].get(stage, 0.0):.3f}' for stage in stages),
-                f'{one.median:.3f}', f'{figures["p95_ms"]:.3f}', f'{ratio:.2f}',
-                f'{one.first:.2f}', f'{one.prepare:.0f}', f'{one.memory / 2**20:.1f}'])
-    return columns, rows
+                one.variant, f'{one.median:.3f}', f'{figures["p95_ms"]:.3f}',
+                f'{figures["minimum_ms"]:.3f}', f'{one.frames_per_second:.1f}', f'{ratio:.2f}',
+                '-' if device is None else f'{device:.3f}', f'{one.memory / 2**20:.1f}'])
+    return ['set', 'size', 'variant', 'median', 'p95', 'least', 'frames/s', 'ratio', 'device',
+            'MiB'], rows
+
+
+def _stages(everything: Iterable[timing.Times]) -> Table:
+    figures = [one.to_dict() for one in everything]
+    stages = [stage for stage in ENGINE_STAGES
+              if any(one['stages_p95_ms'].get(stage) for one in figures)]
+    return ['set', 'variant', *stages], [
+        [one['set'], one['variant'],
+         *(f'{one["stages_ms"].get(stage, 0.0):.3f} ({one["stages_p95_ms"].get(stage, 0.0):.3f})'
+           for stage in stages)] for one in figures]
+
+
+def _cold_starts(everything: Iterable[timing.Times]) -> Table:
+    return ['set', 'variant', 'compile or load', 'kernels compiled', 'from disk', 'allocate',
+            'first frame'], [
+        [one.pair.name, one.variant, f'{one.cold.compile:.0f}',
+         str(one.cold.origins.get('compiled', '-')), str(one.cold.origins.get('disk', '-')),
+         f'{one.cold.allocate:.1f}', f'{one.cold.first:.2f}'] for one in everything]
+
+
+def _kernels(kernels: Iterable[dict[str, Any]]) -> Table:
+    return ['kernel', 'launches', 'blocks', 'threads', 'registers', 'local B', 'shared B',
+            'blocks/SM', 'occupancy'], [
+        [one['name'], *(str(one[name]) for name in (
+            'launches', 'blocks', 'threads', 'registers', 'local_bytes', 'shared_bytes',
+            'resident')), f'{100 * one["occupancy"]:.0f} %'] for one in kernels]

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     shared.print_table('Versions', ('package', 'version'), list(report['versions'].items()))
     shared.print_table('Machine', ('', 'value'),
                        [(k, str(v)) for k, v in {**report['machine'],
-                                                 **report['backend']}.items()])
+                                                 **report['backend']}.items()], is_text=True)
     if 'memory' in report:
         memory = report['memory']
         rows = [(a['name'], ' x '.join(map(str, a['shape'])), a['dtype'],

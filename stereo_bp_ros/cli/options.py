@@ -73,11 +73,17 @@ def write_json(path: pathlib.Path, report: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(report, indent=2, allow_nan=False) + '\n', encoding='utf-8')
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on standard output: the first column is text, the others are figures."""
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *,
+                is_text: bool = False) -> None:
+    """A table on standard output: the first column is text, the others are figures.
+
+    :param is_text: the others are text, too, and fold where a line is too long.
+    """
     table = Table(title=title, title_justify='left')
     for index, column in enumerate(columns):
-        table.add_column(column, justify='right' if index else 'left', no_wrap=True)
+        folds = is_text and index > 0
+        table.add_column(column, justify='right' if index and not is_text else 'left',
+                         no_wrap=not folds, overflow='fold')
     for row in rows:
         table.add_row(*row)
     # A pipe or a log has no width of its own; wrapped figures could not be read there.

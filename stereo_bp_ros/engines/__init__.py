@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import importlib.metadata
 import os
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +34,13 @@ class Engine(abc.ABC):
     width: int
     height: int
     plan: MemoryPlan
+
+    #: Seconds that compiling took, or reading compiled code from the disk, while it was built.
+    compile_time: float = 0.0
+
+    def warm_up(self) -> float:
+        """Compile what any frame can run and building has not compiled; returns the seconds."""
+        return 0.0
 
     @abc.abstractmethod
     def compute(self, left: RawImage, right: RawImage, calibration: Calibration | None,
@@ -152,7 +161,7 @@ def device_info(config: MatcherConfig) -> dict[str, str]:
     """
     if choose_backend(config).backend == 'cuda':
         from stereo_bp_ros.engines.cuda.device import describe
-        return {key: str(value) for key, value in describe(config.device_id).items()}
+        return describe(config.device_id)
     from stereo_bp_ros.engines.cpu.runtime import device_info as cpu_info
     return cpu_info(config.num_threads)
 
@@ -175,25 +184,61 @@ def create_engine(config: MatcherConfig, width: int, height: int) -> Engine:
     return CpuEngine(config, width, height)
 
 
-def kernels_of(config: MatcherConfig) -> tuple[object, ...]:
+def kernels_of(config: MatcherConfig, width: int = 0, height: int = 0) -> tuple[object, ...]:
     """What decides which kernels run: with equal ones there is nothing new to compile.
 
+    :param width, height: of the images, pixels; 0 = not known.
     :raises BackendUnavailable: as ``choose_backend``.
     """
     if choose_backend(config).backend == 'cuda':
-        # Nearly everything that is not live is a template argument there.
-        return ('cuda', *(getattr(config, name) for name, setting in config.settings().items()
-                          if not setting.live))
+        # Nearly everything that is not live is a template argument there, and the tiles that
+        # blocks work on depend on the size.
+        return ('cuda', width, height, *(
+            getattr(config, name) for name, setting in config.settings().items()
+            if not setting.live))
     return ('cpu', config.stereo_algorithm, config.message_type, config.exact)
 
 
-def warm_up(config: MatcherConfig) -> float:
+def warm_up(config: MatcherConfig, width: int = 0, height: int = 0) -> float:
     """Compile everything that a configuration will run; returns the seconds it took.
 
-    :raises BackendUnavailable: as ``choose_backend``.
+    :param width, height: of the images, pixels. On CUDA the kernels depend on them: where they
+        are 0, an engine for a real size may find some of its kernels missing and compile them.
+    :raises StereoError: as ``create_engine``.
+    """
+    start = time.perf_counter()
+    if choose_backend(config).backend == 'cuda':
+        side = max(64, 2 * config.correlation_window_size)
+        create_engine(config, width or side, height or side).close()
+    else:
+        from stereo_bp_ros.engines.cpu.engine import warm_up as cpu_warm_up
+        cpu_warm_up(config)
+    return time.perf_counter() - start
+
+
+def kernels_used(config: MatcherConfig) -> contextlib.AbstractContextManager[list[Any]]:
+    """Context whose list holds, once it is left, what each kernel launched inside takes.
+
+    ``cuda.inspection.KernelUse`` of a CUDA engine's; nothing of the CPU's.
     """
     if choose_backend(config).backend == 'cuda':
-        from stereo_bp_ros.engines.cuda.engine import warm_up as cuda_warm_up
-        return cuda_warm_up(config)
-    from stereo_bp_ros.engines.cpu.engine import warm_up as cpu_warm_up
-    return cpu_warm_up(config)
+        from stereo_bp_ros.engines.cuda.inspection import kernels_used as cuda_kernels
+        return cuda_kernels(config.device_id)
+    return contextlib.nullcontext([])
+
+
+def kernel_origins(config: MatcherConfig) -> dict[str, int]:
+    """How many kernels this process has 'compiled' and read from 'disk'; {} = not counted."""
+    if choose_backend(config).backend == 'cuda':
+        from stereo_bp_ros.engines.cuda.compiler import origins
+        return origins()
+    return {}
+
+
+def empty_pinned(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+    """An uninitialised C-contiguous array in memory that CUDA devices read and write directly.
+
+    :raises BackendUnavailable: there is no CUDA device.
+    """
+    from stereo_bp_ros.engines.cuda.pinned import empty
+    return empty(shape, dtype)

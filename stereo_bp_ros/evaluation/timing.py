@@ -6,12 +6,24 @@ import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.matcher import StereoMatcher
+
+#: Stages that a device's own clock measures; the others are the host's.
+DEVICE_STAGES = ('upload', 'preprocess', 'cost', 'messages', 'refine')
+
+
+class Instruments(Protocol):
+    """What looks into an engine: the module ``engines``, whose functions these are."""
+
+    def kernels_used(self, config: MatcherConfig) -> AbstractContextManager[list[Any]]: ...
+    def kernel_origins(self, config: MatcherConfig) -> dict[str, int]: ...
+    def empty_pinned(self, shape: tuple[int, ...], dtype: str) -> np.ndarray: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,89 +37,175 @@ class Pair:
 
 
 @dataclasses.dataclass(frozen=True)
+class Variant:
+    """How it is matched; ``is_pinned``: the caller's arrays lie in page-locked memory."""
+
+    name: str
+    config: MatcherConfig
+    is_pinned: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class ColdStart:
+    """From nothing to the first result, milliseconds.
+
+    compile:  compiling, or reading compiled code from the disk.
+    allocate: the rest of building the engine.
+    first:    the first frame.
+    origins:  kernels 'compiled' and read from 'disk'; empty where the back end does not count
+              them. What an earlier variant of the process has loaded is neither.
+    """
+
+    compile: float
+    allocate: float
+    first: float
+    origins: Mapping[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
 class Times:
     """Times of one variant on one pair, milliseconds.
 
-    prepare: compile (or load from the cache) and allocate; first: the frame after that.
-    total:   wall clock from images in to disparity out, of every later frame.
-    stages:  stage to its times as the engine measures them, on the device's clock where it has
-             one.
-    memory:  bytes of the engine's allocation.
+    total:  wall clock from images in to disparity out, of every frame but the first.
+    stages: stage to its times as the engine measures them: ``DEVICE_STAGES`` on the device's
+            clock where it has one.
+    memory: bytes of the engine's allocation.
+    kernels: what each kernel of a frame takes, ``engines.cuda.inspection.KernelUse`` as
+            mappings; empty unless asked for, and on the CPU.
     """
 
     pair: Pair
     variant: str
     backend: str
-    prepare: float
-    first: float
+    is_pinned: bool
+    cold: ColdStart
     total: list[float]
     stages: dict[str, list[float]]
     memory: int
+    kernels: list[dict[str, Any]]
 
     @property
     def median(self) -> float:
         return statistics.median(self.total)
 
-    def percentile(self, percent: float) -> float:
-        """A percentile of the totals, ms."""
-        return float(np.percentile(self.total, percent))
+    @property
+    def frames_per_second(self) -> float:
+        """Frames one after the other, as the median frame goes."""
+        return 1e3 / self.median
+
+    @property
+    def device(self) -> list[float] | None:
+        """Time of every frame on the device's clock; None where there is no such clock."""
+        if self.backend == 'cpu':
+            return None
+        return [sum(times) for times in zip(
+            *(self.stages[stage] for stage in DEVICE_STAGES if stage in self.stages),
+            strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, without the single times."""
+        device = self.device
         return {'set': self.pair.name, 'width': self.pair.left.shape[1],
                 'height': self.pair.left.shape[0], 'disparities': self.pair.disparities,
-                'variant': self.variant, 'backend': self.backend, 'frames': len(self.total),
-                'prepare_ms': self.prepare, 'first_ms': self.first, 'median_ms': self.median,
-                'minimum_ms': min(self.total), 'p95_ms': self.percentile(95),
+                'variant': self.variant, 'backend': self.backend, 'is_pinned': self.is_pinned,
+                'frames': len(self.total), 'median_ms': self.median,
+                'minimum_ms': min(self.total), 'p95_ms': percentile(self.total, 95),
+                'frames_per_second': self.frames_per_second,
+                'device_ms': statistics.median(device) if device else None,
+                'device_p95_ms': percentile(device, 95) if device else None,
                 'stages_ms': {stage: statistics.median(times)
                               for stage, times in self.stages.items()},
-                'memory_bytes': self.memory}
+                'stages_p95_ms': {stage: percentile(times, 95)
+                                  for stage, times in self.stages.items()},
+                'cold_start': {
+                    'compile_ms': self.cold.compile, 'allocate_ms': self.cold.allocate,
+                    'first_ms': self.cold.first, 'kernels': dict(self.cold.origins)},
+                'memory_bytes': self.memory, 'kernels': self.kernels}
 
 
-def measure(pair: Pair, variants: Mapping[str, MatcherConfig], frames: int,
+def percentile(values: Sequence[float], percent: float) -> float:
+    """A percentile of single times."""
+    return float(np.percentile(values, percent))
+
+
+class _Contestant:
+    """One variant's matcher with the arrays that it reads and fills."""
+
+    def __init__(self, pair: Pair, variant: Variant, instruments: Instruments) -> None:
+        self.variant = variant
+        self._instruments = instruments
+        config = variant.config.replace(disparity_range=pair.disparities)
+        self.matcher = StereoMatcher(config)
+        height, width = pair.left.shape[:2]
+        self._left, self._right = pair.left, pair.right
+        disparity = np.empty((height, width), np.float32)
+        if variant.is_pinned:
+            if self.matcher.backend == 'cpu':
+                raise ValueError('--pinned is of use on cuda only, and here the cpu computes: '
+                                 + self.matcher.backend_reason)
+            self._left, self._right, disparity = (
+                self._pinned(array) for array in (pair.left, pair.right, disparity))
+        self._out = {'disparity': disparity}
+        self.total: list[float] = []
+        self.stages: dict[str, list[float]] = {}
+
+    def start(self) -> tuple[ColdStart, list[dict[str, Any]]]:
+        """Prepare and match the first frame."""
+        config, matcher, instruments = self.variant.config, self.matcher, self._instruments
+        before = instruments.kernel_origins(config)
+        seconds = matcher.prepare(self._left.shape[1], self._left.shape[0])
+        with instruments.kernels_used(config) as kernels:
+            first, _ = self._one()
+        origins = {name: count - before[name]
+                   for name, count in instruments.kernel_origins(config).items()}
+        cold = ColdStart(matcher.compile_time * 1e3, (seconds - matcher.compile_time) * 1e3,
+                         first, origins)
+        return cold, [dataclasses.asdict(kernel) for kernel in kernels]
+
+    def _pinned(self, array: np.ndarray) -> np.ndarray:
+        pinned = self._instruments.empty_pinned(array.shape, str(array.dtype))
+        np.copyto(pinned, array)
+        return pinned
+
+    def turn(self) -> None:
+        """Match one frame and note its times."""
+        total, timings = self._one()
+        self.total.append(total)
+        for stage, value in timings.items():
+            self.stages.setdefault(stage, []).append(value)
+
+    def _one(self) -> tuple[float, Mapping[str, float]]:
+        start = time.perf_counter()
+        frame = self.matcher.compute(self._left, self._right, out=self._out)
+        return (time.perf_counter() - start) * 1e3, frame.timings
+
+
+def measure(pair: Pair, variants: Sequence[Variant], frames: int, instruments: Instruments,
             progress: Callable[[], None] | None = None) -> list[Times]:
     """Match one pair ``frames`` times with every variant, one frame of each at a time.
 
-    The variants' ranges are the pair's. The first round after preparation is reported apart.
+    The variants' ranges are the pair's. The first frame of each is part of its cold start.
 
     :raises StereoError: a variant cannot run here.
     """
-    matchers: dict[str, StereoMatcher] = {}
-    out = {'disparity': np.empty(pair.left.shape[:2], np.float32)}
+    contestants: list[_Contestant] = []
     try:
-        prepared, first = {}, {}
-        for name, config in variants.items():
-            start = time.perf_counter()
-            matchers[name] = StereoMatcher(config.replace(disparity_range=pair.disparities))
-            matchers[name].prepare(pair.left.shape[1], pair.left.shape[0])
-            prepared[name] = (time.perf_counter() - start) * 1e3
-            first[name], _ = _one(matchers[name], pair, out)
-        totals: dict[str, list[float]] = {name: [] for name in variants}
-        stages: dict[str, dict[str, list[float]]] = {name: {} for name in variants}
+        started = []
+        for variant in variants:
+            contestants.append(_Contestant(pair, variant, instruments))
+            started.append(contestants[-1].start())
         for _ in range(frames):
-            for name, matcher in matchers.items():
-                total, timings = _one(matcher, pair, out)
-                totals[name].append(total)
-                for stage, value in timings.items():
-                    stages[name].setdefault(stage, []).append(value)
+            for one in contestants:
+                one.turn()
             if progress:
                 progress()
-        results = []
-        for name, matcher in matchers.items():
-            plan = matcher.memory_plan
-            results.append(Times(pair, name, matcher.backend, prepared[name], first[name],
-                                 totals[name], stages[name], plan.total if plan else 0))
-        return results
+        return [Times(pair, one.variant.name, one.matcher.backend, one.variant.is_pinned, cold,
+                      one.total, one.stages,
+                      one.matcher.memory_plan.total if one.matcher.memory_plan else 0, kernels)
+                for one, (cold, kernels) in zip(contestants, started, strict=True)]
     finally:
-        for matcher in matchers.values():
-            matcher.close()
-
-
-def _one(matcher: StereoMatcher, pair: Pair, out: Mapping[str, np.ndarray]
-         ) -> tuple[float, Mapping[str, float]]:
-    start = time.perf_counter()
-    frame = matcher.compute(pair.left, pair.right, out=out)
-    return (time.perf_counter() - start) * 1e3, frame.timings
+        for one in contestants:
+            one.matcher.close()
 
 
 def ratios(results: Sequence[Times]) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,12 +23,14 @@ class EngineKeeper:
     """Decides when the worker builds another engine; called from the executor's thread.
 
     :param log: is told, in words, when a new engine is in use.
-    :param warm_up: compiles what a configuration needs; called in a thread of its own.
+    :param warm_up: compiles what a configuration needs for a width and height, 0 = not known;
+        called in a thread of its own.
     """
 
     def __init__(self, *, engine_room: EngineRoom, worker: Worker, mailbox: Mailbox,
                  conditions: Conditions, log: Callable[[str], object],
-                 warm_up: Callable[[MatcherConfig], object] = engines.warm_up) -> None:
+                 warm_up: Callable[[MatcherConfig, int, int], object] = engines.warm_up
+                 ) -> None:
         self._engine_room = engine_room
         self._worker = worker
         self._mailbox = mailbox
@@ -38,6 +41,7 @@ class EngineKeeper:
         self._compiling = False
         self._compiled: set[tuple[object, ...]] = set()
         self._size_asked: tuple[int, int] | None = None
+        self._size_told = (0, 0)
 
     @property
     def compiling(self) -> bool:
@@ -48,14 +52,20 @@ class EngineKeeper:
         """The next camera_info tells the size anew."""
         self._size_asked = None
 
+    def known_size(self, settings: NodeConfig) -> tuple[int, int]:
+        """Width and height that images will have: of the engine, told by the last camera_info,
+        or set by parameters; (0, 0) = not known."""
+        matcher = self._engine_room.matcher
+        built = matcher.size if matcher is not None else None
+        set_ = (settings.image_width, settings.image_height)
+        return built or self._size_asked or (set_ if all(set_) else self._size_told)
+
     def check(self, active: MatcherConfig, wanted: MatcherConfig, settings: NodeConfig) -> None:
         """Whether a configuration fits, as far as that can be told without a device.
 
         :raises StereoError: it cannot run here, or needs more memory than allowed.
         """
-        matcher = self._engine_room.matcher
-        size = matcher.size if matcher is not None else None
-        size = size or self._size_asked or (settings.image_width, settings.image_height)
+        size = self.known_size(settings)
         if all(size) and not active.is_live_change(wanted):
             engines.memory_plan(wanted, *size).check(engines.memory_allowed(wanted))
 
@@ -65,7 +75,7 @@ class EngineKeeper:
         What has to be compiled for it is compiled first, while the old engine goes on serving.
         """
         active, wanted = self._engine_room.config, parameters.matcher
-        if active is None or not self._needs_compiler(wanted):
+        if active is None or not self._needs_compiler(wanted, self.known_size(parameters.node)):
             self._worker.post(lambda: self._apply(parameters))
             return
         with self._lock:
@@ -75,12 +85,13 @@ class EngineKeeper:
         threading.Thread(target=self._compile_ahead, args=(parameters,),
                          name='stereo_bp_compiler', daemon=True).start()
 
-    def _needs_compiler(self, wanted: MatcherConfig) -> bool:
+    def _needs_compiler(self, wanted: MatcherConfig, size: tuple[int, int]) -> bool:
         active = self._engine_room.config
         if active is not None:
-            self._compiled.add(engines.kernels_of(active))
+            self._compiled.add(engines.kernels_of(active, *size))
         try:
-            return engines.kernels_of(self._engine_room.effective(wanted)) not in self._compiled
+            needed = engines.kernels_of(self._engine_room.effective(wanted), *size)
+            return needed not in self._compiled
         except StereoError:
             return False                # refused where it is applied, and set back
 
@@ -88,14 +99,15 @@ class EngineKeeper:
         while True:
             with self._lock:
                 wanted = self._engine_room.effective(parameters.matcher)
-                if not self._needs_compiler(wanted):
+                size = self.known_size(parameters.node)
+                if not self._needs_compiler(wanted, size):
                     self._worker.post(lambda: self._apply(parameters))
                     self._compiling = False
                     return
             # What cannot be compiled is refused where it is applied, too.
             with contextlib.suppress(Exception):
-                self._warm_up(wanted)
-            self._compiled.add(engines.kernels_of(wanted))
+                self._warm_up(wanted, *size)
+            self._compiled.add(engines.kernels_of(wanted, *size))
 
     def prepare_for(self, left_info: Any, right_info: Any, config: MatcherConfig) -> None:
         """Allocate for the size that the first camera_info tells, before the first image."""
@@ -104,7 +116,7 @@ class EngineKeeper:
         size = image_size(left_info)
         if (size == image_size(right_info) and 0 < size[0] <= config.max_image_width
                 and 0 < size[1] <= config.max_image_height):
-            self._size_asked = size
+            self._size_asked = self._size_told = size
             self._worker.post(lambda: self._prepare(*size))
 
     def _apply(self, parameters: Parameters) -> None:
@@ -127,6 +139,9 @@ class EngineKeeper:
 
     def _prepare(self, width: int, height: int) -> None:
         try:
-            self._engine_room.prepare(width, height)
+            start = time.perf_counter()
+            if self._engine_room.prepare(width, height) and self._engine_room.matcher is not None:
+                self._log(f'ready for {width} x {height} after {time.perf_counter() - start:.1f} s'
+                          f', {self._engine_room.matcher.compile_time:.1f} s of it compiling')
         except StereoError as error:
             self._conditions.error('input', f'no engine for {width} x {height}: {error}')

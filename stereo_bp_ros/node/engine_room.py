@@ -34,6 +34,8 @@ class Matcher(Protocol):
     def size(self) -> tuple[int, int] | None: ...
     @property
     def memory_plan(self) -> MemoryPlan | None: ...
+    @property
+    def compile_time(self) -> float: ...
 
     def prepare(self, width: int = 0, height: int = 0) -> float: ...
     def reconfigure(self, config: MatcherConfig) -> bool: ...
@@ -119,13 +121,15 @@ class EngineRoom:
         self._use(self._matcher, config)
         return needed
 
-    def prepare(self, width: int, height: int) -> None:
-        """Allocate for images of this size, unless that has been done.
+    def prepare(self, width: int, height: int) -> bool:
+        """Compile and allocate for images of this size; returns False where that was done before.
 
         :raises StereoError: as ``StereoMatcher.compute``.
         """
-        if self._matcher is not None and self._matcher.size != (width, height):
-            self._matcher.prepare(width, height)
+        if self._matcher is None or self._matcher.size == (width, height):
+            return False
+        self._matcher.prepare(width, height)
+        return True
 
     def compute(self, left: RawImage, right: RawImage, calibration: Calibration,
                 out: Mapping[str, np.ndarray[Any, Any]]) -> DisparityFrame:

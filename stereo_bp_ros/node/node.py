@@ -162,9 +162,9 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         config, settings = self._configuration.matcher, self._configuration.node
         self.get_logger().info('configuring: building the engine; the first time, compiling '
                                'takes a while')
+        size = self._engine_keeper.known_size(settings)
         seconds = self._worker.call(
-            lambda: self._engine_room.build(config, settings.image_width,
-                                            settings.image_height),
+            lambda: self._engine_room.build(config, *size),
             limit=CONFIGURE_LIMIT, progress=lambda waited: self.get_logger().info(
                 f'configuring: still compiling after {waited:.0f} s'))
         if self._engine_room.lost:
@@ -180,8 +180,9 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._on_parameters()
         matcher = self._engine_room.matcher
         assert matcher is not None
-        self.get_logger().info(f'configured in {seconds:.1f} s: {config.stereo_algorithm} on '
-                               f'{matcher.backend} ({matcher.backend_reason})')
+        self.get_logger().info(
+            f'configured in {seconds:.1f} s, {matcher.compile_time:.1f} s of it compiling: '
+            f'{config.stereo_algorithm} on {matcher.backend} ({matcher.backend_reason})')
 
     def _activate(self, state: LifecycleState) -> None:
         LifecycleNodeMixin.on_activate(self, state)

@@ -91,7 +91,7 @@ def run_session(source: pathlib.Path, directory: pathlib.Path, parameters: Mappi
                        if name.startswith(('ROS_', 'FAST'))})
     parameter_file = directory / 'node.yaml'
     parameter_file.write_text(yaml.safe_dump(
-        {'/**': {'ros__parameters': {**parameters, **_qos_overrides(), 'use_sim_time': True}}},
+        {'/**': {'ros__parameters': {**parameters, **reliable_overrides(), 'use_sim_time': True}}},
         sort_keys=False),
         encoding='utf-8')
     report = progress or (lambda stage, count: None)
@@ -124,8 +124,11 @@ def run_session(source: pathlib.Path, directory: pathlib.Path, parameters: Mappi
     return SessionResult(sent, dict(recorder.counts), directory / 'output', status, ready_s)
 
 
-def _qos_overrides() -> dict[str, Value]:
-    """Reliable and a few frames deep, so that a busy machine delays frames and loses none."""
+def reliable_overrides() -> dict[str, Value]:
+    """Parameters of the node for runs that lose nothing.
+
+    Reliable and a few frames deep, so that a busy machine delays frames.
+    """
     images = {f'qos_overrides./{side}/{topic}.subscription.{policy}': value
               for side in ('left', 'right')
               for topic in ('image_rect', 'image_rect/compressed', 'camera_info')

@@ -10,6 +10,7 @@ import pytest
 
 from stereo_bp_ros import Calibration
 from stereo_bp_ros.cli.main import VERBS, main
+from stereo_bp_ros.errors import BackendUnavailable
 from stereo_bp_ros.evaluation import bags, files
 
 FAST = ['--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations=4',
@@ -154,14 +155,29 @@ def test_benchmark_times_every_variant_on_every_size(tmp_path, capsys):
     for row in report['results']:
         assert row['frames'] == 3
         assert 0 < row['minimum_ms'] <= row['median_ms'] <= row['p95_ms']
+        assert row['frames_per_second'] == pytest.approx(1e3 / row['median_ms'])
         assert sum(row['stages_ms'].values()) <= 1.5 * row['median_ms']
+        for stage, median in row['stages_ms'].items():
+            assert 0 <= median <= row['stages_p95_ms'][stage]
+        assert row['device_ms'] is None         # the CPU has no clock of its own
+        cold = row['cold_start']
+        assert min(cold['compile_ms'], cold['allocate_ms'], cold['first_ms']) > 0
         assert row['memory_bytes'] > 0
+
+
+def test_benchmark_prints_frames_stages_and_cold_start(capsys):
+    assert main(['benchmark', 'sad', '--backend', 'cpu', '--size', '64x48x8', '--frames', '3',
+                 '--kernels']) == 0
+    printed = capsys.readouterr().out
+    for text in ('frames/s', 'p95', 'Stages', 'messages', 'Cold start', 'first frame'):
+        assert text in printed
 
 
 @pytest.mark.parametrize(('arguments', 'text'), [
     (['--size', '64x48'], 'WIDTHxHEIGHTxDISPARITIES'), (['--frames', '0'], '--frames is 0'),
     (['--variant', 'a', '--variant', 'a'], 'two variants'),
-    (['--variant', 'a:levels=99'], 'levels is 99')])
+    (['--variant', 'a:levels=99'], 'levels is 99'),
+    (['--size', '64x48x8', '--backend', 'cpu', '--pinned'], 'cuda only')])
 def test_a_mistake_in_a_benchmark_is_one_line(capsys, arguments, text):
     assert main(['benchmark', 'bp', *arguments]) == 2
     assert text in capsys.readouterr().err
@@ -176,6 +192,16 @@ def test_info_prints_the_memory_plan_with_the_papers_bound(capsys):
     assert sum(a['bytes'] for a in memory['arrays']) <= memory['total_bytes']
     assert report['backend']['backend'] == 'cpu'
     assert report['settings']['disparity_range'] == 32
+
+
+def test_info_says_in_full_why_the_cpu_computes(capsys, monkeypatch):
+    problem = BackendUnavailable('a reason of many words ' * 12, 'and a remedy of many more')
+    monkeypatch.setattr('stereo_bp_ros.engines.cuda.device.unavailable', lambda index: problem)
+    assert main(['info', '--backend', 'auto']) == 0
+    printed = capsys.readouterr().out
+    words = ' '.join(printed.replace('│', ' ').split())
+    assert 'and a remedy of many more' in words
+    assert 'available memory MiB' in words
 
 
 def test_info_refuses_a_size_that_is_none(capsys):

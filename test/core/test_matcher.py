@@ -220,3 +220,28 @@ def test_without_a_fit_numba_the_matcher_says_what_to_install(monkeypatch, versi
     with pytest.raises(BackendUnavailable, match=text) as error:
         StereoMatcher(SMALL)
     assert 'pip install' in error.value.remedy
+
+
+def test_the_share_of_compiling_in_preparing_is_known():
+    matcher = StereoMatcher(MatcherConfig(disparity_range=8, levels=2), backend='cpu')
+    assert matcher.compile_time == 0
+    seconds = matcher.prepare(64, 48)
+    assert 0 < matcher.compile_time <= seconds
+    matcher.close()
+
+
+def test_an_engine_that_cannot_be_warmed_up_changes_nothing(monkeypatch, textured_pair):
+    left, right = textured_pair(64, 48, 3)
+    old = MatcherConfig(disparity_range=8, levels=2, backend='cpu')
+    with StereoMatcher(old) as matcher:
+        matcher.compute(left, right)
+        with monkeypatch.context() as broken:
+            broken.setattr('stereo_bp_ros.engines.cpu.engine.warm_up', fail_to_compile)
+            with pytest.raises(RuntimeError, match='no compiler'):
+                matcher.reconfigure(old.replace(disparity_range=16))
+        assert matcher.config == old
+        assert matcher.compute(left, right).disparity is not None
+
+
+def fail_to_compile(config):
+    raise RuntimeError('no compiler')

@@ -118,9 +118,12 @@ def test_compiled_kernels_are_kept_on_disk(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
     compiler.cache_directory.cache_clear()
     try:
+        before = compiler.origins()
         first = compiler.compiled('refine.cu', 'median<3>', 'sm_90')
+        assert compiler.origins()['compiled'] == before['compiled'] + 1
         monkeypatch.setattr(compiler, 'compile_kernel', None)
         assert compiler.compiled('refine.cu', 'median<3>', 'sm_90') == first
+        assert compiler.origins()['disk'] == before['disk'] + 1
         directory = compiler.cache_directory()
         assert directory is not None
         assert directory.stat().st_mode & 0o777 == 0o700

@@ -52,9 +52,20 @@ def raises(status: int) -> Callable[[], int]:
 
 def test_an_old_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_cupy(monkeypatch, raises(35))
+    monkeypatch.setattr(device, '_has_driver', lambda: True)
     problem = device.unavailable(0)
     assert problem is not None
     assert 'driver is older' in problem.reason
+
+
+def test_a_machine_without_a_driver_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    # CUDA answers the same to a driver that is too old and to one that is not there.
+    pretend_cupy(monkeypatch, raises(35))
+    monkeypatch.setattr(device, '_has_driver', lambda: False)
+    problem = device.unavailable(0)
+    assert problem is not None
+    assert 'no NVIDIA driver' in problem.reason
+    assert 'backend cpu' in problem.remedy
 
 
 def test_no_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

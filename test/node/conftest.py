@@ -80,6 +80,8 @@ class FakeMatcher:
         self.closed = False
         self.computed = 0
 
+    compile_time = 0.0
+
     def prepare(self, width: int = 0, height: int = 0) -> float:
         if width:
             self.size = (width, height)

@@ -7,7 +7,8 @@ import types
 
 import pytest
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros import engines
+from stereo_bp_ros.config import MatcherConfig, NodeConfig
 from stereo_bp_ros.node.engine_keeper import EngineKeeper
 
 OLD = MatcherConfig(disparity_range=16)
@@ -18,12 +19,19 @@ class Room:
 
     def __init__(self) -> None:
         self.config = OLD
+        self.matcher: types.SimpleNamespace | None = None
 
     def effective(self, wanted: MatcherConfig) -> MatcherConfig:
         return wanted
 
     def reconfigure(self, wanted: MatcherConfig) -> bool:
         self.config = wanted
+        return True
+
+    def prepare(self, width: int, height: int) -> bool:
+        if self.matcher is not None and self.matcher.size == (width, height):
+            return False
+        self.matcher = types.SimpleNamespace(size=(width, height), compile_time=1.5)
         return True
 
 
@@ -33,9 +41,11 @@ class Compiler:
     def __init__(self) -> None:
         self.begun, self.finish = threading.Event(), threading.Event()
         self.compiled: list[MatcherConfig] = []
+        self.sizes: list[tuple[int, int]] = []
 
-    def __call__(self, config: MatcherConfig) -> None:
+    def __call__(self, config: MatcherConfig, width: int, height: int) -> None:
         self.compiled.append(config)
+        self.sizes.append((width, height))
         self.begun.set()
         assert self.finish.wait(10)
 
@@ -47,14 +57,21 @@ def bench():
     room, compiler = Room(), Compiler()
     worker = types.SimpleNamespace(post=lambda command: (command(), done.set()))
     conditions = types.SimpleNamespace(clear=lambda key: None, warn=lambda key, text: None)
+    logged: list[str] = []
     keeper = EngineKeeper(engine_room=room, worker=worker, conditions=conditions,
                           mailbox=types.SimpleNamespace(reconfiguring=False),
-                          log=lambda text: None, warm_up=compiler)
-    return types.SimpleNamespace(keeper=keeper, room=room, compiler=compiler, done=done)
+                          log=logged.append, warm_up=compiler)
+    return types.SimpleNamespace(keeper=keeper, room=room, compiler=compiler, done=done,
+                                 logged=logged)
 
 
 def parameters(**changes) -> types.SimpleNamespace:
-    return types.SimpleNamespace(matcher=OLD.replace(**changes))
+    return types.SimpleNamespace(matcher=OLD.replace(**changes), node=NodeConfig())
+
+
+def info(width: int, height: int) -> types.SimpleNamespace:
+    roi = types.SimpleNamespace(width=0, height=0, x_offset=0, y_offset=0)
+    return types.SimpleNamespace(width=width, height=height, binning_x=0, binning_y=0, roi=roi)
 
 
 def test_the_old_engine_serves_until_the_new_one_is_compiled(bench):
@@ -101,10 +118,48 @@ def test_of_several_changes_during_a_compilation_the_last_is_applied(bench):
 
 
 def test_a_configuration_that_cannot_be_compiled_is_left_to_the_worker_to_refuse(bench):
-    def fail(config):
+    def fail(config, width, height):
         raise RuntimeError('no compiler')
 
     bench.keeper._warm_up = fail
     bench.keeper.apply(parameters(message_type='float32'))
     assert bench.done.wait(10)
     assert bench.room.config.message_type == 'float32'
+
+
+def test_compiling_ahead_is_for_the_size_of_the_images(bench):
+    bench.compiler.finish.set()
+    bench.keeper.prepare_for(info(640, 480), info(640, 480), OLD)
+    bench.done.clear()
+    bench.keeper.apply(parameters(message_type='float32'))
+    assert bench.done.wait(10)
+    assert bench.compiler.sizes == [(640, 480)]
+
+
+def test_the_first_camera_info_prepares_and_says_how_long_compiling_took(bench):
+    bench.keeper.prepare_for(info(640, 480), info(640, 480), OLD)
+    assert bench.room.matcher.size == (640, 480)
+    assert len(bench.logged) == 1
+    assert 'ready for 640 x 480' in bench.logged[0]
+    assert '1.5 s of it compiling' in bench.logged[0]
+    bench.keeper.forget_size()
+    bench.keeper.prepare_for(info(640, 480), info(640, 480), OLD)
+    assert len(bench.logged) == 1       # nothing was left to do
+
+
+def test_a_node_that_is_configured_again_knows_the_size_from_before(bench):
+    settings = NodeConfig()
+    assert bench.keeper.known_size(settings) == (0, 0)
+    bench.keeper.prepare_for(info(640, 480), info(640, 480), OLD)
+    bench.room.matcher = None           # cleanup
+    bench.keeper.forget_size()
+    assert bench.keeper.known_size(settings) == (640, 480)
+    named = settings.replace(image_width=1280, image_height=720)
+    assert bench.keeper.known_size(named) == (1280, 720)
+
+
+def test_on_cuda_another_size_may_need_other_kernels(monkeypatch):
+    monkeypatch.setattr(engines, 'choose_backend', lambda config: engines.Choice('cuda', ''))
+    small, large = (engines.kernels_of(OLD, *size) for size in ((640, 480), (1280, 720)))
+    assert small != large
+    assert engines.kernels_of(OLD.replace(speckle_size=9), 640, 480) == small

@@ -43,6 +43,9 @@ class CpuEngine(Engine):
         self._arrays = {spec.name: _view(arena, spec) for spec in self.plan.arrays}
         self._levels = plan.levels(config, width, height)
 
+    def warm_up(self) -> float:
+        return warm_up(self.config)
+
     def update(self, config: MatcherConfig) -> None:
         self.config = config
 

@@ -5,6 +5,8 @@ Compiling needs neither a driver nor a device; only loading does.
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import ctypes
 import dataclasses
 import functools
@@ -15,7 +17,8 @@ import pathlib
 import tempfile
 import threading
 import time
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from stereo_bp_ros.engines.cache import make_private, user_cache
 from stereo_bp_ros.engines.cuda import device
@@ -29,6 +32,8 @@ FILES_KEPT = 256
 _log = logging.getLogger(__name__)
 _lock = threading.RLock()
 _loaded: dict[tuple[int, str, str], Kernel] = {}
+_origins: collections.Counter[str] = collections.Counter()
+_watchers: list[list[Launch]] = []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,11 +46,21 @@ class Resources:
     max_threads: int
 
 
+class Launch(NamedTuple):
+    """A kernel as it was launched: blocks of the grid, threads and dynamic bytes of a block."""
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+
+
 class Kernel:
     """A loaded kernel; launched with ctypes values or structures as its arguments."""
 
-    def __init__(self, module: Any, function: Any, found: device.Properties) -> None:
+    def __init__(self, name: str, module: Any, function: Any, found: device.Properties) -> None:
         from cupy.cuda import driver
+        self.name = name
         self._module = module           # owns the code
         self._function = function
         self._driver = driver
@@ -66,6 +81,13 @@ class Kernel:
             *(ctypes.addressof(argument) for argument in arguments))
         self._driver.launchKernel(self._function.ptr, *grid, *block, shared_bytes, stream,
                                   ctypes.addressof(pointers), 0)
+        for seen in _watchers:
+            seen.append(Launch(self, grid, block, shared_bytes))
+
+    def blocks_per_multiprocessor(self, threads: int, shared_bytes: int) -> int:
+        """Blocks of so many threads and dynamic bytes that run at once on a multiprocessor."""
+        return int(self._driver.occupancyMaxActiveBlocksPerMultiprocessor(
+            self._function.ptr, threads, shared_bytes))
 
 
 def kernel(found: device.Properties, file: str, name: str) -> Kernel:
@@ -80,7 +102,7 @@ def kernel(found: device.Properties, file: str, name: str) -> Kernel:
             binary, lowered = compiled(file, name, found.architecture)
             module = cupy_function.Module()
             module.load(binary)
-            _loaded[key] = Kernel(module, module.get_function(lowered), found)
+            _loaded[key] = Kernel(name, module, module.get_function(lowered), found)
         return _loaded[key]
 
 
@@ -89,6 +111,22 @@ def loaded_kernels(index: int) -> dict[str, Resources]:
     with _lock:
         return {name: loaded.resources for (at, _, name), loaded in _loaded.items()
                 if at == index}
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[list[Launch]]:
+    """Context whose list collects this process's launches in order; a graph's when captured."""
+    seen: list[Launch] = []
+    _watchers.append(seen)
+    try:
+        yield seen
+    finally:
+        _watchers[:] = [other for other in _watchers if other is not seen]
+
+
+def origins() -> dict[str, int]:
+    """How many kernels this process has 'compiled', and how many it found on the 'disk'."""
+    return {name: _origins[name] for name in ('compiled', 'disk')}
 
 
 def compiled(file: str, name: str, architecture: str) -> tuple[bytes, str]:
@@ -100,8 +138,10 @@ def compiled(file: str, name: str, architecture: str) -> tuple[bytes, str]:
     if place is not None and place.is_file():
         lowered, _, binary = place.read_bytes().partition(b'\n')
         os.utime(place)
+        _origins['disk'] += 1
         return binary, lowered.decode()
     binary, lowered_name = compile_kernel(file, name, architecture)
+    _origins['compiled'] += 1
     if place is not None:
         _write(place, lowered_name.encode() + b'\n' + binary)
     return binary, lowered_name

@@ -7,11 +7,11 @@ a driver or without CuPy as well.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import functools
 import importlib.util
 from collections.abc import Iterator
-from typing import Any
 
 from stereo_bp_ros.errors import BackendUnavailable, DeviceLostError, OutOfDeviceMemory
 
@@ -73,6 +73,9 @@ def unavailable(index: int) -> BackendUnavailable | None:
         count = runtime.getDeviceCount()
     except runtime.CUDARuntimeError as error:
         if error.status == 35:
+            if not _has_driver():
+                return BackendUnavailable('no NVIDIA driver is installed',
+                                          "install the GPU's driver, or use backend cpu")
             return BackendUnavailable("the driver is older than CuPy's CUDA version",
                                       'update the driver, or ' + INSTALL)
         return BackendUnavailable(
@@ -116,14 +119,15 @@ def available_memory(index: int) -> int:
         return int(cupy.cuda.runtime.memGetInfo()[0])
 
 
-def describe(index: int) -> dict[str, Any]:
+def describe(index: int) -> dict[str, str]:
     """The device and the versions in use, for ``info`` and for diagnostics."""
     import cupy
-    found = properties(index)
-    return {'name': found.name, 'architecture': found.architecture,
-            'multiprocessors': found.multiprocessors, 'memory': found.memory,
-            'cupy': cupy.__version__, 'cuda': cupy.cuda.runtime.runtimeGetVersion(),
-            'driver': cupy.cuda.runtime.driverGetVersion()}
+    found, runtime = properties(index), cupy.cuda.runtime
+    return {'device': found.name, 'architecture': found.architecture,
+            'multiprocessors': str(found.multiprocessors),
+            'device memory': f'{found.memory / 2**20:.0f} MiB', 'cupy': cupy.__version__,
+            'cuda': _version(runtime.runtimeGetVersion()),
+            "driver's cuda": _version(runtime.driverGetVersion())}
 
 
 def mapped_address(address: int, size: int) -> int:
@@ -175,6 +179,19 @@ def errors(index: int) -> Iterator[None]:
 def is_lost(index: int) -> bool:
     """Whether a sticky error has ended this process's use of a device."""
     return index in _lost
+
+
+def _has_driver() -> bool:
+    try:
+        ctypes.CDLL('libcuda.so.1')
+    except OSError:
+        return False
+    return True
+
+
+def _version(number: int) -> str:
+    """CUDA's way to write versions: 13020 is 13.2."""
+    return f'{number // 1000}.{number % 1000 // 10}'
 
 
 def _first_line(error: BaseException) -> str:

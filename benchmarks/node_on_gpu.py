@@ -1,0 +1,397 @@
+#!/usr/bin/env python3
+"""The node as a vehicle would run it: latency, highest rate, and 10,000 frames accounted for.
+
+Camera, node and listener are processes of their own; images go over DDS with the shipped Fast
+DDS profile and reliable QoS overrides. Latency counts from the receipt of the second image to
+the return of publish, end to end from the stamp (taken before the left image is published) to
+the listener.
+
+  python benchmarks/node_on_gpu.py
+  python benchmarks/node_on_gpu.py --backend cpu --runs sad --frames 100 --long 1000
+  python benchmarks/node_on_gpu.py --output node.json
+
+Each run starts a node for a size and an algorithm; the highest rate without loss is searched for
+where a run says so, and the long run is made at 80 % of it, at most --long-rate. Prints Markdown
+tables; --output takes every figure. Ends with status 1 where a frame was lost or dropped at a
+rate that a run asks for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import yaml
+
+from stereo_bp_ros.config import Value, load_preset, parse_assignments
+from stereo_bp_ros.evaluation import scenes
+from stereo_bp_ros.replay import session
+
+TRAFFIC = pathlib.Path(__file__).with_name('node_traffic.py')
+
+#: Different pairs that are played in turn.
+PAIRS = 8
+
+#: Frames after which memory must no longer grow, and MiB that it may.
+SETTLED, GROWTH_MIB = 500, 8.0
+
+#: Rates that the search begins with, Hz; between the last good and the first bad it bisects.
+RATES = (100, 200, 300, 400, 600, 800, 1000, 1500)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What one node is measured with.
+
+    latency_ms: wanted median and 99th percentile; searches: look for the highest rate, and
+    make the long run.
+    """
+
+    width: int
+    height: int
+    disparities: int
+    preset: str
+    rate: float
+    latency_ms: tuple[float, float] | None
+    searches: bool = False
+
+
+RUNS = {
+    'bp': Run(640, 480, 64, 'road', 30.0, (2.0, 4.0), searches=True),
+    'bp_large': Run(1280, 720, 128, 'road', 30.0, (6.0, 10.0)),
+    'sad': Run(640, 480, 64, 'sad_fast', 100.0, None)}
+
+
+class Helper:
+    """A process that answers a JSON line with a JSON line."""
+
+    def __init__(self, command: list[str], environment: dict[str, str],
+                 log: pathlib.Path) -> None:
+        self._log = log
+        with open(log, 'w', encoding='utf-8') as file:
+            self._process = subprocess.Popen(
+                [sys.executable, str(TRAFFIC), *command], env=environment, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file)
+
+    def ask(self, **question: Any) -> dict[str, Any]:
+        """Send a question and wait for the answer."""
+        assert self._process.stdin is not None
+        print(json.dumps(question), file=self._process.stdin, flush=True)
+        return self.answer()
+
+    def answer(self) -> dict[str, Any]:
+        """The next line; ends the program where the helper says what went wrong."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        content: dict[str, Any] = json.loads(line) if line else {
+            'error': f'it ended: {self._log.read_text(encoding="utf-8")[-2000:]}'}
+        if 'error' in content:
+            sys.exit(f'{self._log.stem}: {content["error"]}')
+        return content
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Watch:
+    """Samples the node's memory and the time that its threads compute."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._stop = threading.Event()
+        self._samples: list[tuple[float, float, float]] = []
+        self._device: list[tuple[float, float]] = []
+        self._threads = self._seconds()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def report(self, settled_at: float, frames: int) -> dict[str, Any]:
+        """End watching; ``settled_at`` is a time in seconds since the epoch."""
+        self._stop.set()
+        self._thread.join()
+        now = self._seconds()
+        threads = sorted((now[key] - self._threads.get(key, 0.0) for key in now), reverse=True)
+        resident = [(rss, anonymous) for at, rss, anonymous in self._samples if at >= settled_at]
+        device = [used for at, used in self._device if at >= settled_at]
+        return {
+            'cpu_ms_per_frame': [1e3 * seconds / frames for seconds in threads[:4]],
+            'resident_mib': resident[-1][0] if resident else None,
+            'resident_growth_mib': resident[-1][0] - resident[0][0] if resident else None,
+            'anonymous_growth_mib': resident[-1][1] - resident[0][1] if resident else None,
+            'resident_every_5_s_mib': [round(rss, 1) for _, rss, _ in self._samples[::20]],
+            'device_mib': device[-1] if device else None,
+            'device_change_mib': max(device) - min(device) if device else None}
+
+    def _run(self) -> None:
+        count = 0
+        while not self._stop.wait(0.25):
+            with contextlib.suppress(OSError):
+                status = dict(line.split(':', 1) for line in pathlib.Path(
+                    f'/proc/{self._pid}/status').read_text(encoding='ascii').splitlines())
+                self._samples.append((time.time(), *(
+                    int(status[name].split()[0]) / 1024 for name in ('VmRSS', 'RssAnon'))))
+            # Asking the driver costs the node time, so not often.
+            if count % 20 == 0 and (used := device_memory()) is not None:
+                self._device.append((time.time(), used))
+            count += 1
+
+    def _seconds(self) -> dict[str, float]:
+        tick = os.sysconf('SC_CLK_TCK')
+        seconds = {}
+        for task in pathlib.Path(f'/proc/{self._pid}/task').iterdir():
+            with contextlib.suppress(OSError):
+                fields = (task / 'stat').read_text(encoding='ascii').rpartition(')')[2].split()
+                seconds[task.name] = (int(fields[11]) + int(fields[12])) / tick
+        return seconds
+
+
+def device_memory() -> float | None:
+    """MiB in use on the first GPU, by all processes; None without one."""
+    program = shutil.which('nvidia-smi')
+    if program is None:
+        return None
+    answer = subprocess.run([program, '--query-gpu=memory.used', '--format=csv,noheader,nounits',
+                             '--id=0'], capture_output=True, text=True, check=False)
+    try:
+        return float(answer.stdout)
+    except ValueError:
+        return None
+
+
+def main() -> int:
+    """Read the command line, make the runs, print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--runs', nargs='+', choices=tuple(RUNS), default=list(RUNS))
+    parser.add_argument('--backend', choices=('auto', 'cuda', 'cpu'), default='auto')
+    parser.add_argument('--frames', type=int, default=300, help='of every run (default 300)')
+    parser.add_argument('--long', type=int, default=10_000, metavar='FRAMES',
+                        help='of the long run (default 10000, 0 = none)')
+    parser.add_argument('--long-rate', type=float, default=200.0, metavar='HZ',
+                        help='the long run is no faster (default 200)')
+    parser.add_argument('--search-seconds', type=float, default=3.0, metavar='S',
+                        help='of every rate that is tried (default 3)')
+    parser.add_argument('--no-search', action='store_true', help='leave out the highest rate')
+    parser.add_argument('--set', action='append', default=[], metavar='KEY=VALUE',
+                        dest='settings', help='change a parameter of the node')
+    parser.add_argument('--output', type=pathlib.Path, metavar='FILE', help='write JSON there')
+    parser.add_argument('--logs', type=pathlib.Path, metavar='DIR', help='keep logs there')
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix='node_on_gpu_') as temporary:
+        folder = options.logs or pathlib.Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = [row for name in options.runs for row in measure(name, options, folder)]
+    report = {'machine': platform.platform(), 'cores': len(os.sched_getaffinity(0)),
+              'date': time.strftime('%Y-%m-%d'), 'command': ' '.join(sys.argv), 'rows': rows}
+    if options.output:
+        options.output.write_text(json.dumps(report, indent=1) + '\n', encoding='utf-8')
+    print_tables(report)
+    return 0 if all(row['is_lossless'] for row in rows if row['step'] != 'search') else 1
+
+
+def measure(name: str, options: argparse.Namespace, folder: pathlib.Path
+            ) -> list[dict[str, Any]]:
+    """All rows of one run."""
+    run = RUNS[name]
+    pairs = folder / f'{name}.npz'
+    render(run, pairs)
+    rows = []
+    environment = session.private_environment()
+    with node(run, options, folder, name, environment) as (process, ready):
+        log = folder / f'{name}_listener.log'
+        listener = Helper(['listener'], environment, log)
+        camera = Helper(['camera', str(pairs)], environment, folder / f'{name}_camera.log')
+        listener.answer()
+        camera.answer()
+
+        def play(step: str, rate: float, frames: int) -> dict[str, Any]:
+            print(f'{name}: {step}, {frames} frames at {rate:g} Hz', file=sys.stderr)
+            watch = Watch(process.pid)
+            sent = camera.ask(rate=rate, frames=frames)
+            heard = listener.ask(quiet=1.0)
+            row = account(run, name, step, rate, sent, heard, counts)
+            row['ready_s'] = ready
+            times = heard['received_s']
+            row |= watch.report(times[min(SETTLED, len(times) - 1)] if times else 0.0, frames)
+            rows.append(row)
+            counts.update(row.pop('counts'))
+            return row
+
+        counts: dict[str, int] = {}
+        play('warm', run.rate, 30)      # fills caches and queues, and shows what is counted so far
+        rows.clear()
+        play('steady', run.rate, options.frames)
+        if run.searches and not options.no_search:
+            best = search(lambda rate: bool(
+                play('search', rate, int(options.search_seconds * rate))['is_lossless']))
+            if options.long and best:
+                play('long', min(0.8 * best, options.long_rate), options.long)
+        elif run.searches and options.long:
+            play('long', options.long_rate, options.long)
+        camera.close()
+        listener.close()
+    return rows
+
+
+def search(is_lossless: Any) -> float:
+    """The highest rate that loses nothing, within 10 %; 0 where none does."""
+    good, bad = 0.0, 0.0
+    for rate in RATES:
+        if not is_lossless(rate):
+            bad = rate
+            break
+        good = rate
+    while bad and good and bad > 1.1 * good:
+        middle = round((good + bad) / 2)
+        if is_lossless(middle):
+            good = middle
+        else:
+            bad = middle
+    return good
+
+
+def render(run: Run, path: pathlib.Path) -> None:
+    """Pairs of a drive along a street."""
+    sequence = scenes.RoadSequence(width=run.width, height=run.height, frames=PAIRS,
+                                   max_disparity=run.disparities - 2, noise_sigma=1.5)
+    frames = list(scenes.render(sequence, len(os.sched_getaffinity(0))))
+    np.savez(path, left=[frame.left for frame in frames],
+             right=[frame.right for frame in frames])
+
+
+@contextlib.contextmanager
+def node(run: Run, options: argparse.Namespace, folder: pathlib.Path, name: str,
+         environment: dict[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
+    """The node with its log; yields its process and the seconds until it was active."""
+    parameters: dict[str, Value] = {
+        **load_preset(run.preset), 'backend': options.backend,
+        'disparity_range': run.disparities, 'image_width': run.width,
+        'image_height': run.height, **session.reliable_overrides()}
+    parameters.update(parse_assignments(options.settings))
+    file = folder / f'{name}.yaml'
+    file.write_text(yaml.safe_dump({'/**': {'ros__parameters': parameters}}), encoding='utf-8')
+    log = folder / f'{name}_node.log'
+    start = time.monotonic()
+    with open(log, 'wb') as output:
+        process = subprocess.Popen([*session.node_command(), '--ros-args', '--params-file',
+                                    str(file)], env=environment, stdin=subprocess.DEVNULL,
+                                   stdout=output, stderr=output)
+    try:
+        while 'active: waiting for' not in log.read_text(encoding='utf-8'):
+            if process.poll() is not None or time.monotonic() - start > session.START_LIMIT_S:
+                sys.exit(f'the node did not start:\n{log.read_text(encoding="utf-8")}')
+            time.sleep(0.02)
+        ready = time.monotonic() - start
+        yield process, ready
+        process.send_signal(signal.SIGINT)
+        process.wait(session.STOP_LIMIT_S)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        for line in log.read_text(encoding='utf-8').splitlines():
+            print(f'  {line}', file=sys.stderr)
+
+
+def account(run: Run, name: str, step: str, rate: float, sent: dict[str, Any],
+            heard: dict[str, Any], before: dict[str, int]) -> dict[str, Any]:
+    """One row: frames at every step since ``before``, and the latency."""
+    diagnostics = heard['diagnostics']
+    counts = {key: int(value) for key, value in diagnostics['pairing'].items()
+              if value.isdecimal()}
+    new = {key: value - before.get(key, 0) for key, value in counts.items()}
+    dropped = {key.removeprefix('dropped '): value for key, value in new.items()
+               if key.startswith('dropped ') and value}
+    received, published = new['received left'], new['published']
+    pairs_dropped = sum(v for k, v in dropped.items() if k.startswith(('pairs', 'left')))
+    latency = {stage: percentiles(values) for stage, values in heard['stages_ms'].items()}
+    total = latency.get('total')
+    return {
+        'run': name, 'step': step, 'size': f'{run.width}x{run.height}x{run.disparities}',
+        'preset': run.preset, 'backend': diagnostics['device'].get('backend', ''),
+        'wanted_hz': rate, 'sent_hz': sent['rate_hz'], 'camera_late_ms': sent['late_ms'],
+        'sent': sent['sent'], 'received': received, 'published': published,
+        'heard': heard['received'], 'dropped': dropped,
+        'adds_up': received == published + pairs_dropped,
+        'lost_to_node': sent['sent'] - received, 'lost_from_node': published - heard['received'],
+        'is_lossless': sent['sent'] == received == published == heard['received'],
+        'latency_ms': latency, 'end_to_end_ms': percentiles(heard['end_to_end_ms']),
+        'is_in_time': None if run.latency_ms is None or total is None else bool(
+            total['p50'] <= run.latency_ms[0] and total['p99'] <= run.latency_ms[1]),
+        'device': diagnostics['device'], 'counts': counts}
+
+
+def percentiles(values: list[float]) -> dict[str, float] | None:
+    """Median, 95th and 99th percentile and maximum."""
+    if not values:
+        return None
+    p50, p95, p99 = np.percentile(values, (50, 95, 99))
+    return {'p50': float(p50), 'p95': float(p95), 'p99': float(p99), 'max': max(values)}
+
+
+def print_tables(report: dict[str, Any]) -> None:
+    """Frames and latency, then stages, as Markdown."""
+    def cells(*values: object) -> None:
+        print('| ' + ' | '.join(str(value) for value in values) + ' |')
+
+    def head(*names: str) -> None:
+        print()
+        cells(*names)
+        cells(*('---' for _ in names))
+
+    rows = report['rows']
+    print(f'{report["machine"]}, {report["cores"]} cores, {report["date"]}: {report["command"]}')
+    head('run', 'step', 'back end', 'Hz', 'sent', 'received', 'published', 'heard', 'dropped',
+         'p50', 'p95', 'p99', 'max', 'end to end p50, p99')
+    for row in rows:
+        total, whole = (row['latency_ms'].get('total') or {}), (row['end_to_end_ms'] or {})
+        cells(f'{row["run"]} {row["size"]}', row['step'], row['backend'],
+              f'{row["sent_hz"]:.1f}', row['sent'], row['received'], row['published'],
+              row['heard'], ', '.join(f'{n} {k}' for k, n in row['dropped'].items()) or 0,
+              *(f'{total.get(p, 0):.2f}' for p in ('p50', 'p95', 'p99', 'max')),
+              f'{whole.get("p50", 0):.2f}, {whole.get("p99", 0):.2f}')
+    stages = [stage for stage in rows[0]['latency_ms'] if stage not in ('total', 'age')]
+    head('run', 'step', 'Hz', *stages, 'CPU of the busiest threads, ms a frame')
+    for row in rows:
+        cells(row['run'], row['step'], f'{row["sent_hz"]:.0f}',
+              *(f'{(row["latency_ms"].get(stage) or {}).get("p50", 0):.3f}' for stage in stages),
+              ', '.join(f'{value:.2f}' for value in row['cpu_ms_per_frame']))
+    head('run', 'step', 'frames', 'ready after s', f'resident MiB, growth after {SETTLED}',
+         'of it anonymous', 'device MiB, change')
+    for row in rows:
+        if row['step'] != 'search':
+            cells(row['run'], row['step'], row['sent'], f'{row["ready_s"]:.1f}',
+                  f'{figure(row["resident_mib"])}, {figure(row["resident_growth_mib"])}',
+                  figure(row['anonymous_growth_mib']),
+                  f'{figure(row["device_mib"])}, {figure(row["device_change_mib"])}')
+
+
+def figure(value: float | None) -> str:
+    """One decimal, or a dash for what was not measured."""
+    return '-' if value is None else f'{value:.1f}'
+
+
+if __name__ == '__main__':
+    sys.exit(main())

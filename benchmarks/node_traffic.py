@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""A camera and a listener for measurements of the node: one process each, led line by line.
+
+  node_traffic.py camera PAIRS.npz     plays pairs to the node's topics
+  node_traffic.py listener             counts and times what the node answers
+
+Both answer a JSON object on standard input with one on standard output:
+
+  camera:    {"rate": 30.0, "frames": 300}  ->  {"sent": 300, "seconds": 9.97, "late_ms": [...]}
+  listener:  {"quiet": 1.5}                 ->  what came since the last question; asked as soon
+             as nothing has come for so many seconds and /diagnostics has spoken once more
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.serialization import deserialize_message
+from sensor_msgs.msg import CameraInfo, Image
+from stereo_msgs.msg import DisparityImage
+
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.evaluation import bags
+
+#: Seconds before its due time at which a message is no longer slept for: sleep is that coarse.
+SPIN = 0.0003
+
+
+def main() -> int:
+    """Run one of the two roles until standard input ends."""
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('role', choices=('camera', 'listener'))
+    parser.add_argument('pairs', nargs='?', type=pathlib.Path,
+                        help='of the camera: .npz with left and right, uint8 N x H x W')
+    options = parser.parse_args()
+    rclpy.init()
+    node = rclpy.create_node(f'stereo_bp_{options.role}')
+    try:
+        role = Camera(node, options.pairs) if options.role == 'camera' else Listener(node)
+        answer({'ready': True})
+        for line in sys.stdin:
+            answer(role.do(**json.loads(line)))
+    finally:
+        rclpy.try_shutdown()
+    return 0
+
+
+def answer(content: dict[str, Any]) -> None:
+    """One line to whoever leads."""
+    print(json.dumps(content), flush=True)
+
+
+class Camera:
+    """Publishes pairs with camera_info, stamped when they are sent, at a steady rate.
+
+    :param path: .npz with left and right, uint8 N x H x W; they are played again and again.
+    """
+
+    def __init__(self, node: Node, path: pathlib.Path) -> None:
+        self._node = node
+        images = np.load(path)
+        height, width = images['left'].shape[1:]
+        calibration = Calibration(float(width), 0.2, width / 2, width / 2, height / 2)
+        self._infos = {side: bags.serialize_camera_info(0, side, calibration, width, height)
+                       for side in ('left', 'right')}
+        self._images = {side: [bytes(bags.serialize_image(0, side, pixels, 'mono8'))
+                               for pixels in images[side]] for side in ('left', 'right')}
+        qos = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
+        self._publishers = {
+            side: (node.create_publisher(CameraInfo, f'{side}/camera_info', qos),
+                   node.create_publisher(Image, f'{side}/image_rect', qos))
+            for side in ('left', 'right')}
+
+    def do(self, rate: float, frames: int) -> dict[str, Any]:
+        """Play, once every topic has its subscriber."""
+        deadline = time.monotonic() + 30
+        while any(publisher.get_subscription_count() == 0
+                  for pair in self._publishers.values() for publisher in pair):
+            if time.monotonic() > deadline:
+                return {'error': 'nobody subscribes to the images'}
+            time.sleep(0.02)
+        late = []
+        begin = time.perf_counter() + 0.02
+        for number in range(frames):
+            due = begin + number / rate
+            while (left := due - time.perf_counter()) > 0:
+                if left > SPIN:
+                    time.sleep(left - SPIN)
+            self._send(number, time.time_ns())
+            late.append((time.perf_counter() - due) * 1e3)
+        seconds = time.perf_counter() - begin
+        return {'sent': frames, 'seconds': seconds,
+                'rate_hz': (frames - 1) / (seconds - late[-1] * 1e-3) if frames > 1 else 0.0,
+                'late_ms': {'p50': float(np.median(late)), 'max': max(late)}}
+
+    def _send(self, number: int, stamp_ns: int) -> None:
+        for side in ('left', 'right'):
+            info, image = self._publishers[side]
+            pixels = self._images[side][number % len(self._images[side])]
+            info.publish(bytes(bags.with_stamp(self._infos[side], stamp_ns)))
+            image.publish(bytes(bags.with_stamp(pixels, stamp_ns)))
+
+
+class Listener:
+    """Subscribes to disparity, latency and /diagnostics; nothing is decoded while it counts."""
+
+    def __init__(self, node: Node) -> None:
+        self._lock = threading.Lock()
+        self._frames: list[tuple[int, int]] = []        # stamp, receipt, ns
+        self._latency: list[bytes] = []
+        self._diagnostics: list[bytes] = []
+        self._last = time.monotonic()
+        # Deep enough that a burst waits here and is not lost.
+        qos = QoSProfile(depth=50, reliability=ReliabilityPolicy.RELIABLE)
+        for topic, kind, take in (('disparity', DisparityImage, self._on_disparity),
+                                  ('latency', DiagnosticArray, self._on_latency),
+                                  ('/diagnostics', DiagnosticArray, self._on_diagnostics)):
+            node.create_subscription(kind, topic, take, qos, raw=True)
+        executor = SingleThreadedExecutor()
+        executor.add_node(node)
+        threading.Thread(target=executor.spin, daemon=True).start()
+
+    def do(self, quiet: float) -> dict[str, Any]:
+        """What came since the last question, after that much silence."""
+        while time.monotonic() - self._last < quiet:
+            time.sleep(0.02)
+        asked = len(self._diagnostics)
+        deadline = time.monotonic() + 5
+        while len(self._diagnostics) == asked and time.monotonic() < deadline:
+            time.sleep(0.02)
+        with self._lock:
+            frames, self._frames = self._frames, []
+            latency, self._latency = self._latency, []
+            diagnostics, self._diagnostics = self._diagnostics, []
+        stages: dict[str, list[float]] = {}
+        for data in latency:
+            for pair in deserialize_message(data, DiagnosticArray).status[0].values:
+                stages.setdefault(pair.key, []).append(float(pair.value))
+        return {
+            'received': len(frames), 'stages_ms': stages,
+            'received_s': [received * 1e-9 for _, received in frames],
+            'end_to_end_ms': [(received - stamp) * 1e-6 for stamp, received in frames],
+            'diagnostics': _statuses(diagnostics[-1]) if diagnostics else {}}
+
+    def _on_disparity(self, data: bytes) -> None:
+        received = time.time_ns()
+        with self._lock:
+            self._frames.append((bags.stamp_of(data), received))
+        self._last = time.monotonic()
+
+    def _on_latency(self, data: bytes) -> None:
+        with self._lock:
+            self._latency.append(data)
+
+    def _on_diagnostics(self, data: bytes) -> None:
+        with self._lock:
+            self._diagnostics.append(data)
+
+
+def _statuses(data: bytes) -> dict[str, dict[str, str]]:
+    """Status name without the node's to its values, 'message' among them."""
+    message = deserialize_message(data, DiagnosticArray)
+    return {status.name.rpartition(': ')[2]:
+            {'message': status.message, **{pair.key: pair.value for pair in status.values}}
+            for status in message.status}
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""What a tuner sees of the CUDA engine: kernels of a frame, cold start, pinned arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+pytest.importorskip('cupy')
+from stereo_bp_ros import MatcherConfig, StereoMatcher, engines
+from stereo_bp_ros.engines.cuda import compiler, device
+from stereo_bp_ros.errors import BackendUnavailable
+
+Pairs = Callable[..., tuple[np.ndarray, np.ndarray]]
+
+CONFIG = MatcherConfig(backend='cuda', disparity_range=32, levels=3)
+
+
+def test_without_a_device_pinned_memory_is_refused_in_words(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = BackendUnavailable('no NVIDIA driver is installed', 'use backend cpu')
+    monkeypatch.setattr(device, 'unavailable', lambda index: problem)
+    with pytest.raises(BackendUnavailable, match='no NVIDIA driver'):
+        engines.empty_pinned((4, 4), 'uint8')
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(device.unavailable(0) is not None, reason='needs an NVIDIA GPU')
+class TestOnTheDevice:
+    """What needs one."""
+
+    def test_the_first_frame_shows_every_kernel_with_its_resources(
+            self, textured_pair: Pairs) -> None:
+        left, right = textured_pair(160, 96, 6)
+        with StereoMatcher(CONFIG) as matcher:
+            matcher.prepare(160, 96)
+            with engines.kernels_used(CONFIG) as first:
+                matcher.compute(left, right)
+            with engines.kernels_used(CONFIG) as second:
+                matcher.compute(left, right)
+        assert {name.partition('<')[0] for name in (one.name for one in first)} >= {
+            'pass_messages', 'publish_matches'}
+        for one in first:
+            assert one.registers > 0
+            assert one.launches > 0
+            assert one.resident > 0
+            assert 0 < one.occupancy <= 1
+        assert second == []         # a graph is captured once
+
+    def test_with_its_size_known_warming_up_leaves_nothing_to_compile(self) -> None:
+        engines.warm_up(CONFIG, 200, 120)
+        before = compiler.origins()
+        with StereoMatcher(CONFIG) as matcher:
+            matcher.prepare(200, 120)
+            assert compiler.origins() == before
+            assert matcher.compile_time < 0.5
+
+    def test_pinned_arrays_give_the_same_disparity(self, textured_pair: Pairs) -> None:
+        images = textured_pair(160, 96, 6)
+        pinned = [engines.empty_pinned(image.shape, 'uint8') for image in images]
+        for target, image in zip(pinned, images, strict=True):
+            np.copyto(target, image)
+        out = engines.empty_pinned((96, 160), 'float32')
+        with StereoMatcher(CONFIG) as matcher:
+            expected = matcher.compute(*images).disparity
+            matcher.compute(*pinned, out={'disparity': out})
+        np.testing.assert_array_equal(out, expected)
