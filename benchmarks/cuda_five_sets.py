@@ -24,7 +24,7 @@ import cv2
 import numpy as np
 
 from stereo_bp_ros import MatcherConfig, RawImage
-from stereo_bp_ros.engines.cuda import beliefs, compiler, device, messages, plan
+from stereo_bp_ros.engines.cuda import beliefs, compiler, device, layout, messages, tiling
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
 
 SETS = {'tsukuba': (16, 0.085), 'venus': (21, 0.11), 'barn1': (32, 0.15),
@@ -117,11 +117,11 @@ def time_passes(engine: CudaEngine, config: MatcherConfig, width: int) -> None:
                            parameters=parameters: kernel.launch(
                                engine._stream.ptr, grid, (step.threads, 1, 1),
                                step.shared_bytes, parameters))
-        shape = plan.shape(config)
+        shape = layout.shape(config)
         nodes = parameters.width * parameters.height / 2
-        vectors = 4 * (1 if step.start == plan.FROM_MESSAGES
-                       else 0.5 if step.start == plan.FROM_PARENTS else 0)
-        vectors += {plan.LAST_COLOUR: 4, plan.BOTH_COLOURS: 8, plan.LABELS: 0}[step.finish]
+        vectors = 4 * (1 if step.start == tiling.FROM_MESSAGES
+                       else 0.5 if step.start == tiling.FROM_PARENTS else 0)
+        vectors += {tiling.LAST_COLOUR: 4, tiling.BOTH_COLOURS: 8, tiling.LABELS: 0}[step.finish]
         moved = nodes * vectors * shape.units * shape.unit_bytes
         resources = kernel.resources
         warps = min(64, 2048 // cut.threads * cut.threads // 32,

@@ -16,12 +16,12 @@ from stereo_bp_ros.engines.cuda import (
     convert,
     cost,
     messages,
-    plan,
     preprocess,
     refine,
     sad,
     sad_plan,
     sad_variants,
+    tiling,
 )
 
 ARCHITECTURES = ('sm_75', 'sm_87', 'sm_90', 'sm_120')
@@ -43,7 +43,7 @@ def kernels_of(disparities: int, message_type: str) -> list[tuple[str, str]]:
         names += cost.kernels(config.replace(preprocessing='sobel_x'), 'float', True)
         names += cost.kernels(config.replace(data_truncation=15.3, levels=7), 'uint8', True)
     names += [messages.kernel_of(config, step)
-              for step in plan.passes(config, 640, 480)]
+              for step in tiling.passes(config, 640, 480)]
     return sorted(set(names))
 
 

@@ -22,9 +22,10 @@ from stereo_bp_ros.engines.cuda import (
     compiler,
     cost,
     device,
+    layout,
     messages,
-    plan,
     refine,
+    tiling,
 )
 from stereo_bp_ros.engines.cuda import engine as cuda
 from stereo_bp_ros.types import OUTPUTS
@@ -103,7 +104,7 @@ def test_odd_sizes_and_more_levels_than_the_image_has(width: int, height: int,
 def test_results_do_not_depend_on_the_tiling(iterations: int, per_pass: int,
                                              directions: int) -> None:
     config = paper(20, levels=3, iterations=iterations)
-    tiles = {k: plan.Tiling(per_pass, 10, 6, 256, 1, directions) for k in range(3)}
+    tiles = {k: tiling.Tiling(per_pass, 10, 6, 256, 1, directions) for k in range(3)}
     left, right = noisy_pair(61, 45)
     found = labels(config, run(config, left, right, tilings=tiles)['disparity'])
     assert np.array_equal(found, naive_labels(config, left, right))
@@ -115,8 +116,8 @@ def test_results_do_not_depend_on_the_tiling(iterations: int, per_pass: int,
 def test_results_do_not_depend_on_where_nodes_are_kept(disparities: int, iterations: int,
                                                        per_pass: int, directions: int) -> None:
     left, right = noisy_pair(61, 45)
-    kept = plan.Tiling(per_pass, 6, 4, 1024, 1, directions, resident=True)
-    moving = plan.Tiling(per_pass, 10, 6, 128, 1, directions)
+    kept = tiling.Tiling(per_pass, 6, 4, 1024, 1, directions, resident=True)
+    moving = tiling.Tiling(per_pass, 10, 6, 128, 1, directions)
     for message_type in ('int16', 'float32') if disparities < 100 else ('int16',):
         config = paper(disparities, levels=3, iterations=iterations, message_type=message_type)
         found = [run(config, left, right, tilings=dict.fromkeys(range(3), cut))['disparity']
@@ -131,10 +132,10 @@ def test_messages_kept_as_differences_change_nothing(monkeypatch: pytest.MonkeyP
     left, right = noisy_pair(90, 57)
     results = []
     for least in (8, 10000):
-        monkeypatch.setattr(plan, 'LEAST_RANGE_OF_DELTAS', least)
-        plan.forget()
+        monkeypatch.setattr(layout, 'LEAST_RANGE_OF_DELTAS', least)
+        tiling.forget()
         results.append(run(config, left, right, OUTPUTS))
-    plan.forget()
+    tiling.forget()
     for name in OUTPUTS:
         assert np.array_equal(results[0][name], results[1][name], equal_nan=True)
 

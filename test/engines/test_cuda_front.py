@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, RawImage
-from stereo_bp_ros.engines.cuda import arena, convert, cost, device, plan, preprocess
+from stereo_bp_ros.engines.cuda import arena, convert, cost, device, layout, plan, preprocess
 from stereo_bp_ros.engines.cuda import engine as cuda
 from stereo_bp_ros.images import ENCODINGS
 
@@ -54,9 +54,9 @@ class Memory:
         """Data cost of a level, H x W x D, from the layout that ``kernels/README.md`` draws."""
         config = self.config
         kind = {'Bytes': np.uint8, 'Int16': np.uint16, 'Float16': np.float16,
-                'Float32': np.float32}[plan.cost_type(config, k)]
-        level = plan.levels(config, self.width, self.height)[k]
-        chunks = plan.shape(config).chunks
+                'Float32': np.float32}[layout.cost_type(config, k)]
+        level = layout.levels(config, self.width, self.height)[k]
+        chunks = layout.shape(config).chunks
         per_unit = 4 if kind is np.float32 else 8
         values = self.get(f'cost_{k}').reshape(-1).view(kind)
         values = values.reshape(level.height, 2, 8 * chunks // per_unit, level.half, per_unit)

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from stereo_bp_ros import ConfigError, MatcherConfig
-from stereo_bp_ros.engines.cuda import plan
+from stereo_bp_ros.engines.cuda import layout, plan, tiling
 from stereo_bp_ros.engines.cuda.device import TYPICAL
 
 FIVE_SETS = {'tsukuba': (384, 288, 16), 'venus': (434, 383, 21), 'barn1': (432, 381, 32),
@@ -27,7 +27,7 @@ def five_sets(disparities: int, **changes: object) -> MatcherConfig:
 def test_every_level_runs_every_iteration_once_and_in_order(
         disparities: int, iterations: int, message_type: str) -> None:
     config = five_sets(disparities, iterations=iterations, message_type=message_type)
-    found = plan.passes(config, 321, 157)
+    found = tiling.passes(config, 321, 157)
     for k in range(config.levels):
         done = [t for step in found if step.level == k
                 for t in range(step.first, step.first + step.iterations)]
@@ -40,7 +40,7 @@ def test_every_level_runs_every_iteration_once_and_in_order(
 def test_what_a_pass_reads_was_written_before_it(disparities: int, message_type: str) -> None:
     config = five_sets(disparities, message_type=message_type)
     written: set[str] = set()
-    for step in plan.passes(config, 250, 190):
+    for step in tiling.passes(config, 250, 190):
         read = {step.source, *(step.parents or ())} - {None}
         assert read <= written
         targets = {name for name in step.targets if name}
@@ -55,8 +55,8 @@ def test_what_a_pass_reads_was_written_before_it(disparities: int, message_type:
 def test_every_region_fits_the_shared_memory_of_a_block(disparities: int,
                                                         message_type: str) -> None:
     config = five_sets(disparities, message_type=message_type)
-    for step in plan.passes(config, 640, 480):
-        assert step.shared_bytes <= TYPICAL.shared_memory - plan.STATIC_SHARED
+    for step in tiling.passes(config, 640, 480):
+        assert step.shared_bytes <= TYPICAL.shared_memory - tiling.STATIC_SHARED
         assert step.tiling.width % 2 == 0
         assert step.margin_columns % 2 == 0
 
@@ -68,7 +68,7 @@ def test_passes_follow_each_other_and_fit_their_blocks(disparities: int, iterati
                                                        message_type: str) -> None:
     config = five_sets(disparities, message_type=message_type, iterations=iterations, levels=3)
     for width, height in ((16, 17), (90, 61), (900, 750)):
-        passes = plan.passes(config, width, height)
+        passes = tiling.passes(config, width, height)
         for k in range(3):
             steps = [step for step in passes if step.level == k]
             ends = [0, *itertools.accumulate(step.iterations for step in steps)]
@@ -77,13 +77,13 @@ def test_passes_follow_each_other_and_fit_their_blocks(disparities: int, iterati
             for step in steps:
                 assert step.threads <= step.tiling.threads <= 1024
                 assert not step.tiling.resident or step.iterations > 1
-                assert step.shared_bytes <= TYPICAL.shared_memory - plan.STATIC_SHARED
-                lists, counts = plan.nodes_of(step)
+                assert step.shared_bytes <= TYPICAL.shared_memory - tiling.STATIC_SHARED
+                lists, counts = tiling.nodes_of(step)
                 assert all(0 <= node >> 16 < 65536 for row in lists for node in row)
                 assert [len(row) for row in lists] == [row[-1] for row in counts]
 
 
-def slots_of(step: plan.Pass, x: int, y: int) -> set[int]:
+def slots_of(step: tiling.Pass, x: int, y: int) -> set[int]:
     """Slots on chip of the edges of a node (from the corner of its tile): as in passes.cuh."""
     plane = step.region_height * step.region_half + 1
     own = (y + step.margin_rows) * step.region_half + (x + step.margin_columns) // 2
@@ -100,10 +100,11 @@ def slots_of(step: plan.Pass, x: int, y: int) -> set[int]:
 def test_nobody_touches_a_slot_that_another_node_writes(iterations: int, first: int,
                                                         selects: bool) -> None:
     config = five_sets(16, iterations=9, levels=3)
-    cut = plan.Tiling(iterations, 6, 4, 1024, 1, 4, resident=True)
-    step = plan._place(config, plan.Pass(
-        0, first, iterations, plan.FROM_MESSAGES, plan.LABELS if selects else plan.LAST_COLOUR,
-        None, None, (None, None), cut, 0, 0, 0, 0, 0, 1024))
+    cut = tiling.Tiling(iterations, 6, 4, 1024, 1, 4, resident=True)
+    step = tiling._place(config, tiling.Pass(
+        0, first, iterations, tiling.FROM_MESSAGES,
+        tiling.LABELS if selects else tiling.LAST_COLOUR, None, None, (None, None), cut,
+        0, 0, 0, 0, 0, 1024))
     size = 4 * (step.region_height * step.region_half + 1)
     last: dict[tuple[int, int], int] = {}
     for y in range(-step.margin_rows, cut.height + step.margin_rows):
@@ -133,7 +134,7 @@ def test_nobody_touches_a_slot_that_another_node_writes(iterations: int, first: 
 
 def test_small_devices_get_smaller_regions() -> None:
     small = TYPICAL.__class__(0, 'small', (7, 5), 8, 64 * 1024, 64 * 1024, 2**33, False)
-    for step in plan.passes(five_sets(128), 640, 480, small):
+    for step in tiling.passes(five_sets(128), 640, 480, small):
         assert step.shared_bytes <= 64 * 1024
 
 
@@ -146,7 +147,7 @@ def test_arrays_of_the_arena_do_not_overlap(message_type: str) -> None:
 
 def test_ranges_are_padded_to_the_next_multiple_of_eight() -> None:
     for disparities in range(2, 513):
-        shape = plan.shape(five_sets(disparities))
+        shape = layout.shape(five_sets(disparities))
         assert 8 * shape.chunks == -(-disparities // 8) * 8
 
 
@@ -160,12 +161,12 @@ def test_what_is_uploaded_has_one_name_and_size_on_both_sides() -> None:
 
 
 def test_differences_are_kept_only_where_they_are_exact() -> None:
-    assert plan.keeps_deltas(five_sets(128))
-    assert not plan.keeps_deltas(five_sets(8))
-    assert not plan.keeps_deltas(five_sets(128, message_type='float32'))
+    assert layout.keeps_deltas(five_sets(128))
+    assert not layout.keeps_deltas(five_sets(8))
+    assert not layout.keeps_deltas(five_sets(128, message_type='float32'))
     # A slope of more than 7 bits, and sums that would not fit when they are too large by T each.
-    assert not plan.keeps_deltas(five_sets(128, discontinuity_slope=10.0))
-    assert not plan.keeps_deltas(five_sets(128, discontinuity_truncation=1000.0))
+    assert not layout.keeps_deltas(five_sets(128, discontinuity_slope=10.0))
+    assert not layout.keeps_deltas(five_sets(128, discontinuity_truncation=1000.0))
 
 
 def test_settings_of_the_cpu_engine_alone_are_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import compiler, plan
+from stereo_bp_ros.engines.cuda import compiler, layout, tiling
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
 
@@ -36,20 +36,20 @@ def matches(config: MatcherConfig, width: int, arena: Arena, with_fraction: bool
 
 def kernel_name(config: MatcherConfig) -> str:
     """The kernel in ``beliefs.cu`` that selects labels from messages in device memory."""
-    return (f'select_labels<{plan.stored_type(config)}, {config.disparity_range}, '
-            f'{plan.cost_type(config, 0)}>')
+    return (f'select_labels<{layout.stored_type(config)}, {config.disparity_range}, '
+            f'{layout.cost_type(config, 0)}>')
 
 
 class Beliefs:
     """The stage for one configuration and size."""
 
     def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
-                 arena: Arena, passes: list[plan.Pass]) -> None:
+                 arena: Arena, passes: list[tiling.Pass]) -> None:
         self._found = found
         self._config = config
         self._arena = arena
-        self._level = plan.levels(config, width, height)[0]
-        self._is_fused = bool(passes) and passes[-1].finish == plan.LABELS
+        self._level = layout.levels(config, width, height)[0]
+        self._is_fused = bool(passes) and passes[-1].finish == tiling.LABELS
 
     def load(self) -> None:
         """Compile or load what ``enqueue`` launches."""
@@ -62,8 +62,8 @@ class Beliefs:
         device, (width, height, half) = self._arena.device, self._level
         if not self._is_fused:
             has_messages = self._config.iterations > 0
-            smoothness = plan.smoothness(self._config)
-            nodes = THREADS // plan.shape(self._config).lanes
+            smoothness = layout.smoothness(self._config)
+            nodes = THREADS // layout.shape(self._config).lanes
             compiler.kernel(self._found, 'beliefs.cu', kernel_name(self._config)).launch(
                 stream, (-(-((width + 1) // 2) // nodes), height - 2, 2), (THREADS, 1, 1), 0,
                 ctypes.c_void_p(device['cost_0']),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import compiler, plan
+from stereo_bp_ros.engines.cuda import compiler, layout
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
 
@@ -60,7 +60,7 @@ def packed(config: MatcherConfig) -> Packed | None:
 
     The kernel that computes four bytes at a time needs a truncation of 7 bits.
     """
-    if not plan.has_byte_costs(config):
+    if not layout.has_byte_costs(config):
         return None
     costs = table(config).astype(int)
     factor = int(costs[1])
@@ -116,10 +116,10 @@ def way(config: MatcherConfig, image: str, has_whole_grey: bool) -> str:
 def kernels(config: MatcherConfig, image: str, has_whole_grey: bool) -> list[tuple[str, str]]:
     """File and name of the kernels of this stage; parameters as those of ``way``."""
     labels = config.disparity_range
-    names = [('cost.cu', f'data_cost<{plan.cost_type(config, 0)}, {image}, {labels}, '
+    names = [('cost.cu', f'data_cost<{layout.cost_type(config, 0)}, {image}, {labels}, '
                          f'{way(config, image, has_whole_grey)}>')]
     if config.levels > TILE_LEVELS:
-        names.append(('cost.cu', f'parent_cost<{plan.cost_type(config, 1)}, {labels}>'))
+        names.append(('cost.cu', f'parent_cost<{layout.cost_type(config, 1)}, {labels}>'))
     return names
 
 
@@ -131,9 +131,9 @@ class Cost:
         device = arena.device
         self._found = found
         self._config = config
-        self._chunks = plan.shape(config).chunks
+        self._chunks = layout.shape(config).chunks
         self._levels = [CostLevel(device[f'cost_{k}'], *level)
-                        for k, level in enumerate(plan.levels(config, width, height))]
+                        for k, level in enumerate(layout.levels(config, width, height))]
         factor = config.data_weight * config.message_scale()
         whole = packed(config) or Packed(0, 0)
         self._pass = CostPass(

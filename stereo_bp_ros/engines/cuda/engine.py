@@ -18,12 +18,14 @@ from stereo_bp_ros.engines.cuda import (
     convert,
     cost,
     device,
+    layout,
     messages,
     plan,
     preprocess,
     refine,
     sad,
     sad_variants,
+    tiling,
 )
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.errors import DeviceLostError
@@ -66,7 +68,7 @@ class CudaEngine(Engine):
     backend = 'cuda'
 
     def __init__(self, config: MatcherConfig, width: int, height: int, *,
-                 tilings: dict[int, plan.Tiling] | None = None) -> None:
+                 tilings: dict[int, tiling.Tiling] | None = None) -> None:
         self.config = config
         self.width = width
         self.height = height
@@ -79,7 +81,7 @@ class CudaEngine(Engine):
         import cupy
         self._device = cupy.cuda.Device(config.device_id)
         self._found = found = device.properties(config.device_id)
-        self.passes = plan.passes(config, width, height, found, tilings)
+        self.passes = tiling.passes(config, width, height, found, tilings)
         self.plan = plan.memory_plan(config, width, height, found, tilings)
         self._graphs: dict[_Form, Any] = {}
         self._timed: dict[_Form, list[str]] = {}
@@ -206,8 +208,8 @@ class CudaEngine(Engine):
                 values = cost.table(self.config)
                 runtime.memcpyAsync(address['table'], values.ctypes.data, values.nbytes,
                                     _TO_DEVICE, stream)
-            if plan.keeps_deltas(self.config):
-                slope = int(plan.smoothness(self.config)[0])
+            if layout.keeps_deltas(self.config):
+                slope = int(layout.smoothness(self.config)[0])
                 runtime.memsetAsync(address['nothing'], slope, 16, stream)
             self._messages.initialise(stream)
         self._stream.synchronize()

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import compiler, plan
+from stereo_bp_ros.engines.cuda import compiler, layout, tiling
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.beliefs import Matches
 from stereo_bp_ros.engines.cuda.device import Properties
 from stereo_bp_ros.engines.cuda.refine import Frame
 
-_CountsOfColour = ctypes.c_int * (plan.LARGEST_MARGIN + 1)
+_CountsOfColour = ctypes.c_int * (tiling.LARGEST_MARGIN + 1)
 _Counts = _CountsOfColour * 2
 
 
@@ -37,12 +37,12 @@ class PassParameters(ctypes.Structure):
         ('publishes', ctypes.c_int), ('frame', Frame))
 
 
-def kernel_of(config: MatcherConfig, step: plan.Pass) -> tuple[str, str]:
+def kernel_of(config: MatcherConfig, step: tiling.Pass) -> tuple[str, str]:
     """File and name of the kernel that runs a pass."""
     cut = step.tiling
-    arguments = (f'{plan.stored_type(config)}, {config.disparity_range}, '
-                 f'{plan.cost_type(config, step.level)}, {cut.directions}, {cut.threads}')
-    work = ('ITERATIONS_AND_LABELS' if step.finish == plan.LABELS
+    arguments = (f'{layout.stored_type(config)}, {config.disparity_range}, '
+                 f'{layout.cost_type(config, step.level)}, {cut.directions}, {cut.threads}')
+    work = ('ITERATIONS_AND_LABELS' if step.finish == tiling.LABELS
             else 'ITERATIONS' if step.iterations > 1 else 'ONE_ITERATION')
     if cut.resident:
         return 'resident.cu', f'pass_resident<{arguments}, {work}>'
@@ -51,14 +51,14 @@ def kernel_of(config: MatcherConfig, step: plan.Pass) -> tuple[str, str]:
 
 def inherit_name(config: MatcherConfig) -> str:
     """The kernel that gives one colour what its parents send."""
-    return (f'inherit_messages<{plan.stored_type(config)}, {config.disparity_range}>')
+    return (f'inherit_messages<{layout.stored_type(config)}, {config.disparity_range}>')
 
 
 class Messages:
     """The stage for one configuration and size."""
 
     def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
-                 arena: Arena, passes: list[plan.Pass]) -> None:
+                 arena: Arena, passes: list[tiling.Pass]) -> None:
         self._found = found
         self._config = config
         self._passes = passes
@@ -85,7 +85,7 @@ class Messages:
     @property
     def selects(self) -> bool:
         """Whether the last pass ends with labels."""
-        return bool(self._passes) and self._passes[-1].finish == plan.LABELS
+        return bool(self._passes) and self._passes[-1].finish == tiling.LABELS
 
     def enqueue(self, stream: int, out: Matches, frame: Frame | None = None) -> None:
         """Run every pass; a last one that selects fills ``out`` as well.
@@ -98,7 +98,7 @@ class Messages:
             parameters.publishes = frame is not None
             if frame is not None:
                 parameters.frame = frame
-            if self._config.iterations == 1 and step.finish != plan.LABELS:
+            if self._config.iterations == 1 and step.finish != tiling.LABELS:
                 self._inherit(stream, parameters)
             grid = (-(-parameters.width // step.tiling.width),
                     -(-parameters.height // step.tiling.height), 1)
@@ -111,9 +111,9 @@ class Messages:
             stream, (-(-nodes // 128), 1, 1), (128, 1, 1), 0, parameters, ctypes.c_int(0))
 
 
-def _nodes(step: plan.Pass) -> np.ndarray[Any, Any]:
-    """The lists of ``plan.nodes_of``, uint32 2 x N."""
-    lists, _ = plan.nodes_of(step)
+def _nodes(step: tiling.Pass) -> np.ndarray[Any, Any]:
+    """The lists of ``tiling.nodes_of``, uint32 2 x N."""
+    lists, _ = tiling.nodes_of(step)
     nodes = np.zeros((2, max(map(len, lists))), np.uint32)
     for row, values in zip(nodes, lists, strict=True):
         row[:len(values)] = values
@@ -121,17 +121,17 @@ def _nodes(step: plan.Pass) -> np.ndarray[Any, Any]:
 
 
 def _parameters(config: MatcherConfig, width: int, height: int, arena: Arena, index: int,
-                step: plan.Pass) -> PassParameters:
+                step: tiling.Pass) -> PassParameters:
     device = arena.device
-    lists, counts = plan.nodes_of(step)
+    lists, counts = tiling.nodes_of(step)
     nodes = device[f'nodes_{index}']
-    pyramid = plan.levels(config, width, height)
+    pyramid = layout.levels(config, width, height)
     level = pyramid[step.level]
     parent = pyramid[min(step.level + 1, len(pyramid) - 1)]
-    slope, truncation = plan.smoothness(config)
+    slope, truncation = layout.smoothness(config)
     is_integer = config.message_type == 'int16'
     targets = list(step.targets)
-    if config.iterations == 1 and step.finish != plan.LABELS:
+    if config.iterations == 1 and step.finish != tiling.LABELS:
         targets[0] = f'messages_{step.level}_0'
 
     def pair(names: object) -> ctypes.Array[ctypes.c_void_p]:

@@ -1,0 +1,94 @@
+"""How vectors over the disparities and the levels of the pyramid lie in memory. No CuPy here."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stereo_bp_ros import geometry
+from stereo_bp_ros.config import MatcherConfig, round_half_up
+
+#: Ranges from here on keep int16 messages as differences in bytes, where these are exact: what
+#: is moved is halved, what is computed grows.
+LEAST_RANGE_OF_DELTAS = 32
+
+#: The C++ types of the messages.
+MESSAGE_TYPES = {'int16': 'Int16', 'float32': 'Float32', 'float16': 'Float16'}
+
+
+class Shape(NamedTuple):
+    """One vector over the disparities in registers and memory; as ``Shape`` in ``words.cuh``."""
+
+    chunks: int         # of 8 disparities
+    units: int          # that one thread moves at once
+    unit_bytes: int     # 8 or 16, of a message
+    lanes: int          # threads that share a vector
+    registers: int      # of 32 bits, for one vector in one thread
+
+
+class Level(NamedTuple):
+    """One level of the pyramid as it lies in memory.
+
+    width, height: nodes; half: columns of one colour, padded to whole lines of memory.
+    """
+
+    width: int
+    height: int
+    half: int
+
+
+def shape(config: MatcherConfig) -> Shape:
+    """How the vectors of a configuration are laid out."""
+    is_integer = config.message_type == 'int16'
+    chunks = -(-config.disparity_range // 8)
+    limit = 16 if is_integer else 8
+    lanes = next(lanes for lanes in (1, 2, 4, 8) if chunks <= limit * lanes)
+    return Shape(chunks, chunks * (2 if config.message_type == 'float32' else 1),
+                 8 if keeps_deltas(config) else 16, lanes,
+                 -(-chunks // lanes) * (4 if is_integer else 8))
+
+
+def levels(config: MatcherConfig, width: int, height: int) -> list[Level]:
+    """The pyramid, level 0 first."""
+    return [Level(w, h, -(-((w + 1) // 2) // 16) * 16)
+            for w, h in geometry.pyramid(width, height, config.levels)]
+
+
+def keeps_deltas(config: MatcherConfig) -> bool:
+    """Whether messages are kept as the differences of neighbouring labels, in bytes.
+
+    Exact where the slope fits a byte's 7 bits, and where sums of messages that are too large by
+    up to the truncation still fit 16 bits.
+    """
+    if config.message_type != 'int16' or config.disparity_range < LEAST_RANGE_OF_DELTAS:
+        return False
+    slope, truncation = smoothness(config)
+    largest = round_half_up(config.message_scale() * config.data_weight * config.data_truncation)
+    return (config.disparity_range <= 128 and slope <= 127
+            and largest * 4 ** (config.levels - 1) + 6 * truncation <= 32767)
+
+
+def has_byte_costs(config: MatcherConfig) -> bool:
+    """Whether the data cost of level 0 is kept in 8 bits, where it is exact."""
+    return config.message_type == 'int16' and round_half_up(
+        config.message_scale() * config.data_weight * config.data_truncation) <= 255
+
+
+def smoothness(config: MatcherConfig) -> tuple[float, float]:
+    """Slope and truncation in units of the messages.
+
+    A step that costs more than the truncation is never taken, and 16 bits need not hold it.
+    """
+    slope, truncation = config.message_smoothness()
+    return min(slope, truncation), truncation
+
+
+def cost_type(config: MatcherConfig, k: int) -> str:
+    """The C++ type of the data cost of level ``k`` as it is kept."""
+    if k > 0:
+        return 'Int16' if config.message_type == 'int16' else 'Float32'
+    return 'Bytes' if has_byte_costs(config) else MESSAGE_TYPES[config.message_type]
+
+
+def stored_type(config: MatcherConfig) -> str:
+    """The C++ type of the messages as they are kept."""
+    return 'Int16Deltas' if keeps_deltas(config) else MESSAGE_TYPES[config.message_type]

@@ -1,0 +1,342 @@
+"""The passes over the messages, and the tiles that each is cut into. No CuPy here."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from typing import NamedTuple
+
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cuda import layout
+from stereo_bp_ros.engines.cuda.device import TYPICAL, Properties
+from stereo_bp_ros.errors import ConfigError
+
+#: Nodes around a tile that a pass can reach; as in ``passes.cuh``.
+LARGEST_MARGIN = 15
+
+#: Bytes of shared memory that a block takes beside what is asked for.
+STATIC_SHARED = 1024
+
+#: What a pass starts from, and what it leaves in memory; numbers as in ``messages.cu``.
+FROM_ZERO, FROM_PARENTS, FROM_MESSAGES = range(3)
+LAST_COLOUR, BOTH_COLOURS, LABELS = range(3)
+
+
+class Tiling(NamedTuple):
+    """How the nodes of a level are given to blocks.
+
+    iterations: of one pass; width, height: nodes of a tile, both even; threads, blocks:
+    threads of a block and blocks of a multiprocessor that the kernel is compiled for;
+    directions: of the four messages of a node, how many one thread sends (1, 2 or 4). resident:
+    nodes stay with their threads for all iterations of a pass (``resident.cu``), which must be
+    two or more. last: the tiling of the last pass of level 0, where it is another.
+    """
+
+    iterations: int
+    width: int
+    height: int
+    threads: int
+    blocks: int
+    directions: int
+    resident: bool = False
+    last: Tiling | None = None
+
+
+class Pass(NamedTuple):
+    """Iterations [first, first + iterations) of one level in one launch."""
+
+    level: int
+    first: int
+    iterations: int
+    start: int
+    finish: int
+    source: str | None              # array that the first iteration reads
+    parents: tuple[str, str] | None
+    targets: tuple[str | None, str | None]      # array of the messages of each colour
+    tiling: Tiling
+    margin_columns: int             # of the region on chip around a tile, even
+    margin_rows: int
+    region_half: int
+    region_height: int
+    shared_bytes: int
+    threads: int                    # of a block
+
+
+def passes(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL,
+           tilings: dict[int, Tiling] | None = None) -> list[Pass]:
+    """What is launched to pass the messages, coarsest level first.
+
+    :param tilings: level to tiling, in place of the model's choice.
+    """
+    pyramid = layout.levels(config, width, height)
+    found: list[Pass] = []
+    if config.iterations == 0 or config.stereo_algorithm == 'sad':
+        return found
+    for k in reversed(range(len(pyramid))):
+        chosen = (tilings or {}).get(k) or _chosen(config, width, height, k, device)
+        found += _passes_of_level(config, k, chosen)
+    return found
+
+
+def fits(config: MatcherConfig, k: int, chosen: Tiling, device: Properties) -> bool:
+    """Whether the region of every pass of level ``k`` fits a block's shared memory and threads."""
+    return all(_fits_block(step, device) for step in _passes_of_level(config, k, chosen))
+
+
+def nodes_of(step: Pass) -> tuple[list[list[int]], list[list[int]]]:
+    """The nodes that a tile's threads go through, for each colour, and how many at what distance.
+
+    A node is packed as ``Node`` in ``passes.cuh`` unpacks it; those of the tile itself come
+    first, then those around it by their distance. Element m of the counts: nodes at most m away.
+    """
+    width, height = step.tiling.width, step.tiling.height
+    margin = step.iterations - 1 + (step.finish == LABELS)
+    lists: list[list[int]] = []
+    counts = []
+    for colour in range(2):
+        found = sorted(
+            (max(-x, x - width + 1, -y, y - height + 1, 0), y, x)
+            for y in range(-margin, height + margin)
+            for x in range(-margin, width + margin) if (x + y) % 2 == colour)
+        lists.append([
+            x + LARGEST_MARGIN + 1 | (y + LARGEST_MARGIN + 1) << 8
+            | ((y + step.margin_rows) * step.region_half + (x + step.margin_columns) // 2) << 16
+            for _, y, x in found])
+        counts.append([sum(distance <= m for distance, _, _ in found)
+                       for m in range(LARGEST_MARGIN + 1)])
+    return lists, counts
+
+
+def message_arrays(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL,
+                   tilings: dict[int, Tiling] | None = None) -> list[str]:
+    """Names of the message arrays that the passes read or write, each once."""
+    names: dict[str, None] = {}
+    for step in passes(config, width, height, device, tilings):
+        names.update(dict.fromkeys(
+            name for name in (step.source, *(step.parents or ()), *step.targets) if name))
+    if config.iterations == 1:
+        names.update(dict.fromkeys(f'messages_{k}_0' for k in range(config.levels)))
+    return list(names)
+
+
+def forget() -> None:
+    """Drop tilings chosen earlier; for tests that change what the choice depends on."""
+    _chosen.cache_clear()
+
+
+@functools.lru_cache(maxsize=256)
+def _chosen(config: MatcherConfig, width: int, height: int, k: int, device: Properties) -> Tiling:
+    """How level ``k`` is cut: what the model of ``_predicted_time`` likes best.
+
+    :raises ConfigError: not even the smallest tile fits the shared memory of a block.
+    """
+    level = layout.levels(config, width, height)[k]
+    start = FROM_PARENTS if k + 1 < config.levels else FROM_ZERO
+
+    def best(iterations: int, finish: int) -> tuple[float, Tiling | None]:
+        """The fastest tiling of one pass that begins with iteration 0, and its time."""
+        found: Tiling | None = None
+        least = math.inf
+        for cut in _candidates(config, iterations, finish):
+            steps = _steps_of(config, k, cut, iterations, start, finish)
+            if all(_fits_block(step, device) for step in steps):
+                time = _predicted_time(config, level, steps[0], device)
+                if time < least:
+                    found, least = cut, time
+        return least, found
+
+    chosen: Tiling | None = None
+    least = math.inf
+    longest = min(config.iterations, 4 if k == 0 else 7)
+    middle = [best(n, LAST_COLOUR) for n in range(1, longest + 1)]
+    # Level 0 ends with labels, the others with the messages of both colours, which only passes of
+    # two iterations leave, or passes of one all the way.
+    for n in range(1 if k == 0 else 2, longest + 1):
+        end_time, end = best(n, LABELS if k == 0 else BOTH_COLOURS)
+        rest = config.iterations - n
+        for m in range(1, max(1, min(rest, longest)) + 1):
+            time, cut = end_time, end
+            if end is not None and rest:
+                parts = -(-rest // m)
+                time += parts * middle[m - 1][0]
+                cut = middle[m - 1][1]
+                if cut is not None:
+                    cut = None if cut.resident and rest // parts == 1 else cut._replace(last=end)
+            if cut is not None and time < least:
+                chosen, least = cut, time
+    single_time, single = middle[0]
+    if k > 0 and (config.iterations * single_time < least or longest == 1):
+        chosen = single
+    if chosen is None:
+        raise ConfigError('disparity_range', config.disparity_range,
+                          'vectors of this length do not fit the shared memory of the device')
+    return chosen
+
+
+def _candidates(config: MatcherConfig, iterations: int, finish: int) -> list[Tiling]:
+    """Tilings worth a thought for one pass."""
+    sides = (2, 4, 6, 8, 12, 16, 24, 32)
+    found = []
+    if iterations == 1 and finish != LABELS:
+        _, directions = _blocks(config)[0]
+        return [Tiling(1, 16, 8, 128, 1, directions)]
+    for threads, directions in _blocks(config):
+        found += [Tiling(iterations, width, height, threads, 1, directions)
+                  for height in sides for width in (*sides, 48, 64) if width != 6]
+    if iterations > 1 and finish != LABELS:     # a label wants more registers than are left there
+        registers = layout.shape(config).registers
+        share = 2.0 if layout.keeps_deltas(config) or registers >= 64 else 1.5
+        for directions in (1, 2, 4):
+            for side in (2, 4, 8, 12, 16):
+                for width in sorted({side, side + 4 if side > 2 else 4}):
+                    cut = Tiling(iterations, width, side, 0, 1, directions, resident=True)
+                    needed = max(step.threads for step in _steps_of(
+                        config, 0, cut, iterations, FROM_MESSAGES, finish))
+                    threads = -(-needed // 128) * 128
+                    # What the compiler was seen to need without a spill.
+                    if threads <= 1024 and 65536 // threads >= share * registers * directions + 44:
+                        found.append(cut._replace(threads=threads))
+    return found
+
+
+def _steps_of(config: MatcherConfig, k: int, cut: Tiling, iterations: int, start: int,
+              finish: int) -> list[Pass]:
+    """A pass that begins with each of the colours: the second needs less room on chip."""
+    return [_place(config, Pass(k, first, iterations, start, finish, None, None, (None, None),
+                                cut, 0, 0, 0, 0, 0, cut.threads)) for first in (1, 0)]
+
+
+def _blocks(config: MatcherConfig) -> list[tuple[int, int]]:
+    """Threads of a block, and of the four messages of a node, how many one of them sends.
+
+    As many as the registers hold without a spill; the first for passes of one iteration, too.
+    """
+    vector = layout.shape(config)
+    registers, is_integer = vector.registers, config.message_type == 'int16'
+    most = 64 if is_integer and vector.lanes == 1 else 32
+    directions = 4 if registers <= 16 else 2 if registers <= most else 1
+    in_use = registers * directions
+    if in_use <= 48:
+        return [(512, directions), (256, directions)]
+    if is_integer and vector.lanes == 1 and in_use <= 64:
+        return [(384, directions), *([(256, 4)] if directions == 2 else [])]
+    return [(256, directions)]
+
+
+def _predicted_time(config: MatcherConfig, level: layout.Level, step: Pass,
+                    device: Properties) -> float:
+    """Microseconds of one pass, fitted to an H200 (``docs/performance_cuda.md``).
+
+    Within a fifth of what was measured for 16 to 128 labels, from 32 nodes to whole levels. Only
+    the order of the candidates matters.
+    """
+    cut, vector = step.tiling, layout.shape(config)
+    labels = config.disparity_range
+    slowness = 1.0 if config.message_type == 'int16' else 1.6
+    tiles = (-(-level.width // cut.width)) * (-(-level.height // cut.height))
+    nodes = level.width * level.height / 2
+    message = vector.units * vector.unit_bytes
+    if step.iterations == 1 and step.finish != LABELS:
+        moved = nodes * (8 * message + labels * (1 if step.level == 0 else 2))
+        return 2.2 + 0.01 * labels + max(
+            moved / 3.7e6, slowness * vector.lanes * 2.2e-6 * nodes * labels)
+    # One block a multiprocessor.
+    waves = -(-tiles // device.multiprocessors)
+    selecting = 0.0
+    if step.finish == LABELS:
+        selecting = (1.7e-5 * slowness * (labels + 12) * max(1.0, labels / 64) ** 3
+                     * cut.width * cut.height)
+    if cut.resident:
+        each = 12 if layout.keeps_deltas(config) else 9
+        instructions = 60 + cut.directions * labels / 2 * each
+        iteration = slowness * (2.8e-3 * labels + 0.7e-3 * instructions
+                                * max(1.5, step.threads / 128))
+        region = 4 * message * tiles * step.region_half * step.region_height
+        return 2.3 + waves * (step.iterations * iteration + selecting) + region * 0.2e-6
+    # Every iteration takes the time of its nodes, and of as many rounds as the threads need.
+    together = cut.threads * cut.directions // (4 * vector.lanes)
+    block = selecting + 0.02 * labels
+    for i in range(step.iterations):
+        margin = step.iterations - 1 - i + (step.finish == LABELS)
+        count = (min(cut.width + 2 * margin, level.width)
+                 * min(cut.height + 2 * margin, level.height)) / 2
+        block += slowness * 1.65e-4 * labels * vector.lanes * count
+        block += math.ceil(count / together) * (0.086 + 0.0103 * labels)
+    area = (cut.width + 2 * step.iterations) * (cut.height + 2 * step.iterations) / 2
+    # Rows of a tile begin and end within sectors of 32 bytes.
+    sectors = 1 + 64 / (cut.width * vector.unit_bytes)
+    return 4.5 + waves * block + tiles * area * 4 * message * sectors * 0.055e-6
+
+
+def _fits_block(step: Pass, device: Properties) -> bool:
+    cut = step.tiling
+    return (step.shared_bytes <= device.shared_memory // cut.blocks - STATIC_SHARED
+            and step.threads <= cut.threads)
+
+
+def _passes_of_level(config: MatcherConfig, k: int, chosen: Tiling) -> list[Pass]:
+    iterations, count = config.iterations, config.levels
+    last = chosen.last
+    before = iterations - min(last.iterations, iterations) if last else iterations
+    # Not fewer than two in the last pass, which leaves the messages of both colours, unless
+    # every pass has one iteration and each colour has one array.
+    parts = -(-before // chosen.iterations)
+    cuts = [before * i // parts for i in range(parts + 1)] if parts else [0]
+    tilings = [chosen._replace(last=None)] * parts
+    if last:
+        cuts.append(iterations)
+        tilings.append(last)
+    # Each colour has one array where one iteration follows the other.
+    in_place = all(cut.iterations == 1 for cut in tilings)
+    found = []
+    source: str | None = None
+    for i, (first, end) in enumerate(itertools.pairwise(cuts)):
+        start = FROM_MESSAGES if i else FROM_PARENTS if k + 1 < count else FROM_ZERO
+        is_last, alone = end == iterations, end - first == 1
+        finish = LAST_COLOUR
+        if is_last and k == 0 and (last or not alone):
+            finish = LABELS
+        elif is_last and not alone:
+            finish = BOTH_COLOURS
+        # A pass of several iterations must not write where other blocks still read.
+        prefix = f'messages_{k}' if is_last or in_place else f'messages_{k}_{"ab"[i % 2]}'
+        colour = end % 2            # that the last iteration updates
+        targets: list[str | None] = [None, None]
+        if finish != LABELS:
+            targets[colour] = f'{prefix}_{colour}'
+        if finish == BOTH_COLOURS:
+            targets[1 - colour] = f'{prefix}_{1 - colour}'
+        parents = None
+        if start == FROM_PARENTS:
+            parents = (f'messages_{k + 1}_0', f'messages_{k + 1}_1')
+        found.append(_place(config, Pass(
+            k, first, end - first, start, finish, source, parents, (targets[0], targets[1]),
+            tilings[i], 0, 0, 0, 0, 0, tilings[i].threads)))
+        source = targets[colour]
+    return found
+
+
+def _place(config: MatcherConfig, wanted: Pass) -> Pass:
+    """The pass with the region that its blocks keep on chip."""
+    chosen = wanted.tiling
+    if wanted.iterations == 1 and wanted.finish != LABELS:
+        if chosen.resident:
+            raise ValueError('nodes stay with their threads for two iterations or more')
+        return wanted
+    reach = wanted.iterations - 1 + (wanted.finish == LABELS)
+    first_colour = (wanted.first + 1) % 2
+    reach += 1 - first_colour       # slots belong to nodes of colour 1
+    margin = reach + reach % 2
+    vector = layout.shape(config)
+    region_half = chosen.width // 2 + margin
+    region_height = chosen.height + 2 * reach
+    threads = chosen.threads
+    if chosen.resident:             # a team for each two nodes of the region, in whole warps
+        nodes_of_warp = 32 * chosen.directions // (4 * vector.lanes)
+        threads = 32 * -(-region_half * region_height // nodes_of_warp)
+    return wanted._replace(
+        margin_columns=margin, margin_rows=reach, region_half=region_half,
+        region_height=region_height,
+        shared_bytes=(4 * vector.units * (region_half * region_height + 1)
+                      * vector.unit_bytes), threads=threads)
