@@ -41,7 +41,6 @@ class EngineKeeper:
         self._compiling = False
         self._compiled: set[tuple[object, ...]] = set()
         self._size_asked: tuple[int, int] | None = None
-        self._size_told = (0, 0)
 
     @property
     def compiling(self) -> bool:
@@ -53,12 +52,11 @@ class EngineKeeper:
         self._size_asked = None
 
     def known_size(self, settings: NodeConfig) -> tuple[int, int]:
-        """Width and height that images will have: of the engine, told by the last camera_info,
-        or set by parameters; (0, 0) = not known."""
+        """Width and height that images will have: of the engine, told by camera_info, or set by
+        parameters; 0 = not known."""
         matcher = self._engine_room.matcher
         built = matcher.size if matcher is not None else None
-        set_ = (settings.image_width, settings.image_height)
-        return built or self._size_asked or (set_ if all(set_) else self._size_told)
+        return built or self._size_asked or (settings.image_width, settings.image_height)
 
     def check(self, active: MatcherConfig, wanted: MatcherConfig, settings: NodeConfig) -> None:
         """Whether a configuration fits, as far as that can be told without a device.
@@ -116,7 +114,7 @@ class EngineKeeper:
         size = image_size(left_info)
         if (size == image_size(right_info) and 0 < size[0] <= config.max_image_width
                 and 0 < size[1] <= config.max_image_height):
-            self._size_asked = self._size_told = size
+            self._size_asked = size
             self._worker.post(lambda: self._prepare(*size))
 
     def _apply(self, parameters: Parameters) -> None:

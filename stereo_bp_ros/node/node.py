@@ -162,9 +162,9 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         config, settings = self._configuration.matcher, self._configuration.node
         self.get_logger().info('configuring: building the engine; the first time, compiling '
                                'takes a while')
-        size = self._engine_keeper.known_size(settings)
         seconds = self._worker.call(
-            lambda: self._engine_room.build(config, *size),
+            lambda: self._engine_room.build(config, settings.image_width,
+                                            settings.image_height),
             limit=CONFIGURE_LIMIT, progress=lambda waited: self.get_logger().info(
                 f'configuring: still compiling after {waited:.0f} s'))
         if self._engine_room.lost:

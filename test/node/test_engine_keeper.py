@@ -147,15 +147,11 @@ def test_the_first_camera_info_prepares_and_says_how_long_compiling_took(bench):
     assert len(bench.logged) == 1       # nothing was left to do
 
 
-def test_a_node_that_is_configured_again_knows_the_size_from_before(bench):
-    settings = NodeConfig()
-    assert bench.keeper.known_size(settings) == (0, 0)
+def test_the_size_is_what_camera_info_told_before_what_parameters_say(bench):
+    settings = NodeConfig(image_width=1280, image_height=720)
+    assert bench.keeper.known_size(settings) == (1280, 720)
     bench.keeper.prepare_for(info(640, 480), info(640, 480), OLD)
-    bench.room.matcher = None           # cleanup
-    bench.keeper.forget_size()
     assert bench.keeper.known_size(settings) == (640, 480)
-    named = settings.replace(image_width=1280, image_height=720)
-    assert bench.keeper.known_size(named) == (1280, 720)
 
 
 def test_on_cuda_another_size_may_need_other_kernels(monkeypatch):
