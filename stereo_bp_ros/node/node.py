@@ -190,7 +190,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._pairing.open(self._generation.number)
         self._inputs = InputSubscriptions(
             self, group=self.default_callback_group, settings=self._configuration.node,
-            pairing=self._pairing, conditions=self._conditions, deliver=self._mailbox.put,
+            pairing=self._pairing, conditions=self._conditions, deliver=self._worker.deliver,
             on_camera_info=self._on_camera_info, now=self._clocks.seconds)
         self.get_logger().info('active: waiting for ' + ', '.join(
             monitor.topic for monitor in self._inputs.images.values()))

@@ -20,10 +20,6 @@ from stereo_bp_ros.node.events import subscription_events
 from stereo_bp_ros.node.input_monitor import TopicMonitor
 from stereo_bp_ros.node.pairing import Pairing, StereoPair
 
-#: Seconds for which the executor, having delivered a pair, leaves the interpreter to the worker:
-#: else it prepares its next wait first, and the worker wakes up two or three times as late.
-HEAD_START = 0.0005
-
 
 class InputSubscriptions:
     """Subscribes to images and camera_info of both sides; made by activate.
@@ -99,7 +95,6 @@ class InputSubscriptions:
     def _hand_on(self, pair: StereoPair | None) -> None:
         if pair is not None:
             self._deliver(pair)
-            time.sleep(HEAD_START)
 
     def _failed(self, error: Exception) -> None:
         # An exception that leaves a callback ends the executor, and with it the node.

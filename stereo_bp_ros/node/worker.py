@@ -13,6 +13,9 @@ from stereo_bp_ros.node.pairing import StereoPair
 
 Result = TypeVar('Result')
 
+#: Seconds for which whoever delivers a pair leaves the interpreter to the worker, at most.
+HEAD_START = 0.002
+
 
 class WorkerStopped(Exception):
     """The worker ended before it got to a command."""
@@ -35,6 +38,7 @@ class Worker:
         self._pending: set[concurrent.futures.Future[Any]] = set()
         self._stopping = False
         self._busy = False
+        self._idle = threading.Event()
         # A daemon: a compiler that cannot be interrupted must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name='stereo_bp_worker', daemon=True)
 
@@ -51,6 +55,16 @@ class Worker:
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
+
+    def deliver(self, pair: StereoPair) -> None:
+        """Leave a pair in the mailbox and stand back until it is matched, at most ``HEAD_START``.
+
+        Preparing its next wait takes the executor's thread as long as a fast engine takes for a
+        frame; side by side the two get in each other's way, and the frame is the one that counts.
+        """
+        self._idle.clear()
+        self._mailbox.put(pair)
+        self._idle.wait(HEAD_START)
 
     def post(self, command: Callable[[], Result]) -> concurrent.futures.Future[Result]:
         """Have a command run before the next pair; returns what it will return.
@@ -137,6 +151,7 @@ class Worker:
                     self._on_error(error)
                 finally:
                     self._busy = False
+                    self._idle.set()
             else:
                 work()
             # Messages must not live on through this frame's local variable while it waits.

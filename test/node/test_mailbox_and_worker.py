@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from stereo_bp_ros.node import worker
 from stereo_bp_ros.node.accounting import Ledger, PairDrop
 from stereo_bp_ros.node.generation import Generation
 from stereo_bp_ros.node.mailbox import Mailbox
@@ -130,6 +131,24 @@ def test_waiting_has_a_limit_and_reports_progress(bench: Bench) -> None:
                           interval=0.1)
     assert len(waited) in (1, 2, 3)
     assert waited == sorted(waited)
+
+
+def test_whoever_delivers_a_pair_stands_back_until_it_is_matched(
+        bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, 'HEAD_START', 10.0)
+    bench.worker.start()
+    for stamp in (1, 2, -3, 4):
+        bench.worker.deliver(pair(stamp))
+        assert bench.processed[-1] == stamp
+    assert len(bench.errors) == 1
+
+
+def test_a_slow_frame_keeps_nobody_waiting(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, 'HEAD_START', 0.01)
+    bench.worker.start()
+    bench.go.clear()
+    bench.worker.deliver(pair(1))
+    assert not bench.processed
 
 
 def test_an_exception_of_one_frame_does_not_end_the_worker(bench: Bench) -> None:
