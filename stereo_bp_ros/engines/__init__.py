@@ -242,3 +242,17 @@ def empty_pinned(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
     """
     from stereo_bp_ros.engines.cuda.pinned import empty
     return empty(shape, dtype)
+
+
+def pin(buffer: Any, config: MatcherConfig) -> bool:
+    """Page-lock the memory of a buffer that results go to again and again, until it is gone.
+
+    A CUDA engine then writes into it directly. Returns whether that is so.
+
+    :param buffer: owns its memory, never resizes it, and takes weak references (array.array).
+    :raises BackendUnavailable: as ``choose_backend``.
+    """
+    if choose_backend(config).backend != 'cuda':
+        return False
+    from stereo_bp_ros.engines.cuda.pinned import pin as pin_for_cuda
+    return pin_for_cuda(buffer, config.device_id)

@@ -157,6 +157,11 @@ class EngineRoom:
         self._back_off = 0.0
         return frame
 
+    def pin(self, buffer: Any) -> None:
+        """Have the device write into a buffer directly, where it is one that can."""
+        if self._matcher is not None and self._matcher.backend == 'cuda':
+            engines.pin(buffer, self._matcher.config)
+
     def fall_back_to_cpu(self, error: DeviceLostError) -> None:
         """Replace a lost back end by the CPU's, for the rest of this process.
 

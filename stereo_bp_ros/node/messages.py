@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import array
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,14 @@ from stereo_bp_ros.types import DisparityFrame
 
 
 class FloatImage:
-    """A 32FC1 ``sensor_msgs/Image`` whose pixels are an array to be written into."""
+    """A 32FC1 ``sensor_msgs/Image`` whose pixels are an array to be written into.
 
-    def __init__(self, message: Image) -> None:
+    :param on_buffer: is given every new ``array.array`` that pixels are kept in.
+    """
+
+    def __init__(self, message: Image, on_buffer: Callable[[Any], object]) -> None:
         self.message = message
+        self._on_buffer = on_buffer
         self._pixels: np.ndarray = np.empty((0, 0), np.float32)
 
     def pixels(self, width: int, height: int) -> np.ndarray:
@@ -41,15 +46,19 @@ class FloatImage:
             message.data = array.array('B', bytes(4 * width * height))
             # Read back, because without field checks the setter stores a copy.
             self._pixels = np.frombuffer(message.data, np.float32).reshape(height, width)
+            self._on_buffer(message.data)
         return self._pixels
 
 
 class DepthMessage:
-    """``sensor_msgs/Image`` of metres along the optical axis, NaN = no depth (REP 118)."""
+    """``sensor_msgs/Image`` of metres along the optical axis, NaN = no depth (REP 118).
 
-    def __init__(self) -> None:
+    :param on_buffer: as of ``FloatImage``.
+    """
+
+    def __init__(self, on_buffer: Callable[[Any], object]) -> None:
         self.message = Image()
-        self._image = FloatImage(self.message)
+        self._image = FloatImage(self.message, on_buffer)
 
     def pixels(self, width: int, height: int) -> np.ndarray:
         """Where the depth is to be written: float32 H x W."""
@@ -63,11 +72,14 @@ class DepthMessage:
 
 
 class DisparityMessage:
-    """``stereo_msgs/DisparityImage``."""
+    """``stereo_msgs/DisparityImage``.
 
-    def __init__(self) -> None:
+    :param on_buffer: as of ``FloatImage``.
+    """
+
+    def __init__(self, on_buffer: Callable[[Any], object]) -> None:
         self.message = DisparityImage()
-        self._image = FloatImage(self.message.image)
+        self._image = FloatImage(self.message.image, on_buffer)
 
     def pixels(self, width: int, height: int) -> np.ndarray:
         """Where the disparity is to be written: float32 H x W."""

@@ -170,7 +170,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         if self._engine_room.lost:
             self._conditions.error('device', self._engine_room.lost)
         self._outputs = OutputPublishers(self, group=self.default_callback_group,
-                                         conditions=self._conditions)
+                                         conditions=self._conditions,
+                                         on_buffer=self._engine_room.pin)
         self._processor = FrameProcessor(
             engine_room=self._engine_room, outputs=self._outputs, ledger=self._ledger,
             generation=self._generation, latencies=self._latencies,

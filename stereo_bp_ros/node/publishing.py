@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,14 +29,15 @@ class OutputPublishers:
     Used by the worker's thread, but for making and destroying.
 
     :param group: for the events of the publishers.
+    :param on_buffer: is given every new buffer that results will be written into.
     """
 
-    def __init__(self, node: LifecycleNode, *, group: CallbackGroup,
-                 conditions: Conditions) -> None:
+    def __init__(self, node: LifecycleNode, *, group: CallbackGroup, conditions: Conditions,
+                 on_buffer: Callable[[Any], object]) -> None:
         self._node = node
         self._name = f'{node.get_fully_qualified_name()}: latency'
         self._messages: dict[str, DisparityMessage | DepthMessage] = {
-            'disparity': DisparityMessage(), 'depth': DepthMessage()}
+            'disparity': DisparityMessage(on_buffer), 'depth': DepthMessage(on_buffer)}
         self._publishers: dict[str, LifecyclePublisher] = {}
         try:
             for topic, kind in TYPES.items():

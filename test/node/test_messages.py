@@ -32,8 +32,12 @@ def _frame(**fields: object) -> DisparityFrame:
     return DisparityFrame(**values)     # type: ignore[arg-type]
 
 
+def ignore(buffer: object) -> None:
+    """Nobody wants to know of new buffers."""
+
+
 def test_every_field_of_a_disparity_image_is_filled() -> None:
-    message = DisparityMessage()
+    message = DisparityMessage(ignore)
     pixels = message.pixels(30, 12)
     pixels[:] = np.arange(360, dtype=np.float32).reshape(12, 30)
     filled = message.fill(_stamp(), 'left_camera', Calibration(450.0, 0.12, 10, 12, 6),
@@ -55,7 +59,7 @@ def test_every_field_of_a_disparity_image_is_filled() -> None:
 
 @pytest.mark.parametrize('kind', [DisparityMessage, DepthMessage])
 def test_the_buffer_stays_while_the_size_stays(kind: type) -> None:
-    message = kind()
+    message = kind(ignore)
     image = message.message.image if kind is DisparityMessage else message.message
     first = message.pixels(8, 4)
     data = image.data
@@ -68,7 +72,7 @@ def test_the_buffer_stays_while_the_size_stays(kind: type) -> None:
 
 
 def test_another_size_gets_another_buffer_and_leaves_the_old_view_alone() -> None:
-    message = DepthMessage()
+    message = DepthMessage(ignore)
     old = message.pixels(8, 4)
     old[:] = math.pi
     new = message.pixels(16, 2)
@@ -78,8 +82,17 @@ def test_another_size_gets_another_buffer_and_leaves_the_old_view_alone() -> Non
     assert len(message.message.data) == 128
 
 
+def test_every_new_buffer_of_a_message_is_told_of_once() -> None:
+    buffers: list[object] = []
+    message = DepthMessage(buffers.append)
+    for width in (8, 8, 16):
+        message.pixels(width, 4)
+        assert buffers[-1] is message.message.data
+    assert len(buffers) == 2
+
+
 def test_pixels_can_be_a_matchers_output() -> None:
-    pixels = DepthMessage().pixels(31, 7)
+    pixels = DepthMessage(ignore).pixels(31, 7)
     assert pixels.dtype == np.float32
     assert pixels.flags.c_contiguous
     assert pixels.flags.writeable
