@@ -12,7 +12,7 @@ within one run and quote ratios.
 Without a folder and without --size, synthetic streets of the sizes of the five sets of the GPU +
 CPU paper are matched. Images are in memory before, the disparity is in the caller's array after.
 
-The total is wall clock; stages between upload and refine are on the device's own clock where
+The total is wall clock; all stages but upload and download are on the device's own clock where
 there is one, and "device" is their sum. Compiled code comes from the disk where an earlier
 process has left it there; an empty XDG_CACHE_HOME shows a start from nothing.
 """
@@ -138,6 +138,8 @@ def _print(options: argparse.Namespace, report: dict[str, Any],
     shared.print_table('Stages, ms: median (95th percentile)', *_stages(everything))
     shared.print_table('Cold start, ms', *_cold_starts(everything))
     if options.kernels:
+        if not any(one.kernels for one in everything):
+            print('There are no kernels to show: only CUDA engines launch any.')
         for one in everything:
             if one.kernels:
                 shared.print_table(f'Kernels of a frame of {one.variant} on {one.pair.name}',

@@ -14,8 +14,9 @@ import numpy as np
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.matcher import StereoMatcher
 
-#: Stages that a device's own clock measures; the others are the host's.
-DEVICE_STAGES = ('upload', 'preprocess', 'cost', 'messages', 'refine')
+#: Stages that a device's own clock measures; the host's measures upload and download, in which
+#: lie copying, launching and waiting as well.
+DEVICE_STAGES = ('convert', 'preprocess', 'cost', 'messages', 'refine')
 
 
 class Instruments(Protocol):
