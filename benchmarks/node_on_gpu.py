@@ -51,15 +51,15 @@ PAIRS = 8
 SETTLED, GROWTH_MIB = 500, 8.0
 
 #: Rates that the search begins with, Hz; between the last good and the first bad it bisects.
-RATES = (100, 200, 300, 400, 600, 800, 1000, 1500)
+RATES = (200, 300, 400, 500, 600, 800, 1000)
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
     """What one node is measured with.
 
-    latency_ms: wanted median and 99th percentile; searches: look for the highest rate, and
-    make the long run.
+    preset: '' = the node's defaults; latency_ms: wanted median and 99th percentile; searches:
+    look for the highest rate, and make the long run.
     """
 
     width: int
@@ -72,8 +72,9 @@ class Run:
 
 
 RUNS = {
-    'bp': Run(640, 480, 64, 'road', 30.0, (2.0, 4.0), searches=True),
-    'bp_large': Run(1280, 720, 128, 'road', 30.0, (6.0, 10.0)),
+    'bp': Run(640, 480, 64, '', 30.0, (2.0, 4.0), searches=True),
+    'bp_large': Run(1280, 720, 128, '', 30.0, (6.0, 10.0)),
+    'road': Run(640, 480, 64, 'road', 30.0, (2.0, 4.0)),
     'sad': Run(640, 480, 64, 'sad_fast', 100.0, None)}
 
 
@@ -134,6 +135,8 @@ class Watch:
         now = self._seconds()
         threads = sorted((now[key] - self._threads.get(key, 0.0) for key in now), reverse=True)
         resident = [(rss, anonymous) for at, rss, anonymous in self._samples if at >= settled_at]
+        if (used := device_memory()) is not None:
+            self._device.append((time.time(), used))
         device = [used for at, used in self._device if at >= settled_at]
         return {
             'cpu_ms_per_frame': [1e3 * seconds / frames for seconds in threads[:4]],
@@ -150,10 +153,11 @@ class Watch:
             with contextlib.suppress(OSError):
                 status = dict(line.split(':', 1) for line in pathlib.Path(
                     f'/proc/{self._pid}/status').read_text(encoding='ascii').splitlines())
-                self._samples.append((time.time(), *(
-                    int(status[name].split()[0]) / 1024 for name in ('VmRSS', 'RssAnon'))))
-            # Asking the driver costs the node time, so not often.
-            if count % 20 == 0 and (used := device_memory()) is not None:
+                resident, anonymous = (
+                    int(status[name].split()[0]) / 1024 for name in ('VmRSS', 'RssAnon'))
+                self._samples.append((time.time(), resident, anonymous))
+            # Asking the driver takes milliseconds of the machine, so not often.
+            if count % 40 == 4 and (used := device_memory()) is not None:
                 self._device.append((time.time(), used))
             count += 1
 
@@ -208,15 +212,17 @@ def main() -> int:
     if options.output:
         options.output.write_text(json.dumps(report, indent=1) + '\n', encoding='utf-8')
     print_tables(report)
-    return 0 if all(row['is_lossless'] for row in rows if row['step'] != 'search') else 1
+    return 0 if all(row['adds_up'] and (row['is_lossless'] or row['step'] == 'search')
+                    for row in rows) else 1
 
 
 def measure(name: str, options: argparse.Namespace, folder: pathlib.Path
             ) -> list[dict[str, Any]]:
     """All rows of one run."""
     run = RUNS[name]
-    pairs = folder / f'{name}.npz'
-    render(run, pairs)
+    pairs = folder / f'{run.width}x{run.height}x{run.disparities}.npz'
+    if not pairs.exists():
+        render(run, pairs)
     rows = []
     environment = session.private_environment()
     with node(run, options, folder, name, environment) as (process, ready):
@@ -230,7 +236,7 @@ def measure(name: str, options: argparse.Namespace, folder: pathlib.Path
             print(f'{name}: {step}, {frames} frames at {rate:g} Hz', file=sys.stderr)
             watch = Watch(process.pid)
             sent = camera.ask(rate=rate, frames=frames)
-            heard = listener.ask(quiet=1.0)
+            heard = listener.ask(quiet=0.5)
             row = account(run, name, step, rate, sent, heard, counts)
             row['ready_s'] = ready
             times = heard['received_s']
@@ -286,7 +292,7 @@ def node(run: Run, options: argparse.Namespace, folder: pathlib.Path, name: str,
          environment: dict[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
     """The node with its log; yields its process and the seconds until it was active."""
     parameters: dict[str, Value] = {
-        **load_preset(run.preset), 'backend': options.backend,
+        **(load_preset(run.preset) if run.preset else {}), 'backend': options.backend,
         'disparity_range': run.disparities, 'image_width': run.width,
         'image_height': run.height, **session.reliable_overrides()}
     parameters.update(parse_assignments(options.settings))
@@ -319,13 +325,16 @@ def account(run: Run, name: str, step: str, rate: float, sent: dict[str, Any],
             heard: dict[str, Any], before: dict[str, int]) -> dict[str, Any]:
     """One row: frames at every step since ``before``, and the latency."""
     diagnostics = heard['diagnostics']
+    if 'pairing' not in diagnostics:
+        sys.exit('no /diagnostics came from the node')
     counts = {key: int(value) for key, value in diagnostics['pairing'].items()
               if value.isdecimal()}
     new = {key: value - before.get(key, 0) for key, value in counts.items()}
     dropped = {key.removeprefix('dropped '): value for key, value in new.items()
                if key.startswith('dropped ') and value}
     received, published = new['received left'], new['published']
-    pairs_dropped = sum(v for k, v in dropped.items() if k.startswith(('pairs', 'left')))
+    accounted = published + new['waiting left'] + new['held'] + sum(
+        count for key, count in dropped.items() if key.startswith(('pairs', 'left')))
     latency = {stage: percentiles(values) for stage, values in heard['stages_ms'].items()}
     total = latency.get('total')
     return {
@@ -334,13 +343,28 @@ def account(run: Run, name: str, step: str, rate: float, sent: dict[str, Any],
         'wanted_hz': rate, 'sent_hz': sent['rate_hz'], 'camera_late_ms': sent['late_ms'],
         'sent': sent['sent'], 'received': received, 'published': published,
         'heard': heard['received'], 'dropped': dropped,
-        'adds_up': received == published + pairs_dropped,
+        'waiting': new['waiting left'] + new['held'], 'adds_up': received == accounted,
         'lost_to_node': sent['sent'] - received, 'lost_from_node': published - heard['received'],
         'is_lossless': sent['sent'] == received == published == heard['received'],
-        'latency_ms': latency, 'end_to_end_ms': percentiles(heard['end_to_end_ms']),
+        'wanted_ms': run.latency_ms, 'latency_ms': latency,
+        'end_to_end_ms': percentiles(heard['end_to_end_ms']),
+        'stalls_s_ms': stalls(heard['received_s'], heard['end_to_end_ms']),
         'is_in_time': None if run.latency_ms is None or total is None else bool(
             total['p50'] <= run.latency_ms[0] and total['p99'] <= run.latency_ms[1]),
         'device': diagnostics['device'], 'counts': counts}
+
+
+def stalls(received_s: list[float], end_to_end_ms: list[float]) -> list[tuple[float, float]]:
+    """When frames came more than 10 ms later than the median one, and the worst of each time."""
+    found: list[tuple[float, float]] = []
+    usual, last = np.median(end_to_end_ms) if end_to_end_ms else 0.0, -1.0
+    for at, late in zip(received_s, end_to_end_ms, strict=True):
+        if late > usual + 10:
+            if at - last > 0.2:
+                found.append((round(at - received_s[0], 2), late))
+            found[-1] = found[-1][0], max(found[-1][1], late)
+            last = at
+    return found
 
 
 def percentiles(values: list[float]) -> dict[str, float] | None:
@@ -364,13 +388,15 @@ def print_tables(report: dict[str, Any]) -> None:
     rows = report['rows']
     print(f'{report["machine"]}, {report["cores"]} cores, {report["date"]}: {report["command"]}')
     head('run', 'step', 'back end', 'Hz', 'sent', 'received', 'published', 'heard', 'dropped',
-         'p50', 'p95', 'p99', 'max', 'end to end p50, p99')
+         'waiting', 'p50', 'p95', 'p99', 'max', 'wanted p50, p99', 'end to end p50, p99')
     for row in rows:
         total, whole = (row['latency_ms'].get('total') or {}), (row['end_to_end_ms'] or {})
         cells(f'{row["run"]} {row["size"]}', row['step'], row['backend'],
               f'{row["sent_hz"]:.1f}', row['sent'], row['received'], row['published'],
               row['heard'], ', '.join(f'{n} {k}' for k, n in row['dropped'].items()) or 0,
+              row['waiting'],
               *(f'{total.get(p, 0):.2f}' for p in ('p50', 'p95', 'p99', 'max')),
+              ', '.join(f'{limit:g}' for limit in row['wanted_ms'] or ()) or '-',
               f'{whole.get("p50", 0):.2f}, {whole.get("p99", 0):.2f}')
     stages = [stage for stage in rows[0]['latency_ms'] if stage not in ('total', 'age')]
     head('run', 'step', 'Hz', *stages, 'CPU of the busiest threads, ms a frame')
