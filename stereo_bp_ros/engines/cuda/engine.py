@@ -14,7 +14,6 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines import Engine
 from stereo_bp_ros.engines.cuda import (
     beliefs,
-    compiler,
     convert,
     cost,
     device,
@@ -279,21 +278,3 @@ class CudaEngine(Engine):
     def _stamp(self, stage: str) -> int:
         """Address of the time at which a stage starts on the device."""
         return self._arena.host_address['stamps'] + 8 * _STAMPS[stage]
-
-
-def warm_up(config: MatcherConfig) -> float:
-    """Compile every kernel of a configuration, or find it on disk; returns the seconds.
-
-    The kernels of the passes depend on the image size a little; these are of the smallest.
-
-    :raises BackendUnavailable: the device cannot be used.
-    """
-    start = time.perf_counter()
-    engine = CudaEngine(config, 64, 64)
-    engine.close()
-    return time.perf_counter() - start
-
-
-def resources(config: MatcherConfig) -> dict[str, compiler.Resources]:
-    """Registers, local and shared bytes of each kernel that this process has loaded."""
-    return compiler.loaded_kernels(config.device_id)
