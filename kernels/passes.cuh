@@ -29,7 +29,7 @@ struct Pass {
     int parent_width, parent_height, parent_half;
     int first, iterations;
     int start, finish;
-    int tile_width, tile_height;    // nodes whose results a block writes; the width is even
+    int tile_width, tile_height;    // nodes whose results a block writes; both even
     int region_half, region_height; // columns of one colour, and rows, kept on chip
     int margin_columns, margin_rows;        // of that region around the tile; columns even
     // Nodes of one colour of every tile: those of the tile itself, then those around it by their
@@ -52,16 +52,17 @@ __device__ __forceinline__ bool is_border(int x, int y, int width, int height) {
 // send nothing, on any level, so a border node's children do not either.
 template <typename Unit, int UNITS>
 __device__ __forceinline__ Place<Unit> incoming(const Pass& p, int x, int y, int direction,
-                                          bool is_valid) {
+                                                bool is_valid) {
+    const Place<Unit> nothing = {static_cast<const Unit*>(p.zero), 0};
     x += column_step(direction);
     y += row_step(direction);
-    if (!is_valid || p.start == FROM_ZERO || is_border(x, y, p.width, p.height)) return {static_cast<const Unit*>(p.zero), 0};
+    if (!is_valid || p.start == FROM_ZERO || is_border(x, y, p.width, p.height)) return nothing;
     const void* messages = p.source;
     int half = p.half;
     if (p.start == FROM_PARENTS) {
         x >>= 1;
         y >>= 1;
-        if (is_border(x, y, p.parent_width, p.parent_height)) return {static_cast<const Unit*>(p.zero), 0};
+        if (is_border(x, y, p.parent_width, p.parent_height)) return nothing;
         messages = (x + y) & 1 ? p.parents[1] : p.parents[0];
         half = p.parent_half;
     }
@@ -308,7 +309,7 @@ struct Update {
         const int stride = 4 * plane_units(p);
         const Smoothness<Word> smooth = smoothness(p);
         // Somewhere, for threads that go along.
-        const int x = node.exists ? node.x : 1, y = node.exists ? node.y : 1;
+        const int x = node.exists ? node.x : 0, y = node.exists ? node.y : 0;
         CostShare cost;
         cost.load(C(p.cost, p.half, x, y), team);
         Word h[DIRECTIONS][S::WORDS];
@@ -357,7 +358,7 @@ struct Update {
             const int item = min(first + team.node, nodes.count - 1);
             const Node at(p, tile, __ldg(nodes.list + item), first + team.node < nodes.count);
             if (S::LANES == 1 && !at.exists) continue;
-            const int x = at.exists ? at.x : 1, y = at.exists ? at.y : 1;
+            const int x = at.exists ? at.x : 0, y = at.exists ? at.y : 0;
             Arriving<Message, DISPARITIES, Kind, false> node = {{p.cost, p.half, x, y}};
 #pragma unroll
             for (int direction = 0; direction < 4; ++direction)

@@ -74,8 +74,8 @@ __device__ __forceinline__ short reject(const Frame& f, const Parameters& p, int
     return short(16 * label + (p.is_subpixel ? f.fraction[at] : 0));
 }
 
-__device__ __forceinline__ void publish(const Frame& f, const Parameters& p, int x, int y, int sixteenths,
-                        bool is_filled) {
+__device__ __forceinline__ void publish(const Frame& f, const Parameters& p, int x, int y,
+                                        int sixteenths, bool is_filled) {
     const int at = y * f.width + x;
     const int to = f.is_mirrored ? y * f.width + f.width - 1 - x : at;
     const double disparity = __dadd_rn(double(f.min_disparity), sixteenths * 0.0625);

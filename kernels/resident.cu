@@ -34,7 +34,7 @@ struct Resident {
         if (last >= p.iterations) last = p.iterations - 1;
         if (last < first) {
             last = -1;
-            x = y = 1;              // somewhere, for threads that go along
+            x = y = 0;              // somewhere, for threads that go along
             is_inside = false;
         }
         const Slots where(p, colour);

@@ -55,7 +55,8 @@ template <int TILES> struct Band {
 };
 
 // sums += band x differences, for one tile or two of 16 pixels; 16 windows and 8 labels.
-__device__ __forceinline__ void multiply(int (&sums)[4], const uint32 (&band)[2], uint32 difference) {
+__device__ __forceinline__ void multiply(int (&sums)[4], const uint32 (&band)[2],
+                                         uint32 difference) {
 #if __CUDA_ARCH__ >= 800
     asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.u8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
         "{%0, %1, %2, %3};"
