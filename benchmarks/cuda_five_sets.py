@@ -19,12 +19,11 @@ import time
 from typing import Any
 
 import cupy
-import cupyx
 import cv2
 import numpy as np
 
 from stereo_bp_ros import MatcherConfig, RawImage
-from stereo_bp_ros.engines.cuda import beliefs, compiler, device, layout, messages, tiling
+from stereo_bp_ros.engines.cuda import beliefs, compiler, device, layout, messages, pinned, tiling
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
 
 SETS = {'tsukuba': (16, 0.085), 'venus': (21, 0.11), 'barn1': (32, 0.15),
@@ -65,19 +64,19 @@ def time_set(data: pathlib.Path, name: str, message_type: str, frames: int,
     start = time.perf_counter()
     engine.compute(*images, None, outputs)
     first = time.perf_counter() - start
-    pinned = [pinned_copy(image) for image in (left, right, outputs['disparity'])]
-    pinned_images = [RawImage.from_array(image) for image in pinned[:2]]
+    locked = [pinned_copy(image) for image in (left, right, outputs['disparity'])]
+    pinned_images = [RawImage.from_array(image) for image in locked[:2]]
     frame_times, pinned_times, stages = [], [], []
     for i in range(frames + 20):
         start = time.perf_counter()
         found = engine.compute(*images, None, outputs)
         middle = time.perf_counter()
-        engine.compute(*pinned_images, None, {'disparity': pinned[2]})
+        engine.compute(*pinned_images, None, {'disparity': locked[2]})
         if i >= 20:
             frame_times.append((middle - start) * 1e3)
             pinned_times.append((time.perf_counter() - middle) * 1e3)
             stages.append(found)
-    assert np.array_equal(pinned[2], outputs['disparity'])
+    assert np.array_equal(locked[2], outputs['disparity'])
     graph = next(iter(engine._graphs.values()))
     graph_times = []
     for _ in range(frames):
@@ -99,7 +98,7 @@ def time_set(data: pathlib.Path, name: str, message_type: str, frames: int,
 
 def pinned_copy(array: np.ndarray) -> np.ndarray:
     """A copy in memory that the device reads and writes itself."""
-    copy = cupyx.empty_pinned(array.shape, array.dtype)
+    copy = pinned.empty(array.shape, array.dtype.str)
     copy[...] = array
     return copy
 

@@ -36,6 +36,14 @@ def valid_window(config: MatcherConfig, width: int, height: int) -> ValidWindow:
     x in [h + max(0, m + D - 1), W - h + min(0, m)) and y in [h, H - h). Mirrored in x when the
     right image is the reference. Width and height are 0 when the window is empty.
     """
+    found = matched_window(config, width, height)
+    if config.reference_image == 'left' or found.width == 0:
+        return found
+    return dataclasses.replace(found, x_offset=width - found.x_offset - found.width)
+
+
+def matched_window(config: MatcherConfig, width: int, height: int) -> ValidWindow:
+    """``valid_window`` in the frame of matching, which is not mirrored."""
     first, last = config.min_disparity, config.min_disparity + config.disparity_range - 1
     if config.stereo_algorithm == 'bp':
         margin = 1
@@ -46,8 +54,6 @@ def valid_window(config: MatcherConfig, width: int, height: int) -> ValidWindow:
     top, bottom = margin, height - margin
     if right <= left or bottom <= top:
         return ValidWindow(0, 0, 0, 0)
-    if config.reference_image == 'right':
-        left, right = width - right, width - left
     return ValidWindow(left, top, right - left, bottom - top)
 
 

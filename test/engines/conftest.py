@@ -23,3 +23,19 @@ def child(repository: pathlib.Path) -> Callable[..., str]:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
     return run
+
+@pytest.fixture
+def refuse_to_allocate(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Makes every further allocation and compilation of the CUDA engine fail the test."""
+    def install() -> None:
+        from cupy.cuda import memory, nvrtc, pinned_memory
+
+        from stereo_bp_ros.engines.cuda import arena
+
+        def refuse(*_: object, **__: object) -> None:
+            raise AssertionError('allocated or compiled during a frame')
+
+        for owner, name in ((memory, 'Memory'), (pinned_memory, 'PinnedMemory'),
+                            (nvrtc, 'createProgram'), (arena, 'Arena')):
+            monkeypatch.setattr(owner, name, refuse)
+    return install

@@ -89,12 +89,11 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
     needed = needs(config, outputs)
     no_cost = _NO_COST[_cost_type(config)]
     is_sad = config.stereo_algorithm == 'sad'
+    mirrored = config.reference_image == 'right'
     keep = config.border == 'keep'
     height, width = label.shape
-    window = geometry.valid_window(config, width, height)
-    mirrored = config.reference_image == 'right'
-    x_begin = width - window.x_offset - window.width if mirrored else window.x_offset
-    bounds = (x_begin, x_begin + window.width, window.y_offset,
+    window = geometry.matched_window(config, width, height)
+    bounds = (window.x_offset, window.x_offset + window.width, window.y_offset,
               window.y_offset + window.height)
 
     if needed.texture and grey is not None:

@@ -13,6 +13,10 @@ from stereo_bp_ros.geometry import ALIGNMENT, MemoryPlan
 _PORTABLE, _MAPPED = 1, 2         # cudaHostAlloc flags
 
 
+#: Where in ``stamps`` the time lies at which a stage starts on the device.
+STAMPS = {'cost': 0, 'messages': 1, 'refine': 2, 'upload': 4, 'convert': 5, 'preprocess': 6}
+
+
 class Arena:
     """Named arrays on the device and on the host, allocated at once.
 
@@ -39,6 +43,10 @@ class Arena:
             array.fill(0)
         if self.is_shared:
             self.device.update(self.host_address)
+
+    def stamp(self, stage: str) -> int:
+        """Address of the time at which a stage starts on the device."""
+        return self.host_address['stamps'] + 8 * STAMPS[stage]
 
     def close(self) -> None:
         """Give everything back."""

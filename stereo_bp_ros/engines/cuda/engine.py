@@ -26,7 +26,7 @@ from stereo_bp_ros.engines.cuda import (
     sad_variants,
     tiling,
 )
-from stereo_bp_ros.engines.cuda.arena import Arena
+from stereo_bp_ros.engines.cuda.arena import STAMPS, Arena
 from stereo_bp_ros.errors import DeviceLostError
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.types import ENGINE_STAGES
@@ -44,10 +44,6 @@ class _Form(NamedTuple):
     readings: tuple[convert.Reading, convert.Reading]
     is_pinned: bool
     steps: refine.Steps
-
-
-#: Where in ``stamps`` the time lies at which a stage starts on the device.
-_STAMPS = {'cost': 0, 'messages': 1, 'refine': 2, 'upload': 4, 'convert': 5, 'preprocess': 6}
 
 
 class CudaEngine(Engine):
@@ -167,8 +163,8 @@ class CudaEngine(Engine):
         for stage, following in itertools.pairwise(timed):
             # Without passes the labels are chosen under the name of the messages.
             name = 'messages' if following == 'refine' else stage
-            timings[name] += (stamps[_STAMPS[following]] - stamps[_STAMPS[stage]]) * 1e-6
-        on_device = (stamps[_STAMPS['refine']] - stamps[_STAMPS[timed[0]]]) * 1e-6
+            timings[name] += (stamps[STAMPS[following]] - stamps[STAMPS[stage]]) * 1e-6
+        on_device = (stamps[STAMPS['refine']] - stamps[STAMPS[timed[0]]]) * 1e-6
         timings['download'] = max(0.0, (end - launched) * 1e3 - on_device)
         return timings
 
@@ -232,7 +228,7 @@ class CudaEngine(Engine):
             stream.begin_capture()
             timed, grey, matched = self._enqueue_images(form)
             if self._sad is not None:
-                self._sad.enqueue(stream.ptr, matched, form.steps, self._stamp('messages'))
+                self._sad.enqueue(stream.ptr, matched, form.steps, self._arena.stamp('messages'))
                 self._refine.enqueue(stream.ptr, form.steps)
                 timed.append('messages')
             else:
@@ -251,11 +247,12 @@ class CudaEngine(Engine):
         grey = self._convert.grey(form.readings)
         timed = []
         if self._convert.enqueue_upload(stream, form.readings, form.is_pinned,
-                                        self._stamp('upload')):
+                                        self._arena.stamp('upload')):
             timed.append('upload')
-        if self._convert.enqueue(stream, form.readings, self._stamp('convert')):
+        if self._convert.enqueue(stream, form.readings, self._arena.stamp('convert')):
             timed.append('convert')
-        if self._preprocess.enqueue(stream, grey, form.steps.texture, self._stamp('preprocess')):
+        if self._preprocess.enqueue(stream, grey, form.steps.texture,
+                                    self._arena.stamp('preprocess')):
             timed.append('preprocess')
         return timed, grey, self._preprocess.result(grey)
 
@@ -264,7 +261,7 @@ class CudaEngine(Engine):
         stream, device = self._stream.ptr, self._arena.device
         self._cost.enqueue(stream, preprocess.PIXELS[matched], grey == 'grey',
                            device[f'left_{matched}'], device[f'right_{matched}'],
-                           self._stamp('cost'))
+                           self._arena.stamp('cost'))
         out = beliefs.matches(self.config, self.width, self._arena, form.steps.fraction,
                               form.steps.costs, form.steps.right)
         # Published straight into the host's memory: that takes no longer than a copy of its
@@ -274,7 +271,3 @@ class CudaEngine(Engine):
         self._beliefs.enqueue(stream, out)
         if not publishes:
             self._refine.enqueue(stream, form.steps)
-
-    def _stamp(self, stage: str) -> int:
-        """Address of the time at which a stage starts on the device."""
-        return self._arena.host_address['stamps'] + 8 * _STAMPS[stage]

@@ -62,15 +62,18 @@ def keeps_deltas(config: MatcherConfig) -> bool:
     if config.message_type != 'int16' or config.disparity_range < LEAST_RANGE_OF_DELTAS:
         return False
     slope, truncation = smoothness(config)
-    largest = round_half_up(config.message_scale() * config.data_weight * config.data_truncation)
     return (config.disparity_range <= 128 and slope <= 127
-            and largest * 4 ** (config.levels - 1) + 6 * truncation <= 32767)
+            and _largest_cost(config) * 4 ** (config.levels - 1) + 6 * truncation <= 32767)
 
 
 def has_byte_costs(config: MatcherConfig) -> bool:
     """Whether the data cost of level 0 is kept in 8 bits, where it is exact."""
-    return config.message_type == 'int16' and round_half_up(
-        config.message_scale() * config.data_weight * config.data_truncation) <= 255
+    return config.message_type == 'int16' and _largest_cost(config) <= 255
+
+
+def _largest_cost(config: MatcherConfig) -> int:
+    """Of a node of level 0, in units of int16 messages."""
+    return round_half_up(config.message_scale() * config.data_weight * config.data_truncation)
 
 
 def smoothness(config: MatcherConfig) -> tuple[float, float]:

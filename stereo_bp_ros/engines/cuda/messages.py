@@ -66,7 +66,7 @@ class Messages:
                             for i, step in enumerate(passes)]
         self._nodes = {arena.device[f'nodes_{i}']: _nodes(step) for i, step in enumerate(passes)}
         if self._parameters:
-            self._parameters[0].stamp = arena.host_address['stamps'] + 8
+            self._parameters[0].stamp = arena.stamp('messages')
 
     def load(self) -> None:
         """Compile or load what ``enqueue`` launches."""

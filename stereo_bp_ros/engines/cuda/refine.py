@@ -123,15 +123,13 @@ class Refine:
         self._found = found
         self._arena = arena
         self._grid = (-(-width // BLOCK[0]), -(-height // BLOCK[1]), 1)
-        window = geometry.valid_window(config, width, height)
-        is_mirrored = config.reference_image == 'right'
-        x_begin = width - window.x_offset - window.width if is_mirrored else window.x_offset
+        window = geometry.matched_window(config, width, height)
         is_sad = config.stereo_algorithm == 'sad'
         self._geometry = {
-            'width': width, 'height': height, 'x_begin': x_begin,
-            'x_end': x_begin + window.width, 'y_begin': window.y_offset,
+            'width': width, 'height': height, 'x_begin': window.x_offset,
+            'x_end': window.x_offset + window.width, 'y_begin': window.y_offset,
             'y_end': window.y_offset + window.height, 'min_disparity': config.min_disparity,
-            'is_mirrored': is_mirrored, 'is_sad': is_sad,
+            'is_mirrored': config.reference_image == 'right', 'is_sad': is_sad,
             'has_float_costs': not is_sad and config.message_type != 'int16'}
 
     def load(self) -> None:
@@ -161,7 +159,7 @@ class Refine:
         names = ('parameters', 'label', 'fraction', 'best', 'second', 'right_label', 'texture',
                  'sixteenths', 'filtered', 'regions', 'region_sizes')
         return Frame(**{name: device[name] for name in names}, **self._geometry,
-                     stamp=self._arena.host_address['stamps'] + 16)
+                     stamp=self._arena.stamp('refine'))
 
     def _launch(self, name: str, stream: int, frame: Frame) -> None:
         compiler.kernel(self._found, 'refine.cu', name).launch(

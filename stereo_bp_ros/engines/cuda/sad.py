@@ -38,14 +38,12 @@ def windows(config: MatcherConfig, width: int, height: int, rows: int,
     :param rows: of windows that one block goes down.
     :param addresses: of ``left``, ``right``, ``label`` ... ``right_keys``; none = not wanted.
     """
-    valid = geometry.valid_window(config, width, height)
-    is_mirrored = config.reference_image == 'right'
-    x_begin = width - valid.x_offset - valid.width if is_mirrored else valid.x_offset
+    valid = geometry.matched_window(config, width, height)
     is_signed = config.preprocessing in ('sobel_x', 'residual')
     return Windows(
         **addresses, width=width, height=height, window=config.correlation_window_size,
-        min_disparity=config.min_disparity, disparities=config.disparity_range, x_begin=x_begin,
-        x_end=x_begin + valid.width, y_begin=valid.y_offset,
+        min_disparity=config.min_disparity, disparities=config.disparity_range,
+        x_begin=valid.x_offset, x_end=valid.x_offset + valid.width, y_begin=valid.y_offset,
         y_end=valid.y_offset + valid.height, rows=rows,
         offset=SIGNED_OFFSET if is_signed else 0)
 

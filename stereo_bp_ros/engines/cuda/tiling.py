@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import math
@@ -84,7 +85,8 @@ def fits(config: MatcherConfig, k: int, chosen: Tiling, device: Properties) -> b
     return all(_fits_block(step, device) for step in _passes_of_level(config, k, chosen))
 
 
-def nodes_of(step: Pass) -> tuple[list[list[int]], list[list[int]]]:
+@functools.lru_cache(maxsize=256)
+def nodes_of(step: Pass) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
     """The nodes that a tile's threads go through, for each colour, and how many at what distance.
 
     A node is packed as ``Node`` in ``passes.cuh`` unpacks it; those of the tile itself come
@@ -92,20 +94,19 @@ def nodes_of(step: Pass) -> tuple[list[list[int]], list[list[int]]]:
     """
     width, height = step.tiling.width, step.tiling.height
     margin = step.iterations - 1 + (step.finish == LABELS)
-    lists: list[list[int]] = []
-    counts = []
+    lists, counts = [], []
     for colour in range(2):
         found = sorted(
             (max(-x, x - width + 1, -y, y - height + 1, 0), y, x)
             for y in range(-margin, height + margin)
             for x in range(-margin, width + margin) if (x + y) % 2 == colour)
-        lists.append([
+        lists.append(tuple(
             x + LARGEST_MARGIN + 1 | (y + LARGEST_MARGIN + 1) << 8
             | ((y + step.margin_rows) * step.region_half + (x + step.margin_columns) // 2) << 16
-            for _, y, x in found])
-        counts.append([sum(distance <= m for distance, _, _ in found)
-                       for m in range(LARGEST_MARGIN + 1)])
-    return lists, counts
+            for _, y, x in found))
+        counts.append(tuple(bisect.bisect_right(found, m, key=lambda node: node[0])
+                            for m in range(LARGEST_MARGIN + 1)))
+    return tuple(lists), tuple(counts)
 
 
 def message_arrays(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL,
