@@ -38,8 +38,9 @@ from typing import Any
 import numpy as np
 import yaml
 
-from stereo_bp_ros.config import Value, load_preset, parse_assignments
+from stereo_bp_ros.config import Value, parse_assignments
 from stereo_bp_ros.evaluation import scenes
+from stereo_bp_ros.parameter_files import load_preset
 from stereo_bp_ros.replay import session
 
 TRAFFIC = pathlib.Path(__file__).with_name('node_traffic.py')

@@ -15,7 +15,7 @@ from launch.actions import DeclareLaunchArgument, OpaqueFunction, SetEnvironment
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-from stereo_bp_ros.config import preset_names
+from stereo_bp_ros.parameter_files import preset_names
 
 #: The camera's process needs this profile too, see the README.
 FAST_DDS_PROFILE = (pathlib.Path(__file__).resolve().parent.parent / 'config'

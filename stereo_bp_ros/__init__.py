@@ -1,7 +1,7 @@
 """Stereo matching by belief propagation and block matching, as a library and a ROS 2 node."""
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig, preset_names
+from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import (
     BackendUnavailable,
     ConfigError,
@@ -14,6 +14,7 @@ from stereo_bp_ros.errors import (
 )
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.matcher import Pending, StereoMatcher
+from stereo_bp_ros.parameter_files import preset_names
 from stereo_bp_ros.types import DisparityFrame, ValidWindow
 
 __version__ = '0.1.0'

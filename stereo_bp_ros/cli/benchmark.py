@@ -27,8 +27,9 @@ from typing import Any
 
 from stereo_bp_ros import engines
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.config import MatcherConfig, Value, load_preset, parse_assignments
+from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
 from stereo_bp_ros.evaluation import datasets, scenes, timing
+from stereo_bp_ros.parameter_files import load_preset
 from stereo_bp_ros.types import ENGINE_STAGES
 
 HELP = 'times of cold start, stages and frames, variants in turn'

@@ -20,8 +20,9 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from stereo_bp_ros.config import MatcherConfig, Value, load_preset, parse_assignments, preset_names
+from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
 from stereo_bp_ros.errors import ConfigError
+from stereo_bp_ros.parameter_files import load_preset, preset_names
 
 
 def add_matcher_options(parser: argparse.ArgumentParser) -> None:

@@ -16,15 +16,9 @@ from rcl_interfaces.msg import (
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from stereo_bp_ros.config import (
-    IGNORED,
-    MatcherConfig,
-    NodeConfig,
-    all_settings,
-    load_preset,
-    split,
-)
+from stereo_bp_ros.config import IGNORED, MatcherConfig, NodeConfig, all_settings, split
 from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.parameter_files import load_preset
 from stereo_bp_ros.settings import Setting, Value
 
 #: Called with the configuration before, the one asked for, and the node's settings.

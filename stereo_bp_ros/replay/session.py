@@ -21,8 +21,9 @@ from typing import Any
 
 import yaml
 
-from stereo_bp_ros.config import PRESETS_DIRECTORY, Value
+from stereo_bp_ros.config import Value
 from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.parameter_files import PRESETS_DIRECTORY
 
 FAST_DDS_PROFILE = PRESETS_DIRECTORY / 'fastdds_large_images.xml'
 START_LIMIT_S = 180.0

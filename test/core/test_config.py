@@ -11,18 +11,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stereo_bp_ros import config as config_module
 from stereo_bp_ros.cli.info import settings_reference
-from stereo_bp_ros.config import (
-    MatcherConfig,
-    NodeConfig,
-    all_settings,
-    load_parameter_file,
-    parse_assignments,
-    preset_names,
-    split,
-)
+from stereo_bp_ros.config import MatcherConfig, NodeConfig, all_settings, parse_assignments, split
 from stereo_bp_ros.errors import ConfigError
+from stereo_bp_ros.parameter_files import PRESETS_DIRECTORY, load_parameter_file, preset_names
 
 
 def test_every_declared_default_is_accepted_by_its_own_declaration():
@@ -137,7 +129,7 @@ def test_every_preset_is_a_valid_configuration_and_a_ros_parameter_file():
             'indoor', 'sad_venus', 'sad_fast'} <= set(preset_names())
     for name in preset_names():
         MatcherConfig.preset(name)
-        path = config_module.PRESETS_DIRECTORY / f'{name}.yaml'
+        path = PRESETS_DIRECTORY / f'{name}.yaml'
         content = yaml.safe_load(path.read_text())
         assert list(content) == ['/**']
         assert list(content['/**']) == ['ros__parameters']

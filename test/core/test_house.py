@@ -11,7 +11,7 @@ import sys
 import pytest
 
 PACKAGE = 'stereo_bp_ros'
-CORE = {'config', 'settings', 'errors', 'types', 'images', 'camera', 'geometry'}
+CORE = {'config', 'parameter_files', 'settings', 'errors', 'types', 'images', 'camera', 'geometry'}
 ALLOWED = {
     'engines': CORE | {'engines'},
     'matcher': CORE | {'engines'},

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from stereo_bp_ros.config import MatcherConfig, all_settings, preset_names
+from stereo_bp_ros.config import MatcherConfig, all_settings
 from stereo_bp_ros.errors import ConfigError, StereoError
+from stereo_bp_ros.parameter_files import preset_names
 
 pytest.importorskip('rclpy')
 
