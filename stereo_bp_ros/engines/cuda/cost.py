@@ -146,6 +146,13 @@ class Cost:
         for file, name in kernels(self._config, image, has_whole_grey):
             compiler.kernel(self._found, file, name)
 
+    def initialise(self, stream: int) -> None:
+        """Send the table of 16-bit costs to the device."""
+        from cupy.cuda import runtime
+        values = table(self._config)
+        runtime.memcpyAsync(self._pass.table, values.ctypes.data, values.nbytes,
+                            runtime.memcpyHostToDevice, stream)
+
     def enqueue(self, stream: int, image: str, has_whole_grey: bool, left: int, right: int,
                 stamp: int) -> None:
         """Fill the costs of every level from the matched images.

@@ -13,25 +13,20 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines import Engine
 from stereo_bp_ros.engines.cuda import (
-    beliefs,
     convert,
-    cost,
     device,
-    layout,
-    messages,
+    hierarchical,
     plan,
     preprocess,
     refine,
-    sad,
     sad_variants,
     tiling,
 )
 from stereo_bp_ros.engines.cuda.arena import STAMPS, Arena
+from stereo_bp_ros.engines.cuda.matching import Matching
 from stereo_bp_ros.errors import DeviceLostError
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.types import ENGINE_STAGES
-
-_TO_DEVICE = 1      # cudaMemcpyKind
 
 
 class _Form(NamedTuple):
@@ -86,14 +81,7 @@ class CudaEngine(Engine):
             self._arena = arena = Arena(found, self.plan, plan.host_plan(config, width, height))
             self._convert = convert.Convert(found, config, width, height, arena)
             self._preprocess = preprocess.Preprocess(found, config, width, height, arena)
-            self._sad: sad.Sad | sad_variants.Streamed | None = None
-            if config.stereo_algorithm == 'sad':
-                self._sad = sad_variants.stage(found, config, width, height, arena)
-            else:
-                self._cost = cost.Cost(found, config, width, height, arena)
-                self._messages = messages.Messages(found, config, width, height, arena,
-                                                   self.passes)
-                self._beliefs = beliefs.Beliefs(found, config, width, height, arena, self.passes)
+            self._matching = self._stage_of_matching()
             self._refine = refine.Refine(found, config, width, height, arena)
             compiling = time.perf_counter()
             self._load()
@@ -106,6 +94,13 @@ class CudaEngine(Engine):
         self._steps: dict[tuple[str, ...], refine.Steps] = {}
         #: Seconds from nothing to an engine that is ready for its first frame.
         self.build_time = time.perf_counter() - start
+
+    def _stage_of_matching(self) -> Matching:
+        if self.config.stereo_algorithm == 'sad':
+            return sad_variants.stage(self._found, self.config, self.width, self.height,
+                                      self._arena)
+        return hierarchical.Hierarchical(self._found, self.config, self.width, self.height,
+                                         self._arena, self.passes)
 
     def update(self, config: MatcherConfig) -> None:
         self.config = config
@@ -182,31 +177,16 @@ class CudaEngine(Engine):
         self._convert.load()
         self._preprocess.load()
         for grey in ('grey', 'values'):
-            pixel = preprocess.PIXELS[self._preprocess.result(grey)]
-            if self._sad is not None:
-                self._sad.load(pixel)
-            else:
-                self._cost.load(pixel, grey == 'grey')
-        if self._sad is None:
-            self._messages.load()
-            self._beliefs.load()
+            self._matching.load(self._preprocess.result(grey), grey == 'grey')
         self._refine.load()
 
     def _initialise(self) -> None:
-        """What is written once: the table of costs, and labels of the border."""
+        """What is written once: labels of the border, and what the way of matching needs."""
         from cupy.cuda import runtime
         address, stream = self._arena.device, self._stream.ptr
         for name in ('label', 'right_keys'):
             runtime.memsetAsync(address[name], 0xff, self._arena.nbytes[name], stream)
-        if self._sad is None:
-            if self.config.message_type == 'int16':
-                values = cost.table(self.config)
-                runtime.memcpyAsync(address['table'], values.ctypes.data, values.nbytes,
-                                    _TO_DEVICE, stream)
-            if layout.keeps_deltas(self.config):
-                slope = int(layout.smoothness(self.config)[0])
-                runtime.memsetAsync(address['nothing'], slope, 16, stream)
-            self._messages.initialise(stream)
+        self._matching.initialise(stream)
         self._stream.synchronize()
 
     def _stage(self, pair: tuple[RawImage, RawImage]) -> bool:
@@ -227,13 +207,11 @@ class CudaEngine(Engine):
         with stream:
             stream.begin_capture()
             timed, grey, matched = self._enqueue_images(form)
-            if self._sad is not None:
-                self._sad.enqueue(stream.ptr, matched, form.steps, self._arena.stamp('messages'))
+            publishes = self._matching.enqueue(stream.ptr, matched, grey == 'grey', form.steps,
+                                               self._refine.frame())
+            if not publishes:
                 self._refine.enqueue(stream.ptr, form.steps)
-                timed.append('messages')
-            else:
-                self._enqueue_beliefs(form, grey, matched)
-                timed += ['cost', *(['messages'] if self.passes else [])]
+            timed += self._matching.stages
             self._timed[form] = [*timed, 'refine']
             return stream.end_capture()
 
@@ -255,19 +233,3 @@ class CudaEngine(Engine):
                                     self._arena.stamp('preprocess')):
             timed.append('preprocess')
         return timed, grey, self._preprocess.result(grey)
-
-    def _enqueue_beliefs(self, form: _Form, grey: str, matched: str) -> None:
-        """Belief propagation from the matched images to the outputs."""
-        stream, device = self._stream.ptr, self._arena.device
-        self._cost.enqueue(stream, preprocess.PIXELS[matched], grey == 'grey',
-                           device[f'left_{matched}'], device[f'right_{matched}'],
-                           self._arena.stamp('cost'))
-        out = beliefs.matches(self.config, self.width, self._arena, form.steps.fraction,
-                              form.steps.costs, form.steps.right)
-        # Published straight into the host's memory: that takes no longer than a copy of its
-        # own, and a tile's part travels while other tiles are worked on.
-        publishes = self._messages.selects and form.steps.is_local
-        self._messages.enqueue(stream, out, self._refine.frame() if publishes else None)
-        self._beliefs.enqueue(stream, out)
-        if not publishes:
-            self._refine.enqueue(stream, form.steps)

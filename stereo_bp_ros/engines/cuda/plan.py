@@ -34,13 +34,20 @@ def memory_plan(config: MatcherConfig, width: int, height: int, device: Properti
     check(config)
     image = (height, width)
     if config.stereo_algorithm == 'sad':
-        return geometry.MemoryPlan.lay_out(
-            [*_uploaded(image), *_matched(config, image),
-             *sad_plan.arrays(config, image, device), *_refinement(image)])
+        matching = sad_plan.arrays(config, image, device)
+    else:
+        matching = [*_messages(config, image, device, tilings), *_matches(config, image)]
+    return geometry.MemoryPlan.lay_out(
+        [*_uploaded(image), *_matched(config, image), *matching, *_refinement(image)])
+
+
+def _messages(config: MatcherConfig, image: tuple[int, int], device: Properties,
+              tilings: dict[int, tiling.Tiling] | None) -> Wanted:
+    """Costs and messages of hierarchical belief propagation."""
+    height, width = image
     pyramid = layout.levels(config, width, height)
     vector = layout.shape(config)
-    wanted: Wanted = [*_uploaded(image), ('nothing', (16,), 'uint8'), ('table', (256,), 'uint16'),
-                      *_matched(config, image)]
+    wanted: Wanted = [('nothing', (16,), 'uint8'), ('table', (256,), 'uint16')]
     for k, level in enumerate(pyramid):
         kind = layout.cost_type(config, k)
         units = vector.chunks * (2 if kind == 'Float32' else 1)
@@ -53,11 +60,14 @@ def memory_plan(config: MatcherConfig, width: int, height: int, device: Properti
     for i, step in enumerate(tiling.passes(config, width, height, device, tilings)):
         lists, _ = tiling.nodes_of(step)
         wanted.append((f'nodes_{i}', (2, max(map(len, lists))), 'uint32'))
+    return wanted
+
+
+def _matches(config: MatcherConfig, image: tuple[int, int]) -> Wanted:
+    """What belief propagation of any kind leaves to refinement."""
     costs = 'int32' if config.message_type == 'int16' else 'float32'
-    wanted += [('label', image, 'int16'), ('fraction', image, 'int8'), ('best', image, costs),
-               ('second', image, costs), ('right_keys', image, 'uint64'),
-               *_refinement(image)]
-    return geometry.MemoryPlan.lay_out(wanted)
+    return [('label', image, 'int16'), ('fraction', image, 'int8'), ('best', image, costs),
+            ('second', image, costs), ('right_keys', image, 'uint64')]
 
 
 def host_plan(config: MatcherConfig, width: int, height: int) -> geometry.MemoryPlan:

@@ -10,6 +10,7 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import compiler, preprocess, refine, sad_plan
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
+from stereo_bp_ros.engines.cuda.matching import Matching
 
 #: Grey level that 0 becomes in 8 bits, for the methods whose values have a sign.
 SIGNED_OFFSET = 128
@@ -67,8 +68,8 @@ def _name(found: sad_plan.Cut, image: str, outputs: str) -> str:
             f'{found.chunks}, {found.strips}, {found.copies}, {outputs}>')
 
 
-class Sad:
-    """The stage for one configuration and size."""
+class Sad(Matching):
+    """See ``Matching``."""
 
     def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
                  arena: Arena) -> None:
@@ -78,26 +79,23 @@ class Sad:
         self._arena = arena
         self._cut = sad_plan.cut(config, width, height, found)
 
-    def load(self, image: str) -> None:
-        """Compile or load what ``enqueue`` of this type of image launches, whatever is wanted."""
+    def load(self, matched: str, has_whole_grey: bool) -> None:
+        image = preprocess.PIXELS[matched]
         load_right_labels(self._found)
         for outputs in ('LABELS_ALONE', 'LABELS_AND_FRACTIONS', 'EVERYTHING'):
             compiler.kernel(self._found, 'sad.cu', _name(self._cut, image, outputs))
 
-    def enqueue(self, stream: int, matched: str, wanted: refine.Steps, stamp: int) -> None:
-        """Fill ``label``, and as wanted ``fraction``, ``best``, ``second``, ``right_label``.
-
-        :param matched: end of the names of the images that are matched.
-        :param stamp: address of the time at which the stage starts.
-        """
+    def enqueue(self, stream: int, matched: str, has_whole_grey: bool,
+                wanted: refine.Steps, frame: refine.Frame) -> bool:
         cut, device, image = self._cut, self._arena.device, preprocess.PIXELS[matched]
         arguments = windows(self._config, *self._size, cut.rows, {
             'left': device[f'left_{matched}'], 'right': device[f'right_{matched}'],
-            'stamp': stamp, **wanted_arrays(device, wanted)})
+            'stamp': self._arena.stamp('messages'), **wanted_arrays(device, wanted)})
         compiler.kernel(self._found, 'sad.cu', kernel_name(cut, image, wanted)).launch(
             stream, cut.grid, (cut.threads, 1, 1), cut.shared_bytes, arguments)
         if wanted.right:
             take_right_labels(self._found, stream, self._arena)
+        return False
 
 
 def load_right_labels(found: Properties) -> None:

@@ -10,6 +10,7 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import compiler, preprocess, refine, sad, sad_plan
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
+from stereo_bp_ros.engines.cuda.matching import Matching
 
 #: Name of a variant to its name in ``sad_variants.cu``.
 STREAMING = {'global': 'GLOBAL', 'shared_one': 'SHARED_ONE', 'shared_all': 'SHARED_ALL'}
@@ -61,8 +62,8 @@ class Variant(NamedTuple):
         return min(MOST_ROWS, max(1, threads // (512 * found.multiprocessors)))
 
 
-class Streamed:
-    """The stage in one of its variants, for one configuration and size; as ``sad.Sad``."""
+class Streamed(Matching):
+    """Block matching in one of the variants; see ``Matching``."""
 
     def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
                  arena: Arena) -> None:
@@ -72,19 +73,15 @@ class Streamed:
         self._arena = arena
         self._variant = Variant.of(config, sad_plan.variant(config, found))
 
-    def load(self, image: str) -> None:
-        """Compile or load what ``enqueue`` of this type of image launches."""
+    def load(self, matched: str, has_whole_grey: bool) -> None:
+        image = preprocess.PIXELS[matched]
         sad.load_right_labels(self._found)
         compiler.kernel(self._found, 'sad_variants.cu', _rounding_name(image))
         compiler.kernel(self._found, 'sad_variants.cu', self._variant.kernel_name(
             self._config.correlation_window_size))
 
-    def enqueue(self, stream: int, matched: str, wanted: refine.Steps, stamp: int) -> None:
-        """Fill ``label``, and as wanted ``fraction``, ``best``, ``second``, ``right_label``.
-
-        :param matched: end of the names of the images that are matched.
-        :param stamp: address of the time at which the stage starts.
-        """
+    def enqueue(self, stream: int, matched: str, has_whole_grey: bool,
+                wanted: refine.Steps, frame: refine.Frame) -> bool:
         config, device, image = self._config, self._arena.device, preprocess.PIXELS[matched]
         count = self._size[0] * self._size[1]
         rows = self._variant.rows(config, *self._size, self._found)
@@ -96,17 +93,19 @@ class Streamed:
             *(ctypes.c_void_p(device[name]) for name in (
                 f'left_{matched}', f'right_{matched}', 'left_8bit', 'right_8bit')),
             ctypes.c_int(count), ctypes.c_int(arguments.offset),
-            ctypes.c_void_p(stamp))
+            ctypes.c_void_p(self._arena.stamp('messages')))
         enqueue(self._found, stream, self._variant, config, arguments)
         if wanted.right:
             sad.take_right_labels(self._found, stream, self._arena)
+        return False
 
 
 def stage(found: Properties, config: MatcherConfig, width: int, height: int,
-          arena: Arena) -> sad.Sad | Streamed:
+          arena: Arena) -> Matching:
     """The stage in the variant that is asked for, or fits the device."""
-    kind = sad.Sad if sad_plan.variant(config, found) == 'auto' else Streamed
-    return kind(found, config, width, height, arena)
+    if sad_plan.variant(config, found) == 'auto':
+        return sad.Sad(found, config, width, height, arena)
+    return Streamed(found, config, width, height, arena)
 
 
 def enqueue(found: Properties, stream: int, variant: Variant, config: MatcherConfig,

@@ -1,0 +1,52 @@
+"""Hierarchical belief propagation: the stages ``cost``, ``messages`` and ``beliefs``."""
+
+from __future__ import annotations
+
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cuda import beliefs, cost, layout, messages, preprocess, refine, tiling
+from stereo_bp_ros.engines.cuda.arena import Arena
+from stereo_bp_ros.engines.cuda.device import Properties
+from stereo_bp_ros.engines.cuda.matching import Matching
+
+
+class Hierarchical(Matching):
+    """See ``Matching``; ``passes``: those of ``tiling.passes`` that the arena is laid out for."""
+
+    def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
+                 arena: Arena, passes: list[tiling.Pass]) -> None:
+        self._config = config
+        self._width = width
+        self._arena = arena
+        self._cost = cost.Cost(found, config, width, height, arena)
+        self._messages = messages.Messages(found, config, width, height, arena, passes)
+        self._beliefs = beliefs.Beliefs(found, config, width, height, arena, passes)
+        self.stages = ('cost', 'messages') if passes else ('cost',)
+
+    def load(self, matched: str, has_whole_grey: bool) -> None:
+        self._cost.load(preprocess.PIXELS[matched], has_whole_grey)
+        self._messages.load()
+        self._beliefs.load()
+
+    def initialise(self, stream: int) -> None:
+        from cupy.cuda import runtime
+        if self._config.message_type == 'int16':
+            self._cost.initialise(stream)
+        if layout.keeps_deltas(self._config):
+            slope = int(layout.smoothness(self._config)[0])
+            runtime.memsetAsync(self._arena.device['nothing'], slope, 16, stream)
+        self._messages.initialise(stream)
+
+    def enqueue(self, stream: int, matched: str, has_whole_grey: bool,
+                wanted: refine.Steps, frame: refine.Frame) -> bool:
+        device = self._arena.device
+        self._cost.enqueue(stream, preprocess.PIXELS[matched], has_whole_grey,
+                           device[f'left_{matched}'], device[f'right_{matched}'],
+                           self._arena.stamp('cost'))
+        out = beliefs.matches(self._config, self._width, self._arena, wanted.fraction,
+                              wanted.costs, wanted.right)
+        # Published straight into the host's memory: that takes no longer than a copy of its
+        # own, and a tile's part travels while other tiles are worked on.
+        publishes = self._messages.selects and wanted.is_local
+        self._messages.enqueue(stream, out, frame if publishes else None)
+        self._beliefs.enqueue(stream, out)
+        return publishes
