@@ -29,6 +29,9 @@ from stereo_bp_ros.engines.cuda.engine import CudaEngine
 SETS = {'tsukuba': (16, 0.085), 'venus': (21, 0.11), 'barn1': (32, 0.15),
         'cones_quarter': (64, 0.25), 'cones_half': (128, 1.2)}
 
+#: Frames from ordinary arrays, then from pinned ones, and so on.
+TURN = 25
+
 
 def main() -> None:
     """Read the command line and print the tables."""
@@ -59,23 +62,19 @@ def time_set(data: pathlib.Path, name: str, message_type: str, frames: int,
         message_type=message_type, subpixel=False, border='keep')
     height, width = left.shape
     engine = CudaEngine(config, width, height)
-    images = RawImage.from_array(left), RawImage.from_array(right)
+    images = [RawImage.from_array(left), RawImage.from_array(right)]
     outputs = {'disparity': np.zeros((height, width), np.float32)}
     start = time.perf_counter()
     engine.compute(*images, None, outputs)
     first = time.perf_counter() - start
     locked = [pinned_copy(image) for image in (left, right, outputs['disparity'])]
     pinned_images = [RawImage.from_array(image) for image in locked[:2]]
-    frame_times, pinned_times, stages = [], [], []
-    for i in range(frames + 20):
-        start = time.perf_counter()
-        found = engine.compute(*images, None, outputs)
-        middle = time.perf_counter()
-        engine.compute(*pinned_images, None, {'disparity': locked[2]})
-        if i >= 20:
-            frame_times.append((middle - start) * 1e3)
-            pinned_times.append((time.perf_counter() - middle) * 1e3)
-            stages.append(found)
+    frame_times: list[float] = []
+    pinned_times: list[float] = []
+    stages = []
+    for _ in range(-(-frames // TURN)):
+        stages += turn(engine, images, outputs, frame_times)
+        turn(engine, pinned_images, {'disparity': locked[2]}, pinned_times)
     assert np.array_equal(locked[2], outputs['disparity'])
     graph = next(iter(engine._graphs.values()))
     graph_times = []
@@ -96,6 +95,21 @@ def time_set(data: pathlib.Path, name: str, message_type: str, frames: int,
     engine.close()
 
 
+def turn(engine: CudaEngine, images: list[RawImage], outputs: dict[str, np.ndarray],
+         times: list[float]) -> list[dict[str, float]]:
+    """Match ``TURN`` frames after one that is not counted: it brings another graph to the device.
+
+    Appends milliseconds to ``times`` and returns those of the stages.
+    """
+    stages = []
+    engine.compute(*images, None, outputs)
+    for _ in range(TURN):
+        start = time.perf_counter()
+        stages.append(engine.compute(*images, None, outputs))
+        times.append((time.perf_counter() - start) * 1e3)
+    return stages
+
+
 def pinned_copy(array: np.ndarray) -> np.ndarray:
     """A copy in memory that the device reads and writes itself."""
     copy = pinned.empty(array.shape, array.dtype.str)
@@ -107,7 +121,8 @@ def time_passes(engine: CudaEngine, config: MatcherConfig, width: int) -> None:
     """Every pass alone, repeated in one graph."""
     found = device.properties(0)
     out = beliefs.matches(config, width, engine._arena, False, False, False)
-    for step, parameters in zip(engine.passes, engine._messages._parameters, strict=True):
+    for step, parameters in zip(engine.passes, engine._matching._messages._parameters,
+                                strict=True):
         parameters.matches = out
         kernel = compiler.kernel(found, *messages.kernel_of(config, step))
         cut = step.tiling

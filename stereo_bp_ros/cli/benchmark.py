@@ -1,6 +1,6 @@
 """Time the matcher: cold start, every stage, whole frames.
 
-Variants take turns frame by frame, so that a drift of the machine meets all of them; compare
+Variants take turns of ten frames, so that a drift of the machine meets all of them; compare
 within one run and quote ratios.
 
   stereo_bp benchmark bp middlebury/

@@ -6,12 +6,10 @@ a driver or without CuPy as well.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import dataclasses
 import functools
 import importlib.util
-from collections.abc import Iterator
 
 from stereo_bp_ros.errors import BackendUnavailable, DeviceLostError, OutOfDeviceMemory
 
@@ -115,7 +113,7 @@ def properties(index: int) -> Properties:
 def available_memory(index: int) -> int:
     """Bytes free on a device that is there."""
     import cupy
-    with cupy.cuda.Device(index), errors(index):
+    with cupy.cuda.Device(index), Errors(index):
         return int(cupy.cuda.runtime.memGetInfo()[0])
 
 
@@ -149,23 +147,37 @@ def mapped_address(address: int, size: int) -> int:
     return int(known.devicePointer)
 
 
-@contextlib.contextmanager
-def errors(index: int) -> Iterator[None]:
+class Errors:
     """Context in which CUDA's errors become the errors of this package.
+
+    A class, since every frame enters one: a generator's context takes a microsecond more.
 
     :raises OutOfDeviceMemory: an allocation failed; the device is well.
     :raises DeviceLostError: the context is dead; every later engine on this device in this
         process is refused.
     """
-    if index in _lost:
-        raise DeviceLostError(f'CUDA device {index} was lost ({_lost[index]}): '
-                              'restart the process')
-    from cupy.cuda import driver, memory, runtime
-    try:
-        yield
-    except memory.OutOfMemoryError as error:
-        raise OutOfDeviceMemory(_first_line(error)) from error
-    except (runtime.CUDARuntimeError, driver.CUDADriverError) as error:
+
+    __slots__ = ('_index',)
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __enter__(self) -> None:
+        index = self._index
+        if index in _lost:
+            raise DeviceLostError(f'CUDA device {index} was lost ({_lost[index]}): '
+                                  'restart the process')
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 _: object) -> None:
+        if error is None:
+            return
+        from cupy.cuda import driver, memory, runtime
+        index = self._index
+        if isinstance(error, memory.OutOfMemoryError):
+            raise OutOfDeviceMemory(_first_line(error)) from error
+        if not isinstance(error, (runtime.CUDARuntimeError, driver.CUDADriverError)):
+            return
         if error.status == OUT_OF_MEMORY:
             raise OutOfDeviceMemory(
                 f'CUDA device {index} has no memory left: {_first_line(error)}') from error
@@ -173,7 +185,6 @@ def errors(index: int) -> Iterator[None]:
             _lost[index] = _first_line(error)
             raise DeviceLostError(f'CUDA device {index} no longer answers: '
                                   f'{_lost[index]}: restart the process') from error
-        raise
 
 
 def is_lost(index: int) -> bool:

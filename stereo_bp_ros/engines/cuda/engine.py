@@ -76,7 +76,7 @@ class CudaEngine(Engine):
         self._graphs: dict[_Form, Any] = {}
         self._timed: dict[_Form, list[str]] = {}
         start = time.perf_counter()
-        with self._device, device.errors(config.device_id):
+        with self._device, device.Errors(config.device_id):
             self._stream = cupy.cuda.Stream(non_blocking=True)
             self._arena = arena = Arena(found, self.plan, plan.host_plan(config, width, height))
             self._convert = convert.Convert(found, config, width, height, arena)
@@ -92,6 +92,10 @@ class CudaEngine(Engine):
         self._parameters.fill(config, None)
         self._filled: tuple[MatcherConfig, Calibration | None] = (config, None)
         self._steps: dict[tuple[str, ...], refine.Steps] = {}
+        # Of the last frame, which most frames are like.
+        self._form: _Form | None = None
+        self._launched: Any = None
+        self._targets: dict[str, int] = {}
         #: Seconds from nothing to an engine that is ready for its first frame.
         self.build_time = time.perf_counter() - start
 
@@ -105,7 +109,7 @@ class CudaEngine(Engine):
     def update(self, config: MatcherConfig) -> None:
         self.config = config
         self._steps.clear()
-        with self._device, device.errors(config.device_id):
+        with self._device, device.Errors(config.device_id):
             for form in list(self._graphs):
                 self._graph(form._replace(steps=refine.steps(config, form.steps.outputs)))
 
@@ -116,6 +120,7 @@ class CudaEngine(Engine):
             if not device.is_lost(self.config.device_id):
                 self._stream.synchronize()
             self._graphs.clear()
+            self._form = self._launched = None
             del self._parameters
             self._arena.close()
 
@@ -125,20 +130,23 @@ class CudaEngine(Engine):
             raise RuntimeError('this engine is closed')
         start = time.perf_counter()
         pair = (right, left) if self._convert.is_mirrored else (left, right)
-        with self._device, device.errors(self.config.device_id):
+        with self._device, device.Errors(self.config.device_id):
             is_pinned = self._stage(pair)
             form = _Form((convert.reading(pair[0]), convert.reading(pair[1])), is_pinned,
                          self._wanted(tuple(outputs)))
-            graph = self._graph(form)
+            if form != self._form:
+                self._form, self._launched = form, self._graph(form)
             targets = {name: device.mapped_address(array.ctypes.data, array.nbytes)
                        for name, array in outputs.items()}
-            self._parameters.aim({name: address or self._arena.host_address[name]
-                                  for name, address in targets.items()})
+            if targets != self._targets:
+                self._parameters.aim({name: address or self._arena.host_address[name]
+                                      for name, address in targets.items()})
+                self._targets = targets
             if self._filled != (self.config, calibration):
                 self._parameters.fill(self.config, calibration)
                 self._filled = (self.config, calibration)
             launched = time.perf_counter()
-            graph.launch(self._stream)
+            self._launched.launch(self._stream)
             self._stream.synchronize()
         for name, array in outputs.items():
             if not targets[name]:
