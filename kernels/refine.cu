@@ -1,4 +1,4 @@
-// Stage refine: from labels to disparity, depth and confidence. One thread per pixel.
+// Stage refine: from labels to disparity, depth and confidence; speckles are found in speckles.cu.
 #include "refine.cuh"
 
 // Rejection alone, where filters follow.
@@ -13,113 +13,121 @@ __global__ void reject_matches(const __grid_constant__ Frame f) {
 __global__ void refine_matches(const __grid_constant__ Frame f) {
     const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
     stamp_time(f.stamp);
-    if (x >= f.width || y >= f.height) return;
-    const Parameters p = *f.parameters;
-    publish(f, p, x, y, reject(f, p, x, y), false);
+    if (x < f.width && y < f.height) {
+        const Parameters p = *f.parameters;
+        publish(f, p, x, y, reject(f, p, x, y), false);
+    }
+    stamp_last(f.end, f.ended);
 }
 
-// Median over SIDE x SIDE, borders replicated. Pixels without label, or outside the valid window
-// unless the border is kept, stay invalid.
+// The median of an odd number of words, of each half alone. Of COUNT / 2 + 2 values neither the
+// least nor the greatest can be it: both are dropped, another value comes in, and so on.
+template <int COUNT>
+__device__ __forceinline__ uint32 median_of(uint32 (&values)[COUNT]) {
+    constexpr int END = (COUNT + 3) / 2;
+    const auto order = [&](int a, int b) {
+        const uint32 least = Int16::least(values[a], values[b]);
+        values[b] = values[a] + values[b] - least;
+        values[a] = least;
+    };
+#pragma unroll
+    for (int first = 0; first < END - 2; ++first) {
+        const int count = END - first, last = END - 1;
+#pragma unroll
+        for (int i = 0; i < count / 2; ++i) order(first + i, last - i);
+#pragma unroll
+        for (int i = 1; i < (count + 1) / 2; ++i) {
+            order(first, first + i);
+            order(last - i, last);
+        }
+        if (END + first < COUNT) values[last] = values[END + first];
+    }
+    return values[END - 2];
+}
+
+// Median over SIDE x SIDE, borders replicated; two pixels, one below the other, in the halves of
+// words. Pixels without label, or outside the valid window unless the border is kept, stay
+// invalid.
 template <int SIDE>
 __global__ void median(const __grid_constant__ Frame f) {
-    const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    const int x = blockIdx.x * blockDim.x + threadIdx.x;
+    const int y = 2 * (blockIdx.y * blockDim.y + threadIdx.y);
     if (x >= f.width || y >= f.height) return;
-    constexpr int COUNT = SIDE * SIDE;
-    short value[COUNT];
+    uint32 values[SIDE * SIDE];
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-        const int column = min(max(x + i % SIDE - SIDE / 2, 0), f.width - 1);
-        const int row = min(max(y + i / SIDE - SIDE / 2, 0), f.height - 1);
-        value[i] = f.sixteenths[row * f.width + column];
-    }
-    short result = INVALID;
+    for (int i = 0; i < SIDE; ++i) {
+        const int column = min(max(x + i - SIDE / 2, 0), f.width - 1);
+        uint32 upper = 0;
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-        int smaller = 0;
-#pragma unroll
-        for (int j = 0; j < COUNT; ++j)
-            smaller += value[j] < value[i] || (value[j] == value[i] && j < i);
-        if (smaller == COUNT / 2) result = value[i];
-    }
-    const int at = y * f.width + x;
-    if (f.label[at] < 0 || (!f.parameters->keeps_border && is_outside(f, x, y))) result = INVALID;
-    f.filtered[at] = result;
-}
-
-// Speckles, as cv2.filterSpeckles has them: regions of valid pixels whose neighbours to the four
-// sides differ by at most a range. Each pixel points at one of a smaller number until the
-// smallest of its region is reached; which one points at which does not change the regions.
-__global__ void start_regions(const __grid_constant__ Frame f) {
-    const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
-    if (x >= f.width || y >= f.height) return;
-    f.regions[y * f.width + x] = y * f.width + x;
-    f.region_sizes[y * f.width + x] = 0;
-}
-
-__device__ int root_of(const int* regions, int at) {
-    const volatile int* const links = regions;
-    while (links[at] != at) at = links[at];
-    return at;
-}
-
-__device__ void join(int* regions, int a, int b) {
-    for (;;) {
-        a = root_of(regions, a);
-        b = root_of(regions, b);
-        if (a == b) return;
-        if (a > b) {
-            const int swapped = a;
-            a = b;
-            b = swapped;
+        for (int j = 0; j <= SIDE; ++j) {
+            const int row = min(max(y + j - SIDE / 2, 0), f.height - 1);
+            const uint32 lower = f.sixteenths[row * f.width + column] - INVALID;
+            if (j > 0) values[i * SIDE + j - 1] = upper | lower << 16;
+            upper = lower;
         }
-        // b stops being a root only if nobody else has linked it meanwhile.
-        if (atomicCAS(&regions[b], b, a) == b) return;
+    }
+    const uint32 found = median_of(values);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int at = (y + half) * f.width + x;
+        if (y + half >= f.height) return;
+        const bool is_dropped = f.label[at] < 0
+            || (!f.parameters->keeps_border && is_outside(f, x, y + half));
+        f.filtered[at] = is_dropped ? INVALID : short((found >> 16 * half & 0xffffu) + INVALID);
     }
 }
 
-__global__ void join_regions(const __grid_constant__ Frame f) {
-    const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
-    if (x >= f.width || y >= f.height) return;
-    const int at = y * f.width + x, range = f.parameters->speckle_range;
-    const int value = f.filtered[at];
-    if (value == INVALID) return;
-    if (x + 1 < f.width && f.filtered[at + 1] != INVALID
-        && abs(f.filtered[at + 1] - value) <= range)
-        join(f.regions, at, at + 1);
-    if (y + 1 < f.height && f.filtered[at + f.width] != INVALID
-        && abs(f.filtered[at + f.width] - value) <= range)
-        join(f.regions, at, at + f.width);
+// Whether the region of a valid pixel is small.
+__device__ __forceinline__ bool is_speckle(const Frame& f, int at, int largest) {
+    while (f.regions[at] != at) at = f.regions[at];
+    return f.region_sizes[at] <= largest;
 }
 
-__global__ void count_regions(const __grid_constant__ Frame f) {
-    const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
-    if (x >= f.width || y >= f.height) return;
-    atomicAdd(&f.region_sizes[root_of(f.regions, y * f.width + x)], 1);
+// The nearest valid pixel before x, or -1, and after x, or `width`; a bit for each pixel of a row.
+__device__ __forceinline__ int valid_before(const uint32* valid, int x) {
+    int i = x / 32;
+    uint32 word = valid[i] & ~(~0u << x % 32);
+    while (word == 0 && i > 0) word = valid[--i];
+    return 32 * i + 31 - __clz(word);
+}
+__device__ __forceinline__ int valid_after(const uint32* valid, int x, int width) {
+    int i = x / 32;
+    uint32 word = valid[i] & ~1u << x % 32;
+    while (word == 0 && 32 * (i + 1) < width) word = valid[++i];
+    return word == 0 ? width : 32 * i + __ffs(word) - 1;
 }
 
-__global__ void remove_speckles(const __grid_constant__ Frame f) {
-    const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
-    if (x >= f.width || y >= f.height) return;
-    const int at = y * f.width + x;
-    if (f.region_sizes[root_of(f.regions, at)] <= f.parameters->speckle_size)
-        f.filtered[at] = INVALID;
-}
-
-// Filling from the background side, then publication.
+// Speckles out, filling from the background side, publication: a block for each row.
 __global__ void publish_matches(const __grid_constant__ Frame f) {
-    const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
-    if (x >= f.width || y >= f.height) return;
+    extern __shared__ uint32 valid[];           // a bit for each pixel, of those inside the window
     const Parameters p = *f.parameters;
-    const short* const row = f.filtered + y * f.width;
-    int value = row[x];
-    const bool is_filled = value < 0 && p.fills && !is_outside(f, x, y);
-    if (is_filled) {
-        int before = x - 1, after = x + 1;
-        while (before >= f.x_begin && row[before] < 0) --before;
-        while (after < f.x_end && row[after] < 0) ++after;
-        const int left = before >= f.x_begin ? row[before] : INVALID;
-        const int right = after < f.x_end ? row[after] : INVALID;
-        value = left < 0 || right < 0 ? max(left, right) : min(left, right);
+    const int y = blockIdx.x, ahead = y * f.width;
+    short* const row = f.filtered + ahead;
+    for (int x = threadIdx.x; x < (f.width + 31) / 32 * 32; x += blockDim.x) {
+        int value = x < f.width ? row[x] : INVALID;
+        if (value >= 0 && f.regions != nullptr && is_speckle(f, ahead + x, p.speckle_size))
+            value = INVALID;
+        if (!p.fills) {
+            if (x < f.width) publish(f, p, x, y, value, false);
+            continue;
+        }
+        if (x < f.width) row[x] = value;
+        const uint32 bits = __ballot_sync(~0u, value >= 0 && !is_outside(f, x, y));
+        if (x % 32 == 0) valid[x / 32] = bits;
     }
-    publish(f, p, x, y, value, is_filled);
+    if (p.fills) {
+        __syncthreads();
+        for (int x = threadIdx.x; x < f.width; x += blockDim.x) {
+            int value = row[x];
+            const bool is_filled = value < 0 && !is_outside(f, x, y);
+            if (is_filled) {
+                const int before = valid_before(valid, x), after = valid_after(valid, x, f.width);
+                const int left = before >= 0 ? row[before] : INVALID;
+                const int right = after < f.width ? row[after] : INVALID;
+                value = left < 0 || right < 0 ? max(left, right) : min(left, right);
+            }
+            publish(f, p, x, y, value, is_filled);
+        }
+    }
+    stamp_last(f.end, f.ended);
 }

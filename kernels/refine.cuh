@@ -36,9 +36,11 @@ struct Frame {
     const float* texture;
     short* sixteenths;
     short* filtered;                // what the median writes, and publish reads
-    int* regions;                   // number of a pixel of the same region, at most its own
+    int* regions;                   // number of a pixel of the same region, at most its own; or null
     int* region_sizes;              // pixels, at the least number of a region
     uint64* stamp;                  // time at which the stage starts, ns; null = not wanted
+    uint64* end;                    // and ends, where a kernel of its own publishes
+    uint32* ended;                  // blocks that have published
     int width, height;
     int x_begin, x_end, y_begin, y_end;     // valid window in the frame of matching
     int min_disparity;

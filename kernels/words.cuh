@@ -31,6 +31,16 @@ __device__ __forceinline__ void stamp_end(uint64* at) {
     if (at != nullptr && threadIdx.x == 0) *at = time_in_ns();
 }
 
+// Writes the time from the block of a grid that ends last; ``ended`` counts blocks, and is 0 again
+// after the last. For all threads of a block.
+__device__ __forceinline__ void stamp_last(uint64* at, uint32* ended) {
+    if (at == nullptr) return;
+    __syncthreads();
+    const uint32 others = gridDim.x * gridDim.y - 1;
+    if ((threadIdx.x | threadIdx.y) == 0 && atomicInc(ended, others) == others)
+        *at = time_in_ns();
+}
+
 // __byte_perm with the fourth bit of each selector: that byte's sign, eight times.
 __device__ __forceinline__ uint32 permute_signed(uint32 a, uint32 b, uint32 selectors) {
     uint32 result;

@@ -75,7 +75,7 @@ def test_kernels_of_belief_propagation_compile(disparities: int, message_type: s
 
 @pytest.mark.parametrize('architecture', ARCHITECTURES)
 def test_kernels_of_the_other_stages_compile(architecture: str) -> None:
-    names = [('refine.cu', name) for name in refine.KERNELS]
+    names = list(refine.KERNELS)
     names += [('convert.cu', name) for name in convert.kernels()]
     names += sorted({('preprocess.cu', name) for method in ('sobel', 'residual')
                      for sigma in (0.0, 1.0)

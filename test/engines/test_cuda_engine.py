@@ -237,7 +237,7 @@ def test_no_default_kernel_uses_local_memory(message_type: str) -> None:
         names = [messages.kernel_of(config, step) for step in engine.passes]
         names += cost.kernels(config, 'uint8', True)
         names.append(('beliefs.cu', beliefs.kernel_name(config)))
-        names += [('refine.cu', name) for name in refine.KERNELS]
+        names += refine.KERNELS
         for file, name in names:
             assert compiler.kernel(found, file, name).resources.local_bytes == 0, name
         engine.close()
@@ -381,3 +381,18 @@ def test_timings_name_every_stage() -> None:
     assert set(timings) == set(ENGINE_STAGES)
     assert all(value >= 0 for value in timings.values())
     assert engine.compile_time >= 0
+
+
+@pytest.mark.parametrize(('settings', 'is_apart'), [
+    ({}, False), ({'disp12_max_diff': 1}, True),
+    ({'median_window_size': 3, 'speckle_size': 30}, True), ({'stereo_algorithm': 'sad'}, True)])
+def test_refinement_has_a_time_where_it_has_kernels_of_its_own(settings: dict[str, Any],
+                                                               is_apart: bool) -> None:
+    config = MatcherConfig(disparity_range=32, **settings)
+    engine = cuda.CudaEngine(config, 320, 240)
+    pair = [RawImage.from_array(image) for image in noisy_pair(320, 240)]
+    for _ in range(3):
+        timings = engine.compute(*pair, None, {'disparity': np.empty((240, 320), np.float32)})
+        assert (timings['refine'] > 0) == is_apart
+        assert min(timings['messages'], timings['download']) > 0
+    engine.close()

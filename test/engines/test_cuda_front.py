@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 pytest.importorskip('cupy')
+import device_memory
+
 from stereo_bp_ros import MatcherConfig, RawImage
-from stereo_bp_ros.engines.cuda import arena, convert, cost, device, layout, plan, preprocess
+from stereo_bp_ros.engines.cuda import convert, cost, device, layout, preprocess
 from stereo_bp_ros.engines.cuda import engine as cuda
 from stereo_bp_ros.images import ENCODINGS
 
@@ -26,29 +28,8 @@ def noise(width: int, height: int, seed: int = 0) -> tuple[np.ndarray, np.ndarra
     return left, right
 
 
-class Memory:
-    """The memory of an engine, without one."""
-
-    def __init__(self, config: MatcherConfig, width: int, height: int) -> None:
-        import cupy
-        found = device.properties(0)
-        self.config, self.width, self.height = config, width, height
-        self.plan = plan.memory_plan(config, width, height)
-        self.arena = arena.Arena(found, self.plan, plan.host_plan(config, width, height))
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-
-    def put(self, name: str, array: np.ndarray) -> None:
-        from cupy.cuda import runtime
-        runtime.memcpy(self.arena.device[name], array.ctypes.data, array.nbytes, 1)
-        runtime.deviceSynchronize()
-
-    def get(self, name: str) -> np.ndarray:
-        from cupy.cuda import runtime
-        self.stream.synchronize()
-        (spec,) = (spec for spec in self.plan.arrays if spec.name == name)
-        array = np.empty(spec.shape, spec.dtype)
-        runtime.memcpy(array.ctypes.data, self.arena.device[name], array.nbytes, 2)
-        return array
+class Memory(device_memory.Memory):
+    """That of an engine, without one; reads data costs."""
 
     def costs(self, k: int) -> np.ndarray:
         """Data cost of a level, H x W x D, from the layout that ``kernels/README.md`` draws."""

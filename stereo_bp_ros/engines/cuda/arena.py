@@ -13,8 +13,9 @@ from stereo_bp_ros.geometry import ALIGNMENT, MemoryPlan
 _PORTABLE, _MAPPED = 1, 2         # cudaHostAlloc flags
 
 
-#: Where in ``stamps`` the time lies at which a stage starts on the device.
-STAMPS = {'cost': 0, 'messages': 1, 'refine': 2, 'upload': 4, 'convert': 5, 'preprocess': 6}
+#: Where in ``stamps`` the time lies at which a stage starts on the device, and the last one ends.
+STAMPS = {'cost': 0, 'messages': 1, 'refine': 2, 'end': 3, 'upload': 4, 'convert': 5,
+          'preprocess': 6}
 
 
 class Arena:
@@ -45,7 +46,7 @@ class Arena:
             self.device.update(self.host_address)
 
     def stamp(self, stage: str) -> int:
-        """Address of the time at which a stage starts on the device."""
+        """Address of the time at which a stage starts on the device; 'end': the last one ends."""
         return self.host_address['stamps'] + 8 * STAMPS[stage]
 
     def close(self) -> None:

@@ -167,7 +167,7 @@ class CudaEngine(Engine):
             # Without passes the labels are chosen under the name of the messages.
             name = 'messages' if following == 'refine' else stage
             timings[name] += (stamps[STAMPS[following]] - stamps[STAMPS[stage]]) * 1e-6
-        on_device = (stamps[STAMPS['refine']] - stamps[STAMPS[timed[0]]]) * 1e-6
+        on_device = (stamps[STAMPS[timed[-1]]] - stamps[STAMPS[timed[0]]]) * 1e-6
         timings['download'] = max(0.0, (end - launched) * 1e3 - on_device)
         return timings
 
@@ -217,10 +217,11 @@ class CudaEngine(Engine):
             timed, grey, matched = self._enqueue_images(form)
             publishes = self._matching.enqueue(stream.ptr, matched, grey == 'grey', form.steps,
                                                self._refine.frame())
+            timed += [*self._matching.stages, 'refine']
             if not publishes:
                 self._refine.enqueue(stream.ptr, form.steps)
-            timed += self._matching.stages
-            self._timed[form] = [*timed, 'refine']
+                timed.append('end')
+            self._timed[form] = timed
             return stream.end_capture()
 
     def _enqueue_images(self, form: _Form) -> tuple[list[str], str, str]:

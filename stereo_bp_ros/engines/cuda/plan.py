@@ -82,7 +82,7 @@ def host_plan(config: MatcherConfig, width: int, height: int) -> geometry.Memory
 def _refinement(image: tuple[int, int]) -> Wanted:
     return [('right_label', image, 'int16'), ('sixteenths', image, 'int16'),
             ('filtered', image, 'int16'), ('regions', image, 'int32'),
-            ('region_sizes', image, 'int32')]
+            ('region_sizes', image, 'int32'), ('ended', (1,), 'uint32')]
 
 
 def _uploaded(image: tuple[int, int]) -> Wanted:

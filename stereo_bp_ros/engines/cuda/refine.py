@@ -13,9 +13,15 @@ from stereo_bp_ros.engines.cuda import compiler
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
 
-KERNELS = ('reject_matches', 'refine_matches', 'median<3>', 'median<5>', 'publish_matches',
-           'start_regions', 'join_regions', 'count_regions', 'remove_speckles')
+#: File and name of every kernel of the stage.
+KERNELS = (*(('refine.cu', name) for name in ('reject_matches', 'refine_matches', 'median<3>',
+                                              'median<5>', 'publish_matches')),
+           *(('speckles.cu', name) for name in ('label_tiles', 'join_tiles', 'add_regions')))
 BLOCK = (32, 8, 1)
+ROW_BLOCK = 256
+
+#: Pixels of a tile's side in ``speckles.cu``.
+TILE = 32
 
 
 class Steps(NamedTuple):
@@ -108,7 +114,8 @@ class Frame(ctypes.Structure):
         ('right_label', ctypes.c_void_p), ('texture', ctypes.c_void_p),
         ('sixteenths', ctypes.c_void_p), ('filtered', ctypes.c_void_p),
         ('regions', ctypes.c_void_p), ('region_sizes', ctypes.c_void_p),
-        ('stamp', ctypes.c_void_p), ('width', ctypes.c_int),
+        ('stamp', ctypes.c_void_p), ('end', ctypes.c_void_p), ('ended', ctypes.c_void_p),
+        ('width', ctypes.c_int),
         ('height', ctypes.c_int), ('x_begin', ctypes.c_int), ('x_end', ctypes.c_int),
         ('y_begin', ctypes.c_int), ('y_end', ctypes.c_int), ('min_disparity', ctypes.c_int),
         ('is_mirrored', ctypes.c_int), ('has_float_costs', ctypes.c_int),
@@ -122,7 +129,6 @@ class Refine:
                  arena: Arena) -> None:
         self._found = found
         self._arena = arena
-        self._grid = (-(-width // BLOCK[0]), -(-height // BLOCK[1]), 1)
         window = geometry.matched_window(config, width, height)
         is_sad = config.stereo_algorithm == 'sad'
         self._geometry = {
@@ -134,33 +140,53 @@ class Refine:
 
     def load(self) -> None:
         """Compile or load what the stage launches, whatever the live settings say."""
-        for name in KERNELS:
-            compiler.kernel(self._found, 'refine.cu', name)
+        for file, name in KERNELS:
+            compiler.kernel(self._found, file, name)
 
     def enqueue(self, stream: int, wanted: Steps) -> None:
         """Everything from labels to outputs."""
         frame = self.frame()
         if not wanted.is_filtered:
-            self._launch('refine_matches', stream, frame)
+            self._launch('refine_matches', stream, frame, self._pixels(1))
             return
-        self._launch('reject_matches', stream, frame)
+        self._launch('reject_matches', stream, frame, self._pixels(1))
         frame.filtered = frame.sixteenths
         if wanted.median:
             frame.filtered = self._arena.device['filtered']
-            self._launch(f'median<{wanted.median}>', stream, frame)
+            self._launch(f'median<{wanted.median}>', stream, frame, self._pixels(2))
         if wanted.speckles:
-            for name in ('start_regions', 'join_regions', 'count_regions', 'remove_speckles'):
-                self._launch(name, stream, frame)
-        self._launch('publish_matches', stream, frame)
+            self._find_speckles(stream, frame)
+        else:
+            frame.regions = None
+        width = frame.width
+        self._launch('publish_matches', stream, frame, (frame.height, 1, 1), (ROW_BLOCK, 1, 1),
+                     4 * -(-width // 32))
+
+    def _find_speckles(self, stream: int, frame: Frame) -> None:
+        """Regions and their sizes."""
+        width, height = frame.width, frame.height
+        tiles = (-(-width // TILE), -(-height // TILE), 1)
+        on_edges = (tiles[1] - 1) * width + (tiles[0] - 1) * height
+        self._launch('label_tiles', stream, frame, tiles, (TILE, TILE, 1), file='speckles.cu')
+        for name, threads in (('join_tiles', on_edges), ('add_regions', width * height)):
+            if threads:
+                self._launch(name, stream, frame, (-(-threads // ROW_BLOCK), 1, 1),
+                             (ROW_BLOCK, 1, 1), file='speckles.cu')
+
+    def _pixels(self, rows: int) -> tuple[int, int, int]:
+        """Blocks where a thread has so many pixels, one below the other."""
+        return (-(-self._geometry['width'] // BLOCK[0]),
+                -(-self._geometry['height'] // (rows * BLOCK[1])), 1)
 
     def frame(self) -> Frame:
         """What every kernel of the stage is given."""
         device = self._arena.device
         names = ('parameters', 'label', 'fraction', 'best', 'second', 'right_label', 'texture',
-                 'sixteenths', 'filtered', 'regions', 'region_sizes')
+                 'sixteenths', 'filtered', 'regions', 'region_sizes', 'ended')
         return Frame(**{name: device[name] for name in names}, **self._geometry,
-                     stamp=self._arena.stamp('refine'))
+                     stamp=self._arena.stamp('refine'), end=self._arena.stamp('end'))
 
-    def _launch(self, name: str, stream: int, frame: Frame) -> None:
-        compiler.kernel(self._found, 'refine.cu', name).launch(
-            stream, self._grid, BLOCK, 0, frame)
+    def _launch(self, name: str, stream: int, frame: Frame, grid: tuple[int, int, int],
+                block: tuple[int, int, int] = BLOCK, shared_bytes: int = 0,
+                file: str = 'refine.cu') -> None:
+        compiler.kernel(self._found, file, name).launch(stream, grid, block, shared_bytes, frame)

@@ -1,0 +1,36 @@
+"""The memory of a CUDA engine without the engine, for tests of one stage."""
+
+from __future__ import annotations
+
+import cupy
+import numpy as np
+from cupy.cuda import runtime
+
+from stereo_bp_ros import MatcherConfig
+from stereo_bp_ros.engines.cuda import arena, device, plan
+
+_TO_DEVICE, _FROM_DEVICE = 1, 2     # cudaMemcpyKind
+
+
+class Memory:
+    """All arrays of an engine, to be written and read by name."""
+
+    def __init__(self, config: MatcherConfig, width: int, height: int) -> None:
+        found = device.properties(0)
+        self.config, self.width, self.height = config, width, height
+        self.plan = plan.memory_plan(config, width, height)
+        self.arena = arena.Arena(found, self.plan, plan.host_plan(config, width, height))
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+
+    def put(self, name: str, array: np.ndarray) -> None:
+        """Write an array on the device."""
+        runtime.memcpy(self.arena.device[name], array.ctypes.data, array.nbytes, _TO_DEVICE)
+        runtime.deviceSynchronize()
+
+    def get(self, name: str) -> np.ndarray:
+        """Read an array on the device, as soon as everything in the stream is done."""
+        self.stream.synchronize()
+        (spec,) = (spec for spec in self.plan.arrays if spec.name == name)
+        array = np.empty(spec.shape, spec.dtype)
+        runtime.memcpy(array.ctypes.data, self.arena.device[name], array.nbytes, _FROM_DEVICE)
+        return array
