@@ -10,10 +10,10 @@ the listener.
   python benchmarks/node_on_gpu.py --backend cpu --runs sad --frames 100 --long 1000
   python benchmarks/node_on_gpu.py --output node.json
 
-Each run starts a node for a size and an algorithm; the highest rate without loss is searched for
-where a run says so, and the long run is made at 80 % of it, at most --long-rate. Prints Markdown
-tables; --output takes every figure. Ends with status 1 where a frame was lost or dropped at a
-rate that a run asks for.
+Each run starts a node for a size and an algorithm; where a run says so, the long run follows at
+--long-rate, and the highest rate without loss is searched for. Prints Markdown tables, and for
+every frame that was lost when that was; --output takes every figure. Ends with status 1 where a
+frame was lost or dropped at a rate that a run asks for.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ class Run:
     """What one node is measured with.
 
     preset: '' = the node's defaults; latency_ms: wanted median and 99th percentile; searches:
-    look for the highest rate, and make the long run.
+    make the long run, and look for the highest rate.
     """
 
     width: int
@@ -76,7 +76,7 @@ RUNS = {
     'bp': Run(640, 480, 64, '', 30.0, (2.0, 4.0), searches=True),
     'bp_large': Run(1280, 720, 128, '', 30.0, (6.0, 10.0)),
     'road': Run(640, 480, 64, 'road', 30.0, (2.0, 4.0)),
-    'sad': Run(640, 480, 64, 'sad_fast', 100.0, None)}
+    'sad': Run(640, 480, 64, 'sad_fast', 100.0, (2.0, 4.0))}
 
 
 class Helper:
@@ -146,7 +146,8 @@ class Watch:
             'anonymous_growth_mib': resident[-1][1] - resident[0][1] if resident else None,
             'resident_every_5_s_mib': [round(rss, 1) for _, rss, _ in self._samples[::20]],
             'device_mib': device[-1] if device else None,
-            'device_change_mib': max(device) - min(device) if device else None}
+            'device_change_mib': max(device) - min(device) if device else None,
+            'device_asked_at': [at for at, _ in self._device]}
 
     def _run(self) -> None:
         count = 0
@@ -195,7 +196,7 @@ def main() -> int:
     parser.add_argument('--long', type=int, default=10_000, metavar='FRAMES',
                         help='of the long run (default 10000, 0 = none)')
     parser.add_argument('--long-rate', type=float, default=200.0, metavar='HZ',
-                        help='the long run is no faster (default 200)')
+                        help='of the long run (default 200)')
     parser.add_argument('--search-seconds', type=float, default=3.0, metavar='S',
                         help='of every rate that is tried (default 3)')
     parser.add_argument('--no-search', action='store_true', help='leave out the highest rate')
@@ -250,20 +251,19 @@ def measure(name: str, options: argparse.Namespace, folder: pathlib.Path
         play('warm', run.rate, 30)      # fills caches and queues, and shows what is counted so far
         rows.clear()
         play('steady', run.rate, options.frames)
-        if run.searches and not options.no_search:
-            best = search(lambda rate: bool(
-                play('search', rate, int(options.search_seconds * rate))['is_lossless']))
-            if options.long and best:
-                play('long', min(0.8 * best, options.long_rate), options.long)
-        elif run.searches and options.long:
+        # Before the search, which leaves images behind that lost their partners.
+        if run.searches and options.long:
             play('long', options.long_rate, options.long)
+        if run.searches and not options.no_search:
+            search(lambda rate: bool(
+                play('search', rate, int(options.search_seconds * rate))['is_lossless']))
         camera.close()
         listener.close()
     return rows
 
 
-def search(is_lossless: Any) -> float:
-    """The highest rate that loses nothing, within 10 %; 0 where none does."""
+def search(is_lossless: Callable[[float], bool]) -> None:
+    """Find the highest rate that loses nothing, within 10 %; every rate tried becomes a row."""
     good, bad = 0.0, 0.0
     for rate in RATES:
         if not is_lossless(rate):
@@ -276,7 +276,6 @@ def search(is_lossless: Any) -> float:
             good = middle
         else:
             bad = middle
-    return good
 
 
 def render(run: Run, path: pathlib.Path) -> None:
@@ -342,6 +341,9 @@ def account(run: Run, name: str, step: str, rate: float, sent: dict[str, Any],
         'run': name, 'step': step, 'size': f'{run.width}x{run.height}x{run.disparities}',
         'preset': run.preset, 'backend': diagnostics['device'].get('backend', ''),
         'wanted_hz': rate, 'sent_hz': sent['rate_hz'], 'camera_late_ms': sent['late_ms'],
+        'camera_sending_ms': sent['sending_ms'], 'camera_stalls_s_ms': sent['stalls_s_ms'],
+        'lost_at_s': [round((stamp - sent['stamps_ns'][0]) * 1e-9, 3)
+                      for stamp in sorted(set(sent['stamps_ns']) - set(heard['stamps_ns']))],
         'sent': sent['sent'], 'received': received, 'published': published,
         'heard': heard['received'], 'dropped': dropped,
         'waiting': new['waiting left'] + new['held'], 'adds_up': received == accounted,
@@ -413,6 +415,14 @@ def print_tables(report: dict[str, Any]) -> None:
                   f'{figure(row["resident_mib"])}, {figure(row["resident_growth_mib"])}',
                   figure(row['anonymous_growth_mib']),
                   f'{figure(row["device_mib"])}, {figure(row["device_change_mib"])}')
+
+
+    for row in rows:
+        if row['lost_at_s'] or row['step'] == 'long':
+            print(f'\n{row["run"]}, {row["step"]} at {row["sent_hz"]:.0f} Hz: not heard of at '
+                  f'{row["lost_at_s"]} s; camera late or sending for long '
+                  f'(at s, late ms, sending ms): {row["camera_stalls_s_ms"]}; '
+                  f'results late (at s, ms): {row["stalls_s_ms"]}')
 
 
 def figure(value: float | None) -> str:

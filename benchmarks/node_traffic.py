@@ -6,7 +6,7 @@
 
 Both answer a JSON object on standard input with one on standard output:
 
-  camera:    {"rate": 30.0, "frames": 300}  ->  {"sent": 300, "seconds": 9.97, "late_ms": [...]}
+  camera:    {"rate": 30.0, "frames": 300}  ->  {"sent": 300, "seconds": 9.97, "stamps_ns": ...}
   listener:  {"quiet": 1.5}                 ->  what came since the last question; asked as soon
              as nothing has come for so many seconds and /diagnostics has spoken once more
 """
@@ -36,6 +36,9 @@ from stereo_bp_ros.evaluation import bags
 
 #: Seconds before its due time at which a message is no longer slept for: sleep is that coarse.
 SPIN = 0.0003
+
+#: Milliseconds from which on being late, or sending a pair, is noted as a stall of the camera.
+STALL_MS = 4.0
 
 
 def main() -> int:
@@ -92,19 +95,30 @@ class Camera:
             if time.monotonic() > deadline:
                 return {'error': 'nobody subscribes to the images'}
             time.sleep(0.02)
-        late = []
-        begin = time.perf_counter() + 0.02
+        late: list[float] = []
+        sending: list[float] = []
+        stamps: list[int] = []
+        begin = due = time.perf_counter() + 0.02
         for number in range(frames):
-            due = begin + number / rate
             while (left := due - time.perf_counter()) > 0:
                 if left > SPIN:
                     time.sleep(left - SPIN)
-            self._send(number, time.time_ns())
-            late.append((time.perf_counter() - due) * 1e3)
+            start = time.perf_counter()
+            stamps.append(time.time_ns())
+            self._send(number, stamps[-1])
+            sending.append((time.perf_counter() - start) * 1e3)
+            late.append((start - due) * 1e3)
+            # What a camera that was held up could not expose is gone: it sends no bursts.
+            due += (1 + int((start - due) * rate)) / rate
         seconds = time.perf_counter() - begin
-        return {'sent': frames, 'seconds': seconds,
-                'rate_hz': (frames - 1) / (seconds - late[-1] * 1e-3) if frames > 1 else 0.0,
-                'late_ms': {'p50': float(np.median(late)), 'max': max(late)}}
+        return {'sent': frames, 'seconds': seconds, 'stamps_ns': stamps,
+                'rate_hz': (frames - 1) * 1e9 / (stamps[-1] - stamps[0]) if frames > 1 else 0.0,
+                'late_ms': {'p50': float(np.median(late)), 'max': max(late)},
+                'sending_ms': {'p50': float(np.median(sending)), 'max': max(sending)},
+                'stalls_s_ms': [
+                    (round((stamp - stamps[0]) * 1e-9, 3), round(behind, 1), round(taken, 1))
+                    for stamp, behind, taken in zip(stamps, late, sending, strict=True)
+                    if max(behind, taken) > STALL_MS]}
 
     def _send(self, number: int, stamp_ns: int) -> None:
         for side in ('left', 'right'):
@@ -151,6 +165,7 @@ class Listener:
                 stages.setdefault(pair.key, []).append(float(pair.value))
         return {
             'received': len(frames), 'stages_ms': stages,
+            'stamps_ns': [stamp for stamp, _ in frames],
             'received_s': [received * 1e-9 for _, received in frames],
             'end_to_end_ms': [(received - stamp) * 1e-6 for stamp, received in frames],
             'diagnostics': _statuses(diagnostics[-1]) if diagnostics else {}}
