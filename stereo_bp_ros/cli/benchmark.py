@@ -8,6 +8,7 @@ within one run and quote ratios.
   stereo_bp benchmark bp --backend cpu --variant two:num_threads=2 --variant one:num_threads=1
   stereo_bp benchmark bp --backend cuda --size 1280x720x128 --pinned --kernels
   stereo_bp benchmark sad --size 640x480x64 --size 1280x720x128
+  stereo_bp benchmark papers middlebury/
 
 Without a folder and without --size, synthetic streets of the sizes of the five sets of the GPU +
 CPU paper are matched. Images are in memory before, the disparity is in the caller's array after.
@@ -26,13 +27,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from stereo_bp_ros import engines
+from stereo_bp_ros.cli import benchmark_papers
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
 from stereo_bp_ros.evaluation import datasets, scenes, timing
 from stereo_bp_ros.parameter_files import load_preset
 from stereo_bp_ros.types import ENGINE_STAGES
 
-HELP = 'times of cold start, stages and frames, variants in turn'
+HELP = 'times of cold start, stages and frames, variants in turn; the tables of the papers'
 
 PRESETS = {'bp': 'five_sets', 'sad': 'sad_venus'}
 #: Sizes of tsukuba, venus, barn1, cones_quarter and cones_half: W x H x D.
@@ -42,7 +44,20 @@ Table = tuple[list[str], list[list[str]]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('algorithm', choices=tuple(PRESETS), help='what is timed')
+    what = parser.add_subparsers(dest='algorithm', required=True, metavar='WHAT')
+    for name in PRESETS:
+        child = what.add_parser(name, help=f'times of {name}', description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+        _add_arguments(child)
+        child.set_defaults(measure=_time)
+    papers = what.add_parser('papers', help=benchmark_papers.HELP,
+                             description=benchmark_papers.__doc__,
+                             formatter_class=argparse.RawDescriptionHelpFormatter)
+    benchmark_papers.add_arguments(papers)
+    papers.set_defaults(measure=benchmark_papers.run)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('path', nargs='?', type=pathlib.Path, help='data set folder')
     parser.add_argument('--size', action='append', default=[], metavar='WxHxD',
                         help='synthetic street of this size; may be given several times')
@@ -62,6 +77,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    return int(options.measure(options))
+
+
+def _time(options: argparse.Namespace) -> int:
     if options.frames < 1:
         raise ValueError(f'--frames is {options.frames}, but must be at least 1')
     settings: dict[str, Value] = load_preset(PRESETS[options.algorithm])

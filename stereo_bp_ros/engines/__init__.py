@@ -256,3 +256,21 @@ def pin(buffer: Any, config: MatcherConfig) -> bool:
         return False
     from stereo_bp_ros.engines.cuda.pinned import pin as pin_for_cuda
     return pin_for_cuda(buffer, config.device_id)
+
+
+def sad_variant_times(config: MatcherConfig, left: np.ndarray[Any, Any],
+                      right: np.ndarray[Any, Any], repeats: int
+                      ) -> tuple[float, dict[tuple[str, str, bool, int], float | None]]:
+    """Microseconds of the matching kernel of SAD on CUDA: the default, and each variant.
+
+    :param left, right: uint8 H x W, matched as they are.
+    :param repeats: graphs that a median is of.
+    :raises BackendUnavailable: there is no CUDA device.
+    :raises StereoError: a variant's results are not the default's.
+    """
+    from stereo_bp_ros.engines.cuda import device
+    problem = device.unavailable(config.device_id)
+    if problem is not None:
+        raise problem
+    from stereo_bp_ros.engines.cuda.sad_timing import variant_times
+    return variant_times(config, left, right, repeats)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.matcher import StereoMatcher
 
 #: Frames of one variant in a row. What another variant leaves in the caches, and the graph of
@@ -173,9 +175,10 @@ class _Contestant:
         np.copyto(pinned, array)
         return pinned
 
-    def turn(self, frames: int) -> None:
-        """Match one frame, and note the times of those that follow."""
-        self._one()
+    def turn(self, frames: int, settles: bool) -> None:
+        """Match frames and note their times, after one that is not counted where it settles."""
+        if settles:
+            self._one()
         for _ in range(frames):
             total, timings = self._one()
             self.total.append(total)
@@ -189,32 +192,45 @@ class _Contestant:
 
 
 def measure(pair: Pair, variants: Sequence[Variant], frames: int, instruments: Instruments,
-            progress: Callable[[], None] | None = None) -> list[Times]:
+            progress: Callable[[], None] | None = None, *, seconds: float = math.inf,
+            refused: dict[str, StereoError] | None = None) -> list[Times]:
     """Match one pair ``frames`` times with every variant, ``TURN`` frames of each at a time.
 
     The variants' ranges are the pair's. The first frame of each is part of its cold start.
 
     :param progress: called after every frame of all variants.
-
-    :raises StereoError: a variant cannot run here.
+    :param seconds: no turn is begun after this time, but every variant has one; variants that
+        are too slow for it take turns frame by frame, and all their frames count.
+    :param refused: where given, variants that cannot run here are left out and noted there.
+    :raises StereoError: a variant cannot run here, and ``refused`` is not given.
     """
     contestants: list[_Contestant] = []
+    started: list[tuple[_Contestant, ColdStart, list[dict[str, Any]]]] = []
     try:
-        started = []
         for variant in variants:
-            contestants.append(_Contestant(pair, variant, instruments))
-            started.append(contestants[-1].start())
-        for done in range(0, frames, TURN):
-            count = min(TURN, frames - done)
-            for one in contestants:
-                one.turn(count)
+            try:
+                contestants.append(_Contestant(pair, variant, instruments))
+                started.append((contestants[-1], *contestants[-1].start()))
+            except StereoError as error:
+                if refused is None:
+                    raise
+                refused[variant.name] = error
+        is_slow = TURN * sum(cold.first for _, cold, _ in started) > seconds * 1e3
+        most = 1 if is_slow else TURN
+        end = time.perf_counter() + seconds
+        for done in range(0, frames, most):
+            count = min(most, frames - done)
+            for one, *_ in started:
+                one.turn(count, settles=not is_slow)
             if progress:
                 for _ in range(count):
                     progress()
+            if time.perf_counter() > end:
+                break
         return [Times(pair, one.variant.name, one.matcher.backend, one.variant.is_pinned, cold,
                       one.total, one.stages,
                       one.matcher.memory_plan.total if one.matcher.memory_plan else 0, kernels)
-                for one, (cold, kernels) in zip(contestants, started, strict=True)]
+                for one, cold, kernels in started]
     finally:
         for one in contestants:
             one.matcher.close()

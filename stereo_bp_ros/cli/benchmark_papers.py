@@ -1,0 +1,127 @@
+"""Measure the tables and figures of the five papers on the devices of this machine.
+
+  stereo_bp benchmark papers middlebury/ --output papers/
+  stereo_bp benchmark papers middlebury/ --paper gpu_cpu --table 1 --table 6
+  stereo_bp benchmark papers --paper ai_2009 --backend cpu
+  stereo_bp benchmark papers --read gpu/papers.json --read cpu/papers.json --output both/
+
+Every table is printed as the paper has it, with rows of this machine under the paper's. DATA is a
+folder with the papers' images (tsukuba, venus, barn1, cones_quarter, cones_half, cones_full,
+red_barrel), each a folder with left.png and right.png, or a folder whose subfolder middlebury has
+them. What is missing, an image or a setting or a device, is named under its table and never
+replaced; only the road of the AI 2009 paper is drawn. Times are those of whole frames, medians
+of frames of all variants in turn, images in memory before and disparity in memory after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+from stereo_bp_ros import engines
+from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.evaluation.papers import catalogue, plots, rendering
+from stereo_bp_ros.evaluation.papers.bench import Bench
+from stereo_bp_ros.evaluation.papers.images import Images
+from stereo_bp_ros.evaluation.papers.tables import Result, beside
+
+HELP = 'the tables and figures of the five papers, measured beside what they print'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument('path', nargs='?', type=pathlib.Path, metavar='DATA',
+                        default=os.environ.get('STEREO_BP_DATA') or None,
+                        help='folder with the images (default: the variable STEREO_BP_DATA)')
+    parser.add_argument('--paper', action='append', default=[], choices=tuple(catalogue.PAPERS),
+                        help='only this paper; may be given several times')
+    parser.add_argument('--table', action='append', default=[], metavar='N',
+                        help="only this table or figure: 2, 'figure 3', times; may be given "
+                             'several times')
+    parser.add_argument('--backend', choices=('auto', 'cuda', 'cpu'), default='auto',
+                        help='measure on this only (default: on both where there are both)')
+    parser.add_argument('--frames', type=int, default=20, metavar='N',
+                        help='frames of every variant (default 20)')
+    parser.add_argument('--seconds', type=float, default=20.0, metavar='S',
+                        help='begin no further round of frames of variants that are compared '
+                             'after S seconds (default 20)')
+    parser.add_argument('--read', action='append', default=[], type=pathlib.Path, metavar='FILE',
+                        help='measure nothing, show what --json or --output wrote earlier; '
+                             'several files are shown side by side')
+    parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
+                        help='write papers.md, papers.json and a plot (SVG) of every figure and '
+                             'of most tables')
+    shared.add_json_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.frames < 1:
+        raise ValueError(f'--frames is {options.frames}, but must be at least 1')
+    if not options.seconds > 0:
+        raise ValueError(f'--seconds is {options.seconds}, but must be above 0')
+    chosen = catalogue.select(options.paper, options.table)
+    report, results = (_read(options.read, chosen) if options.read
+                       else _measure(options, chosen))
+    if options.output:
+        _write(options.output, report, results)
+    if options.json:
+        shared.print_json(report)
+    else:
+        for result in results:
+            table = rendering.layout(result)
+            shared.print_table(table.title, table.columns, table.rows, is_text=True)
+            for note in table.notes:
+                print(note)
+            print()
+    return 0
+
+
+def _measure(options: argparse.Namespace, chosen: Sequence[catalogue.Experiment]
+             ) -> tuple[dict[str, Any], list[Result]]:
+    with shared.progress_bar() as bar:
+        task = bar.add_task('Measuring', total=len(chosen))
+        bench = Bench(Images(options.path), engines, frames=options.frames,
+                      seconds=options.seconds, backend=options.backend,
+                      progress=lambda text: bar.update(task, description=text))
+        results = []
+        for experiment in chosen:
+            results.append(experiment.run(bench))
+            bar.advance(task)
+    return {'machine': platform.platform(), 'devices': bench.devices, 'frames': options.frames,
+            'seconds': options.seconds, 'tables': [one.to_dict() for one in results],
+            'runs': bench.runs}, results
+
+
+def _read(paths: Sequence[pathlib.Path], chosen: Sequence[catalogue.Experiment]
+          ) -> tuple[dict[str, Any], list[Result]]:
+    """What earlier runs measured of the chosen tables, side by side."""
+    reports = []
+    for path in paths:
+        try:
+            content = json.loads(path.read_text(encoding='utf-8'))
+            reports.append([Result.from_dict(one) for one in content['tables']])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f'{path} is no report of the papers: {error}') from error
+    results = []
+    for experiment in chosen:
+        same = [one for report in reports for one in report
+                if (one.published.paper, one.published.number)
+                == (experiment.published.paper, experiment.published.number)]
+        if same:
+            results.append(beside(same))
+    if not results:
+        raise ValueError('none of the files has one of the chosen tables')
+    return {'read': [str(path) for path in paths],
+            'tables': [one.to_dict() for one in results]}, results
+
+
+def _write(folder: pathlib.Path, report: dict[str, Any], results: Sequence[Result]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    shared.write_json(folder / 'papers.json', report)
+    drawn = [f'{plot.name}.svg' for result in results for plot in result.measured.plots
+             if plots.draw(plot, folder / f'{plot.name}.svg')]
+    (folder / 'papers.md').write_text(rendering.markdown(results, drawn), encoding='utf-8')

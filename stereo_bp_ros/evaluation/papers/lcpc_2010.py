@@ -1,0 +1,136 @@
+"""How the tables and figures of the LCPC 2010 paper are measured.
+
+Its setup is the presets ``tsukuba_2010`` and ``cones_2010``; it keeps the message that a thread
+computes in registers, shared memory, local memory or a split of the three (``message_storage``),
+walks over occupancies (``stereo_bp tune``) and splits images into padded partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stereo_bp_ros.evaluation.papers import plots
+from stereo_bp_ros.evaluation.papers.bench import Bench, Settings, Timed, milliseconds, speedup
+from stereo_bp_ros.evaluation.papers.images import Missing
+from stereo_bp_ros.evaluation.papers.published import lcpc_2010 as published
+from stereo_bp_ros.evaluation.papers.tables import (
+    Cell,
+    Line,
+    Measurement,
+    Plot,
+    Row,
+)
+from stereo_bp_ros.parameter_files import load_preset
+
+INITIAL: Settings = {'message_storage': 'local', 'storage_block_width': 32,
+                     'storage_block_height': 4}
+STORAGES: Mapping[str, Settings] = {
+    'Initial CUDA imp.': INITIAL,
+    'Register memory imp.': {**INITIAL, 'message_storage': 'register'},
+    'Shared memory imp.': {**INITIAL, 'message_storage': 'shared'},
+    'default': {}}
+
+CONES = ('cones_quarter', 65)
+#: Values in shared memory of the splits that are measured.
+SHARED = (*range(0, 65, 8), 65)
+BLOCKS = ((32, 4), (32, 2))
+
+LOADS = 'loads and stores are not counted by this package'
+NO_WALK = 'this package has no walk over occupancies'
+
+
+def table_1(bench: Bench) -> Measurement:
+    preset = load_preset('tsukuba_2010')
+    times = bench.compare('tsukuba', 15, {
+        name: {**preset, **settings} for name, settings in STORAGES.items()})
+    rows = tuple(Row(name, bench.device, (
+        *_resources(one), milliseconds(one, '{} ms'),
+        speedup(times['Initial CUDA imp.'], one))) for name, one in times.items())
+    return Measurement(rows)
+
+
+def table_2(bench: Bench) -> Measurement:
+    best: tuple[float, Row] | None = None
+    missing = Cell()
+    for (width, height), kind in _series():
+        times = _sweep(bench, width, height, kind)
+        for shared in SHARED:
+            one = times[_split(shared, kind)]
+            if isinstance(one, Missing):
+                missing = Cell(missing=one.reason)
+            elif best is None or one.median < best[0]:
+                best = one.median, Row('', bench.device, (
+                    Cell(text=f'{width} X {height}'), Cell(text=_split(shared, kind)),
+                    *_resources(one), milliseconds(one, '{} ms'), speedup(times['initial'], one)))
+    return Measurement((best[1] if best else Row('', bench.device, (missing,) * 8),),
+                       notes=('The best of the splits of figure 3.',))
+
+
+def table_3(bench: Bench) -> Measurement:
+    return _untuned(bench, len(published.TABLE_3.columns) - 1)
+
+
+def table_4(bench: Bench) -> Measurement:
+    return _untuned(bench, len(published.TABLE_4.columns) - 1)
+
+
+def figure_3(bench: Bench) -> Measurement:
+    rows, lines = [], []
+    for (width, height), kind in _series():
+        times = _sweep(bench, width, height, kind)
+        cells = [speedup(times['initial'], times[_split(shared, kind)]) for shared in SHARED]
+        rows += [Row(_split(shared, kind), bench.device, (
+            Cell(text=f'{width} X {height}'),
+            milliseconds(times[_split(shared, kind)], '{} ms'), cell))
+            for shared, cell in zip(SHARED, cells, strict=True)
+            # All in shared memory is one split, whatever the rest would be in.
+            if kind == 'register' or shared < CONES[1]]
+        lines.append(Line(f'shared and {kind} memory, {width} X {height}', bench.device,
+                          tuple(cell.values[0] if cell.values else None for cell in cells)))
+    return Measurement(tuple(rows), plots=(Plot(
+        plots.file_name(published.FIGURE_3), published.FIGURE_3.title,
+        'values in shared memory', 'speedup over the initial program',
+        tuple(float(shared) for shared in SHARED), tuple(lines)),))
+
+
+def figure_4(bench: Bench) -> Measurement:
+    return _untuned(bench, len(published.FIGURE_4.columns) - 1)
+
+
+def _series() -> list[tuple[tuple[int, int], str]]:
+    return [(block, kind) for kind in ('register', 'local') for block in BLOCKS]
+
+
+def _split(shared: int, kind: str) -> str:
+    rest = CONES[1] - shared
+    return f'{rest}-{shared}-0' if kind == 'register' else f'0-{shared}-{rest}'
+
+
+def _sweep(bench: Bench, width: int, height: int, kind: str) -> dict[str, Timed]:
+    """Times of the initial program and of splits of the message, by their names."""
+    preset = load_preset('cones_2010')
+    variants: dict[str, Settings] = {'initial': {**preset, **INITIAL}}
+    for shared in SHARED:
+        variants[_split(shared, kind)] = {
+            **preset, 'message_storage': 'hybrid', 'storage_block_width': width,
+            'storage_block_height': height,
+            'storage_shared': shared,
+            'storage_registers': CONES[1] - shared if kind == 'register' else 0}
+    return bench.compare(*CONES, variants)
+
+
+def _resources(timed: Timed) -> tuple[Cell, Cell, Cell, Cell]:
+    """Local loads and stores, registers and occupancy of the kernel that does most of the work."""
+    if isinstance(timed, Missing):
+        return (Cell(missing=timed.reason),) * 4
+    if not timed.kernels:
+        return (Cell(missing='only CUDA kernels have registers and occupancy'),) * 4
+    kernel: dict[str, Any] = max(
+        timed.kernels, key=lambda one: int(one['launches'] * one['blocks'] * one['threads']))
+    return (Cell(missing=LOADS), Cell(missing=LOADS), Cell((kernel['registers'],)),
+            Cell((kernel['occupancy'],)))
+
+
+def _untuned(bench: Bench, cells: int) -> Measurement:
+    return Measurement((Row('', bench.device, (Cell(missing=NO_WALK),) * cells),))

@@ -1,0 +1,86 @@
+"""stereo_bp benchmark papers: measure, write, read again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip('numba')
+from stereo_bp_ros.cli.main import main
+
+ROAD = ['--paper', 'ai_2009', '--table', 'times', '--table', 'preprocessing', '--backend', 'cpu',
+        '--frames', '1']
+
+
+@pytest.fixture
+def no_data(monkeypatch, tmp_path):
+    """A folder of data without an image in it."""
+    monkeypatch.delenv('STEREO_BP_DATA', raising=False)
+    (tmp_path / 'data').mkdir()
+    return str(tmp_path / 'data')
+
+
+def test_papers_writes_markdown_json_and_plots_and_reads_them_again(no_data, tmp_path, capsys):
+    first, second = tmp_path / 'first', tmp_path / 'second'
+    assert main(['benchmark', 'papers', no_data, *ROAD, '--json', '--output', str(first)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert json.loads((first / 'papers.json').read_text()) == report
+    times, preprocessing = report['tables']
+    assert times['published']['number'] == 'times'
+    tsukuba, road = times['measured']['rows']
+    assert 'the image tsukuba (384 x 288) is not among the data' in tsukuba['cells'][0]['missing']
+    milliseconds, = road['cells'][0]['values']
+    assert milliseconds in [one['median_ms'] for one in report['runs']]
+    assert road['cells'][1]['missing'] == 'only cpu was asked for'
+    assert [row['name'] for row in preprocessing['measured']['rows']] == [
+        'original', 'Sobel', 'residual']
+    assert (first / 'ai_2009_preprocessing.svg').is_file()
+
+    files = ['--read', str(first / 'papers.json')] * 2
+    assert main(['benchmark', 'papers', *files, '--paper', 'ai_2009', '--table', 'times',
+                 '--output', str(second)]) == 0
+    printed = capsys.readouterr().out
+    assert '32.42 s' in printed
+    once, twice = ((folder / 'papers.md').read_text() for folder in (first, second))
+    row = next(line for line in once.splitlines() if line.startswith('| **road'))
+    assert once.count(row) == 1
+    assert twice.count(row) == 2
+    assert 'Preprocessing' not in twice
+
+
+def test_papers_prints_the_paper_and_the_reasons_for_people(no_data, capsys):
+    assert main(['benchmark', 'papers', no_data, '--paper', 'sad', '--backend', 'cpu']) == 0
+    printed = capsys.readouterr().out
+    assert 'distributed local' in printed
+    assert '(1) the image venus (434 x 383) is not among the data' in printed
+
+
+@pytest.mark.parametrize(('arguments', 'text'), [
+    (['--table', '77'], "--table is '77', but must be one of table 1"),
+    (['--frames', '0'], '--frames is 0'), (['--seconds', '0'], '--seconds is 0'),
+    (['nowhere'], 'there is no folder nowhere')])
+def test_a_mistake_is_one_line(arguments, text, capsys):
+    assert main(['benchmark', 'papers', '--paper', 'gpu_cpu', *arguments]) == 2
+    error = capsys.readouterr().err.strip().splitlines()
+    assert text in error[-1]
+
+
+def test_a_file_that_is_no_report_is_refused(tmp_path, capsys):
+    file = tmp_path / 'x.json'
+    for content in ('{}', '{"tables": [{}]}', 'x'):
+        file.write_text(content)
+        assert main(['benchmark', 'papers', '--read', str(file)]) == 2
+        assert 'is no report of the papers' in capsys.readouterr().err
+    file.write_text('{"tables": []}')
+    assert main(['benchmark', 'papers', '--read', str(file)]) == 2
+    assert 'none of the files' in capsys.readouterr().err
+
+
+def test_the_shared_images_give_the_2009_papers_table(data, capsys):
+    assert main(['benchmark', 'papers', str(data), '--paper', 'ai_2009', '--table', 'times',
+                 '--backend', 'cpu', '--frames', '2', '--json']) == 0
+    table, = json.loads(capsys.readouterr().out)['tables']
+    tsukuba = table['measured']['rows'][0]
+    # 32 s in the paper.
+    assert 0 < tsukuba['cells'][0]['values'][0] < 1000

@@ -1,0 +1,361 @@
+"""The papers' tables: transcribed whole, measured beside, and honest about what is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+
+import cv2
+import numpy as np
+import pytest
+
+pytest.importorskip('numba')
+from stereo_bp_ros import engines
+from stereo_bp_ros.errors import BackendUnavailable, StereoError
+from stereo_bp_ros.evaluation import datasets
+from stereo_bp_ros.evaluation.papers import catalogue, gpu_cpu, plots, rendering, sad
+from stereo_bp_ros.evaluation.papers.bench import (
+    Bench,
+    fastest,
+    mean,
+    speedup,
+)
+from stereo_bp_ros.evaluation.papers.images import SIZES, Images, Missing
+from stereo_bp_ros.evaluation.papers.published import (
+    ai_2009,
+    lcpc_2010,
+    thesis_2019,
+)
+from stereo_bp_ros.evaluation.papers.published import gpu_cpu as gpu_cpu_tables
+from stereo_bp_ros.evaluation.papers.published import sad as sad_figures
+from stereo_bp_ros.evaluation.papers.tables import (
+    Cell,
+    Measurement,
+    Published,
+    Result,
+    Row,
+    beside,
+    figure,
+    joined,
+    numbers,
+)
+
+MODULES = (lcpc_2010, thesis_2019, ai_2009, gpu_cpu_tables, sad_figures)
+TABLES = [table for module in MODULES for table in vars(module).values()
+          if isinstance(table, Published)]
+
+#: Paper and number to rows and columns, and some cells by row and column.
+SHAPES = {
+    ('lcpc_2010', 'table 1'): (3, 7, {(0, 2): '7360296', (1, 6): '1.93', (2, 4): '0.25'}),
+    ('lcpc_2010', 'table 2'): (4, 9, {(0, 2): '34-31-0', (1, 7): '840.2 ms', (3, 4): '133654'}),
+    ('lcpc_2010', 'table 3'): (4, 5, {(1, 4): '+5.06%', (3, 2): '188.0 ms'}),
+    ('lcpc_2010', 'table 4'): (4, 4, {(0, 2): '3120 ms (31500 ms)', (3, 1): '0.58 (0.54)'}),
+    ('lcpc_2010', 'figure 3'): (4, 4, {(3, 3): '1.76'}),
+    ('lcpc_2010', 'figure 4'): (4, 3, {(2, 2): '0.95'}),
+    ('thesis_2019', 'table 5.2'): (3, 3, {(0, 1): '7.96', (1, 2): '15716', (2, 2): '17743'}),
+    ('thesis_2019', 'table 5.3'): (2, 3, {(1, 1): '9.24', (1, 2): '16736'}),
+    ('ai_2009', 'times'): (2, 4, {(0, 1): '32.42 s', (1, 2): '2.75 s', (1, 3): '34'}),
+    ('ai_2009', 'preprocessing'): (3, 5, {}),
+    ('ai_2009', 'memory'): (3, 2, {(1, 1): '411.6'}),
+    ('gpu_cpu', 'table 1'): (5, 5, {(0, 1): '388 X 284', (4, 3): '8472.7', (3, 4): '27.7'}),
+    ('gpu_cpu', 'table 2'): (4, 6, {(1, 3): '3.9', (3, 5): '1.8'}),
+    ('gpu_cpu', 'table 3'): (4, 6, {(2, 5): '0.97', (3, 2): '1.05'}),
+    ('gpu_cpu', 'table 4'): (3, 6, {(2, 1): '1.05', (0, 4): '1.9'}),
+    ('gpu_cpu', 'table 5'): (4, 6, {(3, 1): '1.02 / 0.82', (1, 5): '1.1 / N/A'}),
+    ('gpu_cpu', 'table 6'): (5, 4, {(4, 3): '131.1', (1, 3): '2.4'}),
+    ('gpu_cpu', 'table 7'): (5, 4, {(4, 1): '36153.3', (2, 3): '191.2'}),
+    ('gpu_cpu', 'table 8'): (4, 4, {(1, 2): '20.9', (3, 3): '0.15'}),
+    ('gpu_cpu', 'table 9'): (4, 6, {(3, 1): '0.62', (1, 4): '1.05'}),
+    ('gpu_cpu', 'table 10'): (4, 6, {(0, 1): '1.92', (2, 5): '1.97'}),
+    ('gpu_cpu', 'table 11'): (4, 6, {(2, 5): '1.05 / 0.86', (1, 1): '1.25 / 1.28'}),
+    ('gpu_cpu', 'table 12'): (5, 4, {(4, 2): '1044.5 (598.2)', (0, 3): '3.5'}),
+    ('gpu_cpu', 'table 13'): (5, 4, {(4, 3): '10903.9', (1, 2): '610.4 (364.4)'}),
+    ('sad', 'figure 8'): (3, 6, {(0, 5): '18.03', (2, 5): '4.88'}),
+    ('sad', 'figure 9'): (3, 5, {(1, 4): 'below 0'})}
+
+
+class TinyImages(Images):
+    """Small textured pairs in place of all images but some."""
+
+    def __init__(self, pair, absent=()):
+        super().__init__(None)
+        self._pair, self._absent = pair, absent
+
+    def load(self, name):
+        if name in self._absent:
+            return super().load(name)
+        left, right = self._pair(72, 40, 5)
+        return datasets.StereoPair(name, left, right, np.full((40, 72), 5, np.float32))
+
+
+@pytest.fixture
+def bench(textured_pair):
+    return Bench(TinyImages(textured_pair, {'cones_full', 'red_barrel'}), engines, frames=2,
+                 backend='cpu')
+
+
+def run(bench, paper, number):
+    experiment, = catalogue.select([paper], [number])
+    return experiment.run(bench)
+
+
+def cells(result, row, column):
+    """Measured cells of a column, of the rows of one name."""
+    return [one.cells[result.columns.index(column) - 1] for one in result.measured.rows
+            if one.name == row]
+
+
+@pytest.mark.parametrize('table', TABLES, ids=lambda table: f'{table.paper} {table.number}')
+def test_a_table_has_the_papers_rows_columns_and_figures(table):
+    rows, columns, known = SHAPES[table.paper, table.number]
+    assert (len(table.rows), len(table.columns)) == (rows, columns)
+    for (row, column), text in known.items():
+        assert table.rows[row][column] == text
+    assert len({row[0] for row in table.rows}) == rows
+    assert table.section
+
+
+def test_every_transcribed_table_is_measured_once():
+    measured = [(one.published.paper, one.published.number) for one in catalogue.EXPERIMENTS]
+    assert sorted(measured) == sorted(SHAPES) == sorted(
+        (table.paper, table.number) for table in TABLES)
+    assert {paper for paper, _ in measured} == catalogue.PAPERS.keys()
+
+
+def test_the_memory_of_the_2009_paper_is_that_of_its_formula():
+    for row, (width, height, labels) in zip(ai_2009.MEMORY.rows, (
+            (384, 288, 16), (640, 480, 33), (800, 600, 50)), strict=True):
+        assert float(row[1]) == round(4 * (5 + 10 * labels) * width * height / 1e6, 1)
+
+
+def test_a_row_with_a_cell_too_few_is_refused():
+    with pytest.raises(ValueError, match='2 cells for 3 columns'):
+        Published.transcribe('p', 'table 1', 'section 1', 'Title\n\na | b | c\n1 | 2')
+    with pytest.raises(ValueError, match='1 measured cells for 4 columns'):
+        Result(gpu_cpu_tables.TABLE_1, Measurement((Row('', 'here', (Cell((1.0,)),)),)))
+
+
+@pytest.mark.parametrize(('value', 'text'), [
+    (None, 'N/A'), (15716, '15716'), (0.0, '0'), (0.07512, '0.0751'), (9.876, '9.88'),
+    (47.04, '47.0'), (1234.5, '1234'), (-3.21, '-3.21')])
+def test_figures_have_three_digits_that_count_and_counts_have_all(value, text):
+    assert figure(value) == text
+
+
+def test_printed_cells_are_read_as_figures():
+    assert numbers('0.99 / 1.0') == (0.99, 1.0)
+    assert numbers('1.1 / N/A') == (1.1,)
+    assert numbers('—') == ()
+
+
+@pytest.mark.parametrize(('paper', 'number', 'row', 'column'), [
+    ('lcpc_2010', 'table 1', 'default', 'Total running time'),
+    ('thesis_2019', 'table 5.2', 'bp, five_sets', 'Execution Time (ms)'),
+    ('ai_2009', 'times', 'road', 'CPU'),
+    ('gpu_cpu', 'table 1', 'Cones (h)', 'default, int16'),
+    ('sad', 'figure 8', 'CPU engine', 'blocks of its own')])
+def test_a_table_of_each_paper_is_measured(bench, paper, number, row, column):
+    result = run(bench, paper, number)
+    cell, = cells(result, row, column)
+    time, = cell.values
+    assert time > 0
+    assert not cell.missing
+    assert time in [one['median_ms'] for one in bench.runs]
+
+
+def test_figures_stand_under_their_own_heads_when_others_are_missing(bench):
+    result = run(bench, 'gpu_cpu', '1')
+    times = gpu_cpu.compare(bench, 'Tsukuba', {
+        'CPU': gpu_cpu.ONE_THREAD, 'initial': gpu_cpu.INITIAL, **gpu_cpu.DEFAULTS})
+    for name in gpu_cpu.DEFAULTS:
+        cell, = cells(result, 'Tsukuba', name)
+        assert cell.values == (times[name].median,)
+    cell, = cells(result, 'Tsukuba', 'Init CUDA time')
+    assert (cell.values, cell.missing) == ((), 'only cpu was asked for')
+
+
+def test_the_same_comparison_is_made_once(bench):
+    settings = {'default': gpu_cpu.DEFAULTS['default, int16']}
+    first = gpu_cpu.compare(bench, 'Venus', settings)
+    assert gpu_cpu.compare(bench, 'Venus', settings) is first
+    assert len(bench.runs) == 1
+
+
+def test_mismatches_are_pixels_whose_label_is_another_than_the_truths(bench):
+    result = run(bench, 'thesis_2019', '5.2')
+    found, = cells(result, 'bp, tsukuba_2010', 'Number of Mismatches')
+    count, = found.values
+    assert isinstance(count, int)
+    # The pair has one disparity everywhere, which no pixel near the left border can show.
+    assert 0 < count < 40 * 72 / 2
+
+
+def test_the_preprocessing_comparison_scores_both_exposures(bench):
+    result = run(bench, 'ai_2009', 'preprocessing')
+    for name in ('original', 'Sobel', 'residual'):
+        for head in ('bad 1 px, same exposure', 'bad 3 px, other exposure'):
+            cell, = cells(result, name, head)
+            assert 0 <= cell.values[0] <= 100
+
+
+def test_memory_is_printed_beside_the_bound(bench):
+    result = run(bench, 'ai_2009', 'memory')
+    bound, = cells(result, 'Tsukuba', 'bound')
+    assert bound.values == (4 * (5 + 10 * 16) * 72 * 40 / 1e6,)
+    int16, = cells(result, 'Tsukuba', 'CPU engine, int16')
+    float32, = cells(result, 'Tsukuba', 'CPU engine, float32')
+    assert 0 < int16.values[0] < float32.values[0]
+
+
+def test_a_missing_image_is_named(bench):
+    result = run(bench, 'thesis_2019', '5.3')
+    assert all(cell.missing.startswith('the image red_barrel is not among the data')
+               for row in result.measured.rows for cell in row.cells)
+    assert '(1) the image red_barrel is not' in rendering.markdown([result])
+
+
+def test_images_are_found_in_the_folder_or_its_subfolder_and_never_of_another_size(tmp_path):
+    for path, size in (('venus', SIZES['venus']), ('middlebury/barn1', SIZES['barn1']),
+                       ('middlebury/tsukuba', (192, 144))):
+        (tmp_path / path).mkdir(parents=True)
+        for side in ('left', 'right'):
+            cv2.imwrite(str(tmp_path / path / f'{side}.png'),
+                        np.zeros((size[1], size[0]), np.uint8))
+    images = Images(tmp_path)
+    assert images.load('venus').left.shape == (383, 434)
+    assert images.load('barn1').left.shape == (381, 432)
+    assert images.load('tsukuba') == Missing(
+        'the image tsukuba (384 x 288) is 192 x 144 among the data')
+    assert 'cones_full (1800 x 1500) is not among the data' in images.load('cones_full').reason
+    with pytest.raises(ValueError, match='there is no folder'):
+        Images(tmp_path / 'none')
+
+
+def test_the_road_is_drawn_in_the_papers_size():
+    road, other = Images(None).load('road'), Images(None).load('road, other exposure')
+    assert road.left.shape == (480, 640)
+    assert road.truth.max() <= 32
+    assert np.array_equal(road.left, other.left)
+    assert other.right.mean() != pytest.approx(road.right.mean(), abs=5)
+
+
+def test_a_table_of_a_jetson_stays_empty_elsewhere(bench):
+    for number in ('7', '13'):
+        result = run(bench, 'gpu_cpu', number)
+        assert all('Jetson' in cell.missing and not cell.written()
+                   for row in result.measured.rows for cell in row.cells)
+
+
+def test_results_survive_json_and_render_the_same(bench):
+    results = [run(bench, 'gpu_cpu', '1'), run(bench, 'thesis_2019', '5.3')]
+    copies = [Result.from_dict(json.loads(json.dumps(one.to_dict()))) for one in results]
+    assert copies == results
+    assert rendering.markdown(copies) == rendering.markdown(results)
+    with pytest.raises(ValueError, match='no table of a paper'):
+        Result.from_dict({'published': {}})
+
+
+def test_markdown_has_the_papers_rows_and_bold_measured_ones_under_them(bench):
+    text = rendering.markdown([run(bench, 'gpu_cpu', '1')], ['gpu_cpu_table_1.svg'])
+    lines = text.splitlines()
+    place = lines.index('| Venus | 434 X 383 | 21 | 305.1 | 9.4 |  |  |')
+    assert lines[place + 1].startswith(f'| **Venus, {bench.device}** | **434 X 383** | **21** |')
+    assert '](gpu_cpu_table_1.svg)' in text
+    heads, rule, *rows = [line for line in lines if line.startswith('|')]
+    assert {line.count('|') for line in (heads, rule, *rows)} == {8}
+
+
+def test_reports_of_two_machines_stand_side_by_side(bench):
+    result = run(bench, 'gpu_cpu', '1')
+    other = dataclasses.replace(result, measured=dataclasses.replace(
+        result.measured, rows=tuple(dataclasses.replace(row, on='elsewhere')
+                                    for row in result.measured.rows)))
+    both = beside([result, other])
+    names = [row[0] for row in rendering.layout(both).rows[:3]]
+    assert names == ['Tsukuba', f'Tsukuba, {bench.device}', 'Tsukuba, elsewhere']
+    assert both.measured.notes == result.measured.notes
+    with pytest.raises(ValueError, match='different versions'):
+        beside([result, run(bench, 'thesis_2019', '5.3')])
+
+
+def test_a_plot_shows_the_paper_and_the_measurement(bench, tmp_path):
+    plot, = run(bench, 'gpu_cpu', '1').measured.plots
+    assert plots.draw(plot, tmp_path / 'one.svg')
+    text = (tmp_path / 'one.svg').read_text()
+    assert 'paper: CPU time' in text
+    assert f'default, int16, {bench.device}' in text
+    assert len(text) < 50_000
+    plots.draw(plot, tmp_path / 'two.svg')
+    assert (tmp_path / 'two.svg').read_text() == text
+    assert not plots.draw(dataclasses.replace(plot, lines=()), tmp_path / 'none.svg')
+    assert not (tmp_path / 'none.svg').exists()
+
+
+def streaming_times(config, left, right, repeats):
+    """Microseconds that a device could have needed: only the round robin of one thread rises."""
+    times = {}
+    for streaming in sad.NAMES:
+        for pixel in ('int32', 'uint8'):
+            for threads in sad.BLOCKS:
+                rises = streaming == 'shared_one'
+                times[streaming, pixel, True, threads] = (
+                    None if pixel == 'int32' and threads == 512
+                    else 10.0 * threads if rises else 3200.0 / threads)
+    return 8.0, times
+
+
+@pytest.fixture
+def cuda_bench(textured_pair):
+    """A bench on a machine whose CUDA device times the ways of streaming, and nothing else."""
+    def device_info(config):
+        if config.backend == 'cpu':
+            raise BackendUnavailable('no Numba', 'install it')
+        return {'device': 'a GPU'}
+    return Bench(TinyImages(textured_pair), types.SimpleNamespace(
+        device_info=device_info, sad_variant_times=streaming_times))
+
+
+def test_the_ways_of_streaming_become_figures_8_and_9(cuda_bench):
+    eight = run(cuda_bench, 'sad', '8')
+    times = next(one.cells[:5] for one in eight.measured.rows
+             if one.name == 'distributed local, 8 bit, unrolled')
+    assert [cell.values[0] for cell in times] == [0.1, 0.05, 0.025, 0.0125, 0.00625]
+    default, = cells(eight, 'default', 'blocks of its own')
+    assert default.values == (0.008,)
+    wide, = cells(eight, 'global, 32 bit, unrolled', '512')
+    assert 'do not fit' in wide.missing
+    nine = run(cuda_bench, 'sad', '9')
+    for name, expected in (('global', 50.0), ('centralized local', -100.0)):
+        found, = cells(nine, f'{name}, 8 bit, unrolled', '128')
+        assert found.values == (expected,)
+    assert cuda_bench.absent['cpu'].startswith('no Numba')
+
+
+def test_a_machine_without_any_back_end_says_why():
+    def device_info(config):
+        raise BackendUnavailable('nothing here', 'buy something')
+    with pytest.raises(StereoError, match='nothing here'):
+        Bench(Images(None), types.SimpleNamespace(device_info=device_info))
+
+
+def test_figures_made_of_missing_ones_are_missing(bench):
+    times = bench.compare('venus', 16, {'slow': {'iterations': 8}, 'none': {'tiles': 3}})
+    assert times['none'] == Missing('tiles is 3, but there is no setting of this name')
+    assert speedup(times['slow'], times['none']).missing == times['none'].reason
+    assert speedup(times['none'], times['slow']).missing == times['none'].reason
+    assert speedup(times['slow'], times['slow']).values == (1.0,)
+    assert fastest(times['none'], times['slow']) is times['slow']
+    assert fastest(times['none'], times['none']) is times['none']
+    assert mean([Cell((1.0,)), Cell((2.0,))]).values == (1.5,)
+    assert mean([Cell((1.0,)), Cell(missing='why')]) == Cell(missing='why')
+    both = joined('{} / {}', Cell((1.0,)), Cell(missing='why'))
+    assert (both.written(), both.missing) == ('1.00 / N/A', 'why')
+
+
+def test_numbers_without_their_word_name_tables_and_figures():
+    chosen = catalogue.select(['lcpc_2010'], ['3'])
+    assert [one.published.number for one in chosen] == ['figure 3', 'table 3']
+    assert len(catalogue.select()) == len(SHAPES)
+    with pytest.raises(ValueError, match="--table is '9', but must be one of table 1"):
+        catalogue.select(['lcpc_2010'], ['9'])
