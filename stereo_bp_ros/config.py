@@ -80,6 +80,35 @@ class MatcherConfig(Settings):
     discontinuity_truncation: float = setting(
         6.0, 'bound of the smoothness cost; 0 = disparity_range / 7.5', 0, 10000)
 
+    message_storage: str = setting(
+        'auto', 'to repeat the LCPC 2010 paper on CUDA: where the values of a message lie while '
+        'it is computed; auto = the fast kernels. hybrid: storage_registers, storage_shared, and '
+        'the rest local', choices=('auto', 'register', 'shared', 'local', 'hybrid'))
+    storage_registers: int = setting(
+        0, 'values of a message in registers with message_storage hybrid', 0, 512)
+    storage_shared: int = setting(
+        0, 'values of a message in shared memory with message_storage hybrid', 0, 512)
+    storage_block_width: int = setting(
+        32, 'width of the blocks of the message kernel of that paper', 1, 1024, unit='threads')
+    storage_block_height: int = setting(
+        4, 'height of the blocks of the message kernel of that paper', 1, 1024, unit='threads')
+    storage_blocks: int = setting(
+        1, 'such blocks that a multiprocessor can hold at least: bounds their registers', 1, 32)
+    message_layout: str = setting(
+        'auto', 'to repeat the GPU + CPU paper: order of costs and messages in a row; auto = that '
+        'of the fast kernels, or disparity_major where message_storage is not auto',
+        choices=('auto', 'disparity_major', 'pixel_major'))
+    aligned_rows: bool = setting(
+        True, 'pad rows to multiples of 16 values in the layouts of that paper')
+    allocation: str = setting(
+        'once', 'memory of that paper: allocated once for all frames, or in every frame as a '
+        'single block, or in every frame and level as separate arrays',
+        choices=('once', 'single', 'separate'))
+    packed_halves: bool = setting(
+        False, 'that paper on CUDA: compute float16 messages in pairs of 16 bits (half2)')
+    vectorised: bool = setting(
+        True, 'that paper on the CPU: send messages with vectors, not one pixel at a time')
+
     correlation_window_size: int = setting(
         15, 'side of the SAD window', 1, 51, odd=True, unit='pixels')
     sad_variant: str = setting(
@@ -151,6 +180,12 @@ class MatcherConfig(Settings):
         """The bound of the smoothness cost, with 0 resolved to disparity_range / 7.5."""
         return self.discontinuity_truncation or self.disparity_range / 7.5
 
+    @property
+    def repeats_papers(self) -> bool:
+        """Whether belief propagation runs in the papers' plain steps, see ``docs/storage.md``."""
+        return self.stereo_algorithm == 'bp' and (
+            self.message_storage != 'auto' or self.message_layout != 'auto')
+
     def message_scale(self) -> int:
         """S, the factor from costs to messages (``docs/algorithms.md``, message types).
 
@@ -164,8 +199,10 @@ class MatcherConfig(Settings):
         if self.message_type == 'float32':
             return 1
         if self.message_type == 'float16':
-            # Whole numbers up to here are exact in float16.
-            largest = max(self.data_weight * self.data_truncation, self.truncation)
+            # Whole numbers up to here are exact in float16. Where sums are so, too, they reach
+            # four truncations before they are cut.
+            largest = max(self.data_weight * self.data_truncation,
+                          self.truncation * (4 if self.packed_halves else 1))
             return _wholest_scale(self, 2048 / largest) or 1
         bound = (self.data_weight * self.data_truncation * 4.0 ** (self.levels - 1)
                  + 3 * self.truncation)

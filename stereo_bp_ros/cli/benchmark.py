@@ -162,8 +162,8 @@ def _print(options: argparse.Namespace, report: dict[str, Any],
             print('There are no kernels to show: only CUDA engines launch any.')
         for one in everything:
             if one.kernels:
-                shared.print_table(f'Kernels of a frame of {one.variant} on {one.pair.name}',
-                                   *_kernels(one.kernels))
+                shared.print_table(f'Kernels of a frame of {one.variant} on {one.pair.name}'
+                                   + _local_accesses(one), *_kernels(one.kernels))
 
 
 def _frames(results: Iterable[list[timing.Times]]) -> Table:
@@ -197,6 +197,12 @@ def _cold_starts(everything: Iterable[timing.Times]) -> Table:
         [one.pair.name, one.variant, f'{one.cold.compile:.0f}',
          str(one.cold.origins.get('compiled', '-')), str(one.cold.origins.get('disk', '-')),
          f'{one.cold.allocate:.1f}', f'{one.cold.first:.2f}'] for one in everything]
+
+
+def _local_accesses(one: timing.Times) -> str:
+    """What ``message_storage`` asks of local memory; the compiler's spills come on top."""
+    loads, stores = one.local_accesses
+    return f'; {loads} local loads and {stores} stores by warps' if loads else ''
 
 
 def _kernels(kernels: Iterable[dict[str, Any]]) -> Table:

@@ -227,6 +227,17 @@ def kernels_used(config: MatcherConfig) -> contextlib.AbstractContextManager[lis
     return contextlib.nullcontext([])
 
 
+def local_accesses(config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
+    """Loads and stores of local memory that ``message_storage`` asks of a frame, by warps.
+
+    Derived from the settings; (0, 0) with the fast kernels and on the CPU.
+    """
+    if not config.repeats_papers or choose_backend(config).backend != 'cuda':
+        return 0, 0
+    from stereo_bp_ros.engines.cuda.storage_layout import local_accesses as of_storage
+    return of_storage(config, width, height)
+
+
 def kernel_origins(config: MatcherConfig) -> dict[str, int]:
     """How many kernels this process has 'compiled' and read from 'disk'; {} = not counted."""
     if choose_backend(config).backend == 'cuda':

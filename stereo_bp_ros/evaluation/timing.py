@@ -31,6 +31,8 @@ class Instruments(Protocol):
 
     def kernels_used(self, config: MatcherConfig) -> AbstractContextManager[list[Any]]: ...
     def kernel_origins(self, config: MatcherConfig) -> dict[str, int]: ...
+    def local_accesses(self, config: MatcherConfig, width: int, height: int
+                       ) -> tuple[int, int]: ...
     def empty_pinned(self, shape: tuple[int, ...], dtype: str) -> np.ndarray: ...
 
 
@@ -80,6 +82,7 @@ class Times:
     memory: bytes of the engine's allocation.
     kernels: what each kernel of a frame takes, ``engines.cuda.inspection.KernelUse`` as
             mappings; empty unless asked for, and on the CPU.
+    local_accesses: loads and stores of local memory by warps that ``message_storage`` asks for.
     """
 
     pair: Pair
@@ -91,6 +94,7 @@ class Times:
     stages: dict[str, list[float]]
     memory: int
     kernels: list[dict[str, Any]]
+    local_accesses: tuple[int, int] = (0, 0)
 
     @property
     def median(self) -> float:
@@ -128,7 +132,8 @@ class Times:
                 'cold_start': {
                     'compile_ms': self.cold.compile, 'allocate_ms': self.cold.allocate,
                     'first_ms': self.cold.first, 'kernels': dict(self.cold.origins)},
-                'memory_bytes': self.memory, 'kernels': self.kernels}
+                'memory_bytes': self.memory, 'kernels': self.kernels,
+                'local_loads': self.local_accesses[0], 'local_stores': self.local_accesses[1]}
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -169,6 +174,11 @@ class _Contestant:
         cold = ColdStart(matcher.compile_time * 1e3, (seconds - matcher.compile_time) * 1e3,
                          first, origins)
         return cold, [dataclasses.asdict(kernel) for kernel in kernels]
+
+    def local_accesses(self) -> tuple[int, int]:
+        """Of a frame, as ``Times.local_accesses``."""
+        return self._instruments.local_accesses(self.matcher.config, self._left.shape[1],
+                                                self._left.shape[0])
 
     def _pinned(self, array: np.ndarray) -> np.ndarray:
         pinned = self._instruments.empty_pinned(array.shape, str(array.dtype))
@@ -229,7 +239,8 @@ def measure(pair: Pair, variants: Sequence[Variant], frames: int, instruments: I
                 break
         return [Times(pair, one.variant.name, one.matcher.backend, one.variant.is_pinned, cold,
                       one.total, one.stages,
-                      one.matcher.memory_plan.total if one.matcher.memory_plan else 0, kernels)
+                      one.matcher.memory_plan.total if one.matcher.memory_plan else 0, kernels,
+                      one.local_accesses())
                 for one, cold, kernels in started]
     finally:
         for one in contestants:

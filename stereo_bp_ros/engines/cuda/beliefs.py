@@ -73,8 +73,12 @@ class Beliefs:
                 ctypes.c_int(half), *(ctypes.c_int(int(value)) for value in smoothness),
                 *(ctypes.c_float(value) for value in smoothness), out)
         if out.right:
-            count = width * height
-            compiler.kernel(self._found, 'beliefs.cu', 'take_right_labels').launch(
-                stream, (-(-count // 256), 1, 1), (256, 1, 1), 0,
-                ctypes.c_void_p(device['right_keys']), ctypes.c_void_p(device['right_label']),
-                ctypes.c_int(count))
+            take_right_labels(self._found, stream, self._arena, width * height)
+
+
+def take_right_labels(found: Properties, stream: int, arena: Arena, count: int) -> None:
+    """Turn what was offered to the ``count`` pixels of the other image into their labels."""
+    compiler.kernel(found, 'beliefs.cu', 'take_right_labels').launch(
+        stream, (-(-count // 256), 1, 1), (256, 1, 1), 0,
+        ctypes.c_void_p(arena.device['right_keys']),
+        ctypes.c_void_p(arena.device['right_label']), ctypes.c_int(count))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from stereo_bp_ros.engines.cuda import (
     preprocess,
     refine,
     sad_variants,
+    storage,
     tiling,
 )
 from stereo_bp_ros.engines.cuda.arena import STAMPS, Arena
@@ -39,6 +40,15 @@ class _Form(NamedTuple):
     readings: tuple[convert.Reading, convert.Reading]
     is_pinned: bool
     steps: refine.Steps
+
+
+class _Uncaptured(NamedTuple):
+    """Stands for the graph of a frame that allocates memory, which no graph may."""
+
+    enqueue: Callable[[], None]
+
+    def launch(self, _stream: Any) -> None:
+        self.enqueue()
 
 
 class CudaEngine(Engine):
@@ -103,6 +113,8 @@ class CudaEngine(Engine):
         if self.config.stereo_algorithm == 'sad':
             return sad_variants.stage(self._found, self.config, self.width, self.height,
                                       self._arena)
+        if self.config.repeats_papers:
+            return storage.Storage(self._found, self.config, self.width, self.height, self._arena)
         return hierarchical.Hierarchical(self._found, self.config, self.width, self.height,
                                          self._arena, self.passes)
 
@@ -211,18 +223,25 @@ class CudaEngine(Engine):
 
     def _capture(self, form: _Form) -> Any:
         """Record a frame."""
+        if not self._matching.can_be_captured:
+            return _Uncaptured(lambda: self._enqueue(form))
         stream = self._stream
         with stream:
             stream.begin_capture()
-            timed, grey, matched = self._enqueue_images(form)
-            publishes = self._matching.enqueue(stream.ptr, matched, grey == 'grey', form.steps,
-                                               self._refine.frame())
-            timed += [*self._matching.stages, 'refine']
-            if not publishes:
-                self._refine.enqueue(stream.ptr, form.steps)
-                timed.append('end')
-            self._timed[form] = timed
+            self._enqueue(form)
             return stream.end_capture()
+
+    def _enqueue(self, form: _Form) -> None:
+        """Put a frame's work into the stream."""
+        stream = self._stream.ptr
+        timed, grey, matched = self._enqueue_images(form)
+        publishes = self._matching.enqueue(stream, matched, grey == 'grey', form.steps,
+                                           self._refine.frame())
+        timed += [*self._matching.stages, 'refine']
+        if not publishes:
+            self._refine.enqueue(stream, form.steps)
+            timed.append('end')
+        self._timed[form] = timed
 
     def _enqueue_images(self, form: _Form) -> tuple[list[str], str, str]:
         """Everything up to the matched images.

@@ -11,9 +11,11 @@ class Matching(abc.ABC):
     """Fills ``label`` and whatever else refinement wants, for one configuration and size.
 
     ``stages``: names of ``types.ENGINE_STAGES`` whose start a frame stamps, in their order.
+    ``can_be_captured``: a frame is the same every time and may be one CUDA graph.
     """
 
     stages: tuple[str, ...] = ('messages',)
+    can_be_captured = True
 
     @abc.abstractmethod
     def load(self, matched: str, has_whole_grey: bool) -> None:

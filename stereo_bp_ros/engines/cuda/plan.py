@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import layout, sad_plan, tiling
+from stereo_bp_ros.engines.cuda import layout, sad_plan, storage_layout, tiling
 from stereo_bp_ros.engines.cuda.device import TYPICAL, Properties
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.images import ENCODINGS
@@ -15,12 +15,14 @@ Wanted = list[tuple[str, tuple[int, ...], str]]
 LARGEST_PIXEL = max(encoding.pixel_bytes for encoding in ENCODINGS.values())
 
 
-def check(config: MatcherConfig) -> None:
+def check(config: MatcherConfig, device: Properties = TYPICAL) -> None:
     """Refuse what this engine cannot compute.
 
-    :raises ConfigError: ``exact`` belief propagation.
+    :raises ConfigError: ``exact`` belief propagation, but for the papers' kernels; storage that
+        the device does not have.
     """
-    if config.exact and config.stereo_algorithm == 'bp':
+    storage_layout.check(config, device)
+    if config.exact and config.stereo_algorithm == 'bp' and not config.repeats_papers:
         raise ConfigError('exact', config.exact,
                           'the CUDA engine adds in another order: use backend cpu or auto')
 
@@ -31,10 +33,12 @@ def memory_plan(config: MatcherConfig, width: int, height: int, device: Properti
 
     :raises ConfigError: as ``check``.
     """
-    check(config)
+    check(config, device)
     image = (height, width)
     if config.stereo_algorithm == 'sad':
         matching = sad_plan.arrays(config, image, device)
+    elif config.repeats_papers:
+        matching = [*_storage(config, image), *_matches(config, image)]
     else:
         matching = [*_messages(config, image, device, tilings), *_matches(config, image)]
     return geometry.MemoryPlan.lay_out(
@@ -61,6 +65,15 @@ def _messages(config: MatcherConfig, image: tuple[int, int], device: Properties,
         lists, _ = tiling.nodes_of(step)
         wanted.append((f'nodes_{i}', (2, max(map(len, lists))), 'uint32'))
     return wanted
+
+
+def _storage(config: MatcherConfig, image: tuple[int, int]) -> Wanted:
+    """Costs and messages of the papers' kernels, unless each frame allocates its own."""
+    if config.allocation != 'once':
+        return []
+    height, width = image
+    levels = storage_layout.levels(config, width, height)
+    return [('storage', (storage_layout.block_offsets(config, levels)[2],), 'uint8')]
 
 
 def _matches(config: MatcherConfig, image: tuple[int, int]) -> Wanted:
