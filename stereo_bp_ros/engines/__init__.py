@@ -196,7 +196,8 @@ def kernels_of(config: MatcherConfig, width: int = 0, height: int = 0) -> tuple[
         return ('cuda', width, height, *(
             getattr(config, name) for name, setting in config.settings().items()
             if not setting.live))
-    return ('cpu', config.stereo_algorithm, config.message_type, config.exact)
+    return ('cpu', config.stereo_algorithm, config.message_type, config.exact,
+            config.repeats_papers, config.message_layout, config.vectorised)
 
 
 def warm_up(config: MatcherConfig, width: int = 0, height: int = 0) -> float:

@@ -21,6 +21,7 @@ from stereo_bp_ros.engines.cuda import (
     sad,
     sad_plan,
     sad_variants,
+    storage_layout,
     tiling,
 )
 
@@ -111,6 +112,40 @@ def test_kernels_of_sad_compile(architecture: str) -> None:
     logs = compile_all(kernels_of_sad(), architecture)
     if architecture == 'sm_90':
         assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
+
+
+def kernels_of_the_papers() -> list[tuple[str, str]]:
+    """Every number type with a storage and a layout of its own, and the widest unrolled range."""
+    names = []
+    for disparities, change in (
+            (21, {'message_type': 'float32', 'message_storage': 'local'}),
+            (128, {'message_type': 'float32', 'message_storage': 'register',
+                   'storage_blocks': 2}),
+            (32, {'message_type': 'float16', 'message_storage': 'shared',
+                  'message_layout': 'pixel_major'}),
+            (64, {'message_type': 'float16', 'packed_halves': True, 'message_storage': 'hybrid',
+                  'storage_registers': 20, 'storage_shared': 30, 'storage_block_height': 2}),
+            (16, {'message_type': 'int16', 'message_storage': 'register'})):
+        config = MatcherConfig(disparity_range=disparities, **change)
+        for image in ('uint8', 'float'):
+            names += [('storage.cu', name)
+                      for name in storage_layout.kernels(config, image).values()]
+    return sorted(set(names))
+
+
+@pytest.mark.parametrize('architecture', ARCHITECTURES)
+def test_kernels_of_the_papers_compile(architecture: str) -> None:
+    logs = compile_all(kernels_of_the_papers(), architecture)
+    if architecture != 'sm_90':
+        return
+    for name, log in logs.items():
+        if name.startswith('send_messages'):
+            numbers = [int(number) for number in re.findall(r' (\d+)', name)]
+            disparities, registers, shared = numbers[0], *numbers[-2:]
+            local = -(-4 * (disparities - registers - shared) // 8) * 8
+            assert spilled_bytes(log) >= local, name
+            # Values beyond what 255 registers hold are spilled, as in the paper.
+            assert disparities > 32 or spilled_bytes(log) == local, name
 
 
 def test_compiled_kernels_are_kept_on_disk(monkeypatch: pytest.MonkeyPatch,

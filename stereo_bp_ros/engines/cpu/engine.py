@@ -16,6 +16,8 @@ from stereo_bp_ros.engines.cpu import (
     beliefs,
     convert,
     cost,
+    layout_plan,
+    layouts,
     messages,
     plan,
     preprocess,
@@ -105,6 +107,9 @@ class CpuEngine(Engine):
         """Fill the matches; returns the largest data cost of a pixel in units of the beliefs."""
         config, arrays = self.config, self._arrays
         scale = config.message_scale()
+        if config.repeats_papers:
+            self._plain_belief_propagation(needed, timings)
+            return scale * config.data_weight * config.data_truncation
         costs = [arrays[f'cost_{k}'].reshape(-1) for k in range(config.levels)]
         passed = [arrays[f'messages_{k}'].reshape(-1) for k in range(config.levels)]
         with _stopwatch(timings, 'cost'):
@@ -119,6 +124,19 @@ class CpuEngine(Engine):
                 self._levels, costs, passed, arrays['message_vectors'], self._threads,
                 config.iterations, *config.message_smoothness(), config.exact, found)
         return scale * config.data_weight * config.data_truncation
+
+    def _plain_belief_propagation(self, needed: refine.Needs,
+                                  timings: dict[str, float]) -> None:
+        """In the papers' plain steps."""
+        config, arrays = self.config, self._arrays
+        levels = layout_plan.levels(config, self.width, self.height)
+        with _stopwatch(timings, 'cost'):
+            memory = layouts.Memory(config, levels, arrays)
+            layouts.data_cost(arrays['left_matched'], arrays['right_matched'], config, levels,
+                              memory)
+        with _stopwatch(timings, 'messages'):
+            layouts.pass_messages(config, levels, memory, arrays['plain_values'])
+            layouts.choose_labels(config, levels, memory, *self._matches(needed), arrays)
 
     def _block_matching(self, needed: refine.Needs) -> None:
         arrays = self._arrays

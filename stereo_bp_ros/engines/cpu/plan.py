@@ -9,7 +9,7 @@ import numpy as np
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cpu import scratch
+from stereo_bp_ros.engines.cpu import layout_plan, scratch
 
 Wanted = list[tuple[str, tuple[int, ...], str]]
 
@@ -86,7 +86,11 @@ def _padded(columns: int, lanes: int, itemsize: int) -> int:
 
 
 def memory_plan(config: MatcherConfig, width: int, height: int) -> geometry.MemoryPlan:
-    """The arrays of an engine for images of this size, in pixels."""
+    """The arrays of an engine for images of this size, in pixels.
+
+    :raises ConfigError: a setting that only CUDA has.
+    """
+    layout_plan.check(config)
     image = (height, width)
     steps = ('grey', 'smoothed', 'matched') if config.smoothing_sigma else ('grey', 'matched')
     wanted: Wanted = [(f'{side}_{step}', image, 'float32')
@@ -95,7 +99,9 @@ def memory_plan(config: MatcherConfig, width: int, height: int) -> geometry.Memo
                ('right_label', image, 'int16')]
     cost_dtype = 'float32' if _is_float(config) else 'int32'
     wanted += [('best', image, cost_dtype), ('second', image, cost_dtype)]
-    if config.stereo_algorithm == 'bp':
+    if config.repeats_papers:
+        wanted += layout_plan.arrays(config, width, height, threads(config))
+    elif config.stereo_algorithm == 'bp':
         wanted += _belief_propagation(config, width, height)
     else:
         wanted += [('left_8bit', image, 'uint8'), ('right_8bit', image, 'uint8')]
