@@ -136,8 +136,8 @@ def _store_costs(left: Any, right: Any, level: PlainLevel, min_disparity: int, f
                 value = np.float32(0)
                 if other_x < width and other_x - (labels - 1) >= 0:
                     value = factor * min(abs(left[y, x] - right[y, other_x - label]), truncation)
-                place = _element(level, y, x // 2, is_pixel_major) + label * step
-                store_one(cost, (x + y) % 2 * values + place, value)
+                place = _element(level, y, x >> 1, is_pixel_major) + label * step
+                store_one(cost, ((x + y) & 1) * values + place, value)
 
 
 @parallel_kernel
@@ -160,8 +160,8 @@ def _store_parent_costs(children: Any, child: PlainLevel, parents: Any, parent: 
                     value += load_one(children, other + lower)
                     if has_right:
                         value += load_one(children, lower)
-                place = _element(parent, y, x // 2, is_pixel_major) + label * step
-                store_one(parents, (x + y) % 2 * values + place, value)
+                place = _element(parent, y, x >> 1, is_pixel_major) + label * step
+                store_one(parents, ((x + y) & 1) * values + place, value)
 
 
 @parallel_kernel
@@ -174,11 +174,11 @@ def _copy_messages(parents: Any, parent: PlainLevel, children: Any, child: Plain
         for direction in range(4):
             for label in range(child.labels):
                 for x in range(child.width):
-                    source = (((x // 2 + y // 2) % 2 * 4 + direction) * parent_values
-                              + _element(parent, y // 2, x // 4, is_pixel_major)
+                    source = ((((x >> 1) + (y >> 1) & 1) * 4 + direction) * parent_values
+                              + _element(parent, y >> 1, x >> 2, is_pixel_major)
                               + label * parent_step)
-                    target = (((x + y) % 2 * 4 + direction) * values
-                              + _element(child, y, x // 2, is_pixel_major) + label * step)
+                    target = ((((x + y) & 1) * 4 + direction) * values
+                              + _element(child, y, x >> 1, is_pixel_major) + label * step)
                     children[target] = parents[source]
 
 
@@ -190,7 +190,7 @@ def _send_messages(cost: Any, sent: Any, level: PlainLevel, colour: int, slope: 
     parts, rows = scratch.shape[0], max(0, level.height - 2)
     for part in numba.prange(parts):
         for y in range(1 + part * rows // parts, 1 + (part + 1) * rows // parts):
-            odd = (y + colour) % 2              # x = 2 * column + odd
+            odd = (y + colour) & 1              # x = 2 * column + odd
             first, end = 1 - odd, (level.width - odd) // 2
             for direction in range(4):
                 places = _places(level, y, colour, direction, is_pixel_major)
@@ -211,7 +211,7 @@ def _places(level: PlainLevel, y: int, colour: int, direction: int,
     and where the message of a direction goes."""
     values = _values(level)
     own, other = 4 * colour, 4 * (1 - colour)
-    odd = (y + colour) % 2
+    odd = (y + colour) & 1
     below = (other + UP) * values + _element(level, y + 1, 0, is_pixel_major)
     above = (other + DOWN) * values + _element(level, y - 1, 0, is_pixel_major)
     beside_right = (other + LEFT) * values + _element(level, y, odd, is_pixel_major)
@@ -241,14 +241,19 @@ def _send_one(cost: Any, sent: Any, level: PlainLevel, places: Any, column: int,
         h = (h + load_one(sent, third + place)) + load_one(cost, data + place)
         kept[label] = h
         least = min(least, h)
+    message = kept[0]
     for label in range(1, labels):
-        kept[label] = min(kept[label], kept[label - 1] + slope)
-    for label in range(labels - 2, -1, -1):
-        kept[label] = min(kept[label], kept[label + 1] + slope)
+        message = min(kept[label], message + slope)
+        kept[label] = message
+    for backwards in range(1, labels):
+        label = labels - 1 - backwards
+        message = min(kept[label], message + slope)
+        kept[label] = message
     bound, total = least + truncation, np.float32(0)
     for label in range(labels):
-        kept[label] = min(kept[label], bound)
-        total += kept[label]
+        message = min(kept[label], bound)
+        kept[label] = message
+        total += message
     taken_away = total / np.float32(labels) if uses_mean else least
     for label in range(labels):
         store_one(sent, target + at + label * step, kept[label] - taken_away)
@@ -370,13 +375,13 @@ def _choose_labels(cost: Any, sent: Any, level: PlainLevel, min_disparity: int, 
 def _beliefs(cost: Any, sent: Any, level: PlainLevel, x: int, y: int, beliefs: Any,
              is_pixel_major: bool | None) -> None:
     """(((below + above) + right) + left) + cost of every label of an interior pixel."""
-    values, step, colour = _values(level), _step(level, is_pixel_major), (x + y) % 2
+    values, step, colour = _values(level), _step(level, is_pixel_major), (x + y) & 1
     other = 4 * (1 - colour)
-    below = (other + UP) * values + _element(level, y + 1, x // 2, is_pixel_major)
-    above = (other + DOWN) * values + _element(level, y - 1, x // 2, is_pixel_major)
-    beside_right = (other + LEFT) * values + _element(level, y, (x + 1) // 2, is_pixel_major)
-    beside_left = (other + RIGHT) * values + _element(level, y, (x - 1) // 2, is_pixel_major)
-    data = colour * values + _element(level, y, x // 2, is_pixel_major)
+    below = (other + UP) * values + _element(level, y + 1, x >> 1, is_pixel_major)
+    above = (other + DOWN) * values + _element(level, y - 1, x >> 1, is_pixel_major)
+    beside_right = (other + LEFT) * values + _element(level, y, (x + 1) >> 1, is_pixel_major)
+    beside_left = (other + RIGHT) * values + _element(level, y, (x - 1) >> 1, is_pixel_major)
+    data = colour * values + _element(level, y, x >> 1, is_pixel_major)
     for label in range(level.labels):
         place = label * step
         vertical = load_one(sent, below + place) + load_one(sent, above + place)
