@@ -65,7 +65,8 @@ class MatcherConfig(Settings):
         'int16', 'number type of the messages of belief propagation; float16 is storage only, '
         'sums are float32', choices=('float32', 'float16', 'int16'))
     exact: bool = setting(
-        False, 'reproduce the reference maps bit by bit (CPU, float32 messages, slower)')
+        False, 'reproduce the reference maps bit by bit (float32 messages, slower; on CUDA only '
+        'with message_storage or message_layout)')
     levels: int = setting(
         5, 'levels of the pyramid of belief propagation', 1, 10)
     iterations: int = setting(

@@ -167,19 +167,34 @@ def _store_parent_costs(children: Any, child: PlainLevel, parents: Any, parent: 
 @parallel_kernel
 def _copy_messages(parents: Any, parent: PlainLevel, children: Any, child: PlainLevel,
                    is_pixel_major: bool | None) -> None:
-    """Give each node what its parent sends."""
+    """What each node sends becomes what its up to four children send.
+
+    A parent's x is the column of all of them: of colour 0 the upper left and the lower right one.
+    """
     step, parent_step = _step(child, is_pixel_major), _step(parent, is_pixel_major)
+    along, parent_along = (_element(child, 0, 1, is_pixel_major),
+                           _element(parent, 0, 1, is_pixel_major))
     values, parent_values = _values(child), _values(parent)
-    for y in numba.prange(child.height):
+    for y in numba.prange(parent.height):
+        has_lower = 2 * y + 1 < child.height
         for direction in range(4):
-            for label in range(child.labels):
-                for x in range(child.width):
-                    source = ((((x >> 1) + (y >> 1) & 1) * 4 + direction) * parent_values
-                              + _element(parent, y >> 1, x >> 2, is_pixel_major)
-                              + label * parent_step)
-                    target = ((((x + y) & 1) * 4 + direction) * values
-                              + _element(child, y, x >> 1, is_pixel_major) + label * step)
-                    children[target] = parents[source]
+            for odd in range(2):
+                source = ((y + odd & 1) * 4 + direction) * parent_values + _element(
+                    parent, y, 0, is_pixel_major)
+                upper = direction * values + _element(child, 2 * y, odd, is_pixel_major)
+                lower = direction * values + _element(child, 2 * y + 1, odd, is_pixel_major)
+                right, other = child.width >> 1, 4 * values     # parents with right children
+                for label in range(child.labels):
+                    for column in range((parent.width + 1 - odd) >> 1):
+                        sent = parents[source + label * parent_step + column * parent_along]
+                        at = label * step + 2 * column * along
+                        children[upper + at] = sent
+                        if 2 * column + odd < right:
+                            children[other + upper + at] = sent
+                            if has_lower:
+                                children[lower + at] = sent
+                        if has_lower:
+                            children[other + lower + at] = sent
 
 
 @parallel_kernel
