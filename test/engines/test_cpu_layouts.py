@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 pytest.importorskip('numba')
-from stereo_bp_ros import Calibration, ConfigError, MatcherConfig, RawImage
+from stereo_bp_ros import Calibration, ConfigError, MatcherConfig, RawImage, geometry
 from stereo_bp_ros.engines import kernels_of
 from stereo_bp_ros.engines.cpu import layout_plan, plan
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
@@ -144,7 +144,8 @@ def test_only_frames_that_are_to_allocate_do() -> None:
         engine.close()
         names = {spec.name for spec in engine.plan.arrays}
         assert ('sent_0' in names) == (allocation == 'once')
-    everything = layout_plan.memory_plan(paper(16, message_layout='disparity_major'), 120, 80)
+    everything = geometry.MemoryPlan.lay_out(
+        layout_plan.shapes(config, layout_plan.levels(config, 120, 80)))
     assert peaks['once'] < 65536
     assert peaks['single'] >= everything.total
     assert peaks['separate'] < peaks['single']

@@ -74,6 +74,7 @@ def test_what_belongs_to_the_papers_is_refused_where_nothing_would_read_it() -> 
         'message_storage': 'local', 'storage_block_width': 64, 'storage_block_height': 32}),
     ('storage_registers', 'message_storage hybrid', {
         'message_storage': 'shared', 'storage_registers': 2}),
+    ('vectorised', 'use backend cpu', {'message_storage': 'local', 'vectorised': False}),
     ('packed_halves', 'float16', {'message_storage': 'local', 'packed_halves': True}),
 ])
 def test_combinations_that_cannot_be_are_refused_with_their_limit(

@@ -90,11 +90,6 @@ def shapes(config: MatcherConfig, pyramid: list[PlainLevel]) -> Wanted:
     return wanted
 
 
-def memory_plan(config: MatcherConfig, width: int, height: int) -> geometry.MemoryPlan:
-    """The arrays of costs and messages as a single block of memory."""
-    return geometry.MemoryPlan.lay_out(shapes(config, levels(config, width, height)))
-
-
 def arrays(config: MatcherConfig, width: int, height: int, threads: int) -> Wanted:
     """What the engine allocates: scratch, and costs and messages unless each frame does so."""
     wanted: Wanted = [('plain_values', (threads, config.disparity_range * LANES), 'float32'),

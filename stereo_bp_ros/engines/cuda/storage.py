@@ -67,7 +67,7 @@ class Memory:
         self._held: list[int] = []      # what this frame has allocated
         self._places: dict[tuple[str, int], list[int]] = {}
 
-    def begin(self, stream: int) -> None:
+    def begin(self) -> None:
         """Start a frame."""
         self._places.clear()
         block = self._block
@@ -140,7 +140,7 @@ class Storage(Matching):
         names = storage_layout.kernels(self._config, preprocess.PIXELS[matched])
         out = beliefs.matches(self._config, self._width, self._arena, wanted.fraction,
                               wanted.costs, wanted.right)
-        self._memory.begin(stream)
+        self._memory.begin()
         try:
             self._enqueue_costs(stream, names, device[f'left_{matched}'],
                                 device[f'right_{matched}'])

@@ -123,6 +123,8 @@ def check(config: MatcherConfig, device: Properties) -> None:
     """
     if config.stereo_algorithm != 'bp':
         return
+    if not config.vectorised:
+        raise ConfigError('vectorised', False, 'is a choice of CPU instructions: use backend cpu')
     if not config.repeats_papers:
         for name in ('storage_registers', 'storage_shared', 'storage_block_width',
                      'storage_block_height', 'storage_blocks', 'aligned_rows', 'allocation',
