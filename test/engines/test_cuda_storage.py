@@ -184,8 +184,9 @@ def on_cuda(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
 def on_cpu(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
            names: tuple[str, ...] = OUTPUTS) -> dict[str, np.ndarray]:
     from stereo_bp_ros.engines.cpu.engine import CpuEngine
-    engine = CpuEngine(config.replace(message_storage='auto', message_layout='auto',
-                                      packed_halves=False), left.shape[1], left.shape[0])
+    of_the_engine = config.replace(message_storage='auto', message_layout='auto',
+                                   aligned_rows=True, allocation='once', packed_halves=False)
+    engine = CpuEngine(of_the_engine, left.shape[1], left.shape[0])
     found = frame(engine, left, right, names)
     engine.close()
     return found
@@ -269,7 +270,8 @@ class TestOnTheDevice:
         assert abs(bad(found) - bad(wanted)) <= 0.1
 
     @pytest.mark.parametrize('allocation', ['single', 'separate'])
-    def test_what_a_frame_allocates_it_gives_back(self, allocation: str) -> None:
+    def test_what_a_frame_allocates_it_gives_back(self, allocation: str,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
         from cupy.cuda import runtime
 
         from stereo_bp_ros.engines.cuda.engine import CudaEngine
@@ -277,10 +279,25 @@ class TestOnTheDevice:
         pair = noisy_pair(300, 200)
         engine = CudaEngine(config, 300, 200)
         first = frame(engine, *pair)
-        free = runtime.memGetInfo()[0]
-        for _ in range(5):
+        malloc, free = runtime.malloc, runtime.free
+        taken: list[int] = []
+        held: set[int] = set()
+
+        def count(size: int) -> int:
+            taken.append(malloc(size))
+            held.add(taken[-1])
+            return taken[-1]
+
+        def give_back(address: int) -> None:
+            held.remove(address)
+            free(address)
+
+        monkeypatch.setattr(runtime, 'malloc', count)
+        monkeypatch.setattr(runtime, 'free', give_back)
+        for frames in range(1, 4):
             assert_same(frame(engine, *pair), first)
-        assert runtime.memGetInfo()[0] == free
+            assert not held
+            assert len(taken) == frames * (50 if allocation == 'separate' else 1)
         engine.close()
 
     def test_a_frame_of_one_allocation_allocates_and_compiles_nothing(
