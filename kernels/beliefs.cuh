@@ -2,7 +2,7 @@
 #pragma once
 #include "vectors.cuh"
 
-// Where labels go; everything is H x W of the matched image.
+// Where labels go; everything is H x W of the matched image, from the first pixel of level 0 on.
 struct Matches {
     short* label;                   // d - min_disparity
     signed char* fraction;          // sixteenths to the vertex of the parabola, or null
@@ -13,6 +13,13 @@ struct Matches {
     uint64* right;                  // belief and label per pixel of the other image, or null
     int min_disparity;
     int first_x, end_x;             // pixels with data cost for every disparity
+    int image_width;
+    int kept_left, kept_top, kept_width, kept_height;   // of level 0; the others get no label
+
+    __device__ __forceinline__ bool keeps(int x, int y) const {
+        return unsigned(x - kept_left) < unsigned(kept_width)
+            && unsigned(y - kept_top) < unsigned(kept_height);
+    }
 };
 
 // floor(16 (before - after) / (2 (before - 2 least + after)) + 0.5), or 0 on a flat parabola.
@@ -38,7 +45,7 @@ struct Belief {
     template <typename Node>
     static __device__ __forceinline__ void select(const Word (&beliefs)[S::WORDS], int lane,
                                                   int distance, bool writes, Node& node, int x,
-                                                  int y, int width, const Matches& out) {
+                                                  int y, const Matches& out) {
         Least best;
 #pragma unroll
         for (int j = 0; j < S::LANE_CHUNKS; ++j) {
@@ -54,7 +61,7 @@ struct Belief {
 #pragma unroll
         for (int i = 1; i < S::LANES; i *= 2) best.take_other(i * distance);
         const int found = best.label();
-        const int at = y * width + x;
+        const int at = y * out.image_width + x;
         if (writes) out.label[at] = short(found);
         if (out.fraction != nullptr) {
             const Value before = value_of(beliefs, lane, distance, found - 1);
@@ -64,7 +71,7 @@ struct Belief {
                     ? sixteenths(before, best.value(), after) : 0;
         }
         if (writes && (out.second != nullptr || out.right != nullptr))
-            compare(node, found, best.value(), x, y, width, out);
+            compare(node, found, best.value(), x, y, out);
     }
 
 private:
@@ -86,8 +93,8 @@ private:
     // The least belief, the second least, and every belief offered to its pixel of the other image.
     template <typename Node>
     static __device__ __forceinline__ void compare(Node& node, int found, Value least, int x,
-                                                   int y, int width, const Matches& out) {
-        const int at = y * width + x;
+                                                   int y, const Matches& out) {
+        const int at = y * out.image_width + x;
         const bool offers = out.right != nullptr && x >= out.first_x && x < out.end_x;
         const Value excess = offers ? node.excess() : Value(0);
         uint64* const row = out.right + at - out.min_disparity;
@@ -127,7 +134,7 @@ template <typename Message, int DISPARITIES, typename Kind, bool READ_ONLY>
 __device__ __forceinline__ void select_label(
         Arriving<Message, DISPARITIES, Kind, READ_ONLY>& node,
         Smoothness<typename Message::Word> smooth, int lane, int distance, bool writes, int x,
-        int y, int width, const Matches& out) {
+        int y, const Matches& out) {
     using V = Vector<Message, DISPARITIES>;
     using S = typename V::S;
     typename Message::Word beliefs[S::WORDS];
@@ -145,6 +152,6 @@ __device__ __forceinline__ void select_label(
         V::template accumulate<READ_ONLY>(node.from[direction], lane, smooth, beliefs);
     node.slope = smooth.slope;
     node.bound = smooth.bound;
-    Belief<Message, DISPARITIES>::select(beliefs, lane, distance, writes && lane == 0, node, x, y,
-                                         width, out);
+    Belief<Message, DISPARITIES>::select(beliefs, lane, distance,
+                                         writes && lane == 0 && out.keeps(x, y), node, x, y, out);
 }

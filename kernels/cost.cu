@@ -68,8 +68,8 @@ data_cost(const __grid_constant__ CostPass p) {
     bool has_evidence[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-        const int other_x = x + j - p.min_disparity;
-        has_evidence[j] = x + j < base.width && other_x < base.width
+        const int other_x = p.first_x + x + j - p.min_disparity;
+        has_evidence[j] = x + j < base.width && other_x < p.image_width
             && other_x - (DISPARITIES - 1) >= 0;
     }
     // Units from one line, a colour of a row, to the next.

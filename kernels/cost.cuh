@@ -11,10 +11,12 @@ struct CostLevel {
 };
 
 struct CostPass {
-    const void* left;               // H x W, uint8 or float32: the images that are matched
+    // uint8 or float32: the images that are matched, from the first pixel of level 0 on.
+    const void* left;
     const void* right;
     const void* table;              // uint16: cost of each difference of two bytes
     CostLevel levels[TILE_LEVELS];
+    int image_width, first_x;       // of a row of the images; where in it level 0 begins
     int min_disparity;
     double factor, truncation;      // costs of 16 bits: floor(factor * difference + 0.5)
     float float_factor, float_truncation;
@@ -56,15 +58,16 @@ struct ImageTile {
             const int i = first + thread, row = i / TILE_WIDTH, u = i % TILE_WIDTH;
             const int x = first_x + u, y = first_y + row;
             const bool is_inside = x < width && y < height && i < OWN;
-            const Element value = is_inside ? Element(own[y * width + x]) : Element(0);
+            const Element value = is_inside ? Element(own[y * p.image_width + x]) : Element(0);
             if (OWN % THREADS == 0 || i < OWN) left[row][u] = value;
         }
 #pragma unroll 16
         for (int first = 0; first < OTHER; first += THREADS) {
             const int i = first + thread, row = i / COLUMNS, u = i % COLUMNS;
             const int x = first_other_x + u, y = first_y + row;
-            const bool is_inside = unsigned(x) < unsigned(width) && y < height && i < OTHER;
-            const Element value = is_inside ? Element(other[y * width + x]) : Element(0);
+            const bool is_inside = unsigned(p.first_x + x) < unsigned(p.image_width)
+                && y < height && i < OTHER;
+            const Element value = is_inside ? Element(other[y * p.image_width + x]) : Element(0);
             if (OTHER % THREADS == 0 || i < OTHER) right[row][u] = value;
         }
     }

@@ -365,7 +365,7 @@ struct Update {
                 node.from[direction] = {
                     slots + (at.exists ? at.slot + where.of(x, direction) : plane_units(p) - 1),
                     4 * plane_units(p)};
-            select_label(node, smoothness(p), team.lane, Alone::DISTANCE, at.exists, x, y, p.width,
+            select_label(node, smoothness(p), team.lane, Alone::DISTANCE, at.exists, x, y,
                          p.matches);
         }
     }

@@ -151,8 +151,17 @@ class MatcherConfig(Settings):
     max_image_height: int = setting(
         8192, 'highest image accepted', 16, 65536, unit='pixels', live=True)
     memory_limit: int = setting(
-        0, 'bytes that one engine may allocate; 0 = 80 % of what is there', 0, 2**50,
+        0, 'bytes that one engine may allocate; 0 = 80 % of what is there; larger images are '
+        'matched in partitions (bp) or refused', 0, 2**50,
         unit='bytes')
+    partition_columns: int = setting(
+        0, 'partitions side by side that an image is cut into (bp); 0 = as many as the memory '
+        'calls for', 0, 256)
+    partition_rows: int = setting(
+        0, 'partitions one above the other; 0 = as many as the memory calls for', 0, 256)
+    partition_padding: int = setting(
+        64, 'pixels that a partition goes on for at least where it was cut', 1, 1024,
+        unit='pixels')
     backend: str = setting(
         'auto', 'what computes: cuda, cpu, or auto for the first of the two that works here',
         choices=('auto', 'cuda', 'cpu'))

@@ -60,8 +60,10 @@ def run(options: argparse.Namespace) -> int:
         rows.append(('total', '', '', f'{memory["total_bytes"] / 2**20:.2f}'))
         rows.append(('AI 2009 bound, (5 + 10 D) W H values of 4 bytes', '', '',
                      f'{memory["paper_bound_bytes"] / 2**20:.2f}'))
+        rows.append(('allowed', '', '', f'{memory["allowed_bytes"] / 2**20:.2f}'))
         shared.print_table(f'Memory for {options.size}, {config.disparity_range} disparities',
                            ('array', 'shape', 'type', 'MiB'), rows)
+        print(_partitions_text(memory['partitions']))
     return 0
 
 
@@ -119,15 +121,30 @@ def _backend(config: MatcherConfig) -> dict[str, str]:
 
 
 def _memory(config: MatcherConfig, width: int, height: int) -> dict[str, Any]:
-    plan = engines.memory_plan(config, width, height)
+    cut = engines.partitioning(config, width, height)
+    plan = engines.memory_plan(config, width, height, cut)
     return {
         'width': width, 'height': height,
+        'partitions': {
+            'columns': len(cut.columns.starts), 'rows': len(cut.rows.starts),
+            'width': cut.width, 'height': cut.height, 'padding': cut.padding,
+            'computed_share': cut.nodes / (width * height),
+            'kept': [part.kept._asdict() for part in cut.partitions]},
         'arrays': [{'name': a.name, 'shape': list(a.shape), 'dtype': a.dtype, 'bytes': a.nbytes}
                    for a in plan.arrays],
         'total_bytes': plan.total,
         'allowed_bytes': engines.memory_allowed(config),
         'paper_bound_bytes': 4 * geometry.paper_memory_bound(width, height,
                                                              config.disparity_range)}
+
+
+def _partitions_text(found: dict[str, Any]) -> str:
+    count = found['columns'] * found['rows']
+    if count == 1:
+        return 'The image is matched as a whole.'
+    return (f'The image is matched in {found["columns"]} x {found["rows"]} partitions of '
+            f'{found["width"]} x {found["height"]} pixels, which overlap by {found["padding"]} '
+            f'pixels or more on each side: {found["computed_share"]:.2f} times its pixels.')
 
 
 def _parse_size(text: str) -> tuple[int, int]:

@@ -6,21 +6,26 @@ import abc
 import contextlib
 import dataclasses
 import importlib.metadata
+import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from stereo_bp_ros import partitions
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError
 from stereo_bp_ros.geometry import MemoryPlan
 from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.partitions import Partitioning
 
 #: With older ones, parallel kernels were seen to crash.
 OLDEST_NUMBA = (0, 57)
+
+_log = logging.getLogger(__name__)
 
 
 class Engine(abc.ABC):
@@ -34,6 +39,7 @@ class Engine(abc.ABC):
     width: int
     height: int
     plan: MemoryPlan
+    parts: Partitioning
 
     #: Seconds that compiling took, or reading compiled code from the disk, while it was built.
     compile_time: float = 0.0
@@ -120,17 +126,39 @@ def _check_numba() -> None:
             f'not {version}', remedy)
 
 
-def memory_plan(config: MatcherConfig, width: int, height: int) -> MemoryPlan:
+def memory_plan(config: MatcherConfig, width: int, height: int,
+                parts: Partitioning | None = None) -> MemoryPlan:
     """What an engine for this size will allocate; touches no device and compiles nothing.
 
+    :param parts: how the image is cut; None = as ``partitioning`` says.
     :raises BackendUnavailable: as ``choose_backend``.
+    :raises MemoryLimitError: as ``partitioning``.
     """
+    if parts is None:
+        parts = partitioning(config, width, height)
+    return _planner(config, width, height)(parts)
+
+
+def partitioning(config: MatcherConfig, width: int, height: int) -> Partitioning:
+    """How an engine for this size will cut images so that it fits ``memory_allowed(config)``.
+
+    :raises BackendUnavailable: as ``choose_backend``.
+    :raises MemoryLimitError: it does not fit, in whatever partitions.
+    :raises ConfigError: the partitions that are asked for do not fit into the image.
+    """
+    return partitions.choose(config, width, height, memory_allowed(config),
+                             _planner(config, width, height))
+
+
+def _planner(config: MatcherConfig, width: int,
+             height: int) -> Callable[[Partitioning], MemoryPlan]:
     if choose_backend(config).backend == 'cuda':
         from stereo_bp_ros.engines.cuda.device import properties
         from stereo_bp_ros.engines.cuda.plan import memory_plan as cuda_plan
-        return cuda_plan(config, width, height, properties(config.device_id))
+        found = properties(config.device_id)
+        return lambda parts: cuda_plan(config, width, height, found, parts=parts)
     from stereo_bp_ros.engines.cpu.plan import memory_plan as cpu_plan
-    return cpu_plan(config, width, height)
+    return lambda parts: cpu_plan(config, width, height, parts)
 
 
 def memory_allowed(config: MatcherConfig) -> int:
@@ -170,18 +198,20 @@ def create_engine(config: MatcherConfig, width: int, height: int) -> Engine:
     """Build the engine for a configuration and an image size in pixels.
 
     :raises BackendUnavailable: as ``choose_backend``.
-    :raises MemoryLimitError: the memory plan exceeds ``memory_allowed(config)``.
-    :raises ConfigError: the back end has no such combination of settings.
+    :raises MemoryLimitError: as ``partitioning``.
+    :raises ConfigError: the back end has no such combination of settings, or as ``partitioning``.
     :raises OutOfDeviceMemory: the device has not enough memory left; recoverable.
     :raises DeviceLostError: the device was lost in this process.
     """
     choice = choose_backend(config)
-    memory_plan(config, width, height).check(memory_allowed(config))
+    parts = partitioning(config, width, height)
+    if parts.count > 1:
+        _log.info('images of %d x %d are matched in %s', width, height, parts)
     if choice.backend == 'cuda':
         from stereo_bp_ros.engines.cuda.engine import CudaEngine
-        return CudaEngine(config, width, height)
+        return CudaEngine(config, width, height, parts=parts)
     from stereo_bp_ros.engines.cpu.engine import CpuEngine
-    return CpuEngine(config, width, height)
+    return CpuEngine(config, width, height, parts)
 
 
 def kernels_of(config: MatcherConfig, width: int = 0, height: int = 0) -> tuple[object, ...]:

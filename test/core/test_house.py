@@ -11,7 +11,8 @@ import sys
 import pytest
 
 PACKAGE = 'stereo_bp_ros'
-CORE = {'config', 'parameter_files', 'settings', 'errors', 'types', 'images', 'camera', 'geometry'}
+CORE = {'config', 'parameter_files', 'settings', 'errors', 'types', 'images', 'camera', 'geometry',
+        'partitions'}
 ALLOWED = {
     'engines': CORE | {'engines'},
     'matcher': CORE | {'engines'},

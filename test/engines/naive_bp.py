@@ -10,13 +10,31 @@ import math
 import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.partitions import Partitioning, whole
 
 
-def belief_propagation(left: np.ndarray, right: np.ndarray, config: MatcherConfig) -> np.ndarray:
-    """Beliefs H x W x D of float32 images: int64 with int16 messages, float32 with ``exact``."""
+def belief_propagation(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
+                       parts: Partitioning | None = None) -> np.ndarray:
+    """Beliefs H x W x D of float32 images: int64 with int16 messages, float32 with ``exact``.
+
+    :param parts: what is kept of each partition, which is matched as an image of its own would
+        be but for the data cost, which is the whole image's.
+    """
+    cost = _data_cost(left, right, config, config.message_scale())
+    beliefs = np.zeros_like(cost)
+    for x, y, kept in (parts or whole(left.shape[1], left.shape[0])).partitions:
+        height, width = (parts.height, parts.width) if parts else left.shape
+        part = _pass_messages(cost[y:y + height, x:x + width], config)
+        beliefs[kept.top:kept.bottom, kept.left:kept.right] = part[
+            kept.top - y:kept.bottom - y, kept.left - x:kept.right - x]
+    return beliefs
+
+
+def _pass_messages(cost: np.ndarray, config: MatcherConfig) -> np.ndarray:
+    """Beliefs from the data cost."""
     is_integer = config.message_type == 'int16'
     scale = config.message_scale()
-    costs = [_data_cost(left, right, config, scale)]
+    costs = [cost]
     for _ in range(config.levels - 1):
         costs.append(_parents(costs[-1]))
     slope, truncation = config.discontinuity_slope, config.truncation

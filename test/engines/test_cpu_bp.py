@@ -11,11 +11,11 @@ import naive_bp
 import numpy as np
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip('numba')
-from stereo_bp_ros import MatcherConfig, StereoMatcher
+from stereo_bp_ros import MatcherConfig, StereoMatcher, partitions
 from stereo_bp_ros.engines.cpu import beliefs, cost, messages, plan, runtime
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.geometry import valid_window
@@ -26,34 +26,40 @@ INT16 = {'message_type': 'int16'}
 HALF = {'message_type': 'float16'}
 
 
-def matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig) -> dict[str, Any]:
+def matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
+            parts: partitions.Partitioning | None = None) -> dict[str, Any]:
     """The stages of belief propagation on arrays full of rubbish."""
     height, width = left.shape
+    parts = parts or partitions.whole(width, height)
     arrays = {}
-    for spec in plan.memory_plan(config, width, height).arrays:
+    for spec in plan.memory_plan(config, width, height, parts).arrays:
         arrays[spec.name] = np.full(spec.nbytes, 0xa5, np.uint8).view(spec.dtype).reshape(
             spec.shape)
-    levels = plan.levels(config, width, height)
+    levels = plan.levels(config, parts.width, parts.height)
     costs = [arrays[f'cost_{k}'].reshape(-1) for k in range(config.levels)]
     sent = [arrays[f'messages_{k}'].reshape(-1) for k in range(config.levels)]
     found = {name: arrays[name] for name in
              ('label', 'fraction', 'best', 'second', 'right_label')}
+    right_least = arrays.get('right_least', np.empty((0, 0), plan.sum_dtype(config)))
     with runtime.frame(config.num_threads):
-        cost.data_cost(left, right, levels, config.min_disparity, config.data_weight,
-                       config.data_truncation, config.message_scale(), costs, arrays['cost_rows'])
-        selection = beliefs.selection(
-            config.min_disparity, **found, beliefs=arrays['belief_rows'],
-            selected=arrays['selected_rows'], right=arrays['right_rows'])
-        messages.pass_messages(levels, costs, sent, arrays['message_vectors'],
-                               plan.threads(config), config.iterations,
-                               *config.message_smoothness(), config.exact, selection)
+        for part in parts.partitions:
+            cost.data_cost(left, right, part.x, part.y, levels, config.min_disparity,
+                           config.data_weight, config.data_truncation, config.message_scale(),
+                           costs, arrays['cost_rows'])
+            selection = beliefs.selection(
+                part, config.min_disparity, **found, right_least=right_least,
+                beliefs=arrays['belief_rows'], selected=arrays['selected_rows'],
+                right=arrays['right_rows'])
+            messages.pass_messages(levels, costs, sent, arrays['message_vectors'],
+                                   plan.threads(config), config.iterations,
+                                   *config.message_smoothness(), config.exact, selection)
     return found
 
 
-def expected_matches(left: np.ndarray, right: np.ndarray,
-                     config: MatcherConfig) -> dict[str, np.ndarray]:
+def expected_matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
+                     parts: partitions.Partitioning | None = None) -> dict[str, np.ndarray]:
     """The same from the plain implementation, pixel by pixel."""
-    volume = naive_bp.belief_propagation(left, right, config)
+    volume = naive_bp.belief_propagation(left, right, config, parts)
     label = naive_bp.labels(volume)
     height, width, disparities = volume.shape
     fraction, best, second = (np.zeros((height, width), kind)
@@ -116,6 +122,24 @@ def test_every_match_is_the_one_of_the_definition(kind: dict[str, Any],
     left, right, config = pair_and_config(case, **kind)
     found, expected = matches(left, right, config), expected_matches(left, right, config)
     for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize('kind', [INT16, EXACT], ids=['int16', 'exact'])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=cases(), levels=st.integers(1, 3), columns=st.integers(1, 4), rows=st.integers(1, 3),
+       padding=st.integers(1, 9))
+def test_partitions_match_what_their_parts_of_the_costs_make(
+        kind: dict[str, Any], case: dict[str, Any], levels: int, columns: int, rows: int,
+        padding: int) -> None:
+    left, right, config = pair_and_config({**case, 'levels': levels}, **kind)
+    height, width = left.shape
+    sides = [partitions.cut(length, count, partitions.alignment(config), padding)
+             for length, count in ((width, columns), (height, rows))]
+    assume(None not in sides)
+    parts = partitions.Partitioning(*sides)
+    found = matches(left, right, config, parts)
+    for name, values in expected_matches(left, right, config, parts).items():
         np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 

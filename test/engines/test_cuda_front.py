@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip('cupy')
 import device_memory
 
-from stereo_bp_ros import MatcherConfig, RawImage
+from stereo_bp_ros import MatcherConfig, RawImage, partitions
 from stereo_bp_ros.engines.cuda import convert, cost, device, layout, preprocess
 from stereo_bp_ros.engines.cuda import engine as cuda
 from stereo_bp_ros.images import ENCODINGS
@@ -97,12 +97,14 @@ def check_costs(config: MatcherConfig, width: int, height: int, kind: str,
     name = 'grey' if kind == 'uint8' else 'values'
     for side, image in zip(('left', 'right'), images, strict=True):
         found.put(f'{side}_{name}', image)
-    stage = cost.Cost(device.properties(0), config, width, height, found.arena)
+    uncut = partitions.whole(width, height)
+    stage = cost.Cost(device.properties(0), config, width, found.arena, uncut)
     if config.message_type == 'int16':
         found.put('table', cost.table(config))
     stage.load(kind, has_whole_grey)
     stage.enqueue(found.stream.ptr, kind, has_whole_grey, *(
-        found.arena.device[f'{side}_{name}'] for side in ('left', 'right')), 0)
+        found.arena.device[f'{side}_{name}'] for side in ('left', 'right')),
+        uncut.partitions[0], None)
     for k, expected in enumerate(naive_costs(config, *images)):
         np.testing.assert_array_equal(found.costs(k), expected)
     found.arena.close()

@@ -12,6 +12,7 @@ import numpy as np
 from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP, Level
 from stereo_bp_ros.engines.cpu.runtime import kernel
 from stereo_bp_ros.engines.cpu.vectors import lanes, load, minimum, splat, store, where_less
+from stereo_bp_ros.partitions import Partition
 
 #: ``second`` where there is no label further than 1 from the best.
 NO_SECOND = 2**31 - 1
@@ -21,8 +22,18 @@ _BEST, _LABEL, _SECOND = range(3)
 
 
 class Selection(NamedTuple):
-    """What a row of labels is selected with; see ``selection``. Kernels take it as it is."""
+    """What a row of labels is selected with; see ``selection``. Kernels take it as it is.
 
+    x, y: the pixel of the image where level 0 begins; left to bottom: the pixels of level 0 that
+    are kept.
+    """
+
+    x: int
+    y: int
+    left: int
+    top: int
+    right_end: int
+    bottom: int
     min_disparity: int
     huge: Any
     label: np.ndarray
@@ -32,17 +43,21 @@ class Selection(NamedTuple):
     second: np.ndarray
     with_right: bool
     right_label: np.ndarray
+    right_least: np.ndarray
     beliefs: np.ndarray
     selected: np.ndarray
     right: np.ndarray
 
 
-def selection(min_disparity: int, label: np.ndarray, fraction: np.ndarray,
+def selection(part: Partition, min_disparity: int, label: np.ndarray, fraction: np.ndarray,
               best: np.ndarray | None, second: np.ndarray | None,
-              right_label: np.ndarray | None, beliefs: np.ndarray, selected: np.ndarray,
-              right: np.ndarray) -> Selection:
+              right_label: np.ndarray | None, right_least: np.ndarray, beliefs: np.ndarray,
+              selected: np.ndarray, right: np.ndarray) -> Selection:
     """Where the label of least belief of every interior pixel goes, lowest label on ties.
 
+    H x W are those of the image.
+
+    :param part: where level 0 lies in the image, and what of it is kept.
     :param label: int16 H x W; d - min_disparity, -1 on the border of the image.
     :param fraction: int8 H x W: sixteenths, in [-8, 8], from the least belief to the minimum
         of the parabola through it and its two neighbours, rounded half up; 0 at the first and
@@ -53,18 +68,22 @@ def selection(min_disparity: int, label: np.ndarray, fraction: np.ndarray,
     :param right_label: int16 H x W, or None: for pixel (x, y) of the other image the label of
         the least belief among the pixels (x + d, y) of this one that have data cost for every
         d, lowest label on ties; -1 = none.
+    :param right_least: H x W of the type of beliefs: those of ``right_label``, which partitions
+        side by side compare; of no rows where there are none.
     :param beliefs: scratch, parts x 2 x labels x stride, uint16 or float32.
-    :param selected: scratch, parts x 3 x stride; ``right``: parts x 2 x 2 x stride.
+    :param selected: scratch, parts x 3 x stride; ``right``: parts x 2 x 2 x columns of the image.
     """
     dtype = beliefs.dtype.type
     no_cost = _NO_COST[np.dtype(np.float32 if dtype is np.float32 else np.int32)]
     huge = np.inf if dtype is np.float32 else np.iinfo(dtype).max
+    left, top, right_end, bottom = part.kept
     return Selection(
+        part.x, part.y, left - part.x, top - part.y, right_end - part.x, bottom - part.y,
         min_disparity, dtype(huge), label, fraction,
         best is not None and second is not None, no_cost if best is None else best,
         no_cost if second is None else second,
         right_label is not None, _NO_LABEL if right_label is None else right_label,
-        beliefs, selected, right)
+        right_least, beliefs, selected, right)
 
 
 # Stand for arrays that were not asked for, so that a kernel has one signature.
@@ -75,13 +94,18 @@ _NO_LABEL = np.zeros((1, 1), np.int16)
 @kernel
 def clear_row(found: Any, y: int) -> None:
     """A row of no labels: all that the first and the last row of an image have."""
-    found.label[y] = -1
-    found.fraction[y] = 0
+    if y < found.top or y >= found.bottom:
+        return
+    first, end, row = found.left + found.x, found.right_end + found.x, y + found.y
+    found.label[row, first:end] = -1
+    found.fraction[row, first:end] = 0
     if found.with_costs:
-        found.best[y] = 0
-        found.second[y] = 0
-    if found.with_right:
-        found.right_label[y] = -1
+        found.best[row, first:end] = 0
+        found.second[row, first:end] = 0
+    if found.with_right and first == 0:
+        found.right_label[row] = -1
+        if found.right_least.shape[0] > 0:
+            found.right_least[row] = found.huge
 
 
 @kernel
@@ -91,24 +115,32 @@ def select_row(cost: Any, messages: Any, y: int, level: Level, found: Any, part:
     :param cost, messages: level 0, 1-D views as ``plan.Level`` says.
     :param part: of the scratch.
     """
+    if y < found.top or y >= found.bottom:
+        return
     clear_row(found, y)
+    first, end = max(1, found.left), min(level.width - 1, found.right_end)
+    row_of_image = y + found.y
     for odd in range(2):
         row, selected = found.beliefs[part, odd], found.selected[part]
         _beliefs_of_row(cost, messages, y, odd, level, found.huge, found.with_costs, row,
                         selected)
-        _write_labels(row, selected[_LABEL], odd, found.label[y], found.fraction[y])
+        _write_labels(row, selected[_LABEL], odd, first, end, found.label[row_of_image, found.x:],
+                      found.fraction[row_of_image, found.x:])
         if found.with_costs:
-            _write_costs(selected, level.labels, odd, found.best[y], found.second[y])
+            _write_costs(selected, level.labels, odd, first, end,
+                         found.best[row_of_image, found.x:], found.second[row_of_image, found.x:])
     if found.with_right:
-        _right_row(found.beliefs[part], found.min_disparity, found.huge, found.right[part],
-                   found.right_label[y])
+        _right_row(found.beliefs[part], found.x, first, end, found.min_disparity, found.huge,
+                   found.right[part], found.right_label[row_of_image], found.right_least,
+                   row_of_image)
 
 
 @kernel
-def _write_labels(beliefs: Any, selected: Any, odd: int, label: Any, fraction: Any) -> None:
-    """The interior pixels x = 2 column + odd of one row."""
+def _write_labels(beliefs: Any, selected: Any, odd: int, first: int, end: int, label: Any,
+                  fraction: Any) -> None:
+    """The pixels x = 2 column + odd of one row with first <= x < end."""
     labels = beliefs.shape[0]
-    for column in range(1 - odd, (label.size - odd) // 2):
+    for column in range((first - odd + 1) // 2, (end - odd + 1) // 2):
         x = 2 * column + odd
         found = int(selected[column])
         label[x] = found
@@ -118,9 +150,10 @@ def _write_labels(beliefs: Any, selected: Any, odd: int, label: Any, fraction: A
 
 
 @kernel
-def _write_costs(selected: Any, labels: int, odd: int, best: Any, second: Any) -> None:
+def _write_costs(selected: Any, labels: int, odd: int, first: int, end: int, best: Any,
+                 second: Any) -> None:
     """As ``_write_labels``."""
-    for column in range(1 - odd, (best.size - odd) // 2):
+    for column in range((first - odd + 1) // 2, (end - odd + 1) // 2):
         x = 2 * column + odd
         found = int(selected[_LABEL, column])
         best[x] = selected[_BEST, column]
@@ -185,27 +218,36 @@ def _sixteenths(before: Any, least: Any, after: Any) -> int:
 
 
 @kernel
-def _right_row(beliefs: Any, min_disparity: int, huge: Any, right: Any, labels_out: Any) -> None:
-    """Labels of one row of the other image; its pixels too are split in even and odd ones."""
+def _right_row(beliefs: Any, x: int, first: int, end: int, min_disparity: int, huge: Any,
+               right: Any, labels_out: Any, least_out: Any, y: int) -> None:
+    """Labels of one row of the other image; its pixels too are split in even and odd ones.
+
+    From the pixels [first, end) of a row of level 0, which begins at x, an even column of the
+    image. A pixel's lower labels come from partitions further left, which have been before.
+    """
     width = labels_out.size
     labels = beliefs.shape[1]
     least, found = right[0], right[1]
     least[:] = huge
-    first_x = max(1, min_disparity + labels - 1)
-    end_x = min(width - 1, width + min_disparity)
+    first_x = max(first, min_disparity + labels - 1 - x)
+    end_x = min(end, width + min_disparity - x)
     for label in range(labels):
         d = min_disparity + label
         for odd in range(2):
-            # Pixels x = 2 column + odd with x - d = 2 (column + offset) + side.
-            side, offset = (odd - d) % 2, (odd - d) // 2
-            first, end = (first_x - odd + 1) // 2, (end_x - odd + 1) // 2
-            if first < end:
-                _keep_less(beliefs[odd, label, first:end], label,
-                           least[side, first + offset:end + offset],
-                           found[side, first + offset:end + offset])
-    for x in range(width):
-        if least[x % 2, x // 2] < huge:
-            labels_out[x] = int(found[x % 2, x // 2])
+            # Pixels x + 2 column + odd with x + odd - d = 2 offset + side.
+            side, offset = (odd - d) % 2, (x + odd - d) // 2
+            start, stop = (first_x - odd + 1) // 2, (end_x - odd + 1) // 2
+            if start < stop:
+                _keep_less(beliefs[odd, label, start:stop], label,
+                           least[side, start + offset:stop + offset],
+                           found[side, start + offset:stop + offset])
+    is_shared = least_out.shape[0] > 0
+    for other_x in range(width):
+        belief = least[other_x % 2, other_x // 2]
+        if belief < (least_out[y, other_x] if is_shared else huge):
+            labels_out[other_x] = int(found[other_x % 2, other_x // 2])
+            if is_shared:
+                least_out[y, other_x] = belief
 
 
 @kernel

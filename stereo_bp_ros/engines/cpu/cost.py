@@ -18,26 +18,26 @@ from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.vectors import deinterleave, lanes, load, store
 
 
-def data_cost(left: np.ndarray, right: np.ndarray, levels: list[Level], min_disparity: int,
-              weight: float, truncation: float, scale: int, costs: list[np.ndarray],
-              scratch: np.ndarray) -> None:
+def data_cost(left: np.ndarray, right: np.ndarray, x: int, y: int, levels: list[Level],
+              min_disparity: int, weight: float, truncation: float, scale: int,
+              costs: list[np.ndarray], scratch: np.ndarray) -> None:
     """``weight * min(|L(x, y) - R(x - d, y)|, truncation)`` and the pyramid over it.
 
     Where a part of the range has no partner in the right image the cost is 0 for every d. That
     of a node of a level above 0 is the sum of its up to four children's.
 
     :param left, right: float32 H x W, the images that are matched.
+    :param x, y: the pixel of the left image where level 0 begins, both even.
     :param scale: S, which every cost is multiplied by.
     :param costs: per level, filled: 1-D views, uint16 (level 0: ``floor(S * cost + 0.5)``, from
         float64), float32, or int16 for float16 values.
-    :param scratch: parts x 5 x columns, float64 for uint16 costs, else float32.
+    :param scratch: parts x 5 x columns of the images, float64 for uint16 costs, else float32.
     """
     kind = scratch.dtype.type
     factor, rounding = weight * scale, 0.5 if costs[0].dtype == np.uint16 else 0.0
     above = min(1, len(levels) - 1)
-    _data_cost(left, right, levels[0].stride, levels[0].labels, min_disparity, kind(factor),
-               kind(truncation), kind(rounding), costs[0], scratch, costs[above],
-               levels[above].stride, above > 0)
+    _data_cost(left, right, x, y, levels[0], min_disparity, kind(factor), kind(truncation),
+               kind(rounding), costs[0], scratch, costs[above], levels[above].stride, above > 0)
     for k in range(2, len(levels)):
         child, parent = levels[k - 1], levels[k]
         _sum_children(costs[k - 1], child.height, child.stride, costs[k], parent.stride,
@@ -45,36 +45,38 @@ def data_cost(left: np.ndarray, right: np.ndarray, levels: list[Level], min_disp
 
 
 @parallel_kernel
-def _data_cost(left: Any, right: Any, stride: int, labels: int, min_disparity: int,
-               weight: Any, truncation: Any, rounding: Any, cost: Any, scratch: Any,
-               parents: Any, parent_stride: int, has_parents: bool) -> None:
+def _data_cost(left: Any, right: Any, first_x: int, first_y: int, level: Level,
+               min_disparity: int, weight: Any, truncation: Any, rounding: Any, cost: Any,
+               scratch: Any, parents: Any, parent_stride: int, has_parents: bool) -> None:
     """Level 0, and each row of level 1 while its children are in the cache."""
-    height, width = left.shape
+    height = level.height
     parts = scratch.shape[0]
     pairs = (height + 1) // 2
     for part in numba.prange(parts):
         for row in range(part * pairs // parts, (part + 1) * pairs // parts):
             for y in range(2 * row, min(2 * row + 2, height)):
-                _cost_of_row(left[y], right[y], y, width, stride, labels, min_disparity, weight,
-                             truncation, rounding, cost, scratch[part])
+                _cost_of_row(left[first_y + y], right[first_y + y], first_x, y, level,
+                             min_disparity, weight, truncation, rounding, cost, scratch[part])
             if has_parents:
-                _sum_row(cost, height, stride, parents, row, parent_stride, labels)
+                _sum_row(cost, height, level.stride, parents, row, parent_stride, level.labels)
 
 
 @kernel
-def _cost_of_row(left: Any, right: Any, y: int, width: int, stride: int, labels: int,
-                 min_disparity: int, weight: Any, truncation: Any, rounding: Any, cost: Any,
-                 scratch: Any) -> None:
+def _cost_of_row(left: Any, right: Any, first_x: int, y: int, level: Level, min_disparity: int,
+                 weight: Any, truncation: Any, rounding: Any, cost: Any, scratch: Any) -> None:
+    width, _, labels, stride = level
     for odd in range(2):
-        columns = (width + 1 - odd) // 2
+        columns = (left.size + 1 - odd) // 2
         for column in range(columns):
             scratch[odd, column] = left[2 * column + odd]
             scratch[2 + odd, column] = right[2 * column + odd]
-    first_x = max(0, min_disparity + labels - 1)
-    last_x = min(width - 1, width - 1 + min_disparity)
+    # Columns of the images, of which ``before`` lie left of the level's.
+    before = first_x // 2
+    start_x = max(first_x, min_disparity + labels - 1)
+    last_x = min(first_x + width - 1, left.size - 1, left.size - 1 + min_disparity)
     for odd in range(2):
         colour = (y + odd) % 2
-        first = (first_x - odd + 1) // 2
+        first = (start_x - odd + 1) // 2
         end = max(first, (last_x - odd) // 2 + 1)
         for label in range(labels):
             # x - d = 2 (column + offset) + 0 or 1
@@ -85,12 +87,13 @@ def _cost_of_row(left: Any, right: Any, y: int, width: int, stride: int, labels:
             if first >= end:
                 plane[:] = 0
                 continue
-            plane[:first] = 0
-            plane[end:] = 0
+            plane[:first - before] = 0
+            plane[end - before:] = 0
             _differences(scratch[odd, first:end],
                          scratch[2 + shift % 2, first + offset:end + offset],
-                         weight, truncation, rounding, _wide(plane, scratch[4])[first:end])
-            _keep(scratch[4], first, end, plane)
+                         weight, truncation, rounding,
+                         _wide(plane, scratch[4])[first - before:end - before])
+            _keep(scratch[4], first - before, end - before, plane)
 
 
 def _wide(plane: Any, spare: Any) -> Any:

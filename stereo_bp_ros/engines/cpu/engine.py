@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from stereo_bp_ros import partitions
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines import Engine
@@ -35,15 +36,19 @@ class CpuEngine(Engine):
 
     backend = 'cpu'
 
-    def __init__(self, config: MatcherConfig, width: int, height: int) -> None:
+    def __init__(self, config: MatcherConfig, width: int, height: int,
+                 parts: partitions.Partitioning | None = None) -> None:
         self.config = config
         self.width = width
         self.height = height
-        self.plan = plan.memory_plan(config, width, height)
+        self.parts = parts or partitions.whole(width, height)
+        self.plan = plan.memory_plan(config, width, height, self.parts)
         self._threads = plan.threads(config)
         arena = _aligned(self.plan.total)
         self._arrays = {spec.name: _view(arena, spec) for spec in self.plan.arrays}
-        self._levels = plan.levels(config, width, height)
+        self._right_least = self._arrays.get('right_least',
+                                             np.empty((0, 0), plan.sum_dtype(config)))
+        self._levels = plan.levels(config, self.parts.width, self.parts.height)
 
     def warm_up(self) -> float:
         return warm_up(self.config)
@@ -112,17 +117,18 @@ class CpuEngine(Engine):
             return scale * config.data_weight * config.data_truncation
         costs = [arrays[f'cost_{k}'].reshape(-1) for k in range(config.levels)]
         passed = [arrays[f'messages_{k}'].reshape(-1) for k in range(config.levels)]
-        with _stopwatch(timings, 'cost'):
-            cost.data_cost(arrays['left_matched'], arrays['right_matched'], self._levels,
-                           config.min_disparity, config.data_weight, config.data_truncation,
-                           scale, costs, arrays['cost_rows'])
-        with _stopwatch(timings, 'messages'):
-            found = beliefs.selection(
-                config.min_disparity, *self._matches(needed), arrays['belief_rows'],
-                arrays['selected_rows'], arrays['right_rows'])
-            messages.pass_messages(
-                self._levels, costs, passed, arrays['message_vectors'], self._threads,
-                config.iterations, *config.message_smoothness(), config.exact, found)
+        for part in self.parts.partitions:
+            with _stopwatch(timings, 'cost'):
+                cost.data_cost(arrays['left_matched'], arrays['right_matched'], part.x, part.y,
+                               self._levels, config.min_disparity, config.data_weight,
+                               config.data_truncation, scale, costs, arrays['cost_rows'])
+            with _stopwatch(timings, 'messages'):
+                found = beliefs.selection(
+                    part, config.min_disparity, *self._matches(needed), self._right_least,
+                    arrays['belief_rows'], arrays['selected_rows'], arrays['right_rows'])
+                messages.pass_messages(
+                    self._levels, costs, passed, arrays['message_vectors'], self._threads,
+                    config.iterations, *config.message_smoothness(), config.exact, found)
         return scale * config.data_weight * config.data_truncation
 
     def _plain_belief_propagation(self, needed: refine.Needs,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros import geometry
+from stereo_bp_ros import geometry, partitions
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu import layout_plan, scratch
 
@@ -85,12 +85,15 @@ def _padded(columns: int, lanes: int, itemsize: int) -> int:
     return padded + lanes if padded * itemsize % 256 == 0 else padded
 
 
-def memory_plan(config: MatcherConfig, width: int, height: int) -> geometry.MemoryPlan:
+def memory_plan(config: MatcherConfig, width: int, height: int,
+                parts: partitions.Partitioning | None = None) -> geometry.MemoryPlan:
     """The arrays of an engine for images of this size, in pixels.
 
+    :param parts: how belief propagation cuts the image; None = not at all.
     :raises ConfigError: a setting that only CUDA has.
     """
     layout_plan.check(config)
+    parts = parts or partitions.whole(width, height)
     image = (height, width)
     steps = ('grey', 'smoothed', 'matched') if config.smoothing_sigma else ('grey', 'matched')
     wanted: Wanted = [(f'{side}_{step}', image, 'float32')
@@ -102,7 +105,7 @@ def memory_plan(config: MatcherConfig, width: int, height: int) -> geometry.Memo
     if config.repeats_papers:
         wanted += layout_plan.arrays(config, width, height, threads(config))
     elif config.stereo_algorithm == 'bp':
-        wanted += _belief_propagation(config, width, height)
+        wanted += _belief_propagation(config, width, height, parts)
     else:
         wanted += [('left_8bit', image, 'uint8'), ('right_8bit', image, 'uint8')]
     wanted += scratch.all_stages(config, width, height, threads(config))
@@ -113,22 +116,27 @@ def _is_float(config: MatcherConfig) -> bool:
     return config.stereo_algorithm == 'bp' and config.message_type != 'int16'
 
 
-def _belief_propagation(config: MatcherConfig, width: int, height: int) -> Wanted:
+def _belief_propagation(config: MatcherConfig, width: int, height: int,
+                        parts: partitions.Partitioning) -> Wanted:
     dtype, sums = message_dtype(config), sum_dtype(config)
     wanted: Wanted = []
-    pyramid = levels(config, width, height)
+    pyramid = levels(config, parts.width, parts.height)
     for k, level in enumerate(pyramid):
         # Sums of 256 costs lose too much in float16: above level 0 only messages are kept so.
         kept = dtype if k == 0 or dtype == 'uint16' else sums
         wanted.append((f'cost_{k}', (level.height, 2, level.labels, level.stride), kept))
         wanted.append((f'messages_{k}', (level.height, 2, 4, level.labels, level.stride), dtype))
-    parts, columns = threads(config), pyramid[0].stride
+    count, columns = threads(config), pyramid[0].stride
+    # Rows of the images, even where the costs are those of a partition.
+    of_image = levels(config, width, 1)[0].stride
     wanted += [
-        ('cost_rows', (parts, 5, columns), 'float64' if dtype == 'uint16' else 'float32'),
-        ('message_vectors', (parts, 4 * level.labels * _lanes(config)), sums),
-        ('belief_rows', (parts, 2, level.labels, columns), sums),
+        ('cost_rows', (count, 5, of_image), 'float64' if dtype == 'uint16' else 'float32'),
+        ('message_vectors', (count, 4 * level.labels * _lanes(config)), sums),
+        ('belief_rows', (count, 2, level.labels, columns), sums),
         # Least belief, its label, second least belief.
-        ('selected_rows', (parts, 3, columns), sums),
-        ('right_rows', (parts, 2, 2, columns), sums),
+        ('selected_rows', (count, 3, columns), sums),
+        ('right_rows', (count, 2, 2, of_image), sums),
     ]
+    if len(parts.columns.starts) > 1:       # these offer labels to the same pixels
+        wanted.append(('right_least', (height, width), sums))
     return wanted

@@ -8,6 +8,7 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import compiler, layout, tiling
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
+from stereo_bp_ros.partitions import Partition, Partitioning
 
 #: Threads of a block; as the kernel is compiled for.
 THREADS = 128
@@ -19,19 +20,30 @@ class Matches(ctypes.Structure):
     _fields_ = (('label', ctypes.c_void_p), ('fraction', ctypes.c_void_p),
                 ('best', ctypes.c_void_p), ('second', ctypes.c_void_p),
                 ('right', ctypes.c_void_p), ('min_disparity', ctypes.c_int),
-                ('first_x', ctypes.c_int), ('end_x', ctypes.c_int))
+                ('first_x', ctypes.c_int), ('end_x', ctypes.c_int),
+                ('image_width', ctypes.c_int), ('kept_left', ctypes.c_int),
+                ('kept_top', ctypes.c_int), ('kept_width', ctypes.c_int),
+                ('kept_height', ctypes.c_int))
 
 
-def matches(config: MatcherConfig, width: int, arena: Arena, with_fraction: bool,
-            with_costs: bool, with_right: bool) -> Matches:
-    """The arrays that the last pass fills, and only those that are wanted."""
-    device = arena.device
-    first = config.min_disparity
+def matches(config: MatcherConfig, width: int, arena: Arena, part: Partition,
+            with_fraction: bool, with_costs: bool, with_right: bool) -> Matches:
+    """The arrays that the last pass fills, and only those that are wanted.
+
+    :param width: of the image, pixels; ``part``: what is matched of it.
+    """
+    first, first_pixel = config.min_disparity, part.y * width + part.x
+
+    def array(name: str, itemsize: int, is_wanted: bool = True) -> int | None:
+        return arena.device[name] + itemsize * first_pixel if is_wanted else None
+
+    left, top, right, bottom = part.kept
     return Matches(
-        device['label'], device['fraction'] if with_fraction else None,
-        device['best'] if with_costs else None,
-        device['second'] if with_costs else None, device['right_keys'] if with_right else None,
-        first, max(1, first + config.disparity_range - 1), min(width - 1, width + first))
+        array('label', 2), array('fraction', 1, with_fraction), array('best', 4, with_costs),
+        array('second', 4, with_costs), array('right_keys', 8, with_right), first,
+        max(1, first + config.disparity_range - 1) - part.x,
+        min(width - 1, width + first) - part.x, width, left - part.x, top - part.y,
+        right - left, bottom - top)
 
 
 def kernel_name(config: MatcherConfig) -> str:
@@ -41,14 +53,14 @@ def kernel_name(config: MatcherConfig) -> str:
 
 
 class Beliefs:
-    """The stage for one configuration and size."""
+    """The stage for one configuration, and images that are cut into ``parts``."""
 
-    def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
-                 arena: Arena, passes: list[tiling.Pass]) -> None:
+    def __init__(self, found: Properties, config: MatcherConfig, arena: Arena,
+                 passes: list[tiling.Pass], parts: Partitioning) -> None:
         self._found = found
         self._config = config
         self._arena = arena
-        self._level = layout.levels(config, width, height)[0]
+        self._level = layout.levels(config, parts.width, parts.height)[0]
         self._is_fused = bool(passes) and passes[-1].finish == tiling.LABELS
 
     def load(self) -> None:
@@ -58,7 +70,7 @@ class Beliefs:
         compiler.kernel(self._found, 'beliefs.cu', 'take_right_labels')
 
     def enqueue(self, stream: int, out: Matches) -> None:
-        """Fill ``out`` unless the last pass over the messages has done so already."""
+        """Fill ``out``, of one partition, unless the last pass over the messages has done so."""
         device, (width, height, half) = self._arena.device, self._level
         if not self._is_fused:
             has_messages = self._config.iterations > 0
@@ -72,12 +84,13 @@ class Beliefs:
                 ctypes.c_void_p(device['nothing']), ctypes.c_int(width), ctypes.c_int(height),
                 ctypes.c_int(half), *(ctypes.c_int(int(value)) for value in smoothness),
                 *(ctypes.c_float(value) for value in smoothness), out)
-        if out.right:
-            take_right_labels(self._found, stream, self._arena, width * height)
 
 
 def take_right_labels(found: Properties, stream: int, arena: Arena, count: int) -> None:
-    """Turn what was offered to the ``count`` pixels of the other image into their labels."""
+    """Turn what was offered to the ``count`` pixels of the other image into their labels.
+
+    When every partition has offered its own.
+    """
     compiler.kernel(found, 'beliefs.cu', 'take_right_labels').launch(
         stream, (-(-count // 256), 1, 1), (256, 1, 1), 0,
         ctypes.c_void_p(arena.device['right_keys']),

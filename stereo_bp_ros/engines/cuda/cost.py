@@ -12,6 +12,7 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import compiler, layout
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
+from stereo_bp_ros.partitions import Partition, Partitioning
 
 #: Pixels of a block of ``data_cost``, and the levels that it fills; as in ``cost.cuh``.
 TILE_WIDTH, TILE_HEIGHT, TILE_LEVELS = 32, 16, 5
@@ -35,6 +36,7 @@ class CostPass(ctypes.Structure):
 
     _fields_ = (('left', ctypes.c_void_p), ('right', ctypes.c_void_p),
                 ('table', ctypes.c_void_p), ('levels', CostLevel * TILE_LEVELS),
+                ('image_width', ctypes.c_int), ('first_x', ctypes.c_int),
                 ('min_disparity', ctypes.c_int), ('factor', ctypes.c_double),
                 ('truncation', ctypes.c_double), ('float_factor', ctypes.c_float),
                 ('float_truncation', ctypes.c_float), ('packed_factor', ctypes.c_uint32),
@@ -124,22 +126,25 @@ def kernels(config: MatcherConfig, image: str, has_whole_grey: bool) -> list[tup
 
 
 class Cost:
-    """The stage for one configuration and size."""
+    """The stage for one configuration and size.
 
-    def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
-                 arena: Arena) -> None:
+    :param width: of the image, pixels; ``parts``: how it is cut.
+    """
+
+    def __init__(self, found: Properties, config: MatcherConfig, width: int, arena: Arena,
+                 parts: Partitioning) -> None:
         device = arena.device
         self._found = found
         self._config = config
         self._chunks = layout.shape(config).chunks
-        self._levels = [CostLevel(device[f'cost_{k}'], *level)
-                        for k, level in enumerate(layout.levels(config, width, height))]
+        pyramid = layout.levels(config, parts.width, parts.height)
+        self._levels = [CostLevel(device[f'cost_{k}'], *level) for k, level in enumerate(pyramid)]
         factor = config.data_weight * config.message_scale()
         whole = packed(config) or Packed(0, 0)
         self._pass = CostPass(
             None, None, device['table'], (CostLevel * TILE_LEVELS)(*self._levels[:TILE_LEVELS]),
-            config.min_disparity, factor, config.data_truncation, factor, config.data_truncation,
-            whole.factor, whole.truncation * 0x01010101)
+            width, 0, config.min_disparity, factor, config.data_truncation, factor,
+            config.data_truncation, whole.factor, whole.truncation * 0x01010101)
 
     def load(self, image: str, has_whole_grey: bool) -> None:
         """Compile or load what ``enqueue`` of such images launches."""
@@ -154,17 +159,19 @@ class Cost:
                             runtime.memcpyHostToDevice, stream)
 
     def enqueue(self, stream: int, image: str, has_whole_grey: bool, left: int, right: int,
-                stamp: int) -> None:
-        """Fill the costs of every level from the matched images.
+                part: Partition, stamp: int | None) -> None:
+        """Fill the costs of every level of a partition from the matched images.
 
         :param image: 'uint8' or 'float'; ``left`` and ``right``: addresses of such pixels.
         :param has_whole_grey: as for ``way``.
-        :param stamp: address of the time at which the stage starts.
+        :param stamp: address of the time at which the stage starts; None = not wanted.
         """
         first, *rest = (compiler.kernel(self._found, file, name)
                         for file, name in kernels(self._config, image, has_whole_grey))
         base, costs = self._levels[0], self._pass
-        costs.left, costs.right, costs.stamp = left, right, stamp
+        first_pixel = (part.y * costs.image_width + part.x) * (1 if image == 'uint8' else 4)
+        costs.left, costs.right, costs.stamp = left + first_pixel, right + first_pixel, stamp
+        costs.first_x = part.x
         first.launch(stream, (-(-base.width // TILE_WIDTH), -(-base.height // TILE_HEIGHT), 1),
                      (32, _warps(self._chunks), 1), 0, costs)
         for k in range(TILE_LEVELS, len(self._levels)):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stereo_bp_ros import partitions
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines import Engine
@@ -59,6 +60,7 @@ class CudaEngine(Engine):
     frame with new outputs in ``compute``.
 
     :param tilings: level to tiling, in place of the engine's own choice.
+    :param parts: how belief propagation cuts the images; None = not at all.
     :raises ConfigError: a setting that only the CPU engine has.
     :raises BackendUnavailable: the device cannot be used.
     :raises OutOfDeviceMemory: the device has not enough memory left.
@@ -68,7 +70,8 @@ class CudaEngine(Engine):
     backend = 'cuda'
 
     def __init__(self, config: MatcherConfig, width: int, height: int, *,
-                 tilings: dict[int, tiling.Tiling] | None = None) -> None:
+                 tilings: dict[int, tiling.Tiling] | None = None,
+                 parts: partitions.Partitioning | None = None) -> None:
         self.config = config
         self.width = width
         self.height = height
@@ -81,8 +84,9 @@ class CudaEngine(Engine):
         import cupy
         self._device = cupy.cuda.Device(config.device_id)
         self._found = found = device.properties(config.device_id)
-        self.passes = tiling.passes(config, width, height, found, tilings)
-        self.plan = plan.memory_plan(config, width, height, found, tilings)
+        self.parts = parts or partitions.whole(width, height)
+        self.passes = tiling.passes(config, self.parts.width, self.parts.height, found, tilings)
+        self.plan = plan.memory_plan(config, width, height, found, tilings, self.parts)
         self._graphs: dict[_Form, Any] = {}
         self._timed: dict[_Form, list[str]] = {}
         start = time.perf_counter()
@@ -116,7 +120,7 @@ class CudaEngine(Engine):
         if self.config.repeats_papers:
             return storage.Storage(self._found, self.config, self.width, self.height, self._arena)
         return hierarchical.Hierarchical(self._found, self.config, self.width, self.height,
-                                         self._arena, self.passes)
+                                         self._arena, self.passes, self.parts)
 
     def update(self, config: MatcherConfig) -> None:
         self.config = config

@@ -7,20 +7,29 @@ from stereo_bp_ros.engines.cuda import beliefs, cost, layout, messages, preproce
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
 from stereo_bp_ros.engines.cuda.matching import Matching
+from stereo_bp_ros.partitions import Partitioning
 
 
 class Hierarchical(Matching):
-    """See ``Matching``; ``passes``: those of ``tiling.passes`` that the arena is laid out for."""
+    """See ``Matching``.
+
+    :param passes: those of ``tiling.passes`` that the arena is laid out for.
+    :param parts: how the image is cut. One after the other they use the same costs and messages;
+        since the two stages alternate then, all of it is timed as ``messages``.
+    """
 
     def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
-                 arena: Arena, passes: list[tiling.Pass]) -> None:
+                 arena: Arena, passes: list[tiling.Pass], parts: Partitioning) -> None:
         self._config = config
+        self._found = found
         self._width = width
+        self._pixels = width * height
         self._arena = arena
-        self._cost = cost.Cost(found, config, width, height, arena)
-        self._messages = messages.Messages(found, config, width, height, arena, passes)
-        self._beliefs = beliefs.Beliefs(found, config, width, height, arena, passes)
-        self.stages = ('cost', 'messages') if passes else ('cost',)
+        self._parts = parts.partitions
+        self._cost = cost.Cost(found, config, width, arena, parts)
+        self._messages = messages.Messages(found, config, parts.width, parts.height, arena, passes)
+        self._beliefs = beliefs.Beliefs(found, config, arena, passes, parts)
+        self.stages = ('cost', 'messages') if passes and parts.count == 1 else ('cost',)
 
     def load(self, matched: str, has_whole_grey: bool) -> None:
         self._cost.load(preprocess.PIXELS[matched], has_whole_grey)
@@ -39,14 +48,17 @@ class Hierarchical(Matching):
     def enqueue(self, stream: int, matched: str, has_whole_grey: bool,
                 wanted: refine.Steps, frame: refine.Frame) -> bool:
         device = self._arena.device
-        self._cost.enqueue(stream, preprocess.PIXELS[matched], has_whole_grey,
-                           device[f'left_{matched}'], device[f'right_{matched}'],
-                           self._arena.stamp('cost'))
-        out = beliefs.matches(self._config, self._width, self._arena, wanted.fraction,
-                              wanted.costs, wanted.right)
         # Published straight into the host's memory: that takes no longer than a copy of its
         # own, and a tile's part travels while other tiles are worked on.
-        publishes = self._messages.selects and wanted.is_local
-        self._messages.enqueue(stream, out, frame if publishes else None)
-        self._beliefs.enqueue(stream, out)
+        publishes = self._messages.selects and wanted.is_local and len(self._parts) == 1
+        for i, part in enumerate(self._parts):
+            self._cost.enqueue(stream, preprocess.PIXELS[matched], has_whole_grey,
+                               device[f'left_{matched}'], device[f'right_{matched}'], part,
+                               self._arena.stamp('cost') if i == 0 else None)
+            out = beliefs.matches(self._config, self._width, self._arena, part, wanted.fraction,
+                                  wanted.costs, wanted.right)
+            self._messages.enqueue(stream, out, frame if publishes else None)
+            self._beliefs.enqueue(stream, out)
+        if wanted.right:
+            beliefs.take_right_labels(self._found, stream, self._arena, self._pixels)
         return publishes

@@ -8,6 +8,7 @@ from stereo_bp_ros.engines.cuda import layout, sad_plan, storage_layout, tiling
 from stereo_bp_ros.engines.cuda.device import TYPICAL, Properties
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.images import ENCODINGS
+from stereo_bp_ros.partitions import Partitioning
 
 Wanted = list[tuple[str, tuple[int, ...], str]]
 
@@ -28,9 +29,11 @@ def check(config: MatcherConfig, device: Properties = TYPICAL) -> None:
 
 
 def memory_plan(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL,
-                tilings: dict[int, tiling.Tiling] | None = None) -> geometry.MemoryPlan:
+                tilings: dict[int, tiling.Tiling] | None = None,
+                parts: Partitioning | None = None) -> geometry.MemoryPlan:
     """The arrays on the device of an engine for images of this size, in pixels.
 
+    :param parts: how belief propagation cuts the image; None = not at all.
     :raises ConfigError: as ``check``.
     """
     check(config, device)
@@ -40,7 +43,8 @@ def memory_plan(config: MatcherConfig, width: int, height: int, device: Properti
     elif config.repeats_papers:
         matching = [*_storage(config, image), *_matches(config, image)]
     else:
-        matching = [*_messages(config, image, device, tilings), *_matches(config, image)]
+        part = (parts.height, parts.width) if parts else image
+        matching = [*_messages(config, part, device, tilings), *_matches(config, image)]
     return geometry.MemoryPlan.lay_out(
         [*_uploaded(image), *_matched(config, image), *matching, *_refinement(image)])
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from stereo_bp_ros import partitions
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import (
     beliefs,
@@ -124,6 +125,7 @@ class Storage(Matching):
         self._found = found
         self._config = config
         self._width = width
+        self._image = partitions.whole(width, height).partitions[0]
         self._arena = arena
         self._levels = storage_layout.levels(config, width, height)
         self._memory = Memory(config, self._levels, arena)
@@ -138,8 +140,8 @@ class Storage(Matching):
                 wanted: refine.Steps, frame: refine.Frame) -> bool:
         device = self._arena.device
         names = storage_layout.kernels(self._config, preprocess.PIXELS[matched])
-        out = beliefs.matches(self._config, self._width, self._arena, wanted.fraction,
-                              wanted.costs, wanted.right)
+        out = beliefs.matches(self._config, self._width, self._arena, self._image,
+                              wanted.fraction, wanted.costs, wanted.right)
         self._memory.begin()
         try:
             self._enqueue_costs(stream, names, device[f'left_{matched}'],

@@ -1,0 +1,146 @@
+"""Where images are cut, and into how many partitions."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.errors import ConfigError, MemoryLimitError
+from stereo_bp_ros.geometry import MemoryPlan
+from stereo_bp_ros.partitions import Partitioning, choose, cut, whole
+
+
+def plan_of(parts: Partitioning) -> MemoryPlan:
+    """A byte for every pixel of the image, and a thousand for every pixel of a partition."""
+    width, height = parts.columns.bounds[-1], parts.rows.bounds[-1]
+    return MemoryPlan.lay_out([('image', (height, width), 'uint8'),
+                               ('partition', (parts.height, parts.width, 1000), 'uint8')])
+
+
+@given(length=st.integers(16, 3000), count=st.integers(2, 40), levels=st.integers(1, 8),
+       padding=st.integers(1, 200))
+def test_pieces_cover_a_side_with_their_padding(length: int, count: int, levels: int,
+                                                padding: int) -> None:
+    step = 2 ** levels
+    made = cut(length, count, step, padding)
+    if made is None:                # so short that two pieces would begin at the same pixel
+        assert length - 2 * padding < step * count or step + 2 * padding < 16
+        return
+    assert len(made.starts) == count
+    assert all(start % step == 0 for start in made.starts)
+    assert made.starts[0] == made.bounds[0] == 0
+    assert made.starts[-1] + made.size == made.bounds[-1] == length
+    for i in range(count):
+        first, end = made.bounds[i:i + 2]
+        assert first < end
+        assert i == 0 or first - made.starts[i] >= padding
+        assert i == count - 1 or made.starts[i] + made.size - end >= padding
+
+
+@given(length=st.integers(16, 1500), count=st.integers(2, 6), levels=st.integers(1, 6),
+       padding=st.integers(1, 100))
+def test_no_smaller_pieces_would_do(length: int, count: int, levels: int, padding: int) -> None:
+    step = 2 ** levels
+    made = cut(length, count, step, padding)
+    if made is None:
+        return
+    # The last piece begins at a multiple of the step and ends with the image.
+    smaller = made.size - step
+    steps = (length - smaller) // step
+    longest = step * -(-steps // (count - 1))
+    assert longest + 2 * padding > smaller
+
+
+@given(width=st.integers(16, 900), height=st.integers(16, 700), columns=st.integers(1, 5),
+       rows=st.integers(1, 5), levels=st.integers(1, 5), padding=st.integers(1, 64))
+def test_every_pixel_is_kept_once(width: int, height: int, columns: int, rows: int, levels: int,
+                                  padding: int) -> None:
+    sides = [cut(length, count, 2 ** levels, padding)
+             for length, count in ((width, columns), (height, rows))]
+    if None in sides:
+        return
+    parts = Partitioning(*sides)                                    # type: ignore[arg-type]
+    seen = np.zeros((height, width), int)
+    for x, y, kept in parts.partitions:
+        assert x <= kept.left < kept.right <= x + parts.width <= width
+        assert y <= kept.top < kept.bottom <= y + parts.height <= height
+        seen[kept.top:kept.bottom, kept.left:kept.right] += 1
+    assert (seen == 1).all()
+    assert parts.count == len(parts.partitions) == columns * rows
+    assert parts.padding >= padding or parts.count == 1
+
+
+def test_an_image_that_fits_is_not_cut() -> None:
+    config = MatcherConfig()
+    parts = choose(config, 640, 480, plan_of(whole(640, 480)).total, plan_of)
+    assert parts == whole(640, 480)
+    assert parts.count == 1
+    assert parts.partitions == [(0, 0, (0, 0, 640, 480))]
+
+
+@pytest.mark.parametrize('part', [0.9, 0.5, 0.2, 0.1])
+@pytest.mark.parametrize(('width', 'height'), [(1280, 720), (300, 2001), (4096, 511)])
+def test_of_the_partitions_that_fit_those_with_the_fewest_nodes_are_chosen(
+        width: int, height: int, part: float) -> None:
+    config = MatcherConfig(levels=4, partition_padding=32)
+    allowed = int(part * plan_of(whole(width, height)).total)
+    parts = choose(config, width, height, allowed, plan_of)
+    assert plan_of(parts).total <= allowed
+    for columns in range(1, 20):
+        for rows in range(1, 20):
+            sides = [cut(length, count, 16, 32) for length, count in
+                     ((width, columns), (height, rows))]
+            if None in sides or min(side.size for side in sides) < 96:      # type: ignore
+                continue
+            other = Partitioning(*sides)                            # type: ignore[arg-type]
+            assert other.nodes >= parts.nodes or plan_of(other).total > allowed
+
+
+def test_what_fits_in_no_partition_is_refused_with_what_the_smallest_needs() -> None:
+    with pytest.raises(MemoryLimitError) as error:
+        choose(MatcherConfig(), 1280, 720, 10_000_000, plan_of)
+    assert 10_000_000 < error.value.needed < plan_of(whole(1280, 720)).total / 10
+    assert error.value.allowed == 10_000_000
+
+
+def test_the_numbers_of_columns_and_rows_can_be_asked_for() -> None:
+    config = MatcherConfig(partition_columns=5, partition_rows=5, partition_padding=20)
+    parts = choose(config, 1800, 1500, 2**60, plan_of)
+    assert parts.count == 25
+    assert parts.padding >= 20
+    rows = choose(config.replace(partition_columns=0, partition_rows=3), 900, 750, 2**60, plan_of)
+    assert (rows.count, rows.width) == (3, 900)
+
+
+@pytest.mark.parametrize(('name', 'size'), [('partition_rows', (640, 150)),
+                                            ('partition_columns', (150, 640))])
+def test_more_partitions_than_fit_into_an_image_are_refused_in_words(
+        name: str, size: tuple[int, int]) -> None:
+    config = MatcherConfig(**{name: 3})
+    with pytest.raises(ConfigError, match=f'{name} is 3, but with padding 64 and 5 levels 150'):
+        choose(config, *size, 2**60, plan_of)
+
+
+def test_partitions_are_for_belief_propagation() -> None:
+    config = MatcherConfig(stereo_algorithm='sad', partition_rows=3)
+    assert choose(config, 640, 480, 2**60, plan_of) == whole(640, 480)
+    with pytest.raises(MemoryLimitError):
+        choose(config, 640, 480, 1000, plan_of)
+
+
+def test_the_choice_reads_the_plan_of_few_partitions() -> None:
+    asked: list[Any] = []
+
+    def counted(parts: Partitioning) -> MemoryPlan:
+        asked.append(dataclasses.astuple(parts))
+        return plan_of(parts)
+
+    parts = choose(MatcherConfig(), 4096, 3072, 2**31, counted)
+    assert parts.count > 1
+    assert len(asked) < 25

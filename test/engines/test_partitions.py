@@ -1,0 +1,188 @@
+"""Engines that match an image in partitions: what they compute, and in how much memory."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from stereo_bp_ros import Calibration, MatcherConfig, RawImage, StereoMatcher, engines, partitions
+from stereo_bp_ros.engines.cpu.engine import CpuEngine
+from stereo_bp_ros.engines.cuda import device
+from stereo_bp_ros.types import OUTPUTS
+
+CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
+on_gpu = [pytest.mark.gpu,
+          pytest.mark.skipif(device.unavailable(0) is not None, reason='needs an NVIDIA GPU')]
+BACKENDS = ['cpu', pytest.param('cuda', marks=on_gpu)]
+
+#: Everything that reads more of a pixel than its label.
+EVERYTHING = {'subpixel': True, 'uniqueness_ratio': 3.0, 'disp12_max_diff': 1,
+              'median_window_size': 3, 'speckle_size': 10, 'filling': 'background'}
+
+
+def config_of(**changes: Any) -> MatcherConfig:
+    return MatcherConfig(**{
+        'preprocessing': 'none', 'disparity_range': 24, 'levels': 3, 'data_weight': 0.1,
+        'data_truncation': 15.0, 'discontinuity_slope': 1.0, 'discontinuity_truncation': 0.0,
+        'border': 'keep', 'partition_padding': 9, **changes})
+
+
+def pair(width: int, height: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Smooth texture, two disparities, a plain patch and noise."""
+    rng = np.random.default_rng(seed)
+    left = cv2.GaussianBlur(rng.integers(0, 256, (height, width), dtype=np.uint8), (0, 0), 1.0)
+    left = cv2.normalize(left, None, 0, 255, cv2.NORM_MINMAX)
+    left[height // 4:height // 2, width // 3:width // 2] = 128
+    right = np.roll(left, -3, axis=1)
+    right[height // 2:] = np.roll(left[height // 2:], -7, axis=1)
+    noise = rng.integers(0, 256, (height, width), dtype=np.uint8)
+    return left, np.where(rng.random((height, width)) < 0.1, noise, right)
+
+
+def matched(config: MatcherConfig, left: np.ndarray, right: np.ndarray, backend: str,
+            parts: partitions.Partitioning | None, frames: int = 1) -> dict[str, np.ndarray]:
+    height, width = left.shape
+    if backend == 'cuda':
+        from stereo_bp_ros.engines.cuda.engine import CudaEngine
+        engine: engines.Engine = CudaEngine(config, width, height, parts=parts)
+    else:
+        engine = CpuEngine(config, width, height, parts)
+    outputs = {name: np.full((height, width), -7, np.float32) for name in OUTPUTS}
+    for _ in range(frames):
+        engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION,
+                       outputs)
+    engine.close()
+    return outputs
+
+
+def cut(config: MatcherConfig, width: int, height: int) -> partitions.Partitioning:
+    def plan_of(parts: partitions.Partitioning) -> Any:
+        from stereo_bp_ros.engines.cpu.plan import memory_plan
+        return memory_plan(config, width, height, parts)
+    return partitions.choose(config, width, height, 2**60, plan_of)
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+@pytest.mark.parametrize(('width', 'height'), [(16, 16), (61, 45)])
+def test_one_partition_is_the_whole_image(width: int, height: int, backend: str) -> None:
+    config = config_of(**EVERYTHING)
+    images = pair(width, height)
+    whole = matched(config, *images, backend, None)
+    parts = matched(config, *images, backend, partitions.whole(width, height))
+    for name in OUTPUTS:
+        np.testing.assert_array_equal(parts[name], whole[name])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(device.unavailable(0) is not None, reason='needs an NVIDIA GPU')
+@pytest.mark.parametrize('changes', [
+    {}, EVERYTHING, {**EVERYTHING, 'reference_image': 'right'}, {'min_disparity': -9},
+    {**EVERYTHING, 'preprocessing': 'sobel_x'}, {'iterations': 0}, {'iterations': 1},
+    {'iterations': 4}, {'levels': 1}, {'levels': 4, 'disparity_range': 77},
+    {**EVERYTHING, 'disparity_range': 150, 'levels': 3}, {'data_truncation': 15.3}],
+    ids=lambda changes: '-'.join(map(str, changes)) or 'default')
+@pytest.mark.parametrize(('width', 'height', 'columns', 'rows'), [
+    (237, 83, 3, 2), (193, 131, 2, 3), (130, 301, 1, 4), (303, 40, 5, 1)])
+def test_both_engines_give_the_same_bits_in_partitions(
+        width: int, height: int, columns: int, rows: int, changes: dict[str, Any]) -> None:
+    config = config_of(**changes)
+    sides = [partitions.cut(length, count, partitions.alignment(config), 9)
+             for length, count in ((width, columns), (height, rows))]
+    if None in sides:
+        sides = [side or partitions.cut(length, 1, 1, 9)
+                 for side, length in zip(sides, (width, height), strict=True)]
+    parts = partitions.Partitioning(*sides)                         # type: ignore[arg-type]
+    assert parts.count > 1
+    images = pair(width, height)
+    expected = matched(config, *images, 'cpu', parts)
+    found = matched(config, *images, 'cuda', parts, frames=2)
+    for name in OUTPUTS:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(device.unavailable(0) is not None, reason='needs an NVIDIA GPU')
+@pytest.mark.parametrize('message_type', ['float32', 'float16'])
+def test_floats_in_partitions_agree_with_the_other_engine(message_type: str) -> None:
+    config = config_of(message_type=message_type, partition_columns=2, partition_rows=3)
+    images = pair(193, 131)
+    parts = cut(config, 193, 131)
+    found, expected = (matched(config, *images, backend, parts)['disparity']
+                       for backend in ('cuda', 'cpu'))
+    assert (np.abs(found - expected) > 1).mean() <= 0.002
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+def test_what_does_not_fit_is_matched_in_partitions_within_the_limit(backend: str) -> None:
+    config = config_of(backend=backend, partition_padding=16)
+    left, right = pair(640, 480)
+    with StereoMatcher(config) as matcher:
+        whole = matcher.compute(left, right)
+        needed = matcher.memory_plan
+    assert needed is not None
+    limit = needed.total * 3 // 5
+    with StereoMatcher(config.replace(memory_limit=limit)) as matcher:
+        parts = matcher.compute(left, right)
+        plan = matcher.memory_plan
+    assert plan is not None
+    assert plan.total <= limit
+    assert engines.partitioning(config.replace(memory_limit=limit), 640, 480).count > 1
+    assert parts.disparity is not None
+    assert (parts.disparity != whole.disparity).mean() <= 0.01
+
+
+def load(data: pathlib.Path, name: str) -> list[np.ndarray]:
+    folder = data / 'middlebury' / name
+    return [cv2.imread(str(folder / f'{image}.png'), cv2.IMREAD_GRAYSCALE)
+            for image in ('left', 'right')]
+
+
+@pytest.mark.parametrize('backend', BACKENDS)
+def test_three_rows_of_cones_half_hardly_differ_from_the_whole(
+        data: pathlib.Path, backend: str, record_property: Any) -> None:
+    images = load(data, 'cones_half')
+    config = MatcherConfig.preset('five_sets', disparity_range=128, partition_rows=3,
+                                  partition_columns=1)
+    whole = matched(config, *images, backend, None)['disparity']
+    for padding in (64, 20):
+        parts = cut(config.replace(partition_padding=padding), 900, 750)
+        found = matched(config, *images, backend, parts)['disparity']
+        differing = float((found != whole).mean())
+        record_property(f'padding {padding}', f'{100 * differing:.3f} %')
+        print(f'padding {padding} (in fact {parts.padding}): {100 * differing:.3f} % differ')
+        if padding == 64:
+            assert parts.count == 3
+            assert differing <= 0.003
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(device.unavailable(0) is not None, reason='needs an NVIDIA GPU')
+def test_a_large_pair_is_matched_within_2_gib_of_the_device() -> None:
+    """4096 x 3072 pixels and 256 disparities, int16: whole it would take 38 GiB."""
+    from cupy.cuda import runtime
+    width, height, limit = 4096, 3072, 2 * 2**30
+    config = MatcherConfig.preset('five_sets', disparity_range=256, backend='cuda',
+                                  memory_limit=limit)
+    rng = np.random.default_rng(1)
+    left = cv2.GaussianBlur(rng.integers(0, 256, (height, width), dtype=np.uint8), (0, 0), 1.0)
+    left = cv2.normalize(left, None, 0, 255, cv2.NORM_MINMAX)
+    right = np.roll(left, -100, axis=1)
+    runtime.free(0)                         # the context of the process, which is no engine's
+    before = runtime.memGetInfo()[0]
+    with StereoMatcher(config) as matcher:
+        frame = matcher.compute(left, right, outputs=('disparity', 'confidence'))
+        used = before - runtime.memGetInfo()[0]
+        assert matcher.memory_plan is not None
+        assert matcher.memory_plan.total <= limit
+    assert used <= limit
+    assert frame.disparity is not None
+    assert (frame.disparity[frame.valid_window.slices] == 100).mean() > 0.99
+
+
+def test_block_matching_is_never_cut() -> None:
+    config = MatcherConfig(stereo_algorithm='sad', backend='cpu', partition_rows=3)
+    assert engines.partitioning(config, 320, 240) == partitions.whole(320, 240)
