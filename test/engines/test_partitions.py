@@ -145,8 +145,8 @@ def load(data: pathlib.Path, name: str) -> list[np.ndarray]:
 def test_three_rows_of_cones_half_hardly_differ_from_the_whole(
         data: pathlib.Path, backend: str, record_property: Any) -> None:
     images = load(data, 'cones_half')
-    config = MatcherConfig.preset('five_sets', disparity_range=128, partition_rows=3,
-                                  partition_columns=1)
+    config = MatcherConfig.preset('five_sets', message_type='int16', disparity_range=128,
+                                  partition_rows=3, partition_columns=1)
     whole = matched(config, *images, backend, None)['disparity']
     for padding in (64, 20):
         parts = cut(config.replace(partition_padding=padding), 900, 750)
@@ -165,8 +165,8 @@ def test_a_large_pair_is_matched_within_2_gib_of_the_device() -> None:
     """4096 x 3072 pixels and 256 disparities, int16: whole it would take 38 GiB."""
     from cupy.cuda import runtime
     width, height, limit = 4096, 3072, 2 * 2**30
-    config = MatcherConfig.preset('five_sets', disparity_range=256, backend='cuda',
-                                  memory_limit=limit)
+    config = MatcherConfig.preset('five_sets', message_type='int16', disparity_range=256,
+                                  backend='cuda', memory_limit=limit)
     rng = np.random.default_rng(1)
     left = cv2.GaussianBlur(rng.integers(0, 256, (height, width), dtype=np.uint8), (0, 0), 1.0)
     left = cv2.normalize(left, None, 0, 255, cv2.NORM_MINMAX)
