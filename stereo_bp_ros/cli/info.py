@@ -64,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
         shared.print_table(f'Memory for {options.size}, {config.disparity_range} disparities',
                            ('array', 'shape', 'type', 'MiB'), rows)
         print(_partitions_text(memory['partitions']))
+        print(f'Tuning (stereo_bp tune): {memory["tuning"]}.')
     return 0
 
 
@@ -130,6 +131,7 @@ def _memory(config: MatcherConfig, width: int, height: int) -> dict[str, Any]:
             'width': cut.width, 'height': cut.height, 'padding': cut.padding,
             'computed_share': cut.nodes / (width * height),
             'kept': [part.kept._asdict() for part in cut.partitions]},
+        'tuning': engines.tuning_state(config, width, height),
         'arrays': [{'name': a.name, 'shape': list(a.shape), 'dtype': a.dtype, 'bytes': a.nbytes}
                    for a in plan.arrays],
         'total_bytes': plan.total,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from stereo_bp_ros import __version__
 from stereo_bp_ros.errors import BackendUnavailable, StereoError
 
-VERBS = ('match', 'evaluate', 'benchmark', 'replay', 'info', 'demo')
+VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'info', 'demo')
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -155,8 +155,11 @@ def _planner(config: MatcherConfig, width: int,
     if choose_backend(config).backend == 'cuda':
         from stereo_bp_ros.engines.cuda.device import properties
         from stereo_bp_ros.engines.cuda.plan import memory_plan as cuda_plan
+        from stereo_bp_ros.engines.cuda.tuning import look_up
         found = properties(config.device_id)
-        return lambda parts: cuda_plan(config, width, height, found, parts=parts)
+        return lambda parts: cuda_plan(
+            config, width, height, found,
+            look_up(config, parts.width, parts.height, found).tilings, parts)
     from stereo_bp_ros.engines.cpu.plan import memory_plan as cpu_plan
     return lambda parts: cpu_plan(config, width, height, parts)
 
@@ -275,6 +278,43 @@ def kernel_origins(config: MatcherConfig) -> dict[str, int]:
         from stereo_bp_ros.engines.cuda.compiler import origins
         return origins()
     return {}
+
+
+def tuning_state(config: MatcherConfig, width: int, height: int) -> str:
+    """What the tuner has found for images of a size in pixels, or why that is not used.
+
+    :raises StereoError: as ``partitioning``.
+    """
+    if choose_backend(config).backend != 'cuda':
+        return 'the cpu back end has nothing to tune'
+    from stereo_bp_ros.engines.cuda import device, tuning
+    parts = partitioning(config, width, height)
+    return tuning.look_up(config, parts.width, parts.height,
+                          device.properties(config.device_id)).reason
+
+
+def tune(config: MatcherConfig, width: int, height: int,
+         progress: Callable[[int, int, str], None], afresh: bool) -> dict[str, Any]:
+    """Search what is fastest on the CUDA device for images of a size, for engines built later.
+
+    Returns the milliseconds of a frame 'untuned' and 'tuned', their 'ratio', and the 'tilings' by
+    level where they are not the engine's own choice.
+
+    :param progress: called with (steps done, steps, what is being done).
+    :param afresh: begin anew, whatever was found earlier.
+    :raises BackendUnavailable: there is no CUDA device.
+    :raises ConfigError: the configuration has nothing to tune.
+    :raises StereoError: an engine cannot be built.
+    """
+    if config.stereo_algorithm != 'bp':
+        raise ConfigError('stereo_algorithm', config.stereo_algorithm,
+                          'only bp has something to tune')
+    config = config.replace(backend='cuda')
+    parts = partitioning(config, width, height)
+    from stereo_bp_ros.engines.cuda import tuner
+    found = tuner.tune(config, width, height, parts, progress, afresh)
+    return {'untuned': found.untuned, 'tuned': found.tuned, 'ratio': found.ratio,
+            'tilings': {k: cut._asdict() for k, cut in found.tilings.items()}}
 
 
 def empty_pinned(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:

@@ -132,7 +132,7 @@ def origins() -> dict[str, int]:
 def compiled(file: str, name: str, architecture: str) -> tuple[bytes, str]:
     """Machine code and mangled name of a kernel, from the disk where it is there."""
     digest = hashlib.sha256('\0'.join(
-        (_sources_digest(), _compiler_version(), architecture, file, name)).encode())
+        (sources_digest(), _compiler_version(), architecture, file, name)).encode())
     directory = cache_directory()
     place = directory / (digest.hexdigest()[:32] + '.cubin') if directory else None
     if place is not None and place.is_file():
@@ -182,7 +182,8 @@ def compile_with_log(file: str, name: str, architecture: str,
 
 
 @functools.cache
-def _sources_digest() -> str:
+def sources_digest() -> str:
+    """Of the sources of all kernels."""
     digest = hashlib.sha256()
     for source in sorted(KERNELS.glob('*.cu*')):
         digest.update(source.name.encode() + b'\0' + source.read_bytes() + b'\0')

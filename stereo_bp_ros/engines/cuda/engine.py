@@ -23,6 +23,7 @@ from stereo_bp_ros.engines.cuda import (
     sad_variants,
     storage,
     tiling,
+    tuning,
 )
 from stereo_bp_ros.engines.cuda.arena import STAMPS, Arena
 from stereo_bp_ros.engines.cuda.matching import Matching
@@ -59,7 +60,8 @@ class CudaEngine(Engine):
     of live settings that needs other kernels: in ``update`` for the outputs known so far, at a
     frame with new outputs in ``compute``.
 
-    :param tilings: level to tiling, in place of the engine's own choice.
+    :param tilings: level to tiling, in place of the engine's own choice; None = those that the
+        tuner has found for this problem on this machine, if any.
     :param parts: how belief propagation cuts the images; None = not at all.
     :raises ConfigError: a setting that only the CPU engine has.
     :raises BackendUnavailable: the device cannot be used.
@@ -85,6 +87,8 @@ class CudaEngine(Engine):
         self._device = cupy.cuda.Device(config.device_id)
         self._found = found = device.properties(config.device_id)
         self.parts = parts or partitions.whole(width, height)
+        if tilings is None:
+            tilings = tuning.tilings_for(config, self.parts.width, self.parts.height, found)
         self.passes = tiling.passes(config, self.parts.width, self.parts.height, found, tilings)
         self.plan = plan.memory_plan(config, width, height, found, tilings, self.parts)
         self._graphs: dict[_Form, Any] = {}
@@ -168,6 +172,14 @@ class CudaEngine(Engine):
             if not targets[name]:
                 np.copyto(array, self._arena.host[name])
         return self._timings(form, start, launched, time.perf_counter())
+
+    def replay(self) -> float:
+        """Run the last frame once more, without its host's part; returns the seconds it took."""
+        with self._device, device.Errors(self.config.device_id):
+            start = time.perf_counter()
+            self._launched.launch(self._stream)
+            self._stream.synchronize()
+            return time.perf_counter() - start
 
     def _timings(self, form: _Form, start: float, launched: float,
                  end: float) -> dict[str, float]:

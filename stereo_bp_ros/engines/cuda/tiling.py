@@ -124,6 +124,38 @@ def message_arrays(config: MatcherConfig, width: int, height: int, device: Prope
 def forget() -> None:
     """Drop tilings chosen earlier; for tests that change what the choice depends on."""
     _chosen.cache_clear()
+    _of_one_pass.cache_clear()
+
+
+def ranked(config: MatcherConfig, width: int, height: int, k: int,
+           device: Properties) -> list[Tiling]:
+    """For each way to divide the iterations of level ``k`` among passes its best tiling.
+
+    The model's favourite first, which is what an engine takes by itself.
+    """
+    found: dict[object, Tiling] = {}
+    for _, cut in _by_time(_ways(config, width, height, k, device, 1)):
+        found.setdefault(_division(cut), cut)
+    return list(found.values())
+
+
+def neighbours(config: MatcherConfig, width: int, height: int, k: int, device: Properties,
+               chosen: Tiling, few: int = 4) -> list[Tiling]:
+    """Other tiles for passes divided as ``chosen`` has them, the model's favourites first.
+
+    :param few: tiles that are thought of for each kind of pass.
+    """
+    ways = _by_time(_ways(config, width, height, k, device, few))
+    return [cut for _, cut in ways if _division(cut) == _division(chosen) and cut != chosen]
+
+
+def _by_time(ways: list[tuple[float, Tiling]]) -> list[tuple[float, Tiling]]:
+    return sorted(ways, key=lambda way: way[0])
+
+
+def _division(cut: Tiling) -> tuple[object, ...]:
+    last = cut.last
+    return cut.iterations, cut.resident, last and (last.iterations, last.resident)
 
 
 @functools.lru_cache(maxsize=256)
@@ -132,47 +164,55 @@ def _chosen(config: MatcherConfig, width: int, height: int, k: int, device: Prop
 
     :raises ConfigError: not even the smallest tile fits the shared memory of a block.
     """
-    level = layout.levels(config, width, height)[k]
-    start = FROM_PARENTS if k + 1 < config.levels else FROM_ZERO
+    ways = _ways(config, width, height, k, device, 1)
+    if not ways:
+        raise ConfigError('disparity_range', config.disparity_range,
+                          'vectors of this length do not fit the shared memory of the device')
+    return min(ways, key=lambda way: way[0])[1]
 
-    def best(iterations: int, finish: int) -> tuple[float, Tiling | None]:
-        """The fastest tiling of one pass that begins with iteration 0, and its time."""
-        found: Tiling | None = None
-        least = math.inf
-        for cut in _candidates(config, iterations, finish):
-            steps = _steps_of(config, k, cut, iterations, start, finish)
-            if all(_fits_block(step, device) for step in steps):
-                time = _predicted_time(config, level, steps[0], device)
-                if time < least:
-                    found, least = cut, time
-        return least, found
 
-    chosen: Tiling | None = None
-    least = math.inf
+def _ways(config: MatcherConfig, width: int, height: int, k: int, device: Properties,
+          few: int) -> list[tuple[float, Tiling]]:
+    """Tilings of level ``k`` and their predicted times.
+
+    :param few: of each kind of pass so many of the fastest are thought of.
+    """
+    def best(iterations: int, finish: int) -> list[tuple[float, Tiling]]:
+        return _of_one_pass(config, width, height, k, device, iterations, finish)[:few]
+
+    ways = []
     longest = min(config.iterations, 4 if k == 0 else 7)
     middle = [best(n, LAST_COLOUR) for n in range(1, longest + 1)]
     # Level 0 ends with labels, the others with the messages of both colours, which only passes of
     # two iterations leave, or passes of one all the way.
     for n in range(1 if k == 0 else 2, longest + 1):
-        end_time, end = best(n, LABELS if k == 0 else BOTH_COLOURS)
+        ends = best(n, LABELS if k == 0 else BOTH_COLOURS)
         rest = config.iterations - n
-        for m in range(1, max(1, min(rest, longest)) + 1):
-            time, cut = end_time, end
-            if end is not None and rest:
-                parts = -(-rest // m)
-                time += parts * middle[m - 1][0]
-                cut = middle[m - 1][1]
-                if cut is not None:
-                    cut = None if cut.resident and rest // parts == 1 else cut._replace(last=end)
-            if cut is not None and time < least:
-                chosen, least = cut, time
-    single_time, single = middle[0]
-    if k > 0 and (config.iterations * single_time < least or longest == 1):
-        chosen = single
-    if chosen is None:
-        raise ConfigError('disparity_range', config.disparity_range,
-                          'vectors of this length do not fit the shared memory of the device')
-    return chosen
+        if not rest:
+            ways += ends
+            continue
+        for m in range(1, min(rest, longest) + 1):
+            parts = -(-rest // m)
+            ways += [(end_time + parts * time, cut._replace(last=end))
+                     for end_time, end in ends for time, cut in middle[m - 1]
+                     if not (cut.resident and rest // parts == 1)]
+    if k > 0:
+        ways += [(config.iterations * time, cut) for time, cut in middle[0][:1]]
+    return ways
+
+
+@functools.lru_cache(maxsize=512)
+def _of_one_pass(config: MatcherConfig, width: int, height: int, k: int, device: Properties,
+                 iterations: int, finish: int) -> list[tuple[float, Tiling]]:
+    """Tilings of one pass that begins with iteration 0, the fastest first, with their times."""
+    level = layout.levels(config, width, height)[k]
+    start = FROM_PARENTS if k + 1 < config.levels else FROM_ZERO
+    found = []
+    for cut in _candidates(config, iterations, finish):
+        steps = _steps_of(config, k, cut, iterations, start, finish)
+        if all(_fits_block(step, device) for step in steps):
+            found.append((_predicted_time(config, level, steps[0], device), cut))
+    return _by_time(found)
 
 
 def _candidates(config: MatcherConfig, iterations: int, finish: int) -> list[Tiling]:

@@ -1,0 +1,99 @@
+"""Search what makes belief propagation fastest on the CUDA device that is here.
+
+What is found is kept under the user's cache directory, for this device, image size, number of
+disparities and kind of messages; engines read it when they are built. It changes times and no
+result. A search that was interrupted goes on where it was; docs/tuning.md has measured gains.
+
+  stereo_bp tune middlebury/
+  stereo_bp tune --size 640x480x64 --size 1280x720x128
+  stereo_bp tune --size 640x480x64 --preset road --afresh
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+from typing import Any
+
+from stereo_bp_ros import engines
+from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.evaluation import datasets
+
+HELP = 'search what is fastest on this CUDA device, for engines to use later'
+
+#: Sizes of tsukuba, venus, barn1, cones_quarter and cones_half: W x H x D.
+SIZES = ('384x288x16', '434x383x21', '432x381x32', '450x375x64', '900x750x128')
+
+Size = tuple[str, int, int, int]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument('path', nargs='?', type=pathlib.Path,
+                        help='data set folder, whose sizes are tuned for')
+    parser.add_argument('--size', action='append', default=[], metavar='WxHxD',
+                        help='image size and disparities; may be given several times (default: '
+                             'the five sets of the GPU + CPU paper)')
+    parser.add_argument('--afresh', action='store_true',
+                        help='begin anew, whatever was found earlier')
+    shared.add_matcher_options(parser)
+    shared.add_json_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    values = shared.chosen_settings(options)
+    sizes = _sizes(options, MatcherConfig.from_mapping(values))
+    first = MatcherConfig.from_mapping({**values, 'disparity_range': sizes[0][3]})
+    if engines.choose_backend(first).backend == 'cpu':
+        print('The CPU back end has nothing to tune: its kernels fit themselves to the caches.')
+        return 0
+    rows, report = [], []
+    with shared.progress_bar() as bar:
+        task = bar.add_task('Tuning', total=None)
+        for name, width, height, disparities in sizes:
+            config = MatcherConfig.from_mapping({**values, 'disparity_range': disparities})
+
+            def show(done: int, total: int, what: str, name: str = name) -> None:
+                bar.update(task, completed=done, total=total, description=f'{name}: {what}')
+
+            found = engines.tune(config, width, height, show, options.afresh)
+            report.append({'set': name, 'width': width, 'height': height,
+                           'disparities': disparities, **found})
+            rows.append([name, f'{width}x{height}x{disparities}', f'{found["untuned"]:.4f}',
+                         f'{found["tuned"]:.4f}', f'{found["ratio"]:.3f}',
+                         ', '.join(map(str, sorted(found['tilings']))) or 'none'])
+    if options.json:
+        shared.print_json({'device': engines.device_info(first), 'results': report})
+        return 0
+    device = engines.device_info(first)['device']
+    shared.print_table(f'Frames on {device}, from the device: ms',
+                       ('set', 'size', 'untuned', 'tuned', 'ratio', 'levels changed'), rows)
+    return 0
+
+
+def _sizes(options: argparse.Namespace, config: MatcherConfig) -> list[Size]:
+    """Name, width, height and disparities of everything to tune for."""
+    if options.path and options.size:
+        raise ValueError('give a folder or --size, not both')
+    if options.path:
+        named = shared.names_range(options)
+        found: dict[tuple[Any, ...], Size] = {}
+        for pair in datasets.open_dataset(options.path):
+            height, width = pair.left.shape[:2]
+            disparities = config.disparity_range if named else (pair.disparities
+                                                                or config.disparity_range)
+            found.setdefault((width, height, disparities),
+                             (pair.name, width, height, disparities))
+        return list(found.values())
+    return [_size(text) for text in options.size or SIZES]
+
+
+def _size(text: str) -> Size:
+    try:
+        width, height, disparities = (int(part) for part in text.lower().split('x'))
+    except ValueError:
+        width = height = disparities = 0
+    if min(width, height) < 16 or disparities < 2:
+        raise ValueError(f'--size is {text!r}, but must be WIDTHxHEIGHTxDISPARITIES, e.g. '
+                         '640x480x64')
+    return text, width, height, disparities

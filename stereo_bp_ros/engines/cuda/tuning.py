@@ -1,0 +1,218 @@
+"""What the tuner has found, in files that engines read when they are built. No CuPy is imported.
+
+One JSON file for each problem and machine, in the user's cache directory; ``docs/tuning.md`` shows
+one. A file that was written by another version, for other kernels, on another machine, or that is
+not finished or not sound, is not used, and ``look_up`` says why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+import pathlib
+import tempfile
+from typing import Any, NamedTuple
+
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cache import make_private, user_cache
+from stereo_bp_ros.engines.cuda import compiler, layout, tiling
+from stereo_bp_ros.engines.cuda.device import Properties
+from stereo_bp_ros.engines.cuda.tiling import Tiling
+
+#: Of the files; another number is another format.
+VERSION = 1
+
+_log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What decides which tiling is fast, beside the device.
+
+    width, height: of what is matched at once, pixels; messages, costs: the C++ types that they
+    are kept as.
+    """
+
+    width: int
+    height: int
+    disparities: int
+    messages: str
+    costs: str
+    levels: int
+    iterations: int
+
+    @classmethod
+    def of(cls, config: MatcherConfig, width: int, height: int) -> Problem:
+        return cls(width, height, config.disparity_range, layout.stored_type(config),
+                   layout.cost_type(config, 0), config.levels, config.iterations)
+
+    @property
+    def stem(self) -> str:
+        """How the names of all of its files begin."""
+        return (f'{self.width}x{self.height}x{self.disparities}_{self.messages}_{self.costs}_'
+                f'{self.levels}x{self.iterations}_').lower()
+
+
+class Tuned(NamedTuple):
+    """What there is for a problem.
+
+    tilings: by level, {} = the engine's own choice; reason: where they come from, or why they are
+    not used; is_ignored: there is a file, and it is not used.
+    """
+
+    tilings: dict[int, Tiling]
+    reason: str
+    is_ignored: bool = False
+
+
+def machine(found: Properties) -> dict[str, str]:
+    """What must be the same for a tiling to be as fast again."""
+    from cupy.cuda import nvrtc, runtime
+    return {'device': found.name, 'capability': '{}.{}'.format(*found.capability),
+            'driver': str(runtime.driverGetVersion()),
+            'compiler': '.'.join(map(str, nvrtc.getVersion()))}
+
+
+def directory() -> pathlib.Path:
+    """Where the files are: ``stereo_bp_ros/tuning`` in the user's cache directory."""
+    return user_cache() / 'stereo_bp_ros' / 'tuning'
+
+
+def place(problem: Problem, on: dict[str, str]) -> pathlib.Path:
+    """The file of a problem on a machine."""
+    digest = hashlib.sha256(json.dumps(on, sort_keys=True).encode()).hexdigest()
+    return directory() / f'{problem.stem}{digest[:12]}.json'
+
+
+def look_up(config: MatcherConfig, width: int, height: int, found: Properties,
+            on: dict[str, str] | None = None) -> Tuned:
+    """The tilings that were found for a problem on this machine.
+
+    :param width, height: of what is matched at once, pixels.
+    :param on: the machine, where ``machine(found)`` is not to be asked.
+    """
+    if config.stereo_algorithm != 'bp' or config.iterations == 0:
+        return Tuned({}, 'there is nothing to tune')
+    problem = Problem.of(config, width, height)
+    files = sorted(directory().glob(problem.stem + '*.json'))
+    if not files:
+        return Tuned({}, 'never tuned')
+    on = on or machine(found)
+    own = place(problem, on)
+    # Of another machine, if at all: the reason names it.
+    content, problems = read(own if own in files else files[0])
+    reason = problems or _mismatch(content, problem, on)
+    if not reason and not content.get('finished'):
+        reason = 'the tuning is not finished: stereo_bp tune goes on with it'
+    tilings: dict[int, Tiling] = {}
+    if not reason:
+        tilings = sound_tilings(config, content, found)
+        if len(tilings) != len(content['tilings']):
+            reason = 'the file has tilings that the device cannot run'
+    if reason:
+        return Tuned({}, reason, is_ignored=True)
+    return Tuned(tilings, f'tuned on {content["date"]}: {content["ratio"]:.3f} of the time of the '
+                          'engine by itself')
+
+
+def read(file: pathlib.Path) -> tuple[dict[str, Any], str]:
+    """The content of a file, and in words what is wrong with it ('' = nothing)."""
+    try:
+        content = json.loads(file.read_text(encoding='utf-8'))
+    except (OSError, ValueError) as error:
+        return {}, f'{file.name} cannot be read: {error}'
+    if not isinstance(content, dict) or content.get('version') != VERSION:
+        return {}, f'{file.name} is not of format {VERSION}'
+    kinds: dict[str, type] = {'tilings': dict, 'date': str, 'done': list, 'machine': dict}
+    if content.get('finished'):
+        kinds |= {'ratio': float, 'milliseconds': list}
+    if not all(isinstance(content.get(name), kind) for name, kind in kinds.items()):
+        return {}, f'{file.name} is not a file of the tuner'
+    return content, ''
+
+
+def _mismatch(content: dict[str, Any], problem: Problem, on: dict[str, str]) -> str:
+    """Why the tilings of a file are not for this problem, machine and kernels; '' = they are."""
+    if content.get('problem') != dataclasses.asdict(problem):
+        return 'the file is about another problem'
+    for name, value in on.items():
+        other = content['machine'].get(name)
+        if other != value:
+            return f'tuned for another {name}: {other}, here {value}'
+    if content.get('kernels') != compiler.sources_digest():
+        return 'tuned for other kernels: tune again'
+    return ''
+
+
+def usable(content: dict[str, Any], problem: Problem, on: dict[str, str]) -> bool:
+    """Whether a file's content, finished or not, is about this problem, machine and kernels."""
+    return bool(content) and not _mismatch(content, problem, on)
+
+
+def sound_tilings(config: MatcherConfig, content: dict[str, Any],
+                  found: Properties) -> dict[int, Tiling]:
+    """Those tilings of a file that kernels can run with: files are not trusted."""
+    tilings = {}
+    for k, values in content['tilings'].items():
+        try:
+            cut = _from_json(values)
+            if 0 <= int(k) < config.levels and _is_sound(cut) and (
+                    cut.last is None or _is_sound(cut.last)) and tiling.fits(
+                        config, int(k), cut, found):
+                tilings[int(k)] = cut
+        except (TypeError, ValueError):
+            continue
+    return tilings
+
+
+def _is_sound(cut: Tiling) -> bool:
+    numbers = cut[:6]
+    return (all(isinstance(number, int) and number > 0 for number in numbers)
+            and cut.iterations < tiling.LARGEST_MARGIN and max(cut.width, cut.height) <= 128
+            and cut.width % 2 == cut.height % 2 == cut.threads % 32 == 0
+            and cut.directions in (1, 2, 4) and isinstance(cut.resident, bool))
+
+
+def _from_json(values: dict[str, Any]) -> Tiling:
+    last = values.get('last')
+    return Tiling(**{**values, 'last': _from_json(last) if last else None})
+
+
+def _to_json(cut: Tiling) -> dict[str, Any]:
+    return {**cut._asdict(), 'last': _to_json(cut.last) if cut.last else None}
+
+
+def write(problem: Problem, on: dict[str, str], tilings: dict[int, Tiling],
+          **more: Any) -> pathlib.Path:
+    """Write a file as a whole or not at all; returns where it is.
+
+    :param more: 'date', 'finished', 'ratio', and what the tuner wants to know again.
+    :raises OSError: the directory is somebody else's, or cannot be written.
+    """
+    file = place(problem, on)
+    make_private(file.parent.parent)
+    make_private(file.parent)
+    content = {'version': VERSION, 'problem': dataclasses.asdict(problem), 'machine': on,
+               'kernels': compiler.sources_digest(),
+               'tilings': {str(k): _to_json(cut) for k, cut in tilings.items()}, **more}
+    number, name = tempfile.mkstemp(dir=file.parent)
+    try:
+        with open(number, 'w', encoding='utf-8') as temporary:
+            json.dump(content, temporary, indent=1)
+        os.replace(name, file)
+    except BaseException:
+        os.unlink(name)
+        raise
+    return file
+
+
+def tilings_for(config: MatcherConfig, width: int, height: int,
+                found: Properties) -> dict[int, Tiling]:
+    """What an engine takes when it is built; logs why where a file is not used."""
+    tuned = look_up(config, width, height, found)
+    if tuned.is_ignored:
+        _log.warning('no tuned tilings for %s x %s: %s', width, height, tuned.reason)
+    return tuned.tilings

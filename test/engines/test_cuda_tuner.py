@@ -1,0 +1,296 @@
+"""The tuner: what it tries and keeps, its files, and on a GPU that it changes times alone."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros import MatcherConfig, RawImage
+from stereo_bp_ros.engines.cuda import compiler, device, tiling, tuner, tuning
+from stereo_bp_ros.engines.cuda.device import TYPICAL
+from stereo_bp_ros.engines.cuda.tiling import Tiling
+
+SIZE = (128, 96)
+HERE = {'device': 'NVIDIA H200', 'capability': '9.0', 'driver': '13000', 'compiler': '13.0'}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """A cache directory that nothing has been written to."""
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    return tmp_path
+
+
+def config_of(**changes: Any) -> MatcherConfig:
+    return MatcherConfig(**{'disparity_range': 16, 'levels': 3, 'backend': 'cuda', **changes})
+
+
+class Clock:
+    """A timer that knows what each tiling of each level takes, ms, and counts its readings."""
+
+    def __init__(self, time_of: Callable[[int, Tiling], float],
+                 interrupted_after: int = 10**9) -> None:
+        self.time_of = time_of
+        self.interrupted_after = interrupted_after
+        self.compared: list[tuple[tuner.Tilings, tuner.Tilings]] = []
+        self.prepared: list[tuner.Tilings] = []
+
+    def prepare(self, candidates: list[tuner.Tilings]) -> None:
+        self.prepared += candidates
+
+    def compare(self, ours: tuner.Tilings, theirs: tuner.Tilings,
+                turns: int) -> tuple[float, float]:
+        if len(self.compared) >= self.interrupted_after:
+            raise KeyboardInterrupt
+        self.compared.append((ours, theirs))
+        return self.frame(ours), self.frame(theirs)
+
+    def frame(self, tilings: tuner.Tilings) -> float:
+        config = config_of()
+        return sum(self.time_of(k, tilings.get(k) or own(config, k))
+                   for k in range(config.levels))
+
+
+def own(config: MatcherConfig, k: int) -> Tiling:
+    """What an engine takes by itself."""
+    return tiling.ranked(config, *SIZE, k, TYPICAL)[0]
+
+
+def search(clock: Clock, config: MatcherConfig | None = None, **more: Any) -> tuner.Search:
+    return tuner.Search(config or config_of(), *SIZE, TYPICAL, HERE, clock, **more)
+
+
+def look_up(config: MatcherConfig | None = None,
+            on: dict[str, str] | None = None) -> tuning.Tuned:
+    return tuning.look_up(config or config_of(), *SIZE, TYPICAL, on or HERE)
+
+
+def likes_large_tiles(k: int, cut: Tiling) -> float:
+    """Anything but what the model of the engine likes."""
+    area = cut.width * cut.height + (cut.last.width * cut.last.height if cut.last else 0)
+    return 0.1 + 1.0 / (area * cut.iterations)
+
+
+def rewrite(**changes: Any) -> None:
+    (file,) = tuning.directory().iterdir()
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+def test_the_model_s_favourite_is_the_engine_s_own_choice() -> None:
+    config = config_of()
+    for k in range(config.levels):
+        steps = [step for step in tiling.passes(config, *SIZE, TYPICAL) if step.level == k]
+        assert own(config, k) in (steps[0].tiling, steps[0].tiling._replace(
+            last=steps[-1].tiling))
+
+
+def test_the_fastest_of_what_was_tried_is_kept() -> None:
+    clock = Clock(likes_large_tiles)
+    found = search(clock).run()
+    fastest = min(clock.frame(ours) for ours, _ in clock.compared)
+    assert clock.frame(found.tilings) == fastest < clock.frame({})
+    assert found.ratio == pytest.approx(fastest / clock.frame({}))
+    # What is measured has been compiled before.
+    assert all(ours in clock.prepared for ours, _ in clock.compared[:-1])
+
+
+def test_every_candidate_differs_in_one_level_from_what_it_is_compared_with() -> None:
+    clock = Clock(likes_large_tiles)
+    search(clock).run()
+    for ours, theirs in clock.compared[:-1]:
+        assert len([k for k in range(3) if ours.get(k) != theirs.get(k)]) == 1
+    assert clock.compared[-1][1] == {}
+
+
+@pytest.mark.parametrize('gain', [0.0, 0.5 * tuner.MARGIN])
+def test_the_engine_s_own_choice_stands_where_nothing_is_faster_beyond_the_spread(
+        gain: float) -> None:
+    config = config_of()
+    found = search(Clock(lambda k, cut: 1.0 if cut == own(config, k) else 1.0 - gain)).run()
+    assert found.tilings == {}
+    assert found.ratio == 1.0
+    tuned = look_up()
+    assert tuned.tilings == {}
+    assert not tuned.is_ignored
+
+
+def test_a_gain_that_whole_frames_do_not_show_is_given_up() -> None:
+    class Fickle(Clock):
+        def compare(self, ours: tuner.Tilings, theirs: tuner.Tilings,
+                    turns: int) -> tuple[float, float]:
+            return (1.0, 1.0) if turns == tuner.FINAL_TURNS else (0.5, 1.0)
+    assert search(Fickle(likes_large_tiles)).run().tilings == {}
+
+
+def test_what_was_found_is_what_engines_are_given() -> None:
+    found = search(Clock(likes_large_tiles)).run()
+    assert look_up().tilings == found.tilings != {}
+    assert f'{found.ratio:.3f} of the time' in look_up().reason
+    # Settings that no kernel depends on make no other problem.
+    assert look_up(config_of(subpixel=False)).tilings == found.tilings
+    for other in (config_of(iterations=6), config_of(disparity_range=17), config_of(levels=2),
+                  config_of(message_type='float32')):
+        assert look_up(other) == ({}, 'never tuned', False)
+
+
+def test_an_interrupted_search_goes_on_after_its_last_group() -> None:
+    whole = Clock(likes_large_tiles)
+    expected = search(whole).run()
+    (file,) = tuning.directory().iterdir()
+    file.unlink()
+    cut_off = Clock(likes_large_tiles, interrupted_after=len(whole.compared) // 2)
+    with pytest.raises(KeyboardInterrupt):
+        search(cut_off).run()
+    assert look_up().is_ignored
+    assert 'not finished' in look_up().reason
+    done = json.loads(file.read_text())['done']
+    assert 0 < len(done) < 6
+    rest = Clock(likes_large_tiles)
+    assert search(rest).run().tilings == expected.tilings
+    # The group that was cut off is measured again, those before it are not.
+    assert len(rest.compared) < len(whole.compared)
+    assert look_up().tilings == expected.tilings
+
+
+def test_a_finished_search_is_not_repeated_unless_asked_for() -> None:
+    found = search(Clock(likes_large_tiles)).run()
+    again = Clock(likes_large_tiles)
+    assert search(again).run() == found
+    assert not again.compared
+    afresh = Clock(likes_large_tiles)
+    assert search(afresh, afresh=True).run().tilings == found.tilings
+    assert afresh.compared
+
+
+def test_progress_is_told_from_the_first_group_to_the_last() -> None:
+    seen: list[tuple[int, int, str]] = []
+    search(Clock(likes_large_tiles), progress=lambda *step: seen.append(step)).run()
+    assert [done for done, _, _ in seen] == list(range(8))
+    assert {total for _, total, _ in seen} == {7}
+    assert seen[0][2] == 'level 0 passes'
+
+
+@pytest.mark.parametrize(('changes', 'reason'), [
+    ({'version': 2}, 'not of format 1'),
+    ({'kernels': 'x'}, 'tuned for other kernels'),
+    ({'machine': {**HERE, 'driver': '12080'}}, 'another driver: 12080, here 13000'),
+    ({'finished': False}, 'not finished'),
+    ({'tilings': []}, 'not a file of the tuner'),
+    ({'problem': {}}, 'another problem'),
+])
+def test_an_entry_that_does_not_fit_is_ignored_with_a_reason(changes: dict[str, Any],
+                                                             reason: str) -> None:
+    search(Clock(likes_large_tiles)).run()
+    rewrite(**changes)
+    tuned = look_up()
+    assert (tuned.tilings, tuned.is_ignored) == ({}, True)
+    assert reason in tuned.reason
+
+
+def test_an_entry_of_another_device_is_ignored_with_its_name() -> None:
+    search(Clock(likes_large_tiles)).run()
+    tuned = look_up(on={**HERE, 'device': 'Orin'})
+    assert tuned == ({}, 'tuned for another device: NVIDIA H200, here Orin', True)
+
+
+def test_rubbish_is_ignored() -> None:
+    search(Clock(likes_large_tiles)).run()
+    (file,) = tuning.directory().iterdir()
+    file.write_bytes(b'\xff\x00{')
+    assert 'cannot be read' in look_up().reason
+
+
+@pytest.mark.parametrize('changes', [{'threads': 33}, {'width': 7}, {'width': 4000},
+                                     {'iterations': 0}, {'directions': 3}, {'blocks': '1'},
+                                     {'surprise': 1}])
+def test_tilings_that_no_kernel_can_run_with_are_not_used(changes: dict[str, Any]) -> None:
+    search(Clock(likes_large_tiles)).run()
+    (file,) = tuning.directory().iterdir()
+    tilings = json.loads(file.read_text())['tilings']
+    tilings[next(iter(tilings))].update(changes)
+    rewrite(tilings=tilings)
+    assert look_up() == ({}, 'the file has tilings that the device cannot run', True)
+
+
+def test_a_file_is_written_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = search(Clock(likes_large_tiles)).run()
+
+    def fail(*_: object) -> None:
+        raise OSError('no space left')
+    monkeypatch.setattr(tuning.os, 'replace', fail)
+    with pytest.raises(OSError, match='no space'):
+        search(Clock(likes_large_tiles), afresh=True).run()
+    assert len(list(tuning.directory().iterdir())) == 1
+    assert look_up().tilings == found.tilings
+
+
+def test_why_a_file_is_not_used_is_logged_where_an_engine_is_built(
+        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(tuning, 'machine', lambda _: HERE)
+    with caplog.at_level(logging.WARNING):
+        assert tuning.tilings_for(config_of(), *SIZE, TYPICAL) == {}
+        assert not caplog.records
+        found = search(Clock(likes_large_tiles)).run()
+        assert tuning.tilings_for(config_of(), *SIZE, TYPICAL) == found.tilings
+        assert not caplog.records
+        rewrite(kernels='x')
+        assert tuning.tilings_for(config_of(), *SIZE, TYPICAL) == {}
+    assert 'tuned for other kernels' in caplog.text
+
+
+def test_neighbours_divide_the_iterations_in_the_same_way() -> None:
+    config = config_of(disparity_range=64)
+    for k in range(3):
+        chosen = own(config, k)
+        around = tiling.neighbours(config, *SIZE, k, TYPICAL, chosen)
+        assert chosen not in around
+        for cut in around:
+            assert cut.iterations == chosen.iterations
+            assert (cut.last is None) == (chosen.last is None)
+            assert tiling.fits(config, k, cut, TYPICAL)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(device.unavailable(0) is not None, reason='needs an NVIDIA GPU')
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
+def test_tuning_on_the_device_changes_times_alone(message_type: str,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    from stereo_bp_ros.engines.cuda.engine import CudaEngine
+    monkeypatch.setattr(tuner, 'DIVISIONS', 3)
+    monkeypatch.setattr(tuner, 'TILES', 2)
+    config = config_of(message_type=message_type)
+    rng = np.random.default_rng(0)
+    left, right = rng.integers(0, 256, (2, SIZE[1], SIZE[0]), dtype=np.uint8)
+
+    def disparity() -> np.ndarray:
+        engine = CudaEngine(config, *SIZE)
+        out = {'disparity': np.empty((SIZE[1], SIZE[0]), np.float32)}
+        engine.compute(RawImage.from_array(left), RawImage.from_array(right), None, out)
+        engine.close()
+        return out['disparity']
+
+    before = disparity()
+    found = tuner.tune(config, *SIZE)
+    assert found.tuned <= found.untuned
+    on = tuning.machine(device.properties(0))
+    assert tuning.look_up(config, *SIZE, device.properties(0), on).tilings == found.tilings
+    after = disparity()
+    if message_type == 'int16':
+        np.testing.assert_array_equal(after, before)
+    else:
+        assert (after != before).mean() <= 0.006
+
+
+def test_the_digest_changes_with_the_kernels(tmp_path: pathlib.Path,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / 'a.cu').write_text('first')
+    monkeypatch.setattr(compiler, 'KERNELS', tmp_path)
+    first = compiler.sources_digest.__wrapped__()
+    (tmp_path / 'a.cu').write_text('second')
+    assert compiler.sources_digest.__wrapped__() != first
