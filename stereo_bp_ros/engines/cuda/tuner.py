@@ -10,7 +10,7 @@ import concurrent.futures
 import datetime
 import os
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -105,13 +105,14 @@ class Search:
         """
         if self._result is not None:
             return self._result
-        names = [f'level {k} {what}' for k in range(self._config.levels)
-                 for what in ('passes', 'tiles')]
-        for i, name in enumerate(names):
+        groups = [(k, what) for k in range(self._config.levels) for what in ('passes', 'tiles')]
+        names = [f'level {k} {what}' for k, what in groups]
+        self._progress(0, len(names) + 1, 'compiling')
+        self._timer.prepare(self._everything())
+        for i, (name, (k, what)) in enumerate(zip(names, groups, strict=True)):
             self._progress(i, len(names) + 1, name)
             if name not in self._done:
-                k = i // 2
-                self._try(k, list(self._divisions(k) if i % 2 == 0 else self._tiles(k)))
+                self._try(k, self._candidates(k, what))
                 self._done.append(name)
                 self._write(finished=False)
         self._progress(len(names), len(names) + 1, 'whole frames')
@@ -123,18 +124,26 @@ class Search:
         self._progress(len(names) + 1, len(names) + 1, 'done')
         return result
 
-    def _divisions(self, k: int) -> Iterator[Tiling]:
-        # The model's favourite stands as it is.
-        yield from tiling.ranked(self._config, *self._size, k, self._found)[1:DIVISIONS]
+    def _everything(self) -> list[Tilings]:
+        """Whatever may be measured, so that all of it is compiled side by side."""
+        return [{k: cut} for k in range(self._config.levels)
+                if f'level {k} tiles' not in self._done
+                for division in self._ranked(k)[:DIVISIONS]
+                for cut in (division, *self._neighbours(k, division))]
 
-    def _tiles(self, k: int) -> Iterator[Tiling]:
-        chosen = self._best.get(k) or tiling.ranked(
-            self._config, *self._size, k, self._found)[0]
-        yield from tiling.neighbours(self._config, *self._size, k, self._found, chosen)[:TILES]
+    def _ranked(self, k: int) -> list[Tiling]:
+        return tiling.ranked(self._config, *self._size, k, self._found)
+
+    def _neighbours(self, k: int, chosen: Tiling) -> list[Tiling]:
+        return tiling.neighbours(self._config, *self._size, k, self._found, chosen)[:TILES]
+
+    def _candidates(self, k: int, what: str) -> list[Tiling]:
+        """The model's favourite way to divide the iterations stands until another is faster."""
+        if what == 'passes':
+            return self._ranked(k)[1:DIVISIONS]
+        return self._neighbours(k, self._best.get(k) or self._ranked(k)[0])
 
     def _try(self, k: int, cuts: list[Tiling]) -> None:
-        candidates = [{**self._best, k: cut} for cut in cuts]
-        self._timer.prepare(candidates)
         for cut in cuts:
             candidate = {**self._best, k: cut}
             ours, theirs = self._timer.compare(candidate, self._best, TURNS)
