@@ -84,7 +84,8 @@ class MatcherConfig(Settings):
     message_storage: str = setting(
         'auto', 'to repeat the LCPC 2010 paper on CUDA: where the values of a message lie while '
         'it is computed; auto = the fast kernels. hybrid: storage_registers, storage_shared, and '
-        'the rest local', choices=('auto', 'register', 'shared', 'local', 'hybrid'))
+        'the rest local; both 0 = as stereo_bp tune has found, else all local',
+        choices=('auto', 'register', 'shared', 'local', 'hybrid'))
     storage_registers: int = setting(
         0, 'values of a message in registers with message_storage hybrid', 0, 512)
     storage_shared: int = setting(

@@ -34,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--size', action='append', default=[], metavar='WxHxD',
                         help='image size and disparities; may be given several times (default: '
                              'the five sets of the GPU + CPU paper)')
+    parser.add_argument('--strategy', choices=('tiles', 'occupancy'), default='tiles',
+                        help='what is searched: tiles and passes of the engine, or what the LCPC '
+                             '2010 paper walks over, the split of message_storage hybrid')
     parser.add_argument('--afresh', action='store_true',
                         help='begin anew, whatever was found earlier')
     shared.add_matcher_options(parser)
@@ -47,6 +50,8 @@ def run(options: argparse.Namespace) -> int:
     if engines.choose_backend(first).backend == 'cpu':
         print('The CPU back end has nothing to tune: its kernels fit themselves to the caches.')
         return 0
+    if options.strategy == 'occupancy':
+        values.setdefault('message_storage', 'hybrid')
     rows, report = [], []
     with shared.progress_bar() as bar:
         task = bar.add_task('Tuning', total=None)
@@ -61,14 +66,23 @@ def run(options: argparse.Namespace) -> int:
                            'disparities': disparities, **found})
             rows.append([name, f'{width}x{height}x{disparities}', f'{found["untuned"]:.4f}',
                          f'{found["tuned"]:.4f}', f'{found["ratio"]:.3f}',
-                         ', '.join(map(str, sorted(found['tilings']))) or 'none'])
+                         _text(found['best']), ' / '.join(map(str, found['most_disparities']))])
     if options.json:
         shared.print_json({'device': engines.device_info(first), 'results': report})
         return 0
     device = engines.device_info(first)['device']
     shared.print_table(f'Frames on {device}, from the device: ms',
-                       ('set', 'size', 'untuned', 'tuned', 'ratio', 'levels changed'), rows)
+                       ('set', 'size', 'untuned', 'tuned', 'ratio', 'changed',
+                        'most D on chip (AI 2009)'), rows)
     return 0
+
+
+def _text(best: dict[str, Any]) -> str:
+    """What was found, in a few words."""
+    if 'storage_registers' in best:
+        return '{storage_registers}-{storage_shared} values, {storage_block_width}x' \
+               '{storage_block_height} threads, {storage_blocks} blocks'.format(**best)
+    return 'levels ' + ', '.join(sorted(best)) if best else 'nothing'
 
 
 def _sizes(options: argparse.Namespace, config: MatcherConfig) -> list[Size]:

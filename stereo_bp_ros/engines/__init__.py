@@ -297,8 +297,9 @@ def tune(config: MatcherConfig, width: int, height: int,
          progress: Callable[[int, int, str], None], afresh: bool) -> dict[str, Any]:
     """Search what is fastest on the CUDA device for images of a size, for engines built later.
 
-    Returns the milliseconds of a frame 'untuned' and 'tuned', their 'ratio', and the 'tilings' by
-    level where they are not the engine's own choice.
+    Returns the milliseconds of a frame 'untuned' and 'tuned', their 'ratio', what is 'best' where
+    that is not the engine's own choice: tilings by level, or settings by name; and by the AI 2009
+    paper the 'most_disparities' of the device for messages and for labels.
 
     :param progress: called with (steps done, steps, what is being done).
     :param afresh: begin anew, whatever was found earlier.
@@ -313,8 +314,12 @@ def tune(config: MatcherConfig, width: int, height: int,
     parts = partitioning(config, width, height)
     from stereo_bp_ros.engines.cuda import tuner
     found = tuner.tune(config, width, height, parts, progress, afresh)
+    properties = tuner.device.properties(config.device_id)
     return {'untuned': found.untuned, 'tuned': found.tuned, 'ratio': found.ratio,
-            'tilings': {k: cut._asdict() for k, cut in found.tilings.items()}}
+            'best': {str(key): value if isinstance(value, int) else value._asdict()
+                     for key, value in found.best.items()},
+            'most_disparities': [tuner.most_disparities(config, properties, with_label)
+                                 for with_label in (False, True)]}
 
 
 def empty_pinned(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:

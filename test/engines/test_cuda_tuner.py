@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import pathlib
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import MatcherConfig, RawImage
-from stereo_bp_ros.engines.cuda import compiler, device, tiling, tuner, tuning
+from stereo_bp_ros.engines.cuda import compiler, device, storage_plan, tiling, tuner, tuning
 from stereo_bp_ros.engines.cuda.device import TYPICAL
 from stereo_bp_ros.engines.cuda.tiling import Tiling
 
@@ -38,20 +39,20 @@ class Clock:
                  interrupted_after: int = 10**9) -> None:
         self.time_of = time_of
         self.interrupted_after = interrupted_after
-        self.compared: list[tuple[tuner.Tilings, tuner.Tilings]] = []
-        self.prepared: list[tuner.Tilings] = []
+        self.compared: list[tuple[tuner.Candidate, tuner.Candidate]] = []
+        self.prepared: list[tuner.Candidate] = []
 
-    def prepare(self, candidates: list[tuner.Tilings]) -> None:
+    def prepare(self, candidates: list[tuner.Candidate]) -> None:
         self.prepared += candidates
 
-    def compare(self, ours: tuner.Tilings, theirs: tuner.Tilings,
+    def compare(self, ours: tuner.Candidate, theirs: tuner.Candidate,
                 turns: int) -> tuple[float, float]:
         if len(self.compared) >= self.interrupted_after:
             raise KeyboardInterrupt
         self.compared.append((ours, theirs))
         return self.frame(ours), self.frame(theirs)
 
-    def frame(self, tilings: tuner.Tilings) -> float:
+    def frame(self, tilings: tuner.Candidate) -> float:
         config = config_of()
         return sum(self.time_of(k, tilings.get(k) or own(config, k))
                    for k in range(config.levels))
@@ -62,8 +63,8 @@ def own(config: MatcherConfig, k: int) -> Tiling:
     return tiling.ranked(config, *SIZE, k, TYPICAL)[0]
 
 
-def search(clock: Clock, config: MatcherConfig | None = None, **more: Any) -> tuner.Search:
-    return tuner.Search(config or config_of(), *SIZE, TYPICAL, HERE, clock, **more)
+def search(clock: Clock, config: MatcherConfig | None = None, **more: Any) -> tuner.TileSearch:
+    return tuner.TileSearch(config or config_of(), *SIZE, TYPICAL, HERE, clock, **more)
 
 
 def look_up(config: MatcherConfig | None = None,
@@ -94,7 +95,7 @@ def test_the_fastest_of_what_was_tried_is_kept() -> None:
     clock = Clock(likes_large_tiles)
     found = search(clock).run()
     fastest = min(clock.frame(ours) for ours, _ in clock.compared)
-    assert clock.frame(found.tilings) == fastest < clock.frame({})
+    assert clock.frame(found.best) == fastest < clock.frame({})
     assert found.ratio == pytest.approx(fastest / clock.frame({}))
     # What is measured has been compiled before.
     prepared = {(k, cut) for tilings in clock.prepared for k, cut in tilings.items()}
@@ -115,7 +116,7 @@ def test_the_engine_s_own_choice_stands_where_nothing_is_faster_beyond_the_sprea
         gain: float) -> None:
     config = config_of()
     found = search(Clock(lambda k, cut: 1.0 if cut == own(config, k) else 1.0 - gain)).run()
-    assert found.tilings == {}
+    assert found.best == {}
     assert found.ratio == 1.0
     tuned = look_up()
     assert tuned.tilings == {}
@@ -124,21 +125,21 @@ def test_the_engine_s_own_choice_stands_where_nothing_is_faster_beyond_the_sprea
 
 def test_a_gain_that_whole_frames_do_not_show_is_given_up() -> None:
     class Fickle(Clock):
-        def compare(self, ours: tuner.Tilings, theirs: tuner.Tilings,
+        def compare(self, ours: tuner.Candidate, theirs: tuner.Candidate,
                     turns: int) -> tuple[float, float]:
             return (1.0, 1.0) if turns == tuner.FINAL_TURNS else (0.5, 1.0)
-    assert search(Fickle(likes_large_tiles)).run().tilings == {}
+    assert search(Fickle(likes_large_tiles)).run().best == {}
 
 
 def test_what_was_found_is_what_engines_are_given() -> None:
     found = search(Clock(likes_large_tiles)).run()
-    assert look_up().tilings == found.tilings != {}
+    assert look_up().tilings == found.best != {}
     assert f'{found.ratio:.3f} of the time' in look_up().reason
     # Settings that no kernel depends on make no other problem.
-    assert look_up(config_of(subpixel=False)).tilings == found.tilings
+    assert look_up(config_of(subpixel=False)).tilings == found.best
     for other in (config_of(iterations=6), config_of(disparity_range=17), config_of(levels=2),
                   config_of(message_type='float32')):
-        assert look_up(other) == ({}, 'never tuned', False)
+        assert look_up(other)[:3] == ({}, 'never tuned', False)
 
 
 def test_an_interrupted_search_goes_on_after_its_last_group() -> None:
@@ -154,10 +155,10 @@ def test_an_interrupted_search_goes_on_after_its_last_group() -> None:
     done = json.loads(file.read_text())['done']
     assert 0 < len(done) < 6
     rest = Clock(likes_large_tiles)
-    assert search(rest).run().tilings == expected.tilings
+    assert search(rest).run().best == expected.best
     # The group that was cut off is measured again, those before it are not.
     assert len(rest.compared) < len(whole.compared)
-    assert look_up().tilings == expected.tilings
+    assert look_up().tilings == expected.best
 
 
 def test_a_finished_search_is_not_repeated_unless_asked_for() -> None:
@@ -166,7 +167,7 @@ def test_a_finished_search_is_not_repeated_unless_asked_for() -> None:
     assert search(again).run() == found
     assert not again.compared
     afresh = Clock(likes_large_tiles)
-    assert search(afresh, afresh=True).run().tilings == found.tilings
+    assert search(afresh, afresh=True).run().best == found.best
     assert afresh.compared
 
 
@@ -198,7 +199,7 @@ def test_an_entry_that_does_not_fit_is_ignored_with_a_reason(changes: dict[str, 
 def test_an_entry_of_another_device_is_ignored_with_its_name() -> None:
     search(Clock(likes_large_tiles)).run()
     tuned = look_up(on={**HERE, 'device': 'Orin'})
-    assert tuned == ({}, 'tuned for another device: NVIDIA H200, here Orin', True)
+    assert tuned[:3] == ({}, 'tuned for another device: NVIDIA H200, here Orin', True)
 
 
 def test_rubbish_is_ignored() -> None:
@@ -217,7 +218,7 @@ def test_tilings_that_no_kernel_can_run_with_are_not_used(changes: dict[str, Any
     tilings = json.loads(file.read_text())['tilings']
     tilings[next(iter(tilings))].update(changes)
     rewrite(tilings=tilings)
-    assert look_up() == ({}, 'the file has tilings that the device cannot run', True)
+    assert look_up()[:3] == ({}, 'the file has tilings that the device cannot run', True)
 
 
 def test_a_file_is_written_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,20 +230,20 @@ def test_a_file_is_written_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPa
     with pytest.raises(OSError, match='no space'):
         search(Clock(likes_large_tiles), afresh=True).run()
     assert len(list(tuning.directory().iterdir())) == 1
-    assert look_up().tilings == found.tilings
+    assert look_up().tilings == found.best
 
 
 def test_why_a_file_is_not_used_is_logged_where_an_engine_is_built(
         monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(tuning, 'machine', lambda _: HERE)
     with caplog.at_level(logging.WARNING):
-        assert tuning.tilings_for(config_of(), *SIZE, TYPICAL) == {}
+        assert tuning.for_engine(config_of(), *SIZE, TYPICAL).tilings == {}
         assert not caplog.records
         found = search(Clock(likes_large_tiles)).run()
-        assert tuning.tilings_for(config_of(), *SIZE, TYPICAL) == found.tilings
+        assert tuning.for_engine(config_of(), *SIZE, TYPICAL).tilings == found.best
         assert not caplog.records
         rewrite(kernels='x')
-        assert tuning.tilings_for(config_of(), *SIZE, TYPICAL) == {}
+        assert tuning.for_engine(config_of(), *SIZE, TYPICAL).tilings == {}
     assert 'tuned for other kernels' in caplog.text
 
 
@@ -256,6 +257,77 @@ def test_neighbours_divide_the_iterations_in_the_same_way() -> None:
             assert cut.iterations == chosen.iterations
             assert (cut.last is None) == (chosen.last is None)
             assert tiling.fits(config, k, cut, TYPICAL)
+
+
+def walk(clock: Clock, config: MatcherConfig, **more: Any) -> tuner.OccupancyWalk:
+    return tuner.OccupancyWalk(config, *SIZE, TYPICAL, HERE, clock, limits=storage_plan.TYPICAL,
+                               **more)
+
+
+class StorageClock(Clock):
+    """Likes values in registers."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda k, cut: 0.0)
+
+    def frame(self, candidate: tuner.Candidate) -> float:
+        return 2.0 - candidate.get('storage_registers', 0) / 100
+
+
+def test_the_walk_over_occupancies_keeps_the_fastest_split_for_hybrid_storage() -> None:
+    config = config_of(disparity_range=100, message_type='float32', message_storage='hybrid')
+    clock = StorageClock()
+    found = walk(clock, config).run()
+    walked = [split for _, split in storage_plan.candidates(storage_plan.TYPICAL, 100)]
+    assert len(clock.compared) <= len(walked) + 1
+    assert {frozenset(ours.items()) for ours, _ in clock.compared} <= {
+        frozenset(tuner.settings_of(split).items()) for split in walked}
+    assert found.best['storage_registers'] == max(split.split.registers for split in walked)
+    tuned = look_up(config)
+    assert (tuned.tilings, dict(tuned.settings)) == ({}, found.best)
+    # Who says where values lie is not overruled, and tilings are another problem.
+    assert look_up(config.replace(storage_registers=8)).reason == 'there is nothing to tune'
+    assert look_up(config_of(disparity_range=100, message_type='float32')).reason == 'never tuned'
+
+
+def test_settings_that_would_be_refused_are_not_used() -> None:
+    config = config_of(disparity_range=100, message_type='float32', message_storage='hybrid')
+    walk(StorageClock(), config).run()
+    (file,) = tuning.directory().iterdir()
+    settings = json.loads(file.read_text())['settings']
+    for change in ({'storage_registers': 101}, {'storage_blocks': 'x'}, {'levels': 3}):
+        rewrite(settings={**settings, **change})
+        assert look_up(config).is_ignored, change
+
+
+def test_only_what_the_papers_inequalities_allow_keeps_vectors_on_chip() -> None:
+    """The AI 2009 paper's device: 16 KiB of shared memory, values of 4 bytes."""
+    old = dataclasses.replace(TYPICAL, shared_memory=16 * 1024)
+    floats = config_of(message_type='float32')
+    assert [tuner.most_disparities(floats, old, with_label) for with_label in (False, True)] == [
+        91, 90]
+    assert tuner.most_disparities(config_of(message_type='float16'), old, False) == 182
+    on_chip, in_memory = Tiling(3, 8, 8, 256, 1, 4), Tiling(1, 16, 8, 128, 1, 4)
+    for disparities, level, is_feasible in ((90, 0, True), (91, 0, False), (91, 1, True),
+                                            (92, 1, False)):
+        config = config_of(message_type='float32', disparity_range=disparities)
+        found = tuner.TileSearch(config, *SIZE, old, HERE, Clock(likes_large_tiles))
+        assert found._is_feasible(level, on_chip) == is_feasible
+        assert found._is_feasible(level, in_memory)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(device.unavailable(0) is not None, reason='needs an NVIDIA GPU')
+def test_the_walk_on_the_device_ends_with_a_split_that_engines_take(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    from stereo_bp_ros.engines.cuda.engine import CudaEngine
+    monkeypatch.setattr(storage_plan, 'occupancies', lambda: [0.1, 0.5, 1.0])
+    config = config_of(disparity_range=24, message_type='float32', message_storage='hybrid')
+    found = tuner.tune(config, *SIZE)
+    assert found.tuned <= found.untuned
+    tuned = tuning.look_up(config, *SIZE, device.properties(0))
+    assert dict(tuned.settings) == found.best
+    CudaEngine(config, *SIZE).close()
 
 
 @pytest.mark.gpu
@@ -281,7 +353,7 @@ def test_tuning_on_the_device_changes_times_alone(message_type: str,
     found = tuner.tune(config, *SIZE)
     assert found.tuned <= found.untuned
     on = tuning.machine(device.properties(0))
-    assert tuning.look_up(config, *SIZE, device.properties(0), on).tilings == found.tilings
+    assert tuning.look_up(config, *SIZE, device.properties(0), on).tilings == found.best
     after = disparity()
     if message_type == 'int16':
         np.testing.assert_array_equal(after, before)

@@ -60,8 +60,8 @@ class CudaEngine(Engine):
     of live settings that needs other kernels: in ``update`` for the outputs known so far, at a
     frame with new outputs in ``compute``.
 
-    :param tilings: level to tiling, in place of the engine's own choice; None = those that the
-        tuner has found for this problem on this machine, if any.
+    :param tilings: level to tiling, in place of the engine's own choice; None = what the tuner
+        has found for this problem on this machine, if anything.
     :param parts: how belief propagation cuts the images; None = not at all.
     :raises ConfigError: a setting that only the CPU engine has.
     :raises BackendUnavailable: the device cannot be used.
@@ -87,8 +87,10 @@ class CudaEngine(Engine):
         self._device = cupy.cuda.Device(config.device_id)
         self._found = found = device.properties(config.device_id)
         self.parts = parts or partitions.whole(width, height)
+        self._storage: Mapping[str, int] = {}
         if tilings is None:
-            tilings = tuning.tilings_for(config, self.parts.width, self.parts.height, found)
+            tuned = tuning.for_engine(config, self.parts.width, self.parts.height, found)
+            tilings, self._storage = tuned.tilings, tuned.settings
         self.passes = tiling.passes(config, self.parts.width, self.parts.height, found, tilings)
         self.plan = plan.memory_plan(config, width, height, found, tilings, self.parts)
         self._graphs: dict[_Form, Any] = {}
@@ -122,7 +124,8 @@ class CudaEngine(Engine):
             return sad_variants.stage(self._found, self.config, self.width, self.height,
                                       self._arena)
         if self.config.repeats_papers:
-            return storage.Storage(self._found, self.config, self.width, self.height, self._arena)
+            return storage.Storage(self._found, self.config.replace(**self._storage), self.width,
+                                   self.height, self._arena)
         return hierarchical.Hierarchical(self._found, self.config, self.width, self.height,
                                          self._arena, self.passes, self.parts)
 

@@ -14,16 +14,23 @@ import logging
 import os
 import pathlib
 import tempfile
+import types
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cache import make_private, user_cache
-from stereo_bp_ros.engines.cuda import compiler, layout, tiling
+from stereo_bp_ros.engines.cuda import compiler, layout, storage_layout, tiling
 from stereo_bp_ros.engines.cuda.device import Properties
 from stereo_bp_ros.engines.cuda.tiling import Tiling
+from stereo_bp_ros.errors import ConfigError
 
 #: Of the files; another number is another format.
 VERSION = 1
+
+#: Settings that the walk over occupancies chooses.
+STORAGE_SETTINGS = ('storage_registers', 'storage_shared', 'storage_block_width',
+                    'storage_block_height', 'storage_blocks')
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +40,7 @@ class Problem:
     """What decides which tiling is fast, beside the device.
 
     width, height: of what is matched at once, pixels; messages, costs: the C++ types that they
-    are kept as.
+    are kept as, or the name and the layout of the papers' messages.
     """
 
     width: int
@@ -46,8 +53,13 @@ class Problem:
 
     @classmethod
     def of(cls, config: MatcherConfig, width: int, height: int) -> Problem:
-        return cls(width, height, config.disparity_range, layout.stored_type(config),
-                   layout.cost_type(config, 0), config.levels, config.iterations)
+        kinds = layout.stored_type(config), layout.cost_type(config, 0)
+        if config.repeats_papers:
+            rows = 'aligned' if config.aligned_rows else 'unaligned'
+            kinds = (f'{config.message_storage}_{storage_layout.kind(config)[0]}',
+                     f'{storage_layout.LAYOUTS[config.message_layout]}_{rows}')
+        return cls(width, height, config.disparity_range, *kinds, config.levels,
+                   config.iterations)
 
     @property
     def stem(self) -> str:
@@ -60,12 +72,13 @@ class Tuned(NamedTuple):
     """What there is for a problem.
 
     tilings: by level, {} = the engine's own choice; reason: where they come from, or why they are
-    not used; is_ignored: there is a file, and it is not used.
+    not used; is_ignored: there is a file, and it is not used; settings: of the papers' storage.
     """
 
     tilings: dict[int, Tiling]
     reason: str
     is_ignored: bool = False
+    settings: Mapping[str, int] = types.MappingProxyType({})
 
 
 def machine(found: Properties) -> dict[str, str]:
@@ -94,7 +107,7 @@ def look_up(config: MatcherConfig, width: int, height: int, found: Properties,
     :param width, height: of what is matched at once, pixels.
     :param on: the machine, where ``machine(found)`` is not to be asked.
     """
-    if config.stereo_algorithm != 'bp' or config.iterations == 0:
+    if not can_be_tuned(config):
         return Tuned({}, 'there is nothing to tune')
     problem = Problem.of(config, width, height)
     files = sorted(directory().glob(problem.stem + '*.json'))
@@ -108,14 +121,25 @@ def look_up(config: MatcherConfig, width: int, height: int, found: Properties,
     if not reason and not content.get('finished'):
         reason = 'the tuning is not finished: stereo_bp tune goes on with it'
     tilings: dict[int, Tiling] = {}
+    settings: dict[str, int] = {}
     if not reason:
         tilings = sound_tilings(config, content, found)
-        if len(tilings) != len(content['tilings']):
+        settings = sound_settings(config, content, found)
+        if (len(tilings), len(settings)) != (len(content['tilings']), len(content['settings'])):
             reason = 'the file has tilings that the device cannot run'
     if reason:
         return Tuned({}, reason, is_ignored=True)
     return Tuned(tilings, f'tuned on {content["date"]}: {content["ratio"]:.3f} of the time of the '
-                          'engine by itself')
+                          'engine by itself', settings=settings)
+
+
+def can_be_tuned(config: MatcherConfig) -> bool:
+    """Whether anything is left to choose: tilings, or the split of hybrid storage."""
+    if config.stereo_algorithm != 'bp' or config.iterations == 0:
+        return False
+    return not config.repeats_papers or (
+        config.message_storage == 'hybrid'
+        and config.storage_registers == config.storage_shared == 0)
 
 
 def read(file: pathlib.Path) -> tuple[dict[str, Any], str]:
@@ -126,7 +150,8 @@ def read(file: pathlib.Path) -> tuple[dict[str, Any], str]:
         return {}, f'{file.name} cannot be read: {error}'
     if not isinstance(content, dict) or content.get('version') != VERSION:
         return {}, f'{file.name} is not of format {VERSION}'
-    kinds: dict[str, type] = {'tilings': dict, 'date': str, 'done': list, 'machine': dict}
+    kinds: dict[str, type] = {'tilings': dict, 'settings': dict, 'date': str, 'done': list,
+                              'machine': dict}
     if content.get('finished'):
         kinds |= {'ratio': float, 'milliseconds': list}
     if not all(isinstance(content.get(name), kind) for name, kind in kinds.items()):
@@ -168,6 +193,19 @@ def sound_tilings(config: MatcherConfig, content: dict[str, Any],
     return tilings
 
 
+def sound_settings(config: MatcherConfig, content: dict[str, Any],
+                   found: Properties) -> dict[str, int]:
+    """The settings of a file, {} = none, or such that are refused."""
+    settings = content['settings']
+    if set(settings) != set(STORAGE_SETTINGS):
+        return {}
+    try:
+        storage_layout.check(config.replace(**settings), found)
+    except ConfigError:
+        return {}
+    return dict(settings)
+
+
 def _is_sound(cut: Tiling) -> bool:
     numbers = cut[:6]
     return (all(isinstance(number, int) and number > 0 for number in numbers)
@@ -185,10 +223,11 @@ def _to_json(cut: Tiling) -> dict[str, Any]:
     return {**cut._asdict(), 'last': _to_json(cut.last) if cut.last else None}
 
 
-def write(problem: Problem, on: dict[str, str], tilings: dict[int, Tiling],
+def write(problem: Problem, on: dict[str, str], best: Mapping[Any, Any],
           **more: Any) -> pathlib.Path:
     """Write a file as a whole or not at all; returns where it is.
 
+    :param best: tilings by level, and settings by name.
     :param more: 'date', 'finished', 'ratio', and what the tuner wants to know again.
     :raises OSError: the directory is somebody else's, or cannot be written.
     """
@@ -197,7 +236,10 @@ def write(problem: Problem, on: dict[str, str], tilings: dict[int, Tiling],
     make_private(file.parent)
     content = {'version': VERSION, 'problem': dataclasses.asdict(problem), 'machine': on,
                'kernels': compiler.sources_digest(),
-               'tilings': {str(k): _to_json(cut) for k, cut in tilings.items()}, **more}
+               'tilings': {str(key): _to_json(value) for key, value in best.items()
+                           if isinstance(key, int)},
+               'settings': {key: value for key, value in best.items() if isinstance(key, str)},
+               **more}
     number, name = tempfile.mkstemp(dir=file.parent)
     try:
         with open(number, 'w', encoding='utf-8') as temporary:
@@ -209,10 +251,9 @@ def write(problem: Problem, on: dict[str, str], tilings: dict[int, Tiling],
     return file
 
 
-def tilings_for(config: MatcherConfig, width: int, height: int,
-                found: Properties) -> dict[int, Tiling]:
+def for_engine(config: MatcherConfig, width: int, height: int, found: Properties) -> Tuned:
     """What an engine takes when it is built; logs why where a file is not used."""
     tuned = look_up(config, width, height, found)
     if tuned.is_ignored:
         _log.warning('no tuned tilings for %s x %s: %s', width, height, tuned.reason)
-    return tuned.tilings
+    return tuned
