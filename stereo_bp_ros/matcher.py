@@ -15,6 +15,7 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import InputError, InputReason, StereoError
 from stereo_bp_ros.images import RawImage, check_pair
+from stereo_bp_ros.partitions import Partitioning
 from stereo_bp_ros.types import OUTPUTS, DisparityFrame
 
 Image = Union[RawImage, 'np.ndarray[Any, Any]']
@@ -95,6 +96,11 @@ class StereoMatcher:
     def memory_plan(self) -> geometry.MemoryPlan | None:
         """The arrays of the engine; None before the first frame."""
         return None if self._engine is None else self._engine.plan
+
+    @property
+    def partitions(self) -> Partitioning | None:
+        """How the engine cuts images to fit the memory allowed; None before the first frame."""
+        return None if self._engine is None else self._engine.parts
 
     @property
     def compile_time(self) -> float:

@@ -128,7 +128,7 @@ def _check_numba() -> None:
 
 def memory_plan(config: MatcherConfig, width: int, height: int,
                 parts: Partitioning | None = None) -> MemoryPlan:
-    """What an engine for this size will allocate; touches no device and compiles nothing.
+    """What an engine for this size will allocate; nothing is allocated or compiled here.
 
     :param parts: how the image is cut; None = as ``partitioning`` says.
     :raises BackendUnavailable: as ``choose_backend``.
@@ -209,7 +209,11 @@ def create_engine(config: MatcherConfig, width: int, height: int) -> Engine:
     choice = choose_backend(config)
     parts = partitioning(config, width, height)
     if parts.count > 1:
-        _log.info('images of %d x %d are matched in %s', width, height, parts)
+        if config.partition_columns or config.partition_rows:
+            _log.info('images of %d x %d are matched in %s', width, height, parts)
+        else:
+            _log.warning('images of %d x %d do not fit the memory allowed and are matched in %s',
+                         width, height, parts)
     if choice.backend == 'cuda':
         from stereo_bp_ros.engines.cuda.engine import CudaEngine
         return CudaEngine(config, width, height, parts=parts)

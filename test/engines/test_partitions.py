@@ -117,7 +117,8 @@ def test_floats_in_partitions_agree_with_the_other_engine(message_type: str) -> 
 
 
 @pytest.mark.parametrize('backend', BACKENDS)
-def test_what_does_not_fit_is_matched_in_partitions_within_the_limit(backend: str) -> None:
+def test_what_does_not_fit_is_matched_in_partitions_within_the_limit(
+        backend: str, caplog: pytest.LogCaptureFixture) -> None:
     config = config_of(backend=backend, partition_padding=16)
     left, right = pair(640, 480)
     with StereoMatcher(config) as matcher:
@@ -127,10 +128,12 @@ def test_what_does_not_fit_is_matched_in_partitions_within_the_limit(backend: st
     limit = needed.total * 3 // 5
     with StereoMatcher(config.replace(memory_limit=limit)) as matcher:
         parts = matcher.compute(left, right)
-        plan = matcher.memory_plan
+        plan, cut_into = matcher.memory_plan, matcher.partitions
     assert plan is not None
     assert plan.total <= limit
-    assert engines.partitioning(config.replace(memory_limit=limit), 640, 480).count > 1
+    assert cut_into == engines.partitioning(config.replace(memory_limit=limit), 640, 480)
+    assert cut_into.count > 1
+    assert 'partitions of' in caplog.text
     assert parts.disparity is not None
     assert (parts.disparity != whole.disparity).mean() <= 0.01
 
