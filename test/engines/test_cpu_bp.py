@@ -40,11 +40,13 @@ def matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig) -> dict[
              ('label', 'fraction', 'best', 'second', 'right_label')}
     with runtime.frame(config.num_threads):
         cost.data_cost(left, right, levels, config.min_disparity, config.data_weight,
-                       config.data_truncation, config.message_scale(), costs, arrays['cost_rows'])
+                       config.data_truncation, config.message_scale(), costs, arrays['image_rows'],
+                       arrays['cost_rows'])
         selection = beliefs.selection(
             config.min_disparity, **found, beliefs=arrays['belief_rows'],
             selected=arrays['selected_rows'], right=arrays['right_rows'])
-        messages.pass_messages(levels, costs, sent, arrays['message_vectors'],
+        slots = [plan.row_slots(config, k, level.height) for k, level in enumerate(levels)]
+        messages.pass_messages(levels, costs, sent, slots, arrays['message_vectors'],
                                plan.threads(config), config.iterations,
                                *config.message_smoothness(), config.exact, selection)
     return found

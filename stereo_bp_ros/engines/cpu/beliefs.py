@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stereo_bp_ros.engines.cpu.encoding import advance, beyond_tile, load_beside, start
 from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP, Level
 from stereo_bp_ros.engines.cpu.runtime import kernel
 from stereo_bp_ros.engines.cpu.vectors import lanes, load, minimum, splat, store, where_less
@@ -53,8 +54,8 @@ def selection(min_disparity: int, label: np.ndarray, fraction: np.ndarray,
     :param right_label: int16 H x W, or None: for pixel (x, y) of the other image the label of
         the least belief among the pixels (x + d, y) of this one that have data cost for every
         d, lowest label on ties; -1 = none.
-    :param beliefs: scratch, parts x 2 x labels x stride, uint16 or float32.
-    :param selected: scratch, parts x 3 x stride; ``right``: parts x 2 x 2 x stride.
+    :param beliefs: scratch, parts x 2 x labels x columns, uint16 or float32.
+    :param selected: scratch, parts x 3 x columns; ``right``: parts x 2 x 2 x columns.
     """
     dtype = beliefs.dtype.type
     no_cost = _NO_COST[np.dtype(np.float32 if dtype is np.float32 else np.int32)]
@@ -85,17 +86,19 @@ def clear_row(found: Any, y: int) -> None:
 
 
 @kernel
-def select_row(cost: Any, messages: Any, y: int, level: Level, found: Any, part: int) -> None:
+def select_row(cost: Any, messages: Any, y: int, above: int, slot: int, below: int, level: Level,
+               found: Any, part: int) -> None:
     """Fill an interior row of ``found``, a ``Selection``, when all messages to it are final.
 
     :param cost, messages: level 0, 1-D views as ``plan.Level`` says.
+    :param above, slot, below: where the messages of rows y - 1, y and y + 1 lie.
     :param part: of the scratch.
     """
     clear_row(found, y)
     for odd in range(2):
         row, selected = found.beliefs[part, odd], found.selected[part]
-        _beliefs_of_row(cost, messages, y, odd, level, found.huge, found.with_costs, row,
-                        selected)
+        _beliefs_of_row(cost, messages, y, above, slot, below, odd, level, found.huge,
+                        found.with_costs, row, selected)
         _write_labels(row, selected[_LABEL], odd, found.label[y], found.fraction[y])
         if found.with_costs:
             _write_costs(selected, level.labels, odd, found.best[y], found.second[y])
@@ -129,30 +132,43 @@ def _write_costs(selected: Any, labels: int, odd: int, best: Any, second: Any) -
 
 
 @kernel
-def _beliefs_of_row(cost: Any, messages: Any, y: int, odd: int, level: Level, huge: Any,
-                    with_second: bool, row: Any, selected: Any) -> None:
+def _beliefs_of_row(cost: Any, messages: Any, y: int, above: int, slot: int, below: int, odd: int,
+                    level: Level, huge: Any, with_second: bool, row: Any, selected: Any) -> None:
     """Beliefs [label][column] of the nodes x = 2 column + odd, and what is least in them."""
-    width, _, labels, stride = level
+    width, _, labels, tiles, planes = level
     at_once = lanes(messages)
+    stride = tiles * at_once
     scalar = row.dtype.type
     colour = (y + odd) % 2
-    plane = labels * stride
-    other = (2 * y + 1 - colour) * 4 * plane
-    from_below = other + 8 * plane + UP * plane
-    from_above = other - 8 * plane + DOWN * plane
-    from_right = other + LEFT * plane + odd
-    from_left = other + RIGHT * plane + odd - 1
-    data = (2 * y + colour) * plane
+    sent = planes * at_once
+    lead = (planes - labels) * at_once
+    from_below = (2 * below + 1 - colour) * tiles * 4 * sent + UP * sent
+    from_above = (2 * above + 1 - colour) * tiles * 4 * sent + DOWN * sent
+    beside = (2 * slot + 1 - colour) * tiles * 4 * sent
+    data = (2 * y + colour) * tiles * labels * at_once
     one = splat(scalar(1))
     for column in range(0, (width - odd) // 2, at_once):
+        tile = column // at_once
+        block = tile * 4 * sent
+        from_right, from_left = beside + LEFT * sent + block, beside + RIGHT * sent + block
+        beyond = beyond_tile(from_right, from_left, odd, tile, tiles, 4 * sent)
+        vertical_1 = start(messages, load(messages, from_below + block))
+        vertical_2 = start(messages, load(messages, from_above + block))
+        right_plane, left_plane = load_beside(messages, from_right, from_left, beyond, odd)
+        right, left = start(messages, right_plane), start(messages, left_plane)
         least = splat(huge)
         number = found = splat(scalar(0))
         for label in range(labels):
-            place = label * stride + column
-            belief = (load(messages, from_below + place) + load(messages, from_above + place)
-                      + load(messages, from_right + place) + load(messages, from_left + place)
-                      + load(cost, data + place))
-            store(row, place, belief)
+            plane = lead + label * at_once
+            vertical_1 = advance(messages, vertical_1, load(messages, from_below + block + plane))
+            vertical_2 = advance(messages, vertical_2, load(messages, from_above + block + plane))
+            right_plane, left_plane = load_beside(messages, from_right + plane,
+                                                  from_left + plane, beyond + plane, odd)
+            right = advance(messages, right, right_plane)
+            left = advance(messages, left, left_plane)
+            belief = (((vertical_1 + vertical_2) + right) + left) + load(
+                cost, data + (tile * labels + label) * at_once)
+            store(row, label * stride + column, belief)
             found = where_less(belief, least, number, found)
             least = minimum(belief, least)
             number = number + one

@@ -10,8 +10,6 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba import types
-from numba.extending import overload
 
 from stereo_bp_ros.engines.cpu.plan import Level
 from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
@@ -20,7 +18,7 @@ from stereo_bp_ros.engines.cpu.vectors import deinterleave, lanes, load, store
 
 def data_cost(left: np.ndarray, right: np.ndarray, levels: list[Level], min_disparity: int,
               weight: float, truncation: float, scale: int, costs: list[np.ndarray],
-              scratch: np.ndarray) -> None:
+              image_rows: np.ndarray, cost_rows: np.ndarray) -> None:
     """``weight * min(|L(x, y) - R(x - d, y)|, truncation)`` and the pyramid over it.
 
     Where a part of the range has no partner in the right image the cost is 0 for every d. That
@@ -28,102 +26,67 @@ def data_cost(left: np.ndarray, right: np.ndarray, levels: list[Level], min_disp
 
     :param left, right: float32 H x W, the images that are matched.
     :param scale: S, which every cost is multiplied by.
-    :param costs: per level, filled: 1-D views, uint16 (level 0: ``floor(S * cost + 0.5)``, from
-        float64), float32, or int16 for float16 values.
-    :param scratch: parts x 5 x columns, float64 for uint16 costs, else float32.
+    :param costs: per level, filled: 1-D views, uint16 or uint8 (level 0:
+        ``floor(S * cost + 0.5)``, from float64), float32, or int16 for float16 values.
+    :param image_rows: scratch, parts x 4 x columns, float64 for integer costs, else float32.
+    :param cost_rows: scratch, parts x columns, uint16 or float32.
     """
-    kind = scratch.dtype.type
-    factor, rounding = weight * scale, 0.5 if costs[0].dtype == np.uint16 else 0.0
+    kind = image_rows.dtype.type
+    factor, rounding = weight * scale, 0.5 if cost_rows.dtype == np.uint16 else 0.0
     above = min(1, len(levels) - 1)
-    _data_cost(left, right, levels[0].stride, levels[0].labels, min_disparity, kind(factor),
-               kind(truncation), kind(rounding), costs[0], scratch, costs[above],
-               levels[above].stride, above > 0)
+    _data_cost(left, right, levels[0], min_disparity, kind(factor), kind(truncation),
+               kind(rounding), costs[0], image_rows, cost_rows, costs[above], levels[above],
+               above > 0)
     for k in range(2, len(levels)):
-        child, parent = levels[k - 1], levels[k]
-        _sum_children(costs[k - 1], child.height, child.stride, costs[k], parent.stride,
-                      parent.labels)
+        _sum_children(costs[k - 1], levels[k - 1], costs[k], levels[k])
 
 
 @parallel_kernel
-def _data_cost(left: Any, right: Any, stride: int, labels: int, min_disparity: int,
-               weight: Any, truncation: Any, rounding: Any, cost: Any, scratch: Any,
-               parents: Any, parent_stride: int, has_parents: bool) -> None:
+def _data_cost(left: Any, right: Any, level: Level, min_disparity: int, weight: Any,
+               truncation: Any, rounding: Any, cost: Any, image_rows: Any, cost_rows: Any,
+               parents: Any, parent: Level, has_parents: bool) -> None:
     """Level 0, and each row of level 1 while its children are in the cache."""
-    height, width = left.shape
-    parts = scratch.shape[0]
+    height = level.height
+    parts = cost_rows.shape[0]
     pairs = (height + 1) // 2
     for part in numba.prange(parts):
         for row in range(part * pairs // parts, (part + 1) * pairs // parts):
             for y in range(2 * row, min(2 * row + 2, height)):
-                _cost_of_row(left[y], right[y], y, width, stride, labels, min_disparity, weight,
-                             truncation, rounding, cost, scratch[part])
+                _cost_of_row(left[y], right[y], y, level, min_disparity, weight, truncation,
+                             rounding, cost, image_rows[part], cost_rows[part])
             if has_parents:
-                _sum_row(cost, height, stride, parents, row, parent_stride, labels)
+                _sum_row(cost, level, parents, parent, row)
 
 
 @kernel
-def _cost_of_row(left: Any, right: Any, y: int, width: int, stride: int, labels: int,
-                 min_disparity: int, weight: Any, truncation: Any, rounding: Any, cost: Any,
-                 scratch: Any) -> None:
+def _cost_of_row(left: Any, right: Any, y: int, level: Level, min_disparity: int, weight: Any,
+                 truncation: Any, rounding: Any, cost: Any, images: Any, plane: Any) -> None:
+    width, labels = level.width, level.labels
+    at_once = lanes(cost)
     for odd in range(2):
         columns = (width + 1 - odd) // 2
         for column in range(columns):
-            scratch[odd, column] = left[2 * column + odd]
-            scratch[2 + odd, column] = right[2 * column + odd]
+            images[odd, column] = left[2 * column + odd]
+            images[2 + odd, column] = right[2 * column + odd]
     first_x = max(0, min_disparity + labels - 1)
     last_x = min(width - 1, width - 1 + min_disparity)
     for odd in range(2):
         colour = (y + odd) % 2
         first = (first_x - odd + 1) // 2
         end = max(first, (last_x - odd) // 2 + 1)
+        plane[:] = 0
+        target = (2 * y + colour) * level.tiles * labels * at_once
         for label in range(labels):
-            # x - d = 2 (column + offset) + 0 or 1
-            shift = odd - min_disparity - label
-            offset = shift // 2
-            start = ((2 * y + colour) * labels + label) * stride
-            plane = cost[start:start + stride]
-            if first >= end:
-                plane[:] = 0
-                continue
-            plane[:first] = 0
-            plane[end:] = 0
-            _differences(scratch[odd, first:end],
-                         scratch[2 + shift % 2, first + offset:end + offset],
-                         weight, truncation, rounding, _wide(plane, scratch[4])[first:end])
-            _keep(scratch[4], first, end, plane)
-
-
-def _wide(plane: Any, spare: Any) -> Any:
-    """Where costs are written as numbers: the plane, or ``spare`` where it holds halves."""
-    raise TypeError('for kernels only')
-
-
-@overload(_wide)
-def _wide_of_types(plane: Any, spare: Any) -> Any:
-    def itself(plane: Any, spare: Any) -> Any:
-        return plane
-
-    def elsewhere(plane: Any, spare: Any) -> Any:
-        return spare
-    return elsewhere if plane.dtype == types.int16 else itself
-
-
-def _keep(spare: Any, first: int, end: int, plane: Any) -> Any:
-    """Round what ``_wide`` had elsewhere to the columns [first, end) of the plane."""
-    raise TypeError('for kernels only')
-
-
-@overload(_keep)
-def _keep_of_types(spare: Any, first: int, end: int, plane: Any) -> Any:
-    def keep(spare: Any, first: int, end: int, plane: Any) -> Any:
-        spare[:first] = 0
-        spare[end:] = 0
-        for column in range(0, plane.size, lanes(plane)):
-            store(plane, column, load(spare, column))
-
-    def nothing(spare: Any, first: int, end: int, plane: Any) -> Any:
-        pass
-    return keep if plane.dtype == types.int16 else nothing
+            if first < end:
+                # x - d = 2 (column + offset) + 0 or 1
+                shift = odd - min_disparity - label
+                offset = shift // 2
+                _differences(images[odd, first:end],
+                             images[2 + shift % 2, first + offset:end + offset],
+                             weight, truncation, rounding, plane[first:end])
+            for tile in range(level.tiles):
+                store(cost, target + (tile * labels + label) * at_once,
+                      load(plane, tile * at_once))
 
 
 @kernel
@@ -136,45 +99,44 @@ def _differences(left: Any, right: Any, weight: Any, truncation: Any, rounding: 
 
 
 @parallel_kernel
-def _sum_children(children: Any, child_height: int, child_stride: int, parents: Any,
-                  stride: int, labels: int) -> None:
-    for row in numba.prange((child_height + 1) // 2):
-        _sum_row(children, child_height, child_stride, parents, row, stride, labels)
+def _sum_children(children: Any, child: Level, parents: Any, parent: Level) -> None:
+    for row in numba.prange(parent.height):
+        _sum_row(children, child, parents, parent, row)
 
 
 @kernel
-def _sum_row(children: Any, child_height: int, child_stride: int, parents: Any, row: int,
-             stride: int, labels: int) -> None:
+def _sum_row(children: Any, child: Level, parents: Any, parent: Level, row: int) -> None:
     """One row of parents."""
-    width = lanes(parents)
-    for label in range(labels):
-        upper = (4 * row * labels + label) * child_stride
-        lower = upper + 2 * labels * child_stride if 2 * row + 1 < child_height else -1
-        for column in range(0, stride, width):
-            first = _child_sums(children, upper, lower, 2 * column, child_stride, labels)
-            second = _child_sums(children, upper, lower, 2 * column + width, child_stride,
-                                 labels)
+    at_once, labels = lanes(parents), parent.labels
+    block = labels * at_once
+    upper = 4 * row * child.tiles * block
+    lower = upper + 2 * child.tiles * block if 2 * row + 1 < child.height else -1
+    target = 2 * row * parent.tiles * block
+    for tile in range(parent.tiles):
+        has_second = 2 * tile + 1 < child.tiles
+        for place in range(0, block, at_once):
+            first = _child_sums(children, upper, lower, 2 * tile * block + place, child, block)
+            second = first - first
+            if has_second:
+                second = _child_sums(children, upper, lower, (2 * tile + 1) * block + place,
+                                     child, block)
             even, odd = deinterleave(first, second)
-            target = (2 * row * labels + label) * stride + column
-            other_colour = labels * stride
-            store(parents, target + row % 2 * other_colour, even)
-            store(parents, target + (1 - row % 2) * other_colour, odd)
+            own = target + tile * block + place
+            store(parents, own + row % 2 * parent.tiles * block, even)
+            store(parents, own + (1 - row % 2) * parent.tiles * block, odd)
 
 
 @kernel
-def _child_sums(children: Any, upper: int, lower: int, column: int, stride: int,
-                labels: int) -> Any:
+def _child_sums(children: Any, upper: int, lower: int, place: int, child: Level,
+                block: int) -> Any:
     """``((c00 + c01) + c10) + c11`` as [row][x] of the children of consecutive parents.
 
     The children of a parent x have the column x in either colour; in even rows colour 0 is the
     left one, in odd rows colour 1.
     """
-    if column >= stride:
-        beyond = load(children, upper)
-        return beyond - beyond
-    other_colour = labels * stride
-    total = load(children, upper + column) + load(children, upper + other_colour + column)
+    other_colour = child.tiles * block
+    total = load(children, upper + place) + load(children, upper + other_colour + place)
     if lower >= 0:
-        total = total + load(children, lower + other_colour + column)
-        total = total + load(children, lower + column)
+        total = total + load(children, lower + other_colour + place)
+        total = total + load(children, lower + place)
     return total
