@@ -65,6 +65,21 @@ def _kept_of_types(messages: Any, value: Any, before: Any) -> Any:
     return difference if messages.dtype == types.int8 else itself
 
 
+def deferred(messages: Any, least: Any, zero: Any) -> Any:
+    """What need not be subtracted from every label: no difference knows of it."""
+    raise TypeError('for kernels only')
+
+
+@overload(deferred)
+def _deferred_of_types(messages: Any, least: Any, zero: Any) -> Any:
+    def everything(messages: Any, least: Any, zero: Any) -> Any:
+        return least
+
+    def nothing(messages: Any, least: Any, zero: Any) -> Any:
+        return zero
+    return everything if messages.dtype == types.int8 else nothing
+
+
 def upper(messages: Any, value: Any) -> Any:
     """What the first plane has, given the values of label 0.
 

@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from stereo_bp_ros.engines.cpu.encoding import advance, kept, load_beside, start, upper
+from stereo_bp_ros.engines.cpu.encoding import (
+    advance,
+    deferred,
+    kept,
+    load_beside,
+    start,
+    upper,
+)
 from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP
 from stereo_bp_ros.engines.cpu.runtime import kernel
 from stereo_bp_ros.engines.cpu.vectors import lanes, load, minimum, splat, store, where_lane
@@ -86,36 +93,45 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
         store(forward, place + LEFT * direction, left)
         store(forward, place + RIGHT * direction, right)
 
+    # Differences take the least value off at the end, from label 0 alone.
+    zero = splat(scratch.dtype.type(0))
+    rest_up = deferred(messages, least_up, zero)
+    rest_down = deferred(messages, least_down, zero)
+    rest_left = deferred(messages, least_left, zero)
+    rest_right = deferred(messages, least_right, zero)
+    least_up, bound_up = least_up - rest_up, bound + rest_up
+    least_down, bound_down = least_down - rest_down, bound + rest_down
+    least_left, bound_left = least_left - rest_left, bound + rest_left
+    least_right, bound_right = least_right - rest_right, bound + rest_right
     place = origin + (labels - 1) * next_label
-    up = minimum(load(forward, place + UP * direction) - least_up, bound)
-    down = minimum(load(forward, place + DOWN * direction) - least_down, bound)
-    left = minimum(load(forward, place + LEFT * direction) - least_left, bound)
-    right = minimum(load(forward, place + RIGHT * direction) - least_right, bound)
+    up = minimum(load(forward, place + UP * direction) - least_up, bound_up)
+    down = minimum(load(forward, place + DOWN * direction) - least_down, bound_down)
+    left = minimum(load(forward, place + LEFT * direction) - least_left, bound_left)
+    right = minimum(load(forward, place + RIGHT * direction) - least_right, bound_right)
     for backwards in range(1, labels):
         # A label is written when the one before it is known, which differences need.
         target = own + lead + (labels - backwards) * width
         place -= next_label
         later = up
         up = minimum(load(forward, place + UP * direction) - least_up,
-                     minimum(up + step, bound))
+                   minimum(up + step, bound_up))
         _keep(messages, target + UP * sent, kept(messages, later, up), is_whole, first, end)
         later = down
         down = minimum(load(forward, place + DOWN * direction) - least_down,
-                       minimum(down + step, bound))
+                     minimum(down + step, bound_down))
         _keep(messages, target + DOWN * sent, kept(messages, later, down), is_whole, first, end)
         later = left
         left = minimum(load(forward, place + LEFT * direction) - least_left,
-                       minimum(left + step, bound))
+                     minimum(left + step, bound_left))
         _keep(messages, target + LEFT * sent, kept(messages, later, left), is_whole, first, end)
         later = right
         right = minimum(load(forward, place + RIGHT * direction) - least_right,
-                        minimum(right + step, bound))
-        _keep(messages, target + RIGHT * sent, kept(messages, later, right), is_whole, first,
-              end)
-    _keep_first(messages, own + UP * sent, lead, up, is_whole, first, end)
-    _keep_first(messages, own + DOWN * sent, lead, down, is_whole, first, end)
-    _keep_first(messages, own + LEFT * sent, lead, left, is_whole, first, end)
-    _keep_first(messages, own + RIGHT * sent, lead, right, is_whole, first, end)
+                      minimum(right + step, bound_right))
+        _keep(messages, target + RIGHT * sent, kept(messages, later, right), is_whole, first, end)
+    _keep_first(messages, own + UP * sent, lead, up - rest_up, is_whole, first, end)
+    _keep_first(messages, own + DOWN * sent, lead, down - rest_down, is_whole, first, end)
+    _keep_first(messages, own + LEFT * sent, lead, left - rest_left, is_whole, first, end)
+    _keep_first(messages, own + RIGHT * sent, lead, right - rest_right, is_whole, first, end)
 
 
 def _either(is_first: bool, first: Any, second: Any) -> Any:
