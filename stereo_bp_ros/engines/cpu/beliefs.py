@@ -17,8 +17,8 @@ from stereo_bp_ros.engines.cpu.vectors import lanes, load, minimum, splat, store
 #: ``second`` where there is no label further than 1 from the best.
 NO_SECOND = 2**31 - 1
 
-# Rows of ``selected``.
-_BEST, _LABEL, _SECOND = range(3)
+# Rows of ``selected``; before and after: of the labels beside the best.
+_BEST, _LABEL, _SECOND, _BEFORE, _AFTER = range(5)
 
 
 class Selection(NamedTuple):
@@ -55,7 +55,7 @@ def selection(min_disparity: int, label: np.ndarray, fraction: np.ndarray,
         the least belief among the pixels (x + d, y) of this one that have data cost for every
         d, lowest label on ties; -1 = none.
     :param beliefs: scratch, parts x 2 x labels x columns, uint16 or float32.
-    :param selected: scratch, parts x 3 x columns; ``right``: parts x 2 x 2 x columns.
+    :param selected: scratch, parts x 5 x columns; ``right``: parts x 2 x 2 x columns.
     """
     dtype = beliefs.dtype.type
     no_cost = _NO_COST[np.dtype(np.float32 if dtype is np.float32 else np.int32)]
@@ -98,8 +98,8 @@ def select_row(cost: Any, messages: Any, y: int, above: int, slot: int, below: i
     for odd in range(2):
         row, selected = found.beliefs[part, odd], found.selected[part]
         _beliefs_of_row(cost, messages, y, above, slot, below, odd, level, found.huge,
-                        found.with_costs, row, selected)
-        _write_labels(row, selected[_LABEL], odd, found.label[y], found.fraction[y])
+                        found.with_costs or found.with_right, found.with_costs, row, selected)
+        _write_labels(selected, level.labels, odd, found.label[y], found.fraction[y])
         if found.with_costs:
             _write_costs(selected, level.labels, odd, found.best[y], found.second[y])
     if found.with_right:
@@ -108,16 +108,15 @@ def select_row(cost: Any, messages: Any, y: int, above: int, slot: int, below: i
 
 
 @kernel
-def _write_labels(beliefs: Any, selected: Any, odd: int, label: Any, fraction: Any) -> None:
+def _write_labels(selected: Any, labels: int, odd: int, label: Any, fraction: Any) -> None:
     """The interior pixels x = 2 column + odd of one row."""
-    labels = beliefs.shape[0]
     for column in range(1 - odd, (label.size - odd) // 2):
         x = 2 * column + odd
-        found = int(selected[column])
+        found = int(selected[_LABEL, column])
         label[x] = found
         if 0 < found < labels - 1:
-            fraction[x] = _sixteenths(beliefs[found - 1, column], beliefs[found, column],
-                                      beliefs[found + 1, column])
+            fraction[x] = _sixteenths(selected[_BEFORE, column], selected[_BEST, column],
+                                      selected[_AFTER, column])
 
 
 @kernel
@@ -133,8 +132,12 @@ def _write_costs(selected: Any, labels: int, odd: int, best: Any, second: Any) -
 
 @kernel
 def _beliefs_of_row(cost: Any, messages: Any, y: int, above: int, slot: int, below: int, odd: int,
-                    level: Level, huge: Any, with_second: bool, row: Any, selected: Any) -> None:
-    """Beliefs [label][column] of the nodes x = 2 column + odd, and what is least in them."""
+                    level: Level, huge: Any, with_row: bool, with_second: bool, row: Any,
+                    selected: Any) -> None:
+    """What is least in the beliefs of the nodes x = 2 column + odd.
+
+    ``with_row`` leaves these in ``row`` as [label][column], which ``with_second`` needs.
+    """
     width, _, labels, tiles, planes = level
     at_once = lanes(messages)
     stride = tiles * at_once
@@ -156,7 +159,7 @@ def _beliefs_of_row(cost: Any, messages: Any, y: int, above: int, slot: int, bel
         vertical_2 = start(messages, load(messages, from_above + block))
         right_plane, left_plane = load_beside(messages, from_right, from_left, beyond, odd)
         right, left = start(messages, right_plane), start(messages, left_plane)
-        least = splat(huge)
+        least = belief = before = after = splat(huge)
         number = found = splat(scalar(0))
         for label in range(labels):
             plane = lead + label * at_once
@@ -166,14 +169,20 @@ def _beliefs_of_row(cost: Any, messages: Any, y: int, above: int, slot: int, bel
                                                   from_left + plane, beyond + plane, odd)
             right = advance(messages, right, right_plane)
             left = advance(messages, left, left_plane)
+            last = belief
             belief = (((vertical_1 + vertical_2) + right) + left) + load(
                 cost, data + (tile * labels + label) * at_once)
-            store(row, label * stride + column, belief)
+            if with_row:
+                store(row, label * stride + column, belief)
+            after = where_less(found + one, number, after, belief)
+            before = where_less(belief, least, last, before)
             found = where_less(belief, least, number, found)
             least = minimum(belief, least)
             number = number + one
         store(selected, _BEST * stride + column, least)
         store(selected, _LABEL * stride + column, found)
+        store(selected, _BEFORE * stride + column, before)
+        store(selected, _AFTER * stride + column, after)
         if with_second:
             next_best = splat(huge)
             # Labels are compared as label + 1 < found or found + 1 < label.

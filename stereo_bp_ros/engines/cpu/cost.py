@@ -13,7 +13,7 @@ import numpy as np
 
 from stereo_bp_ros.engines.cpu.plan import Level
 from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
-from stereo_bp_ros.engines.cpu.vectors import deinterleave, lanes, load, store
+from stereo_bp_ros.engines.cpu.vectors import address, deinterleave, lanes, load, store
 
 
 def data_cost(left: np.ndarray, right: np.ndarray, levels: list[Level], min_disparity: int,
@@ -53,16 +53,17 @@ def _data_cost(left: Any, right: Any, level: Level, min_disparity: int, weight: 
         for row in range(part * pairs // parts, (part + 1) * pairs // parts):
             for y in range(2 * row, min(2 * row + 2, height)):
                 _cost_of_row(left[y], right[y], y, level, min_disparity, weight, truncation,
-                             rounding, cost, image_rows[part], cost_rows[part])
+                             rounding, address(cost), image_rows[part], cost_rows[part])
             if has_parents:
-                _sum_row(cost, level, parents, parent, row)
+                _sum_row(address(cost), level, address(parents), parent, row)
 
 
 @kernel
 def _cost_of_row(left: Any, right: Any, y: int, level: Level, min_disparity: int, weight: Any,
                  truncation: Any, rounding: Any, cost: Any, images: Any, plane: Any) -> None:
     width, labels = level.width, level.labels
-    at_once = lanes(cost)
+    at_once, stride = lanes(cost), images.shape[1]
+    images_at, plane_at = address(images), address(plane)
     for odd in range(2):
         columns = (width + 1 - odd) // 2
         for column in range(columns):
@@ -81,27 +82,27 @@ def _cost_of_row(left: Any, right: Any, y: int, level: Level, min_disparity: int
                 # x - d = 2 (column + offset) + 0 or 1
                 shift = odd - min_disparity - label
                 offset = shift // 2
-                _differences(images[odd, first:end],
-                             images[2 + shift % 2, first + offset:end + offset],
-                             weight, truncation, rounding, plane[first:end])
+                _differences(images_at, odd * stride + first,
+                             (2 + shift % 2) * stride + first + offset, end - first, weight,
+                             truncation, rounding, plane_at, first)
             for tile in range(level.tiles):
                 store(cost, target + (tile * labels + label) * at_once,
-                      load(plane, tile * at_once))
+                      load(plane_at, tile * at_once))
 
 
 @kernel
-def _differences(left: Any, right: Any, weight: Any, truncation: Any, rounding: Any,
-                 cost: Any) -> None:
-    for i in range(cost.size):
-        difference = abs(left[i] - right[i])
+def _differences(images: Any, left: int, right: int, count: int, weight: Any, truncation: Any,
+                 rounding: Any, plane: Any, first: int) -> None:
+    for i in range(count):
+        difference = abs(images[left + i] - images[right + i])
         difference = difference if difference < truncation else truncation
-        cost[i] = weight * difference + rounding
+        plane[first + i] = weight * difference + rounding
 
 
 @parallel_kernel
 def _sum_children(children: Any, child: Level, parents: Any, parent: Level) -> None:
     for row in numba.prange(parent.height):
-        _sum_row(children, child, parents, parent, row)
+        _sum_row(address(children), child, address(parents), parent, row)
 
 
 @kernel

@@ -51,8 +51,7 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
     # the caches a buffer. A vector with lanes on the border of the image must not write those.
     # Nor may values on the way be rounded to the halves, or be cut to the bytes, that messages
     # may be kept as.
-    in_place = (labels >= IN_PLACE_LABELS and is_whole
-                and messages.itemsize == scratch.itemsize)
+    in_place = labels >= IN_PLACE_LABELS and is_whole and _are_alike(messages, scratch)
     forward = _either(in_place, messages, scratch)
     origin, direction, next_label = own, sent, width
     if not in_place:
@@ -94,7 +93,7 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
         store(forward, place + RIGHT * direction, right)
 
     # Differences take the least value off at the end, from label 0 alone.
-    zero = splat(scratch.dtype.type(0))
+    zero = step - step
     rest_up = deferred(messages, least_up, zero)
     rest_down = deferred(messages, least_down, zero)
     rest_left = deferred(messages, least_left, zero)
@@ -132,6 +131,20 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
     _keep_first(messages, own + DOWN * sent, lead, down - rest_down, is_whole, first, end)
     _keep_first(messages, own + LEFT * sent, lead, left - rest_left, is_whole, first, end)
     _keep_first(messages, own + RIGHT * sent, lead, right - rest_right, is_whole, first, end)
+
+
+def _are_alike(first: Any, second: Any) -> bool:
+    """Whether two arrays have one type."""
+    raise TypeError('for kernels only')
+
+
+@overload(_are_alike)
+def _are_alike_of_types(first: Any, second: Any) -> Any:
+    is_same = first == second
+
+    def known(first: Any, second: Any) -> bool:
+        return is_same
+    return known
 
 
 def _either(is_first: bool, first: Any, second: Any) -> Any:

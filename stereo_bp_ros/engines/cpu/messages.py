@@ -18,7 +18,7 @@ from stereo_bp_ros.engines.cpu.encoding import beyond_tile
 from stereo_bp_ros.engines.cpu.envelope import send, send_exactly
 from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP, Level, bands, sweeps
 from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
-from stereo_bp_ros.engines.cpu.vectors import interleave, lanes, load_stored, store
+from stereo_bp_ros.engines.cpu.vectors import address, interleave, lanes, load_stored, store
 
 
 def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[np.ndarray],
@@ -121,15 +121,16 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
         for band in numba.prange(bands):
             top = 1 + band * (height - 2) // bands
             for y in range(top - 1, min(top + 1, height)):
-                _start_row(parents, parent, messages, level, y, slots[y], first < end)
+                _start_row(address(parents), parent, address(messages), level, y, slots[y],
+                           first < end)
     for band in numba.prange(bands):
         top = 1 + band * (height - 2) // bands
         bottom = 1 + (band + 1) * (height - 2) // bands
         started = bottom - 1 if band < bands - 1 else height
         for front in range(top, bottom + steps):
             if is_start and front + 1 < started:
-                _start_row(parents, parent, messages, level, front + 1, slots[front + 1],
-                           first < end)
+                _start_row(address(parents), parent, address(messages), level, front + 1,
+                           slots[front + 1], first < end)
             for t in range(steps):
                 y = front - t
                 above_is_done = y >= top + t or (band == 0 and y >= top)
@@ -137,23 +138,23 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
                 if not (above_is_done and below_is_done):
                     continue
                 if first + t < end:
-                    _update_row(cost, messages, scratch[band], y, slots[y - 1], slots[y],
-                                slots[y + 1], first + t, level, slope, truncation, unreached,
-                                exact)
+                    _update_row(address(cost), address(messages), address(scratch[band]), y,
+                                slots[y - 1], slots[y], slots[y + 1], first + t, level, slope,
+                                truncation, unreached, exact)
                 else:
-                    select_row(cost, messages, y, slots[y - 1], slots[y], slots[y + 1], level,
-                               found, band)
+                    select_row(address(cost), address(messages), y, slots[y - 1], slots[y],
+                               slots[y + 1], level, found, band)
     for band in numba.prange(1, bands):
         cut = 1 + band * (height - 2) // bands
         for t in range(1, steps):
             for y in range(cut - t, cut + t):
                 if first + t < end:
-                    _update_row(cost, messages, scratch[band], y, slots[y - 1], slots[y],
-                                slots[y + 1], first + t, level, slope, truncation, unreached,
-                                exact)
+                    _update_row(address(cost), address(messages), address(scratch[band]), y,
+                                slots[y - 1], slots[y], slots[y + 1], first + t, level, slope,
+                                truncation, unreached, exact)
                 else:
-                    select_row(cost, messages, y, slots[y - 1], slots[y], slots[y + 1], level,
-                               found, band)
+                    select_row(address(cost), address(messages), y, slots[y - 1], slots[y],
+                               slots[y + 1], level, found, band)
     if selects:
         clear_row(found, 0)
         clear_row(found, height - 1)

@@ -189,8 +189,7 @@ def _belief_propagation(config: MatcherConfig, width: int, height: int) -> Wante
         ('cost_rows', (parts, columns), sums),
         ('message_vectors', (parts, 4 * labels * lanes), sums),
         ('belief_rows', (parts, 2, labels, columns), sums),
-        # Least belief, its label, second least belief.
-        ('selected_rows', (parts, 3, columns), sums),
+        ('selected_rows', (parts, 5, columns), sums),
         ('right_rows', (parts, 2, 2, columns), sums),
     ]
     return wanted
