@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros.engines.cpu.encoding import advance, beyond_tile, load_beside, start
+from stereo_bp_ros.engines.cpu.encoding import advance, beyond_tile, lead, load_beside, start
 from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP, Level
 from stereo_bp_ros.engines.cpu.runtime import kernel
 from stereo_bp_ros.engines.cpu.vectors import lanes, load, minimum, splat, store, where_less
@@ -138,17 +138,16 @@ def _beliefs_of_row(cost: Any, messages: Any, y: int, above: int, slot: int, bel
 
     ``with_row`` leaves these in ``row`` as [label][column], which ``with_second`` needs.
     """
-    width, _, labels, tiles, planes = level
+    width, _, labels, tiles, cost_planes, planes = level
     at_once = lanes(messages)
     stride = tiles * at_once
     scalar = row.dtype.type
     colour = (y + odd) % 2
     sent = planes * at_once
-    lead = (planes - labels) * at_once
     from_below = (2 * below + 1 - colour) * tiles * 4 * sent + UP * sent
     from_above = (2 * above + 1 - colour) * tiles * 4 * sent + DOWN * sent
     beside = (2 * slot + 1 - colour) * tiles * 4 * sent
-    data = (2 * y + colour) * tiles * labels * at_once
+    data = (2 * y + colour) * tiles * cost_planes * at_once
     one = splat(scalar(1))
     for column in range(0, (width - odd) // 2, at_once):
         tile = column // at_once
@@ -162,7 +161,7 @@ def _beliefs_of_row(cost: Any, messages: Any, y: int, above: int, slot: int, bel
         least = belief = before = after = splat(huge)
         number = found = splat(scalar(0))
         for label in range(labels):
-            plane = lead + label * at_once
+            plane = (lead(messages) + label) * at_once
             vertical_1 = advance(messages, vertical_1, load(messages, from_below + block + plane))
             vertical_2 = advance(messages, vertical_2, load(messages, from_above + block + plane))
             right_plane, left_plane = load_beside(messages, from_right + plane,
@@ -171,7 +170,7 @@ def _beliefs_of_row(cost: Any, messages: Any, y: int, above: int, slot: int, bel
             left = advance(messages, left, left_plane)
             last = belief
             belief = (((vertical_1 + vertical_2) + right) + left) + load(
-                cost, data + (tile * labels + label) * at_once)
+                cost, data + (tile * cost_planes + label) * at_once)
             if with_row:
                 store(row, label * stride + column, belief)
             after = where_less(found + one, number, after, belief)

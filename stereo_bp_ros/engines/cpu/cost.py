@@ -76,7 +76,7 @@ def _cost_of_row(left: Any, right: Any, y: int, level: Level, min_disparity: int
         first = (first_x - odd + 1) // 2
         end = max(first, (last_x - odd) // 2 + 1)
         plane[:] = 0
-        target = (2 * y + colour) * level.tiles * labels * at_once
+        target = (2 * y + colour) * level.tiles * level.cost_planes * at_once
         for label in range(labels):
             if first < end:
                 # x - d = 2 (column + offset) + 0 or 1
@@ -86,7 +86,7 @@ def _cost_of_row(left: Any, right: Any, y: int, level: Level, min_disparity: int
                              (2 + shift % 2) * stride + first + offset, end - first, weight,
                              truncation, rounding, plane_at, first)
             for tile in range(level.tiles):
-                store(cost, target + (tile * labels + label) * at_once,
+                store(cost, target + (tile * level.cost_planes + label) * at_once,
                       load(plane_at, tile * at_once))
 
 
@@ -108,14 +108,14 @@ def _sum_children(children: Any, child: Level, parents: Any, parent: Level) -> N
 @kernel
 def _sum_row(children: Any, child: Level, parents: Any, parent: Level, row: int) -> None:
     """One row of parents."""
-    at_once, labels = lanes(parents), parent.labels
-    block = labels * at_once
+    at_once = lanes(parents)
+    block = parent.cost_planes * at_once
     upper = 4 * row * child.tiles * block
     lower = upper + 2 * child.tiles * block if 2 * row + 1 < child.height else -1
     target = 2 * row * parent.tiles * block
     for tile in range(parent.tiles):
         has_second = 2 * tile + 1 < child.tiles
-        for place in range(0, block, at_once):
+        for place in range(0, parent.labels * at_once, at_once):
             first = _child_sums(children, upper, lower, 2 * tile * block + place, child, block)
             second = first - first
             if has_second:

@@ -20,6 +20,20 @@ from stereo_bp_ros.engines.cpu.runtime import kernel
 from stereo_bp_ros.engines.cpu.vectors import following, load, preceding, splat
 
 
+def lead(messages: Any) -> int:
+    """How many planes come before that of label 0."""
+    raise TypeError('for kernels only')
+
+
+@overload(lead)
+def _lead_of_types(messages: Any) -> Any:
+    count = int(messages.dtype == types.int8)
+
+    def known(messages: Any) -> int:
+        return count
+    return known
+
+
 def start(messages: Any, first_plane: Any) -> Any:
     """What the values of label 0 are added to."""
     raise TypeError('for kernels only')

@@ -20,6 +20,7 @@ from stereo_bp_ros.engines.cpu.encoding import (
     advance,
     deferred,
     kept,
+    lead,
     load_beside,
     start,
     upper,
@@ -56,13 +57,12 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
     origin, direction, next_label = own, sent, width
     if not in_place:
         origin, direction, next_label = 0, width, 4 * width
-    lead = (planes - labels) * width
     below = start(messages, load(messages, from_below))
     above = start(messages, load(messages, from_above))
     right_plane, left_plane = load_beside(messages, from_right, from_left, beyond, odd)
     beside_right, beside_left = start(messages, right_plane), start(messages, left_plane)
     for label in range(labels):
-        plane = lead + label * width
+        plane = (lead(messages) + label) * width
         below = advance(messages, below, load(messages, from_below + plane))
         above = advance(messages, above, load(messages, from_above + plane))
         right_plane, left_plane = load_beside(messages, from_right + plane, from_left + plane,
@@ -109,7 +109,7 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
     right = minimum(load(forward, place + RIGHT * direction) - least_right, bound_right)
     for backwards in range(1, labels):
         # A label is written when the one before it is known, which differences need.
-        target = own + lead + (labels - backwards) * width
+        target = own + (lead(messages) + labels - backwards) * width
         place -= next_label
         later = up
         up = minimum(load(forward, place + UP * direction) - least_up,
@@ -127,10 +127,10 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
         right = minimum(load(forward, place + RIGHT * direction) - least_right,
                       minimum(right + step, bound_right))
         _keep(messages, target + RIGHT * sent, kept(messages, later, right), is_whole, first, end)
-    _keep_first(messages, own + UP * sent, lead, up - rest_up, is_whole, first, end)
-    _keep_first(messages, own + DOWN * sent, lead, down - rest_down, is_whole, first, end)
-    _keep_first(messages, own + LEFT * sent, lead, left - rest_left, is_whole, first, end)
-    _keep_first(messages, own + RIGHT * sent, lead, right - rest_right, is_whole, first, end)
+    _keep_first(messages, own + UP * sent, up - rest_up, is_whole, first, end)
+    _keep_first(messages, own + DOWN * sent, down - rest_down, is_whole, first, end)
+    _keep_first(messages, own + LEFT * sent, left - rest_left, is_whole, first, end)
+    _keep_first(messages, own + RIGHT * sent, right - rest_right, is_whole, first, end)
 
 
 def _are_alike(first: Any, second: Any) -> bool:
@@ -163,11 +163,11 @@ def _either_of_types(is_first: bool, first: Any, second: Any) -> Any:
 
 
 @kernel
-def _keep_first(messages: Any, offset: int, lead: int, value: Any, is_whole: bool, first: int,
+def _keep_first(messages: Any, offset: int, value: Any, is_whole: bool, first: int,
                 end: int) -> None:
     """The planes up to that of label 0."""
     _keep(messages, offset, upper(messages, value), is_whole, first, end)
-    _keep(messages, offset + lead, value, is_whole, first, end)
+    _keep(messages, offset + lead(messages) * lanes(messages), value, is_whole, first, end)
 
 
 @kernel
@@ -182,14 +182,14 @@ def _keep(array: Any, offset: int, vector: Any, is_whole: bool, first: int, end:
 @kernel
 def send_exactly(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
                  from_right: int, from_left: int, beyond: int, odd: int, own: int,
-                 scratch: Any, labels: int, slope: Any, truncation: Any, unreached: Any,
-                 first: int, end: int) -> None:
+                 scratch: Any, labels: int, planes: int, slope: Any, truncation: Any,
+                 unreached: Any, first: int, end: int) -> None:
     """As ``send``, with the order of sums and the mean of the reference maps.
 
     float32 sums depend on their order: the messages come in the order from below, from above,
     from the right, from the left, then the data cost; the mean is a sum over rising labels.
     """
-    sent = labels * lanes(messages)
+    sent = planes * lanes(messages)
     for direction in range(4):
         _send_one_exactly(cost, data, messages, from_below, from_above, from_right, from_left,
                           beyond, odd, direction, own + direction * sent, scratch, labels, slope,

@@ -168,7 +168,7 @@ def _update_row(cost: Any, messages: Any, scratch: Any, y: int, above: int, slot
 
     :param above, slot, below: where the messages of rows y - 1, y and y + 1 lie.
     """
-    width, _, labels, tiles, planes = level
+    width, _, labels, tiles, cost_planes, planes = level
     colour = (iteration + 1) % 2
     odd = (y + colour) % 2              # x = 2 * column + odd
     first, end = 1 - odd, (width - odd) // 2
@@ -179,12 +179,12 @@ def _update_row(cost: Any, messages: Any, scratch: Any, y: int, above: int, slot
     beside = (2 * slot + 1 - colour) * row
     from_below = (2 * below + 1 - colour) * row + UP * sent
     from_above = (2 * above + 1 - colour) * row + DOWN * sent
-    data = (2 * y + colour) * tiles * labels * at_once
+    data = (2 * y + colour) * tiles * cost_planes * at_once
     for tile in range((end + at_once - 1) // at_once):
         place = tile * 4 * sent
         from_right, from_left = beside + LEFT * sent + place, beside + RIGHT * sent + place
         beyond = beyond_tile(from_right, from_left, odd, tile, tiles, 4 * sent)
-        values = data + tile * labels * at_once
+        values = data + tile * cost_planes * at_once
         column = tile * at_once
         if exact is None:
             send(cost, values, messages, from_below + place, from_above + place, from_right,
@@ -193,4 +193,4 @@ def _update_row(cost: Any, messages: Any, scratch: Any, y: int, above: int, slot
         else:
             send_exactly(cost, values, messages, from_below + place, from_above + place,
                          from_right, from_left, beyond, odd, own + place, scratch, labels,
-                         slope, truncation, unreached, first - column, end - column)
+                         planes, slope, truncation, unreached, first - column, end - column)

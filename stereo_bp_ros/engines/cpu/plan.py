@@ -34,25 +34,29 @@ class Level(NamedTuple):
     """One level of the pyramid as it lies in memory.
 
     A node (x, y) has the checkerboard colour (x + y) mod 2 and the column x // 2. A tile is one
-    vector of neighbouring columns of one colour. ``cost`` is [row][colour][tile][label][lane] and
+    vector of neighbouring columns of one colour. ``cost`` is [row][colour][tile][plane][lane] and
     ``messages`` [slot][colour][tile][direction][plane][lane], everything contiguous, so that
     updating a tile reads and writes a few stretches of memory from end to end. A message is kept
     at its sender, under the direction it goes; ``row_slots`` says which slot a row has.
 
-    A message has a plane for each label. In int8 it is kept as differences: first a plane of upper
+    There is a plane for each label. int8 messages are kept as differences: first a plane of upper
     bytes, then for label 0 what is left of the value, for each other label what it adds to
-    the one before. The envelope bounds these by the slope, so nothing is lost.
+    the one before. The envelope bounds these by the slope, so nothing is lost. The number of
+    planes is odd: tiles never lie large powers of two apart, which would share a few sets of the
+    caches.
 
     width, height: nodes.
     labels:        disparities.
     tiles:         vectors that the columns of one colour take.
-    planes:        of one message: labels, and one more in int8.
+    cost_planes:   of one tile of ``cost``.
+    planes:        of one message.
     """
 
     width: int
     height: int
     labels: int
     tiles: int
+    cost_planes: int
     planes: int
 
 
@@ -93,8 +97,9 @@ def cost_dtype(config: MatcherConfig, level: int) -> str:
 
 def levels(config: MatcherConfig, width: int, height: int) -> list[Level]:
     """The pyramid, level 0 first."""
-    planes = config.disparity_range + (message_dtype(config) == 'int8')
-    return [Level(w, h, config.disparity_range, -(-((w + 1) // 2) // _lanes(config)), planes)
+    labels = config.disparity_range
+    planes = labels + (message_dtype(config) == 'int8')
+    return [Level(w, h, labels, -(-((w + 1) // 2) // _lanes(config)), labels | 1, planes | 1)
             for w, h in geometry.pyramid(width, height, config.levels)]
 
 
@@ -179,7 +184,7 @@ def _belief_propagation(config: MatcherConfig, width: int, height: int) -> Wante
     pyramid = levels(config, width, height)
     for k, level in enumerate(pyramid):
         slots = int(row_slots(config, k, level.height).max()) + 1
-        wanted += [(f'cost_{k}', (level.height, 2, level.tiles, level.labels, lanes),
+        wanted += [(f'cost_{k}', (level.height, 2, level.tiles, level.cost_planes, lanes),
                     cost_dtype(config, k)),
                    (f'messages_{k}', (slots, 2, level.tiles, 4, level.planes, lanes),
                     message_dtype(config))]
