@@ -92,6 +92,37 @@ def test_integers_shift_as_numpys() -> None:
 
 
 @kernel
+def _least(a: Any) -> Any:
+    return vectors.least_lane(vectors.load(a, 0))
+
+
+@pytest.mark.parametrize('dtype', [np.uint16, np.uint32])
+def test_the_least_lane_is_numpys_minimum(dtype: Any) -> None:
+    for seed in range(8):
+        a = np.random.default_rng(seed).integers(5, np.iinfo(dtype).max, 32, dtype, endpoint=True)
+        assert _least(a) == a[:VECTOR_BYTES // a.itemsize].min()
+
+
+@kernel
+def _spread_and_mask(a: Any, out: Any) -> None:
+    low, high = vectors.spread(vectors.load(a, 0))
+    vectors.store(out, 0, low)
+    vectors.store(out, 16, high)
+    vectors.store(out, 32, vectors.maximum(low, high))
+    vectors.store(out, 48, low & vectors.splat(np.uint32(0xff00ff)))
+
+
+def test_lanes_of_16_bits_spread_with_their_sign() -> None:
+    a = np.random.default_rng(2).integers(0, 65536, 32).astype(np.uint16)
+    out = np.zeros(64, np.uint32)
+    _spread_and_mask(a, out)
+    wide = a.astype(np.int16).astype(np.uint32)
+    np.testing.assert_array_equal(out[:32], wide)
+    np.testing.assert_array_equal(out[32:48], np.maximum(wide[:16], wide[16:]))
+    np.testing.assert_array_equal(out[48:], wide[:16] & 0xff00ff)
+
+
+@kernel
 def _widen_and_narrow(source: Any, wide: Any, back: Any) -> None:
     at = vectors.address(source)        # an address stands for its array
     for place in range(0, source.size, vectors.lanes(at)):

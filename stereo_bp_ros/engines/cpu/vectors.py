@@ -1,4 +1,4 @@
-"""Vectors of 64 bytes in Numba: 32 x uint16 or 16 x float32, one lane per pixel.
+"""Vectors of 64 bytes in Numba: 32 x uint16, 16 x uint32 or 16 x float32.
 
 A vector is a value that LLVM keeps in registers (one AVX-512 register, two of AVX2, four of
 SSE or NEON), so that a kernel is written once, for one pixel, and the machine code does not
@@ -19,6 +19,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 from stereo_bp_ros.engines.cpu import halves
@@ -179,6 +180,39 @@ def minimum(typing_context: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
+def maximum(typing_context: Any, a: Any, b: Any) -> Any:
+    """``maximum(a, b)``."""
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(_is_less(builder, a, *args), args[1], args[0])
+    return a(a, a), generate
+
+
+@intrinsic
+def least_lane(typing_context: Any, vector: Any) -> Any:
+    """``least_lane(vector)``: the scalar that is least; integers."""
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lanes = args[0].type
+        reduce = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(lanes.element, [lanes]),
+            f'llvm.vector.reduce.umin.v{vector.lanes}i{vector.dtype.bitwidth}')
+        return builder.call(reduce, args)
+    return vector.dtype(vector), generate
+
+
+@intrinsic
+def spread(typing_context: Any, vector: Any) -> Any:
+    """``spread(vector)``: two vectors of uint32 from lanes of uint16 that stand for int16."""
+    wide = Vector(types.uint32)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        words = ir.VectorType(ir.IntType(32), wide.lanes)
+        parts = [builder.sext(_taken(builder, args * 2, range(start, start + wide.lanes)), words)
+                 for start in (0, wide.lanes)]
+        return context.make_tuple(builder, signature.return_type, parts)
+    return types.UniTuple(wide, 2)(vector), generate
+
+
+@intrinsic
 def where_less(typing_context: Any, a: Any, b: Any, chosen: Any, other: Any) -> Any:
     """``where_less(a, b, chosen, other)``: ``chosen`` in the lanes with a < b."""
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -262,5 +296,6 @@ def _define(function: Callable[..., Any], instruction: str) -> None:
 _define(operator.add, 'add')
 _define(operator.sub, 'sub')
 _define(operator.truediv, 'div')        # floats
-_define(operator.lshift, 'shl')         # integers
+_define(operator.and_, 'and_')          # integers, as the two below
+_define(operator.lshift, 'shl')
 _define(operator.rshift, 'lshr')
