@@ -43,7 +43,8 @@ class CpuEngine(Engine):
         self._threads = plan.threads(config)
         arena = _aligned(self.plan.total)
         self._arrays = {spec.name: _view(arena, spec) for spec in self.plan.arrays}
-        self._levels = plan.levels(config, width, height)
+        is_bp = config.stereo_algorithm == 'bp' and not config.repeats_papers
+        self._levels = plan.levels(config, width, height) if is_bp else []
         self._slots = [plan.row_slots(config, k, level.height)
                        for k, level in enumerate(self._levels)]
 
@@ -117,8 +118,7 @@ class CpuEngine(Engine):
         with _stopwatch(timings, 'cost'):
             cost.data_cost(arrays['left_matched'], arrays['right_matched'], self._levels,
                            config.min_disparity, config.data_weight, config.data_truncation,
-                           scale, costs, arrays['image_rows'],
-                           arrays['cost_rows'])
+                           scale, costs, arrays['image_rows'], arrays['cost_rows'])
         with _stopwatch(timings, 'messages'):
             found = beliefs.selection(
                 config.min_disparity, *self._matches(needed), arrays['belief_rows'],
