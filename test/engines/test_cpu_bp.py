@@ -42,15 +42,16 @@ def matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
              ('label', 'fraction', 'best', 'second', 'right_label')}
     right_least = arrays.get('right_least', np.empty((0, 0), plan.sum_dtype(config)))
     with runtime.frame(config.num_threads):
+        slots = [plan.row_slots(config, k, level.height) for k, level in enumerate(levels)]
         for part in parts.partitions:
             cost.data_cost(left, right, part.x, part.y, levels, config.min_disparity,
                            config.data_weight, config.data_truncation, config.message_scale(),
-                           costs, arrays['cost_rows'])
+                           costs, arrays['image_rows'], arrays['cost_rows'])
             selection = beliefs.selection(
                 part, config.min_disparity, **found, right_least=right_least,
                 beliefs=arrays['belief_rows'], selected=arrays['selected_rows'],
                 right=arrays['right_rows'])
-            messages.pass_messages(levels, costs, sent, arrays['message_vectors'],
+            messages.pass_messages(levels, costs, sent, slots, arrays['message_vectors'],
                                    plan.threads(config), config.iterations,
                                    *config.message_smoothness(), config.exact, selection)
     return found
@@ -141,6 +142,74 @@ def test_partitions_match_what_their_parts_of_the_costs_make(
     found = matches(left, right, config, parts)
     for name, values in expected_matches(left, right, config, parts).items():
         np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+def whole_steps(**changes: Any) -> MatcherConfig:
+    """int16 with S = 1, so that slope and truncation are messages' units."""
+    config = MatcherConfig(**{
+        'preprocessing': 'none', 'data_weight': 1.0, 'data_truncation': 60.0, 'levels': 2,
+        'discontinuity_slope': 100.0, 'discontinuity_truncation': 2700.0, **INT16, **changes})
+    assert config.message_scale() == 1
+    return config
+
+
+@pytest.mark.parametrize(('slope', 'kept'), [(127, 'int8'), (128, 'uint16')])
+@pytest.mark.parametrize('disparities', [12, 40])
+def test_the_steepest_slope_of_bytes_loses_nothing(slope: int, kept: str,
+                                                   disparities: int) -> None:
+    config = whole_steps(discontinuity_slope=float(slope), disparity_range=disparities,
+                         data_weight=10.0, levels=1)
+    assert plan.message_dtype(config) == kept
+    left, right = np.random.default_rng(slope).integers(0, 256, (2, 23, 140)).astype(np.float32)
+    found, expected = matches(left, right, config), expected_matches(left, right, config)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize(('truncation', 'kept'), [(255.4, 'uint8'), (255.5, 'uint16')])
+def test_the_largest_cost_of_bytes_loses_nothing(truncation: float, kept: str) -> None:
+    config = whole_steps(data_truncation=truncation, disparity_range=9)
+    assert plan.cost_dtype(config, 0) == kept
+    left, right = np.random.default_rng(7).uniform(0, 600, (2, 20, 75)).astype(np.float32)
+    found, expected = matches(left, right, config), expected_matches(left, right, config)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize('disparities', [2, 3, 31, 32, 128, 511, 512])
+@pytest.mark.parametrize('kind', [INT16, EXACT], ids=['int16', 'exact'])
+def test_any_range_is_matched_as_defined(kind: dict[str, Any], disparities: int) -> None:
+    rng = np.random.default_rng(disparities)
+    left, right = rng.integers(0, 60, (2, 7, disparities + 33)).astype(np.float32)
+    config = MatcherConfig(preprocessing='none', disparity_range=disparities, min_disparity=-5,
+                           levels=3, **kind)
+    found, expected = matches(left, right, config), expected_matches(left, right, config)
+    assert (expected['label'][1:-1, disparities:-8] > 0).any()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize('threads', [1, 2, 3, 4])
+@pytest.mark.parametrize('iterations', [0, 1, 7, 8, 9])
+@pytest.mark.parametrize('height', [1, 2, 3, 16, 67, 200])
+def test_rows_that_are_in_use_at_once_have_slots_of_their_own(
+        monkeypatch: pytest.MonkeyPatch, height: int, iterations: int, threads: int) -> None:
+    monkeypatch.setenv('NUMBA_NUM_THREADS', '4')
+    config = MatcherConfig(iterations=iterations, num_threads=threads)
+    slots = plan.row_slots(config, 0, height)
+    assert set(slots) == set(range(slots.max() + 1))
+    steps = iterations + 1
+    if iterations > plan.SWEEP_ITERATIONS:
+        assert slots.max() + 1 == height
+    else:
+        assert slots.max() + 1 <= threads * (steps + 2) + (threads - 1) * 2 * steps
+        cuts = [plan.band_edge(height, band, plan.bands(height, threads, steps))
+                for band in range(1, plan.bands(height, threads, steps))]
+        at_cuts = [slots[y] for cut in cuts for y in range(cut - steps, cut + steps)]
+        assert all((slots == slot).sum() == 1 for slot in at_cuts)
+    apart = np.abs(np.subtract.outer(np.arange(height), np.arange(height)))
+    assert (apart[np.equal.outer(slots, slots) & (apart > 0)] >= steps + 2).all()
+    assert np.array_equal(plan.row_slots(config, 1, height), np.arange(height))
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -247,15 +316,17 @@ def test_the_number_of_threads_changes_no_pixel(child: Callable[..., str]) -> No
         'import numpy as np\n'
         'from stereo_bp_ros import MatcherConfig, StereoMatcher\n'
         'pair = np.random.default_rng(5).integers(0, 256, (2, 131, 97), dtype=np.uint8)\n'
-        'for kind in ({}, {"message_type": "float32"}, {"message_type": "float16"},\n'
+        'for kind in ({}, {"discontinuity_slope": 5.0}, {"message_type": "float32"},\n'
+        '             {"message_type": "float16"},\n'
         '             {"message_type": "float32", "exact": True}):\n'
-        '    maps = []\n'
-        '    for threads in (1, 2, 3, 4):\n'
-        '        config = MatcherConfig(disparity_range=21, num_threads=threads,\n'
-        '                               border="keep", iterations=11, **kind)\n'
-        '        with StereoMatcher(config, "cpu") as matcher:\n'
-        '            maps.append(matcher.compute(*pair).disparity)\n'
-        '    assert len(np.unique(maps[0])) > 20\n'
-        '    print(all(np.array_equal(maps[0], other) for other in maps))',
+        '    for iterations in (5, 11):\n'
+        '        maps = []\n'
+        '        for threads in (1, 2, 3, 4):\n'
+        '            config = MatcherConfig(disparity_range=21, num_threads=threads,\n'
+        '                                   border="keep", iterations=iterations, **kind)\n'
+        '            with StereoMatcher(config, "cpu") as matcher:\n'
+        '                maps.append(matcher.compute(*pair).disparity)\n'
+        '        assert len(np.unique(maps[0])) > 20\n'
+        '        print(all(np.array_equal(maps[0], other) for other in maps))',
         NUMBA_NUM_THREADS='4')
-    assert outcome.split() == ['True'] * 4
+    assert outcome.split() == ['True'] * 10

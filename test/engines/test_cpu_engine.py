@@ -173,6 +173,20 @@ def test_memory_stays_within_the_plan(child: Callable[..., str]) -> None:
     assert later < 2 * images
 
 
+def test_sad_cares_for_no_setting_of_belief_propagation() -> None:
+    config = MatcherConfig(disparity_range=16, **KINDS['sad'])
+    unfit = config.replace(data_weight=1000.0)          # int16 messages could not hold it
+    assert_same(frame(CpuEngine(unfit, WIDTH, HEIGHT), *noisy_pair()),
+                frame(CpuEngine(config, WIDTH, HEIGHT), *noisy_pair()))
+
+
+def test_messages_of_level_0_take_no_memory_for_rows_that_are_done() -> None:
+    config = MatcherConfig(disparity_range=16, num_threads=1)
+    sizes = [next(array.nbytes for array in plan.memory_plan(config, 640, height).arrays
+                  if array.name == 'messages_0') for height in (64, 480)]
+    assert sizes[0] == sizes[1] > 0
+
+
 def test_a_closed_engine_says_so(config: MatcherConfig) -> None:
     engine = CpuEngine(config, WIDTH, HEIGHT)
     engine.close()

@@ -65,6 +65,102 @@ def test_interleaving_is_undone_by_deinterleaving(pair: tuple[np.ndarray, np.nda
 
 
 @kernel
+def _neighbours(a: Any, b: Any, out: Any) -> None:
+    vectors.store(out, 0, vectors.following(vectors.load(a, 0), vectors.load(b, 0)))
+    vectors.store(out, a.size, vectors.preceding(vectors.load(b, 0), vectors.load(a, 0)))
+
+
+def test_neighbouring_lanes_come_from_two_vectors(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    a, b = pair
+    out = np.zeros((2, a.size), a.dtype)
+    _neighbours(a, b, out.reshape(-1))
+    np.testing.assert_array_equal(out[0], np.append(a[1:], b[0]))
+    np.testing.assert_array_equal(out[1], np.append(a[-1], b[:-1]))
+
+
+@kernel
+def _shifts(a: Any, out: Any) -> None:
+    vectors.store(out, 0, vectors.load(a, 0) << vectors.splat(np.uint16(8)))
+    vectors.store(out, a.size, vectors.load(a, 0) >> vectors.splat(np.uint16(8)))
+
+
+def test_integers_shift_as_numpys() -> None:
+    a = np.random.default_rng(6).integers(0, 65536, 32).astype(np.uint16)
+    out = np.zeros((2, 32), np.uint16)
+    _shifts(a, out.reshape(-1))
+    np.testing.assert_array_equal(out, [a << 8, a >> 8])
+
+
+@kernel
+def _least(a: Any) -> Any:
+    return vectors.least_lane(vectors.load(a, 0))
+
+
+@pytest.mark.parametrize('dtype', [np.uint16, np.uint32])
+def test_the_least_lane_is_numpys_minimum(dtype: Any) -> None:
+    for seed in range(8):
+        a = np.random.default_rng(seed).integers(5, np.iinfo(dtype).max, 32, dtype, endpoint=True)
+        assert _least(a) == a[:VECTOR_BYTES // a.itemsize].min()
+
+
+@kernel
+def _spread_and_mask(a: Any, out: Any) -> None:
+    low, high = vectors.spread(vectors.load(a, 0))
+    vectors.store(out, 0, low)
+    vectors.store(out, 16, high)
+    vectors.store(out, 32, vectors.maximum(low, high))
+    vectors.store(out, 48, low & vectors.splat(np.uint32(0xff00ff)))
+
+
+def test_lanes_of_16_bits_spread_with_their_sign() -> None:
+    a = np.random.default_rng(2).integers(0, 65536, 32).astype(np.uint16)
+    out = np.zeros(64, np.uint32)
+    _spread_and_mask(a, out)
+    wide = a.astype(np.int16).astype(np.uint32)
+    np.testing.assert_array_equal(out[:32], wide)
+    np.testing.assert_array_equal(out[32:48], np.maximum(wide[:16], wide[16:]))
+    np.testing.assert_array_equal(out[48:], wide[:16] & 0xff00ff)
+
+
+@kernel
+def _widen_and_narrow(source: Any, wide: Any, back: Any) -> None:
+    at = vectors.address(source)        # an address stands for its array
+    for place in range(0, source.size, vectors.lanes(at)):
+        vectors.store(wide, place, vectors.load(at, place))
+        vectors.store(back, place, vectors.load(wide, place))
+
+
+@pytest.mark.parametrize('dtype', [np.int8, np.uint8])
+def test_bytes_become_lanes_of_16_bits_and_bytes_again(dtype: Any) -> None:
+    source = np.arange(256, dtype=np.uint8).view(dtype)
+    wide, back = np.zeros(256, np.uint16), np.zeros(256, dtype)
+    _widen_and_narrow(source, wide, back)
+    np.testing.assert_array_equal(wide, source.astype(np.uint16))
+    np.testing.assert_array_equal(back, source)
+
+
+@kernel
+def _move(source: Any, out: Any) -> None:
+    for place in range(0, source.size, 2 * vectors.lanes(source)):
+        first, second = vectors.interleave(
+            vectors.load_stored(source, place),
+            vectors.load_stored(source, place + vectors.lanes(source)))
+        vectors.store(out, place, first)
+        vectors.store(out, place + vectors.lanes(source), second)
+
+
+@pytest.mark.parametrize(('dtype', 'lanes'), [
+    (np.int8, 32), (np.uint16, 32), (np.int16, 16), (np.float32, 16)])
+def test_lanes_move_as_they_are_kept(dtype: Any, lanes: int) -> None:
+    # Among them bits that a conversion to float32 and back would change.
+    source = np.random.default_rng(8).integers(0, 256, 512, np.uint8).view(dtype)
+    out = np.zeros_like(source)
+    _move(source, out)
+    expected = source.reshape(-1, 2, lanes).transpose(0, 2, 1).reshape(-1)
+    np.testing.assert_array_equal(out.view(np.uint8), expected.copy().view(np.uint8))
+
+
+@kernel
 def _copy_from(a: Any, offset: int, out: Any) -> None:
     vectors.store(out, offset, vectors.load(a, offset))
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stereo_bp_ros.engines.cpu.encoding import advance, beyond_tile, lead, load_beside, start
 from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP, Level
 from stereo_bp_ros.engines.cpu.runtime import kernel
 from stereo_bp_ros.engines.cpu.vectors import lanes, load, minimum, splat, store, where_less
@@ -17,8 +18,8 @@ from stereo_bp_ros.partitions import Partition
 #: ``second`` where there is no label further than 1 from the best.
 NO_SECOND = 2**31 - 1
 
-# Rows of ``selected``.
-_BEST, _LABEL, _SECOND = range(3)
+# Rows of ``selected``; before and after: of the labels beside the best.
+_BEST, _LABEL, _SECOND, _BEFORE, _AFTER = range(5)
 
 
 class Selection(NamedTuple):
@@ -70,8 +71,8 @@ def selection(part: Partition, min_disparity: int, label: np.ndarray, fraction: 
         d, lowest label on ties; -1 = none.
     :param right_least: H x W of the type of beliefs: those of ``right_label``, which partitions
         side by side compare; of no rows where there are none.
-    :param beliefs: scratch, parts x 2 x labels x stride, uint16 or float32.
-    :param selected: scratch, parts x 3 x stride; ``right``: parts x 2 x 2 x columns of the image.
+    :param beliefs: scratch, parts x 2 x labels x columns, uint16 or float32.
+    :param selected: scratch, parts x 5 x columns; ``right``: parts x 2 x 2 x columns of the image.
     """
     dtype = beliefs.dtype.type
     no_cost = _NO_COST[np.dtype(np.float32 if dtype is np.float32 else np.int32)]
@@ -109,10 +110,12 @@ def clear_row(found: Any, y: int) -> None:
 
 
 @kernel
-def select_row(cost: Any, messages: Any, y: int, level: Level, found: Any, part: int) -> None:
+def select_row(cost: Any, messages: Any, y: int, above: int, slot: int, below: int, level: Level,
+               found: Any, part: int) -> None:
     """Fill an interior row of ``found``, a ``Selection``, when all messages to it are final.
 
     :param cost, messages: level 0, 1-D views as ``plan.Level`` says.
+    :param above, slot, below: where the messages of rows y - 1, y and y + 1 lie.
     :param part: of the scratch.
     """
     if y < found.top or y >= found.bottom:
@@ -122,9 +125,10 @@ def select_row(cost: Any, messages: Any, y: int, level: Level, found: Any, part:
     row_of_image = y + found.y
     for odd in range(2):
         row, selected = found.beliefs[part, odd], found.selected[part]
-        _beliefs_of_row(cost, messages, y, odd, level, found.huge, found.with_costs, row,
-                        selected)
-        _write_labels(row, selected[_LABEL], odd, first, end, found.label[row_of_image, found.x:],
+        _beliefs_of_row(cost, messages, y, above, slot, below, odd, level, found.huge,
+                        found.with_costs or found.with_right, found.with_costs, row, selected)
+        _write_labels(selected, level.labels, odd, first, end,
+                      found.label[row_of_image, found.x:],
                       found.fraction[row_of_image, found.x:])
         if found.with_costs:
             _write_costs(selected, level.labels, odd, first, end,
@@ -136,17 +140,16 @@ def select_row(cost: Any, messages: Any, y: int, level: Level, found: Any, part:
 
 
 @kernel
-def _write_labels(beliefs: Any, selected: Any, odd: int, first: int, end: int, label: Any,
+def _write_labels(selected: Any, labels: int, odd: int, first: int, end: int, label: Any,
                   fraction: Any) -> None:
     """The pixels x = 2 column + odd of one row with first <= x < end."""
-    labels = beliefs.shape[0]
     for column in range((first - odd + 1) // 2, (end - odd + 1) // 2):
         x = 2 * column + odd
-        found = int(selected[column])
+        found = int(selected[_LABEL, column])
         label[x] = found
         if 0 < found < labels - 1:
-            fraction[x] = _sixteenths(beliefs[found - 1, column], beliefs[found, column],
-                                      beliefs[found + 1, column])
+            fraction[x] = _sixteenths(selected[_BEFORE, column], selected[_BEST, column],
+                                      selected[_AFTER, column])
 
 
 @kernel
@@ -162,35 +165,57 @@ def _write_costs(selected: Any, labels: int, odd: int, first: int, end: int, bes
 
 
 @kernel
-def _beliefs_of_row(cost: Any, messages: Any, y: int, odd: int, level: Level, huge: Any,
-                    with_second: bool, row: Any, selected: Any) -> None:
-    """Beliefs [label][column] of the nodes x = 2 column + odd, and what is least in them."""
-    width, _, labels, stride = level
+def _beliefs_of_row(cost: Any, messages: Any, y: int, above: int, slot: int, below: int, odd: int,
+                    level: Level, huge: Any, with_row: bool, with_second: bool, row: Any,
+                    selected: Any) -> None:
+    """What is least in the beliefs of the nodes x = 2 column + odd.
+
+    ``with_row`` leaves these in ``row`` as [label][column], which ``with_second`` needs.
+    """
+    width, _, labels, tiles, cost_planes, planes = level
     at_once = lanes(messages)
+    stride = tiles * at_once
     scalar = row.dtype.type
     colour = (y + odd) % 2
-    plane = labels * stride
-    other = (2 * y + 1 - colour) * 4 * plane
-    from_below = other + 8 * plane + UP * plane
-    from_above = other - 8 * plane + DOWN * plane
-    from_right = other + LEFT * plane + odd
-    from_left = other + RIGHT * plane + odd - 1
-    data = (2 * y + colour) * plane
+    sent = planes * at_once
+    from_below = (2 * below + 1 - colour) * tiles * 4 * sent + UP * sent
+    from_above = (2 * above + 1 - colour) * tiles * 4 * sent + DOWN * sent
+    beside = (2 * slot + 1 - colour) * tiles * 4 * sent
+    data = (2 * y + colour) * tiles * cost_planes * at_once
     one = splat(scalar(1))
     for column in range(0, (width - odd) // 2, at_once):
-        least = splat(huge)
+        tile = column // at_once
+        block = tile * 4 * sent
+        from_right, from_left = beside + LEFT * sent + block, beside + RIGHT * sent + block
+        beyond = beyond_tile(from_right, from_left, odd, tile, tiles, 4 * sent)
+        vertical_1 = start(messages, load(messages, from_below + block))
+        vertical_2 = start(messages, load(messages, from_above + block))
+        right_plane, left_plane = load_beside(messages, from_right, from_left, beyond, odd)
+        right, left = start(messages, right_plane), start(messages, left_plane)
+        least = belief = before = after = splat(huge)
         number = found = splat(scalar(0))
         for label in range(labels):
-            place = label * stride + column
-            belief = (load(messages, from_below + place) + load(messages, from_above + place)
-                      + load(messages, from_right + place) + load(messages, from_left + place)
-                      + load(cost, data + place))
-            store(row, place, belief)
+            plane = (lead(messages) + label) * at_once
+            vertical_1 = advance(messages, vertical_1, load(messages, from_below + block + plane))
+            vertical_2 = advance(messages, vertical_2, load(messages, from_above + block + plane))
+            right_plane, left_plane = load_beside(messages, from_right + plane,
+                                                  from_left + plane, beyond + plane, odd)
+            right = advance(messages, right, right_plane)
+            left = advance(messages, left, left_plane)
+            last = belief
+            belief = (((vertical_1 + vertical_2) + right) + left) + load(
+                cost, data + (tile * cost_planes + label) * at_once)
+            if with_row:
+                store(row, label * stride + column, belief)
+            after = where_less(found + one, number, after, belief)
+            before = where_less(belief, least, last, before)
             found = where_less(belief, least, number, found)
             least = minimum(belief, least)
             number = number + one
         store(selected, _BEST * stride + column, least)
         store(selected, _LABEL * stride + column, found)
+        store(selected, _BEFORE * stride + column, before)
+        store(selected, _AFTER * stride + column, after)
         if with_second:
             next_best = splat(huge)
             # Labels are compared as label + 1 < found or found + 1 < label.
@@ -236,11 +261,11 @@ def _right_row(beliefs: Any, x: int, first: int, end: int, min_disparity: int, h
         for odd in range(2):
             # Pixels x + 2 column + odd with x + odd - d = 2 offset + side.
             side, offset = (odd - d) % 2, (x + odd - d) // 2
-            start, stop = (first_x - odd + 1) // 2, (end_x - odd + 1) // 2
-            if start < stop:
-                _keep_less(beliefs[odd, label, start:stop], label,
-                           least[side, start + offset:stop + offset],
-                           found[side, start + offset:stop + offset])
+            start_at, stop = (first_x - odd + 1) // 2, (end_x - odd + 1) // 2
+            if start_at < stop:
+                _keep_less(beliefs[odd, label, start_at:stop], label,
+                           least[side, start_at + offset:stop + offset],
+                           found[side, start_at + offset:stop + offset])
     is_shared = least_out.shape[0] > 0
     for other_x in range(width):
         belief = least[other_x % 2, other_x // 2]

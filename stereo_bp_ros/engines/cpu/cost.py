@@ -10,17 +10,15 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba import types
-from numba.extending import overload
 
 from stereo_bp_ros.engines.cpu.plan import Level
 from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
-from stereo_bp_ros.engines.cpu.vectors import deinterleave, lanes, load, store
+from stereo_bp_ros.engines.cpu.vectors import address, deinterleave, lanes, load, store
 
 
 def data_cost(left: np.ndarray, right: np.ndarray, x: int, y: int, levels: list[Level],
               min_disparity: int, weight: float, truncation: float, scale: int,
-              costs: list[np.ndarray], scratch: np.ndarray) -> None:
+              costs: list[np.ndarray], image_rows: np.ndarray, cost_rows: np.ndarray) -> None:
     """``weight * min(|L(x, y) - R(x - d, y)|, truncation)`` and the pyramid over it.
 
     Where a part of the range has no partner in the right image the cost is 0 for every d. That
@@ -29,47 +27,53 @@ def data_cost(left: np.ndarray, right: np.ndarray, x: int, y: int, levels: list[
     :param left, right: float32 H x W, the images that are matched.
     :param x, y: the pixel of the left image where level 0 begins, both even.
     :param scale: S, which every cost is multiplied by.
-    :param costs: per level, filled: 1-D views, uint16 (level 0: ``floor(S * cost + 0.5)``, from
-        float64), float32, or int16 for float16 values.
-    :param scratch: parts x 5 x columns of the images, float64 for uint16 costs, else float32.
+    :param costs: per level, filled: 1-D views, uint16 or uint8 (level 0:
+        ``floor(S * cost + 0.5)``, from float64), float32, or int16 for float16 values.
+    :param image_rows: scratch, parts x 4 x columns of the images, float64 for integer costs, else
+        float32.
+    :param cost_rows: scratch, parts x columns, uint16 or float32.
     """
-    kind = scratch.dtype.type
-    factor, rounding = weight * scale, 0.5 if costs[0].dtype == np.uint16 else 0.0
+    kind = image_rows.dtype.type
+    factor, rounding = weight * scale, 0.5 if cost_rows.dtype == np.uint16 else 0.0
     above = min(1, len(levels) - 1)
     _data_cost(left, right, x, y, levels[0], min_disparity, kind(factor), kind(truncation),
-               kind(rounding), costs[0], scratch, costs[above], levels[above].stride, above > 0)
+               kind(rounding), costs[0], image_rows, cost_rows, costs[above], levels[above],
+               above > 0)
     for k in range(2, len(levels)):
-        child, parent = levels[k - 1], levels[k]
-        _sum_children(costs[k - 1], child.height, child.stride, costs[k], parent.stride,
-                      parent.labels)
+        _sum_children(costs[k - 1], levels[k - 1], costs[k], levels[k])
 
 
 @parallel_kernel
 def _data_cost(left: Any, right: Any, first_x: int, first_y: int, level: Level,
                min_disparity: int, weight: Any, truncation: Any, rounding: Any, cost: Any,
-               scratch: Any, parents: Any, parent_stride: int, has_parents: bool) -> None:
+               image_rows: Any, cost_rows: Any, parents: Any, parent: Level,
+               has_parents: bool) -> None:
     """Level 0, and each row of level 1 while its children are in the cache."""
     height = level.height
-    parts = scratch.shape[0]
+    parts = cost_rows.shape[0]
     pairs = (height + 1) // 2
     for part in numba.prange(parts):
         for row in range(part * pairs // parts, (part + 1) * pairs // parts):
             for y in range(2 * row, min(2 * row + 2, height)):
                 _cost_of_row(left[first_y + y], right[first_y + y], first_x, y, level,
-                             min_disparity, weight, truncation, rounding, cost, scratch[part])
+                             min_disparity, weight, truncation, rounding, address(cost),
+                             image_rows[part], cost_rows[part])
             if has_parents:
-                _sum_row(cost, height, level.stride, parents, row, parent_stride, level.labels)
+                _sum_row(address(cost), level, address(parents), parent, row)
 
 
 @kernel
 def _cost_of_row(left: Any, right: Any, first_x: int, y: int, level: Level, min_disparity: int,
-                 weight: Any, truncation: Any, rounding: Any, cost: Any, scratch: Any) -> None:
-    width, _, labels, stride = level
+                 weight: Any, truncation: Any, rounding: Any, cost: Any, images: Any,
+                 plane: Any) -> None:
+    width, labels = level.width, level.labels
+    at_once, stride = lanes(cost), images.shape[1]
+    images_at, plane_at = address(images), address(plane)
     for odd in range(2):
         columns = (left.size + 1 - odd) // 2
         for column in range(columns):
-            scratch[odd, column] = left[2 * column + odd]
-            scratch[2 + odd, column] = right[2 * column + odd]
+            images[odd, column] = left[2 * column + odd]
+            images[2 + odd, column] = right[2 * column + odd]
     # Columns of the images, of which ``before`` lie left of the level's.
     before = first_x // 2
     start_x = max(first_x, min_disparity + labels - 1)
@@ -78,106 +82,69 @@ def _cost_of_row(left: Any, right: Any, first_x: int, y: int, level: Level, min_
         colour = (y + odd) % 2
         first = (start_x - odd + 1) // 2
         end = max(first, (last_x - odd) // 2 + 1)
+        plane[:] = 0
+        target = (2 * y + colour) * level.tiles * level.cost_planes * at_once
         for label in range(labels):
-            # x - d = 2 (column + offset) + 0 or 1
-            shift = odd - min_disparity - label
-            offset = shift // 2
-            start = ((2 * y + colour) * labels + label) * stride
-            plane = cost[start:start + stride]
-            if first >= end:
-                plane[:] = 0
-                continue
-            plane[:first - before] = 0
-            plane[end - before:] = 0
-            _differences(scratch[odd, first:end],
-                         scratch[2 + shift % 2, first + offset:end + offset],
-                         weight, truncation, rounding,
-                         _wide(plane, scratch[4])[first - before:end - before])
-            _keep(scratch[4], first - before, end - before, plane)
-
-
-def _wide(plane: Any, spare: Any) -> Any:
-    """Where costs are written as numbers: the plane, or ``spare`` where it holds halves."""
-    raise TypeError('for kernels only')
-
-
-@overload(_wide)
-def _wide_of_types(plane: Any, spare: Any) -> Any:
-    def itself(plane: Any, spare: Any) -> Any:
-        return plane
-
-    def elsewhere(plane: Any, spare: Any) -> Any:
-        return spare
-    return elsewhere if plane.dtype == types.int16 else itself
-
-
-def _keep(spare: Any, first: int, end: int, plane: Any) -> Any:
-    """Round what ``_wide`` had elsewhere to the columns [first, end) of the plane."""
-    raise TypeError('for kernels only')
-
-
-@overload(_keep)
-def _keep_of_types(spare: Any, first: int, end: int, plane: Any) -> Any:
-    def keep(spare: Any, first: int, end: int, plane: Any) -> Any:
-        spare[:first] = 0
-        spare[end:] = 0
-        for column in range(0, plane.size, lanes(plane)):
-            store(plane, column, load(spare, column))
-
-    def nothing(spare: Any, first: int, end: int, plane: Any) -> Any:
-        pass
-    return keep if plane.dtype == types.int16 else nothing
+            if first < end:
+                # x - d = 2 (column + offset) + 0 or 1
+                shift = odd - min_disparity - label
+                offset = shift // 2
+                _differences(images_at, odd * stride + first,
+                             (2 + shift % 2) * stride + first + offset, end - first, weight,
+                             truncation, rounding, plane_at, first - before)
+            for tile in range(level.tiles):
+                store(cost, target + (tile * level.cost_planes + label) * at_once,
+                      load(plane_at, tile * at_once))
 
 
 @kernel
-def _differences(left: Any, right: Any, weight: Any, truncation: Any, rounding: Any,
-                 cost: Any) -> None:
-    for i in range(cost.size):
-        difference = abs(left[i] - right[i])
+def _differences(images: Any, left: int, right: int, count: int, weight: Any, truncation: Any,
+                 rounding: Any, plane: Any, first: int) -> None:
+    for i in range(count):
+        difference = abs(images[left + i] - images[right + i])
         difference = difference if difference < truncation else truncation
-        cost[i] = weight * difference + rounding
+        plane[first + i] = weight * difference + rounding
 
 
 @parallel_kernel
-def _sum_children(children: Any, child_height: int, child_stride: int, parents: Any,
-                  stride: int, labels: int) -> None:
-    for row in numba.prange((child_height + 1) // 2):
-        _sum_row(children, child_height, child_stride, parents, row, stride, labels)
+def _sum_children(children: Any, child: Level, parents: Any, parent: Level) -> None:
+    for row in numba.prange(parent.height):
+        _sum_row(address(children), child, address(parents), parent, row)
 
 
 @kernel
-def _sum_row(children: Any, child_height: int, child_stride: int, parents: Any, row: int,
-             stride: int, labels: int) -> None:
+def _sum_row(children: Any, child: Level, parents: Any, parent: Level, row: int) -> None:
     """One row of parents."""
-    width = lanes(parents)
-    for label in range(labels):
-        upper = (4 * row * labels + label) * child_stride
-        lower = upper + 2 * labels * child_stride if 2 * row + 1 < child_height else -1
-        for column in range(0, stride, width):
-            first = _child_sums(children, upper, lower, 2 * column, child_stride, labels)
-            second = _child_sums(children, upper, lower, 2 * column + width, child_stride,
-                                 labels)
+    at_once = lanes(parents)
+    block = parent.cost_planes * at_once
+    upper = 4 * row * child.tiles * block
+    lower = upper + 2 * child.tiles * block if 2 * row + 1 < child.height else -1
+    target = 2 * row * parent.tiles * block
+    for tile in range(parent.tiles):
+        has_second = 2 * tile + 1 < child.tiles
+        for place in range(0, parent.labels * at_once, at_once):
+            first = _child_sums(children, upper, lower, 2 * tile * block + place, child, block)
+            second = first - first
+            if has_second:
+                second = _child_sums(children, upper, lower, (2 * tile + 1) * block + place,
+                                     child, block)
             even, odd = deinterleave(first, second)
-            target = (2 * row * labels + label) * stride + column
-            other_colour = labels * stride
-            store(parents, target + row % 2 * other_colour, even)
-            store(parents, target + (1 - row % 2) * other_colour, odd)
+            own = target + tile * block + place
+            store(parents, own + row % 2 * parent.tiles * block, even)
+            store(parents, own + (1 - row % 2) * parent.tiles * block, odd)
 
 
 @kernel
-def _child_sums(children: Any, upper: int, lower: int, column: int, stride: int,
-                labels: int) -> Any:
+def _child_sums(children: Any, upper: int, lower: int, place: int, child: Level,
+                block: int) -> Any:
     """``((c00 + c01) + c10) + c11`` as [row][x] of the children of consecutive parents.
 
     The children of a parent x have the column x in either colour; in even rows colour 0 is the
     left one, in odd rows colour 1.
     """
-    if column >= stride:
-        beyond = load(children, upper)
-        return beyond - beyond
-    other_colour = labels * stride
-    total = load(children, upper + column) + load(children, upper + other_colour + column)
+    other_colour = child.tiles * block
+    total = load(children, upper + place) + load(children, upper + other_colour + place)
     if lower >= 0:
-        total = total + load(children, lower + other_colour + column)
-        total = total + load(children, lower + column)
+        total = total + load(children, lower + other_colour + place)
+        total = total + load(children, lower + place)
     return total

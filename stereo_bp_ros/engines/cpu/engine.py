@@ -48,7 +48,11 @@ class CpuEngine(Engine):
         self._arrays = {spec.name: _view(arena, spec) for spec in self.plan.arrays}
         self._right_least = self._arrays.get('right_least',
                                              np.empty((0, 0), plan.sum_dtype(config)))
-        self._levels = plan.levels(config, self.parts.width, self.parts.height)
+        is_bp = config.stereo_algorithm == 'bp' and not config.repeats_papers
+        self._levels = (plan.levels(config, self.parts.width, self.parts.height) if is_bp
+                        else [])
+        self._slots = [plan.row_slots(config, k, level.height)
+                       for k, level in enumerate(self._levels)]
 
     def warm_up(self) -> float:
         return warm_up(self.config)
@@ -121,14 +125,16 @@ class CpuEngine(Engine):
             with _stopwatch(timings, 'cost'):
                 cost.data_cost(arrays['left_matched'], arrays['right_matched'], part.x, part.y,
                                self._levels, config.min_disparity, config.data_weight,
-                               config.data_truncation, scale, costs, arrays['cost_rows'])
+                               config.data_truncation, scale, costs, arrays['image_rows'],
+                               arrays['cost_rows'])
             with _stopwatch(timings, 'messages'):
                 found = beliefs.selection(
                     part, config.min_disparity, *self._matches(needed), self._right_least,
                     arrays['belief_rows'], arrays['selected_rows'], arrays['right_rows'])
                 messages.pass_messages(
-                    self._levels, costs, passed, arrays['message_vectors'], self._threads,
-                    config.iterations, *config.message_smoothness(), config.exact, found)
+                    self._levels, costs, passed, self._slots, arrays['message_vectors'],
+                    self._threads, config.iterations, *config.message_smoothness(), config.exact,
+                    found)
         return scale * config.data_weight * config.data_truncation
 
     def _plain_belief_propagation(self, needed: refine.Needs,
@@ -165,7 +171,8 @@ def warm_up(config: MatcherConfig) -> float:
     """Compile every kernel that any frame of a configuration can run; returns the seconds.
 
     Live settings and outputs choose between branches of a kernel, never between signatures,
-    but whole kernels belong to some of them: a tiny frame runs with each switched on.
+    but whole kernels belong to some of them: a tiny frame runs with each switched on. The types
+    of messages and costs depend on the truncation.
     """
     start = time.perf_counter()
     side = 2 * max(config.correlation_window_size, 8)
@@ -173,9 +180,9 @@ def warm_up(config: MatcherConfig) -> float:
     calibration = Calibration(focal_px=1, baseline_m=1, cx_left=0, cx_right=0, cy=0)
     outputs = {name: np.empty((side, side), np.float32) for name in OUTPUTS}
     everything = config.replace(
-        min_disparity=0, disparity_range=4, uniqueness_ratio=5.0, texture_threshold=1,
-        subpixel=True, disp12_max_diff=1, median_window_size=3, speckle_size=2,
-        filling='background')
+        min_disparity=0, disparity_range=4, discontinuity_truncation=config.truncation,
+        uniqueness_ratio=5.0, texture_threshold=1, subpixel=True, disp12_max_diff=1,
+        median_window_size=3, speckle_size=2, filling='background')
     engine = CpuEngine(everything, side, side)
     engine.compute(image, image, calibration, outputs)
     engine.close()

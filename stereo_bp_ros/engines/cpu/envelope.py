@@ -1,9 +1,10 @@
 """What one vector of nodes sends: sums of what arrives, and their lower envelope.
 
-The arguments of both ways to do it: offsets of the vector's values at label 0 in ``cost`` and
-``messages`` (``data``, ``from_below`` ..., ``own``), ``scratch`` of 4 x labels vectors, the
-distance ``stride`` from one label to the next, and the lanes [first, end) that have interior
-nodes. ``unreached`` is more than any envelope, and still is after one step down.
+The arguments of both ways to do it: offsets of the tile's cost (``data``), of the messages that
+arrive (``from_below`` ...) and of those that leave (``own``); ``beyond`` that of the tile which
+has the lane that the left or the right neighbours lack, see ``load_beside``; ``scratch`` of
+4 x labels vectors; the lanes [first, end) that have interior nodes. ``unreached`` is more than any
+envelope, and still is after one step down.
 
 Felzenszwalb and Huttenlocher, Efficient Belief Propagation for Early Vision, section 3.1.
 """
@@ -15,6 +16,15 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
+from stereo_bp_ros.engines.cpu.encoding import (
+    advance,
+    deferred,
+    kept,
+    lead,
+    load_beside,
+    start,
+    upper,
+)
 from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP
 from stereo_bp_ros.engines.cpu.runtime import kernel
 from stereo_bp_ros.engines.cpu.vectors import lanes, load, minimum, splat, store, where_lane
@@ -25,8 +35,9 @@ IN_PLACE_LABELS = 32
 
 @kernel
 def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
-          from_right: int, from_left: int, own: int, scratch: Any, stride: int, labels: int,
-          slope: Any, truncation: Any, unreached: Any, first: int, end: int) -> None:
+         from_right: int, from_left: int, beyond: int, odd: int, own: int, scratch: Any,
+         labels: int, planes: int, slope: Any, truncation: Any, unreached: Any, first: int,
+         end: int) -> None:
     """The four messages of the nodes in lanes [first, end) of one vector, in one pass.
 
     The least value of a message is that of h, so the backward pass subtracts it on its way.
@@ -35,26 +46,32 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
     up = down = left = right = splat(unreached)
     least_up = least_down = least_left = least_right = up
     width = lanes(messages)
-    all_planes = labels * stride
+    sent = planes * width
     is_whole = first <= 0 and end >= width
     # Many labels: the forward pass leaves its values where the messages will lie, which saves
     # the caches a buffer. A vector with lanes on the border of the image must not write those.
-    # Nor may values on the way be rounded to the halves that messages may be kept as.
-    in_place = (labels >= IN_PLACE_LABELS and is_whole
-                and messages.itemsize == scratch.itemsize)
-    kept = _either(in_place, messages, scratch)
-    origin, direction, next_label = own, all_planes, stride
+    # Nor may values on the way be rounded to the halves, or be cut to the bytes, that messages
+    # may be kept as.
+    in_place = labels >= IN_PLACE_LABELS and is_whole and _are_alike(messages, scratch)
+    forward = _either(in_place, messages, scratch)
+    origin, direction, next_label = own, sent, width
     if not in_place:
         origin, direction, next_label = 0, width, 4 * width
+    below = start(messages, load(messages, from_below))
+    above = start(messages, load(messages, from_above))
+    right_plane, left_plane = load_beside(messages, from_right, from_left, beyond, odd)
+    beside_right, beside_left = start(messages, right_plane), start(messages, left_plane)
     for label in range(labels):
-        plane = label * stride
-        below, above = load(messages, from_below + plane), load(messages, from_above + plane)
-        vertical = below + above
-        beside_right = load(messages, from_right + plane)
-        beside_left = load(messages, from_left + plane)
-        data_cost = load(cost, data + plane)
+        plane = (lead(messages) + label) * width
+        below = advance(messages, below, load(messages, from_below + plane))
+        above = advance(messages, above, load(messages, from_above + plane))
+        right_plane, left_plane = load_beside(messages, from_right + plane, from_left + plane,
+                                              beyond + plane, odd)
+        beside_right = advance(messages, beside_right, right_plane)
+        beside_left = advance(messages, beside_left, left_plane)
+        data_cost = load(cost, data + label * width)
+        vertical = (below + above) + data_cost
         horizontal = (beside_right + beside_left) + data_cost
-        vertical = vertical + data_cost
 
         h = horizontal + below
         least_up = minimum(h, least_up)
@@ -70,33 +87,64 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
         right = minimum(h, right + step)
 
         place = origin + label * next_label
-        store(kept, place + UP * direction, up)
-        store(kept, place + DOWN * direction, down)
-        store(kept, place + LEFT * direction, left)
-        store(kept, place + RIGHT * direction, right)
+        store(forward, place + UP * direction, up)
+        store(forward, place + DOWN * direction, down)
+        store(forward, place + LEFT * direction, left)
+        store(forward, place + RIGHT * direction, right)
 
-    up = down = left = right = bound
-    for backwards in range(labels):
-        label = labels - 1 - backwards
-        place = origin + label * next_label
-        up = minimum(load(kept, place + UP * direction) - least_up, minimum(up + step, bound))
-        down = minimum(load(kept, place + DOWN * direction) - least_down,
-                       minimum(down + step, bound))
-        left = minimum(load(kept, place + LEFT * direction) - least_left,
-                       minimum(left + step, bound))
-        right = minimum(load(kept, place + RIGHT * direction) - least_right,
-                        minimum(right + step, bound))
-        target = own + label * stride
-        if is_whole:
-            store(messages, target + UP * all_planes, up)
-            store(messages, target + DOWN * all_planes, down)
-            store(messages, target + LEFT * all_planes, left)
-            store(messages, target + RIGHT * all_planes, right)
-        else:
-            _store_lanes(messages, target + UP * all_planes, up, first, end)
-            _store_lanes(messages, target + DOWN * all_planes, down, first, end)
-            _store_lanes(messages, target + LEFT * all_planes, left, first, end)
-            _store_lanes(messages, target + RIGHT * all_planes, right, first, end)
+    # Differences take the least value off at the end, from label 0 alone.
+    zero = step - step
+    rest_up = deferred(messages, least_up, zero)
+    rest_down = deferred(messages, least_down, zero)
+    rest_left = deferred(messages, least_left, zero)
+    rest_right = deferred(messages, least_right, zero)
+    least_up, bound_up = least_up - rest_up, bound + rest_up
+    least_down, bound_down = least_down - rest_down, bound + rest_down
+    least_left, bound_left = least_left - rest_left, bound + rest_left
+    least_right, bound_right = least_right - rest_right, bound + rest_right
+    place = origin + (labels - 1) * next_label
+    up = minimum(load(forward, place + UP * direction) - least_up, bound_up)
+    down = minimum(load(forward, place + DOWN * direction) - least_down, bound_down)
+    left = minimum(load(forward, place + LEFT * direction) - least_left, bound_left)
+    right = minimum(load(forward, place + RIGHT * direction) - least_right, bound_right)
+    for backwards in range(1, labels):
+        # A label is written when the one before it is known, which differences need.
+        target = own + (lead(messages) + labels - backwards) * width
+        place -= next_label
+        later = up
+        up = minimum(load(forward, place + UP * direction) - least_up,
+                   minimum(up + step, bound_up))
+        _keep(messages, target + UP * sent, kept(messages, later, up), is_whole, first, end)
+        later = down
+        down = minimum(load(forward, place + DOWN * direction) - least_down,
+                     minimum(down + step, bound_down))
+        _keep(messages, target + DOWN * sent, kept(messages, later, down), is_whole, first, end)
+        later = left
+        left = minimum(load(forward, place + LEFT * direction) - least_left,
+                     minimum(left + step, bound_left))
+        _keep(messages, target + LEFT * sent, kept(messages, later, left), is_whole, first, end)
+        later = right
+        right = minimum(load(forward, place + RIGHT * direction) - least_right,
+                      minimum(right + step, bound_right))
+        _keep(messages, target + RIGHT * sent, kept(messages, later, right), is_whole, first, end)
+    _keep_first(messages, own + UP * sent, up - rest_up, is_whole, first, end)
+    _keep_first(messages, own + DOWN * sent, down - rest_down, is_whole, first, end)
+    _keep_first(messages, own + LEFT * sent, left - rest_left, is_whole, first, end)
+    _keep_first(messages, own + RIGHT * sent, right - rest_right, is_whole, first, end)
+
+
+def _are_alike(first: Any, second: Any) -> bool:
+    """Whether two arrays have one type."""
+    raise TypeError('for kernels only')
+
+
+@overload(_are_alike)
+def _are_alike_of_types(first: Any, second: Any) -> Any:
+    is_same = first == second
+
+    def known(first: Any, second: Any) -> bool:
+        return is_same
+    return known
 
 
 def _either(is_first: bool, first: Any, second: Any) -> Any:
@@ -115,52 +163,64 @@ def _either_of_types(is_first: bool, first: Any, second: Any) -> Any:
 
 
 @kernel
-def _store_lanes(array: Any, offset: int, vector: Any, first: int, end: int) -> None:
+def _keep_first(messages: Any, offset: int, value: Any, is_whole: bool, first: int,
+                end: int) -> None:
+    """The planes up to that of label 0."""
+    _keep(messages, offset, upper(messages, value), is_whole, first, end)
+    _keep(messages, offset + lead(messages) * lanes(messages), value, is_whole, first, end)
+
+
+@kernel
+def _keep(array: Any, offset: int, vector: Any, is_whole: bool, first: int, end: int) -> None:
     """Write the lanes [first, end); the others belong to the border of the image."""
-    store(array, offset, where_lane(first, end, vector, load(array, offset)))
+    if is_whole:
+        store(array, offset, vector)
+    else:
+        store(array, offset, where_lane(first, end, vector, load(array, offset)))
 
 
 @kernel
 def send_exactly(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
-                  from_right: int, from_left: int, own: int, scratch: Any, stride: int,
-                  labels: int, slope: Any, truncation: Any, unreached: Any, first: int,
-                  end: int) -> None:
+                 from_right: int, from_left: int, beyond: int, odd: int, own: int,
+                 scratch: Any, labels: int, planes: int, slope: Any, truncation: Any,
+                 unreached: Any, first: int, end: int) -> None:
     """As ``send``, with the order of sums and the mean of the reference maps.
 
     float32 sums depend on their order: the messages come in the order from below, from above,
     from the right, from the left, then the data cost; the mean is a sum over rising labels.
     """
-    all_planes = labels * stride
-    _send_one_exactly(cost, data, messages, from_below, from_right, from_left,
-                      own + UP * all_planes, scratch, stride, labels, slope, truncation,
-                      unreached, first, end)
-    _send_one_exactly(cost, data, messages, from_above, from_right, from_left,
-                      own + DOWN * all_planes, scratch, stride, labels, slope, truncation,
-                      unreached, first, end)
-    _send_one_exactly(cost, data, messages, from_below, from_above, from_right,
-                      own + LEFT * all_planes, scratch, stride, labels, slope, truncation,
-                      unreached, first, end)
-    _send_one_exactly(cost, data, messages, from_below, from_above, from_left,
-                      own + RIGHT * all_planes, scratch, stride, labels, slope, truncation,
-                      unreached, first, end)
+    sent = planes * lanes(messages)
+    for direction in range(4):
+        _send_one_exactly(cost, data, messages, from_below, from_above, from_right, from_left,
+                          beyond, odd, direction, own + direction * sent, scratch, labels, slope,
+                          truncation, unreached, first, end)
 
 
 @kernel
-def _send_one_exactly(cost: Any, data: int, messages: Any, source_1: int, source_2: int,
-                      source_3: int, target: int, scratch: Any, stride: int, labels: int,
-                      slope: Any, truncation: Any, unreached: Any, first: int,
-                      end: int) -> None:
+def _send_one_exactly(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
+                      from_right: int, from_left: int, beyond: int, odd: int, direction: int,
+                      target: int, scratch: Any, labels: int, slope: Any, truncation: Any,
+                      unreached: Any, first: int, end: int) -> None:
     """One message: ``h = ((s1 + s2) + s3) + cost``, envelope, cut, minus its mean."""
     step = splat(slope)
     width = lanes(messages)
+    is_whole = first <= 0 and end >= width
     least = message = splat(unreached)
     for label in range(labels):
-        plane = label * stride
-        h = load(messages, source_1 + plane) + load(messages, source_2 + plane)
-        h = (h + load(messages, source_3 + plane)) + load(cost, data + plane)
+        plane = label * width
+        right, left = load_beside(messages, from_right + plane, from_left + plane,
+                                  beyond + plane, odd)
+        if direction == UP:
+            h = (load(messages, from_below + plane) + right) + left
+        elif direction == DOWN:
+            h = (load(messages, from_above + plane) + right) + left
+        else:
+            h = load(messages, from_below + plane) + load(messages, from_above + plane)
+            h = h + (right if direction == LEFT else left)
+        h = h + load(cost, data + plane)
         least = minimum(h, least)
         message = minimum(h, message + step)
-        store(scratch, label * width, message)
+        store(scratch, plane, message)
     bound = least + splat(truncation)
     message = splat(unreached)
     for backwards in range(labels):
@@ -173,4 +233,4 @@ def _send_one_exactly(cost: Any, data: int, messages: Any, source_1: int, source
     mean = total / splat(np.float32(labels))
     for label in range(labels):
         message = load(scratch, label * width) - mean
-        _store_lanes(messages, target + label * stride, message, first, end)
+        _keep(messages, target + label * width, message, is_whole, first, end)

@@ -16,6 +16,20 @@ import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.scratch import SAD_PIXELS
+from stereo_bp_ros.engines.cpu.vectors import (
+    address,
+    lanes,
+    least_lane,
+    load,
+    maximum,
+    minimum,
+    splat,
+    spread,
+    store,
+    where_lane,
+    where_less,
+)
 
 #: ``second`` where no label is further than 1 from the best.
 NO_SECOND = 2**31 - 1
@@ -26,7 +40,7 @@ _LABEL_BITS = 9
 _LABEL_MASK = np.uint32(2**_LABEL_BITS - 1)
 _SHIFT = np.uint32(_LABEL_BITS)
 _NO_KEY = np.uint32(2**32 - 1)
-_ZERO, _TWO = np.uint32(0), np.uint32(2)
+_THREE = np.uint32(3)
 
 
 def match(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], config: MatcherConfig,
@@ -59,8 +73,8 @@ def match(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], config: Match
            best is not None and second is not None,
            _NO_INT32 if best is None else best, _NO_INT32 if second is None else second,
            right_label is not None, _NO_INT16 if right_label is None else right_label,
-           scratch['sad_column_sums'], scratch['sad_window_columns'], scratch['sad_keys'],
-           scratch['sad_right_keys'])
+           scratch['sad_rows'], scratch['sad_column_sums'], scratch['sad_window_columns'],
+           scratch['sad_keys'], scratch['sad_least'], scratch['sad_right_keys'])
 
 
 # Stand for arrays that were not asked for, so that the kernel has one signature.
@@ -71,8 +85,8 @@ _NO_INT16 = np.zeros((1, 1), np.int16)
 @parallel_kernel
 def _match(left: Any, right: Any, window: int, first: int, disparities: int, label: Any,
            fraction: Any, with_costs: bool, best: Any, second: Any, with_right: bool,
-           right_label: Any, column_sums: Any, window_columns: Any, keys: Any,
-           right_keys: Any) -> None:
+           right_label: Any, rows: Any, column_sums: Any, window_columns: Any, keys: Any,
+           least: Any, right_keys: Any) -> None:
     height, width = left.shape
     half = window // 2
     x_begin = max(0, first + disparities - 1)
@@ -90,7 +104,8 @@ def _match(left: Any, right: Any, window: int, first: int, disparities: int, lab
         if y_begin < y_end:
             _match_band(left, right, window, first, disparities, x_begin, x_end, y_begin, y_end,
                         label, fraction, with_costs, best, second, with_right, right_label,
-                        column_sums[band], window_columns[band], keys[band], right_keys[band])
+                        rows[band], column_sums[band], window_columns[band], keys[band],
+                        least[band], right_keys[band])
 
 
 @kernel
@@ -109,7 +124,8 @@ def _clear_row(y: int, label: Any, fraction: Any, with_costs: bool, best: Any, s
 def _match_band(left: Any, right: Any, window: int, first: int, disparities: int, x_begin: int,
                 x_end: int, y_begin: int, y_end: int, label: Any, fraction: Any,
                 with_costs: bool, best: Any, second: Any, with_right: bool, right_label: Any,
-                column_sums: Any, window_columns: Any, keys: Any, right_keys: Any) -> None:
+                rows: Any, column_sums: Any, window_columns: Any, keys: Any, least: Any,
+                right_keys: Any) -> None:
     half = window // 2
     stride = window_columns.shape[0] // window
     columns, right_begin = x_end - x_begin, x_begin - first - disparities + 1
@@ -124,17 +140,17 @@ def _match_band(left: Any, right: Any, window: int, first: int, disparities: int
         leaving = entering if y == y_begin else y - half - 1
         _match_row(left[entering], right[entering], left[leaving], right[leaving], y, window,
                    x_begin, columns, right_begin, disparities, stride, label, fraction,
-                   with_costs, best, second, with_right, right_label, column_sums,
-                   window_columns, keys, right_keys)
+                   with_costs, best, second, with_right, right_label, rows, column_sums,
+                   window_columns, keys, least, right_keys)
 
 
-# Below, all indices are unsigned, which keeps Numba's handling of negative ones out of the inner
-# loops and lets them vectorise. Disparities run backwards there, so that position j of a
-# pixel's vectors belongs to label D - 1 - j and to pixel ``right_begin + j`` of the right image.
+# Below, disparities run backwards, so that position j of a pixel's vectors belongs to label
+# D - 1 - j and to pixel ``right_begin + j`` of the right image.
 
 @kernel
 def _add_row(left: Any, right: Any, x_begin: int, columns: int, right_begin: int,
              disparities: int, stride: int, column_sums: Any) -> None:
+    # Unsigned indices again, which here let the loop vectorise.
     x_first, right_first = np.uint64(x_begin), np.uint64(right_begin)
     D, step = np.uint64(disparities), np.uint64(stride)
     for i in range(np.uint64(columns)):
@@ -149,63 +165,97 @@ def _add_row(left: Any, right: Any, x_begin: int, columns: int, right_begin: int
 def _match_row(left: Any, right: Any, left_old: Any, right_old: Any, y: int, window: int,
                x_begin: int, columns: int, right_begin: int, disparities: int, stride: int,
                label: Any, fraction: Any, with_costs: bool, best: Any, second: Any,
-               with_right: bool, right_label: Any, column_sums: Any, window_columns: Any,
-               keys: Any, right_keys: Any) -> None:
-    x_first, right_first = np.uint64(x_begin), np.uint64(right_begin)
-    D, step = np.uint64(disparities), np.uint64(stride)
-    row, one, half = np.uint64(y), np.uint64(1), np.uint64(window // 2)
-    last = D - one
-    for j in range(D):
-        keys[j] = np.uint32(last - j)
+               with_right: bool, right_label: Any, rows: Any, column_sums: Any,
+               window_columns: Any, keys: Any, least: Any, right_keys: Any) -> None:
+    # Unsigned indices keep Numba's handling of negative ones out.
+    row, one = np.uint64(y), np.uint64(1)
+    last = disparities - 1
+    reach = columns + last
+    now, old = address(rows), address(rows[1])
+    _widen(address(right), right_begin, reach, now)
+    _widen(address(right_old), right_begin, reach, old)
+    padded = keys.size // SAD_PIXELS
+    # What the first pixel adds to: no sum, and the labels.
+    for j in range(disparities):
+        keys[keys.size - padded + j] = last - j
     if with_right:
         right_keys[:] = _NO_KEY
-    # The columns inside the window, in a ring: with ``column_sums`` read in two places the
-    # compiler could not prove that they are apart, and would not vectorise.
+    # The columns inside the window, in a ring.
     window_columns[:] = 0
-    slot, slots_end = np.uint64(0), np.uint64(window) * step
-    complete = np.uint64(window - 1)
-    for i in range(np.uint64(columns)):
-        x = x_first + i
-        at, right_at = i * step, right_first + i
-        value, value_old = np.int16(left[x]), np.int16(left_old[x])
-        least = _NO_KEY
-        for j in range(D):
-            entering = np.int16(abs(np.int16(np.int16(right[right_at + j]) - value)))
-            leaving = np.int16(abs(np.int16(np.int16(right_old[right_at + j]) - value_old)))
-            column = np.uint16(column_sums[at + j] + np.uint16(np.int16(entering - leaving)))
-            column_sums[at + j] = column
-            change = np.int32(np.int16(column - window_columns[slot + j]))
-            window_columns[slot + j] = column
-            key = np.uint32(keys[j] + np.uint32(change << _LABEL_BITS))
-            keys[j] = key
-            least = key if key < least else least
-        slot += step
-        if slot == slots_end:
-            slot = np.uint64(0)
-        if i < complete:
-            continue
-        x -= half
-        best_label = least & _LABEL_MASK
-        label[row, x] = np.int16(best_label)
-        j = last - np.uint64(best_label)
-        if one <= j < last:
-            fraction[row, x] = _vertex(np.int64(keys[j + one] >> _SHIFT),
-                                       np.int64(least >> _SHIFT),
-                                       np.int64(keys[j - one] >> _SHIFT))
-        if with_costs:
-            best[row, x] = np.int32(least >> _SHIFT)
-            second[row, x] = _second(keys, D, best_label)
-        if with_right:
-            # Keys of window centre x - half; so is the column of the right image.
-            right_at -= half
-            for j in range(D):
-                key, known = keys[j], right_keys[right_at + j]
-                right_keys[right_at + j] = key if key < known else known
+    sums, ring, sads = address(column_sums), address(window_columns), address(keys)
+    slot, before = 0, keys.size - padded
+    # Selecting a label is a long chain of dependent instructions: several pixels' chains side by
+    # side keep the processor busier than one between two pixels' sums.
+    for start in range(0, columns, SAD_PIXELS):
+        end = min(start + SAD_PIXELS, columns)
+        for i in range(start, end):
+            place = (i - start) * padded
+            least[i - start] = _slide(
+                now, old, i, left[x_begin + i], left_old[x_begin + i], sums, i * stride, ring,
+                slot, sads, before, place, disparities)
+            before = place
+            slot += stride
+            if slot == window * stride:
+                slot = 0
+        for i in range(max(start, window - 1), end):
+            x = np.uint64(x_begin + i - window // 2)
+            place, key = (i - start) * padded, least[i - start]
+            best_label = key & _LABEL_MASK
+            label[row, x] = best_label
+            j = np.uint64(last) - np.uint64(best_label)
+            if one <= j < np.uint64(last):
+                at = np.uint64(place) + j
+                fraction[row, x] = _vertex(np.int64(keys[at + one] >> _SHIFT),
+                                           np.int64(key >> _SHIFT),
+                                           np.int64(keys[at - one] >> _SHIFT))
+            if with_costs:
+                best[row, x] = key >> _SHIFT
+                second[row, x] = _second(sads, place, disparities, best_label)
+            if with_right:
+                _keep_less(sads, place, disparities, address(right_keys),
+                           right_begin + i - window // 2)
     if with_right:
-        for x in range(np.uint64(right_label.shape[1])):
+        for x in range(right_label.shape[1]):
             key = right_keys[x]
-            right_label[row, x] = (np.int16(-1) if key == _NO_KEY
-                                   else np.int16(key & _LABEL_MASK))
+            right_label[y, x] = np.int16(-1) if key == _NO_KEY else np.int16(key & _LABEL_MASK)
+
+
+@kernel
+def _widen(row: Any, first: int, count: int, words: Any) -> None:
+    for i in range(count):
+        words[i] = row[first + i]
+
+
+@kernel(inline='always')            # calls with so many arguments took a quarter of the time
+def _slide(now: Any, old: Any, right_at: int, value: int, value_old: int, column_sums: Any,
+           at: int, window_columns: Any, slot: int, keys: Any, before: int, place: int,
+           disparities: int) -> Any:
+    """Move column sums a row down and the window a column right; returns the least key.
+
+    :param before, place: where the keys of the pixel before and of this one are.
+    """
+    entering_value, leaving_value = splat(np.uint16(value)), splat(np.uint16(value_old))
+    shift, none = splat(_SHIFT), splat(_NO_KEY)
+    width = lanes(now)
+    half = width // 2
+    least = none
+    for j in range(0, disparities, width):
+        entering, leaving = load(now, right_at + j), load(old, right_at + j)
+        entering = maximum(entering, entering_value) - minimum(entering, entering_value)
+        leaving = maximum(leaving, leaving_value) - minimum(leaving, leaving_value)
+        column = load(column_sums, at + j) + (entering - leaving)
+        store(column_sums, at + j, column)
+        low, high = spread(column - load(window_columns, slot + j))
+        store(window_columns, slot + j, column)
+        low = load(keys, before + j) + (low << shift)
+        high = load(keys, before + j + half) + (high << shift)
+        store(keys, place + j, low)
+        store(keys, place + j + half, high)
+        if j + width > disparities:
+            low = where_lane(0, disparities - j, low, none)
+            high = where_lane(0, disparities - j - half, high, none)
+        least = minimum(least, minimum(low, high))
+    return least_lane(least)
 
 
 @kernel
@@ -217,15 +267,30 @@ def _vertex(before: int, least: int, after: int) -> Any:
     return np.int8((16 * (before - after) + 17 * curvature) // (2 * curvature) - 8)
 
 
+@kernel(inline='always')
+def _second(keys: Any, place: int, disparities: int, best_label: Any) -> int:
+    # Labels best - 1, best and best + 1 become 0, 1 and 2, all others more (modulo 2^32).
+    nearest, mask, three = splat(np.uint32(best_label - 1)), splat(_LABEL_MASK), splat(_THREE)
+    none = splat(_NO_KEY)
+    width = lanes(keys)
+    least = none
+    for j in range(0, disparities, width):
+        key = load(keys, place + j)
+        key = where_less((key & mask) - nearest, three, none, key)
+        if j + width > disparities:
+            key = where_lane(0, disparities - j, key, none)
+        least = minimum(least, key)
+    key = least_lane(least)
+    return NO_SECOND if key == _NO_KEY else np.int64(key >> _SHIFT)
+
+
 @kernel
-def _second(keys: Any, D: Any, best_label: Any) -> Any:
-    nearest = np.uint32(best_label - np.uint32(1))
-    least = _NO_KEY
-    for j in range(D):
-        # Labels best - 1, best and best + 1 become 0, 1 and 2, all others more (modulo 2^32). As
-        # a mask, because a choice between keys becomes a branch, which does not vectorise.
-        distance = np.uint32((keys[j] & _LABEL_MASK) - nearest)
-        mask = _NO_KEY if distance <= _TWO else _ZERO
-        key = np.uint32(keys[j] | mask)
-        least = key if key < least else least
-    return np.int32(NO_SECOND) if least == _NO_KEY else np.int32(least >> _SHIFT)
+def _keep_less(keys: Any, place: int, disparities: int, right_keys: Any, at: int) -> None:
+    """A left pixel's keys, for the right pixels that it is compared with."""
+    width = lanes(keys)
+    for j in range(0, disparities, width):
+        known = load(right_keys, at + j)
+        key = minimum(load(keys, place + j), known)
+        if j + width > disparities:
+            key = where_lane(0, disparities - j, key, known)
+        store(right_keys, at + j, key)

@@ -10,6 +10,9 @@ from __future__ import annotations
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.geometry import align
 
+#: Pixels that SAD sums up before it selects their labels.
+SAD_PIXELS = 8
+
 Wanted = list[tuple[str, tuple[int, ...], str]]
 
 
@@ -29,15 +32,18 @@ def sad(config: MatcherConfig, width: int, height: int, threads: int) -> Wanted:
     """Working arrays of ``sad.match``; one row of each belongs to one thread.
 
     Rows, and a pixel's disparities in them, start on cache lines: threads do not write to each
-    other's, and a vector that lies across two costs half as much again.
+    other's, and a vector that lies across two costs half as much again. Vectors reach over the
+    last disparity, so what they read and write is that much longer.
     """
     disparities = _lines(config.disparity_range, 2)
     return [
+        ('sad_rows', (threads, 2, _lines(width + disparities, 2)), 'uint16'),
         ('sad_column_sums', (threads, width * disparities), 'uint16'),
         ('sad_window_columns', (threads, config.correlation_window_size * disparities),
          'uint16'),
-        ('sad_keys', (threads, _lines(config.disparity_range, 4)), 'uint32'),
-        ('sad_right_keys', (threads, _lines(width, 4)), 'uint32'),
+        ('sad_keys', (threads, SAD_PIXELS * disparities), 'uint32'),
+        ('sad_least', (threads, SAD_PIXELS), 'uint32'),
+        ('sad_right_keys', (threads, _lines(width + disparities, 4)), 'uint32'),
     ]
 
 

@@ -1,22 +1,25 @@
-"""Vectors of 64 bytes in Numba: 32 x uint16 or 16 x float32, one lane per pixel.
+"""Vectors of 64 bytes in Numba: 32 x uint16, 16 x uint32 or 16 x float32.
 
 A vector is a value that LLVM keeps in registers (one AVX-512 register, two of AVX2, four of
 SSE or NEON), so that a kernel is written once, for one pixel, and the machine code does not
 depend on what the automatic vectoriser makes of a loop. ``+``, ``-`` and the functions below
-work lane by lane; integers wrap around, floats are never contracted or reordered.
+work lane by lane; integers are unsigned and wrap around, floats are never contracted or reordered.
 
-Arrays of int16 hold float16: Numba has no arrays of float16, and nothing else here is int16 and
-goes through vectors. They are loaded as float32 and rounded to nearest even when stored.
+Arrays of 8 bits and of float16 hold the same lanes in fewer bytes. int8 and uint8 become uint16,
+extended by their sign and by zeros, and lose their upper byte when stored. int16 stands for
+float16: Numba has no arrays of that, and nothing else here is int16 and goes through vectors. It
+becomes float32, and is rounded to nearest even when stored.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 from stereo_bp_ros.engines.cpu import halves
@@ -24,11 +27,14 @@ from stereo_bp_ros.engines.cpu.plan import VECTOR_BYTES
 
 
 class Vector(types.Type):
-    """Numba's type of a vector; ``dtype`` is the scalar type of a lane."""
+    """Numba's type of a vector; ``dtype`` is the scalar type of a lane.
 
-    def __init__(self, dtype: Any) -> None:
+    One that is as its array holds it, of fewer bytes, can only be moved.
+    """
+
+    def __init__(self, dtype: Any, lanes: int | None = None) -> None:
         self.dtype = dtype
-        self.lanes = VECTOR_BYTES * 8 // dtype.bitwidth
+        self.lanes = lanes or VECTOR_BYTES * 8 // dtype.bitwidth
         super().__init__(f'Vector({self.lanes} x {dtype})')
 
     @property
@@ -43,14 +49,60 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, vector, ir.VectorType(lane, vector.lanes))
 
 
+# What the lanes of an array become when they are not computed with as they are.
+_WIDE = {types.int16: types.float32, types.int8: types.uint16, types.uint8: types.uint16}
+
+
 def _vector_of(array: Any) -> Vector:
     """The vector that a load from this type of array gives."""
-    return Vector(types.float32 if array.dtype == types.int16 else array.dtype)
+    return Vector(_WIDE.get(array.dtype, array.dtype))
+
+
+def _stored_of(array: Any) -> Vector:
+    """The same lanes as the array holds them."""
+    return Vector(array.dtype, _vector_of(array).lanes)
+
+
+def _widened(builder: Any, dtype: Any, stored: Any) -> Any:
+    """LLVM's vector of the lanes to compute with from those that an array of ``dtype`` holds."""
+    if dtype == types.int16:
+        return halves.widen(builder, stored)
+    words = ir.VectorType(ir.IntType(16), stored.type.count)
+    if dtype == types.int8:
+        return builder.sext(stored, words)
+    return builder.zext(stored, words) if dtype == types.uint8 else stored
+
+
+def _narrowed(builder: Any, dtype: Any, lanes: Any) -> Any:
+    """The other way round."""
+    if dtype == types.int16:
+        return halves.narrow(builder, lanes)
+    if dtype in (types.int8, types.uint8):
+        return builder.trunc(lanes, ir.VectorType(ir.IntType(8), lanes.type.count))
+    return lanes
+
+
+@intrinsic
+def address(typing_context: Any, array: Any) -> Any:
+    """``address(array)``: of a contiguous array, taken by all functions here in its place.
+
+    Numba counts the references to an array whenever a kernel hands it to another, in one place
+    that all threads write to; nobody counts addresses. The array must outlive them.
+    """
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _data(context, builder, signature.args[0], args[0])
+    return types.CPointer(array.dtype)(array), generate
+
+
+def _data(context: Any, builder: Any, array_type: Any, array: Any) -> Any:
+    if isinstance(array_type, types.CPointer):
+        return array
+    return context.make_array(array_type)(context, builder, array).data
 
 
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
     """Address of the lanes that start ``offset`` elements into a contiguous array."""
-    data = context.make_array(array_type)(context, builder, array).data
+    data = _data(context, builder, array_type, array)
     stored = ir.VectorType(context.get_value_type(array_type.dtype),
                            _vector_of(array_type).lanes)
     return builder.bitcast(builder.gep(data, [offset]), stored.as_pointer())
@@ -82,11 +134,21 @@ def lanes(typing_context: Any, array: Any) -> Any:
 def load(typing_context: Any, array: Any, offset: Any) -> Any:
     """``load(array, offset)``: the lanes from element ``offset`` on, any alignment."""
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address = _pointer(context, builder, signature.args[0], *args)
-        loaded = builder.load(address)
-        loaded.align = array.dtype.bitwidth // 8
-        return halves.widen(builder, loaded) if array.dtype == types.int16 else loaded
+        return _widened(builder, array.dtype, _loaded(context, builder, signature, args))
     return _vector_of(array)(array, types.intp), generate
+
+
+@intrinsic
+def load_stored(typing_context: Any, array: Any, offset: Any) -> Any:
+    """As ``load``, but as the array holds them: to be moved and stored in one of the same type."""
+    return _stored_of(array)(array, types.intp), _loaded
+
+
+def _loaded(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    array = signature.args[0]
+    loaded = builder.load(_pointer(context, builder, array, *args))
+    loaded.align = array.dtype.bitwidth // 8
+    return loaded
 
 
 @intrinsic
@@ -94,7 +156,8 @@ def store(typing_context: Any, array: Any, offset: Any, vector: Any) -> Any:
     """``store(array, offset, vector)``: write all lanes, any alignment."""
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         address = _pointer(context, builder, signature.args[0], args[0], args[1])
-        value = halves.narrow(builder, args[2]) if array.dtype == types.int16 else args[2]
+        is_as_held = vector == _stored_of(array)
+        value = args[2] if is_as_held else _narrowed(builder, array.dtype, args[2])
         builder.store(value, address).align = array.dtype.bitwidth // 8
         return context.get_dummy_value()
     return types.void(array, types.intp, vector), generate
@@ -114,6 +177,39 @@ def minimum(typing_context: Any, a: Any, b: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.select(_is_less(builder, a, *args), *args)
     return a(a, a), generate
+
+
+@intrinsic
+def maximum(typing_context: Any, a: Any, b: Any) -> Any:
+    """``maximum(a, b)``."""
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(_is_less(builder, a, *args), args[1], args[0])
+    return a(a, a), generate
+
+
+@intrinsic
+def least_lane(typing_context: Any, vector: Any) -> Any:
+    """``least_lane(vector)``: the scalar that is least; integers."""
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        lanes = args[0].type
+        reduce = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(lanes.element, [lanes]),
+            f'llvm.vector.reduce.umin.v{vector.lanes}i{vector.dtype.bitwidth}')
+        return builder.call(reduce, args)
+    return vector.dtype(vector), generate
+
+
+@intrinsic
+def spread(typing_context: Any, vector: Any) -> Any:
+    """``spread(vector)``: two vectors of uint32 from lanes of uint16 that stand for int16."""
+    wide = Vector(types.uint32)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        words = ir.VectorType(ir.IntType(32), wide.lanes)
+        parts = [builder.sext(_taken(builder, args * 2, range(start, start + wide.lanes)), words)
+                 for start in (0, wide.lanes)]
+        return context.make_tuple(builder, signature.return_type, parts)
+    return types.UniTuple(wide, 2)(vector), generate
 
 
 @intrinsic
@@ -155,17 +251,38 @@ def deinterleave(typing_context: Any, a: Any, b: Any) -> Any:
     return types.UniTuple(a, 2)(a, a), generate
 
 
+@intrinsic
+def following(typing_context: Any, vector: Any, after: Any) -> Any:
+    """``following(vector, after)``: each lane's next one, the last lane's from ``after``."""
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _taken(builder, args, range(1, vector.lanes + 1))
+    return vector(vector, vector), generate
+
+
+@intrinsic
+def preceding(typing_context: Any, vector: Any, before: Any) -> Any:
+    """``preceding(vector, before)``: each lane's previous one, the first's from ``before``."""
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _taken(builder, (args[1], args[0]), range(vector.lanes - 1, 2 * vector.lanes - 1))
+    return vector(vector, vector), generate
+
+
+def _taken(builder: Any, pair: Any, order: Iterable[int]) -> Any:
+    """LLVM's vector of the lanes ``order`` of two."""
+    chosen = list(order)
+    return builder.shuffle_vector(
+        *pair, ir.Constant(ir.VectorType(ir.IntType(32), len(chosen)), chosen))
+
+
 def _shuffled(context: Any, builder: Any, signature: Any, args: Any, order: list[int]) -> Any:
     """Two vectors made of the lanes ``order`` of two others."""
-    index = ir.IntType(32)
     half = len(order) // 2
-    parts = [builder.shuffle_vector(*args, ir.Constant(ir.VectorType(index, half), lanes_taken))
-             for lanes_taken in (order[:half], order[half:])]
+    parts = [_taken(builder, args, chosen) for chosen in (order[:half], order[half:])]
     return context.make_tuple(builder, signature.return_type, parts)
 
 
 def _define(function: Callable[..., Any], instruction: str) -> None:
-    """Give an operator its meaning between two vectors of one type; ``div`` is for floats."""
+    """Give an operator its meaning between two vectors of one type, defined there."""
     @type_callable(function)
     def typer(_context: Any) -> Callable[..., Any]:
         return lambda a, b: a if isinstance(a, Vector) and a == b else None
@@ -178,4 +295,7 @@ def _define(function: Callable[..., Any], instruction: str) -> None:
 
 _define(operator.add, 'add')
 _define(operator.sub, 'sub')
-_define(operator.truediv, 'div')
+_define(operator.truediv, 'div')        # floats
+_define(operator.and_, 'and_')          # integers, as the two below
+_define(operator.lshift, 'shl')
+_define(operator.rshift, 'lshr')
