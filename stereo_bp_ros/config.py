@@ -17,7 +17,7 @@ from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.parameter_files import load_preset
 from stereo_bp_ros.settings import Setting, Settings, Value, setting
 
-ALGORITHMS = ('sad', 'bp')          # position = the number that stereo_image_proc gives it
+ALGORITHMS = ('sad', 'bp', 'tiled_bp')      # position = the number that stereo_image_proc gives it
 LARGEST_FLOAT16 = 65504
 LARGEST_INT16 = 32767
 #: Finer steps of a grey value's cost than 1 / 128 change no map that was measured.
@@ -32,7 +32,7 @@ class MatcherConfig(Settings):
     """
 
     stereo_algorithm: str = setting(
-        'bp', 'matching algorithm: hierarchical belief propagation or SAD block matching',
+        'bp', 'matching algorithm: SAD block matching, hierarchical or tiled belief propagation',
         choices=ALGORITHMS, aliases=dict(enumerate(ALGORITHMS)))
     min_disparity: int = setting(
         0, 'first disparity of the search', -2048, 2048, unit='pixels')
@@ -71,6 +71,25 @@ class MatcherConfig(Settings):
         5, 'levels of the pyramid of belief propagation', 1, 10)
     iterations: int = setting(
         7, 'iterations per level; one updates one colour of the checkerboard', 0, 1000)
+    tile_size: int = setting(
+        13, 'side of the tiles of tiled_bp', 2, 64, unit='pixels')
+    outer_iterations: int = setting(
+        1, 'how often tiled_bp visits all tiles, in raster and then in reverse raster order', 1,
+        1000)
+    inner_iterations: int = setting(
+        1, 'sweeps right, left, down and up of a visit to a tile', 1, 1000)
+    message_computation: str = setting(
+        'plain', 'lower envelope of tiled_bp: plain passes on values over all labels, in O(D); '
+        'fast compares only labels whose step costs less than the truncation, in parallel',
+        choices=('plain', 'fast'))
+    tile_schedule: str = setting(
+        'auto', 'how tiles wait for each other on CUDA: auto is the fastest; rows one launch '
+        'whose blocks follow each other down the image; cooperative and lock_free one launch '
+        'with a barrier after each diagonal; launches one for each diagonal',
+        choices=('auto', 'rows', 'cooperative', 'lock_free', 'launches'))
+    tile_synchronisation: str = setting(
+        'needed', 'whether the threads of a tile wait for each other only where they must, or '
+        'before and after every message (CUDA; not with rows)', choices=('needed', 'all'))
     data_weight: float = setting(
         0.15, 'weight of the data cost', 0.0001, 1000)
     data_truncation: float = setting(
@@ -178,13 +197,20 @@ class MatcherConfig(Settings):
         if self.exact and self.message_type != 'float32':
             raise ConfigError('exact', self.exact,
                               f'needs message_type float32, which is {self.message_type}')
-        if self.stereo_algorithm == 'bp' and self.message_type == 'int16':
+        if self.is_belief_propagation and self.message_type == 'int16':
             self.message_scale()
         if self.stereo_algorithm == 'bp' and self.message_type == 'float16':
             self._check_float16()
+        if self.stereo_algorithm == 'tiled_bp':
+            self._check_tiles()
         if self.stereo_algorithm == 'sad' and self.border == 'keep':
             raise ConfigError('border', self.border,
                               'SAD has no result outside the valid window: use invalid')
+
+    @property
+    def is_belief_propagation(self) -> bool:
+        """Whether there are messages, of whichever algorithm."""
+        return self.stereo_algorithm in ('bp', 'tiled_bp')
 
     @property
     def truncation(self) -> float:
@@ -215,15 +241,18 @@ class MatcherConfig(Settings):
             largest = max(self.data_weight * self.data_truncation,
                           self.truncation * (4 if self.packed_halves else 1))
             return _wholest_scale(self, 2048 / largest) or 1
-        bound = (self.data_weight * self.data_truncation * 4.0 ** (self.levels - 1)
-                 + 3 * self.truncation)
+        pixels, truncations = _largest_sum(self)
+        bound = (self.data_weight * self.data_truncation * pixels
+                 + truncations * self.truncation)
         scale = _wholest_scale(self, LARGEST_INT16 / bound)
         if scale == 0:
+            of_levels = f'levels {self.levels}, ' if self.stereo_algorithm == 'bp' else ''
             raise ConfigError(
                 'message_type', self.message_type,
-                f'with levels {self.levels}, data_weight {self.data_weight:g}, data_truncation '
+                f'with {of_levels}data_weight {self.data_weight:g}, data_truncation '
                 f'{self.data_truncation:g} and discontinuity_slope {self.discontinuity_slope:g} '
-                'its 16 bits cannot hold costs and slope: use float32 or fewer levels')
+                'its 16 bits cannot hold costs and slope: use float32'
+                + (' or fewer levels' if of_levels else ''))
         return scale
 
     def message_smoothness(self) -> tuple[float, float]:
@@ -247,6 +276,23 @@ class MatcherConfig(Settings):
                 f'with levels {self.levels}, data_weight {self.data_weight:g} and '
                 f'data_truncation {self.data_truncation:g} sums reach {largest:.0f}, and its '
                 f'largest number is {LARGEST_FLOAT16}: use float32 or fewer levels')
+
+    def _check_tiles(self) -> None:
+        """Refuse what tiled belief propagation has not.
+
+        :raises ConfigError: float16 messages, ``exact``, or two settings that exclude each
+            other.
+        """
+        if self.message_type == 'float16':
+            raise ConfigError('message_type', self.message_type,
+                              'tiled_bp keeps messages on chip, as int16 or float32')
+        if self.exact:
+            raise ConfigError('exact', self.exact,
+                              'the reference maps are those of stereo_algorithm bp')
+        if self.tile_schedule == 'rows' and self.tile_synchronisation == 'all':
+            raise ConfigError('tile_synchronisation', self.tile_synchronisation,
+                              'tile_schedule rows has several tiles at once in a block: use '
+                              'cooperative, lock_free or launches')
 
     def is_live_change(self, other: MatcherConfig) -> bool:
         """Whether going from one configuration to the other needs no new engine."""
@@ -344,12 +390,13 @@ def _wholest_scale(config: MatcherConfig, most: float) -> int:
     """The S of ``message_scale`` that is at most ``most``; 0 = there is none."""
     most = min(most, LARGEST_SCALE)
     best, least = 0, math.inf
+    pixels, truncations = _largest_sum(config)
     for scale in range(math.floor(most / 4) + 1, math.floor(most) + 1):
         slope, truncation = (round_half_up(scale * value) for value in
                              (config.discontinuity_slope, config.truncation))
         # Rounding to whole numbers can lift the largest sum over 16 bits.
-        largest = (round_half_up(scale * config.data_weight * config.data_truncation)
-                   * 4 ** (config.levels - 1) + 3 * truncation)
+        largest = (round_half_up(scale * config.data_weight * config.data_truncation) * pixels
+                   + truncations * truncation)
         if config.message_type == 'int16' and (slope == 0 or largest > LARGEST_INT16):
             continue
         error = max(abs(round_half_up(scale * value) / (scale * value) - 1) for value in
@@ -357,6 +404,15 @@ def _wholest_scale(config: MatcherConfig, most: float) -> int:
         if error < least - 1e-9:        # what float64 leaves of whole numbers is none
             best, least = scale, error
     return best
+
+
+def _largest_sum(config: MatcherConfig) -> tuple[int, int]:
+    """Data costs of a pixel and truncations that the largest sum on the way consists of.
+
+    Tiled belief propagation adds steps before it subtracts the least value, and has padded
+    labels that cost as much as the largest sum of a real one.
+    """
+    return (1, 8) if config.stereo_algorithm == 'tiled_bp' else (4 ** (config.levels - 1), 3)
 
 
 def round_half_up(value: float) -> int:

@@ -31,10 +31,11 @@ def pyramid(width: int, height: int, levels: int) -> list[tuple[int, int]]:
 def valid_window(config: MatcherConfig, width: int, height: int) -> ValidWindow:
     """Where a disparity can be found in an image of this size, pixels.
 
-    With m = min_disparity and D = disparity_range, for belief propagation x in
+    With m = min_disparity and D = disparity_range, for hierarchical belief propagation x in
     [max(1, m + D - 1), min(W - 1, W + m)) and y in [1, H - 1); for SAD with h = window // 2,
-    x in [h + max(0, m + D - 1), W - h + min(0, m)) and y in [h, H - h). Mirrored in x when the
-    right image is the reference. Width and height are 0 when the window is empty.
+    x in [h + max(0, m + D - 1), W - h + min(0, m)) and y in [h, H - h); for tiled belief
+    propagation the same with h = 0. Mirrored in x when the right image is the reference. Width
+    and height are 0 when the window is empty.
     """
     found = matched_window(config, width, height)
     if config.reference_image == 'left' or found.width == 0:
@@ -49,7 +50,8 @@ def matched_window(config: MatcherConfig, width: int, height: int) -> ValidWindo
         margin = 1
         left, right = max(1, last), min(width - 1, width + first)
     else:
-        margin = config.correlation_window_size // 2
+        is_sad = config.stereo_algorithm == 'sad'
+        margin = config.correlation_window_size // 2 if is_sad else 0
         left, right = margin + max(0, last), width - margin + min(0, first)
     top, bottom = margin, height - margin
     if right <= left or bottom <= top:

@@ -94,6 +94,7 @@ def choose_backend(config: MatcherConfig) -> Choice:
         problem = device.unavailable(config.device_id)
         if problem is not None:
             raise problem
+        check(config, device.properties(config.device_id))
         return Choice('cuda', 'asked for')
     reason = ''
     try:
@@ -103,6 +104,11 @@ def choose_backend(config: MatcherConfig) -> Choice:
     problem = device.unavailable(config.device_id)
     if problem is not None:
         reason = str(problem)
+    if not reason:
+        try:
+            check(config, device.properties(config.device_id))
+        except ConfigError as error:
+            reason = str(error)
     if not reason:
         return Choice('cuda', f'found {device.properties(config.device_id).name}')
     _check_numba()

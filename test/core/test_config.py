@@ -41,7 +41,7 @@ def test_a_refused_value_is_named_with_its_limit():
     ('disparity_range', 513), ('disparity_range', 2.5), ('disparity_range', '64'),
     ('disparity_range', True), ('correlation_window_size', 4), ('data_weight', 0),
     ('data_weight', float('nan')), ('data_weight', float('inf')), ('preprocessing', 'census'),
-    ('stereo_algorithm', 2), ('stereo_algorithm', True), ('exact', 1), ('median_window_size', 4),
+    ('stereo_algorithm', 3), ('stereo_algorithm', True), ('exact', 1), ('median_window_size', 4),
 ])
 def test_wrong_types_ranges_and_choices_are_refused(name, value):
     with pytest.raises(ConfigError) as error:
@@ -126,7 +126,7 @@ def test_only_live_settings_change_without_a_new_engine():
 
 def test_every_preset_is_a_valid_configuration_and_a_ros_parameter_file():
     assert {'tsukuba_2010', 'tsukuba_2009', 'cones_2010', 'road_2009', 'five_sets', 'road',
-            'indoor', 'sad_venus', 'sad_fast'} <= set(preset_names())
+            'indoor', 'sad_venus', 'sad_fast', 'tsukuba_2019'} <= set(preset_names())
     for name in preset_names():
         MatcherConfig.preset(name)
         path = PRESETS_DIRECTORY / f'{name}.yaml'
@@ -150,6 +150,14 @@ def test_the_papers_presets_have_the_papers_parameters(name, expected):
                         config.data_weight, config.data_truncation,
                         config.discontinuity_truncation, config.smoothing_sigma)
     assert config.discontinuity_slope == 1.0
+
+
+def test_the_thesis_preset_has_its_parameters_and_the_costs_of_the_five_sets():
+    config = MatcherConfig.preset('tsukuba_2019')
+    assert (config.stereo_algorithm, config.disparity_range, config.tile_size,
+            config.outer_iterations, config.inner_iterations) == ('tiled_bp', 16, 13, 1, 1)
+    costs = ('data_weight', 'data_truncation', 'discontinuity_slope', 'discontinuity_truncation')
+    assert not set(costs) & set(config.differences(MatcherConfig.preset('five_sets')))
 
 
 def test_the_five_sets_preset_follows_the_rule_of_its_paper():

@@ -23,14 +23,14 @@ def test_each_level_has_half_the_nodes_rounded_up():
 
 
 @given(width=st.integers(1, 40), height=st.integers(1, 40), first=st.integers(-30, 30),
-       count=st.integers(2, 30), algorithm=st.sampled_from(['bp', 'sad']),
+       count=st.integers(2, 30), algorithm=st.sampled_from(['bp', 'tiled_bp', 'sad']),
        window=st.sampled_from([1, 3, 9]), reference=st.sampled_from(['left', 'right']))
 def test_the_valid_window_is_where_range_and_window_fit(width, height, first, count, algorithm,
                                                         window, reference):
     config = MatcherConfig(stereo_algorithm=algorithm, min_disparity=first,
                            disparity_range=count, correlation_window_size=window,
                            reference_image=reference)
-    margin = 1 if algorithm == 'bp' else window // 2
+    margin = {'bp': 1, 'tiled_bp': 0, 'sad': window // 2}[algorithm]
     inside = np.zeros((height, width), bool)
     sign = -1 if reference == 'left' else 1
     for y in range(height):

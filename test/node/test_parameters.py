@@ -141,7 +141,7 @@ def test_refused_initial_values_end_the_start(make: Callable[..., Bench], values
     ({'median_window_size': 4}, 'must be 0 (off), 3 or 5'),
     ({'correlation_window_size': 4}, 'not a valid step'),
     ({'preprocessing': 'nothing'}, 'must be one of none, sobel_x'),
-    ({'stereo_algorithm': 2}, '0 = sad, 1 = bp'),
+    ({'stereo_algorithm': 3}, '0 = sad, 1 = bp, 2 = tiled_bp'),
     ({'exact': True}, 'needs message_type float32'),
     ({'levels': 10, 'data_weight': 1000.0}, 'use float32 or fewer levels'),
     ({'preset': 'road'}, 'read-only'),

@@ -148,8 +148,8 @@ def _write_labels(selected: Any, labels: int, odd: int, first: int, end: int, la
         found = int(selected[_LABEL, column])
         label[x] = found
         if 0 < found < labels - 1:
-            fraction[x] = _sixteenths(selected[_BEFORE, column], selected[_BEST, column],
-                                      selected[_AFTER, column])
+            fraction[x] = sixteenths(selected[_BEFORE, column], selected[_BEST, column],
+                                     selected[_AFTER, column])
 
 
 @kernel
@@ -230,7 +230,7 @@ def _beliefs_of_row(cost: Any, messages: Any, y: int, above: int, slot: int, bel
 
 
 @kernel
-def _sixteenths(before: Any, least: Any, after: Any) -> int:
+def sixteenths(before: Any, least: Any, after: Any) -> int:
     """``floor(16 (before - after) / (2 (before - 2 least + after)) + 0.5)``, or 0.
 
     float64 is exact here for integer beliefs: what lies below half a sixteenth does so by

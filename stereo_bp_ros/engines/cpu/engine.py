@@ -25,6 +25,7 @@ from stereo_bp_ros.engines.cpu import (
     refine,
     runtime,
     sad,
+    tiled,
 )
 from stereo_bp_ros.geometry import ALIGNMENT, ArraySpec
 from stereo_bp_ros.images import RawImage
@@ -75,15 +76,19 @@ class CpuEngine(Engine):
                 self._preprocess()
             needed = refine.needs(self.config, outputs)
             if self.config.stereo_algorithm == 'bp':
-                largest_cost = self._belief_propagation(needed, timings)
+                self._belief_propagation(needed, timings)
+            elif self.config.stereo_algorithm == 'tiled_bp':
+                with _stopwatch(timings, 'messages'):
+                    tiled.pass_messages(
+                        self._arrays['left_matched'], self._arrays['right_matched'],
+                        self.config, *self._matches(needed), self._arrays)
             else:
-                largest_cost = 1.0
                 with _stopwatch(timings, 'messages'):
                     self._block_matching(needed)
             with _stopwatch(timings, 'refine'):
                 texture = self._smoothed('left') if needed.texture else None
                 refine.refine(*self._matches(needed), texture, self.config, calibration,
-                              outputs, self._arrays, largest_cost)
+                              outputs, self._arrays, self._largest_cost())
         return timings
 
     def _convert(self, left: RawImage, right: RawImage) -> None:
@@ -112,21 +117,19 @@ class CpuEngine(Engine):
         """The image after the Gaussian: without one it is the grey image itself."""
         return self._arrays[f'{side}_smoothed' if self.config.smoothing_sigma else f'{side}_grey']
 
-    def _belief_propagation(self, needed: refine.Needs, timings: dict[str, float]) -> float:
-        """Fill the matches; returns the largest data cost of a pixel in units of the beliefs."""
+    def _belief_propagation(self, needed: refine.Needs, timings: dict[str, float]) -> None:
         config, arrays = self.config, self._arrays
-        scale = config.message_scale()
         if config.repeats_papers:
             self._plain_belief_propagation(needed, timings)
-            return scale * config.data_weight * config.data_truncation
+            return
         costs = [arrays[f'cost_{k}'].reshape(-1) for k in range(config.levels)]
         passed = [arrays[f'messages_{k}'].reshape(-1) for k in range(config.levels)]
         for part in self.parts.partitions:
             with _stopwatch(timings, 'cost'):
                 cost.data_cost(arrays['left_matched'], arrays['right_matched'], part.x, part.y,
                                self._levels, config.min_disparity, config.data_weight,
-                               config.data_truncation, scale, costs, arrays['image_rows'],
-                               arrays['cost_rows'])
+                               config.data_truncation, config.message_scale(), costs,
+                               arrays['image_rows'], arrays['cost_rows'])
             with _stopwatch(timings, 'messages'):
                 found = beliefs.selection(
                     part, config.min_disparity, *self._matches(needed), self._right_least,
@@ -135,7 +138,13 @@ class CpuEngine(Engine):
                     self._levels, costs, passed, self._slots, arrays['message_vectors'],
                     self._threads, config.iterations, *config.message_smoothness(), config.exact,
                     found)
-        return scale * config.data_weight * config.data_truncation
+
+    def _largest_cost(self) -> float:
+        """The largest data cost of a pixel in units of the beliefs; 1 for SAD."""
+        config = self.config
+        if not config.is_belief_propagation:
+            return 1.0
+        return config.message_scale() * config.data_weight * config.data_truncation
 
     def _plain_belief_propagation(self, needed: refine.Needs,
                                   timings: dict[str, float]) -> None:

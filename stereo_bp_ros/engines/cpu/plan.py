@@ -171,14 +171,14 @@ def memory_plan(config: MatcherConfig, width: int, height: int,
         wanted += layout_plan.arrays(config, width, height, threads(config))
     elif config.stereo_algorithm == 'bp':
         wanted += _belief_propagation(config, width, height, parts)
-    else:
+    elif config.stereo_algorithm == 'sad':
         wanted += [('left_8bit', image, 'uint8'), ('right_8bit', image, 'uint8')]
     wanted += scratch.all_stages(config, width, height, threads(config))
     return geometry.MemoryPlan.lay_out(wanted)
 
 
 def _is_float(config: MatcherConfig) -> bool:
-    return config.stereo_algorithm == 'bp' and config.message_type != 'int16'
+    return config.is_belief_propagation and config.message_type != 'int16'
 
 
 def _belief_propagation(config: MatcherConfig, width: int, height: int,

@@ -132,7 +132,7 @@ _NO_OUTPUT = np.zeros((1, 1), np.float32)
 
 
 def _cost_type(config: MatcherConfig) -> str:
-    float_costs = config.stereo_algorithm == 'bp' and config.message_type != 'int16'
+    float_costs = config.is_belief_propagation and config.message_type != 'int16'
     return 'float32' if float_costs else 'int32'
 
 

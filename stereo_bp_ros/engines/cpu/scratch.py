@@ -15,6 +15,9 @@ SAD_PIXELS = 8
 
 Wanted = list[tuple[str, tuple[int, ...], str]]
 
+#: Planes of a tile, and rows [label][line] beside them; as ``tiled`` numbers them.
+TILE_PLANES, TILE_ROWS = 9, 2
+
 
 def convert(config: MatcherConfig, width: int, height: int) -> Wanted:
     """Working arrays of ``convert.to_grey``."""
@@ -47,6 +50,19 @@ def sad(config: MatcherConfig, width: int, height: int, threads: int) -> Wanted:
     ]
 
 
+def tiled(config: MatcherConfig, width: int, height: int, threads: int) -> Wanted:
+    """Working arrays of ``tiled.pass_messages``: the messages between tiles, and one tile each."""
+    size, labels = config.tile_size, config.disparity_range
+    kind, itemsize = ('uint16', 2) if config.message_type == 'int16' else ('float32', 4)
+    lines = _lines(size, itemsize)
+    return [
+        ('tile_edges', (4, -(-height // size), -(-width // size), labels, lines), kind),
+        ('tile_planes', (threads, TILE_PLANES, size, labels, lines), kind),
+        ('tile_rows', (threads, TILE_ROWS, labels, lines), kind),
+        ('tile_right_least', (height, width), kind),
+    ]
+
+
 def _lines(values: int, itemsize: int) -> int:
     """The number of values padded to whole cache lines."""
     return align(values * itemsize) // itemsize
@@ -73,4 +89,6 @@ def all_stages(config: MatcherConfig, width: int, height: int, threads: int) -> 
               *refine(config, width, height)]
     if config.stereo_algorithm == 'sad':
         stages += sad(config, width, height, threads)
+    elif config.stereo_algorithm == 'tiled_bp':
+        stages += tiled(config, width, height, threads)
     return list({array[0]: array for array in stages}.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import layout, sad_plan, storage_layout, tiling
+from stereo_bp_ros.engines.cuda import layout, sad_plan, storage_layout, tiled_plan, tiling
 from stereo_bp_ros.engines.cuda.device import TYPICAL, Properties
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.images import ENCODINGS
@@ -20,8 +20,10 @@ def check(config: MatcherConfig, device: Properties = TYPICAL) -> None:
     """Refuse what this engine cannot compute.
 
     :raises ConfigError: ``exact`` belief propagation, but for the papers' kernels; storage that
-        the device does not have.
+        the device does not have; tiles that are too large for it.
     """
+    if config.stereo_algorithm == 'tiled_bp':
+        tiled_plan.check(config, device)
     storage_layout.check(config, device)
     if config.exact and config.stereo_algorithm == 'bp' and not config.repeats_papers:
         raise ConfigError('exact', config.exact,
@@ -42,6 +44,8 @@ def memory_plan(config: MatcherConfig, width: int, height: int, device: Properti
         matching = sad_plan.arrays(config, image, device)
     elif config.repeats_papers:
         matching = [*_storage(config, image), *_matches(config, image)]
+    elif config.stereo_algorithm == 'tiled_bp':
+        matching = [*tiled_plan.arrays(config, width, height, device), *_matches(config, image)]
     else:
         part = (parts.height, parts.width) if parts else image
         matching = [*_messages(config, part, device, tilings), *_matches(config, image)]

@@ -1,0 +1,183 @@
+"""How tiled belief propagation is given to blocks, and its arrays. No CuPy here."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stereo_bp_ros.config import MatcherConfig, round_half_up
+from stereo_bp_ros.engines.cuda.device import TYPICAL, Properties
+from stereo_bp_ros.errors import ConfigError
+
+#: Planes of a tile on chip, and tiles that a block of ``follow_rows`` has at once; as in
+#: ``tiled_tile.cuh`` and ``tiled.cu``.
+PLANES, STAGES = 5, 4
+
+#: Warps beside those of the sweeps in a block of ``follow_rows``; as in ``tiled.cu``.
+OTHER_WARPS = 18
+
+#: Logarithm of the blocks of a cluster; as in ``tiled.cu``. From compute capability 9.0 on.
+CLUSTER_BITS = 3
+
+#: Most warps of one sweep: a block is to have registers enough.
+MOST_WARPS = {'rows': 2, 'visits': 8}
+
+#: Least warps of a block that visits one tile after the other: all of them load.
+LEAST_VISIT_WARPS = 8
+
+#: Edges of a tile, as ``Direction`` in ``vectors.cuh``.
+EDGES = ('up', 'down', 'left', 'right')
+
+
+class Team(NamedTuple):
+    """The threads of one message, as ``Team`` in ``tiled.cuh``.
+
+    lanes: of a warp; words: of two labels, in each; registers: of one word.
+    """
+
+    lanes: int
+    words: int
+    registers: int
+
+    @property
+    def pixel_registers(self) -> int:
+        """Registers of 32 bits of a whole vector."""
+        return self.lanes * self.words * self.registers
+
+
+class Cut(NamedTuple):
+    """How the kernels are launched.
+
+    schedule: rows, cooperative, lock_free or launches; rows, columns: tiles of the image;
+    blocks: of the grid; threads, shared_bytes: of a block; cluster_bits: logarithm of the blocks
+    that write into each other's shared memory; mail_words: of two labels, that they have for
+    that.
+    """
+
+    schedule: str
+    rows: int
+    columns: int
+    blocks: int
+    threads: int
+    shared_bytes: int
+    cluster_bits: int = 0
+    mail_words: int = 0
+
+    @property
+    def diagonals(self) -> int:
+        """Diagonals of tiles in the image."""
+        return self.rows + self.columns - 1
+
+
+def team(config: MatcherConfig) -> Team:
+    """How a vector is dealt out: at most 8 labels to a lane, unless there are more than 256."""
+    lanes = next(lanes for lanes in (1, 2, 4, 8, 16, 32)
+                 if 8 * lanes >= config.disparity_range or lanes == 32)
+    return Team(lanes, -(-config.disparity_range // (2 * lanes)),
+                1 if config.message_type == 'int16' else 2)
+
+
+def check(config: MatcherConfig, device: Properties = TYPICAL) -> None:
+    """Refuse tiles that a block cannot have on chip.
+
+    :raises ConfigError: and names the largest tile that fits.
+    """
+    if _fits(config, config.tile_size, config.tile_schedule, device):
+        return
+    largest = max((size for size in range(1, config.tile_size)
+                   if _fits(config, size, config.tile_schedule, device)), default=0)
+    if config.tile_schedule == 'rows' and largest < 2:
+        raise ConfigError('tile_schedule', config.tile_schedule,
+                          f'with disparity_range {config.disparity_range} the device has no room '
+                          f'for {STAGES} tiles in a block: use auto')
+    raise ConfigError(
+        'tile_size', config.tile_size,
+        f'with disparity_range {config.disparity_range}, message_type {config.message_type} and '
+        f'tile_schedule {config.tile_schedule} the largest that fits on chip is {largest}')
+
+
+def cut(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL) -> Cut:
+    """The launch for images of this size."""
+    size = config.tile_size
+    rows, columns = -(-height // size), -(-width // size)
+    schedule = chosen_schedule(config, device)
+    blocks = rows if schedule == 'rows' else min(rows, columns)
+    if schedule != 'launches':          # all blocks wait for each other: each has a multiprocessor
+        blocks = min(blocks, device.multiprocessors)
+    found = Cut(schedule, rows, columns, blocks, 32 * _warps(config, schedule),
+                _shared_bytes(config, size, schedule))
+    return _in_clusters(config, found, device) if schedule == 'rows' else found
+
+
+def _in_clusters(config: MatcherConfig, found: Cut, device: Properties) -> Cut:
+    """The same in clusters, where every row has a block and there is room for their mail."""
+    cluster = 1 << CLUSTER_BITS
+    blocks = -(-found.rows // cluster) * cluster
+    vector = team(config)
+    words = 2 * found.columns * config.tile_size * vector.lanes * vector.words
+    words = -(-words // 4) * 4
+    room = found.shared_bytes + 4 * words * vector.registers
+    # A third of the multiprocessors may lie where no whole cluster fits.
+    if (device.capability < (9, 0) or found.rows < 2 or room > device.shared_memory
+            or blocks > device.multiprocessors * 2 // 3):
+        return found
+    return found._replace(blocks=blocks, shared_bytes=room, cluster_bits=CLUSTER_BITS,
+                          mail_words=words)
+
+
+def chosen_schedule(config: MatcherConfig, device: Properties = TYPICAL) -> str:
+    """``tile_schedule``; in place of auto the fastest that the device has room for."""
+    if config.tile_schedule != 'auto':
+        return config.tile_schedule
+    if (config.tile_synchronisation == 'needed'
+            and _fits(config, config.tile_size, 'rows', device)):
+        return 'rows'
+    return 'cooperative'
+
+
+def arrays(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL
+           ) -> list[tuple[str, tuple[int, ...], str]]:
+    """What is kept between tiles, and what waiting for each other takes: name, shape, type.
+
+    ``tile_state``: frames so far (rows: outer iterations), the counter of the cooperative barrier,
+    and for each block when it arrived at the last lock-free barrier and when it was released.
+    """
+    found = cut(config, width, height, device)
+    edge = (found.rows, found.columns, config.tile_size, team(config).pixel_registers)
+    return [('table', (256,), 'uint16'),
+            *((f'edges_{name}', edge, 'uint32') for name in EDGES),
+            ('tile_state', (2 + 2 * found.blocks,), 'uint32')]
+
+
+def reach(config: MatcherConfig) -> int:
+    """Labels that a step may lead over before it costs the truncation."""
+    slope, truncation = config.message_smoothness()
+    return min(config.disparity_range - 1, max(0, -int(-truncation // slope) - 1))
+
+
+def pad(config: MatcherConfig) -> float:
+    """Cost of a label beyond the range, in units of the messages: no sum of a real one is more."""
+    largest = config.message_scale() * config.data_weight * config.data_truncation
+    truncation = config.message_smoothness()[1]
+    if config.message_type == 'int16':
+        return round_half_up(largest) + 3 * truncation
+    return largest + 4 * truncation
+
+
+def _warps(config: MatcherConfig, schedule: str) -> int:
+    """Warps of a block."""
+    needed = -(-config.tile_size // (32 // team(config).lanes))
+    if schedule == 'rows':
+        return 4 * min(needed, MOST_WARPS['rows']) + OTHER_WARPS
+    return max(LEAST_VISIT_WARPS, 2 * min(needed, MOST_WARPS['visits']))
+
+
+def _shared_bytes(config: MatcherConfig, size: int, schedule: str) -> int:
+    """Tiles of a block, and a vector of zeros before them."""
+    found = team(config)
+    stages = STAGES if schedule == 'rows' else 1
+    zeros = -(-found.lanes * found.words // 4) * 4 * found.registers
+    return 4 * (zeros + stages * PLANES * size * (size | 1) * found.pixel_registers)
+
+
+def _fits(config: MatcherConfig, size: int, schedule: str, device: Properties) -> bool:
+    return _shared_bytes(config, size, schedule) <= device.shared_memory
