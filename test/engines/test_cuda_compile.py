@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import os
 import re
 
@@ -15,6 +16,7 @@ from stereo_bp_ros.engines.cuda import (
     compiler,
     convert,
     cost,
+    device,
     messages,
     preprocess,
     refine,
@@ -22,6 +24,8 @@ from stereo_bp_ros.engines.cuda import (
     sad_plan,
     sad_variants,
     storage_layout,
+    tiled,
+    tiled_plan,
     tiling,
 )
 
@@ -146,6 +150,34 @@ def test_kernels_of_the_papers_compile(architecture: str) -> None:
             assert spilled_bytes(log) >= local, name
             # Values beyond what 255 registers hold are spilled, as in the paper.
             assert disparities > 32 or spilled_bytes(log) == local, name
+def kernels_of_tiles(architecture: str) -> list[tuple[str, str]]:
+    """Kernels of every schedule, type, way to compute costs, and number of lanes."""
+    names = []
+    number = int(architecture[3:])
+    found = dataclasses.replace(device.TYPICAL, capability=(number // 10, number % 10))
+    for disparities, size, image, schedule, changes in (
+            (16, 13, 'uint8', 'rows', {}), (16, 13, 'uint8', 'rows', {'data_truncation': 15.3}),
+            (21, 13, 'float', 'rows', {'message_type': 'float32'}),
+            (5, 20, 'uint8', 'cooperative', {'message_computation': 'fast'}),
+            (64, 13, 'float', 'cooperative', {'preprocessing': 'sobel_x'}),
+            (128, 13, 'float', 'lock_free', {'tile_synchronisation': 'all',
+                                             'preprocessing': 'sobel'}),
+            (512, 3, 'uint8', 'launches', {'message_type': 'float32'}),
+            (300, 5, 'uint8', 'launches', {'message_computation': 'fast'})):
+        config = MatcherConfig(**{
+            'stereo_algorithm': 'tiled_bp', 'preprocessing': 'none', 'tile_size': size,
+            'disparity_range': disparities, 'data_weight': 0.1, 'data_truncation': 15.0,
+            'discontinuity_slope': 1.0, 'tile_schedule': schedule, **changes})
+        cut = tiled_plan.cut(config, 640, 480, found)
+        names.append(('tiled.cu', tiled.kernel_name(config, cut, image, True)))
+    return names
+
+
+@pytest.mark.parametrize('architecture', ARCHITECTURES)
+def test_kernels_of_tiles_compile(architecture: str) -> None:
+    logs = compile_all(kernels_of_tiles(architecture), architecture)
+    if architecture == 'sm_90':
+        assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
 
 
 def test_compiled_kernels_are_kept_on_disk(monkeypatch: pytest.MonkeyPatch,

@@ -75,12 +75,19 @@ class Kernel:
             found.shared_memory - self.resources.shared_bytes)
 
     def launch(self, stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
-               shared_bytes: int, *arguments: Any) -> None:
-        """Put the kernel into a stream; ``arguments`` are copied at once."""
+               shared_bytes: int, *arguments: Any, cooperative: bool = False) -> None:
+        """Put the kernel into a stream; ``arguments`` are copied at once.
+
+        :param cooperative: all blocks are to be resident at once, or the launch fails.
+        """
         pointers = (ctypes.c_void_p * len(arguments))(
             *(ctypes.addressof(argument) for argument in arguments))
-        self._driver.launchKernel(self._function.ptr, *grid, *block, shared_bytes, stream,
-                                  ctypes.addressof(pointers), 0)
+        where = (self._function.ptr, *grid, *block, shared_bytes, stream,
+                 ctypes.addressof(pointers))
+        if cooperative:
+            self._driver.launchCooperativeKernel(*where)
+        else:
+            self._driver.launchKernel(*where, 0)
         for seen in _watchers:
             seen.append(Launch(self, grid, block, shared_bytes))
 

@@ -125,6 +125,28 @@ def kernels(config: MatcherConfig, image: str, has_whole_grey: bool) -> list[tup
     return names
 
 
+def parameters(config: MatcherConfig, table: int) -> CostPass:
+    """Arguments of whatever computes data costs, but for images, levels and stamp.
+
+    :param table: address of the table on the device.
+    """
+    factor = config.data_weight * config.message_scale()
+    whole = packed(config) or Packed(0, 0)
+    return CostPass(
+        table=table, min_disparity=config.min_disparity, factor=factor,
+        truncation=config.data_truncation, float_factor=factor,
+        float_truncation=config.data_truncation, packed_factor=whole.factor,
+        packed_truncation=whole.truncation * 0x01010101)
+
+
+def send_table(config: MatcherConfig, address: int, stream: int) -> None:
+    """Send the table of 16-bit costs to the device."""
+    from cupy.cuda import runtime
+    values = table(config)
+    runtime.memcpyAsync(address, values.ctypes.data, values.nbytes,
+                        runtime.memcpyHostToDevice, stream)
+
+
 class Cost:
     """The stage for one configuration and size.
 
@@ -139,12 +161,9 @@ class Cost:
         self._chunks = layout.shape(config).chunks
         pyramid = layout.levels(config, parts.width, parts.height)
         self._levels = [CostLevel(device[f'cost_{k}'], *level) for k, level in enumerate(pyramid)]
-        factor = config.data_weight * config.message_scale()
-        whole = packed(config) or Packed(0, 0)
-        self._pass = CostPass(
-            None, None, device['table'], (CostLevel * TILE_LEVELS)(*self._levels[:TILE_LEVELS]),
-            width, 0, config.min_disparity, factor, config.data_truncation, factor,
-            config.data_truncation, whole.factor, whole.truncation * 0x01010101)
+        self._pass = parameters(config, device['table'])
+        self._pass.levels = (CostLevel * TILE_LEVELS)(*self._levels[:TILE_LEVELS])
+        self._pass.image_width = width
 
     def load(self, image: str, has_whole_grey: bool) -> None:
         """Compile or load what ``enqueue`` of such images launches."""
@@ -153,10 +172,7 @@ class Cost:
 
     def initialise(self, stream: int) -> None:
         """Send the table of 16-bit costs to the device."""
-        from cupy.cuda import runtime
-        values = table(self._config)
-        runtime.memcpyAsync(self._pass.table, values.ctypes.data, values.nbytes,
-                            runtime.memcpyHostToDevice, stream)
+        send_table(self._config, self._pass.table, stream)
 
     def enqueue(self, stream: int, image: str, has_whole_grey: bool, left: int, right: int,
                 part: Partition, stamp: int | None) -> None:

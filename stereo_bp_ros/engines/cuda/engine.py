@@ -22,6 +22,7 @@ from stereo_bp_ros.engines.cuda import (
     refine,
     sad_variants,
     storage,
+    tiled,
     tiling,
     tuning,
 )
@@ -126,6 +127,8 @@ class CudaEngine(Engine):
         if self.config.repeats_papers:
             return storage.Storage(self._found, self.config.replace(**self._storage), self.width,
                                    self.height, self._arena)
+        if self.config.stereo_algorithm == 'tiled_bp':
+            return tiled.Tiled(self._found, self.config, self.width, self.height, self._arena)
         return hierarchical.Hierarchical(self._found, self.config, self.width, self.height,
                                          self._arena, self.passes, self.parts)
 

@@ -85,7 +85,7 @@ class Parameters(ctypes.Structure):
     def fill(self, config: MatcherConfig, calibration: Calibration | None) -> None:
         """Take over live settings and calibration."""
         shift = calibration.shift if calibration is not None else 0.0
-        if config.stereo_algorithm == 'bp':
+        if config.is_belief_propagation:
             self.largest_cost = (config.message_scale() * config.data_weight
                                  * config.data_truncation)
         self.margin = config.uniqueness_ratio / 100 * self.largest_cost

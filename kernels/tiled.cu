@@ -1,0 +1,238 @@
+// Stage messages of tiled belief propagation: BP-M tile by tile, from the images to labels.
+#include "tiled_tile.cuh"
+
+// The number of the warp in its block, in a form that tells the compiler that all of the warp agree.
+__device__ __forceinline__ int warp_number() {
+    return __shfl_sync(~0u, threadIdx.x / 32, 0);
+}
+
+// Waits until every block of the grid has come here for the ``number``-th time since the arrays
+// were made, counted from 1. All of them must be resident.
+enum Barrier { NO_BARRIER, COUNTING, LOCK_FREE };
+
+__device__ __forceinline__ uint32 load_acquire(const uint32* at) {
+    uint32 value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+    return value;
+}
+
+// One counter that every block increments.
+__device__ __forceinline__ void wait_counting(uint32* counter, uint32 number) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        atomicAdd(counter, 1u);
+        while (int(load_acquire(counter) - number * gridDim.x) < 0) {}
+        __threadfence();
+    }
+    __syncthreads();
+}
+
+// Without an atomic operation (Xiao & Feng, Inter-block GPU communication via fast barrier
+// synchronization, 2010): a block says that it is here in its own place, one block watches all
+// places and answers in as many. The fences are what its authors could leave out in 2010.
+__device__ __forceinline__ void wait_lock_free(uint32* arrived, uint32 number) {
+    uint32* const released = arrived + gridDim.x;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        store_relaxed<1>(arrived + blockIdx.x, &number);
+    }
+    if (blockIdx.x == 0) {
+        for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x) {
+            uint32 seen;
+            do load_relaxed<1>(&seen, arrived + i); while (seen != number);
+        }
+        __threadfence();
+        __syncthreads();
+        for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x)
+            store_relaxed<1>(released + i, &number);
+    }
+    if (threadIdx.x == 0) {
+        uint32 seen;
+        do load_relaxed<1>(&seen, released + blockIdx.x); while (seen != number);
+        __threadfence();
+    }
+    __syncthreads();
+}
+
+// Blocks visit the tiles of one diagonal after another, [first, end) of all that outer iterations
+// and both orders have. With a barrier they wait for each other after each one.
+template <typename Message, typename Image, int DISPARITIES, int WAY, bool IS_FAST, bool WAITS,
+          int BARRIER, int THREADS>
+__global__ void __launch_bounds__(THREADS, 1)
+visit_diagonals(const __grid_constant__ TiledPass p, int first, int end) {
+    using V = Tile<Message, DISPARITIES>;
+    using T = typename V::T;
+    extern __shared__ uint4 memory[];
+    if (first == 0) stamp_time(p.stamp);
+    constexpr int WARPS = THREADS / 32;
+    const int warp = warp_number(), lane = threadIdx.x % 32 % T::LANES;
+    const auto steps = T::steps(p, lane);
+    const V tile(p, memory);
+    tile.clear_nothing();
+    const int diagonals = p.rows + p.columns - 1;
+    const uint32 done = BARRIER == NO_BARRIER ? 0 : p.state[0];
+#pragma unroll 1
+    for (int step = first; step < end; ++step) {
+        const int order = step / diagonals, number = step % diagonals;
+        const Visit visit = {order / 2, order % 2 != 0, false, 0, 0};
+        const int diagonal = visit.is_reverse ? diagonals - 1 - number : number;
+        const int first_row = max(0, diagonal - p.columns + 1);
+        const int end_row = min(p.rows, diagonal + 1);
+#pragma unroll 1
+        for (int row = first_row + blockIdx.x; row < end_row; row += gridDim.x) {
+            const Spot spot(p, row, diagonal - row);
+            __syncthreads();        // the tile before is done with
+            tile.load_edges(p, spot, visit, WARPS - 1 - warp, WARPS);
+            tile.template compute_costs<Image, WAY>(p, spot, warp, WARPS);
+            __syncthreads();
+#pragma unroll 1
+            for (int iteration = 0; iteration < p.inner; ++iteration) {
+                // Half of the warps send each way.
+                constexpr int HALF = WARPS / 2;
+                const bool is_backward = warp % 2 != 0;
+                const bool is_final = iteration + 1 == p.inner;
+                tile.template pass_horizontally<IS_FAST, WAITS>(
+                    p, spot, visit, iteration == 0, is_final, is_backward, warp / 2, HALF,
+                    steps, false, tile);
+                __syncthreads();
+                tile.template pass_vertically<IS_FAST, WAITS>(
+                    p, spot, visit, is_final, is_backward, warp / 2, HALF, steps);
+                __syncthreads();
+            }
+            if (visit.is_last(p)) tile.select(p, spot, warp, WARPS);
+        }
+        if constexpr (BARRIER == COUNTING)
+            wait_counting(p.state + 1, done + step + 1);
+        if constexpr (BARRIER == LOCK_FREE)
+            wait_lock_free(p.state + 2, done + step + 1);
+    }
+    if (BARRIER != NO_BARRIER && blockIdx.x == 0 && threadIdx.x == 0) p.state[0] = done + end;
+}
+
+// Warps of ``follow_rows`` beside those of the sweeps: those that wait for neighbours, that compute
+// data costs, and that choose labels.
+constexpr int WAITING = 4, COMPUTING = 7, SELECTING = 7;
+
+// A tile and a slot of its period, after some slots without.
+struct Turn {
+    int waits, number = 0, phase = 0;
+
+    __device__ __forceinline__ bool has_begun() const { return waits == 0; }
+    __device__ __forceinline__ void pass(int period) {
+        if (waits > 0) {
+            --waits;
+        } else if (++phase == period) {
+            phase = 0;
+            ++number;
+        }
+    }
+};
+
+// A block has a row of tiles at a time, and its warps different tiles of it: costs of
+// one are computed, messages pass along x in the one before, along y in the one before
+// that, and labels are chosen in the last. Rows follow each other as what they need arrives from
+// the next row; every register of such a message has the parity of its outer iteration in its top
+// bit, so that nothing else need be waited for. Neighbouring rows in one cluster of blocks write
+// into each other's shared memory, others through device memory.
+template <typename Message, typename Image, int DISPARITIES, int WAY, bool IS_FAST, int CLUSTER,
+          int THREADS>
+__device__ __forceinline__ void follow(const TiledPass& p) {
+    using V = Tile<Message, DISPARITIES>;
+    using T = typename V::T;
+    constexpr int STAGES = 4;
+    constexpr int WARPS = (THREADS / 32 - WAITING - COMPUTING - SELECTING) / 4;   // of one sweep
+    extern __shared__ uint4 memory[];
+    stamp_time(p.stamp);
+    const int role = warp_number() / WARPS, warp = warp_number() % WARPS;
+    const int other = warp_number() - 4 * WARPS;
+    V(p, memory).clear_nothing();
+    if constexpr (CLUSTER > 1) wait_for_cluster();
+    // The last cluster may have more blocks than there are rows.
+    if (int(blockIdx.x) >= p.rows) return;
+    const uint32 done = p.state[0];
+    // A tile has a sweep along x or along y in every slot of time, the first along x in the same
+    // slot as the last along y of the tile before.
+    const int period = 2 * p.inner - 1, slots = p.columns * period + 3;
+    const int own_rows = (p.rows - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
+    const auto tile = [&](int number) { return V(p, memory, number % STAGES); };
+    // Calls work(visit, row, turn) in every slot of every row, in either order of every iteration,
+    // ``waits`` slots after the first.
+    const auto in_every_slot = [&](int waits, const auto& work) {
+#pragma unroll 1
+        for (int order = 0; order < 2 * p.outer; ++order) {
+            const int outer = order / 2;
+            const Visit visit = {outer, order % 2 != 0, true, ~(done + outer) << 31,
+                                 ~uint32(outer) << 31};
+#pragma unroll 1
+            for (int i = 0; i < own_rows; ++i) {
+                const int row = blockIdx.x
+                    + gridDim.x * (visit.is_reverse ? own_rows - 1 - i : i);
+                Turn turn = {waits};
+#pragma unroll 1
+                for (int slot = 0; slot < slots; ++slot) {
+                    __syncthreads();
+                    if (turn.has_begun() && turn.number < p.columns) work(visit, row, turn);
+                    turn.pass(period);
+                }
+            }
+        }
+    };
+    const auto spot = [&](const Visit& visit, int row, int number) {
+        return Spot(p, row, visit.is_reverse ? p.columns - 1 - number : number);
+    };
+    if (role < 4) {
+        const auto steps = T::steps(p, threadIdx.x % 32 % T::LANES);
+        if (role < 2) {
+            in_every_slot(1, [&](const Visit& visit, int row, const Turn& turn) {
+                if (turn.phase % 2 == 0)
+                    tile(turn.number).template pass_horizontally<IS_FAST, false>(
+                        p, spot(visit, row, turn.number), visit, turn.phase == 0,
+                        turn.phase + 1 == period, role == 1, warp, WARPS, steps,
+                        turn.number + 1 < p.columns, tile(turn.number + 1));
+            });
+        } else {
+            in_every_slot(2, [&](const Visit& visit, int row, const Turn& turn) {
+                if (turn.phase % 2 == 0)
+                    tile(turn.number).template pass_vertically<IS_FAST, false>(
+                        p, spot(visit, row, turn.number), visit, turn.phase + 1 == period,
+                        role == 3, warp, WARPS, steps);
+            });
+        }
+    } else if (other < WAITING) {
+        in_every_slot(0, [&](const Visit& visit, int row, const Turn& turn) {
+            if (turn.phase == 0)
+                tile(turn.number).load_edges(p, spot(visit, row, turn.number), visit, other,
+                                             WAITING);
+        });
+    } else if (other < WAITING + COMPUTING) {
+        in_every_slot(0, [&](const Visit& visit, int row, const Turn& turn) {
+            if (turn.phase == 0)
+                tile(turn.number).template compute_costs<Image, WAY>(
+                    p, spot(visit, row, turn.number), other - WAITING, COMPUTING);
+        });
+    } else {
+        in_every_slot(period + 2, [&](const Visit& visit, int row, const Turn& turn) {
+            if (turn.phase == 0 && visit.is_last(p))
+                tile(turn.number).select(p, spot(visit, row, turn.number),
+                                         other - WAITING - COMPUTING, SELECTING);
+        });
+    }
+    // The first row is the last one to end, when every block has read the state.
+    if (blockIdx.x == 0 && threadIdx.x == 0) p.state[0] = done + p.outer;
+}
+
+template <typename Message, typename Image, int DISPARITIES, int WAY, bool IS_FAST, int THREADS>
+__global__ void __launch_bounds__(THREADS, 1)
+follow_rows(const __grid_constant__ TiledPass p) {
+    follow<Message, Image, DISPARITIES, WAY, IS_FAST, 1, THREADS>(p);
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+template <typename Message, typename Image, int DISPARITIES, int WAY, bool IS_FAST, int THREADS>
+__global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(8, 1, 1)
+follow_rows_in_clusters(const __grid_constant__ TiledPass p) {
+    follow<Message, Image, DISPARITIES, WAY, IS_FAST, 8, THREADS>(p);
+}
+#endif

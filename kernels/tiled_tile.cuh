@@ -1,0 +1,368 @@
+// A tile on chip: what it loads, its sweeps, what it sends, and the choice of its labels.
+#pragma once
+#include "tiled.cuh"
+
+// How often all tiles have been visited, and in which order they are this time.
+struct Visit {
+    int outer;
+    bool is_reverse;
+    bool follows;                   // rows: neighbours in y are waited for, register by register
+    uint32 tag;                     // top bit of each register that they send, or 0
+    uint32 mail_tag;                // the same in the mail, which every frame begins without
+
+    __device__ __forceinline__ bool is_last(const TiledPass& p) const {
+        return is_reverse && outer + 1 == p.outer;
+    }
+};
+
+// Where a tile lies in the image.
+struct Spot {
+    int row, column, x, y, width, height;
+
+    __device__ __forceinline__ Spot(const TiledPass& p, int row, int column)
+        : row(row), column(column), x(column * p.size), y(row * p.size),
+          width(min(p.size, p.cost.levels[0].width - x)),
+          height(min(p.size, p.cost.levels[0].height - y)) {}
+};
+
+template <typename Message, int DISPARITIES>
+struct Tile {
+    using T = Team<Message, DISPARITIES>;
+    using Word = typename Message::Word;
+    using Value = typename Message::Value;
+    static constexpr int WORD_REGISTERS = Message::WORD_REGISTERS;
+    static constexpr bool HAS_PADS = T::PIXEL * 2 > DISPARITIES;
+
+    Word* nothing;                  // a vector of zeros, before all tiles
+    Word* mail;                     // [above, below][column of tiles][place][word], or nothing
+    Word* planes;                   // [plane][y][x][word]
+    int row, plane;                 // words from one row or plane to the next
+
+    // The ``stage``-th of several tiles side by side. Rows are an odd number of pixels long, so
+    // that neighbouring rows begin in different banks.
+    __device__ __forceinline__ Tile(const TiledPass& p, uint4* memory, int stage = 0)
+        : nothing(reinterpret_cast<Word*>(memory)), row((p.size | 1) * T::PIXEL),
+          plane(p.size * row) {
+        mail = nothing + (T::PIXEL + 3) / 4 * 4;
+        planes = mail + p.mail_words + stage * PLANES * plane;
+    }
+    __device__ __forceinline__ void clear_nothing() const {
+        for (int i = threadIdx.x; i < planes - nothing; i += blockDim.x)
+            nothing[i] = Message::zero();
+    }
+    __device__ __forceinline__ uint32* mailbox(const TiledPass& p, bool is_below, int column,
+                                               int place) const {
+        return reinterpret_cast<uint32*>(
+            mail + ((is_below * p.columns + column) * p.size + place) * T::PIXEL
+            + lane() * T::WORDS);
+    }
+    __device__ __forceinline__ Word* at(int which, int x, int y) const {
+        return planes + which * plane + y * row + x * T::PIXEL;
+    }
+    static __device__ __forceinline__ int lane() { return threadIdx.x % 32 % T::LANES; }
+    static __device__ __forceinline__ int team() { return threadIdx.x % 32 / T::LANES; }
+
+    // Data costs, by ``warps`` warps of which this is number ``warp``; a warp for each row.
+    template <typename Image, int WAY>
+    __device__ __forceinline__ void compute_costs(const TiledPass& p, const Spot& spot, int warp,
+                                                  int warps) const {
+        using Cost = typename CostInTile<WAY>::Type;
+        using Element = typename Cost::Element;
+        const int width = p.cost.levels[0].width;
+#pragma unroll 2
+        for (int y = warp; y < spot.height; y += warps) {
+            const size_t line = size_t(spot.y + y) * width;
+            const Image* const own = static_cast<const Image*>(p.cost.left) + line + spot.x;
+            const Image* const others = static_cast<const Image*>(p.cost.right) + line + spot.x
+                - p.cost.min_disparity - lane() * T::LABELS;
+            for (int x = team(); x < spot.width; x += T::TEAMS) {
+                const int partner = spot.x + x - p.cost.min_disparity;
+                const bool has_evidence = partner < width && partner - (DISPARITIES - 1) >= 0;
+                const auto weight = Cost::weight(p.cost, has_evidence);
+                const Element pixel = Element(__ldg(own + x));
+                Element met[T::LABELS];
+#pragma unroll
+                for (int i = 0; i < T::LABELS; ++i) {
+                    bool is_label = true;
+                    if constexpr (HAS_PADS) is_label = lane() * T::LABELS + i < DISPARITIES;
+                    met[i] = has_evidence && is_label ? Element(__ldg(others + x - i)) : pixel;
+                }
+                Word costs[T::WORDS];
+#pragma unroll
+                for (int r = 0; r < T::WORDS; ++r) {
+                    costs[r] = Cost::word(
+                        Cost::of(p.cost, weight, pixel, met[r]),
+                        Cost::of(p.cost, weight, pixel, met[T::LABELS - 1 - r]));
+                    if constexpr (HAS_PADS) {
+                        const Word pad = splat<Message>(p.pad, p.float_pad);
+                        const int label = lane() * T::LABELS + r;
+                        const int mirrored = lane() * T::LABELS + T::LABELS - 1 - r;
+                        if (label >= DISPARITIES) costs[r] = Message::with_high(pad, costs[r]);
+                        if (mirrored >= DISPARITIES) costs[r] = Message::with_high(costs[r], pad);
+                    }
+                }
+                T::store(at(COST, x, y) + lane() * T::WORDS, costs);
+            }
+        }
+    }
+
+    // What the neighbours sent: from the tiles that this order visits before this one the latest,
+    // from the others what they sent in the order before. In rows (``visit.follows``) what comes along
+    // x in this order lies in its place already, and what comes along y is waited for.
+    __device__ __forceinline__ void load_edges(const TiledPass& p, const Spot& spot,
+                                               const Visit& visit, int warp, int warps) const {
+        const bool has_later = visit.is_reverse || visit.outer > 0;
+        for (int base = warp * T::TEAMS; base < 4 * p.size; base += warps * T::TEAMS) {
+            const int number = base + team();
+            // Those that must be waited for come first, to be asked for together.
+            const int side = FROM_BELOW - number / p.size, place = number % p.size;
+            if (side < FROM_LEFT) continue;
+            const bool is_along_x = side <= FROM_RIGHT;
+            if (place >= (is_along_x ? spot.height : spot.width)) continue;
+            int row = spot.row, column = spot.column, direction;
+            bool is_later, is_first;
+            Word* to;
+            switch (side) {
+                case FROM_LEFT:
+                    direction = RIGHT, is_first = --column < 0, is_later = false;
+                    to = at(FROM_LEFT, 0, place);
+                    break;
+                case FROM_RIGHT:
+                    direction = LEFT, is_first = ++column == p.columns, is_later = true;
+                    to = at(FROM_RIGHT, spot.width - 1, place);
+                    break;
+                case FROM_ABOVE:
+                    direction = DOWN, is_first = --row < 0, is_later = false;
+                    to = at(FROM_ABOVE, place, 0);
+                    break;
+                default:
+                    direction = UP, is_first = ++row == p.rows, is_later = true;
+                    to = at(FROM_BELOW, place, spot.height - 1);
+            }
+            // Does the neighbour come before this tile in this order?
+            const bool is_before = is_later == visit.is_reverse;
+            Word words[T::WORDS];
+            T::clear(words);
+            if (!is_first && (!is_later || has_later)) {
+                if (visit.follows && is_before && is_along_x) continue;
+                uint32* const registers = reinterpret_cast<uint32*>(words);
+                const uint32* const from = edge(p, direction, row, column, place);
+                const bool is_mail = is_before && has_mail(p, spot.row, row);
+                const uint32* const box = mailbox(p, is_later, spot.column, place);
+                const uint32 tag = is_mail ? visit.mail_tag : visit.tag;
+                uint32 differs = 0;
+                do {
+                    // Others of this multiprocessor compute meanwhile.
+                    if (differs >> 31) __nanosleep(20);
+                    if (is_mail) load_mail<T::REGISTERS>(registers, box);
+                    else load_relaxed<T::REGISTERS>(registers, from);
+                    if (visit.follows && is_before) {
+                        differs = 0;
+#pragma unroll
+                        for (int r = 0; r < T::REGISTERS; ++r) differs |= registers[r] ^ tag;
+                    }
+                } while (differs >> 31);
+#pragma unroll
+                for (int r = 0; r < T::REGISTERS; ++r) registers[r] &= 0x7fffffffu;
+            }
+            T::store(to + lane() * T::WORDS, words);
+        }
+    }
+
+    // Sweep right, or left where ``is_backward``. In the first iteration of a visit nothing has
+    // arrived along y but at the edges of the tile. ``next``: the tile that this block has next in
+    // this order, if it ``has_next``.
+    template <bool IS_FAST, bool WAITS>
+    __device__ __forceinline__ void pass_horizontally(
+            const TiledPass& p, const Spot& spot, const Visit& visit, bool is_first,
+            bool is_final, bool is_backward, int warp, int warps,
+            const typename T::Steps& steps, bool has_next, const Tile next) const {
+        const int begin = is_backward ? spot.width - 1 : 0;
+        const int step = is_backward ? -T::PIXEL : T::PIXEL, own = lane() * T::WORDS;
+        const int side = is_backward ? FROM_RIGHT : FROM_LEFT;
+        const int rounds = (spot.height + warps * T::TEAMS - 1) / (warps * T::TEAMS);
+#pragma unroll 1
+        for (int round = 0; round < rounds; ++round) {
+            const int first = (round * warps + warp) * T::TEAMS, line = first + team();
+            if (!WAITS && first >= spot.height) break;
+            const bool writes = line < spot.height;
+            const int y = min(line, spot.height - 1);
+            Line<Word> above = {at(FROM_ABOVE, begin, y) + own, step};
+            Line<Word> below = {at(FROM_BELOW, begin, y) + own, step};
+            if (is_first && y > 0) above = {nothing + own, 0};
+            if (is_first && y < spot.height - 1) below = {nothing + own, 0};
+            Word message[T::WORDS];
+            sweep<Message, DISPARITIES, IS_FAST, WAITS>(
+                {at(COST, begin, y) + own, step}, above, below, at(side, begin, y) + own,
+                spot.width, writes, lane(), steps, p.reach, message);
+            // Only a message in the direction of the order is read before it is sent again.
+            if (!writes || !is_final || is_backward != visit.is_reverse) continue;
+            const int direction = is_backward ? LEFT : RIGHT;
+            if (has_next)
+                T::store(next.at(side, is_backward ? p.size - 1 : 0, y) + own, message);
+            send(p, direction, spot, y, message, visit);
+        }
+    }
+
+    // Sweep down, or up where ``is_backward``. One against the order matters only within the tile.
+    template <bool IS_FAST, bool WAITS>
+    __device__ __forceinline__ void pass_vertically(
+            const TiledPass& p, const Spot& spot, const Visit& visit, bool is_final,
+            bool is_backward, int warp, int warps, const typename T::Steps& steps) const {
+        const bool is_in_order = is_backward == visit.is_reverse;
+        if (!WAITS && is_final && !is_in_order && !visit.is_last(p)) return;
+        const int begin = is_backward ? spot.height - 1 : 0;
+        const int step = is_backward ? -row : row, own = lane() * T::WORDS;
+        const int side = is_backward ? FROM_BELOW : FROM_ABOVE;
+        const int rounds = (spot.width + warps * T::TEAMS - 1) / (warps * T::TEAMS);
+#pragma unroll 1
+        for (int round = 0; round < rounds; ++round) {
+            const int first = (round * warps + warp) * T::TEAMS, line = first + team();
+            if (!WAITS && first >= spot.width) break;
+            const bool writes = line < spot.width;
+            const int x = min(line, spot.width - 1);
+            Word message[T::WORDS];
+            sweep<Message, DISPARITIES, IS_FAST, WAITS>(
+                {at(COST, x, begin) + own, step}, {at(FROM_LEFT, x, begin) + own, step},
+                {at(FROM_RIGHT, x, begin) + own, step}, at(side, x, begin) + own, spot.height,
+                writes, lane(), steps, p.reach, message);
+            if (writes && is_final && is_in_order)
+                send(p, is_backward ? UP : DOWN, spot, x, message, visit);
+        }
+    }
+
+    static __device__ __forceinline__ uint32* edge(const TiledPass& p, int direction, int row,
+                                                   int column, int place) {
+        return p.edges[direction]
+            + ((size_t(row) * p.columns + column) * p.size + place) * T::PIXEL * WORD_REGISTERS
+            + lane() * T::REGISTERS;
+    }
+    // Whether what two rows of tiles send each other goes through the shared memory of a cluster.
+    static __device__ __forceinline__ bool has_mail(const TiledPass& p, int row, int other) {
+        return p.mail_words > 0 && row >> p.cluster_bits == other >> p.cluster_bits;
+    }
+    __device__ __forceinline__ void send(const TiledPass& p, int direction, const Spot& spot,
+                                         int place, const Word (&message)[T::WORDS],
+                                         const Visit& visit) const {
+        const uint32* const plain = reinterpret_cast<const uint32*>(message);
+        const bool is_vertical = direction == UP || direction == DOWN;
+        uint32 registers[T::REGISTERS];
+        const int other = spot.row + row_step(direction);
+        if (is_vertical && other >= 0 && other < p.rows && has_mail(p, spot.row, other)) {
+#pragma unroll
+            for (int r = 0; r < T::REGISTERS; ++r) registers[r] = plain[r] | visit.mail_tag;
+            store_mail<T::REGISTERS>(mailbox(p, direction == UP, spot.column, place),
+                                     other & (1 << p.cluster_bits) - 1, registers);
+        }
+#pragma unroll
+        for (int r = 0; r < T::REGISTERS; ++r)
+            registers[r] = plain[r] | (is_vertical ? visit.tag : 0);
+        store_relaxed<T::REGISTERS>(edge(p, direction, spot.row, spot.column, place), registers);
+    }
+
+    // The belief of one label.
+    __device__ __forceinline__ Value belief(int x, int y, int label) const {
+        const int inside = label % T::LABELS, mirrored = T::LABELS - 1 - inside;
+        const bool is_low = inside < mirrored;
+        const int word = label / T::LABELS * T::WORDS + (is_low ? inside : mirrored);
+        Word total = at(COST, x, y)[word];
+#pragma unroll
+        for (int side = FROM_LEFT; side < PLANES; ++side)
+            total = Message::add(total, at(side, x, y)[word]);
+        return is_low ? Message::low(total) : Message::high(total);
+    }
+
+    // Labels of the tile, the lowest one on ties; a warp for each row, a team for each pixel.
+    __device__ __forceinline__ void select(const TiledPass& p, const Spot& spot, int warp,
+                                           int warps) const {
+        for (int y = warp; y < spot.height; y += warps)
+            for (int base = 0; base < spot.width; base += T::TEAMS)
+                select_pixel(p, spot, min(base + team(), spot.width - 1), y,
+                             base + team() < spot.width);
+    }
+
+    __device__ __forceinline__ void select_pixel(const TiledPass& p, const Spot& spot, int x,
+                                                 int y, bool writes) const {
+        Value least = Message::largest();
+        int found = DISPARITIES;
+        Word beliefs[T::WORDS];
+        T::load_sum(beliefs, at(COST, x, y) + lane() * T::WORDS,
+                    at(FROM_LEFT, x, y) + lane() * T::WORDS,
+                    at(FROM_RIGHT, x, y) + lane() * T::WORDS);
+        Word part[T::WORDS];
+#pragma unroll
+        for (int side = FROM_ABOVE; side < PLANES; ++side) {
+            T::load(part, at(side, x, y) + lane() * T::WORDS);
+#pragma unroll
+            for (int r = 0; r < T::WORDS; ++r) beliefs[r] = Message::add(beliefs[r], part[r]);
+        }
+        const int first = lane() * T::LABELS;
+        if constexpr (WORD_REGISTERS == 1) {
+            // Value and label in one number, the value above.
+            uint32 key = ~0u;
+            const auto take = [&](uint32 value, int label) {
+                if (!HAS_PADS || label < DISPARITIES) key = min(key, value << 9 | label);
+            };
+#pragma unroll
+            for (int r = 0; r < T::WORDS; ++r) {
+                take(Message::low(beliefs[r]), first + r);
+                take(Message::high(beliefs[r]), first + T::LABELS - 1 - r);
+            }
+#pragma unroll
+            for (int i = 1; i < T::LANES; i *= 2) key = min(key, __shfl_xor_sync(~0u, key, i));
+            least = key >> 9;
+            found = key & 511;
+        } else {
+            const auto take = [&](Value value, int label) {
+                if (label < DISPARITIES && (value < least || (value == least && label < found))) {
+                    least = value;
+                    found = label;
+                }
+            };
+#pragma unroll
+            for (int r = 0; r < T::WORDS; ++r) {
+                take(Message::low(beliefs[r]), first + r);
+                take(Message::high(beliefs[r]), first + T::LABELS - 1 - r);
+            }
+#pragma unroll
+            for (int i = 1; i < T::LANES; i *= 2) {
+                const Value value = __shfl_xor_sync(~0u, least, i);
+                take(value, __shfl_xor_sync(~0u, found, i));
+            }
+        }
+        const Matches& out = p.out;
+        const int image_x = spot.x + x, width = p.cost.levels[0].width;
+        const int to = (spot.y + y) * width + image_x;
+        const bool is_first = writes && lane() == 0;
+        if (is_first) {
+            out.label[to] = short(found);
+            if (out.fraction != nullptr)
+                out.fraction[to] = found > 0 && found < DISPARITIES - 1
+                    ? sixteenths(belief(x, y, found - 1), least, belief(x, y, found + 1)) : 0;
+        }
+        if (out.second == nullptr && out.right == nullptr) return;
+        const bool offers = writes && out.right != nullptr && image_x >= out.first_x
+            && image_x < out.end_x;
+        Value second = Message::largest();
+        const auto compare = [&](Value value, int label) {
+            if (label >= DISPARITIES) return;
+            if (abs(label - found) > 1) second = min(second, value);
+            if (offers)
+                atomicMin(out.right + to - out.min_disparity - label,
+                          uint64(Message::bits(value)) << 32 | uint32(label));
+        };
+#pragma unroll
+        for (int r = 0; r < T::WORDS; ++r) {
+            compare(Message::low(beliefs[r]), first + r);
+            compare(Message::high(beliefs[r]), first + T::LABELS - 1 - r);
+        }
+        if (out.second == nullptr) return;
+#pragma unroll
+        for (int i = 1; i < T::LANES; i *= 2)
+            second = min(second, __shfl_xor_sync(~0u, second, i));
+        if (!is_first) return;
+        static_cast<Value*>(out.best)[to] = least;
+        static_cast<Value*>(out.second)[to] =
+            found > 1 || found < DISPARITIES - 2 ? second : Value(NO_SECOND);
+    }
+};

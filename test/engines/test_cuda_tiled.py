@@ -1,0 +1,175 @@
+"""Tiled belief propagation on a GPU: the CPU engine's bits, from every schedule."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+pytest.importorskip('cupy')
+pytest.importorskip('numba')
+from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros.engines.cpu.engine import CpuEngine
+from stereo_bp_ros.engines.cuda import compiler, device
+from stereo_bp_ros.engines.cuda.engine import CudaEngine
+from stereo_bp_ros.types import OUTPUTS
+
+pytestmark = [pytest.mark.gpu,
+              pytest.mark.skipif(device.unavailable(0) is not None, reason='needs an NVIDIA GPU')]
+
+CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
+SCHEDULES = ('rows', 'cooperative', 'lock_free', 'launches')
+
+#: Everything that is filled, read by what these settings publish.
+EVERYTHING = {'uniqueness_ratio': 8.0, 'disp12_max_diff': 1}
+
+
+def configuration(**changes: Any) -> MatcherConfig:
+    return MatcherConfig(**{
+        'stereo_algorithm': 'tiled_bp', 'preprocessing': 'none', 'disparity_range': 16,
+        'data_weight': 0.1, 'data_truncation': 15.0, 'discontinuity_slope': 1.0,
+        'discontinuity_truncation': 0.0, 'tile_size': 6, **changes})
+
+
+def noisy_pair(width: int, height: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Smooth texture at two disparities, a plain patch for ties, and noise."""
+    rng = np.random.default_rng(seed)
+    left = cv2.GaussianBlur(rng.integers(0, 256, (height, width), dtype=np.uint8), (0, 0), 1.0)
+    left = cv2.normalize(left, None, 0, 255, cv2.NORM_MINMAX)
+    left[height // 4:height // 2, width // 3:width // 2] = 128
+    right = np.roll(left, -3, axis=1)
+    right[height // 2:] = np.roll(left[height // 2:], -7, axis=1)
+    noise = rng.integers(0, 256, (height, width), dtype=np.uint8)
+    return left, np.where(rng.random((height, width)) < 0.1, noise, right)
+
+
+def run(engine: Any, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
+    outputs = {name: np.full(left.shape[:2], -7, np.float32) for name in OUTPUTS}
+    for _ in range(3):      # no result may depend on what earlier frames left behind
+        engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION,
+                       outputs)
+    engine.close()
+    return outputs
+
+
+def compare(config: MatcherConfig, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
+    """Run both engines and demand equal bits; returns them."""
+    height, width = left.shape[:2]
+    expected = run(CpuEngine(config, width, height), left, right)
+    found = run(CudaEngine(config, width, height), left, right)
+    for name in OUTPUTS:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    return found
+
+
+@pytest.mark.parametrize('schedule', SCHEDULES)
+@pytest.mark.parametrize('disparities', [2, 3, 8, 9, 16, 21, 33, 64, 100, 128, 200, 300, 512])
+def test_every_range_gives_what_the_cpu_engine_gives(disparities: int, schedule: str) -> None:
+    size = 2 if disparities > 256 else 3 if disparities > 100 else 5
+    config = configuration(disparity_range=disparities, tile_size=size, tile_schedule=schedule,
+                           min_disparity=-2, **EVERYTHING)
+    found = compare(config, *noisy_pair(min(disparities, 90) + 31, 23, disparities))
+    assert (found['disparity'] >= 0).any()
+
+
+@pytest.mark.parametrize(('schedule', 'synchronisation'), [
+    *itertools.product(SCHEDULES, ['needed']), *itertools.product(SCHEDULES[1:], ['all'])])
+@pytest.mark.parametrize('computation', ['plain', 'fast'])
+@pytest.mark.parametrize(('outer', 'inner'), [(1, 1), (1, 2), (2, 1), (3, 4)])
+def test_every_schedule_and_number_of_iterations_gives_what_the_cpu_engine_gives(
+        outer: int, inner: int, computation: str, schedule: str, synchronisation: str) -> None:
+    config = configuration(outer_iterations=outer, inner_iterations=inner,
+                           message_computation=computation, tile_schedule=schedule,
+                           tile_synchronisation=synchronisation)
+    compare(config, *noisy_pair(71, 47, outer + inner))
+
+
+@pytest.mark.parametrize(('schedule', 'size'), [
+    *itertools.product(SCHEDULES, [2, 3, 4, 7, 13, 16, 23]),
+    *itertools.product(SCHEDULES[1:], [33, 47])])
+def test_every_size_of_tile_gives_what_the_cpu_engine_gives(schedule: str, size: int) -> None:
+    config = configuration(tile_size=size, disparity_range=7, tile_schedule=schedule)
+    compare(config, *noisy_pair(79, 55, size))
+
+
+@pytest.mark.parametrize('schedule', SCHEDULES)
+@pytest.mark.parametrize(('width', 'height'), [(1, 1), (5, 2), (16, 16), (17, 64), (130, 17),
+                                               (6, 500), (700, 6)])
+def test_odd_narrow_and_small_images(width: int, height: int, schedule: str) -> None:
+    config = configuration(disparity_range=5, tile_schedule=schedule, outer_iterations=2,
+                           **EVERYTHING)
+    compare(config, *noisy_pair(width, height))
+
+
+@pytest.mark.parametrize('schedule', ['rows', 'cooperative'])
+def test_more_rows_of_tiles_than_multiprocessors(schedule: str) -> None:
+    config = configuration(tile_size=2, tile_schedule=schedule, outer_iterations=2,
+                           disparity_range=6)
+    compare(config, *noisy_pair(40, 700))
+
+
+CASES: dict[str, dict[str, Any]] = {
+    'sobel x': {'preprocessing': 'sobel_x'},
+    'gradient': {'preprocessing': 'sobel'},
+    'gaussian': {'smoothing_sigma': 0.8},
+    'a truncation that is no whole number': {'data_truncation': 15.3},
+    'a large slope': {'discontinuity_slope': 50.0},
+    'wide reach': {'message_computation': 'fast', 'discontinuity_truncation': 9.0},
+    'right reference': {'reference_image': 'right', 'min_disparity': -4, **EVERYTHING},
+    'positive first disparity': {'min_disparity': 3, **EVERYTHING},
+    'confidence and border': {'border': 'keep', **EVERYTHING},
+    'everything': {'filling': 'background', 'disp12_max_diff': 2, 'speckle_size': 30,
+                   'median_window_size': 3, 'uniqueness_ratio': 5.0, 'texture_threshold': 200},
+}
+
+
+@pytest.mark.parametrize('case', CASES)
+@pytest.mark.parametrize('schedule', ['rows', 'launches'])
+def test_every_setting_gives_what_the_cpu_engine_gives(case: str, schedule: str) -> None:
+    compare(configuration(tile_schedule=schedule, **CASES[case]), *noisy_pair(83, 41))
+
+
+@pytest.mark.parametrize('disparities', [5, 16, 40])
+@pytest.mark.parametrize('computation', ['plain', 'fast'])
+def test_float32_labels_hardly_differ_from_the_cpu_engines(disparities: int,
+                                                           computation: str) -> None:
+    config = configuration(disparity_range=disparities, message_type='float32',
+                           message_computation=computation, subpixel=False, border='keep',
+                           outer_iterations=2, inner_iterations=2)
+    left, right = noisy_pair(150, 90)
+    expected = run(CpuEngine(config, 150, 90), left, right)['disparity']
+    found = {name: run(CudaEngine(config.replace(tile_schedule=name), 150, 90), left,
+                       right)['disparity'] for name in SCHEDULES}
+    for name in SCHEDULES:
+        assert np.array_equal(found[name], found['rows']), name
+    assert (found['rows'] != expected).mean() < 0.006
+    assert (np.abs(found['rows'] - expected) > 1).mean() < 0.002
+
+
+@pytest.mark.parametrize('architecture', ['compute_75', 'compute_80', 'compute_87'])
+@pytest.mark.parametrize('computation', ['plain', 'fast'])
+def test_the_arithmetic_of_older_devices_gives_the_same_labels(
+        monkeypatch: pytest.MonkeyPatch, architecture: str, computation: str) -> None:
+    monkeypatch.setattr(device.Properties, 'architecture', architecture)
+    monkeypatch.setattr(compiler, '_loaded', {})
+    compare(configuration(disparity_range=21, message_computation=computation),
+            *noisy_pair(61, 37))
+
+
+def test_engines_side_by_side_do_not_wait_for_each_other_for_ever() -> None:
+    left, right = noisy_pair(200, 150)
+    config = configuration(outer_iterations=2)
+    engines = [CudaEngine(config.replace(tile_schedule=name), 200, 150)
+               for name in SCHEDULES]
+    results = [{name: np.empty((150, 200), np.float32) for name in OUTPUTS} for _ in engines]
+    for _ in range(20):
+        for engine, result in zip(engines, results, strict=True):
+            engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION,
+                           result)
+    for result in results[1:]:
+        assert np.array_equal(result['disparity'], results[0]['disparity'])
+    for engine in engines:
+        engine.close()
