@@ -1,0 +1,109 @@
+"""The kernels of tiled belief propagation as C++ on threads of the host: no GPU, no NVRTC.
+
+A thread stands for a CUDA thread; warps exchange values, and blocks wait, by barriers. What is
+written in PTX is replaced by name, see ``BODIES``; everything else is the kernels' own source.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import pathlib
+import re
+import subprocess
+
+from stereo_bp_ros.engines.cuda.compiler import KERNELS
+
+#: Functions that have PTX in them: their bodies here.
+BODIES = {
+    'uint32 permute_signed(': 'return host_permute(a, b, selectors);',
+    'uint64 time_in_ns()': 'return 0;',
+    'void stamp_last(': '',
+    'Word widen(uint32 packed)': 'return Word();',
+    'uint32 narrow(Word word)': 'return 0;',
+    'Word least_small(Word a, Word b)': 'return least(a, b);',
+    'void load_relaxed(': 'for (int i = 0; i < COUNT; ++i) to[i] = __atomic_load_n(from + i, '
+                          '__ATOMIC_SEQ_CST); sched_yield();',
+    'void load_mail(': 'for (int i = 0; i < COUNT; ++i) to[i] = __atomic_load_n(from + i, '
+                       '__ATOMIC_SEQ_CST); sched_yield();',
+    'void store_relaxed(': 'for (int i = 0; i < COUNT; ++i) __atomic_store_n(to + i, from[i], '
+                           '__ATOMIC_SEQ_CST);',
+    'void store_mail(': 'uint4* const own = host_shared; uint4* const there = '
+                        'host_shared_of_blocks[blockIdx.x / 8 * 8 + rank]; '
+                        'uint32* const at = reinterpret_cast<uint32*>(there) + '
+                        '(to - reinterpret_cast<uint32*>(own)); for (int i = 0; i < COUNT; ++i) '
+                        '__atomic_store_n(at + i, from[i], __ATOMIC_SEQ_CST);',
+    'void wait_for_cluster()': 'pthread_barrier_wait(&host_grid);',
+    'uint32 load_acquire(': 'sched_yield(); return __atomic_load_n(at, __ATOMIC_SEQ_CST);',
+    'uint32 four(const CostPass& p': 'return 0;',         # four costs at once: not used in tiles
+}
+
+RUN = """
+extern "C" void run(const TiledPass* pass, int blocks, int threads, int shared_bytes, int first,
+                    int end) {
+    std::vector<std::vector<uint4>> shared(blocks, std::vector<uint4>(shared_bytes / 16 + 1));
+    std::vector<pthread_barrier_t> barriers(blocks);
+    std::vector<HostWarp> warps(blocks * threads / 32);
+    std::vector<std::thread> all;
+    pthread_barrier_init(&host_grid, nullptr, blocks * threads);
+    host_shared_of_blocks.clear();
+    for (auto& one : shared) {
+        std::memset(one.data(), 0x5b, 16 * one.size());       // rubbish
+        host_shared_of_blocks.push_back(one.data());
+    }
+    for (auto& barrier : barriers) pthread_barrier_init(&barrier, nullptr, threads);
+    for (auto& warp : warps) pthread_barrier_init(&warp.barrier, nullptr, 32);
+    for (int block = 0; block < blocks; ++block)
+        for (int thread = 0; thread < threads; ++thread)
+            all.emplace_back([&, block, thread] {
+                threadIdx.x = thread;
+                blockIdx.x = block;
+                blockDim.x = threads;
+                gridDim.x = blocks;
+                host_shared = shared[block].data();
+                host_block = &barriers[block];
+                host_warp = &warps[(block * threads + thread) / 32];
+                KERNEL;
+            });
+    for (auto& thread : all) thread.join();
+}
+"""
+
+
+def build(kernel: str, directory: pathlib.Path) -> ctypes.CDLL:
+    """Compile one kernel, with its template arguments; ``run`` launches it.
+
+    :raises CalledProcessError: it does not compile.
+    """
+    text = _with_bodies(_expanded('tiled.cu', set()))
+    text = text.replace('extern __shared__ uint4 memory[];', 'uint4* const memory = host_shared;')
+    call = f'{kernel}(*pass)' if kernel.startswith('follow') else f'{kernel}(*pass, first, end)'
+    source, library = directory / 'kernel.cpp', directory / 'kernel.so'
+    source.write_text('#include "host_cuda.h"\n' + text + RUN.replace('KERNEL', call))
+    subprocess.run(['g++', '-std=c++20', '-O1', '-w', '-shared', '-fPIC', '-pthread',
+                    f'-I{pathlib.Path(__file__).parent}', source, '-o', library],
+                   check=True, capture_output=True, text=True, timeout=120)
+    return ctypes.CDLL(str(library))
+
+
+def _expanded(file: str, seen: set[str]) -> str:
+    """A source file with all that it includes, each once."""
+    def include(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name in seen:
+            return ''
+        seen.add(name)
+        return _expanded(name, seen)
+    text = (KERNELS / file).read_text(encoding='utf-8')
+    text = re.sub(r'^#pragma.*$', '', text, flags=re.MULTILINE)
+    return re.sub(r'^#include "(.*)"$', include, text, flags=re.MULTILINE)
+
+
+def _with_bodies(text: str) -> str:
+    for start, body in BODIES.items():
+        begin = text.index('{', text.index(start))
+        depth, end = 1, begin + 1
+        while depth:
+            depth += {'{': 1, '}': -1}.get(text[end], 0)
+            end += 1
+        text = f'{text[:begin]}{{ {body} }}{text[end:]}'
+    return text
