@@ -8,6 +8,7 @@ within one run and quote ratios.
   stereo_bp benchmark bp --backend cpu --variant two:num_threads=2 --variant one:num_threads=1
   stereo_bp benchmark bp --backend cuda --size 1280x720x128 --pinned --kernels
   stereo_bp benchmark sad --size 640x480x64 --size 1280x720x128
+  stereo_bp benchmark tiled_bp middlebury/ --variant rows --variant bp:stereo_algorithm=bp
   stereo_bp benchmark papers middlebury/
 
 Without a folder and without --size, synthetic streets of the sizes of the five sets of the GPU +
@@ -36,7 +37,7 @@ from stereo_bp_ros.types import ENGINE_STAGES
 
 HELP = 'times of cold start, stages and frames, variants in turn; the tables of the papers'
 
-PRESETS = {'bp': 'five_sets', 'sad': 'sad_venus'}
+PRESETS = {'bp': 'five_sets', 'tiled_bp': 'tsukuba_2019', 'sad': 'sad_venus'}
 #: Sizes of tsukuba, venus, barn1, cones_quarter and cones_half: W x H x D.
 SIZES = ('384x288x16', '434x383x21', '432x381x32', '450x375x64', '900x750x128')
 
