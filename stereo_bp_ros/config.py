@@ -79,17 +79,17 @@ class MatcherConfig(Settings):
     inner_iterations: int = setting(
         1, 'sweeps right, left, down and up of a visit to a tile', 1, 1000)
     message_computation: str = setting(
-        'plain', 'lower envelope of tiled_bp: plain passes on values over all labels, in O(D); '
-        'fast compares only labels whose step costs less than the truncation, in parallel',
+        'plain', 'how tiled_bp lowers messages: plain, in O(D), or fast, each label by itself, '
+        'compared with those whose step costs less than the truncation',
         choices=('plain', 'fast'))
     tile_schedule: str = setting(
-        'auto', 'how tiles wait for each other on CUDA: auto is the fastest; rows one launch '
-        'whose blocks follow each other down the image; cooperative and lock_free one launch '
-        'with a barrier after each diagonal; launches one for each diagonal',
+        'auto', 'how tiles wait on CUDA: auto is the fastest; rows: blocks follow each other down '
+        'the image; cooperative, lock_free: a barrier after, or launches: a launch for each '
+        'diagonal',
         choices=('auto', 'rows', 'cooperative', 'lock_free', 'launches'))
     tile_synchronisation: str = setting(
-        'needed', 'whether the threads of a tile wait for each other only where they must, or '
-        'before and after every message (CUDA; not with rows)', choices=('needed', 'all'))
+        'needed', 'whether threads of a tile wait only where they must, or before and after every '
+        'message (CUDA; not with rows)', choices=('needed', 'all'))
     data_weight: float = setting(
         0.15, 'weight of the data cost', 0.0001, 1000)
     data_truncation: float = setting(
@@ -278,14 +278,10 @@ class MatcherConfig(Settings):
                 f'largest number is {LARGEST_FLOAT16}: use float32 or fewer levels')
 
     def _check_tiles(self) -> None:
-        """Refuse what tiled belief propagation has not.
-
-        :raises ConfigError: float16 messages, ``exact``, or two settings that exclude each
-            other.
-        """
+        """Refuse what tiled belief propagation has not, with a ``ConfigError``."""
         if self.message_type == 'float16':
             raise ConfigError('message_type', self.message_type,
-                              'tiled_bp keeps messages on chip, as int16 or float32')
+                              'tiled_bp has messages of int16 or float32')
         if self.exact:
             raise ConfigError('exact', self.exact,
                               'the reference maps are those of stereo_algorithm bp')
@@ -407,11 +403,7 @@ def _wholest_scale(config: MatcherConfig, most: float) -> int:
 
 
 def _largest_sum(config: MatcherConfig) -> tuple[int, int]:
-    """Data costs of a pixel and truncations that the largest sum on the way consists of.
-
-    Tiled belief propagation adds steps before it subtracts the least value, and has padded
-    labels that cost as much as the largest sum of a real one.
-    """
+    """Data costs of a pixel and truncations in the largest sum on the way (tiled: with steps)."""
     return (1, 8) if config.stereo_algorithm == 'tiled_bp' else (4 ** (config.levels - 1), 3)
 
 
