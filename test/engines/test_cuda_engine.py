@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip('cupy')
 import naive_bp
+from pairs import noisy_pair
 
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.engines.cuda import (
@@ -42,18 +43,6 @@ def paper(disparities: int, **changes: Any) -> MatcherConfig:
         'preprocessing': 'none', 'disparity_range': disparities, 'data_weight': 0.1,
         'data_truncation': 15.0, 'discontinuity_slope': 1.0, 'discontinuity_truncation': 0.0,
         'border': 'keep', 'subpixel': False, **changes})
-
-
-def noisy_pair(width: int, height: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Smooth texture, two disparities, a plain patch and noise."""
-    rng = np.random.default_rng(seed)
-    left = cv2.GaussianBlur(rng.integers(0, 256, (height, width), dtype=np.uint8), (0, 0), 1.0)
-    left = cv2.normalize(left, None, 0, 255, cv2.NORM_MINMAX)
-    left[height // 4:height // 2, width // 3:width // 2] = 128
-    right = np.roll(left, -3, axis=1)
-    right[height // 2:] = np.roll(left[height // 2:], -7, axis=1)
-    noise = rng.integers(0, 256, (height, width), dtype=np.uint8)
-    return left, np.where(rng.random((height, width)) < 0.1, noise, right)
 
 
 def run(config: MatcherConfig, left: np.ndarray, right: np.ndarray,

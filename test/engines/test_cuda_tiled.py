@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 
 pytest.importorskip('cupy')
 pytest.importorskip('numba')
+from pairs import all_outputs, noisy_pair
+
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cuda import compiler, device
@@ -34,25 +35,8 @@ def configuration(**changes: Any) -> MatcherConfig:
         'discontinuity_truncation': 0.0, 'tile_size': 6, **changes})
 
 
-def noisy_pair(width: int, height: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Smooth texture at two disparities, a plain patch for ties, and noise."""
-    rng = np.random.default_rng(seed)
-    left = cv2.GaussianBlur(rng.integers(0, 256, (height, width), dtype=np.uint8), (0, 0), 1.0)
-    left = cv2.normalize(left, None, 0, 255, cv2.NORM_MINMAX)
-    left[height // 4:height // 2, width // 3:width // 2] = 128
-    right = np.roll(left, -3, axis=1)
-    right[height // 2:] = np.roll(left[height // 2:], -7, axis=1)
-    noise = rng.integers(0, 256, (height, width), dtype=np.uint8)
-    return left, np.where(rng.random((height, width)) < 0.1, noise, right)
-
-
 def run(engine: Any, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
-    outputs = {name: np.full(left.shape[:2], -7, np.float32) for name in OUTPUTS}
-    for _ in range(3):      # no result may depend on what earlier frames left behind
-        engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION,
-                       outputs)
-    engine.close()
-    return outputs
+    return all_outputs(engine, left, right, CALIBRATION)
 
 
 def compare(config: MatcherConfig, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:

@@ -20,11 +20,7 @@ class Hierarchical(Matching):
 
     def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
                  arena: Arena, passes: list[tiling.Pass], parts: Partitioning) -> None:
-        self._config = config
-        self._found = found
-        self._width = width
-        self._pixels = width * height
-        self._arena = arena
+        super().__init__(found, config, width, height, arena)
         self._parts = parts.partitions
         self._cost = cost.Cost(found, config, width, arena, parts)
         self._messages = messages.Messages(found, config, parts.width, parts.height, arena, passes)
@@ -60,5 +56,5 @@ class Hierarchical(Matching):
             self._messages.enqueue(stream, out, frame if publishes else None)
             self._beliefs.enqueue(stream, out)
         if wanted.right:
-            beliefs.take_right_labels(self._found, stream, self._arena, self._pixels)
+            beliefs.take_right_labels(self._found, stream, self._arena, self._width * self._height)
         return publishes

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import abc
 
+from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import refine
+from stereo_bp_ros.engines.cuda.arena import Arena
+from stereo_bp_ros.engines.cuda.device import Properties
 
 
 class Matching(abc.ABC):
@@ -16,6 +19,14 @@ class Matching(abc.ABC):
 
     stages: tuple[str, ...] = ('messages',)
     can_be_captured = True
+
+    def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
+                 arena: Arena) -> None:
+        self._found = found
+        self._config = config
+        self._width = width
+        self._height = height
+        self._arena = arena
 
     @abc.abstractmethod
     def load(self, matched: str, has_whole_grey: bool) -> None:

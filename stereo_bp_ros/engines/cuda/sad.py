@@ -73,10 +73,7 @@ class Sad(Matching):
 
     def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
                  arena: Arena) -> None:
-        self._found = found
-        self._config = config
-        self._size = width, height
-        self._arena = arena
+        super().__init__(found, config, width, height, arena)
         self._cut = sad_plan.cut(config, width, height, found)
 
     def load(self, matched: str, has_whole_grey: bool) -> None:
@@ -88,7 +85,7 @@ class Sad(Matching):
     def enqueue(self, stream: int, matched: str, has_whole_grey: bool,
                 wanted: refine.Steps, frame: refine.Frame) -> bool:
         cut, device, image = self._cut, self._arena.device, preprocess.PIXELS[matched]
-        arguments = windows(self._config, *self._size, cut.rows, {
+        arguments = windows(self._config, self._width, self._height, cut.rows, {
             'left': device[f'left_{matched}'], 'right': device[f'right_{matched}'],
             'stamp': self._arena.stamp('messages'), **wanted_arrays(device, wanted)})
         compiler.kernel(self._found, 'sad.cu', kernel_name(cut, image, wanted)).launch(

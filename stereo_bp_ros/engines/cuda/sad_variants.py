@@ -67,10 +67,7 @@ class Streamed(Matching):
 
     def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
                  arena: Arena) -> None:
-        self._found = found
-        self._config = config
-        self._size = width, height
-        self._arena = arena
+        super().__init__(found, config, width, height, arena)
         self._variant = Variant.of(config, sad_plan.variant(config, found))
 
     def load(self, matched: str, has_whole_grey: bool) -> None:
@@ -83,9 +80,9 @@ class Streamed(Matching):
     def enqueue(self, stream: int, matched: str, has_whole_grey: bool,
                 wanted: refine.Steps, frame: refine.Frame) -> bool:
         config, device, image = self._config, self._arena.device, preprocess.PIXELS[matched]
-        count = self._size[0] * self._size[1]
-        rows = self._variant.rows(config, *self._size, self._found)
-        arguments = sad.windows(config, *self._size, rows, {
+        count = self._width * self._height
+        rows = self._variant.rows(config, self._width, self._height, self._found)
+        arguments = sad.windows(config, self._width, self._height, rows, {
             'left': device['left_8bit'], 'right': device['right_8bit'],
             **sad.wanted_arrays(device, wanted)})
         compiler.kernel(self._found, 'sad_variants.cu', _rounding_name(image)).launch(

@@ -122,11 +122,8 @@ class Storage(Matching):
 
     def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
                  arena: Arena) -> None:
-        self._found = found
-        self._config = config
-        self._width = width
+        super().__init__(found, config, width, height, arena)
         self._image = partitions.whole(width, height).partitions[0]
-        self._arena = arena
         self._levels = storage_layout.levels(config, width, height)
         self._memory = Memory(config, self._levels, arena)
         self.can_be_captured = config.allocation == 'once'

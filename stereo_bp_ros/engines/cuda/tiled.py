@@ -59,10 +59,7 @@ class Tiled(Matching):
 
     def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
                  arena: Arena) -> None:
-        self._found = found
-        self._config = config
-        self._size = width, height
-        self._arena = arena
+        super().__init__(found, config, width, height, arena)
         self._cut = tiled_plan.cut(config, width, height, found)
 
     def load(self, matched: str, has_whole_grey: bool) -> None:
@@ -97,11 +94,12 @@ class Tiled(Matching):
             kernel.launch(stream, grid, block, found.shared_bytes, arguments, ctypes.c_int(0),
                           ctypes.c_int(steps), cooperative=found.schedule in COOPERATIVE)
         if wanted.right:
-            take_right_labels(self._found, stream, self._arena, self._size[0] * self._size[1])
+            take_right_labels(self._found, stream, self._arena, self._width * self._height)
         return False
 
     def _arguments(self, wanted: refine.Steps) -> TiledPass:
-        config, device, (width, height) = self._config, self._arena.device, self._size
+        config, device = self._config, self._arena.device
+        width, height = self._width, self._height
         slope, truncation = config.message_smoothness()
         slope = min(slope, truncation)
         pad = tiled_plan.pad(config)

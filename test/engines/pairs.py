@@ -1,0 +1,35 @@
+"""Pairs that the engines' tests match, and how they have an engine match them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cv2
+import numpy as np
+
+from stereo_bp_ros import Calibration, RawImage
+from stereo_bp_ros.types import OUTPUTS
+
+
+def noisy_pair(width: int, height: int, seed: int = 0, *, nearer: int = 7
+               ) -> tuple[np.ndarray, np.ndarray]:
+    """Smooth texture, disparity 3 above and ``nearer`` below, a patch for ties, and noise."""
+    rng = np.random.default_rng(seed)
+    left = cv2.GaussianBlur(rng.integers(0, 256, (height, width), dtype=np.uint8), (0, 0), 1.0)
+    left = cv2.normalize(left, None, 0, 255, cv2.NORM_MINMAX)
+    left[height // 4:height // 2, width // 3:width // 2] = 128
+    right = np.roll(left, -3, axis=1)
+    right[height // 2:] = np.roll(left[height // 2:], -nearer, axis=1)
+    noise = rng.integers(0, 256, (height, width), dtype=np.uint8)
+    return left, np.where(rng.random((height, width)) < 0.1, noise, right)
+
+
+def all_outputs(engine: Any, left: np.ndarray, right: np.ndarray, calibration: Calibration
+                ) -> dict[str, np.ndarray]:
+    """What an engine finds, which is closed afterwards."""
+    outputs = {name: np.full(left.shape[:2], -7, np.float32) for name in OUTPUTS}
+    for _ in range(3):      # no result may depend on what earlier frames left behind
+        engine.compute(RawImage.from_array(left), RawImage.from_array(right), calibration,
+                       outputs)
+    engine.close()
+    return outputs
