@@ -197,13 +197,13 @@ def test_info_prints_the_memory_plan_with_the_papers_bound(capsys):
 
 def test_info_tells_how_an_image_that_does_not_fit_is_cut(capsys):
     arguments = ['info', '--size', '900x750', '--disparities', '128', '--backend', 'cpu',
-                 '--set', 'memory_limit=700000000']
+                 '--set', 'memory_limit=200000000']
     assert main([*arguments, '--json']) == 0
     memory = report_of(capsys)['memory']
     found = memory['partitions']
     assert found['columns'] * found['rows'] == len(found['kept']) > 1
     assert found['padding'] >= 64
-    assert memory['total_bytes'] <= memory['allowed_bytes'] == 700000000
+    assert memory['total_bytes'] <= memory['allowed_bytes'] == 200000000
     assert main(arguments) == 0
     assert (f'{found["columns"]} x {found["rows"]} partitions of {found["width"]} x '
             f'{found["height"]} pixels') in ' '.join(capsys.readouterr().out.split())

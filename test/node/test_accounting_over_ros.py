@@ -186,7 +186,7 @@ def test_a_changed_camera_info_applies_from_its_own_stamp(client: Any, images: d
 def test_frames_faster_than_they_are_matched_are_superseded_never_queued(
         client: Any, images: dict[str, Any], start: int) -> None:
     assert client.set_parameters(atomically=True, stereo_algorithm='bp', disparity_range=64,
-                                 iterations=40)[0].successful
+                                 iterations=200)[0].successful
     try:
         client.wait_for_algorithm('bp')
         send_and_wait(client, images, start)
