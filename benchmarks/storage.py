@@ -12,7 +12,6 @@ level 0, local loads (as many stores) those that the storage asks of the warps o
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import json
 import pathlib
 from typing import Any
@@ -76,7 +75,7 @@ def main() -> None:
             variants = [timing.Variant(label, config.replace(**changes))
                         for label, changes in chosen.items()]
             if not is_cpu:
-                compile_side_by_side(variants, pair)
+                engines.compile_side_by_side(one.config for one in variants)
             found = timing.measure(pair, variants, options.frames, engines)
             report.setdefault(part, []).extend(one.to_dict() for one in found)
             for one, ratio in zip(found, timing.ratios(found), strict=True):
@@ -95,28 +94,13 @@ def load(folder: pathlib.Path, name: str) -> timing.Pair:
 
 def walked(config: MatcherConfig) -> dict[str, dict[str, Any]]:
     """Section 7 of LCPC 2010: the configurations of the occupancy walk, ``local`` before them."""
-    from stereo_bp_ros.engines.cuda import storage, storage_plan
     found = {'local': STORAGE['local']}
-    limits = storage.limits(config.device_id)
-    for occupancy, walk in storage_plan.candidates(limits, config.disparity_range):
-        split = walk.split
-        name = (f'{occupancy:.2f}: {walk.block_width}x{walk.block_height}, '
-                f'{split.registers}-{split.shared}-{split.local}')
-        found[name] = {'message_storage': 'hybrid', 'storage_registers': split.registers,
-                       'storage_shared': split.shared, 'storage_block_width': walk.block_width,
-                       'storage_block_height': walk.block_height,
-                       'storage_blocks': walk.blocks}
+    for occupancy, walk in engines.occupancy_walk(config, 12, 50):
+        registers, shared = walk['storage_registers'], walk['storage_shared']
+        name = (f'{occupancy:.2f}: {walk["storage_block_width"]}x{walk["storage_block_height"]}, '
+                f'{registers}-{shared}-{config.disparity_range - registers - shared}')
+        found[name] = {'message_storage': 'hybrid', **walk}
     return found
-
-
-def compile_side_by_side(variants: list[timing.Variant], pair: timing.Pair) -> None:
-    """Leave the kernels on the disk, where engines find them."""
-    from stereo_bp_ros.engines.cuda import compiler, device, storage_layout
-    architecture = device.properties(0).architecture
-    names = {name for one in variants if one.config.repeats_papers
-             for name in storage_layout.kernels(one.config, 'uint8').values()}
-    with concurrent.futures.ThreadPoolExecutor() as threads:
-        list(threads.map(lambda name: compiler.compiled('storage.cu', name, architecture), names))
 
 
 def _heading(is_cpu: bool) -> str:

@@ -9,7 +9,7 @@ import importlib.metadata
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from stereo_bp_ros import partitions
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.errors import BackendUnavailable, ConfigError
+from stereo_bp_ros.errors import BackendUnavailable, ConfigError, StereoError
 from stereo_bp_ros.geometry import MemoryPlan
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.partitions import Partitioning
@@ -330,6 +330,47 @@ def tune(config: MatcherConfig, width: int, height: int,
                      for key, value in found.best.items()},
             'most_disparities': [tuner.most_disparities(config, properties, with_label)
                                  for with_label in (False, True)]}
+
+
+def occupancy_walk(config: MatcherConfig, initial_values: int, most_values: int
+                   ) -> list[tuple[float, dict[str, int]]]:
+    """The walk over occupancies of the LCPC 2010 paper (section 7) for the CUDA device.
+
+    Returns the most occupancy, 0 to 1, and the settings of ``message_storage: hybrid`` of each
+    configuration that differs from the one before, for ``disparity_range`` values.
+
+    :param initial_values, most_values: NUM_REG_VALUES_INITIAL and MAX_REG_VALUES of the paper.
+    :raises BackendUnavailable: there is no CUDA device.
+    """
+    from stereo_bp_ros.engines.cuda import device
+    problem = device.unavailable(config.device_id)
+    if problem is not None:
+        raise problem
+    from stereo_bp_ros.engines.cuda import storage, storage_layout, storage_plan, tuner
+    return [(occupancy, tuner.settings_of(walked)) for occupancy, walked in
+            storage_plan.candidates(storage.limits(config.device_id), config.disparity_range,
+                                    value_bytes=storage_layout.VALUE_BYTES,
+                                    initial_values=initial_values, most_values=most_values)]
+
+
+def compile_side_by_side(configs: Iterable[MatcherConfig],
+                         progress: Callable[[int, int], None] = lambda *_: None) -> None:
+    """Compile the papers' plain steps of many configurations at once, for engines built later.
+
+    Of a configuration with other kernels, on the CPU or refused here, nothing is compiled.
+
+    :param progress: called with (kernels done, kernels).
+    """
+    names: dict[int, set[str]] = {}
+    for config in configs:
+        with contextlib.suppress(StereoError):
+            if config.repeats_papers and choose_backend(config).backend == 'cuda':
+                from stereo_bp_ros.engines.cuda.storage_layout import all_kernels
+                names.setdefault(config.device_id, set()).update(all_kernels(config))
+    for device_id, wanted in names.items():
+        from stereo_bp_ros.engines.cuda import compiler, device
+        compiler.compile_side_by_side((('storage.cu', name) for name in wanted),
+                                      device.properties(device_id).architecture, progress)
 
 
 def empty_pinned(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:

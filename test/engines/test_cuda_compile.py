@@ -207,3 +207,23 @@ def test_a_cache_of_somebody_else_is_refused(monkeypatch: pytest.MonkeyPatch,
         assert compiler.cache_directory() is None
     finally:
         compiler.cache_directory.cache_clear()
+
+
+def test_kernels_compiled_side_by_side_are_found_on_the_disk(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    compiler.cache_directory.cache_clear()
+    names = [('beliefs.cu', 'take_right_labels'), ('preprocess.cu', 'texture'),
+             ('preprocess.cu', 'texture')]
+    seen: list[tuple[int, int]] = []
+    try:
+        before = compiler.origins()
+        compiler.compile_side_by_side(names, 'sm_90', lambda *done: seen.append(done))
+        assert seen == [(1, 2), (2, 2)]
+        assert compiler.origins()['compiled'] == before['compiled'] + 2
+        compiler.compiled(*names[0], 'sm_90')
+        assert compiler.origins()['disk'] == before['disk'] + 1
+        with pytest.raises(RuntimeError, match='does not compile'):
+            compiler.compile_side_by_side([('beliefs.cu', 'nothing')], 'sm_90')
+    finally:
+        compiler.cache_directory.cache_clear()

@@ -6,6 +6,7 @@ Compiling needs neither a driver nor a device; only loading does.
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import contextlib
 import ctypes
 import dataclasses
@@ -17,7 +18,7 @@ import pathlib
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from stereo_bp_ros.engines.cache import make_private, user_cache
@@ -152,6 +153,22 @@ def compiled(file: str, name: str, architecture: str) -> tuple[bytes, str]:
     if place is not None:
         _write(place, lowered_name.encode() + b'\n' + binary)
     return binary, lowered_name
+
+
+def compile_side_by_side(names: Iterable[tuple[str, str]], architecture: str,
+                         progress: Callable[[int, int], None] = lambda *_: None) -> None:
+    """Leave machine code on the disk, where ``kernel`` finds it.
+
+    :param names: files of ``kernels`` and names in them; each is compiled once.
+    :param progress: called with (kernels done, kernels).
+    :raises RuntimeError: a source does not compile.
+    """
+    wanted = sorted(set(names))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
+        made = [threads.submit(compiled, file, name, architecture) for file, name in wanted]
+        for done, one in enumerate(concurrent.futures.as_completed(made)):
+            one.result()
+            progress(done + 1, len(made))
 
 
 def compile_kernel(file: str, name: str, architecture: str,

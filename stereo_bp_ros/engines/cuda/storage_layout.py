@@ -182,6 +182,13 @@ def kernels(config: MatcherConfig, image: str) -> dict[str, str]:
     return found
 
 
+def all_kernels(config: MatcherConfig) -> set[str]:
+    """Names in ``storage.cu`` of whatever an engine loads, for images of any encoding."""
+    is_grey = config.smoothing_sigma == 0 and config.preprocessing == 'none'
+    return {name for image in (('uint8', 'float') if is_grey else ('float',))
+            for name in kernels(config, image).values()}
+
+
 def local_accesses(config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
     """Loads and stores of the local array by the warps of all message kernels of a frame.
 

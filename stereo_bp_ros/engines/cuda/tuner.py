@@ -7,9 +7,7 @@ what decides is the time of whole frames. Never called while frames are matched.
 from __future__ import annotations
 
 import abc
-import concurrent.futures
 import datetime
-import os
 import statistics
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -253,17 +251,15 @@ class FrameTimer:
         self._engines: dict[tuple[Any, ...], Any] = {}
 
     def prepare(self, candidates: list[Candidate]) -> None:
-        names = sorted({name for candidate in candidates for name in self._kernels(candidate)})
-        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
-            list(threads.map(lambda name: compiler.compiled(
-                name[0], name[1], self._found.architecture), names))
+        compiler.compile_side_by_side(
+            (name for candidate in candidates for name in self._kernels(candidate)),
+            self._found.architecture)
 
     def _kernels(self, candidate: Candidate) -> list[tuple[str, str]]:
         """Files and names of those that a candidate decides about."""
         config, tilings = self._split(candidate)
         if config.repeats_papers:
-            return [('storage.cu', name)
-                    for name in storage_layout.kernels(config, 'uint8').values()]
+            return [('storage.cu', name) for name in storage_layout.all_kernels(config)]
         steps = tiling.passes(config, self._parts.width, self._parts.height, self._found, tilings)
         return [('beliefs.cu', beliefs.kernel_name(config)),
                 *(messages.kernel_of(config, step) for step in steps)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, Union
 
 import numpy as np
@@ -29,6 +30,10 @@ class Instruments(timing.Instruments, Protocol):
     """What looks into engines: the module ``engines``, whose functions these are."""
 
     def device_info(self, config: MatcherConfig) -> dict[str, str]: ...
+    def compile_side_by_side(self, configs: Iterable[MatcherConfig],
+                             progress: Callable[[int, int], None]) -> None: ...
+    def occupancy_walk(self, config: MatcherConfig, initial_values: int, most_values: int
+                       ) -> list[tuple[float, dict[str, int]]]: ...
     def sad_variant_times(self, config: MatcherConfig, left: np.ndarray, right: np.ndarray,
                           repeats: int) -> StreamingTimes: ...
 
@@ -97,7 +102,6 @@ class Bench:
         found = self.images.load(image)
         if isinstance(found, Missing):
             return dict.fromkeys(variants, found)
-        self._progress(f'{image}, {len(variants)} variants')
         results: dict[str, Timed] = {}
         able = []
         for name, settings in variants.items():
@@ -106,6 +110,10 @@ class Bench:
                 results[name] = config
             else:
                 able.append(timing.Variant(name, config))
+        self.instruments.compile_side_by_side(
+            (one.config for one in able), lambda done, count: self._progress(
+                f'{image}: {done} of {count} kernels compiled'))
+        self._progress(f'{image}, {len(able)} variants')
         refused: dict[str, StereoError] = {}
         for one in timing.measure(
                 timing.Pair(image, found.left, found.right, disparities), able, self.frames,
@@ -133,6 +141,14 @@ class Bench:
         assert frame.disparity is not None
         return metrics.score(frame.disparity, found.truth, frame.valid,
                              thresholds=(0.0, 1.0, 3.0))
+
+    def occupancies(self, disparities: int, settings: Settings, initial_values: int,
+                    most_values: int) -> list[tuple[float, dict[str, int]]] | Missing:
+        """The LCPC 2010 paper's walk on CUDA: ``engines.occupancy_walk``."""
+        config = self._config({**settings, 'backend': 'cuda'}, disparities)
+        if isinstance(config, Missing):
+            return config
+        return self.instruments.occupancy_walk(config, initial_values, most_values)
 
     def streaming(self, image: str, disparities: int, settings: Settings, repeats: int
                   ) -> StreamingTimes | Missing:
@@ -190,6 +206,16 @@ def megabytes(timed: Timed) -> Cell:
     if isinstance(timed, Missing):
         return Cell(missing=timed.reason)
     return Cell((timed.memory / 1e6,))
+
+
+def total(parts: Sequence[Timed]) -> Cell:
+    """The median times of all parts of an image together."""
+    medians = []
+    for one in parts:
+        if isinstance(one, Missing):
+            return Cell(missing=one.reason)
+        medians.append(one.median)
+    return Cell((math.fsum(medians),), '{} ms')
 
 
 def fastest(*timed: Timed) -> Timed:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from stereo_bp_ros.evaluation.papers import ai_2009, gpu_cpu, lcpc_2010, sad, thesis_2019
+from stereo_bp_ros.evaluation.papers import (
+    ai_2009,
+    gpu_cpu,
+    lcpc_2010,
+    lcpc_2010_walk,
+    sad,
+    thesis_2019,
+)
 from stereo_bp_ros.evaluation.papers.bench import Bench
 from stereo_bp_ros.evaluation.papers.published import ai_2009 as published_ai_2009
 from stereo_bp_ros.evaluation.papers.published import gpu_cpu as published_gpu_cpu
@@ -43,9 +50,9 @@ EXPERIMENTS = tuple(Experiment(*pair) for pair in (
     (published_lcpc_2010.TABLE_1, lcpc_2010.table_1),
     (published_lcpc_2010.FIGURE_3, lcpc_2010.figure_3),
     (published_lcpc_2010.TABLE_2, lcpc_2010.table_2),
-    (published_lcpc_2010.FIGURE_4, lcpc_2010.figure_4),
-    (published_lcpc_2010.TABLE_3, lcpc_2010.table_3),
-    (published_lcpc_2010.TABLE_4, lcpc_2010.table_4),
+    (published_lcpc_2010.FIGURE_4, lcpc_2010_walk.figure_4),
+    (published_lcpc_2010.TABLE_3, lcpc_2010_walk.table_3),
+    (published_lcpc_2010.TABLE_4, lcpc_2010_walk.table_4),
     (published_thesis_2019.TABLE_5_2, thesis_2019.table_5_2),
     (published_thesis_2019.TABLE_5_3, thesis_2019.table_5_3),
     (published_ai_2009.TIMES, ai_2009.times),

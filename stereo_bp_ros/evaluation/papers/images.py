@@ -7,6 +7,9 @@ import functools
 import pathlib
 from collections.abc import Mapping
 
+import numpy as np
+
+from stereo_bp_ros import partitions
 from stereo_bp_ros.evaluation import datasets, scenes
 
 #: Width and height of the papers' images, pixels; None where the paper does not say.
@@ -51,6 +54,33 @@ class Images:
             drawn = {ROAD: road, ROAD_OTHER_EXPOSURE: road_other_exposure}.get(name)
             self._found[name] = drawn() if drawn else self._look(name)
         return self._found[name]
+
+    def cut(self, name: str, columns: int, rows: int, padding: int) -> tuple[str, ...] | Missing:
+        """Cut an image into parts of one size; returns the names under which to load them.
+
+        They overlap as partitions do, ``padding`` pixels on both sides of a cut at least, but
+        start anywhere: each is matched as an image of its own.
+
+        :raises ValueError: the image is too small for so many parts.
+        """
+        found = self.load(name)
+        if isinstance(found, Missing):
+            return found
+        height, width = found.left.shape[:2]
+        across, down = (partitions.cut(length, count, 1, padding)
+                        for length, count in ((width, columns), (height, rows)))
+        if across is None or down is None:
+            raise ValueError(f'{width} x {height} pixels cannot be cut into {columns} x {rows} '
+                             f'parts with padding {padding}')
+        names = []
+        for y in down.starts:
+            for x in across.starts:
+                part = (slice(y, y + down.size), slice(x, x + across.size))
+                names.append(f'{name}, {across.size} x {down.size} pixels from ({x}, {y})')
+                self._found[names[-1]] = datasets.StereoPair(
+                    names[-1], np.ascontiguousarray(found.left[part]),
+                    np.ascontiguousarray(found.right[part]))
+        return tuple(names)
 
     def _look(self, name: str) -> datasets.StereoPair | Missing:
         size = SIZES[name]

@@ -1,0 +1,197 @@
+"""Every experiment of the papers with settings that exist, and LCPC 2010's walk over occupancies.
+
+Nothing is computed here: ``Planned`` checks what would be, and makes up how long it takes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import types
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros.engines.cpu import layout_plan
+from stereo_bp_ros.engines.cuda import plan, storage_layout, storage_plan, tuner
+from stereo_bp_ros.evaluation import datasets, metrics, timing
+from stereo_bp_ros.evaluation.papers import bench as benches
+from stereo_bp_ros.evaluation.papers import catalogue, lcpc_2010, lcpc_2010_walk, sad
+from stereo_bp_ros.evaluation.papers.images import SIZES, Images, Missing
+
+INITIAL_MS, BEST_MS, OTHER_MS = 7.0, 2.0, 3.5
+#: The walk's seventh configuration is made the fastest.
+BEST = 6
+
+
+class Pictures(Images):
+    """Empty images of all of the papers' sizes but some."""
+
+    def __init__(self, absent=()):
+        super().__init__(None)
+        self._absent = absent
+
+    def _look(self, name):
+        if name in self._absent:
+            return super()._look(name)
+        width, height = SIZES[name] or (512, 512)
+        empty = np.zeros((height, width), np.uint8)
+        return datasets.StereoPair(name, empty, empty, empty.astype(np.float32))
+
+
+def occupancy_walk(config, initial_values, most_values):
+    return [(occupancy, tuner.settings_of(walked)) for occupancy, walked in
+            storage_plan.candidates(storage_plan.TYPICAL, config.disparity_range,
+                                    initial_values=initial_values, most_values=most_values)]
+
+
+class Planned(benches.Bench):
+    """A bench of a machine with both back ends; notes what either would refuse."""
+
+    def __init__(self, images):
+        super().__init__(images, types.SimpleNamespace(
+            device_info=lambda config: {'device': f'a {config.backend}'},
+            occupancy_walk=occupancy_walk,
+            sad_variant_times=lambda *_: (8.0, {
+                (streaming, pixel, is_unrolled, threads): 9.0 for streaming in sad.NAMES
+                for pixel in ('int32', 'uint8') for is_unrolled in (False, True)
+                for threads in sad.BLOCKS})))
+        self.refused = []
+
+    def _config(self, settings, disparities):
+        config = super()._config(settings, disparities)
+        if isinstance(config, Missing):
+            self.refused.append(config.reason)
+        else:
+            (plan if config.backend == 'cuda' else layout_plan).check(config)
+        return config
+
+    def _compare(self, image, disparities, variants):
+        found = self.images.load(image)
+        if isinstance(found, Missing):
+            return dict.fromkeys(variants, found)
+        pair = timing.Pair(image, found.left, found.right, disparities)
+        return {name: self._times(pair, name, self._config(settings, disparities))
+                for name, settings in variants.items()}
+
+    def _times(self, pair, name, config):
+        kernels = [{'name': 'send_messages<Singles>', 'launches': 50, 'blocks': 90,
+                    'threads': 128, 'registers': 34, 'occupancy': 0.75}]
+        return timing.Times(
+            pair, name, config.backend, False, timing.ColdStart(0, 0, 0, {}),
+            [self._milliseconds(config)], {}, 1000,
+            kernels if config.backend == 'cuda' and config.repeats_papers else [], (48, 48))
+
+    def _milliseconds(self, config):
+        if config.message_storage != 'hybrid':
+            return INITIAL_MS
+        walked = occupancy_walk(config, 12, 50)
+        best = walked[BEST][1]
+        return BEST_MS if best == {key: getattr(config, key) for key in best} else OTHER_MS
+
+    def score(self, image, disparities, settings):
+        found = self.images.load(image)
+        if isinstance(found, Missing):
+            return found
+        self._config(settings, disparities)
+        return metrics.score(found.truth, found.truth, thresholds=(0.0, 1.0, 3.0))
+
+
+def run(bench, number, paper='lcpc_2010'):
+    experiment, = catalogue.select([paper], [number])
+    return experiment.run(bench)
+
+
+def cells(result, name, column):
+    return [row.cells[result.columns.index(column) - 1] for row in result.measured.rows
+            if row.name == name]
+
+
+@pytest.mark.parametrize('experiment', catalogue.EXPERIMENTS, ids=lambda one: (
+    f'{one.published.paper} {one.published.number}'))
+def test_both_back_ends_have_every_setting_of_an_experiment(experiment):
+    bench = Planned(Pictures())
+    result = experiment.run(bench)
+    assert not bench.refused
+    reasons = {cell.missing for row in result.measured.rows for cell in row.cells
+               if cell.missing and cell.missing != lcpc_2010.FAST
+               and cell.missing != 'only CUDA kernels have registers and occupancy'}
+    assert all('Jetson' in reason for reason in reasons)
+
+
+def test_the_walk_ends_with_its_fastest_configuration():
+    bench = Planned(Pictures())
+    three, four = run(bench, 'table 3'), run(bench, 'figure 4')
+    name = '12 to 50 values in registers'
+    occupancy, settings = occupancy_walk(bench._config({}, 65), 12, 50)[BEST]
+    assert [cell.values for cell in (
+        cells(three, name, column)[0] for column in three.columns[1:4])] == [
+            (occupancy,), (BEST_MS,), (INITIAL_MS / BEST_MS,)]
+    difference, = cells(three, name, three.columns[4])
+    assert difference.values == (pytest.approx(100 * (OTHER_MS / BEST_MS - 1)),)
+    at_best = next(row for row in four.measured.rows if row.name == f'{occupancy:.2f}')
+    split = [settings['storage_registers'], settings['storage_shared']]
+    assert [cell.text for cell in at_best.cells[2:]] == [
+        f'32 X {settings["storage_block_height"]}', '-'.join(map(str, [*split, 65 - sum(split)])),
+        name]
+    walks = [len(occupancy_walk(bench._config({}, 65), *constants))
+             for constants in lcpc_2010_walk.WALKS.values()]
+    assert len(four.measured.rows) == sum(walks) > 80
+    assert [sum(y is not None for y in line.y)
+            for line in four.measured.plots[0].lines] == walks
+
+
+def test_split_images_are_timed_part_by_part_and_missing_ones_named():
+    bench = Planned(Pictures({'cones_full'}))
+    result = run(bench, 'table 4')
+    time, = cells(result, '12 to 50 values in registers', 'Running Time')
+    assert time.values == (3 * BEST_MS, None)
+    assert time.missing.startswith('the image cones_full (1800 x 1500) is not among the data')
+    gain, = cells(result, '12 to 50 values in registers', 'Speed-up over initial CUDA imp.')
+    assert gain.values == (INITIAL_MS / BEST_MS, None)
+    assert run(Planned(Pictures()), 'table 4').measured.rows[0].cells[1].values == (
+        3 * BEST_MS, 25 * BEST_MS)
+
+
+def test_parts_of_an_image_have_one_size_and_overlap():
+    images = Pictures()
+    names = images.cut('cones_half', 1, 3, 20)
+    parts = [images.load(name) for name in names]
+    assert len(names) == len(set(names)) == 3
+    assert {part.left.shape for part in parts} == {(277, 900)}
+    tops = [int(name.split('(0, ')[1].rstrip(')')) for name in names]
+    assert tops[0] == 0
+    assert tops[-1] + 277 == 750
+    assert all(before + 277 - after >= 40 for before, after in itertools.pairwise(tops))
+    with pytest.raises(ValueError, match='cannot be cut into 1 x 99 parts'):
+        images.cut('cones_half', 1, 99, 20)
+
+
+def test_loads_and_stores_are_those_that_the_storage_asks_for():
+    result = run(Planned(Pictures()), 'table 1')
+    for column in ('Num local loads', 'Num local stores'):
+        asked, = cells(result, 'Initial CUDA imp.', column)
+        assert asked.values == (48,)
+    default, = cells(result, 'default', 'Num local loads')
+    assert default.missing
+    assert any('derived, not counted' in note for note in result.measured.notes)
+
+
+def test_the_walk_needs_cuda():
+    bench = Planned(Pictures())
+    bench.absent['cuda'] = 'no device here'
+    del bench.devices['cuda']
+    bench.backend = 'cpu'
+    for number in ('table 3', 'figure 3', 'figure 4'):
+        assert all('no device here' in cell.missing
+                   for row in run(bench, number).measured.rows for cell in row.cells)
+    row = run(bench, 'table 4').measured.rows[-1]
+    assert (row.name, row.cells[1].values) == (lcpc_2010_walk.DEFAULT, (INITIAL_MS, INITIAL_MS))
+
+
+def test_whatever_an_engine_loads_is_compiled_beforehand():
+    config = benches.MatcherConfig(message_storage='local', smoothing_sigma=1.0)
+    for changes, pixels in (({}, {'float'}), ({'smoothing_sigma': 0.0}, {'float'}),
+                            ({'smoothing_sigma': 0.0, 'preprocessing': 'none'},
+                             {'uint8', 'float'})):
+        names = storage_layout.all_kernels(config.replace(**changes))
+        assert {name.split(', ')[1] for name in names if name.startswith('store_costs')} == pixels
