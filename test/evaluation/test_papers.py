@@ -279,6 +279,16 @@ def test_reports_of_two_machines_stand_side_by_side(bench):
         beside([result, run(bench, 'thesis_2019', '5.3')])
 
 
+def test_a_row_of_reasons_gives_way_to_another_machines_figures():
+    def of(on, *cells):
+        return Result(thesis_2019.TABLE_5_2, Measurement(tuple(
+            Row(name, on, (cell, Cell())) for name, cell in zip('ab', cells, strict=True))))
+    both = beside([of('here', Cell((1.0,)), Cell(missing='why')),
+                   of('there', Cell(missing='why'), Cell(missing='why not'))])
+    assert [(row.name, row.on) for row in both.measured.rows] == [
+        ('a', 'here'), ('b', 'here'), ('b', 'there')]
+
+
 def test_a_plot_shows_the_paper_and_the_measurement(bench, tmp_path):
     plot, = run(bench, 'gpu_cpu', '1').measured.plots
     assert plots.draw(plot, tmp_path / 'one.svg')

@@ -182,6 +182,8 @@ class Result:
 def beside(results: Sequence[Result]) -> Result:
     """One table of what several machines measured.
 
+    A row without any figure is left out where another machine has figures in a row of its name.
+
     :raises ValueError: they are not of one published table with the same columns.
     """
     first = results[0]
@@ -194,7 +196,11 @@ def beside(results: Sequence[Result]) -> Result:
             known = plots.get(plot.name, dataclasses.replace(plot, lines=()))
             plots[plot.name] = dataclasses.replace(
                 known, lines=tuple(dict.fromkeys(known.lines + plot.lines)))
+    rows = [(row, any(value is not None for cell in row.cells for value in cell.values))
+            for one in results for row in one.measured.rows]
+    measured = {row.name for row, has_figures in rows if has_figures}
     return Result(first.published, Measurement(
-        tuple(row for one in results for row in one.measured.rows), first.measured.columns,
+        tuple(row for row, has_figures in rows if has_figures or row.name not in measured),
+        first.measured.columns,
         tuple(dict.fromkeys(note for one in results for note in one.measured.notes)),
         tuple(plots.values())))

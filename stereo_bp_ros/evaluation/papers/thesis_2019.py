@@ -32,6 +32,7 @@ def _tiled(bench: Bench, image: str) -> Measurement:
         base = load_preset(costs)
         variants[f'tiled_bp, costs of {costs}'] = {**base, **TILED}
         variants[f'bp, {costs}'] = base
+    variants['tiled_bp, preset tsukuba_2019'] = load_preset('tsukuba_2019')
     times = bench.compare(image, LABELS, variants)
     rows = [Row(name, bench.device, (
         milliseconds(times[name]), _mismatches(bench, image, settings)))
