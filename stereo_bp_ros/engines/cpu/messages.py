@@ -47,9 +47,11 @@ def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[n
             first, end = i * iterations // count, (i + 1) * iterations // count
             selects = k == 0 and i == count - 1
             cuts = bands(levels[k].height, threads, end - first + selects)
+            # Level 0 alone selects: what is compiled for others' costs need not know how.
+            chosen = found if costs[k].dtype == costs[0].dtype else None
             _sweep(costs[k], messages[k], slots[k], scratch, levels[k], cuts, first, end,
                    dtype(slope), dtype(truncation), dtype(unreached), True if exact else None,
-                   messages[parent], levels[parent], parent > k and i == 0, found, selects)
+                   messages[parent], levels[parent], parent > k and i == 0, chosen, selects)
 
 
 @kernel
@@ -108,12 +110,12 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
     """Iterations [first, end) of one level, with every row's iterations close in time.
 
     Row y of iteration t needs rows y - 1 .. y + 1 of iteration t - 1. Within a band of rows each
-    iteration follows one row behind the one before it and, at a cut between bands, stops one
-    row earlier; the triangles left out at the cuts come second. A sweep thus reads a level
-    from memory once, not once per iteration. With ``selects`` labels follow as one more
-    iteration would, while the messages are still in the caches. With ``is_start`` rows start
-    from their parents just before they are needed; those at the cuts are read by two bands and
-    come before.
+    iteration follows one row behind the one before it and, at a cut between bands, stops one row
+    earlier; the triangles left out at the cuts come second. A sweep thus reads a level from
+    memory once, not once per iteration. With ``selects`` labels follow as one more iteration
+    would, while the messages are still in the caches; without ``found`` there are none. With
+    ``is_start`` rows start from their parents just before they are needed; those at the cuts are
+    read by two bands and come before.
     """
     height = level.height
     steps = end - first + selects
@@ -141,7 +143,7 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
                     _update_row(address(cost), address(messages), address(scratch[band]), y,
                                 slots[y - 1], slots[y], slots[y + 1], first + t, level, slope,
                                 truncation, unreached, exact)
-                else:
+                elif found is not None:
                     select_row(address(cost), address(messages), y, slots[y - 1], slots[y],
                                slots[y + 1], level, found, band)
     for band in numba.prange(1, bands):
@@ -152,10 +154,10 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
                     _update_row(address(cost), address(messages), address(scratch[band]), y,
                                 slots[y - 1], slots[y], slots[y + 1], first + t, level, slope,
                                 truncation, unreached, exact)
-                else:
+                elif found is not None:
                     select_row(address(cost), address(messages), y, slots[y - 1], slots[y],
                                slots[y + 1], level, found, band)
-    if selects:
+    if found is not None and selects:
         clear_row(found, 0)
         clear_row(found, height - 1)
 

@@ -28,7 +28,7 @@ KERNELS = pathlib.Path(__file__).parents[2] / 'kernels'
 OPTIONS = ('-std=c++17', '-default-device', f'-I{KERNELS}')
 
 #: Compiled files on disk beyond this number are removed, the ones used longest ago first.
-FILES_KEPT = 256
+FILES_KEPT = 1024
 
 _log = logging.getLogger(__name__)
 _lock = threading.RLock()
