@@ -120,8 +120,8 @@ def pinned_copy(array: np.ndarray) -> np.ndarray:
 def time_passes(engine: CudaEngine, config: MatcherConfig, width: int) -> None:
     """Every pass alone, repeated in one graph."""
     found = device.properties(0)
-    out = beliefs.matches(config, width, engine._arena, engine.parts.partitions[0], False, False,
-                          False)
+    out = beliefs.matches(config, width, engine.height, engine._arena,
+                          engine.parts.partitions[0], False, False, False)
     for step, parameters in zip(engine.passes, engine._matching._messages._parameters,
                                 strict=True):
         parameters.matches = out

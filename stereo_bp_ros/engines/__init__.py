@@ -91,26 +91,17 @@ def choose_backend(config: MatcherConfig) -> Choice:
     from stereo_bp_ros.engines.cuda.plan import check
     if config.backend == 'cuda':
         check(config)
-        problem = device.unavailable(config.device_id)
-        if problem is not None:
-            raise problem
+        device.require(config.device_id)
         check(config, device.properties(config.device_id))
         return Choice('cuda', 'asked for')
-    reason = ''
     try:
+        device.require(config.device_id)
         check(config)
-    except ConfigError as error:
+        found = device.properties(config.device_id)
+        check(config, found)
+        return Choice('cuda', f'found {found.name}')
+    except (BackendUnavailable, ConfigError) as error:
         reason = str(error)
-    problem = device.unavailable(config.device_id)
-    if problem is not None:
-        reason = str(problem)
-    if not reason:
-        try:
-            check(config, device.properties(config.device_id))
-        except ConfigError as error:
-            reason = str(error)
-    if not reason:
-        return Choice('cuda', f'found {device.properties(config.device_id).name}')
     _check_numba()
     return Choice('cpu', reason)
 
@@ -322,9 +313,9 @@ def tune(config: MatcherConfig, width: int, height: int,
                           'only bp has something to tune')
     config = config.replace(backend='cuda')
     parts = partitioning(config, width, height)
-    from stereo_bp_ros.engines.cuda import tuner
+    from stereo_bp_ros.engines.cuda import device, tuner
     found = tuner.tune(config, width, height, parts, progress, afresh)
-    properties = tuner.device.properties(config.device_id)
+    properties = device.properties(config.device_id)
     return {'untuned': found.untuned, 'tuned': found.tuned, 'ratio': found.ratio,
             'best': {str(key): value if isinstance(value, int) else value._asdict()
                      for key, value in found.best.items()},
@@ -343,9 +334,7 @@ def occupancy_walk(config: MatcherConfig, initial_values: int, most_values: int
     :raises BackendUnavailable: there is no CUDA device.
     """
     from stereo_bp_ros.engines.cuda import device
-    problem = device.unavailable(config.device_id)
-    if problem is not None:
-        raise problem
+    device.require(config.device_id)
     from stereo_bp_ros.engines.cuda import storage, storage_layout, storage_plan, tuner
     return [(occupancy, tuner.settings_of(walked)) for occupancy, walked in
             storage_plan.candidates(storage.limits(config.device_id), config.disparity_range,
@@ -407,8 +396,6 @@ def sad_variant_times(config: MatcherConfig, left: np.ndarray[Any, Any],
     :raises StereoError: a variant's results are not the default's.
     """
     from stereo_bp_ros.engines.cuda import device
-    problem = device.unavailable(config.device_id)
-    if problem is not None:
-        raise problem
+    device.require(config.device_id)
     from stereo_bp_ros.engines.cuda.sad_timing import variant_times
     return variant_times(config, left, right, repeats)

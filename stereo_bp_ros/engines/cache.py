@@ -1,10 +1,11 @@
-"""Directories under the user's cache directory that hold compiled code."""
+"""Directories and files under the user's cache directory: compiled code, what was tuned."""
 
 from __future__ import annotations
 
 import os
 import pathlib
 import stat
+import tempfile
 
 
 def user_cache() -> pathlib.Path:
@@ -26,3 +27,18 @@ def make_private(directory: pathlib.Path) -> None:
         directory.chmod(0o700)
     if not os.access(directory, os.W_OK):
         raise PermissionError(f'{directory} is not writable')
+
+
+def write_whole(file: pathlib.Path, content: bytes) -> None:
+    """Write a file as a whole or not at all.
+
+    :raises OSError: it cannot be written.
+    """
+    number, name = tempfile.mkstemp(dir=file.parent)
+    try:
+        with open(number, 'wb') as temporary:
+            temporary.write(content)
+        os.replace(name, file)
+    except BaseException:
+        os.unlink(name)
+        raise

@@ -7,7 +7,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros import Calibration, RawImage
+from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.types import OUTPUTS
 
 
@@ -33,3 +33,16 @@ def all_outputs(engine: Any, left: np.ndarray, right: np.ndarray, calibration: C
                        outputs)
     engine.close()
     return outputs
+
+
+def compare_engines(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
+                    calibration: Calibration) -> dict[str, np.ndarray]:
+    """Run both engines and demand equal bits; returns them."""
+    from stereo_bp_ros.engines.cpu.engine import CpuEngine
+    from stereo_bp_ros.engines.cuda.engine import CudaEngine
+    height, width = left.shape[:2]
+    expected, found = (all_outputs(kind(config, width, height), left, right, calibration)
+                       for kind in (CpuEngine, CudaEngine))
+    for name in OUTPUTS:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    return found

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip('cupy')
 pytest.importorskip('numba')
-from pairs import all_outputs, noisy_pair
+from pairs import all_outputs, compare_engines, noisy_pair
 
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage, StereoMatcher
 from stereo_bp_ros.engines import choose_backend
@@ -40,13 +40,7 @@ def run(engine: Any, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarra
 
 
 def compare(config: MatcherConfig, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
-    """Run both engines and demand equal bits; returns them."""
-    height, width = left.shape[:2]
-    expected = run(CpuEngine(config, width, height), left, right)
-    found = run(CudaEngine(config, width, height), left, right)
-    for name in OUTPUTS:
-        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
-    return found
+    return compare_engines(config, left, right, CALIBRATION)
 
 
 @pytest.mark.parametrize('window', [1, 3, 5, 7, 9, 15, 17, 19, 21, 33, 35, 49, 51])

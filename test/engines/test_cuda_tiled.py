@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip('cupy')
 pytest.importorskip('numba')
-from pairs import all_outputs, noisy_pair
+from pairs import all_outputs, compare_engines, noisy_pair
 
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
@@ -40,13 +40,7 @@ def run(engine: Any, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarra
 
 
 def compare(config: MatcherConfig, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
-    """Run both engines and demand equal bits; returns them."""
-    height, width = left.shape[:2]
-    expected = run(CpuEngine(config, width, height), left, right)
-    found = run(CudaEngine(config, width, height), left, right)
-    for name in OUTPUTS:
-        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
-    return found
+    return compare_engines(config, left, right, CALIBRATION)
 
 
 @pytest.mark.parametrize('schedule', SCHEDULES)

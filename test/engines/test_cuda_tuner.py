@@ -226,7 +226,7 @@ def test_a_file_is_written_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPa
 
     def fail(*_: object) -> None:
         raise OSError('no space left')
-    monkeypatch.setattr(tuning.os, 'replace', fail)
+    monkeypatch.setattr('os.replace', fail)
     with pytest.raises(OSError, match='no space'):
         search(Clock(likes_large_tiles), afresh=True).run()
     assert len(list(tuning.directory().iterdir())) == 1

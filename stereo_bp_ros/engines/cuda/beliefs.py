@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
+from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import compiler, layout, tiling
 from stereo_bp_ros.engines.cuda.arena import Arena
@@ -26,13 +27,14 @@ class Matches(ctypes.Structure):
                 ('kept_height', ctypes.c_int))
 
 
-def matches(config: MatcherConfig, width: int, arena: Arena, part: Partition,
+def matches(config: MatcherConfig, width: int, height: int, arena: Arena, part: Partition,
             with_fraction: bool, with_costs: bool, with_right: bool) -> Matches:
-    """The arrays that the last pass fills, and only those that are wanted.
+    """The arrays that are filled with labels, and only those that are wanted.
 
-    :param width: of the image, pixels; ``part``: what is matched of it.
+    :param width, height: of the image, pixels; ``part``: what is matched of it.
     """
-    first, first_pixel = config.min_disparity, part.y * width + part.x
+    first_pixel = part.y * width + part.x
+    window = geometry.matched_window(config, width, height)
 
     def array(name: str, itemsize: int, is_wanted: bool = True) -> int | None:
         return arena.device[name] + itemsize * first_pixel if is_wanted else None
@@ -40,9 +42,9 @@ def matches(config: MatcherConfig, width: int, arena: Arena, part: Partition,
     left, top, right, bottom = part.kept
     return Matches(
         array('label', 2), array('fraction', 1, with_fraction), array('best', 4, with_costs),
-        array('second', 4, with_costs), array('right_keys', 8, with_right), first,
-        max(1, first + config.disparity_range - 1) - part.x,
-        min(width - 1, width + first) - part.x, width, left - part.x, top - part.y,
+        array('second', 4, with_costs), array('right_keys', 8, with_right),
+        config.min_disparity, window.x_offset - part.x,
+        window.x_offset + window.width - part.x, width, left - part.x, top - part.y,
         right - left, bottom - top)
 
 
@@ -67,7 +69,7 @@ class Beliefs:
         """Compile or load what ``enqueue`` launches."""
         if not self._is_fused:
             compiler.kernel(self._found, 'beliefs.cu', kernel_name(self._config))
-        compiler.kernel(self._found, 'beliefs.cu', 'take_right_labels')
+        load_right_labels(self._found)
 
     def enqueue(self, stream: int, out: Matches) -> None:
         """Fill ``out``, of one partition, unless the last pass over the messages has done so."""
@@ -86,11 +88,17 @@ class Beliefs:
                 *(ctypes.c_float(value) for value in smoothness), out)
 
 
-def take_right_labels(found: Properties, stream: int, arena: Arena, count: int) -> None:
-    """Turn what was offered to the ``count`` pixels of the other image into their labels.
+def load_right_labels(found: Properties) -> None:
+    """Compile or load what ``take_right_labels`` launches."""
+    compiler.kernel(found, 'beliefs.cu', 'take_right_labels')
+
+
+def take_right_labels(found: Properties, stream: int, arena: Arena) -> None:
+    """Turn what was offered to the pixels of the other image into their labels.
 
     When every partition has offered its own.
     """
+    count = arena.nbytes['right_keys'] // 8
     compiler.kernel(found, 'beliefs.cu', 'take_right_labels').launch(
         stream, (-(-count // 256), 1, 1), (256, 1, 1), 0,
         ctypes.c_void_p(arena.device['right_keys']),

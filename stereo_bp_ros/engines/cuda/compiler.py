@@ -15,13 +15,12 @@ import hashlib
 import logging
 import os
 import pathlib
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from stereo_bp_ros.engines.cache import make_private, user_cache
+from stereo_bp_ros.engines.cache import make_private, user_cache, write_whole
 from stereo_bp_ros.engines.cuda import device
 
 KERNELS = pathlib.Path(__file__).parents[2] / 'kernels'
@@ -237,11 +236,9 @@ def cache_directory() -> pathlib.Path | None:
 
 
 def _write(place: pathlib.Path, content: bytes) -> None:
-    """Write a file as a whole or not at all, and keep the number of files bounded."""
+    """Keep compiled code, and the number of such files bounded."""
     try:
-        with tempfile.NamedTemporaryFile(dir=place.parent, delete=False) as file:
-            file.write(content)
-        os.replace(file.name, place)
+        write_whole(place, content)
         files = sorted(place.parent.glob('*.cubin'), key=lambda path: path.stat().st_mtime)
         for old in files[:-FILES_KEPT]:
             old.unlink(missing_ok=True)

@@ -96,6 +96,16 @@ def unavailable(index: int) -> BackendUnavailable | None:
     return None
 
 
+def require(index: int) -> None:
+    """Go on only with a device that can be used.
+
+    :raises BackendUnavailable: as ``unavailable`` says.
+    """
+    problem = unavailable(index)
+    if problem is not None:
+        raise problem
+
+
 @functools.cache
 def properties(index: int) -> Properties:
     """Properties of a device that is there; creates no context on it."""

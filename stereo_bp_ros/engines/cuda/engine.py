@@ -81,9 +81,7 @@ class CudaEngine(Engine):
         plan.check(config)
         if device.is_lost(config.device_id):
             raise DeviceLostError(f'CUDA device {config.device_id} was lost: restart the process')
-        problem = device.unavailable(config.device_id)
-        if problem is not None:
-            raise problem
+        device.require(config.device_id)
         import cupy
         self._device = cupy.cuda.Device(config.device_id)
         self._found = found = device.properties(config.device_id)

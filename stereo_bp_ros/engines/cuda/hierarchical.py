@@ -51,10 +51,10 @@ class Hierarchical(Matching):
             self._cost.enqueue(stream, preprocess.PIXELS[matched], has_whole_grey,
                                device[f'left_{matched}'], device[f'right_{matched}'], part,
                                self._arena.stamp('cost') if i == 0 else None)
-            out = beliefs.matches(self._config, self._width, self._arena, part, wanted.fraction,
-                                  wanted.costs, wanted.right)
+            out = beliefs.matches(self._config, self._width, self._height, self._arena, part,
+                                  wanted.fraction, wanted.costs, wanted.right)
             self._messages.enqueue(stream, out, frame if publishes else None)
             self._beliefs.enqueue(stream, out)
         if wanted.right:
-            beliefs.take_right_labels(self._found, stream, self._arena, self._width * self._height)
+            beliefs.take_right_labels(self._found, stream, self._arena)
         return publishes

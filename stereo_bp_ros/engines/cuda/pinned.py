@@ -21,9 +21,7 @@ def empty(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
 
     :raises BackendUnavailable: there is no CUDA device.
     """
-    problem = device.unavailable(0)
-    if problem is not None:
-        raise problem
+    device.require(0)
     import cupyx
     return np.asarray(cupyx.empty_pinned(shape, dtype))
 

@@ -131,13 +131,13 @@ class Storage(Matching):
     def load(self, matched: str, has_whole_grey: bool) -> None:
         for name in storage_layout.kernels(self._config, preprocess.PIXELS[matched]).values():
             compiler.kernel(self._found, 'storage.cu', name)
-        compiler.kernel(self._found, 'beliefs.cu', 'take_right_labels')
+        beliefs.load_right_labels(self._found)
 
     def enqueue(self, stream: int, matched: str, has_whole_grey: bool,
                 wanted: refine.Steps, frame: refine.Frame) -> bool:
         device = self._arena.device
         names = storage_layout.kernels(self._config, preprocess.PIXELS[matched])
-        out = beliefs.matches(self._config, self._width, self._arena, self._image,
+        out = beliefs.matches(self._config, self._width, self._height, self._arena, self._image,
                               wanted.fraction, wanted.costs, wanted.right)
         self._memory.begin()
         try:
@@ -147,8 +147,7 @@ class Storage(Matching):
         finally:
             self._memory.end()
         if wanted.right:
-            beliefs.take_right_labels(self._found, stream, self._arena,
-                                      self._levels[0].width * self._levels[0].height)
+            beliefs.take_right_labels(self._found, stream, self._arena)
         return False
 
     def _enqueue_costs(self, stream: int, names: dict[str, str], left: int, right: int) -> None:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import ctypes
 
+from stereo_bp_ros import partitions
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import compiler, cost, layout, preprocess, refine, tiled_plan
+from stereo_bp_ros.engines.cuda import (
+    beliefs,
+    compiler,
+    cost,
+    layout,
+    preprocess,
+    refine,
+    tiled_plan,
+)
 from stereo_bp_ros.engines.cuda.arena import Arena
-from stereo_bp_ros.engines.cuda.beliefs import Matches, take_right_labels
+from stereo_bp_ros.engines.cuda.beliefs import Matches
 from stereo_bp_ros.engines.cuda.device import Properties
 from stereo_bp_ros.engines.cuda.matching import Matching
 
@@ -65,7 +74,7 @@ class Tiled(Matching):
     def load(self, matched: str, has_whole_grey: bool) -> None:
         name = kernel_name(self._config, self._cut, preprocess.PIXELS[matched], has_whole_grey)
         compiler.kernel(self._found, 'tiled.cu', name)
-        compiler.kernel(self._found, 'beliefs.cu', 'take_right_labels')
+        beliefs.load_right_labels(self._found)
 
     def initialise(self, stream: int) -> None:
         if self._config.message_type == 'int16':
@@ -94,7 +103,7 @@ class Tiled(Matching):
             kernel.launch(stream, grid, block, found.shared_bytes, arguments, ctypes.c_int(0),
                           ctypes.c_int(steps), cooperative=found.schedule in COOPERATIVE)
         if wanted.right:
-            take_right_labels(self._found, stream, self._arena, self._width * self._height)
+            beliefs.take_right_labels(self._found, stream, self._arena)
         return False
 
     def _arguments(self, wanted: refine.Steps) -> TiledPass:
@@ -103,13 +112,9 @@ class Tiled(Matching):
         slope, truncation = config.message_smoothness()
         slope = min(slope, truncation)
         pad = tiled_plan.pad(config)
-        first = config.min_disparity
-        out = Matches(
-            device['label'], device['fraction'] if wanted.fraction else None,
-            device['best'] if wanted.costs else None,
-            device['second'] if wanted.costs else None,
-            device['right_keys'] if wanted.right else None, first,
-            max(0, first + config.disparity_range - 1), min(width, width + first))
+        image = partitions.whole(width, height).partitions[0]
+        out = beliefs.matches(config, width, height, self._arena, image, wanted.fraction,
+                              wanted.costs, wanted.right)
         costs = cost.parameters(config, device['table'])
         costs.levels[0] = cost.CostLevel(None, width, height, 0)
         return TiledPass(

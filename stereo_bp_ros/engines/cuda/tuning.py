@@ -11,15 +11,13 @@ import dataclasses
 import hashlib
 import json
 import logging
-import os
 import pathlib
-import tempfile
 import types
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cache import make_private, user_cache
+from stereo_bp_ros.engines.cache import make_private, user_cache, write_whole
 from stereo_bp_ros.engines.cuda import compiler, layout, storage_layout, tiling
 from stereo_bp_ros.engines.cuda.device import Properties
 from stereo_bp_ros.engines.cuda.tiling import Tiling
@@ -240,14 +238,7 @@ def write(problem: Problem, on: dict[str, str], best: Mapping[Any, Any],
                            if isinstance(key, int)},
                'settings': {key: value for key, value in best.items() if isinstance(key, str)},
                **more}
-    number, name = tempfile.mkstemp(dir=file.parent)
-    try:
-        with open(number, 'w', encoding='utf-8') as temporary:
-            json.dump(content, temporary, indent=1)
-        os.replace(name, file)
-    except BaseException:
-        os.unlink(name)
-        raise
+    write_whole(file, json.dumps(content, indent=1).encode())
     return file
 
 
