@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import os
+import pathlib
 import re
 
 import pytest
@@ -225,5 +226,26 @@ def test_kernels_compiled_side_by_side_are_found_on_the_disk(
         assert compiler.origins()['disk'] == before['disk'] + 1
         with pytest.raises(RuntimeError, match='does not compile'):
             compiler.compile_side_by_side([('beliefs.cu', 'nothing')], 'sm_90')
+    finally:
+        compiler.cache_directory.cache_clear()
+
+
+def test_files_that_others_remove_meanwhile_disturb_nobody(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path,
+        caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    monkeypatch.setattr(compiler, 'FILES_KEPT', 2)
+    monkeypatch.setattr(compiler, 'compile_kernel', lambda file, name, *_: (b'code', name))
+    compiler.cache_directory.cache_clear()
+    try:
+        directory = compiler.cache_directory()
+        assert directory is not None
+        # Like a file that was there when the directory was read, and is not any more.
+        (directory / 'gone.cubin').symlink_to(tmp_path / 'nowhere')
+        for name in ('first', 'second', 'third', 'third'):
+            assert compiler.compiled('refine.cu', name, 'sm_90') == (b'code', name)
+        assert caplog.messages == []
+        kept = {file.read_bytes() for file in directory.iterdir()}
+        assert kept == {b'second\ncode', b'third\ncode'}
     finally:
         compiler.cache_directory.cache_clear()

@@ -142,11 +142,13 @@ def compiled(file: str, name: str, architecture: str) -> tuple[bytes, str]:
         (sources_digest(), _compiler_version(), architecture, file, name)).encode())
     directory = cache_directory()
     place = directory / (digest.hexdigest()[:32] + '.cubin') if directory else None
-    if place is not None and place.is_file():
-        lowered, _, binary = place.read_bytes().partition(b'\n')
-        os.utime(place)
-        _origins['disk'] += 1
-        return binary, lowered.decode()
+    if place is not None:
+        # Another thread or process may remove it at any moment.
+        with contextlib.suppress(FileNotFoundError):
+            lowered, _, binary = place.read_bytes().partition(b'\n')
+            os.utime(place)
+            _origins['disk'] += 1
+            return binary, lowered.decode()
     binary, lowered_name = compile_kernel(file, name, architecture)
     _origins['compiled'] += 1
     if place is not None:
@@ -239,8 +241,15 @@ def _write(place: pathlib.Path, content: bytes) -> None:
     """Keep compiled code, and the number of such files bounded."""
     try:
         write_whole(place, content)
-        files = sorted(place.parent.glob('*.cubin'), key=lambda path: path.stat().st_mtime)
-        for old in files[:-FILES_KEPT]:
+        for old in sorted(place.parent.glob('*.cubin'), key=_last_used)[:-FILES_KEPT]:
             old.unlink(missing_ok=True)
     except OSError as error:
         _log.warning('a compiled kernel could not be kept: %s', error)
+
+
+def _last_used(file: pathlib.Path) -> float:
+    """Seconds since the epoch; 0 where somebody else has removed the file."""
+    try:
+        return file.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
