@@ -13,6 +13,7 @@ struct Parameters {
     float* disparity;
     float* depth;
     float* confidence;
+    short* fixed_disparity;
     double margin;                  // uniqueness: least lead of the best over the second
     double texture_threshold;
     double largest_cost;            // of one pixel, in units of the beliefs
@@ -80,6 +81,8 @@ __device__ __forceinline__ void publish(const Frame& f, const Parameters& p, int
                                         int sixteenths, bool is_filled) {
     const int at = y * f.width + x;
     const int to = f.is_mirrored ? y * f.width + f.width - 1 - x : at;
+    if (p.fixed_disparity != nullptr)
+        p.fixed_disparity[to] = short(16 * f.min_disparity + (sixteenths < 0 ? INVALID : sixteenths));
     const double disparity = __dadd_rn(double(f.min_disparity), sixteenths * 0.0625);
     if (p.disparity != nullptr)
         p.disparity[to] = sixteenths < 0

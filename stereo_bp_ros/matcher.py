@@ -13,10 +13,10 @@ import numpy as np
 from stereo_bp_ros import engines, geometry
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.errors import InputError, InputReason, StereoError
+from stereo_bp_ros.errors import ConfigError, InputError, InputReason, StereoError
 from stereo_bp_ros.images import RawImage, check_pair
 from stereo_bp_ros.partitions import Partitioning
-from stereo_bp_ros.types import OUTPUTS, DisparityFrame
+from stereo_bp_ros.types import OUTPUT_TYPES, OUTPUTS, DisparityFrame, empty_output
 
 Image = Union[RawImage, 'np.ndarray[Any, Any]']
 
@@ -165,8 +165,9 @@ class StereoMatcher:
         :param calibration: shifts disparities by ``cx_left - cx_right`` (unless the setting
             pre_adjust_disparity is false); depth needs it.
         :param outputs: names of ``types.OUTPUTS``; only these are computed.
-        :param out: name to the caller's C-contiguous float32 H x W array to fill; without it
-            arrays are fresh and the caller's.
+        :param out: name to the caller's C-contiguous H x W array to fill (int16 for
+            ``fixed_disparity``, else float32); without it arrays are fresh and the caller's.
+        :raises ConfigError: ``fixed_disparity`` of a range that 16 bits do not hold.
         :raises InputError: an image, the calibration or an array of ``out`` is refused.
         :raises MemoryLimitError: the pair's size needs more than ``memory_limit``.
         :raises RuntimeError: the matcher was entered from two threads at once, or is closed.
@@ -239,6 +240,8 @@ class StereoMatcher:
         if 'depth' in arrays and calibration is None:
             raise InputError(InputReason.BAD_CALIBRATION, 'none was given',
                              'depth needs a calibration')
+        if 'fixed_disparity' in arrays:
+            _check_fixed_point(config)
         engine = self._engine_for(left.width, left.height)
         timings = engine.compute(left, right, calibration, arrays)
         shift = 0.0
@@ -251,7 +254,8 @@ class StereoMatcher:
             max_disparity=config.min_disparity + config.disparity_range - 1 - shift,
             delta_d=geometry.disparity_step(config),
             valid_window=geometry.valid_window(config, left.width, left.height),
-            timings=timings, backend=self.backend)
+            timings=timings, backend=self.backend,
+            fixed_disparity=arrays.get('fixed_disparity'))
 
 
 class _Alone:
@@ -273,6 +277,14 @@ def _raw(image: Image) -> RawImage:
     return image if isinstance(image, RawImage) else RawImage.from_array(image)
 
 
+def _check_fixed_point(config: MatcherConfig) -> None:
+    least, end = config.min_disparity - 1, config.min_disparity + config.disparity_range
+    if 16 * least < -2**15 or 16 * end > 2**15:
+        raise ConfigError('min_disparity', config.min_disparity,
+                          f'disparities from {least} to {end} have no sixteenths in the 16 bits '
+                          'of fixed_disparity')
+
+
 def _output_arrays(outputs: Sequence[str], out: Mapping[str, np.ndarray[Any, Any]],
                    shape: tuple[int, int]) -> dict[str, np.ndarray[Any, Any]]:
     arrays = {}
@@ -281,11 +293,12 @@ def _output_arrays(outputs: Sequence[str], out: Mapping[str, np.ndarray[Any, Any
             raise StereoError(f'there is no output {name!r}; known are ' + ', '.join(OUTPUTS))
         array = out.get(name)
         if array is None:
-            array = np.empty(shape, np.float32)
-        elif (array.shape != shape or array.dtype != np.float32
+            array = empty_output(name, shape)
+        elif (array.shape != shape or array.dtype != OUTPUT_TYPES[name]
               or not array.flags.c_contiguous or not array.flags.writeable):
             raise InputError(
                 InputReason.BAD_ARRAY, f'out[{name!r}] is {array.dtype} {array.shape}',
-                f'it must be a writeable C-contiguous float32 array of shape {shape}')
+                f'it must be a writeable C-contiguous {OUTPUT_TYPES[name]} array of shape '
+                f'{shape}')
         arrays[name] = array
     return arrays

@@ -8,13 +8,20 @@ from typing import Any
 
 import numpy as np
 
-#: Names accepted by ``StereoMatcher.compute(outputs=...)``.
-OUTPUTS = ('disparity', 'depth', 'confidence')
+#: Type of each output of ``StereoMatcher.compute(outputs=...)``, by its name.
+OUTPUT_TYPES = {'disparity': 'float32', 'depth': 'float32', 'confidence': 'float32',
+                'fixed_disparity': 'int16'}
+OUTPUTS = tuple(OUTPUT_TYPES)
 
 #: Stages of a frame inside an engine, in order; the keys of ``DisparityFrame.timings``.
 ENGINE_STAGES = ('convert', 'upload', 'preprocess', 'cost', 'messages', 'refine', 'download')
 
 ArrayOut = Mapping[str, 'np.ndarray[Any, Any]']
+
+
+def empty_output(name: str, shape: tuple[int, int]) -> np.ndarray[Any, Any]:
+    """An uninitialised array of (height, width) for one of ``OUTPUTS``."""
+    return np.empty(shape, OUTPUT_TYPES[name])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +53,10 @@ class DisparityFrame:
                 None where it was not asked for.
     depth:      float32 H x W, metres along the optical axis (REP 118), NaN = no depth; or None.
     confidence: float32 H x W in [0, 1], 0 where invalid; or None.
+    fixed_disparity: int16 H x W, sixteenths of a pixel, the fixed-point numbers of OpenCV's
+                matchers: 16 times the disparity between the images as they are, without the
+                shift by ``cx_left - cx_right``; 16 (``min_disparity`` - 1) of the settings where
+                invalid; or None. Half the bytes of ``disparity`` on the way from a GPU.
     min_disparity, max_disparity: range of the valid values, pixels, with the same shift by
                 ``cx_left - cx_right`` as the values.
     delta_d:    smallest step between two disparities, pixels.
@@ -64,6 +75,7 @@ class DisparityFrame:
     valid_window: ValidWindow
     timings: Mapping[str, float]
     backend: str
+    fixed_disparity: np.ndarray | None = None
 
     @property
     def valid(self) -> np.ndarray:

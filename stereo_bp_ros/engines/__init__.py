@@ -53,7 +53,7 @@ class Engine(abc.ABC):
                 outputs: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, float]:
         """Match one pair of the engine's size and fill the given arrays.
 
-        ``outputs`` maps names of ``types.OUTPUTS`` to C-contiguous float32 H x W arrays of the
+        ``outputs`` maps names of ``types.OUTPUT_TYPES`` to C-contiguous H x W arrays of the
         caller; only these are computed. Depth needs ``calibration``. Returns the milliseconds
         of each stage of ``types.ENGINE_STAGES``.
         """

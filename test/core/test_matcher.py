@@ -80,6 +80,36 @@ def test_an_unknown_output_is_refused(matcher, textured_pair):
         matcher.compute(*textured_pair(64, 32, 5), outputs=('colour',))
 
 
+def test_fixed_point_disparity_is_what_opencvs_filters_take(matcher, textured_pair):
+    import cv2
+    calibration = Calibration(100.0, 0.5, 32.0, 30.0, 16.0)
+    out = np.empty((32, 64), np.int16)
+    frame = matcher.compute(*textured_pair(64, 32, 5), calibration=calibration,
+                            outputs=('disparity',), out={'fixed_disparity': out})
+    assert frame.fixed_disparity is out
+    assert np.array_equal(out[frame.valid], 16 * (frame.disparity[frame.valid] + 2))
+    invalid = 16 * (matcher.config.min_disparity - 1)
+    assert (out[~frame.valid] == invalid).all()
+    cv2.filterSpeckles(out, invalid, 4000, 16)
+    assert (out == invalid).all()
+
+
+def test_fixed_point_disparity_is_refused_where_sixteen_bits_do_not_hold_the_range(
+        matcher, textured_pair):
+    pair = textured_pair(64, 32, 5)
+    for least, disparities, fits in ((-2047, 16, True), (-2048, 16, False), (2032, 16, True),
+                                     (2033, 16, False)):
+        matcher.reconfigure(matcher.config.replace(
+            min_disparity=least, disparity_range=disparities))
+        if fits:
+            frame = matcher.compute(*pair, outputs=('fixed_disparity',))
+            assert frame.disparity is None
+            assert (frame.fixed_disparity == 16 * (least - 1)).all()
+        else:
+            with pytest.raises(ConfigError, match='16 bits'):
+                matcher.compute(*pair, outputs=('fixed_disparity',))
+
+
 def test_depth_is_focal_length_times_baseline_over_disparity(matcher, textured_pair):
     calibration = Calibration(100.0, 0.5, 32.0, 30.0, 16.0)
     frame = matcher.compute(*textured_pair(64, 32, 5), calibration=calibration,

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.types import OUTPUT_TYPES, OUTPUTS
 
 
 def noisy_pair(width: int, height: int, seed: int = 0, *, nearer: int = 7
@@ -27,7 +27,7 @@ def noisy_pair(width: int, height: int, seed: int = 0, *, nearer: int = 7
 def all_outputs(engine: Any, left: np.ndarray, right: np.ndarray, calibration: Calibration
                 ) -> dict[str, np.ndarray]:
     """What an engine finds, which is closed afterwards."""
-    outputs = {name: np.full(left.shape[:2], -7, np.float32) for name in OUTPUTS}
+    outputs = {name: np.full(left.shape[:2], -7, OUTPUT_TYPES[name]) for name in OUTPUTS}
     for _ in range(3):      # no result may depend on what earlier frames left behind
         engine.compute(RawImage.from_array(left), RawImage.from_array(right), calibration,
                        outputs)

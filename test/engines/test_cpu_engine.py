@@ -14,7 +14,7 @@ pytest.importorskip('numba')
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.engines.cpu import plan
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
-from stereo_bp_ros.types import ENGINE_STAGES, OUTPUTS
+from stereo_bp_ros.types import ENGINE_STAGES, OUTPUT_TYPES, OUTPUTS, empty_output
 
 CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 WIDTH, HEIGHT = 96, 50
@@ -47,7 +47,7 @@ def noisy_pair(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def frame(engine: CpuEngine, left: np.ndarray, right: np.ndarray,
           names: tuple[str, ...] = OUTPUTS) -> dict[str, np.ndarray]:
-    outputs = {name: np.full((HEIGHT, WIDTH), -7, np.float32) for name in names}
+    outputs = {name: np.full((HEIGHT, WIDTH), -7, OUTPUT_TYPES[name]) for name in names}
     engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION, outputs)
     return outputs
 
@@ -134,7 +134,7 @@ def test_no_frame_after_the_first_allocates(config: MatcherConfig) -> None:
     engine = CpuEngine(config, shape[1], shape[0])
     rng = np.random.default_rng(0)
     images = [RawImage.from_array(rng.integers(0, 256, shape, np.uint8)) for _ in range(2)]
-    outputs = {name: np.empty(shape, np.float32) for name in OUTPUTS}
+    outputs = {name: empty_output(name, shape) for name in OUTPUTS}
     engine.compute(*images, CALIBRATION, outputs)
     tracemalloc.start()
     try:

@@ -17,7 +17,7 @@ from stereo_bp_ros import Calibration, ConfigError, MatcherConfig, RawImage, geo
 from stereo_bp_ros.engines import kernels_of
 from stereo_bp_ros.engines.cpu import layout_plan, plan
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.types import OUTPUT_TYPES, OUTPUTS
 
 CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 LAYOUTS = ('disparity_major', 'pixel_major')
@@ -42,7 +42,7 @@ def noisy_pair(width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
 def frame(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
           names: tuple[str, ...] = OUTPUTS) -> dict[str, np.ndarray]:
     engine = CpuEngine(config, left.shape[1], left.shape[0])
-    outputs = {name: np.full(left.shape, -7, np.float32) for name in names}
+    outputs = {name: np.full(left.shape, -7, OUTPUT_TYPES[name]) for name in names}
     for _ in range(2):          # the second finds what the first has left
         engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION,
                        outputs)

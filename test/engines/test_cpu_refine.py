@@ -13,7 +13,7 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu import refine as stage
 from stereo_bp_ros.engines.cpu import runtime, scratch
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.types import OUTPUT_TYPES, OUTPUTS
 
 WIDTH, HEIGHT, D = 70, 33, 20
 CALIBRATION = Calibration(focal_px=500.0, baseline_m=0.12, cx_left=35.0, cx_right=35.0, cy=16.0)
@@ -68,7 +68,7 @@ def refine(config, inputs, calibration=None, outputs=('disparity',), largest_cos
     height, width = inputs['label'].shape
     arrays = {name: np.full(shape, 55, dtype)
               for name, shape, dtype in scratch.refine(config, width, height)}
-    results = {name: np.full((height, width), 1e9, np.float32) for name in outputs}
+    results = {name: np.full((height, width), 30000, OUTPUT_TYPES[name]) for name in outputs}
     stage.refine(**inputs, config=config, calibration=calibration, outputs=results,
                  scratch=arrays, largest_cost=largest_cost)
     return results
@@ -433,6 +433,17 @@ def test_filled_pixels_have_no_confidence():
     np.testing.assert_array_equal(
         refine(filled, inputs, outputs=('confidence',))['confidence'],
         refine(config, inputs, outputs=('confidence',))['confidence'])
+
+
+@pytest.mark.parametrize('config', [
+    sad(min_disparity=-3), sad(reference_image='right', min_disparity=5),
+    bp(border='keep', filling='background'), bp(subpixel=False)], ids=str)
+def test_fixed_point_disparities_are_sixteenths_without_the_calibrations_shift(config):
+    inputs = matched(config)
+    fixed = refine(config, inputs, CALIBRATION, ('fixed_disparity',))['fixed_disparity']
+    unshifted = refine(config.replace(pre_adjust_disparity=False), inputs, CALIBRATION)
+    assert (fixed == 16 * (config.min_disparity - 1)).any() or config.border == 'keep'
+    np.testing.assert_array_equal(fixed, 16 * unshifted['disparity'])
 
 
 @pytest.mark.parametrize('name', OUTPUTS)

@@ -28,7 +28,7 @@ from stereo_bp_ros.engines.cuda import (
     tiling,
 )
 from stereo_bp_ros.engines.cuda import engine as cuda
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.types import OUTPUT_TYPES, OUTPUTS, empty_output
 
 pytestmark = [pytest.mark.gpu,
               pytest.mark.skipif(device.unavailable(0) is not None, reason='needs an NVIDIA GPU')]
@@ -50,7 +50,7 @@ def run(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
         tilings: Any = None) -> dict[str, np.ndarray]:
     height, width = left.shape[:2]
     made = engine or cuda.CudaEngine(config, width, height, tilings=tilings)
-    outputs = {name: np.full((height, width), -7, np.float32) for name in names}
+    outputs = {name: np.full((height, width), -7, OUTPUT_TYPES[name]) for name in names}
     made.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION, outputs)
     if engine is None:
         made.close()
@@ -181,7 +181,7 @@ def test_every_setting_gives_what_the_cpu_engine_gives(case: str, image: str) ->
                        for side in (left, right))
     found = run(config, left, right, OUTPUTS)
     engine = CpuEngine(config, 88, 47)
-    expected = {name: np.empty((47, 88), np.float32) for name in OUTPUTS}
+    expected = {name: empty_output(name, (47, 88)) for name in OUTPUTS}
     engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION, expected)
     engine.close()
     for name in OUTPUTS:
@@ -238,7 +238,7 @@ def test_a_thousand_frames_allocate_and_compile_nothing(
     config = paper(16, speckle_size=20, uniqueness_ratio=2.0, disp12_max_diff=1)
     left, right = (RawImage.from_array(image) for image in noisy_pair(160, 120))
     engine = cuda.CudaEngine(config, 160, 120)
-    outputs = {name: np.empty((120, 160), np.float32) for name in OUTPUTS}
+    outputs = {name: empty_output(name, (120, 160)) for name in OUTPUTS}
     for _ in range(3):
         engine.compute(left, right, CALIBRATION, outputs)
 

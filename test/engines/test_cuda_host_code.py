@@ -29,7 +29,7 @@ from stereo_bp_ros.engines.cuda import (
     storage,
     tiled,
 )
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.types import OUTPUTS, empty_output
 
 STRUCTURES = [
     ('messages.cu', 'Pass', messages.PassParameters), ('messages.cu', 'Matches', beliefs.Matches),
@@ -62,7 +62,8 @@ def test_a_structure_lies_in_memory_as_its_kernels_see_it(file, name, structure)
     for field in structure._fields_:
         if f' {field[0]};' in body or f' {field[0]},' in body or f' {field[0]}[' in body:
             place = getattr(structure, field[0]).offset
-            checks.append(f'__builtin_offsetof({name}, {field[0]}) == {place}')
+            # The compiler's own offsetof: NVRTC before 13.5 has no other, and no header.
+            checks.append(f'__INTADDR__(&(({name}*)0)->{field[0]}) == {place}')
     assert len(checks) > len(structure._fields_) / 2
     source += ''.join(f'\nstatic_assert({check}, "{name}");' for check in checks)
     program = nvrtc.createProgram(source, file, (), ())
@@ -197,7 +198,7 @@ def test_a_frame_launches_only_what_was_loaded_with_its_engine(log, settings, ou
     known = set(log.loaded)
     images = [RawImage.from_array(np.full((height, width, 3), grey, np.uint8))
               for grey in (90, 110)]
-    arrays = {name: np.empty((height, width), np.float32) for name in outputs}
+    arrays = {name: empty_output(name, (height, width)) for name in outputs}
     calibration = Calibration(400.0, 0.1, 160.0, 161.0, 120.0)
     for live in ({}, {'speckle_size': 20, 'median_window_size': 3}):
         before = len(log.launched)

@@ -19,7 +19,7 @@ from stereo_bp_ros.engines import choose_backend
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cuda import compiler, device, sad_plan
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.types import OUTPUTS, empty_output
 
 pytestmark = [pytest.mark.gpu,
               pytest.mark.skipif(device.unavailable(0) is not None, reason='needs an NVIDIA GPU')]
@@ -205,7 +205,7 @@ def test_a_thousand_frames_allocate_and_compile_nothing(
                            **EVERYTHING)
     left, right = (RawImage.from_array(image) for image in noisy_pair(160, 120, nearer=9))
     engine = CudaEngine(config, 160, 120)
-    outputs = {name: np.empty((120, 160), np.float32) for name in OUTPUTS}
+    outputs = {name: empty_output(name, (120, 160)) for name in OUTPUTS}
     for _ in range(3):
         engine.compute(left, right, CALIBRATION, outputs)
 

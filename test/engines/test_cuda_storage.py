@@ -15,7 +15,7 @@ import yaml
 from stereo_bp_ros import Calibration, ConfigError, MatcherConfig, RawImage, geometry
 from stereo_bp_ros.engines.cuda import device, plan, storage_layout
 from stereo_bp_ros.engines.cuda.device import TYPICAL
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.types import OUTPUT_TYPES, OUTPUTS
 
 CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 FIVE_SETS = ('tsukuba', 'venus', 'barn1', 'cones_quarter', 'cones_half')
@@ -167,7 +167,7 @@ def noisy_pair(width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
 
 def frame(engine: Any, left: np.ndarray, right: np.ndarray,
           names: tuple[str, ...] = OUTPUTS) -> dict[str, np.ndarray]:
-    outputs = {name: np.full(left.shape, -7, np.float32) for name in names}
+    outputs = {name: np.full(left.shape, -7, OUTPUT_TYPES[name]) for name in names}
     engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION, outputs)
     return outputs
 

@@ -12,7 +12,7 @@ import pytest
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage, StereoMatcher, engines, partitions
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cuda import device
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.types import OUTPUT_TYPES, OUTPUTS
 
 CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 on_gpu = [pytest.mark.gpu,
@@ -51,7 +51,7 @@ def matched(config: MatcherConfig, left: np.ndarray, right: np.ndarray, backend:
         engine: engines.Engine = CudaEngine(config, width, height, parts=parts)
     else:
         engine = CpuEngine(config, width, height, parts)
-    outputs = {name: np.full((height, width), -7, np.float32) for name in OUTPUTS}
+    outputs = {name: np.full((height, width), -7, OUTPUT_TYPES[name]) for name in OUTPUTS}
     for _ in range(frames):
         engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION,
                        outputs)

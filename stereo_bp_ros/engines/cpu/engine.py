@@ -29,7 +29,7 @@ from stereo_bp_ros.engines.cpu import (
 )
 from stereo_bp_ros.geometry import ALIGNMENT, ArraySpec
 from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.types import ENGINE_STAGES, OUTPUTS
+from stereo_bp_ros.types import ENGINE_STAGES, OUTPUTS, empty_output
 
 
 class CpuEngine(Engine):
@@ -187,7 +187,7 @@ def warm_up(config: MatcherConfig) -> float:
     side = 2 * max(config.correlation_window_size, 8)
     image = RawImage.from_array(np.zeros((side, side), np.uint8))
     calibration = Calibration(focal_px=1, baseline_m=1, cx_left=0, cx_right=0, cy=0)
-    outputs = {name: np.empty((side, side), np.float32) for name in OUTPUTS}
+    outputs = {name: empty_output(name, (side, side)) for name in OUTPUTS}
     everything = config.replace(
         min_disparity=0, disparity_range=4, discontinuity_truncation=config.truncation,
         uniqueness_ratio=5.0, texture_threshold=1, subpixel=True, disp12_max_diff=1,

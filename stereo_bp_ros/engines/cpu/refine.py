@@ -78,11 +78,12 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
     :param grey: float32 H x W, smoothed reference image; or None.
     :param calibration: its shift is subtracted from the disparity where
         ``pre_adjust_disparity`` is set, and always for depth; depth needs it.
-    :param outputs: name to float32 H x W array to fill: ``disparity`` in pixels, invalid =
+    :param outputs: name to H x W array to fill: ``disparity`` in pixels, invalid =
         min_disparity - shift - 1; ``depth`` in metres, NaN where invalid or not in front of the
         camera; ``confidence`` in [0, 1], 0 where invalid, for SAD
         ``(second - best) / max(second, 1)``, for BP ``(second - best) / largest_cost``, 1 where
-        there is no second.
+        there is no second; ``fixed_disparity`` int16, sixteenths without the shift, invalid =
+        16 (min_disparity - 1).
     :param scratch: the arrays of ``scratch.refine``.
     :param largest_cost: largest data cost of a pixel in the units of ``best`` (BP only).
     """
@@ -121,7 +122,8 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
              *bounds, mirrored, is_sad, float(largest_cost), config.filling == 'background',
              float(config.min_disparity), published_shift, shift, focal_baseline,
              *[argument for name in ('disparity', 'depth', 'confidence')
-               for argument in (name in outputs, outputs.get(name, _NO_OUTPUT))])
+               for argument in (name in outputs, outputs.get(name, _NO_OUTPUT))],
+             'fixed_disparity' in outputs, outputs.get('fixed_disparity', _NO_LABEL))
 
 
 # Stand for arrays that are not there, so that the kernels have one signature for each type of
@@ -234,7 +236,7 @@ def _publish(sixteenths: Any, best: Any, second: Any, x_begin: int, x_end: int, 
              y_end: int, mirrored: bool, is_sad: bool, largest_cost: float, fill: bool,
              first: float, published_shift: float, shift: float, focal_baseline: float,
              with_disparity: bool, disparity: Any, with_depth: bool, depth: Any,
-             with_confidence: bool, confidence: Any) -> None:
+             with_confidence: bool, confidence: Any, with_fixed: bool, fixed: Any) -> None:
     for y in numba.prange(sixteenths.shape[0]):
         row = sixteenths[y]
         if with_confidence:
@@ -247,6 +249,10 @@ def _publish(sixteenths: Any, best: Any, second: Any, x_begin: int, x_end: int, 
             _disparity(row, first, published_shift, disparity[y])
             if mirrored:
                 _mirror(disparity[y])
+        if with_fixed:
+            _fixed_disparity(row, np.int16(16 * first), fixed[y])
+            if mirrored:
+                _mirror(fixed[y])
         if with_depth:
             _depth(row, first, shift, focal_baseline, depth[y])
             if mirrored:
@@ -291,6 +297,13 @@ def _disparity(row: Any, first: float, shift: float, out: Any) -> None:
     for x in range(out.shape[0]):
         value = np.float32(first + row[x] * 0.0625 - shift)
         out[x] = invalid if row[x] < 0 else value
+
+
+@kernel
+def _fixed_disparity(row: Any, first: Any, out: Any) -> None:
+    for x in range(out.shape[0]):
+        value = np.int16(row[x] + first)
+        out[x] = np.int16(first + np.int16(INVALID)) if row[x] < 0 else value
 
 
 @kernel

@@ -9,6 +9,7 @@ from stereo_bp_ros.engines.cuda.device import TYPICAL, Properties
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.partitions import Partitioning
+from stereo_bp_ros.types import OUTPUT_TYPES
 
 Wanted = list[tuple[str, tuple[int, ...], str]]
 
@@ -95,8 +96,7 @@ def host_plan(config: MatcherConfig, width: int, height: int) -> geometry.Memory
     """The pinned arrays on the host, through which everything goes to and from the device."""
     image = (height, width)
     wanted: Wanted = [*_uploaded(image), ('sources', (2,), 'uint64'), ('stamps', (8,), 'uint64'),
-                      ('disparity', image, 'float32'), ('depth', image, 'float32'),
-                      ('confidence', image, 'float32')]
+                      *((name, image, kind) for name, kind in OUTPUT_TYPES.items())]
     return geometry.MemoryPlan.lay_out(wanted)
 
 

@@ -12,6 +12,7 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import compiler
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
+from stereo_bp_ros.types import OUTPUTS
 
 #: File and name of every kernel of the stage.
 KERNELS = (*(('refine.cu', name) for name in ('reject_matches', 'refine_matches', 'median<3>',
@@ -66,7 +67,7 @@ class Parameters(ctypes.Structure):
 
     _fields_ = (
         ('disparity', ctypes.c_void_p), ('depth', ctypes.c_void_p),
-        ('confidence', ctypes.c_void_p),
+        ('confidence', ctypes.c_void_p), ('fixed_disparity', ctypes.c_void_p),
         ('margin', ctypes.c_double), ('texture_threshold', ctypes.c_double),
         ('largest_cost', ctypes.c_double), ('published_shift', ctypes.c_double),
         ('shift', ctypes.c_double), ('focal_baseline', ctypes.c_double),
@@ -78,9 +79,8 @@ class Parameters(ctypes.Structure):
 
     def aim(self, outputs: Mapping[str, int]) -> None:
         """Say where each output goes."""
-        self.disparity = outputs.get('disparity')
-        self.depth = outputs.get('depth')
-        self.confidence = outputs.get('confidence')
+        for name in OUTPUTS:
+            setattr(self, name, outputs.get(name))
 
     def fill(self, config: MatcherConfig, calibration: Calibration | None) -> None:
         """Take over live settings and calibration."""
