@@ -75,7 +75,9 @@ class Planned(benches.Bench):
 
     def _times(self, pair, name, config):
         kernels = [{'name': 'send_messages<Singles>', 'launches': 50, 'blocks': 90,
-                    'threads': 128, 'registers': 34, 'occupancy': 0.75}]
+                    'threads': 128, 'registers': 34, 'occupancy': 0.75},
+                   {'name': 'gaussian<uint8>', 'launches': 1, 'blocks': 900000,
+                    'threads': 256, 'registers': 32, 'occupancy': 1.0}]
         return timing.Times(
             pair, name, config.backend, False, timing.ColdStart(0, 0, 0, {}),
             [self._milliseconds(config)], {}, 1000,

@@ -96,17 +96,13 @@ def pinned_address(raw: RawImage) -> int:
 
     Only writable memory is asked about: what is pinned was made to be filled.
     """
-    row = raw.width * raw.layout.pixel_bytes
-    size = row * raw.height
-    if raw.step != row:
+    if raw.step != raw.width * raw.layout.pixel_bytes:
         return 0
     memory = memoryview(raw.data)
     if memory.readonly or not memory.c_contiguous:
         return 0
-    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    if address % UNIT:
-        return 0
-    return device.mapped_address(address, size)
+    address = device.mapped_address(memory)
+    return 0 if address % UNIT else address
 
 
 def stage(raw: RawImage, staging: np.ndarray[Any, Any]) -> None:

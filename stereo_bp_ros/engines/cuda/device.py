@@ -10,6 +10,7 @@ import ctypes
 import dataclasses
 import functools
 import importlib.util
+from typing import Any
 
 from stereo_bp_ros.errors import BackendUnavailable, DeviceLostError, OutOfDeviceMemory
 
@@ -138,12 +139,15 @@ def describe(index: int) -> dict[str, str]:
             "driver's cuda": _version(runtime.driverGetVersion())}
 
 
-def mapped_address(address: int, size: int) -> int:
-    """Where the current device finds ``size`` bytes of pinned host memory; 0 = they are not.
+def mapped_address(memory: Any) -> int:
+    """Where the current device finds pinned host memory; 0 = it is none.
 
-    Costs about a microsecond.
+    Costs about a microsecond: ``memory.ctypes.data`` alone would.
+
+    :param memory: a writable C-contiguous buffer of at least one byte.
     """
     from cupy.cuda import runtime
+    address, size = ctypes.addressof(ctypes.c_char.from_buffer(memory)), memory.nbytes
     known = runtime.pointerGetAttributes(address)
     if known.type != runtime.memoryTypeHost or not known.devicePointer:
         return 0

@@ -45,6 +45,25 @@ class _Form(NamedTuple):
     steps: refine.Steps
 
 
+class _Timed(NamedTuple):
+    """What a frame's time stamps mean, by their places in ``stamps``.
+
+    stages: name of a stage in ``ENGINE_STAGES``, where its start and its end are.
+    """
+
+    stages: tuple[tuple[str, int, int], ...]
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, stamped: list[str]) -> _Timed:
+        """From the names of the stamps that a frame writes, in order."""
+        # Without passes the labels are chosen under the name of the messages.
+        return cls(tuple(('messages' if following == 'refine' else stage, STAMPS[stage],
+                          STAMPS[following]) for stage, following in itertools.pairwise(stamped)),
+                   STAMPS[stamped[0]], STAMPS[stamped[-1]])
+
+
 class _Uncaptured(NamedTuple):
     """Stands for the graph of a frame that allocates memory, which no graph may."""
 
@@ -93,7 +112,7 @@ class CudaEngine(Engine):
         self.passes = tiling.passes(config, self.parts.width, self.parts.height, found, tilings)
         self.plan = plan.memory_plan(config, width, height, found, tilings, self.parts)
         self._graphs: dict[_Form, Any] = {}
-        self._timed: dict[_Form, list[str]] = {}
+        self._timed: dict[_Form, _Timed] = {}
         start = time.perf_counter()
         with self._device, device.Errors(config.device_id):
             self._stream = cupy.cuda.Stream(non_blocking=True)
@@ -160,8 +179,7 @@ class CudaEngine(Engine):
                          self._wanted(tuple(outputs)))
             if form != self._form:
                 self._form, self._launched = form, self._graph(form)
-            targets = {name: device.mapped_address(array.ctypes.data, array.nbytes)
-                       for name, array in outputs.items()}
+            targets = {name: device.mapped_address(array) for name, array in outputs.items()}
             if targets != self._targets:
                 self._parameters.aim({name: address or self._arena.host_address[name]
                                       for name, address in targets.items()})
@@ -195,11 +213,9 @@ class CudaEngine(Engine):
         timings['upload'] = (launched - start) * 1e3
         stamps = self._arena.host['stamps'].tolist()
         timed = self._timed[form]
-        for stage, following in itertools.pairwise(timed):
-            # Without passes the labels are chosen under the name of the messages.
-            name = 'messages' if following == 'refine' else stage
-            timings[name] += (stamps[STAMPS[following]] - stamps[STAMPS[stage]]) * 1e-6
-        on_device = (stamps[STAMPS[timed[-1]]] - stamps[STAMPS[timed[0]]]) * 1e-6
+        for name, first, last in timed.stages:
+            timings[name] += (stamps[last] - stamps[first]) * 1e-6
+        on_device = (stamps[timed.last] - stamps[timed.first]) * 1e-6
         timings['download'] = max(0.0, (end - launched) * 1e3 - on_device)
         return timings
 
@@ -261,7 +277,7 @@ class CudaEngine(Engine):
         if not publishes:
             self._refine.enqueue(stream, form.steps)
             timed.append('end')
-        self._timed[form] = timed
+        self._timed[form] = _Timed.of(timed)
 
     def _enqueue_images(self, form: _Form) -> tuple[list[str], str, str]:
         """Everything up to the matched images.

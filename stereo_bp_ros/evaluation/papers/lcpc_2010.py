@@ -40,6 +40,8 @@ ACCESSES = ('Local loads and stores are those that the storage asks of the warps
             "derived, not counted. A profiler's count equalled them in both cases that were "
             'checked (docs/storage.md); what the compiler spills from registers comes on top. The '
             "paper's are a profiler's of its day.")
+#: How names of kernels that pass messages begin: the paper's, and the default's.
+SENDING = ('send_messages', 'pass_messages', 'pass_resident')
 FAST = "loads and stores are derived for the paper's kernels only"
 
 
@@ -118,13 +120,14 @@ def _sweep(bench: Bench, width: int, height: int, kind: str) -> dict[str, Timed]
 
 
 def _resources(timed: Timed) -> tuple[Cell, Cell, Cell, Cell]:
-    """Local loads and stores, registers and occupancy of the kernel that does most of the work."""
+    """Local loads and stores, registers and occupancy of the kernel that sends most messages."""
     if isinstance(timed, Missing):
         return (Cell(missing=timed.reason),) * 4
     if not timed.kernels:
         return (Cell(missing='only CUDA kernels have registers and occupancy'),) * 4
     kernel: dict[str, Any] = max(
-        timed.kernels, key=lambda one: int(one['launches'] * one['blocks'] * one['threads']))
+        (one for one in timed.kernels if one['name'].startswith(SENDING)),
+        key=lambda one: int(one['launches'] * one['blocks'] * one['threads']))
     # A kernel that is not of the papers' is not asked for any.
     loads, stores = ((Cell((count,)) for count in timed.local_accesses)
                      if kernel['name'].startswith('send_messages') else (Cell(missing=FAST),) * 2)
