@@ -15,11 +15,16 @@ from stereo_bp_ros.config import MatcherConfig
 SIDES = ('left', 'right', 'above', 'below')
 
 
-def beliefs(left: np.ndarray, right: np.ndarray, config: MatcherConfig) -> np.ndarray:
-    """Beliefs H x W x D of float32 images: int64 with int16 messages, else float32."""
+def beliefs(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
+            size: int = 0) -> np.ndarray:
+    """Beliefs H x W x D of float32 images: int64 with int16 messages, else float32.
+
+    :param size: in place of ``config.tile_size``; with 1 pixels are visited in raster and in
+        reverse raster order, without tiles.
+    """
     cost = data_cost(left, right, config)
     height, width, labels = cost.shape
-    size = config.tile_size
+    size = size or config.tile_size
     rows, columns = -(-height // size), -(-width // size)
     tiles = [(i, j) for i in range(rows) for j in range(columns)]
     smoothness = _smoothness(config)

@@ -117,6 +117,18 @@ def test_energy_of_two_inner_iterations_is_below_that_of_an_untiled_one(data: pa
     assert limit < once < 1.05 * limit
 
 
+def test_energy_is_below_that_of_one_raster_iteration_without_tiles(data: pathlib.Path) -> None:
+    pair = {one.name: one for one in open_dataset(data / 'middlebury')}['tsukuba']
+    left, right = ((cv2.cvtColor(side, cv2.COLOR_RGB2GRAY) if side.ndim == 3 else side)
+                   [100:170, 110:220] for side in (pair.left, pair.right))
+    config = configuration(disparity_range=16, discontinuity_truncation=0.0, tile_size=13)
+    images = left.astype(np.float32), right.astype(np.float32)
+    untiled = np.argmin(naive_tiled.beliefs(*images, config, size=1), axis=2)
+    tiled = matched(config, left, right).astype(int)
+    assert (naive_tiled.energy(tiled, *images, config)
+            < 0.9 * naive_tiled.energy(untiled, *images, config))
+
+
 def test_what_tiled_belief_propagation_has_not_is_refused_in_words() -> None:
     with pytest.raises(ConfigError, match='int16 or float32'):
         configuration(message_type='float16')
