@@ -154,21 +154,24 @@ __device__ __forceinline__ void store_pair(uint4* to, uint4 first, uint4 second,
 // Costs of four pixels and one chunk. One of these for each way to compute them; ``Total`` is
 // the cost of a parent.
 
-// Four bytes at a time, where factor and truncation are whole numbers. HAS_BYTE_SUMS: the cost
+// Four bytes at a time, where factor and truncation are whole numbers. Parent: Bytes where the cost
 // of a parent fits a byte, too.
-template <int DISPARITIES, bool HAS_BYTE_SUMS>
+template <typename Parent, int DISPARITIES>
 struct PackedCosts {
     using S = Shape<Bytes, DISPARITIES>;
     using Tile = ImageTile<uint8, S::PADDED>;
     using Row = Meeting<uint8, S::PADDED>;
 
+    static constexpr bool HAS_BYTE_SUMS = sizeof(typename Parent::Unit) == sizeof(uint2);
+
     struct Total {
-        uint32 words[4] = {0, 0, 0, 0};     // the first two in bytes where these suffice
+        uint32 words[4] = {0, 0, 0, 0};
+        uint2 bytes = {0, 0};               // the same where these suffice
 
         __device__ __forceinline__ void add(uint2 unit) {
             if constexpr (HAS_BYTE_SUMS) {
-                words[0] += unit.x;
-                words[1] += unit.y;
+                bytes.x += unit.x;
+                bytes.y += unit.y;
             } else {
                 uint32 more[4];
                 Int16Deltas::expand(unit, more);
@@ -176,9 +179,15 @@ struct PackedCosts {
                 for (int i = 0; i < 4; ++i) words[i] += more[i];
             }
         }
-        __device__ __forceinline__ void finish() {
-            if constexpr (HAS_BYTE_SUMS)
-                Int16Deltas::expand(make_uint2(words[0], words[1]), words);
+        // Once all have been added.
+        __device__ __forceinline__ void store(typename Parent::Unit* to, int half,
+                                              bool is_inside) {
+            if constexpr (HAS_BYTE_SUMS) {
+                if (is_inside) *to = bytes;
+                Int16Deltas::expand(bytes, words);
+            } else if (is_inside) {
+                Parent::store(to, half, words);
+            }
         }
     };
 
@@ -285,7 +294,7 @@ struct Float32Cost : FloatCost {
     }
 };
 
-template <typename Kind, typename Cost, int DISPARITIES>
+template <typename Kind, typename Parent, typename Cost, int DISPARITIES>
 struct SingleCosts {
     using S = Shape<Kind, DISPARITIES>;
     using Element = typename Cost::Element;
@@ -298,7 +307,14 @@ struct SingleCosts {
     struct Total {
         Word words[4] = {Sum::zero(), Sum::zero(), Sum::zero(), Sum::zero()};
 
-        __device__ __forceinline__ void finish() {}
+        __device__ __forceinline__ void store(typename Parent::Unit* to, int half,
+                                              bool is_inside) {
+            if (!is_inside) return;
+            if constexpr (sizeof(typename Parent::Unit) == sizeof(uint2))
+                *to = Int16Deltas::shrink(words);
+            else
+                Parent::store(to, half, words);
+        }
     };
 
     // Pixels 0 and 2 have one colour and lie side by side from ``even`` on, 1 and 3 from ``odd``.
@@ -342,24 +358,26 @@ struct SingleCosts {
 };
 
 // How the costs of a type are computed from images of a type.
-enum Way { REAL, FROM_TABLE, IN_FLOAT64, IN_FLOAT32, FOUR_AT_ONCE, FOUR_WITH_SUMS };
+enum Way { REAL, FROM_TABLE, IN_FLOAT64, IN_FLOAT32, FOUR_AT_ONCE };
 
-template <typename Kind, int DISPARITIES, int WAY> struct CostsOf;
-template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, REAL> {
-    using Type = SingleCosts<Kind, FloatCost, DISPARITIES>;
+template <typename Kind, typename Parent, int DISPARITIES, int WAY> struct CostsOf;
+template <typename Kind, typename Parent, int DISPARITIES>
+struct CostsOf<Kind, Parent, DISPARITIES, REAL> {
+    using Type = SingleCosts<Kind, Parent, FloatCost, DISPARITIES>;
 };
-template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, FROM_TABLE> {
-    using Type = SingleCosts<Kind, TableCost, DISPARITIES>;
+template <typename Kind, typename Parent, int DISPARITIES>
+struct CostsOf<Kind, Parent, DISPARITIES, FROM_TABLE> {
+    using Type = SingleCosts<Kind, Parent, TableCost, DISPARITIES>;
 };
-template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, IN_FLOAT64> {
-    using Type = SingleCosts<Kind, Float64Cost, DISPARITIES>;
+template <typename Kind, typename Parent, int DISPARITIES>
+struct CostsOf<Kind, Parent, DISPARITIES, IN_FLOAT64> {
+    using Type = SingleCosts<Kind, Parent, Float64Cost, DISPARITIES>;
 };
-template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, IN_FLOAT32> {
-    using Type = SingleCosts<Kind, Float32Cost, DISPARITIES>;
+template <typename Kind, typename Parent, int DISPARITIES>
+struct CostsOf<Kind, Parent, DISPARITIES, IN_FLOAT32> {
+    using Type = SingleCosts<Kind, Parent, Float32Cost, DISPARITIES>;
 };
-template <int DISPARITIES> struct CostsOf<Bytes, DISPARITIES, FOUR_AT_ONCE> {
-    using Type = PackedCosts<DISPARITIES, false>;
-};
-template <int DISPARITIES> struct CostsOf<Bytes, DISPARITIES, FOUR_WITH_SUMS> {
-    using Type = PackedCosts<DISPARITIES, true>;
+template <typename Parent, int DISPARITIES>
+struct CostsOf<Bytes, Parent, DISPARITIES, FOUR_AT_ONCE> {
+    using Type = PackedCosts<Parent, DISPARITIES>;
 };

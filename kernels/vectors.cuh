@@ -165,6 +165,15 @@ struct Vector {
         return c < 2 && 4 * c + r % 4 < S::PADS;
     }
 
+    // Shows the labels of word r of a lane to ``best``.
+    template <typename Least>
+    static __device__ __forceinline__ void take(Word word, int lane, int r,
+                                                typename Least::Labels labels, Least& best) {
+        if (is_absent(lane, r)) return;
+        best.take_low(word, labels, r % 4);
+        if (!is_pad(lane, r)) best.take_high(word, labels, r % 4);
+    }
+
     // The truncated linear message from h, in place, its least value 0 (Felzenszwalb and
     // Huttenlocher, section 3.1): the least of h subtracted and the truncation applied first,
     // which changes nothing, as the envelope of min(h, bound) is the envelope of h cut there.

@@ -62,7 +62,7 @@ def packed(config: MatcherConfig) -> Packed | None:
 
     The kernel that computes four bytes at a time needs a truncation of 7 bits.
     """
-    if not layout.has_byte_costs(config):
+    if not layout.has_byte_costs(config, 0):
         return None
     costs = table(config).astype(int)
     factor = int(costs[1])
@@ -109,19 +109,16 @@ def way(config: MatcherConfig, image: str, has_whole_grey: bool) -> str:
     if image == 'float':
         exact = has_whole_grey and is_exact_in_float32(config)
         return 'IN_FLOAT32' if exact else 'IN_FLOAT64'
-    whole = packed(config)
-    if whole is None:
-        return 'FROM_TABLE'
-    return 'FOUR_WITH_SUMS' if 4 * whole.factor * whole.truncation <= 255 else 'FOUR_AT_ONCE'
+    return 'FOUR_AT_ONCE' if packed(config) else 'FROM_TABLE'
 
 
 def kernels(config: MatcherConfig, image: str, has_whole_grey: bool) -> list[tuple[str, str]]:
     """File and name of the kernels of this stage; parameters as those of ``way``."""
     labels = config.disparity_range
-    names = [('cost.cu', f'data_cost<{layout.cost_type(config, 0)}, {image}, {labels}, '
-                         f'{way(config, image, has_whole_grey)}>')]
+    names = [('cost.cu', f'data_cost<{layout.cost_type(config, 0)}, {layout.cost_type(config, 1)}, '
+                         f'{image}, {labels}, {way(config, image, has_whole_grey)}>')]
     if config.levels > TILE_LEVELS:
-        names.append(('cost.cu', f'parent_cost<{layout.cost_type(config, 1)}, {labels}>'))
+        names.append(('cost.cu', f'parent_cost<{layout.cost_type(config, 2)}, {labels}>'))
     return names
 
 

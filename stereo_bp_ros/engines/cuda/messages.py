@@ -42,8 +42,9 @@ def kernel_of(config: MatcherConfig, step: tiling.Pass) -> tuple[str, str]:
     cut = step.tiling
     arguments = (f'{layout.stored_type(config)}, {config.disparity_range}, '
                  f'{layout.cost_type(config, step.level)}, {cut.directions}, {cut.threads}')
-    work = ('ITERATIONS_AND_LABELS' if step.finish == tiling.LABELS
-            else 'ITERATIONS' if step.iterations > 1 else 'ONE_ITERATION')
+    work = 'ONE_ITERATION' if step.iterations == 1 and not cut.resident else 'ITERATIONS'
+    if step.finish == tiling.LABELS:
+        work += '_AND_LABELS'
     if cut.resident:
         return 'resident.cu', f'pass_resident<{arguments}, {work}>'
     return 'messages.cu', f'pass_messages<{arguments}, {cut.blocks}, {work}>'
