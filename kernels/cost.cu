@@ -99,7 +99,7 @@ data_cost(const __grid_constant__ CostPass p) {
             }
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
-                totals[side].store(sums + (side ^ parent) * line_above, above.half,
+                totals[side].store(p, sums + (side ^ parent) * line_above, above.half,
                                    above.cost != nullptr && y + 2 * parent < base.height);
 #pragma unroll
                 for (int i = 0; i < 4; ++i)

@@ -21,6 +21,7 @@ constexpr int LARGEST_MARGIN = 15;
 // for each colour.
 struct Pass {
     const void* cost;
+    uint32 cost_factor;             // of costs in 4 bits
     const void* parents[2];         // messages of the next coarser level, by colour
     const void* source;             // messages of the colour that the first iteration reads
     void* target[2];                // messages by colour of the sender
@@ -204,16 +205,18 @@ struct Update {
     // A thread's part of the data cost of a node, as it is kept: the senders share its chunks out.
     struct CostShare {
         static constexpr int CHUNKS = (S::LANE_CHUNKS + T::SENDERS - 1) / T::SENDERS;
-        static constexpr bool IS_BYTES = C::IS_BYTES && S::LANES == 1;
-        uint2 bytes[IS_BYTES ? CHUNKS : 1];
-        Word words[IS_BYTES ? 1 : CHUNKS][4];
+        static constexpr bool HAS_UNITS = C::IS_SMALL && S::LANES == 1;
+        uint32 factor;              // of Nibbles
+        typename C::Unit units[HAS_UNITS ? CHUNKS : 1];
+        Word words[HAS_UNITS ? 1 : CHUNKS][4];
 
         __device__ __forceinline__ void load(const C& cost, const T& team) {
+            factor = cost.factor;
 #pragma unroll
             for (int j = 0; j < CHUNKS; ++j) {
                 const int mine = j * T::SENDERS + team.sender;
-                if constexpr (IS_BYTES) {
-                    bytes[j] = cost.bytes(min(mine, S::CHUNKS - 1));
+                if constexpr (HAS_UNITS) {
+                    units[j] = cost.unit(min(mine, S::CHUNKS - 1));
                 } else {
 #pragma unroll
                     for (int i = 0; i < 4; ++i) words[j][i] = Message::zero();
@@ -226,9 +229,8 @@ struct Update {
         // The words of chunk j where it is this thread's, else zeros.
         __device__ __forceinline__ void expand(int j, const T& team, Word (&part)[4]) const {
             const bool is_mine = j % T::SENDERS == team.sender;
-            if constexpr (IS_BYTES) {
-                C::expand(bytes[j / T::SENDERS], is_mine ? 0x4140 : 0x4444,
-                          is_mine ? 0x4342 : 0x4444, part);
+            if constexpr (HAS_UNITS) {
+                C::expand(units[j / T::SENDERS], factor, is_mine, part);
             } else {
 #pragma unroll
                 for (int i = 0; i < 4; ++i)
@@ -317,7 +319,7 @@ struct Update {
         // Somewhere, for threads that go along.
         const int x = node.exists ? node.x : 0, y = node.exists ? node.y : 0;
         CostShare cost;
-        cost.load(C(p.cost, p.half, x, y), team);
+        cost.load(C(p.cost, p.half, p.cost_factor, x, y), team);
         Word h[DIRECTIONS][S::WORDS];
         Unit* const own = slots + node.slot;
 #pragma unroll
@@ -395,7 +397,8 @@ struct Update {
             const Node at(p, tile, __ldg(nodes.list + item), first + team.node < nodes.count);
             if (S::LANES == 1 && !at.exists) continue;
             const int x = at.exists ? at.x : 0, y = at.exists ? at.y : 0;
-            Arriving<Message, DISPARITIES, Kind, FIRST> node = {{p.cost, p.half, x, y}};
+            Arriving<Message, DISPARITIES, Kind, FIRST> node = {
+                C(p.cost, p.half, p.cost_factor, x, y)};
 #pragma unroll
             for (int direction = 0; direction < 4; ++direction) {
                 if constexpr (FIRST)

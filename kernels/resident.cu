@@ -46,7 +46,7 @@ struct Resident {
             is_open[k] = last >= 0 && !is_border(x + column_step(direction),
                                                  y + row_step(direction), p.width, p.height);
         }
-        cost.load(typename U::C(p.cost, p.half, x, y), team);
+        cost.load(typename U::C(p.cost, p.half, p.cost_factor, x, y), team);
     }
 
     // h = what has arrived before the first iteration, from device memory.
