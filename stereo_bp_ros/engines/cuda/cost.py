@@ -187,11 +187,11 @@ class Cost:
         """
         first, *rest = (compiler.kernel(self._found, file, name)
                         for file, name in kernels(self._config, image, has_whole_grey, base))
-        base, costs = self._levels[0], self._pass
+        level, costs = self._levels[0], self._pass
         first_pixel = (part.y * costs.image_width + part.x) * (1 if image == 'uint8' else 4)
         costs.left, costs.right, costs.stamp = left + first_pixel, right + first_pixel, stamp
         costs.first_x = part.x
-        first.launch(stream, (-(-base.width // TILE_WIDTH), -(-base.height // TILE_HEIGHT), 1),
+        first.launch(stream, (-(-level.width // TILE_WIDTH), -(-level.height // TILE_HEIGHT), 1),
                      (32, _warps(self._chunks), 1), 0, costs)
         for k in range(TILE_LEVELS, len(self._levels)):
             parents = self._levels[k]

@@ -22,7 +22,8 @@ class PassParameters(ctypes.Structure):
     """``Pass`` in ``passes.cuh``."""
 
     _fields_ = (
-        ('cost', ctypes.c_void_p), ('cost_factor', ctypes.c_uint32), ('parents', ctypes.c_void_p * 2), ('source', ctypes.c_void_p),
+        ('cost', ctypes.c_void_p), ('cost_factor', ctypes.c_uint32),
+        ('parents', ctypes.c_void_p * 2), ('source', ctypes.c_void_p),
         ('target', ctypes.c_void_p * 2), ('zero', ctypes.c_void_p), ('width', ctypes.c_int),
         ('height', ctypes.c_int), ('half', ctypes.c_int), ('parent_width', ctypes.c_int),
         ('parent_height', ctypes.c_int), ('parent_half', ctypes.c_int), ('first', ctypes.c_int),
@@ -41,11 +42,13 @@ def base_cost(config: MatcherConfig, image: str, passes: list[tiling.Pass]) -> s
     """The C++ type of the data cost of level 0 of matched images of a type, 'uint8' or 'float'.
 
     4 bits where the passes wait for memory, each iteration for all of it once, and where costs
-    of all images of that type are few multiples of one factor.
+    of all images of that type are few multiples of one factor. Beside messages of 16 bits the
+    cost is too little of what is read.
     """
     steps = [step for step in passes if step.level == 0]
     whole = cost.packed(config)
-    is_small = (image == 'uint8' and whole is not None and whole.truncation <= 15
+    is_small = (image == 'uint8' and layout.keeps_deltas(config)
+                and whole is not None and whole.truncation <= 15
                 and bool(steps) and steps[-1].finish == tiling.LABELS
                 and all(step.iterations == 1 and not step.tiling.resident for step in steps))
     return 'Nibbles' if is_small else layout.cost_type(config, 0)
@@ -57,7 +60,7 @@ def kernel_of(config: MatcherConfig, step: tiling.Pass, base: str | None = None
 
     :param base: type of the data cost of level 0; None = as images of any type have it.
     """
-    cut = step.tiling
+    cut, blocks = step.tiling, step.tiling.blocks
     kind = base if base and step.level == 0 else layout.cost_type(config, step.level)
     arguments = (f'{layout.stored_type(config)}, {config.disparity_range}, {kind}, '
                  f'{cut.directions}, {cut.threads}')
@@ -66,7 +69,10 @@ def kernel_of(config: MatcherConfig, step: tiling.Pass, base: str | None = None
         work += '_AND_LABELS'
     if cut.resident:
         return 'resident.cu', f'pass_resident<{arguments}, {work}>'
-    return 'messages.cu', f'pass_messages<{arguments}, {cut.blocks}, {work}>'
+    if kind == 'Nibbles' and work == 'ONE_ITERATION':
+        # Costs of 4 bits leave registers for twelve warps a multiprocessor, half as many again.
+        blocks = max(blocks, 384 // cut.threads)
+    return 'messages.cu', f'pass_messages<{arguments}, {blocks}, {work}>'
 
 
 def inherit_name(config: MatcherConfig) -> str:

@@ -181,7 +181,7 @@ def _ways(config: MatcherConfig, width: int, height: int, k: int, device: Proper
         return _of_one_pass(config, width, height, k, device, iterations, finish)[:few]
 
     ways = []
-    longest = min(config.iterations, 4 if k == 0 else 7)
+    longest = min(config.iterations, 5 if k == 0 else 7)
     middle = [best(n, LAST_COLOUR) for n in range(1, longest + 1)]
     # Level 0 ends with labels, the others with the messages of both colours, which only passes of
     # two iterations leave, or passes of one all the way.
@@ -301,12 +301,15 @@ def _predicted_time(config: MatcherConfig, level: layout.Level, step: Pass,
         moved = nodes * (8 * message + labels * (1 if step.level == 0 else 2))
         return 2.2 + 0.01 * labels + max(
             moved / 3.7e6, slowness * vector.lanes * 2.2e-6 * nodes * labels)
-    # One block a multiprocessor.
-    waves = -(-tiles // device.multiprocessors)
+    # One block a multiprocessor. Many of them do not keep step.
+    waves = tiles / device.multiprocessors
+    if waves < 4:
+        waves = math.ceil(waves)
     selecting = publishing = 0.0
     if step.finish == LABELS:
-        selecting = (0.85e-5 * slowness * (labels + 12) * max(1.0, labels / 64) ** 1.5
-                     * cut.width * cut.height)
+        selecting = 0.85e-5 * slowness * (labels + 12) * cut.width * cut.height
+        if step.iterations > 1:
+            selecting *= max(1.0, labels / 64) ** 3
         # Through the bus, best in whole lines, while other tiles are worked on.
         publishing = level.width * level.height / 10.75e3 * (
             0.35 + 0.4 / waves + 0.2 * (cut.width % 32 > 0))
@@ -320,7 +323,7 @@ def _predicted_time(config: MatcherConfig, level: layout.Level, step: Pass,
                 + region * 0.2e-6)
     # Every iteration takes the time of its nodes, and of as many rounds as the threads need.
     together = cut.threads * cut.directions // (4 * vector.lanes)
-    block = selecting + 0.02 * labels
+    block = selecting + (0.02 if step.iterations > 1 else 0.03) * labels
     for i in range(step.iterations):
         margin = step.iterations - 1 - i + (step.finish == LABELS)
         count = (min(cut.width + 2 * margin, level.width)
@@ -338,7 +341,7 @@ def _fits_block(step: Pass, device: Properties) -> bool:
     cut = step.tiling
     room = device.shared_memory // cut.blocks - STATIC_SHARED
     if step.iterations == 1:        # what is on its way from device memory needs the cache
-        room = 3 * room // 4
+        room = 4 * room // 5
     return step.shared_bytes <= room and step.threads <= cut.threads
 
 
