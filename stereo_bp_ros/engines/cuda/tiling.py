@@ -181,6 +181,7 @@ def _ways(config: MatcherConfig, width: int, height: int, k: int, device: Proper
         return _of_one_pass(config, width, height, k, device, iterations, finish)[:few]
 
     ways = []
+    level = layout.levels(config, width, height)[k]
     longest = min(config.iterations, 5 if k == 0 else 7)
     middle = [best(n, LAST_COLOUR) for n in range(1, longest + 1)]
     # Level 0 ends with labels, the others with the messages of both colours, which only passes of
@@ -193,7 +194,8 @@ def _ways(config: MatcherConfig, width: int, height: int, k: int, device: Proper
             continue
         for m in range(1, min(rest, longest) + 1):
             parts = -(-rest // m)
-            ways += [(end_time + parts * time, cut._replace(last=end))
+            ways += [(end_time + parts * time + (parts - 1) * _reading(config, level, cut),
+                      cut._replace(last=end))
                      for end_time, end in ends for time, cut in middle[m - 1]
                      if not (cut.resident and rest // parts == 1)]
     if k > 0:
@@ -331,10 +333,25 @@ def _predicted_time(config: MatcherConfig, level: layout.Level, step: Pass,
         block += slowness * 1.65e-4 * labels * vector.lanes * count
         block += math.ceil(count / together) * (0.086 + 0.0103 * labels)
     area = (cut.width + 2 * step.iterations) * (cut.height + 2 * step.iterations) / 2
+    if step.shared_bytes > 0.85 * device.shared_memory:     # costs are read again past the cache
+        block *= 1.05
     # Rows of a tile begin and end within sectors of 32 bytes.
     sectors = 1 + 64 / (cut.width * vector.unit_bytes)
     return (4.5 + waves * block + publishing
             + tiles * area * 4 * message * sectors * 0.055e-6)
+
+
+def _reading(config: MatcherConfig, level: layout.Level, cut: Tiling) -> float:
+    """Microseconds that a pass takes longer from its own level's messages than from its parents'.
+
+    These are a quarter as many. A single iteration's time is that from its own level's.
+    """
+    if cut.iterations == 1:
+        return 0.0
+    vector = layout.shape(config)
+    tiles = (-(-level.width // cut.width)) * (-(-level.height // cut.height))
+    nodes = (cut.width + 2 * cut.iterations) * (cut.height + 2 * cut.iterations) / 2
+    return tiles * nodes * 4 * vector.units * vector.unit_bytes * 0.19e-6
 
 
 def _fits_block(step: Pass, device: Properties) -> bool:
