@@ -125,7 +125,8 @@ def time_passes(engine: CudaEngine, config: MatcherConfig, width: int) -> None:
     for step, parameters in zip(engine.passes, engine._matching._messages._parameters,
                                 strict=True):
         parameters.matches = out
-        kernel = compiler.kernel(found, *messages.kernel_of(config, step))
+        base = messages.base_cost(config, 'uint8', engine.passes)
+        kernel = compiler.kernel(found, *messages.kernel_of(config, step, base))
         cut = step.tiling
         grid = (-(-parameters.width // cut.width), -(-parameters.height // cut.height), 1)
         elapsed = repeated(engine._stream, lambda kernel=kernel, grid=grid, step=step,

@@ -8,7 +8,7 @@ template <typename Message, int DISPARITIES, typename Kind>
 __global__ void __launch_bounds__(128)
 select_labels(const void* cost, const typename Message::Unit* messages_0,
               const typename Message::Unit* messages_1, const typename Message::Unit* zero,
-              int width, int height, int half, int slope, int truncation,
+              uint32 cost_factor, int width, int height, int half, int slope, int truncation,
               float float_slope, float float_truncation, const __grid_constant__ Matches out) {
     using S = Shape<Message, DISPARITIES>;
     constexpr int NODES = 32 / S::LANES;
@@ -20,7 +20,7 @@ select_labels(const void* cost, const typename Message::Unit* messages_0,
     if (S::LANES == 1 && !is_valid) return;
     if (!is_valid) x = 1 + ((y + colour + 1) & 1);
     const auto* const messages = colour ? messages_0 : messages_1;
-    Arriving<Message, DISPARITIES, Kind, true> node = {{cost, half, x, y}};
+    Arriving<Message, DISPARITIES, Kind, true> node = {{cost, half, cost_factor, x, y}};
 #pragma unroll
     for (int direction = 0; direction < 4; ++direction) {
         const int from_x = x + column_step(direction), from_y = y + row_step(direction);

@@ -16,6 +16,9 @@ struct Matches {
     int image_width;
     int kept_left, kept_top, kept_width, kept_height;   // of level 0; the others get no label
 
+    __device__ __forceinline__ bool wants_more() const {
+        return fraction != nullptr || second != nullptr || right != nullptr;
+    }
     __device__ __forceinline__ bool keeps(int x, int y) const {
         return unsigned(x - kept_left) < unsigned(kept_width)
             && unsigned(y - kept_top) < unsigned(kept_height);
@@ -51,12 +54,8 @@ struct Belief {
         for (int j = 0; j < S::LANE_CHUNKS; ++j) {
             const typename Least::Labels labels(V::chunk(lane, j));
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int r = 4 * j + i;
-                if (V::is_absent(lane, r)) continue;
-                best.take_low(beliefs[r], labels, i);
-                if (!V::is_pad(lane, r)) best.take_high(beliefs[r], labels, i);
-            }
+            for (int i = 0; i < 4; ++i)
+                V::take(beliefs[4 * j + i], lane, 4 * j + i, labels, best);
         }
 #pragma unroll
         for (int i = 1; i < S::LANES; i *= 2) best.take_other(i * distance);

@@ -41,18 +41,19 @@ __host__ __device__ constexpr int resident_warps(int way) {
 
 // Block = a tile of pixels, and the nodes of four more levels above it. Warp = one chunk of their
 // vectors at a time. Lane = 4 x 4 pixels, of 8 columns x 4 rows of such. What lies beside the
-// image is written, too: the columns of every level are padded to whole tiles.
-template <typename Kind, typename Image, int DISPARITIES, int WAY>
+// image is written, too: the columns of every level are padded to whole tiles. Parent is the type of
+// level 1.
+template <typename Kind, typename Parent, typename Image, int DISPARITIES, int WAY>
 __global__ void
 __launch_bounds__(32 * Warps<Shape<Kind, DISPARITIES>::CHUNKS>::COUNT,
                   resident_warps(WAY) / Warps<Shape<Kind, DISPARITIES>::CHUNKS>::COUNT)
 data_cost(const __grid_constant__ CostPass p) {
     using S = Shape<Kind, DISPARITIES>;
     using Sum = typename Kind::Sum;
-    using Above = Shape<Sum, DISPARITIES>;
+    using Above = Shape<Parent, DISPARITIES>;
     using Word = typename Kind::Word;
     using Unit = typename Kind::Unit;
-    using Costs = typename CostsOf<Kind, DISPARITIES, WAY>::Type;
+    using Costs = typename CostsOf<Kind, Parent, DISPARITIES, WAY>::Type;
     __shared__ typename Costs::Tile tile;
     stamp_time(p.stamp);
     const int first_x = blockIdx.x * TILE_WIDTH, first_y = blockIdx.y * TILE_HEIGHT;
@@ -81,8 +82,8 @@ data_cost(const __grid_constant__ CostPass p) {
         const int chunk = min(int(threadIdx.y) + round * Turns::COMPUTING, S::CHUNKS - 1);
         Unit* costs = static_cast<Unit*>(base.cost) + 2 * y * line
             + chunk * Kind::UNITS_PER_CHUNK * base.half + (x >> 1);
-        auto* sums = static_cast<typename Sum::Unit*>(above.cost) + y * line_above
-            + chunk * Sum::UNITS_PER_CHUNK * above.half + (x >> 2);
+        auto* sums = static_cast<typename Parent::Unit*>(above.cost) + y * line_above
+            + chunk * Parent::UNITS_PER_CHUNK * above.half + (x >> 2);
         Word level_2[4] = {Sum::zero(), Sum::zero(), Sum::zero(), Sum::zero()};
 #pragma unroll
         for (int parent = 0; parent < 2; ++parent) {        // rows of level 1
@@ -98,10 +99,8 @@ data_cost(const __grid_constant__ CostPass p) {
             }
 #pragma unroll
             for (int side = 0; side < 2; ++side) {
-                totals[side].finish();
-                if (above.cost != nullptr && y + 2 * parent < base.height)
-                    Sum::store(sums + (side ^ parent) * line_above, above.half,
-                               totals[side].words);
+                totals[side].store(p, sums + (side ^ parent) * line_above, above.half,
+                                   above.cost != nullptr && y + 2 * parent < base.height);
 #pragma unroll
                 for (int i = 0; i < 4; ++i)
                     level_2[i] = Sum::add(level_2[i], totals[side].words[i]);

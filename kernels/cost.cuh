@@ -131,6 +131,10 @@ struct Meeting<float, PADDED> {
 // Writes two units side by side, unless they are not inside; all lanes of a warp together. Memory
 // is written at its speed only in whole lines: so the eight lanes of a row deal out units of 16
 // bytes until each has its own column of the first eight and of the last eight.
+__device__ __forceinline__ void store_pair(uint32* to, uint32 first, uint32 second,
+                                           bool is_inside) {
+    if (is_inside) *reinterpret_cast<uint2*>(to) = make_uint2(first, second);
+}
 __device__ __forceinline__ void store_pair(uint2* to, uint2 first, uint2 second, bool is_inside) {
     if (is_inside)
         *reinterpret_cast<uint4*>(to) = make_uint4(first.x, first.y, second.x, second.y);
@@ -154,51 +158,65 @@ __device__ __forceinline__ void store_pair(uint4* to, uint4 first, uint4 second,
 // Costs of four pixels and one chunk. One of these for each way to compute them; ``Total`` is
 // the cost of a parent.
 
-// Four bytes at a time, where factor and truncation are whole numbers. HAS_BYTE_SUMS: the cost
-// of a parent fits a byte, too.
-template <int DISPARITIES, bool HAS_BYTE_SUMS>
+// Four bytes at a time, where factor and truncation are whole numbers. Kind: Bytes or Nibbles. Parent:
+// Bytes where the cost of a parent fits a byte, too.
+template <typename Kind, typename Parent, int DISPARITIES>
 struct PackedCosts {
-    using S = Shape<Bytes, DISPARITIES>;
+    using S = Shape<Kind, DISPARITIES>;
+    using Unit = typename Kind::Unit;
     using Tile = ImageTile<uint8, S::PADDED>;
     using Row = Meeting<uint8, S::PADDED>;
 
-    struct Total {
-        uint32 words[4] = {0, 0, 0, 0};     // the first two in bytes where these suffice
+    static constexpr bool HAS_BYTE_SUMS = sizeof(typename Parent::Unit) == sizeof(uint2);
 
-        __device__ __forceinline__ void add(uint2 unit) {
+    struct Total {
+        uint32 words[4] = {0, 0, 0, 0};
+        uint2 bytes = {0, 0};               // the same where these suffice
+
+        __device__ __forceinline__ void add(uint2 differences) {
             if constexpr (HAS_BYTE_SUMS) {
-                words[0] += unit.x;
-                words[1] += unit.y;
+                bytes.x += differences.x;
+                bytes.y += differences.y;
             } else {
                 uint32 more[4];
-                Int16Deltas::expand(unit, more);
+                Int16Deltas::expand(differences, more);
 #pragma unroll
                 for (int i = 0; i < 4; ++i) words[i] += more[i];
             }
         }
-        __device__ __forceinline__ void finish() {
-            if constexpr (HAS_BYTE_SUMS)
-                Int16Deltas::expand(make_uint2(words[0], words[1]), words);
+        // Once all have been added.
+        __device__ __forceinline__ void store(const CostPass& p, typename Parent::Unit* to,
+                                              int half, bool is_inside) {
+            if constexpr (HAS_BYTE_SUMS) {
+                bytes = make_uint2(bytes.x * p.packed_factor, bytes.y * p.packed_factor);
+                if (is_inside) *to = bytes;
+                Int16Deltas::expand(bytes, words);
+            } else {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) words[i] *= p.packed_factor;
+                if (is_inside) Parent::store(to, half, words);
+            }
         }
     };
 
-    // The cost of every byte of ``others``: factor * min(|pixel - other|, truncation).
-    static __device__ __forceinline__ uint32 four(const CostPass& p, uint32 pixel, uint32 others,
-                                                  uint32 factor) {
+    // min(|pixel - other|, truncation) of every byte.
+    static __device__ __forceinline__ uint32 four(uint32 pixel, uint32 others,
+                                                  uint32 truncation) {
         const uint32 difference = __vabsdiffu4(pixel, others);
         // The top bit of a byte: is it the truncation, which has 7 bits, or more?
-        const uint32 reaches = ((difference | 0x80808080u) - p.packed_truncation) | difference;
-        uint32 mask;                // that bit in all bits of the byte
-        asm("prmt.b32 %0, %1, 0, 0xba98;" : "=r"(mask) : "r"(reaches));
-        return ((difference & ~mask) | (p.packed_truncation & mask)) * factor;
+        const uint32 reaches = ((difference | 0x80808080u) - truncation) | difference;
+        // That bit in all bits of the byte.
+        const uint32 mask = permute_signed(reaches, 0, 0xba98);
+        return (difference & ~mask) | (truncation & mask);
     }
 
-    static __device__ __forceinline__ uint2 unit(const CostPass& p, const Row& row, int j,
-                                                 int chunk, bool has_evidence) {
-        const uint32 factor = has_evidence ? p.packed_factor : 0;
+    // Pixel j's differences from the labels of a chunk, in the order of a unit of Bytes.
+    static __device__ __forceinline__ uint2 differences(const CostPass& p, const Row& row, int j,
+                                                        int chunk, bool has_evidence) {
+        const uint32 truncation = has_evidence ? p.packed_truncation : 0;
         const uint32 pixel = __byte_perm(row.pixels, 0, 0x1111 * j);
-        const uint32 low = four(p, pixel, row.four(row.rising, j), factor);
-        uint32 high = four(p, pixel, row.four(row.falling, j), factor);
+        const uint32 low = four(pixel, row.four(row.rising, j), truncation);
+        uint32 high = four(pixel, row.four(row.falling, j), truncation);
         if constexpr (S::PADS > 0) {
             const int pads = S::PADS - 4 * chunk;
             if (pads > 0) high = pads >= 4 ? 0 : high >> 8 * pads << 8 * pads;
@@ -207,16 +225,29 @@ struct PackedCosts {
         return make_uint2(__byte_perm(low, high, 0x5243), __byte_perm(low, high, 0x7061));
     }
 
+    static __device__ __forceinline__ void pack(const CostPass& p, uint2 differences,
+                                                uint2& unit) {
+        unit = make_uint2(differences.x * p.packed_factor, differences.y * p.packed_factor);
+    }
+    static __device__ __forceinline__ void pack(const CostPass&, uint2 differences,
+                                                uint32& unit) {
+        // Bytes 0 and 2 are low halves: two of them, in words 0 and 1, in bits 0 to 7.
+        const uint32 low = __byte_perm(differences.x, differences.y, 0x6420);
+        const uint32 high = __byte_perm(differences.x, differences.y, 0x7531);
+        unit = __byte_perm(low | low >> 4, high | high >> 4, 0x6420);
+    }
+
     // Pixels 0 and 2 have one colour and lie side by side from ``even`` on, 1 and 3 from ``odd``.
     static __device__ __forceinline__ void store(const CostPass& p, const Row& row, int chunk,
                                                  const bool (&has_evidence)[4], bool is_inside,
-                                                 uint2* even, uint2* odd, int,
+                                                 Unit* even, Unit* odd, int,
                                                  Total (&totals)[2]) {
-        uint2 units[4];
+        Unit units[4];
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            units[j] = unit(p, row, j, chunk, has_evidence[j]);
-            totals[j / 2].add(units[j]);
+            const uint2 found = differences(p, row, j, chunk, has_evidence[j]);
+            totals[j / 2].add(found);
+            pack(p, found, units[j]);
         }
         store_pair(even, units[0], units[2], is_inside);
         store_pair(odd, units[1], units[3], is_inside);
@@ -285,7 +316,7 @@ struct Float32Cost : FloatCost {
     }
 };
 
-template <typename Kind, typename Cost, int DISPARITIES>
+template <typename Kind, typename Parent, typename Cost, int DISPARITIES>
 struct SingleCosts {
     using S = Shape<Kind, DISPARITIES>;
     using Element = typename Cost::Element;
@@ -298,7 +329,14 @@ struct SingleCosts {
     struct Total {
         Word words[4] = {Sum::zero(), Sum::zero(), Sum::zero(), Sum::zero()};
 
-        __device__ __forceinline__ void finish() {}
+        __device__ __forceinline__ void store(const CostPass&, typename Parent::Unit* to,
+                                              int half, bool is_inside) {
+            if (!is_inside) return;
+            if constexpr (sizeof(typename Parent::Unit) == sizeof(uint2))
+                *to = Int16Deltas::shrink(words);
+            else
+                Parent::store(to, half, words);
+        }
     };
 
     // Pixels 0 and 2 have one colour and lie side by side from ``even`` on, 1 and 3 from ``odd``.
@@ -342,24 +380,26 @@ struct SingleCosts {
 };
 
 // How the costs of a type are computed from images of a type.
-enum Way { REAL, FROM_TABLE, IN_FLOAT64, IN_FLOAT32, FOUR_AT_ONCE, FOUR_WITH_SUMS };
+enum Way { REAL, FROM_TABLE, IN_FLOAT64, IN_FLOAT32, FOUR_AT_ONCE };
 
-template <typename Kind, int DISPARITIES, int WAY> struct CostsOf;
-template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, REAL> {
-    using Type = SingleCosts<Kind, FloatCost, DISPARITIES>;
+template <typename Kind, typename Parent, int DISPARITIES, int WAY> struct CostsOf;
+template <typename Kind, typename Parent, int DISPARITIES>
+struct CostsOf<Kind, Parent, DISPARITIES, REAL> {
+    using Type = SingleCosts<Kind, Parent, FloatCost, DISPARITIES>;
 };
-template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, FROM_TABLE> {
-    using Type = SingleCosts<Kind, TableCost, DISPARITIES>;
+template <typename Kind, typename Parent, int DISPARITIES>
+struct CostsOf<Kind, Parent, DISPARITIES, FROM_TABLE> {
+    using Type = SingleCosts<Kind, Parent, TableCost, DISPARITIES>;
 };
-template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, IN_FLOAT64> {
-    using Type = SingleCosts<Kind, Float64Cost, DISPARITIES>;
+template <typename Kind, typename Parent, int DISPARITIES>
+struct CostsOf<Kind, Parent, DISPARITIES, IN_FLOAT64> {
+    using Type = SingleCosts<Kind, Parent, Float64Cost, DISPARITIES>;
 };
-template <typename Kind, int DISPARITIES> struct CostsOf<Kind, DISPARITIES, IN_FLOAT32> {
-    using Type = SingleCosts<Kind, Float32Cost, DISPARITIES>;
+template <typename Kind, typename Parent, int DISPARITIES>
+struct CostsOf<Kind, Parent, DISPARITIES, IN_FLOAT32> {
+    using Type = SingleCosts<Kind, Parent, Float32Cost, DISPARITIES>;
 };
-template <int DISPARITIES> struct CostsOf<Bytes, DISPARITIES, FOUR_AT_ONCE> {
-    using Type = PackedCosts<DISPARITIES, false>;
-};
-template <int DISPARITIES> struct CostsOf<Bytes, DISPARITIES, FOUR_WITH_SUMS> {
-    using Type = PackedCosts<DISPARITIES, true>;
+template <typename Kind, typename Parent, int DISPARITIES>
+struct CostsOf<Kind, Parent, DISPARITIES, FOUR_AT_ONCE> {
+    using Type = PackedCosts<Kind, Parent, DISPARITIES>;
 };

@@ -11,50 +11,53 @@ pass_messages(const __grid_constant__ Pass p) {
     using U = Update<Message, DISPARITIES, Kind, DIRECTIONS>;
     using T = typename U::T;
     using Unit = typename Message::Unit;
-    constexpr bool IS_ON_CHIP = WORK != ONE_ITERATION, SELECTS = WORK == ITERATIONS_AND_LABELS;
+    constexpr bool SELECTS =
+        WORK == ONE_ITERATION_AND_LABELS || WORK == ITERATIONS_AND_LABELS;
+    // The only iteration reads what has arrived where it lies.
+    constexpr bool IS_ONE = WORK == ONE_ITERATION || WORK == ONE_ITERATION_AND_LABELS;
+    constexpr bool HAS_SLOTS = WORK != ONE_ITERATION;
     extern __shared__ uint4 shared[];
     Unit* const slots = reinterpret_cast<Unit*>(shared);
     stamp_time(p.stamp);
 
     const Tile tile(p);
-    if constexpr (IS_ON_CHIP) {
+    if constexpr (HAS_SLOTS) {
         if (tile.clear<Message>(p, slots, 4 * S::UNITS * plane_units(p))) __syncthreads();
+    }
+    if constexpr (!IS_ONE) {
         U::fetch(p, tile, p.iterations - 1 + SELECTS, slots);
         __syncthreads();
     }
 
+    // Nothing but the labels of the colour that the last iteration updates: they come out of it.
+    const bool chooses = SELECTS && !p.matches.wants_more();
     const T team;
     for (int i = 0;; ++i) {
-        const bool is_last = !IS_ON_CHIP || i == p.iterations - 1;
+        const bool is_last = IS_ONE || i == p.iterations - 1;
         const int colour = (p.first + i + 1) & 1;
-        // Labels of one colour before the messages that they come from are overwritten, those of
-        // the other after the last iteration.
-        if (SELECTS && i >= p.iterations - 1) {
-            U::select(p, tile, colour, slots);
-            __syncthreads();
+        Unit* const target = static_cast<Unit*>(colour ? p.target[1] : p.target[0]);
+        if (SELECTS && is_last) {
+            // More is chosen before what it comes from is overwritten.
+            if (!chooses) {
+                U::template select<IS_ONE>(p, tile, colour, slots);
+                __syncthreads();
+            }
+            U::template send_all<IS_ONE, SELECTS>(p, tile, team, colour, 1, slots, true, nullptr,
+                                                  chooses);
+            break;
         }
-        if (IS_ON_CHIP && i == p.iterations) break;
-        const bool writes = is_last ? !SELECTS
-            : p.finish == BOTH_COLOURS && i == p.iterations - 2;
-        Unit* const target =
-            !writes ? nullptr : static_cast<Unit*>(colour ? p.target[1] : p.target[0]);
-        const Slots where(p, colour);
-        const Nodes nodes(p, colour, IS_ON_CHIP ? p.iterations - 1 - i + SELECTS : 0);
-        const int inside = Nodes(p, colour, 0).count;
-        const int step = blockDim.x / 32 * T::NODES;
-        for (int first = threadIdx.x / 32 * T::NODES; first < nodes.count; first += step) {
-            const int item = first + team.node;
-            const Node node(p, tile, __ldg(nodes.list + min(item, nodes.count - 1)),
-                            item < nodes.count);
-            if (T::IS_ALONE && !node.exists) continue;
-            U::template send<!IS_ON_CHIP>(p, team, node, where, slots,
-                                          IS_ON_CHIP && (!is_last || SELECTS),
-                                          item < inside ? target : nullptr);
-        }
-        if (!IS_ON_CHIP) break;
+        U::template send_all<IS_ONE, false>(
+            p, tile, team, colour, IS_ONE ? 0 : p.iterations - 1 - i + SELECTS, slots,
+            !is_last, is_last || (p.finish == BOTH_COLOURS && i == p.iterations - 2)
+                ? target : nullptr, false);
+        if (is_last) break;
         __syncthreads();
     }
-    if (SELECTS) U::publish(p, tile);
+    if constexpr (SELECTS) {
+        __syncthreads();
+        U::template select<false>(p, tile, p.first + p.iterations + 1 & 1, slots);
+        U::publish(p, tile);
+    }
 }
 
 // What the parents of one colour's nodes send, as the nodes' own messages: for a level whose only

@@ -11,9 +11,9 @@
 enum Start { FROM_ZERO, FROM_PARENTS, FROM_MESSAGES };
 enum Finish { LAST_COLOUR, BOTH_COLOURS, LABELS };
 
-// What a pass does, as far as its code depends on it: one iteration in device memory, one or more
-// on chip, the same and labels.
-enum Work { ONE_ITERATION, ITERATIONS, ITERATIONS_AND_LABELS };
+// What a pass does, as far as its code depends on it: one iteration that reads device memory, one or
+// more on chip; the same and labels.
+enum Work { ONE_ITERATION, ONE_ITERATION_AND_LABELS, ITERATIONS, ITERATIONS_AND_LABELS };
 
 constexpr int LARGEST_MARGIN = 15;
 
@@ -21,6 +21,7 @@ constexpr int LARGEST_MARGIN = 15;
 // for each colour.
 struct Pass {
     const void* cost;
+    uint32 cost_factor;             // of costs in 4 bits
     const void* parents[2];         // messages of the next coarser level, by colour
     const void* source;             // messages of the colour that the first iteration reads
     void* target[2];                // messages by colour of the sender
@@ -194,6 +195,7 @@ struct Update {
     using C = Cost<Kind, DISPARITIES>;
     using Word = typename Message::Word;
     using Unit = typename Message::Unit;
+    using Least = LeastLabel<Message, S::PADDED>;
 
     static __device__ __forceinline__ Smoothness<Word> smoothness(const Pass& p) {
         return {splat<Message>(p.slope, p.float_slope),
@@ -203,16 +205,18 @@ struct Update {
     // A thread's part of the data cost of a node, as it is kept: the senders share its chunks out.
     struct CostShare {
         static constexpr int CHUNKS = (S::LANE_CHUNKS + T::SENDERS - 1) / T::SENDERS;
-        static constexpr bool IS_BYTES = C::IS_BYTES && S::LANES == 1;
-        uint2 bytes[IS_BYTES ? CHUNKS : 1];
-        Word words[IS_BYTES ? 1 : CHUNKS][4];
+        static constexpr bool HAS_UNITS = C::IS_SMALL && S::LANES == 1;
+        uint32 factor;              // of Nibbles
+        typename C::Unit units[HAS_UNITS ? CHUNKS : 1];
+        Word words[HAS_UNITS ? 1 : CHUNKS][4];
 
         __device__ __forceinline__ void load(const C& cost, const T& team) {
+            factor = cost.factor;
 #pragma unroll
             for (int j = 0; j < CHUNKS; ++j) {
                 const int mine = j * T::SENDERS + team.sender;
-                if constexpr (IS_BYTES) {
-                    bytes[j] = cost.bytes(min(mine, S::CHUNKS - 1));
+                if constexpr (HAS_UNITS) {
+                    units[j] = cost.unit(min(mine, S::CHUNKS - 1));
                 } else {
 #pragma unroll
                     for (int i = 0; i < 4; ++i) words[j][i] = Message::zero();
@@ -225,9 +229,8 @@ struct Update {
         // The words of chunk j where it is this thread's, else zeros.
         __device__ __forceinline__ void expand(int j, const T& team, Word (&part)[4]) const {
             const bool is_mine = j % T::SENDERS == team.sender;
-            if constexpr (IS_BYTES) {
-                C::expand(bytes[j / T::SENDERS], is_mine ? 0x4140 : 0x4444,
-                          is_mine ? 0x4342 : 0x4444, part);
+            if constexpr (HAS_UNITS) {
+                C::expand(units[j / T::SENDERS], factor, is_mine, part);
             } else {
 #pragma unroll
                 for (int i = 0; i < 4; ++i)
@@ -248,17 +251,21 @@ struct Update {
         return share;
     }
 
-    // h = the messages that a node sends, from those that have arrived.
+    // h = the messages that a node sends, from those that have arrived. LABELS: ``best`` = the least
+    // belief of a lane.
+    template <bool LABELS>
     static __device__ __forceinline__ void turn_around(Word (&h)[DIRECTIONS][S::WORDS],
                                                        const CostShare& cost, const T& team,
-                                                       Smoothness<Word> smooth) {
+                                                       Smoothness<Word> smooth, Least& best) {
 #pragma unroll
         for (int j = 0; j < S::LANE_CHUNKS; ++j) {
+            const typename Least::Labels labels(V::chunk(team.lane, j));
             Word part[4];
             cost.expand(j, team, part);
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const Word total = belief(h, part[i], 4 * j + i);
+                if constexpr (LABELS) V::take(total, team.lane, 4 * j + i, labels, best);
 #pragma unroll
                 for (int k = 0; k < DIRECTIONS; ++k)
                     h[k][4 * j + i] = Message::subtract(total, h[k][4 * j + i]);
@@ -301,17 +308,18 @@ struct Update {
 
     // Sends a thread's messages of one node, to slots and to device memory (null = not there).
     // What has arrived is in the slots, or with FIRST in device memory. A slot is read and written
-    // by one thread alone. Threads without a node go along and write nothing.
-    template <bool FIRST>
+    // by one thread alone. LABELS: writes the node's label as well, if it ``chooses``. Threads
+    // without a node go along and write nothing.
+    template <bool FIRST, bool LABELS>
     static __device__ __forceinline__ void send(const Pass& p, const T& team, const Node& node,
                                                 const Slots& where, Unit* slots, bool to_slots,
-                                                Unit* target) {
+                                                Unit* target, bool chooses) {
         const int stride = 4 * plane_units(p);
         const Smoothness<Word> smooth = smoothness(p);
         // Somewhere, for threads that go along.
         const int x = node.exists ? node.x : 0, y = node.exists ? node.y : 0;
         CostShare cost;
-        cost.load(C(p.cost, p.half, x, y), team);
+        cost.load(C(p.cost, p.half, p.cost_factor, x, y), team);
         Word h[DIRECTIONS][S::WORDS];
         Unit* const own = slots + node.slot;
 #pragma unroll
@@ -326,7 +334,15 @@ struct Update {
                                                      : slots + plane_units(p) - 1, stride},
                                         team.lane, smooth, h[k]);
         }
-        turn_around(h, cost, team, smooth);
+        Least best;
+        turn_around<LABELS>(h, cost, team, smooth, best);
+        if constexpr (LABELS) {
+#pragma unroll
+            for (int i = 1; i < S::LANES; i *= 2) best.take_other(i * T::DISTANCE);
+            if (chooses && node.exists && team.sender == 0 && team.lane == 0
+                && p.matches.keeps(x, y))
+                p.matches.label[y * p.matches.image_width + x] = short(best.label());
+        }
         if (!node.exists) return;
 #pragma unroll
         for (int k = 0; k < DIRECTIONS; ++k) {
@@ -338,6 +354,26 @@ struct Update {
         }
     }
 
+    // The nodes of one colour send, those of the tile and the ones around it up to ``margin`` away;
+    // ``target``, ``chooses``: what those of the tile write to device memory.
+    template <bool FIRST, bool LABELS>
+    static __device__ __forceinline__ void send_all(const Pass& p, const Tile& tile, const T& team,
+                                                    int colour, int margin, Unit* slots,
+                                                    bool to_slots, Unit* target, bool chooses) {
+        const Slots where(p, colour);
+        const Nodes nodes(p, colour, margin);
+        const int inside = Nodes(p, colour, 0).count;
+        const int step = blockDim.x / 32 * T::NODES;
+        for (int first = threadIdx.x / 32 * T::NODES; first < nodes.count; first += step) {
+            const int item = first + team.node;
+            const Node node(p, tile, __ldg(nodes.list + min(item, nodes.count - 1)),
+                            item < nodes.count);
+            if (T::IS_ALONE && !node.exists) continue;
+            send<FIRST, LABELS>(p, team, node, where, slots, to_slots,
+                                item < inside ? target : nullptr, chooses && item < inside);
+        }
+    }
+
     // What follows when a tile has its labels.
     static __device__ __forceinline__ void publish(const Pass& p, const Tile& tile) {
         if (!p.publishes) return;
@@ -346,7 +382,9 @@ struct Update {
         stamp_end(p.frame.stamp);
     }
 
-    // The labels of the nodes of one colour of a tile from what has arrived in their slots.
+    // The labels of the nodes of one colour of a tile from what has arrived: in their slots, or with
+    // FIRST in device memory.
+    template <bool FIRST>
     static __device__ __forceinline__ void select(const Pass& p, const Tile& tile, int colour,
                                                   Unit* slots) {
         using Alone = Team<Message, DISPARITIES, 4>;
@@ -359,12 +397,19 @@ struct Update {
             const Node at(p, tile, __ldg(nodes.list + item), first + team.node < nodes.count);
             if (S::LANES == 1 && !at.exists) continue;
             const int x = at.exists ? at.x : 0, y = at.exists ? at.y : 0;
-            Arriving<Message, DISPARITIES, Kind, false> node = {{p.cost, p.half, x, y}};
+            Arriving<Message, DISPARITIES, Kind, FIRST> node = {
+                C(p.cost, p.half, p.cost_factor, x, y)};
 #pragma unroll
-            for (int direction = 0; direction < 4; ++direction)
-                node.from[direction] = {
-                    slots + (at.exists ? at.slot + where.of(x, direction) : plane_units(p) - 1),
-                    4 * plane_units(p)};
+            for (int direction = 0; direction < 4; ++direction) {
+                if constexpr (FIRST)
+                    node.from[direction] =
+                        incoming<Unit, S::UNITS>(p, x, y, direction, at.exists);
+                else
+                    node.from[direction] = {
+                        slots + (at.exists ? at.slot + where.of(x, direction)
+                                           : plane_units(p) - 1),
+                        4 * plane_units(p)};
+            }
             select_label(node, smoothness(p), team.lane, Alone::DISTANCE, at.exists, x, y,
                          p.matches);
         }

@@ -46,7 +46,7 @@ struct Resident {
             is_open[k] = last >= 0 && !is_border(x + column_step(direction),
                                                  y + row_step(direction), p.width, p.height);
         }
-        cost.load(typename U::C(p.cost, p.half, x, y), team);
+        cost.load(typename U::C(p.cost, p.half, p.cost_factor, x, y), team);
     }
 
     // h = what has arrived before the first iteration, from device memory.
@@ -72,7 +72,8 @@ struct Resident {
     __device__ __forceinline__ void send(const Pass& p, const T& team, int stride, int i,
                                          Smoothness<Word> smooth, bool to_slots, Unit* target,
                                          Word (&h)[DIRECTIONS][S::WORDS]) const {
-        U::turn_around(h, cost, team, smooth);
+        typename U::Least none;
+        U::template turn_around<false>(h, cost, team, smooth, none);
         if (i > last) return;
 #pragma unroll
         for (int k = 0; k < DIRECTIONS; ++k) {
@@ -125,7 +126,7 @@ pass_resident(const __grid_constant__ Pass p) {
     for (int i = 0;; ++i) {
         const int colour = (first_colour + i) & 1;
         if (SELECTS && i >= p.iterations - 1) {
-            U::select(p, tile, colour, region);
+            U::template select<false>(p, tile, colour, region);
             __syncthreads();
         }
         if (i == p.iterations) break;

@@ -165,6 +165,15 @@ struct Vector {
         return c < 2 && 4 * c + r % 4 < S::PADS;
     }
 
+    // Shows the labels of word r of a lane to ``best``.
+    template <typename Least>
+    static __device__ __forceinline__ void take(Word word, int lane, int r,
+                                                typename Least::Labels labels, Least& best) {
+        if (is_absent(lane, r)) return;
+        best.take_low(word, labels, r % 4);
+        if (!is_pad(lane, r)) best.take_high(word, labels, r % 4);
+    }
+
     // The truncated linear message from h, in place, its least value 0 (Felzenszwalb and
     // Huttenlocher, section 3.1): the least of h subtracted and the truncation applied first,
     // which changes nothing, as the envelope of min(h, bound) is the envelope of h cut there.
@@ -230,30 +239,38 @@ struct Cost {
     using Word = typename Kind::Word;
     using Unit = typename Kind::Unit;
     static constexpr int UNITS = Shape<Kind, DISPARITIES>::UNITS;
-    static constexpr bool IS_BYTES = sizeof(Unit) == 8;
+    static constexpr bool IS_SMALL = sizeof(Unit) < 16;     // and the unit of a chunk is kept
     const Unit* first;
     int half;
+    uint32 factor;                  // of Nibbles
 
     // The node (x, y), whose colour is (x + y) % 2.
-    __device__ __forceinline__ Cost(const void* cost, int half, int x, int y)
+    __device__ __forceinline__ Cost(const void* cost, int half, uint32 factor, int x, int y)
         : first(static_cast<const Unit*>(cost) + size_t(2 * y + ((x + y) & 1)) * UNITS * half
-                + (x >> 1)), half(half) {}
+                + (x >> 1)), half(half), factor(factor) {}
     __device__ __forceinline__ void load(int chunk, Word (&part)[4]) const {
-        if constexpr (IS_BYTES)
-            expand(bytes(chunk), 0x4140, 0x4342, part);
+        if constexpr (IS_SMALL)
+            expand(unit(chunk), factor, true, part);
         else
             V::template load<true>(V::unit({first, half}, chunk), half, part);
     }
-    __device__ __forceinline__ Unit bytes(int chunk) const {
+    __device__ __forceinline__ Unit unit(int chunk) const {
         return __ldg(first + unsigned(chunk * half));
     }
-    // The words of eight bytes; selectors of __byte_perm for the even and the odd ones.
-    static __device__ __forceinline__ void expand(uint2 bytes, uint32 even, uint32 odd,
+    // The words of a unit where it is wanted, else zeros.
+    static __device__ __forceinline__ void expand(uint2 bytes, uint32, bool is_wanted,
                                                   uint32 (&part)[4]) {
+        const uint32 even = is_wanted ? 0x4140 : 0x4444, odd = is_wanted ? 0x4342 : 0x4444;
         part[0] = __byte_perm(bytes.x, 0, even);
         part[1] = __byte_perm(bytes.x, 0, odd);
         part[2] = __byte_perm(bytes.y, 0, even);
         part[3] = __byte_perm(bytes.y, 0, odd);
+    }
+    static __device__ __forceinline__ void expand(uint32 nibbles, uint32 factor, bool is_wanted,
+                                                  uint32 (&part)[4]) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            part[i] = (nibbles >> 4 * i & 0x000f000fu) * (is_wanted ? factor : 0);
     }
 };
 

@@ -170,6 +170,11 @@ struct Bytes : Int16 {
     using Unit = uint2;         // 8 per chunk, in the order of its words
 };
 
+// The same where it is a multiple of one factor, at most 15 times that: the multiples in 4 bits each.
+struct Nibbles : Int16 {
+    using Unit = uint32;        // 8 per chunk: the low halves of words 0 to 3, then the high ones
+};
+
 // What float32 and float16 share: two float32 registers, whatever the messages are kept as.
 struct FloatWords {
     using Word = float2;

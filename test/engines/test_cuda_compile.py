@@ -48,8 +48,11 @@ def kernels_of(disparities: int, message_type: str) -> list[tuple[str, str]]:
     if message_type == 'int16':
         names += cost.kernels(config.replace(preprocessing='sobel_x'), 'float', True)
         names += cost.kernels(config.replace(data_truncation=15.3, levels=7), 'uint8', True)
-    names += [messages.kernel_of(config, step)
-              for step in tiling.passes(config, 640, 480)]
+    steps = tiling.passes(config, 640, 480)
+    for image in ('uint8', 'float'):
+        base = messages.base_cost(config, image, steps)
+        names += cost.kernels(config, image, True, base)
+        names += [messages.kernel_of(config, step, base) for step in steps]
     return sorted(set(names))
 
 

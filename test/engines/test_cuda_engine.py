@@ -113,6 +113,28 @@ def test_results_do_not_depend_on_where_nodes_are_kept(disparities: int, iterati
         assert np.array_equal(*found)
 
 
+@pytest.mark.parametrize('disparities', [12, 40, 77, 128])
+@pytest.mark.parametrize(('iterations', 'directions'), [(1, 2), (4, 1), (5, 2)])
+@pytest.mark.parametrize('truncation', [15.0, 20.0])
+def test_an_iteration_that_labels_come_out_of_changes_nothing(disparities: int, iterations: int,
+                                                              directions: int,
+                                                              truncation: float) -> None:
+    # A truncation of 15 leaves costs of 4 bits, where messages are in bytes.
+    config = paper(disparities, levels=3, iterations=iterations, data_truncation=truncation,
+                   discontinuity_truncation=6.0)
+    one = tiling.Tiling(1, 16, 8, 128, 1, directions)
+    tiles = {0: one._replace(last=tiling.Tiling(1, 14, 6, 128, 1, directions))}
+    left, right = noisy_pair(149, 45)
+    found = labels(config, run(config, left, right, tilings=tiles)['disparity'])
+    assert np.array_equal(found, naive_labels(config, left, right))
+    # What few want is taken from the messages once more.
+    config = config.replace(subpixel=True, uniqueness_ratio=3.0, disp12_max_diff=1)
+    results = [run(config, left, right, OUTPUTS, tilings=tilings) for tilings in (tiles, {
+        0: tiling.Tiling(2, 10, 6, 128, 1, directions)})]
+    for name in OUTPUTS:
+        assert np.array_equal(results[0][name], results[1][name], equal_nan=True)
+
+
 @pytest.mark.parametrize('disparities', [16, 40])
 def test_messages_kept_as_differences_change_nothing(monkeypatch: pytest.MonkeyPatch,
                                                      disparities: int) -> None:
@@ -223,8 +245,11 @@ def test_no_default_kernel_uses_local_memory(message_type: str) -> None:
     for disparities in (*FIVE_SETS.values(), 2, 8, 256, 512):
         config = paper(disparities, message_type=message_type)
         engine = cuda.CudaEngine(config, 320, 240)
-        names = [messages.kernel_of(config, step) for step in engine.passes]
-        names += cost.kernels(config, 'uint8', True)
+        names = []
+        for image in ('uint8', 'float'):
+            base = messages.base_cost(config, image, engine.passes)
+            names += [messages.kernel_of(config, step, base) for step in engine.passes]
+            names += cost.kernels(config, image, True, base)
         names.append(('beliefs.cu', beliefs.kernel_name(config)))
         names += refine.KERNELS
         for file, name in names:

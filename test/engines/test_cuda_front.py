@@ -31,15 +31,22 @@ def noise(width: int, height: int, seed: int = 0) -> tuple[np.ndarray, np.ndarra
 class Memory(device_memory.Memory):
     """That of an engine, without one; reads data costs."""
 
-    def costs(self, k: int) -> np.ndarray:
-        """Data cost of a level, H x W x D, from the layout that ``kernels/README.md`` draws."""
+    def costs(self, k: int, name: str = '') -> np.ndarray:
+        """Data cost of a level, H x W x D, from the layout that ``kernels/README.md`` draws.
+
+        :param name: its type, where it is not that of images of any type.
+        """
         config = self.config
-        kind = {'Bytes': np.uint8, 'Int16': np.uint16, 'Float16': np.float16,
-                'Float32': np.float32}[layout.cost_type(config, k)]
+        kind = {'Bytes': np.uint8, 'Nibbles': np.uint32, 'Int16': np.uint16,
+                'Float16': np.float16, 'Float32': np.float32}[name or layout.cost_type(config, k)]
         level = layout.levels(config, self.width, self.height)[k]
         chunks = layout.shape(config).chunks
         per_unit = 4 if kind is np.float32 else 8
         values = self.get(f'cost_{k}').reshape(-1).view(kind)
+        if kind is np.uint32:
+            places = np.array([0, 16, 4, 20, 8, 24, 12, 28])
+            units = values[:level.height * 2 * chunks * level.half]
+            values = (units[:, None] >> places & 15) * cost.packed(config).factor
         values = values.reshape(level.height, 2, 8 * chunks // per_unit, level.half, per_unit)
         values = values.transpose(0, 1, 3, 2, 4).reshape(level.height, 2, level.half,
                                                          4 * chunks, 2)
@@ -86,8 +93,11 @@ COSTS: dict[str, dict[str, Any]] = {
 
 
 def check_costs(config: MatcherConfig, width: int, height: int, kind: str,
-                images: tuple[np.ndarray, ...] | None = None) -> None:
-    """:param images: as they are matched, of whole grey values; None = any, of the type."""
+                images: tuple[np.ndarray, ...] | None = None, base: str | None = None) -> None:
+    """:param images: as they are matched, of whole grey values; None = any, of the type.
+
+    :param base: type of the cost of level 0, where it is not that of images of any type.
+    """
     found = Memory(config, width, height)
     has_whole_grey = images is not None or kind == 'uint8'
     if images is None:
@@ -101,12 +111,12 @@ def check_costs(config: MatcherConfig, width: int, height: int, kind: str,
     stage = cost.Cost(device.properties(0), config, width, found.arena, uncut)
     if config.message_type == 'int16':
         found.put('table', cost.table(config))
-    stage.load(kind, has_whole_grey)
+    stage.load(kind, has_whole_grey, base)
     stage.enqueue(found.stream.ptr, kind, has_whole_grey, *(
         found.arena.device[f'{side}_{name}'] for side in ('left', 'right')),
-        uncut.partitions[0], None)
+        uncut.partitions[0], None, base)
     for k, expected in enumerate(naive_costs(config, *images)):
-        np.testing.assert_array_equal(found.costs(k), expected)
+        np.testing.assert_array_equal(found.costs(k, '' if k else base or ''), expected)
     found.arena.close()
 
 
@@ -120,6 +130,16 @@ def test_costs_equal_their_definition(width: int, height: int, disparities: int,
         'preprocessing': 'none', 'disparity_range': disparities, 'discontinuity_slope': 1.0,
         'discontinuity_truncation': 1.0, 'min_disparity': 3, **COSTS[case]})
     check_costs(config, width, height, kind)
+
+
+@pytest.mark.parametrize(('width', 'height', 'disparities'), [(71, 37, 33), (161, 34, 77),
+                                                              (265, 49, 128)])
+@pytest.mark.parametrize('weight', [0.1, 0.3])      # sums of four fit a byte, or do not
+def test_costs_in_four_bits_equal_their_definition(width: int, height: int, disparities: int,
+                                                   weight: float) -> None:
+    config = MatcherConfig(preprocessing='none', disparity_range=disparities, data_weight=weight,
+                           data_truncation=15.0, levels=3 if weight < 0.2 else 2)
+    check_costs(config, width, height, 'uint8', base='Nibbles')
 
 
 @pytest.mark.parametrize('kind', ['uint8', 'float'])

@@ -83,7 +83,8 @@ class Beliefs:
                 ctypes.c_void_p(device['cost_0']),
                 *(ctypes.c_void_p(device[f'messages_0_{colour}'] if has_messages else None)
                   for colour in range(2)),
-                ctypes.c_void_p(device['nothing']), ctypes.c_int(width), ctypes.c_int(height),
+                ctypes.c_void_p(device['nothing']), ctypes.c_uint32(0), ctypes.c_int(width),
+                ctypes.c_int(height),
                 ctypes.c_int(half), *(ctypes.c_int(int(value)) for value in smoothness),
                 *(ctypes.c_float(value) for value in smoothness), out)
 

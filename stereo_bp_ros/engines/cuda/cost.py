@@ -62,7 +62,7 @@ def packed(config: MatcherConfig) -> Packed | None:
 
     The kernel that computes four bytes at a time needs a truncation of 7 bits.
     """
-    if not layout.has_byte_costs(config):
+    if not layout.has_byte_costs(config, 0):
         return None
     costs = table(config).astype(int)
     factor = int(costs[1])
@@ -109,19 +109,21 @@ def way(config: MatcherConfig, image: str, has_whole_grey: bool) -> str:
     if image == 'float':
         exact = has_whole_grey and is_exact_in_float32(config)
         return 'IN_FLOAT32' if exact else 'IN_FLOAT64'
-    whole = packed(config)
-    if whole is None:
-        return 'FROM_TABLE'
-    return 'FOUR_WITH_SUMS' if 4 * whole.factor * whole.truncation <= 255 else 'FOUR_AT_ONCE'
+    return 'FOUR_AT_ONCE' if packed(config) else 'FROM_TABLE'
 
 
-def kernels(config: MatcherConfig, image: str, has_whole_grey: bool) -> list[tuple[str, str]]:
-    """File and name of the kernels of this stage; parameters as those of ``way``."""
+def kernels(config: MatcherConfig, image: str, has_whole_grey: bool, base: str | None = None
+            ) -> list[tuple[str, str]]:
+    """File and name of the kernels of this stage; parameters as those of ``way``.
+
+    :param base: type of the data cost of level 0; None = as images of any type have it.
+    """
     labels = config.disparity_range
-    names = [('cost.cu', f'data_cost<{layout.cost_type(config, 0)}, {image}, {labels}, '
+    kinds = f'{base or layout.cost_type(config, 0)}, {layout.cost_type(config, 1)}'
+    names = [('cost.cu', f'data_cost<{kinds}, {image}, {labels}, '
                          f'{way(config, image, has_whole_grey)}>')]
     if config.levels > TILE_LEVELS:
-        names.append(('cost.cu', f'parent_cost<{layout.cost_type(config, 1)}, {labels}>'))
+        names.append(('cost.cu', f'parent_cost<{layout.cost_type(config, 2)}, {labels}>'))
     return names
 
 
@@ -165,9 +167,9 @@ class Cost:
         self._pass.levels = (CostLevel * TILE_LEVELS)(*self._levels[:TILE_LEVELS])
         self._pass.image_width = width
 
-    def load(self, image: str, has_whole_grey: bool) -> None:
+    def load(self, image: str, has_whole_grey: bool, base: str | None = None) -> None:
         """Compile or load what ``enqueue`` of such images launches."""
-        for file, name in kernels(self._config, image, has_whole_grey):
+        for file, name in kernels(self._config, image, has_whole_grey, base):
             compiler.kernel(self._found, file, name)
 
     def initialise(self, stream: int) -> None:
@@ -175,20 +177,21 @@ class Cost:
         send_table(self._config, self._pass.table, stream)
 
     def enqueue(self, stream: int, image: str, has_whole_grey: bool, left: int, right: int,
-                part: Partition, stamp: int | None) -> None:
+                part: Partition, stamp: int | None, base: str | None = None) -> None:
         """Fill the costs of every level of a partition from the matched images.
 
         :param image: 'uint8' or 'float'; ``left`` and ``right``: addresses of such pixels.
         :param has_whole_grey: as for ``way``.
         :param stamp: address of the time at which the stage starts; None = not wanted.
+        :param base: as for ``kernels``.
         """
         first, *rest = (compiler.kernel(self._found, file, name)
-                        for file, name in kernels(self._config, image, has_whole_grey))
-        base, costs = self._levels[0], self._pass
+                        for file, name in kernels(self._config, image, has_whole_grey, base))
+        level, costs = self._levels[0], self._pass
         first_pixel = (part.y * costs.image_width + part.x) * (1 if image == 'uint8' else 4)
         costs.left, costs.right, costs.stamp = left + first_pixel, right + first_pixel, stamp
         costs.first_x = part.x
-        first.launch(stream, (-(-base.width // TILE_WIDTH), -(-base.height // TILE_HEIGHT), 1),
+        first.launch(stream, (-(-level.width // TILE_WIDTH), -(-level.height // TILE_HEIGHT), 1),
                      (32, _warps(self._chunks), 1), 0, costs)
         for k in range(TILE_LEVELS, len(self._levels)):
             parents = self._levels[k]

@@ -23,13 +23,16 @@ class Hierarchical(Matching):
         super().__init__(found, config, width, height, arena)
         self._parts = parts.partitions
         self._cost = cost.Cost(found, config, width, arena, parts)
+        self._passes = passes
         self._messages = messages.Messages(found, config, parts.width, parts.height, arena, passes)
         self._beliefs = beliefs.Beliefs(found, config, arena, passes, parts)
         self.stages = ('cost', 'messages') if passes and parts.count == 1 else ('cost',)
 
     def load(self, matched: str, has_whole_grey: bool) -> None:
-        self._cost.load(preprocess.PIXELS[matched], has_whole_grey)
-        self._messages.load()
+        image = preprocess.PIXELS[matched]
+        base = messages.base_cost(self._config, image, self._passes)
+        self._cost.load(image, has_whole_grey, base)
+        self._messages.load(base)
         self._beliefs.load()
 
     def initialise(self, stream: int) -> None:
@@ -47,13 +50,15 @@ class Hierarchical(Matching):
         # Published straight into the host's memory: that takes no longer than a copy of its
         # own, and a tile's part travels while other tiles are worked on.
         publishes = self._messages.selects and wanted.is_local and len(self._parts) == 1
+        image = preprocess.PIXELS[matched]
+        base = messages.base_cost(self._config, image, self._passes)
         for i, part in enumerate(self._parts):
-            self._cost.enqueue(stream, preprocess.PIXELS[matched], has_whole_grey,
-                               device[f'left_{matched}'], device[f'right_{matched}'], part,
-                               self._arena.stamp('cost') if i == 0 else None)
+            self._cost.enqueue(stream, image, has_whole_grey, device[f'left_{matched}'],
+                               device[f'right_{matched}'], part,
+                               self._arena.stamp('cost') if i == 0 else None, base)
             out = beliefs.matches(self._config, self._width, self._height, self._arena, part,
                                   wanted.fraction, wanted.costs, wanted.right)
-            self._messages.enqueue(stream, out, frame if publishes else None)
+            self._messages.enqueue(stream, base, out, frame if publishes else None)
             self._beliefs.enqueue(stream, out)
         if wanted.right:
             beliefs.take_right_labels(self._found, stream, self._arena)

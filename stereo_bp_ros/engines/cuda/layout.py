@@ -66,9 +66,9 @@ def keeps_deltas(config: MatcherConfig) -> bool:
             and _largest_cost(config) * 4 ** (config.levels - 1) + 6 * truncation <= 32767)
 
 
-def has_byte_costs(config: MatcherConfig) -> bool:
-    """Whether the data cost of level 0 is kept in 8 bits, where it is exact."""
-    return config.message_type == 'int16' and _largest_cost(config) <= 255
+def has_byte_costs(config: MatcherConfig, k: int) -> bool:
+    """Whether the data cost of level ``k``, 0 or 1, is kept in 8 bits, where it is exact."""
+    return config.message_type == 'int16' and _largest_cost(config) * 4 ** k <= 255
 
 
 def _largest_cost(config: MatcherConfig) -> int:
@@ -87,9 +87,11 @@ def smoothness(config: MatcherConfig) -> tuple[float, float]:
 
 def cost_type(config: MatcherConfig, k: int) -> str:
     """The C++ type of the data cost of level ``k`` as it is kept."""
-    if k > 0:
+    if k < 2 and has_byte_costs(config, k):
+        return 'Bytes'
+    if k > 0:       # sums of many costs lose too much in binary16
         return 'Int16' if config.message_type == 'int16' else 'Float32'
-    return 'Bytes' if has_byte_costs(config) else MESSAGE_TYPES[config.message_type]
+    return MESSAGE_TYPES[config.message_type]
 
 
 def stored_type(config: MatcherConfig) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import compiler, layout, tiling
+from stereo_bp_ros.engines.cuda import compiler, cost, layout, tiling
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.beliefs import Matches
 from stereo_bp_ros.engines.cuda.device import Properties
@@ -22,7 +22,8 @@ class PassParameters(ctypes.Structure):
     """``Pass`` in ``passes.cuh``."""
 
     _fields_ = (
-        ('cost', ctypes.c_void_p), ('parents', ctypes.c_void_p * 2), ('source', ctypes.c_void_p),
+        ('cost', ctypes.c_void_p), ('cost_factor', ctypes.c_uint32),
+        ('parents', ctypes.c_void_p * 2), ('source', ctypes.c_void_p),
         ('target', ctypes.c_void_p * 2), ('zero', ctypes.c_void_p), ('width', ctypes.c_int),
         ('height', ctypes.c_int), ('half', ctypes.c_int), ('parent_width', ctypes.c_int),
         ('parent_height', ctypes.c_int), ('parent_half', ctypes.c_int), ('first', ctypes.c_int),
@@ -37,16 +38,41 @@ class PassParameters(ctypes.Structure):
         ('publishes', ctypes.c_int), ('frame', Frame))
 
 
-def kernel_of(config: MatcherConfig, step: tiling.Pass) -> tuple[str, str]:
-    """File and name of the kernel that runs a pass."""
-    cut = step.tiling
-    arguments = (f'{layout.stored_type(config)}, {config.disparity_range}, '
-                 f'{layout.cost_type(config, step.level)}, {cut.directions}, {cut.threads}')
-    work = ('ITERATIONS_AND_LABELS' if step.finish == tiling.LABELS
-            else 'ITERATIONS' if step.iterations > 1 else 'ONE_ITERATION')
+def base_cost(config: MatcherConfig, image: str, passes: list[tiling.Pass]) -> str:
+    """The C++ type of the data cost of level 0 of matched images of a type, 'uint8' or 'float'.
+
+    4 bits where the passes wait for memory, each iteration for all of it once, and where costs
+    of all images of that type are few multiples of one factor. Beside messages of 16 bits the
+    cost is too little of what is read.
+    """
+    steps = [step for step in passes if step.level == 0]
+    whole = cost.packed(config)
+    is_small = (image == 'uint8' and layout.keeps_deltas(config)
+                and whole is not None and whole.truncation <= 15
+                and bool(steps) and steps[-1].finish == tiling.LABELS
+                and all(step.iterations == 1 and not step.tiling.resident for step in steps))
+    return 'Nibbles' if is_small else layout.cost_type(config, 0)
+
+
+def kernel_of(config: MatcherConfig, step: tiling.Pass, base: str | None = None
+              ) -> tuple[str, str]:
+    """File and name of the kernel that runs a pass.
+
+    :param base: type of the data cost of level 0; None = as images of any type have it.
+    """
+    cut, blocks = step.tiling, step.tiling.blocks
+    kind = base if base and step.level == 0 else layout.cost_type(config, step.level)
+    arguments = (f'{layout.stored_type(config)}, {config.disparity_range}, {kind}, '
+                 f'{cut.directions}, {cut.threads}')
+    work = 'ONE_ITERATION' if step.iterations == 1 and not cut.resident else 'ITERATIONS'
+    if step.finish == tiling.LABELS:
+        work += '_AND_LABELS'
     if cut.resident:
         return 'resident.cu', f'pass_resident<{arguments}, {work}>'
-    return 'messages.cu', f'pass_messages<{arguments}, {cut.blocks}, {work}>'
+    if kind == 'Nibbles' and work == 'ONE_ITERATION':
+        # Costs of 4 bits leave registers for twelve warps a multiprocessor, half as many again.
+        blocks = max(blocks, 384 // cut.threads)
+    return 'messages.cu', f'pass_messages<{arguments}, {blocks}, {work}>'
 
 
 def inherit_name(config: MatcherConfig) -> str:
@@ -68,10 +94,10 @@ class Messages:
         if self._parameters:
             self._parameters[0].stamp = arena.stamp('messages')
 
-    def load(self) -> None:
-        """Compile or load what ``enqueue`` launches."""
+    def load(self, base: str) -> None:
+        """Compile or load what ``enqueue`` launches with the same ``base``."""
         for step in self._passes:
-            compiler.kernel(self._found, *kernel_of(self._config, step))
+            compiler.kernel(self._found, *kernel_of(self._config, step, base))
         if self._config.iterations == 1:
             compiler.kernel(self._found, 'messages.cu', inherit_name(self._config))
 
@@ -87,9 +113,10 @@ class Messages:
         """Whether the last pass ends with labels."""
         return bool(self._passes) and self._passes[-1].finish == tiling.LABELS
 
-    def enqueue(self, stream: int, out: Matches, frame: Frame | None = None) -> None:
+    def enqueue(self, stream: int, base: str, out: Matches, frame: Frame | None = None) -> None:
         """Run every pass; a last one that selects fills ``out`` as well.
 
+        :param base: type of the data cost of level 0.
         :param frame: what to publish the labels with that the last pass selects; None = it is
             not for it to do.
         """
@@ -102,7 +129,7 @@ class Messages:
                 self._inherit(stream, parameters)
             grid = (-(-parameters.width // step.tiling.width),
                     -(-parameters.height // step.tiling.height), 1)
-            compiler.kernel(self._found, *kernel_of(self._config, step)).launch(
+            compiler.kernel(self._found, *kernel_of(self._config, step, base)).launch(
                 stream, grid, (step.threads, 1, 1), step.shared_bytes, parameters)
 
     def _inherit(self, stream: int, parameters: PassParameters) -> None:
@@ -129,6 +156,7 @@ def _parameters(config: MatcherConfig, width: int, height: int, arena: Arena, in
     level = pyramid[step.level]
     parent = pyramid[min(step.level + 1, len(pyramid) - 1)]
     slope, truncation = layout.smoothness(config)
+    whole = cost.packed(config)
     is_integer = config.message_type == 'int16'
     targets = list(step.targets)
     if config.iterations == 1 and step.finish != tiling.LABELS:
@@ -139,7 +167,8 @@ def _parameters(config: MatcherConfig, width: int, height: int, arena: Arena, in
         return (ctypes.c_void_p * 2)(*(device[name] if name else None for name in known))
 
     return PassParameters(
-        cost=device[f'cost_{step.level}'], parents=pair(step.parents),
+        cost=device[f'cost_{step.level}'], cost_factor=whole.factor if whole else 0,
+        parents=pair(step.parents),
         source=device[step.source] if step.source else None, target=pair(targets),
         zero=device['nothing'], width=level.width, height=level.height, half=level.half,
         parent_width=parent.width, parent_height=parent.height, parent_half=parent.half,

@@ -181,7 +181,8 @@ def _ways(config: MatcherConfig, width: int, height: int, k: int, device: Proper
         return _of_one_pass(config, width, height, k, device, iterations, finish)[:few]
 
     ways = []
-    longest = min(config.iterations, 4 if k == 0 else 7)
+    level = layout.levels(config, width, height)[k]
+    longest = min(config.iterations, 5 if k == 0 else 7)
     middle = [best(n, LAST_COLOUR) for n in range(1, longest + 1)]
     # Level 0 ends with labels, the others with the messages of both colours, which only passes of
     # two iterations leave, or passes of one all the way.
@@ -193,7 +194,8 @@ def _ways(config: MatcherConfig, width: int, height: int, k: int, device: Proper
             continue
         for m in range(1, min(rest, longest) + 1):
             parts = -(-rest // m)
-            ways += [(end_time + parts * time, cut._replace(last=end))
+            ways += [(end_time + parts * time + (parts - 1) * _reading(config, level, cut),
+                      cut._replace(last=end))
                      for end_time, end in ends for time, cut in middle[m - 1]
                      if not (cut.resident and rest // parts == 1)]
     if k > 0:
@@ -208,23 +210,26 @@ def _of_one_pass(config: MatcherConfig, width: int, height: int, k: int, device:
     level = layout.levels(config, width, height)[k]
     start = FROM_PARENTS if k + 1 < config.levels else FROM_ZERO
     found = []
-    for cut in _candidates(config, iterations, finish):
+    for cut in _candidates(config, level, device, iterations, finish):
         steps = _steps_of(config, k, cut, iterations, start, finish)
         if all(_fits_block(step, device) for step in steps):
             found.append((_predicted_time(config, level, steps[0], device), cut))
     return _by_time(found)
 
 
-def _candidates(config: MatcherConfig, iterations: int, finish: int) -> list[Tiling]:
+def _candidates(config: MatcherConfig, level: layout.Level, device: Properties, iterations: int,
+                finish: int) -> list[Tiling]:
     """Tilings worth a thought for one pass."""
     sides = (2, 4, 6, 8, 12, 16, 24, 32)
+    sizes = {(width, height) for height in sides for width in (*sides, 48, 64) if width != 6}
+    sizes |= _even_sizes(level, device)
     found = []
     if iterations == 1 and finish != LABELS:
         _, directions = _blocks(config)[0]
         return [Tiling(1, 16, 8, 128, 1, directions)]
     for threads, directions in _blocks(config):
         found += [Tiling(iterations, width, height, threads, 1, directions)
-                  for height in sides for width in (*sides, 48, 64) if width != 6]
+                  for width, height in sorted(sizes)]
     if iterations > 1 and finish != LABELS:     # a label wants more registers than are left there
         registers = layout.shape(config).registers
         share = 2.0 if layout.keeps_deltas(config) or registers >= 64 else 1.5
@@ -238,6 +243,22 @@ def _candidates(config: MatcherConfig, iterations: int, finish: int) -> list[Til
                     # What the compiler was seen to need without a spill.
                     if threads <= 1024 and 65536 // threads >= share * registers * directions + 44:
                         found.append(cut._replace(threads=threads))
+    return found
+
+
+def _even_sizes(level: layout.Level, device: Properties) -> set[tuple[int, int]]:
+    """Tiles that give each multiprocessor one, two or three of them, and the last no less.
+
+    Their rows are whole sectors of memory.
+    """
+    found = set()
+    for waves, columns in itertools.product((1, 2, 3), range(1, level.width // 8 + 1)):
+        rows = waves * device.multiprocessors // columns
+        if rows:
+            width = 8 * -(-level.width // (8 * columns))
+            height = 2 * -(-level.height // (2 * rows))
+            if 8 <= height <= width <= min(4 * height, 64):
+                found.add((width, height))
     return found
 
 
@@ -282,22 +303,29 @@ def _predicted_time(config: MatcherConfig, level: layout.Level, step: Pass,
         moved = nodes * (8 * message + labels * (1 if step.level == 0 else 2))
         return 2.2 + 0.01 * labels + max(
             moved / 3.7e6, slowness * vector.lanes * 2.2e-6 * nodes * labels)
-    # One block a multiprocessor.
-    waves = -(-tiles // device.multiprocessors)
-    selecting = 0.0
+    # One block a multiprocessor. Many of them do not keep step.
+    waves = tiles / device.multiprocessors
+    if waves < 4:
+        waves = math.ceil(waves)
+    selecting = publishing = 0.0
     if step.finish == LABELS:
-        selecting = (1.7e-5 * slowness * (labels + 12) * max(1.0, labels / 64) ** 3
-                     * cut.width * cut.height)
+        selecting = 0.85e-5 * slowness * (labels + 12) * cut.width * cut.height
+        if step.iterations > 1:
+            selecting *= max(1.0, labels / 64) ** 3
+        # Through the bus, best in whole lines, while other tiles are worked on.
+        publishing = level.width * level.height / 10.75e3 * (
+            0.35 + 0.4 / waves + 0.2 * (cut.width % 32 > 0))
     if cut.resident:
         each = 12 if layout.keeps_deltas(config) else 9
         instructions = 60 + cut.directions * labels / 2 * each
         iteration = slowness * (2.8e-3 * labels + 0.7e-3 * instructions
                                 * max(1.5, step.threads / 128))
         region = 4 * message * tiles * step.region_half * step.region_height
-        return 2.3 + waves * (step.iterations * iteration + selecting) + region * 0.2e-6
+        return (2.3 + waves * (step.iterations * iteration + selecting) + publishing
+                + region * 0.2e-6)
     # Every iteration takes the time of its nodes, and of as many rounds as the threads need.
     together = cut.threads * cut.directions // (4 * vector.lanes)
-    block = selecting + 0.02 * labels
+    block = selecting + (0.02 if step.iterations > 1 else 0.03) * labels
     for i in range(step.iterations):
         margin = step.iterations - 1 - i + (step.finish == LABELS)
         count = (min(cut.width + 2 * margin, level.width)
@@ -305,15 +333,33 @@ def _predicted_time(config: MatcherConfig, level: layout.Level, step: Pass,
         block += slowness * 1.65e-4 * labels * vector.lanes * count
         block += math.ceil(count / together) * (0.086 + 0.0103 * labels)
     area = (cut.width + 2 * step.iterations) * (cut.height + 2 * step.iterations) / 2
+    if step.shared_bytes > 0.85 * device.shared_memory:     # costs are read again past the cache
+        block *= 1.05
     # Rows of a tile begin and end within sectors of 32 bytes.
     sectors = 1 + 64 / (cut.width * vector.unit_bytes)
-    return 4.5 + waves * block + tiles * area * 4 * message * sectors * 0.055e-6
+    return (4.5 + waves * block + publishing
+            + tiles * area * 4 * message * sectors * 0.055e-6)
+
+
+def _reading(config: MatcherConfig, level: layout.Level, cut: Tiling) -> float:
+    """Microseconds that a pass takes longer from its own level's messages than from its parents'.
+
+    These are a quarter as many. A single iteration's time is that from its own level's.
+    """
+    if cut.iterations == 1:
+        return 0.0
+    vector = layout.shape(config)
+    tiles = (-(-level.width // cut.width)) * (-(-level.height // cut.height))
+    nodes = (cut.width + 2 * cut.iterations) * (cut.height + 2 * cut.iterations) / 2
+    return tiles * nodes * 4 * vector.units * vector.unit_bytes * 0.19e-6
 
 
 def _fits_block(step: Pass, device: Properties) -> bool:
     cut = step.tiling
-    return (step.shared_bytes <= device.shared_memory // cut.blocks - STATIC_SHARED
-            and step.threads <= cut.threads)
+    room = device.shared_memory // cut.blocks - STATIC_SHARED
+    if step.iterations == 1:        # what is on its way from device memory needs the cache
+        room = 4 * room // 5
+    return step.shared_bytes <= room and step.threads <= cut.threads
 
 
 def _passes_of_level(config: MatcherConfig, k: int, chosen: Tiling) -> list[Pass]:
