@@ -4,7 +4,8 @@
 
 DATA is a folder with ``middlebury/<set>/left.png`` and ``right.png``. Host images in, host
 disparity out, medians in milliseconds: ``frame`` from and to ordinary arrays, ``pinned`` from and
-to pinned ones, ``graph`` is the launch of the frame's CUDA graph until its end. Building the
+to pinned ones, ``fixed`` the same with disparities of 16 bits (``fixed_disparity``), ``graph`` is
+the launch of the frame's CUDA graph (that of ``pinned``) until its end. Building the
 engine (allocation and compiling, or reading what was compiled before) is a row of its own.
 ``--kernels`` adds every pass with its time, registers, shared memory, occupancy and bytes per
 second.
@@ -43,8 +44,8 @@ def main() -> None:
     arguments = parser.parse_args()
     print(device.describe(0))
     print(f'device-to-device copy: {copy_ceiling():.2f} TB/s read and written')
-    print(f'{"set":14} {"type":8} {"frame":>7} {"pinned":>7} {"graph":>7} {"target":>7}  '
-          'stages (ms)')
+    print(f'{"set":14} {"type":8} {"frame":>7} {"pinned":>7} {"fixed":>7} {"graph":>7} '
+          f'{"target":>7}  stages (ms)')
     for name in SETS:
         for message_type in arguments.types:
             time_set(arguments.data, name, message_type, arguments.frames, arguments.kernels)
@@ -67,16 +68,20 @@ def time_set(data: pathlib.Path, name: str, message_type: str, frames: int,
     start = time.perf_counter()
     engine.compute(*images, None, outputs)
     first = time.perf_counter() - start
-    locked = [pinned_copy(image) for image in (left, right, outputs['disparity'])]
-    pinned_images = [RawImage.from_array(image) for image in locked[:2]]
+    pinned_images = [RawImage.from_array(pinned_copy(image)) for image in (left, right)]
+    locked = {'disparity': pinned_copy(outputs['disparity'])}
+    fixed = {'fixed_disparity': pinned.empty((height, width), 'int16')}
     frame_times: list[float] = []
     pinned_times: list[float] = []
+    fixed_times: list[float] = []
     stages = []
     for _ in range(-(-frames // TURN)):
         stages += turn(engine, images, outputs, frame_times)
-        turn(engine, pinned_images, {'disparity': locked[2]}, pinned_times)
-    assert np.array_equal(locked[2], outputs['disparity'])
-    graph = next(iter(engine._graphs.values()))
+        turn(engine, pinned_images, fixed, fixed_times)
+        turn(engine, pinned_images, locked, pinned_times)
+    assert np.array_equal(locked['disparity'], outputs['disparity'])
+    assert np.array_equal(fixed['fixed_disparity'], 16 * outputs['disparity'])
+    graph = engine._launched
     graph_times = []
     for _ in range(frames):
         start = time.perf_counter()
@@ -85,7 +90,7 @@ def time_set(data: pathlib.Path, name: str, message_type: str, frames: int,
         graph_times.append((time.perf_counter() - start) * 1e3)
     medians = {stage: statistics.median(row[stage] for row in stages) for stage in stages[0]}
     print(f'{name:14} {message_type:8} {statistics.median(frame_times):7.3f} '
-          f'{statistics.median(pinned_times):7.3f} '
+          f'{statistics.median(pinned_times):7.3f} {statistics.median(fixed_times):7.3f} '
           f'{statistics.median(graph_times):7.3f} {target:7.3f} ',
           ' '.join(f'{stage} {value:.3f}' for stage, value in medians.items() if value),
           f'| build {engine.build_time:.2f} s, of it compile {engine.compile_time:.2f} s, '
