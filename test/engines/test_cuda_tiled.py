@@ -16,7 +16,7 @@ from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cuda import compiler, device
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
-from stereo_bp_ros.types import OUTPUTS
+from stereo_bp_ros.types import OUTPUTS, empty_output
 
 pytestmark = [pytest.mark.gpu,
               pytest.mark.skipif(device.unavailable(0) is not None, reason='needs an NVIDIA GPU')]
@@ -143,7 +143,7 @@ def test_engines_side_by_side_do_not_wait_for_each_other_for_ever() -> None:
     config = configuration(outer_iterations=2)
     engines = [CudaEngine(config.replace(tile_schedule=name), 200, 150)
                for name in SCHEDULES]
-    results = [{name: np.empty((150, 200), np.float32) for name in OUTPUTS} for _ in engines]
+    results = [{name: empty_output(name, (150, 200)) for name in OUTPUTS} for _ in engines]
     for _ in range(20):
         for engine, result in zip(engines, results, strict=True):
             engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION,

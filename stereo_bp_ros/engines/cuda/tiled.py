@@ -44,18 +44,12 @@ class TiledPass(ctypes.Structure):
         ('mail_words', ctypes.c_int), ('reach', ctypes.c_int), ('stamp', ctypes.c_void_p))
 
 
-def way(config: MatcherConfig, image: str, has_whole_grey: bool) -> str:
-    """How costs are computed, as ``cost.way``; those of bytes one at a time."""
-    found = cost.way(config, image, has_whole_grey)
-    return 'FOUR_AT_ONCE' if found == 'FOUR_WITH_SUMS' else found
-
-
 def kernel_name(config: MatcherConfig, found: tiled_plan.Cut, image: str,
                 has_whole_grey: bool) -> str:
     """The kernel in ``tiled.cu`` for matched images of this type, 'uint8' or 'float'."""
     is_fast = str(config.message_computation == 'fast').lower()
     types = (f'{layout.MESSAGE_TYPES[config.message_type]}, {PIXELS[image]}, '
-             f'{config.disparity_range}, {way(config, image, has_whole_grey)}, {is_fast}')
+             f'{config.disparity_range}, {cost.way(config, image, has_whole_grey)}, {is_fast}')
     if found.schedule == 'rows':
         suffix = '_in_clusters' if found.mail_words else ''
         return f'follow_rows{suffix}<{types}, {found.threads}>'
