@@ -29,8 +29,10 @@ pass_messages(const __grid_constant__ Pass p) {
         __syncthreads();
     }
 
-    // Nothing but the labels of the colour that the last iteration updates: they come out of it.
-    const bool chooses = SELECTS && !p.matches.wants_more();
+    // Nothing but the labels of the colour that the last iteration updates: they come out of it, in
+    // another order of sums. What else is wanted must not change a label.
+    constexpr bool MAY_CHOOSE = SELECTS && Message::IS_WHOLE;
+    const bool chooses = MAY_CHOOSE && !p.matches.wants_more();
     const T team;
     for (int i = 0;; ++i) {
         const bool is_last = IS_ONE || i == p.iterations - 1;
@@ -42,8 +44,8 @@ pass_messages(const __grid_constant__ Pass p) {
                 U::template select<IS_ONE>(p, tile, colour, slots);
                 __syncthreads();
             }
-            U::template send_all<IS_ONE, SELECTS>(p, tile, team, colour, 1, slots, true, nullptr,
-                                                  chooses);
+            U::template send_all<IS_ONE, MAY_CHOOSE>(p, tile, team, colour, 1, slots, true,
+                                                     nullptr, chooses);
             break;
         }
         U::template send_all<IS_ONE, false>(

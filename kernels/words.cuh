@@ -59,6 +59,7 @@ struct Int16 {
     static constexpr int UNITS_PER_CHUNK = 1;   // of 8 disparities
     static constexpr int WORD_REGISTERS = 1;
     static constexpr bool IS_DELTAS = false;
+    static constexpr bool IS_WHOLE = true;      // sums are the same in any order
 
     static __device__ __forceinline__ Word zero() { return 0; }
     static __device__ __forceinline__ Value largest() { return 0x7fffffffu; }
@@ -183,6 +184,7 @@ struct FloatWords {
     using Unit = uint4;
     static constexpr int WORD_REGISTERS = 2;
     static constexpr bool IS_DELTAS = false;
+    static constexpr bool IS_WHOLE = false;
 
     static __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
     static __device__ __forceinline__ Word zero() { return make_float2(0.0f, 0.0f); }
