@@ -5,24 +5,22 @@
 DATA holds ``sets.yaml``. `same messages` is what ``disp12_max_diff`` does: every belief of the
 left image is offered to its pixel of the right one. `second pass` matches once more with the
 right image as reference, and compares on the host; its time is that of both frames, without the
-comparison. Wall clock of whole frames, medians of turns of 10. Quality with a tolerance of 1:
-the share of known pixels that keep a disparity, and of those the share that is off by more than 1.
+comparison. Wall clock of whole frames, medians; the ways take turns. Quality with a tolerance
+of 1: the share of known pixels that keep a disparity, and of those the share that is off by more
+than 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import pathlib
-import statistics
-import time
 
 import numpy as np
 
-from stereo_bp_ros import MatcherConfig, StereoMatcher
-from stereo_bp_ros.evaluation import metrics
+from stereo_bp_ros import MatcherConfig, StereoMatcher, engines
+from stereo_bp_ros.evaluation import metrics, timing
 from stereo_bp_ros.evaluation.datasets import StereoPair, open_dataset
 
-TURN = 10
 WAYS = {'no check': {}, 'same messages': {'disp12_max_diff': 1},
         'right image': {'reference_image': 'right'}}
 
@@ -44,22 +42,17 @@ def main() -> None:
 def print_rows(pair: StereoPair, arguments: argparse.Namespace) -> None:
     """Three rows of one pair."""
     assert pair.truth is not None
-    matchers = {name: StereoMatcher(MatcherConfig.preset(
+    variants = [timing.Variant(name, MatcherConfig.preset(
         'five_sets', disparity_range=pair.disparities, backend=arguments.backend,
-        message_type=arguments.message_type, **settings)) for name, settings in WAYS.items()}
-    times: dict[str, list[float]] = {name: [] for name in WAYS}
-    for _ in range(-(-arguments.frames // TURN)):
-        for name, matcher in matchers.items():
-            matcher.compute(pair.left, pair.right)
-            for _ in range(TURN):
-                start = time.perf_counter()
-                matcher.compute(pair.left, pair.right)
-                times[name].append((time.perf_counter() - start) * 1e3)
-    ms = {name: statistics.median(values) for name, values in times.items()}
-    frames = {name: matcher.compute(pair.left, pair.right) for name, matcher in matchers.items()}
-    for matcher in matchers.values():
-        matcher.close()
-    plain, checked, right = (frames[name] for name in WAYS)
+        message_type=arguments.message_type, **settings)) for name, settings in WAYS.items()]
+    ms = {one.variant: one.median for one in timing.measure(
+        timing.Pair(pair.name, pair.left, pair.right, pair.disparities), variants,
+        arguments.frames, engines)}
+    frames = []
+    for variant in variants:
+        with StereoMatcher(variant.config) as matcher:
+            frames.append(matcher.compute(pair.left, pair.right))
+    plain, checked, right = frames
     twice = plain.valid & agrees(plain.disparity, right.disparity, right.valid)
     for name, total, kept in (
             ('no check', ms['no check'], plain.valid),

@@ -7,6 +7,7 @@ import dataclasses
 import os
 import pathlib
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -184,71 +185,61 @@ def test_kernels_of_tiles_compile(architecture: str) -> None:
         assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
 
 
-def test_compiled_kernels_are_kept_on_disk(monkeypatch: pytest.MonkeyPatch,
-                                           tmp_path: object) -> None:
+@pytest.fixture
+def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Iterator[None]:
+    """A user's cache directory of its own for one test."""
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
     compiler.cache_directory.cache_clear()
-    try:
-        before = compiler.origins()
-        first = compiler.compiled('refine.cu', 'median<3>', 'sm_90')
-        assert compiler.origins()['compiled'] == before['compiled'] + 1
-        monkeypatch.setattr(compiler, 'compile_kernel', None)
-        assert compiler.compiled('refine.cu', 'median<3>', 'sm_90') == first
-        assert compiler.origins()['disk'] == before['disk'] + 1
-        directory = compiler.cache_directory()
-        assert directory is not None
-        assert directory.stat().st_mode & 0o777 == 0o700
-    finally:
-        compiler.cache_directory.cache_clear()
+    yield
+    compiler.cache_directory.cache_clear()
 
 
-def test_a_cache_of_somebody_else_is_refused(monkeypatch: pytest.MonkeyPatch,
-                                             tmp_path: object) -> None:
-    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+@pytest.mark.usefixtures('empty_cache')
+def test_compiled_kernels_are_kept_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = compiler.origins()
+    first = compiler.compiled('refine.cu', 'median<3>', 'sm_90')
+    assert compiler.origins()['compiled'] == before['compiled'] + 1
+    monkeypatch.setattr(compiler, 'compile_kernel', None)
+    assert compiler.compiled('refine.cu', 'median<3>', 'sm_90') == first
+    assert compiler.origins()['disk'] == before['disk'] + 1
+    directory = compiler.cache_directory()
+    assert directory is not None
+    assert directory.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.usefixtures('empty_cache')
+def test_a_cache_of_somebody_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, 'geteuid', lambda: 12345)
-    compiler.cache_directory.cache_clear()
-    try:
-        assert compiler.cache_directory() is None
-    finally:
-        compiler.cache_directory.cache_clear()
+    assert compiler.cache_directory() is None
 
 
-def test_kernels_compiled_side_by_side_are_found_on_the_disk(
-        monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
-    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
-    compiler.cache_directory.cache_clear()
+@pytest.mark.usefixtures('empty_cache')
+def test_kernels_compiled_side_by_side_are_found_on_the_disk() -> None:
     names = [('beliefs.cu', 'take_right_labels'), ('preprocess.cu', 'texture'),
              ('preprocess.cu', 'texture')]
     seen: list[tuple[int, int]] = []
-    try:
-        before = compiler.origins()
-        compiler.compile_side_by_side(names, 'sm_90', lambda *done: seen.append(done))
-        assert seen == [(1, 2), (2, 2)]
-        assert compiler.origins()['compiled'] == before['compiled'] + 2
-        compiler.compiled(*names[0], 'sm_90')
-        assert compiler.origins()['disk'] == before['disk'] + 1
-        with pytest.raises(RuntimeError, match='does not compile'):
-            compiler.compile_side_by_side([('beliefs.cu', 'nothing')], 'sm_90')
-    finally:
-        compiler.cache_directory.cache_clear()
+    before = compiler.origins()
+    compiler.compile_side_by_side(names, 'sm_90', lambda *done: seen.append(done))
+    assert seen == [(1, 2), (2, 2)]
+    assert compiler.origins()['compiled'] == before['compiled'] + 2
+    compiler.compiled(*names[0], 'sm_90')
+    assert compiler.origins()['disk'] == before['disk'] + 1
+    with pytest.raises(RuntimeError, match='does not compile'):
+        compiler.compile_side_by_side([('beliefs.cu', 'nothing')], 'sm_90')
 
 
+@pytest.mark.usefixtures('empty_cache')
 def test_files_that_others_remove_meanwhile_disturb_nobody(
         monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path,
         caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
     monkeypatch.setattr(compiler, 'FILES_KEPT', 2)
     monkeypatch.setattr(compiler, 'compile_kernel', lambda file, name, *_: (b'code', name))
-    compiler.cache_directory.cache_clear()
-    try:
-        directory = compiler.cache_directory()
-        assert directory is not None
-        # Like a file that was there when the directory was read, and is not any more.
-        (directory / 'gone.cubin').symlink_to(tmp_path / 'nowhere')
-        for name in ('first', 'second', 'third', 'third'):
-            assert compiler.compiled('refine.cu', name, 'sm_90') == (b'code', name)
-        assert caplog.messages == []
-        kept = {file.read_bytes() for file in directory.iterdir()}
-        assert kept == {b'second\ncode', b'third\ncode'}
-    finally:
-        compiler.cache_directory.cache_clear()
+    directory = compiler.cache_directory()
+    assert directory is not None
+    # Like a file that was there when the directory was read, and is not any more.
+    (directory / 'gone.cubin').symlink_to(tmp_path / 'nowhere')
+    for name in ('first', 'second', 'third', 'third'):
+        assert compiler.compiled('refine.cu', name, 'sm_90') == (b'code', name)
+    assert caplog.messages == []
+    kept = {file.read_bytes() for file in directory.iterdir()}
+    assert kept == {b'second\ncode', b'third\ncode'}
