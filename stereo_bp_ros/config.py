@@ -218,6 +218,11 @@ class MatcherConfig(Settings):
         return self.discontinuity_truncation or self.disparity_range / 7.5
 
     @property
+    def largest_cost(self) -> float:
+        """The largest data cost of a pixel in units of the messages."""
+        return self.message_scale() * self.data_weight * self.data_truncation
+
+    @property
     def repeats_papers(self) -> bool:
         """Whether belief propagation runs in the papers' plain steps, see ``docs/storage.md``."""
         return self.stereo_algorithm == 'bp' and (

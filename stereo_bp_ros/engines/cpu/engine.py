@@ -141,10 +141,7 @@ class CpuEngine(Engine):
 
     def _largest_cost(self) -> float:
         """The largest data cost of a pixel in units of the beliefs; 1 for SAD."""
-        config = self.config
-        if not config.is_belief_propagation:
-            return 1.0
-        return config.message_scale() * config.data_weight * config.data_truncation
+        return self.config.largest_cost if self.config.is_belief_propagation else 1.0
 
     def _plain_belief_propagation(self, needed: refine.Needs,
                                   timings: dict[str, float]) -> None:

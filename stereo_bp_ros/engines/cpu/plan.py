@@ -91,8 +91,7 @@ def cost_dtype(config: MatcherConfig, level: int) -> str:
         return sum_dtype(config)
     if config.message_type == 'float16':
         return 'int16'
-    largest = config.data_weight * config.message_scale() * config.data_truncation
-    return 'uint8' if round_half_up(largest) <= np.iinfo(np.uint8).max else 'uint16'
+    return 'uint8' if round_half_up(config.largest_cost) <= np.iinfo(np.uint8).max else 'uint16'
 
 
 def levels(config: MatcherConfig, width: int, height: int) -> list[Level]:

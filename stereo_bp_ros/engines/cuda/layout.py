@@ -73,7 +73,7 @@ def has_byte_costs(config: MatcherConfig, k: int) -> bool:
 
 def _largest_cost(config: MatcherConfig) -> int:
     """Of a node of level 0, in units of int16 messages."""
-    return round_half_up(config.message_scale() * config.data_weight * config.data_truncation)
+    return round_half_up(config.largest_cost)
 
 
 def smoothness(config: MatcherConfig) -> tuple[float, float]:

@@ -86,8 +86,7 @@ class Parameters(ctypes.Structure):
         """Take over live settings and calibration."""
         shift = calibration.shift if calibration is not None else 0.0
         if config.is_belief_propagation:
-            self.largest_cost = (config.message_scale() * config.data_weight
-                                 * config.data_truncation)
+            self.largest_cost = config.largest_cost
         self.margin = config.uniqueness_ratio / 100 * self.largest_cost
         self.best_factor = 100.0 + config.uniqueness_ratio
         self.texture_threshold = float(config.texture_threshold)

@@ -156,11 +156,10 @@ def reach(config: MatcherConfig) -> int:
 
 def pad(config: MatcherConfig) -> float:
     """Cost of a label beyond the range, in units of the messages: no sum of a real one is more."""
-    largest = config.message_scale() * config.data_weight * config.data_truncation
     truncation = config.message_smoothness()[1]
     if config.message_type == 'int16':
-        return round_half_up(largest) + 3 * truncation
-    return largest + 4 * truncation
+        return round_half_up(config.largest_cost) + 3 * truncation
+    return config.largest_cost + 4 * truncation
 
 
 def _warps(config: MatcherConfig, schedule: str) -> int:
