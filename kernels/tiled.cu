@@ -58,11 +58,11 @@ __device__ __forceinline__ void wait_lock_free(uint32* arrived, uint32 number) {
 
 // Blocks visit the tiles of one diagonal after another, [first, end) of all that outer iterations
 // and both orders have. With a barrier they wait for each other after each one.
-template <typename Message, typename Image, int DISPARITIES, int WAY, bool IS_FAST, bool WAITS,
-          int BARRIER, int THREADS>
+template <typename Message, typename Image, int DISPARITIES, int SIZE, int REACH, int WAY,
+          bool IS_FAST, bool WAITS, int BARRIER, int THREADS>
 __global__ void __launch_bounds__(THREADS, 1)
 visit_diagonals(const __grid_constant__ TiledPass p, int first, int end) {
-    using V = Tile<Message, DISPARITIES>;
+    using V = Tile<Message, DISPARITIES, SIZE, REACH>;
     using T = typename V::T;
     extern __shared__ uint4 memory[];
     if (first == 0) stamp_time(p.stamp);
@@ -82,7 +82,7 @@ visit_diagonals(const __grid_constant__ TiledPass p, int first, int end) {
         const int end_row = min(p.rows, diagonal + 1);
 #pragma unroll 1
         for (int row = first_row + blockIdx.x; row < end_row; row += gridDim.x) {
-            const Spot spot(p, row, diagonal - row);
+            const typename V::Spot spot(p, row, diagonal - row);
             __syncthreads();        // the tile before is done with
             tile.load_edges(p, spot, visit, WARPS - 1 - warp, WARPS);
             tile.template compute_costs<Image, WAY>(p, spot, warp, WARPS);
@@ -91,14 +91,22 @@ visit_diagonals(const __grid_constant__ TiledPass p, int first, int end) {
             for (int iteration = 0; iteration < p.inner; ++iteration) {
                 // Half of the warps send each way.
                 constexpr int HALF = WARPS / 2;
-                const bool is_backward = warp % 2 != 0;
                 const bool is_final = iteration + 1 == p.inner;
-                tile.template pass_horizontally<IS_FAST, WAITS>(
-                    p, spot, visit, iteration == 0, is_final, is_backward, warp / 2, HALF,
-                    steps, false, tile);
+                if (warp % 2 == 0)
+                    tile.template pass_horizontally<IS_FAST, WAITS, false>(
+                        p, spot, visit, iteration == 0, is_final, warp / 2, HALF, steps, false,
+                        tile);
+                else
+                    tile.template pass_horizontally<IS_FAST, WAITS, true>(
+                        p, spot, visit, iteration == 0, is_final, warp / 2, HALF, steps, false,
+                        tile);
                 __syncthreads();
-                tile.template pass_vertically<IS_FAST, WAITS>(
-                    p, spot, visit, is_final, is_backward, warp / 2, HALF, steps);
+                if (warp % 2 == 0)
+                    tile.template pass_vertically<IS_FAST, WAITS, false>(
+                        p, spot, visit, is_final, warp / 2, HALF, steps);
+                else
+                    tile.template pass_vertically<IS_FAST, WAITS, true>(
+                        p, spot, visit, is_final, warp / 2, HALF, steps);
                 __syncthreads();
             }
             if (visit.is_last(p)) tile.select(p, spot, warp, WARPS);
@@ -114,6 +122,8 @@ visit_diagonals(const __grid_constant__ TiledPass p, int first, int end) {
 // Warps of ``follow_rows`` beside those of the sweeps: those that wait for neighbours, that compute
 // data costs, and that choose labels.
 constexpr int WAITING = 4, COMPUTING = 7, SELECTING = 7;
+
+template <bool VALUE> struct Flag { static constexpr bool value = VALUE; };
 
 // A tile and a slot of its period, after some slots without.
 struct Turn {
@@ -136,10 +146,10 @@ struct Turn {
 // the next row; every register of such a message has the parity of its outer iteration in its top
 // bit, so that nothing else need be waited for. Neighbouring rows in one cluster of blocks write
 // into each other's shared memory, others through device memory.
-template <typename Message, typename Image, int DISPARITIES, int WAY, bool IS_FAST, int CLUSTER,
-          int THREADS>
+template <typename Message, typename Image, int DISPARITIES, int SIZE, int REACH, int WAY,
+          bool IS_FAST, int CLUSTER, int THREADS>
 __device__ __forceinline__ void follow(const TiledPass& p) {
-    using V = Tile<Message, DISPARITIES>;
+    using V = Tile<Message, DISPARITIES, SIZE, REACH>;
     using T = typename V::T;
     constexpr int STAGES = 4;
     constexpr int WARPS = (THREADS / 32 - WAITING - COMPUTING - SELECTING) / 4;   // of one sweep
@@ -180,25 +190,34 @@ __device__ __forceinline__ void follow(const TiledPass& p) {
         }
     };
     const auto spot = [&](const Visit& visit, int row, int number) {
-        return Spot(p, row, visit.is_reverse ? p.columns - 1 - number : number);
+        return typename V::Spot(p, row, visit.is_reverse ? p.columns - 1 - number : number);
     };
     if (role < 4) {
         const auto steps = T::steps(p, threadIdx.x % 32 % T::LANES);
-        if (role < 2) {
+        const auto along_x = [&](const auto backward) {
             in_every_slot(1, [&](const Visit& visit, int row, const Turn& turn) {
                 if (turn.phase % 2 == 0)
-                    tile(turn.number).template pass_horizontally<IS_FAST, false>(
+                    tile(turn.number).template pass_horizontally<IS_FAST, false,
+                                                                 decltype(backward)::value>(
                         p, spot(visit, row, turn.number), visit, turn.phase == 0,
-                        turn.phase + 1 == period, role == 1, warp, WARPS, steps,
+                        turn.phase + 1 == period, warp, WARPS, steps,
                         turn.number + 1 < p.columns, tile(turn.number + 1));
             });
-        } else {
+        };
+        const auto along_y = [&](const auto backward) {
             in_every_slot(2, [&](const Visit& visit, int row, const Turn& turn) {
                 if (turn.phase % 2 == 0)
-                    tile(turn.number).template pass_vertically<IS_FAST, false>(
-                        p, spot(visit, row, turn.number), visit, turn.phase + 1 == period,
-                        role == 3, warp, WARPS, steps);
+                    tile(turn.number).template pass_vertically<IS_FAST, false,
+                                                               decltype(backward)::value>(
+                        p, spot(visit, row, turn.number), visit, turn.phase + 1 == period, warp,
+                        WARPS, steps);
             });
+        };
+        switch (role) {
+            case 0: along_x(Flag<false>()); break;
+            case 1: along_x(Flag<true>()); break;
+            case 2: along_y(Flag<false>()); break;
+            default: along_y(Flag<true>());
         }
     } else if (other < WAITING) {
         in_every_slot(0, [&](const Visit& visit, int row, const Turn& turn) {
@@ -223,16 +242,18 @@ __device__ __forceinline__ void follow(const TiledPass& p) {
     if (blockIdx.x == 0 && threadIdx.x == 0) p.state[0] = done + p.outer;
 }
 
-template <typename Message, typename Image, int DISPARITIES, int WAY, bool IS_FAST, int THREADS>
+template <typename Message, typename Image, int DISPARITIES, int SIZE, int REACH, int WAY,
+          bool IS_FAST, int THREADS>
 __global__ void __launch_bounds__(THREADS, 1)
 follow_rows(const __grid_constant__ TiledPass p) {
-    follow<Message, Image, DISPARITIES, WAY, IS_FAST, 1, THREADS>(p);
+    follow<Message, Image, DISPARITIES, SIZE, REACH, WAY, IS_FAST, 1, THREADS>(p);
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-template <typename Message, typename Image, int DISPARITIES, int WAY, bool IS_FAST, int THREADS>
+template <typename Message, typename Image, int DISPARITIES, int SIZE, int REACH, int WAY,
+          bool IS_FAST, int THREADS>
 __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(8, 1, 1)
 follow_rows_in_clusters(const __grid_constant__ TiledPass p) {
-    follow<Message, Image, DISPARITIES, WAY, IS_FAST, 8, THREADS>(p);
+    follow<Message, Image, DISPARITIES, SIZE, REACH, WAY, IS_FAST, 8, THREADS>(p);
 }
 #endif

@@ -11,12 +11,11 @@ struct TiledPass {
     uint32* edges[4];               // by Direction: what tiles send, [row][column][place][word]
     uint32* state;                  // see ``tiled_plan.py``
     Matches out;
-    int size, rows, columns;        // pixels of a tile's side, and tiles
+    int rows, columns;              // tiles
     int outer, inner;               // iterations
     int slope, truncation, pad;     // int16: of the smoothness; cost of a label that is none
     float float_slope, float_truncation, float_pad;
     int cluster_bits, mail_words;   // logarithm of its blocks; words of mail, 0 = there is none
-    int reach;                      // labels that a step may lead over; the fast computation
     uint64* stamp;                  // time at which the stage starts, ns
 };
 
@@ -32,6 +31,35 @@ struct WholeCost {
     }
     static __device__ __forceinline__ uint32 word(uint32 low, uint32 high) {
         return low | high << 16;
+    }
+    // The same of LABELS pixels in a row, the last of which label 0 meets, four bytes at once and
+    // for whole words of a team; none but these pixels' bytes are read, in whole words.
+    template <int LABELS>
+    static __device__ __forceinline__ void of_row(const CostPass& p, bool has_evidence, uint8 own,
+                                                  const uint8* others,
+                                                  uint32 (&costs)[LABELS / 2]) {
+        constexpr int WORDS = LABELS / 4;
+        const uint64 first = reinterpret_cast<uint64>(others - (LABELS - 1));
+        const uint32* const aligned = reinterpret_cast<const uint32*>(first & ~uint64(3));
+        const int shift = int(first & 3) * 8;
+        uint32 met[WORDS + 1], differences[WORDS];
+#pragma unroll
+        for (int i = 0; i <= WORDS; ++i)
+            met[i] = has_evidence ? __ldg(aligned + (i < WORDS || shift > 0 ? i : i - 1)) : 0;
+#pragma unroll
+        for (int i = 0; i < WORDS; ++i)
+            differences[i] = __vabsdiffu4(own * 0x01010101u,
+                                          __funnelshift_r(met[i], met[i + 1], shift));
+        const uint32 most = (p.packed_truncation & 0xff) * 0x00010001u;
+        const uint32 factor = weight(p, has_evidence);
+#pragma unroll
+        for (int r = 0; r < LABELS / 2; ++r) {
+            // Labels fall from byte to byte.
+            constexpr int LAST = LABELS - 1;
+            const uint32 both = __byte_perm(differences[(LAST - r) / 4], differences[r / 4],
+                                            (LAST - r) % 4 | (4 + r % 4) << 8) & 0x00ff00ffu;
+            costs[r] = Int16::least(both, most) * factor;
+        }
     }
 };
 
@@ -138,8 +166,9 @@ __device__ __forceinline__ void wait_for_cluster() {
 
 // One vector over the disparities, dealt out to the lanes of a team. A lane has LABELS of them in
 // a row: word r holds the label r of these (low) and its mirror image LABELS - 1 - r (high), so
-// that word 0 is the first and the last of them. Labels beyond the range cost ``pad``.
-template <typename Message, int DISPARITIES>
+// that word 0 is the first and the last of them. Labels beyond the range cost ``pad``. REACH: labels
+// that a step may lead over before it costs the truncation.
+template <typename Message, int DISPARITIES, int REACH>
 struct Team {
     using Word = typename Message::Word;
     using Value = typename Message::Value;
@@ -153,6 +182,12 @@ struct Team {
     static constexpr int LEVELS = LANES == 1 ? 0 : LANES == 2 ? 1 : LANES == 4 ? 2
         : LANES == 8 ? 3 : LANES == 16 ? 4 : 5;
     static constexpr int REGISTERS = WORDS * Message::WORD_REGISTERS;
+    // Two lanes: words that the other lane's labels can lower. Where these are not all, no label
+    // lowers one in the half of a word that is further away.
+    static constexpr int NEAR = REACH <= WORDS ? REACH : WORDS;
+    static constexpr bool IS_NEAR = REACH <= WORDS;
+    // Data costs on chip are this much more than they are: no sum is 0, see ``offset_of_equal``.
+    static constexpr uint32 ABOVE_COST = Message::IS_WHOLE ? 0x00010001u : 0;
 
     // Steps of the smoothness cost, none above the truncation, which bounds everything anyway.
     struct Steps {
@@ -216,16 +251,9 @@ struct Team {
 #pragma unroll
         for (int r = 0; r < WORDS; ++r) words[r] = Message::zero();
     }
-    // total = (a + b) + c
-    static __device__ __forceinline__ void load_sum(Word (&total)[WORDS], const Word* a,
-                                                    const Word* b, const Word* c) {
-        Word first[WORDS], second[WORDS];
-        load(total, a);
-        load(first, b);
-        load(second, c);
+    static __device__ __forceinline__ void add(Word (&total)[WORDS], const Word (&other)[WORDS]) {
 #pragma unroll
-        for (int r = 0; r < WORDS; ++r)
-            total[r] = Message::add(Message::add(total[r], first[r]), second[r]);
+        for (int r = 0; r < WORDS; ++r) total[r] = Message::add(total[r], other[r]);
     }
 
     // min(a + step, b)
@@ -239,44 +267,70 @@ struct Team {
 
     // Least of each half.
     static __device__ __forceinline__ Word least_of(const Word (&h)[WORDS]) {
-        Word part[WORDS];               // pairs, then pairs of those: no long chain
+        Word part[WORDS];               // three at a time: no long chain
 #pragma unroll
         for (int r = 0; r < WORDS; ++r) part[r] = h[r];
 #pragma unroll
-        for (int distance = 1; distance < WORDS; distance *= 2)
+        for (int distance = 1; distance < WORDS; distance *= 3)
 #pragma unroll
-            for (int r = 0; r < WORDS; ++r)
-                if (r % (2 * distance) == 0 && r + distance < WORDS)
-                    part[r] = Message::least(part[r],
-                                             part[r + distance < WORDS ? r + distance : 0]);
+            for (int r = 0; r < WORDS; r += 3 * distance) {
+                const Word b = part[r + distance < WORDS ? r + distance : 0];
+                const Word c = part[r + 2 * distance < WORDS ? r + 2 * distance : 0];
+                if (r + 2 * distance < WORDS) part[r] = Message::least(part[r], b, c);
+                else if (r + distance < WORDS) part[r] = Message::least(part[r], b);
+            }
         return part[0];
     }
 
-    // The truncated linear message from h, in place, its least value 0.
-    template <bool IS_FAST>
-    static __device__ __forceinline__ void message(Word (&h)[WORDS], int lane, const Steps& steps,
-                                                   int reach) {
-        // What lanes tell each other is on its way while they compute what they can alone.
-        Word smallest = least_of(h), others = smallest, arriving = h[0];
-        if constexpr (!IS_FAST && LANES == 2) {
-            Word leaving[WORDS];
+    // Two lanes: what can lower the other lane's nearest label, at the distance 0 from the border.
+    static __device__ __forceinline__ Word leaving(const Word (&h)[WORDS], const Steps& steps) {
+        if constexpr (IS_NEAR) {
+            Word nearest = h[NEAR > 0 ? NEAR - 1 : 0];
 #pragma unroll
-            for (int r = 0; r < WORDS; ++r) leaving[r] = Message::add(h[r], steps.far[r]);
-            const Word nearest = least_of(leaving);
-            arriving = Message::shuffle_xor(Message::least(nearest, Message::swap(nearest)), 1);
+            for (int r = NEAR - 2; r >= 0; --r) nearest = lower(nearest, steps.slope, h[r]);
+            return Message::swap(nearest);
+        } else {
+            Word all[WORDS];
+#pragma unroll
+            for (int r = 0; r < WORDS; ++r) all[r] = Message::add(h[r], steps.far[r]);
+            const Word nearest = least_of(all);
+            return Message::least(nearest, Message::swap(nearest));
         }
+    }
+
+    // The truncated linear message from h, in place, its least value 0. Lanes tell each other what
+    // they must as soon as they can; ``meanwhile`` is called then, with a number that is 0 but known
+    // only after that.
+    template <bool IS_FAST, typename Meanwhile>
+    static __device__ __forceinline__ void message(Word (&h)[WORDS], int lane, const Steps& steps,
+                                                   const Meanwhile& meanwhile) {
+        Word smallest = least_of(h), others = smallest, arriving = h[0];
+        if constexpr (LANES > 1) others = Message::shuffle_xor(smallest, 1);
+        if constexpr (LANES == 2 && !IS_FAST && NEAR > 0) {
+            const Word sent = leaving(h, steps);
+            arriving = Message::shuffle_xor(sent, 1);
+            meanwhile(Message::nothing_after(sent));
+        } else {
+            meanwhile(Message::nothing_after(smallest));
+        }
+        Word own = smallest;
+        if constexpr (LANES == 2) own = Message::least(smallest, Message::swap(smallest));
 #pragma unroll
-        for (int i = 1; i < LANES; i *= 2) {
-            others = Message::shuffle_xor(smallest, i);
-            if (2 * i < LANES) smallest = Message::least(smallest, others);
+        for (int i = 2; i < LANES; i *= 2) {
+            own = Message::least(own, others);
+            others = Message::shuffle_xor(own, i);
         }
         if constexpr (IS_FAST)
-            compare_neighbours(h, lane, steps, reach);
+            compare_neighbours(h, lane, steps);
         else
             envelope(h, lane, steps, arriving);
-        smallest = Message::least(smallest, others);
-        smallest = Message::least(smallest, Message::swap(smallest));
-        const Word offset = Message::offset(smallest);
+        if constexpr (LANES == 2) {
+            smallest = Message::least(own, others, Message::swap(others));
+        } else {
+            smallest = Message::least(own, others);
+            smallest = Message::least(smallest, Message::swap(smallest));
+        }
+        const Word offset = Message::offset_of_equal(smallest);
 #pragma unroll
         for (int r = 0; r < WORDS; ++r)
             h[r] = Message::normalise(h[r], offset, steps.truncation);
@@ -299,7 +353,7 @@ struct Team {
         own_envelope(h, steps.slope);
         if constexpr (LANES == 2) {
 #pragma unroll
-            for (int r = 0; r < WORDS; ++r) h[r] = lower(arriving, steps.near[r], h[r]);
+            for (int r = 0; r < NEAR; ++r) h[r] = lower(arriving, steps.near[r], h[r]);
         } else if constexpr (LANES > 2) {
             Word group = h[0];              // first and last label of the group
             Word beside = h[0];             // best of what comes from the left and from the right
@@ -325,14 +379,14 @@ struct Team {
         }
     }
 
-    // The same where no step leads over more than ``reach`` labels: each label is compared with its
+    // The same where no step leads over more than REACH labels: each label is compared with its
     // neighbours, and so with those further away one by one (Cheng, Liang, Lai, Chen & Chen, Fast
     // belief propagation process element, 2009).
     static __device__ __forceinline__ void compare_neighbours(Word (&h)[WORDS], int lane,
-                                                              const Steps& steps, int reach) {
+                                                              const Steps& steps) {
         const int self = threadIdx.x % 32;
 #pragma unroll 1
-        for (int step = 0; step < reach; ++step) {
+        for (int step = 0; step < REACH; ++step) {
             Word before[WORDS], beside = h[0];      // no neighbour: a label lowers nothing itself
             if constexpr (LANES > 1) {
                 const Word turned = Message::swap(h[0]);
@@ -354,42 +408,51 @@ struct Team {
     }
 };
 
-// A row of vectors that a sweep reads.
-template <typename Word>
-struct Line {
-    const Word* at;
-    int step;                       // words from one place to the next; 0 = always the same
-};
-
 // Messages passed along a line of ``count`` places: to what arrives at each are added the data cost
-// and what arrives from both sides of the line. ``message``: what leaves in the end.
-template <typename Message, int DISPARITIES, bool IS_FAST, bool WAITS>
+// and what arrives from both sides of the line, the vectors at ``cost``, ``first`` and (unless null)
+// ``second``, STEP words from one place to the next. Every vector that arrives is left there;
+// ``message``: what leaves in the end.
+template <typename Message, int DISPARITIES, int REACH, bool IS_FAST, bool WAITS, bool HAS_SECOND,
+          int STEP>
 __device__ __forceinline__ void sweep(
-        Line<typename Message::Word> cost, Line<typename Message::Word> first,
-        Line<typename Message::Word> second, typename Message::Word* arriving, int count,
-        bool writes, int lane, const typename Team<Message, DISPARITIES>::Steps& steps, int reach,
-        typename Message::Word (&message)[Team<Message, DISPARITIES>::WORDS]) {
-    using T = Team<Message, DISPARITIES>;
-    typename Message::Word next[T::WORDS];
-    const auto add = [&] {
+        const typename Message::Word* cost, const typename Message::Word* first,
+        const typename Message::Word* second, typename Message::Word* arriving, int count,
+        bool writes, int lane, const typename Team<Message, DISPARITIES, REACH>::Steps& steps,
+        typename Message::Word (&message)[Team<Message, DISPARITIES, REACH>::WORDS]) {
+    using T = Team<Message, DISPARITIES, REACH>;
+    using Word = typename Message::Word;
+    Word lines[3][T::WORDS], h[T::WORDS];
+    const auto load = [&](int at) {
+        T::load(lines[0], cost + at);
+        T::load(lines[1], first + at);
+        if constexpr (HAS_SECOND) T::load(lines[2], second + at);
+    };
+    const auto pass = [&](const auto& meanwhile) {
         if constexpr (WAITS) __syncthreads();
 #pragma unroll
-        for (int r = 0; r < T::WORDS; ++r) message[r] = Message::add(next[r], message[r]);
+        for (int r = 0; r < T::WORDS; ++r) {
+            Word next = Message::add(lines[0][r], lines[1][r]);
+            if constexpr (HAS_SECOND) next = Message::add(next, lines[2][r]);
+            h[r] = Message::add(next, message[r]);
+        }
         if constexpr (WAITS) __syncthreads();
+        T::template message<IS_FAST>(h, lane, steps, meanwhile);
+#pragma unroll
+        for (int r = 0; r < T::WORDS; ++r) message[r] = h[r];
     };
     T::load(message, arriving);
-    T::load_sum(next, cost.at, first.at, second.at);
+    load(0);
 #pragma unroll 4
     for (int place = 1; place < count; ++place) {
-        add();
-        cost.at += cost.step;
-        first.at += first.step;
-        second.at += second.step;
-        arriving += cost.step;
-        T::load_sum(next, cost.at, first.at, second.at);
-        T::template message<IS_FAST>(message, lane, steps, reach);
-        if (writes) T::store(arriving, message);
+        // Shuffles wait in one queue with loads and stores, so these come after them.
+        pass([&](uint32 nothing) {
+            load(int(nothing) + STEP);
+            if (writes) T::store(arriving + nothing, message);
+        });
+        cost += STEP;
+        first += STEP;
+        second += STEP;
+        arriving += STEP;
     }
-    add();
-    T::template message<IS_FAST>(message, lane, steps, reach);
+    pass([&](uint32 nothing) { if (writes) T::store(arriving + nothing, message); });
 }

@@ -15,36 +15,38 @@ struct Visit {
     }
 };
 
-// Where a tile lies in the image.
+// Where a tile of SIZE pixels lies in the image.
+template <int SIZE>
 struct Spot {
     int row, column, x, y, width, height;
 
     __device__ __forceinline__ Spot(const TiledPass& p, int row, int column)
-        : row(row), column(column), x(column * p.size), y(row * p.size),
-          width(min(p.size, p.cost.levels[0].width - x)),
-          height(min(p.size, p.cost.levels[0].height - y)) {}
+        : row(row), column(column), x(column * SIZE), y(row * SIZE),
+          width(min(SIZE, p.cost.levels[0].width - x)),
+          height(min(SIZE, p.cost.levels[0].height - y)) {}
 };
 
-template <typename Message, int DISPARITIES>
+template <typename Message, int DISPARITIES, int SIZE, int REACH>
 struct Tile {
-    using T = Team<Message, DISPARITIES>;
+    using T = Team<Message, DISPARITIES, REACH>;
+    using Spot = ::Spot<SIZE>;
     using Word = typename Message::Word;
     using Value = typename Message::Value;
     static constexpr int WORD_REGISTERS = Message::WORD_REGISTERS;
     static constexpr bool HAS_PADS = T::PIXEL * 2 > DISPARITIES;
+    // Words from one row or plane to the next. Rows are an odd number of pixels long, so that
+    // neighbouring rows begin in different banks.
+    static constexpr int ROW = (SIZE | 1) * T::PIXEL, PLANE = SIZE * ROW;
 
-    Word* nothing;                  // a vector of zeros, before all tiles
+    Word* nothing;                  // a row of zeros, before all tiles
     Word* mail;                     // [above, below][column of tiles][place][word], or nothing
     Word* planes;                   // [plane][y][x][word]
-    int row, plane;                 // words from one row or plane to the next
 
-    // The ``stage``-th of several tiles side by side. Rows are an odd number of pixels long, so
-    // that neighbouring rows begin in different banks.
+    // The ``stage``-th of several tiles side by side.
     __device__ __forceinline__ Tile(const TiledPass& p, uint4* memory, int stage = 0)
-        : nothing(reinterpret_cast<Word*>(memory)), row((p.size | 1) * T::PIXEL),
-          plane(p.size * row) {
-        mail = nothing + (T::PIXEL + 3) / 4 * 4;
-        planes = mail + p.mail_words + stage * PLANES * plane;
+        : nothing(reinterpret_cast<Word*>(memory)) {
+        mail = nothing + (ROW + 3) / 4 * 4;
+        planes = mail + p.mail_words + stage * PLANES * PLANE;
     }
     __device__ __forceinline__ void clear_nothing() const {
         for (int i = threadIdx.x; i < planes - nothing; i += blockDim.x)
@@ -53,11 +55,11 @@ struct Tile {
     __device__ __forceinline__ uint32* mailbox(const TiledPass& p, bool is_below, int column,
                                                int place) const {
         return reinterpret_cast<uint32*>(
-            mail + ((is_below * p.columns + column) * p.size + place) * T::PIXEL
+            mail + ((is_below * p.columns + column) * SIZE + place) * T::PIXEL
             + lane() * T::WORDS);
     }
     __device__ __forceinline__ Word* at(int which, int x, int y) const {
-        return planes + which * plane + y * row + x * T::PIXEL;
+        return planes + which * PLANE + y * ROW + x * T::PIXEL;
     }
     static __device__ __forceinline__ int lane() { return threadIdx.x % 32 % T::LANES; }
     static __device__ __forceinline__ int team() { return threadIdx.x % 32 / T::LANES; }
@@ -78,6 +80,13 @@ struct Tile {
             for (int x = team(); x < spot.width; x += T::TEAMS) {
                 const int partner = spot.x + x - p.cost.min_disparity;
                 const bool has_evidence = partner < width && partner - (DISPARITIES - 1) >= 0;
+                Word costs[T::WORDS];
+                if constexpr (WAY == FOUR_AT_ONCE && T::LABELS % 4 == 0 && !HAS_PADS) {
+                    Cost::template of_row<T::LABELS>(p.cost, has_evidence, __ldg(own + x),
+                                                     others + x, costs);
+                    store_costs(costs, x, y);
+                    continue;
+                }
                 const auto weight = Cost::weight(p.cost, has_evidence);
                 const Element pixel = Element(__ldg(own + x));
                 Element met[T::LABELS];
@@ -87,7 +96,6 @@ struct Tile {
                     if constexpr (HAS_PADS) is_label = lane() * T::LABELS + i < DISPARITIES;
                     met[i] = has_evidence && is_label ? Element(__ldg(others + x - i)) : pixel;
                 }
-                Word costs[T::WORDS];
 #pragma unroll
                 for (int r = 0; r < T::WORDS; ++r) {
                     costs[r] = Cost::word(
@@ -101,9 +109,16 @@ struct Tile {
                         if (mirrored >= DISPARITIES) costs[r] = Message::with_high(costs[r], pad);
                     }
                 }
-                T::store(at(COST, x, y) + lane() * T::WORDS, costs);
+                store_costs(costs, x, y);
             }
         }
+    }
+    __device__ __forceinline__ void store_costs(Word (&costs)[T::WORDS], int x, int y) const {
+        if constexpr (Message::IS_WHOLE) {
+#pragma unroll
+            for (int r = 0; r < T::WORDS; ++r) costs[r] += T::ABOVE_COST;
+        }
+        T::store(at(COST, x, y) + lane() * T::WORDS, costs);
     }
 
     // What the neighbours sent: from the tiles that this order visits before this one the latest,
@@ -112,10 +127,10 @@ struct Tile {
     __device__ __forceinline__ void load_edges(const TiledPass& p, const Spot& spot,
                                                const Visit& visit, int warp, int warps) const {
         const bool has_later = visit.is_reverse || visit.outer > 0;
-        for (int base = warp * T::TEAMS; base < 4 * p.size; base += warps * T::TEAMS) {
+        for (int base = warp * T::TEAMS; base < 4 * SIZE; base += warps * T::TEAMS) {
             const int number = base + team();
             // Those that must be waited for come first, to be asked for together.
-            const int side = FROM_BELOW - number / p.size, place = number % p.size;
+            const int side = FROM_BELOW - number / SIZE, place = number % SIZE;
             if (side < FROM_LEFT) continue;
             const bool is_along_x = side <= FROM_RIGHT;
             if (place >= (is_along_x ? spot.height : spot.width)) continue;
@@ -169,51 +184,52 @@ struct Tile {
         }
     }
 
-    // Sweep right, or left where ``is_backward``. In the first iteration of a visit nothing has
-    // arrived along y but at the edges of the tile. ``next``: the tile that this block has next in
-    // this order, if it ``has_next``.
-    template <bool IS_FAST, bool WAITS>
+    // Sweep right, or left if BACKWARD. In the first iteration of a visit nothing has arrived along y
+    // but at the edges of the tile. ``next``: the tile that this block has next in this order, if it
+    // ``has_next``.
+    template <bool IS_FAST, bool WAITS, bool BACKWARD>
     __device__ __forceinline__ void pass_horizontally(
             const TiledPass& p, const Spot& spot, const Visit& visit, bool is_first,
-            bool is_final, bool is_backward, int warp, int warps,
-            const typename T::Steps& steps, bool has_next, const Tile next) const {
-        const int begin = is_backward ? spot.width - 1 : 0;
-        const int step = is_backward ? -T::PIXEL : T::PIXEL, own = lane() * T::WORDS;
-        const int side = is_backward ? FROM_RIGHT : FROM_LEFT;
+            bool is_final, int warp, int warps, const typename T::Steps& steps, bool has_next,
+            const Tile next) const {
+        constexpr int STEP = BACKWARD ? -T::PIXEL : T::PIXEL, SIDE = BACKWARD ? FROM_RIGHT : FROM_LEFT;
+        const int begin = BACKWARD ? spot.width - 1 : 0, own = lane() * T::WORDS;
         const int rounds = (spot.height + warps * T::TEAMS - 1) / (warps * T::TEAMS);
 #pragma unroll 1
         for (int round = 0; round < rounds; ++round) {
             const int first = (round * warps + warp) * T::TEAMS, line = first + team();
             if (!WAITS && first >= spot.height) break;
             const bool writes = line < spot.height;
-            const int y = min(line, spot.height - 1);
-            Line<Word> above = {at(FROM_ABOVE, begin, y) + own, step};
-            Line<Word> below = {at(FROM_BELOW, begin, y) + own, step};
-            if (is_first && y > 0) above = {nothing + own, 0};
-            if (is_first && y < spot.height - 1) below = {nothing + own, 0};
+            const int y = min(line, spot.height - 1), last = spot.height - 1;
+            const Word* const cost = at(COST, begin, y) + own;
+            const Word* const above = at(FROM_ABOVE, begin, y) + own;
+            const Word* const below = at(FROM_BELOW, begin, y) + own;
+            const Word* const none = nothing + begin * T::PIXEL + own;
+            Word* const to = at(SIDE, begin, y) + own;
             Word message[T::WORDS];
-            sweep<Message, DISPARITIES, IS_FAST, WAITS>(
-                {at(COST, begin, y) + own, step}, above, below, at(side, begin, y) + own,
-                spot.width, writes, lane(), steps, p.reach, message);
+            if (is_first && last > 0)
+                sweep<Message, DISPARITIES, REACH, IS_FAST, WAITS, false, STEP>(
+                    cost, y == 0 ? above : y == last ? below : none, nullptr, to, spot.width, writes,
+                    lane(), steps, message);
+            else
+                sweep<Message, DISPARITIES, REACH, IS_FAST, WAITS, true, STEP>(
+                    cost, above, below, to, spot.width, writes, lane(), steps, message);
             // Only a message in the direction of the order is read before it is sent again.
-            if (!writes || !is_final || is_backward != visit.is_reverse) continue;
-            const int direction = is_backward ? LEFT : RIGHT;
-            if (has_next)
-                T::store(next.at(side, is_backward ? p.size - 1 : 0, y) + own, message);
-            send(p, direction, spot, y, message, visit);
+            if (!writes || !is_final || BACKWARD != visit.is_reverse) continue;
+            if (has_next) T::store(next.at(SIDE, BACKWARD ? SIZE - 1 : 0, y) + own, message);
+            send(p, BACKWARD ? LEFT : RIGHT, spot, y, message, visit);
         }
     }
 
-    // Sweep down, or up where ``is_backward``. One against the order matters only within the tile.
-    template <bool IS_FAST, bool WAITS>
+    // Sweep down, or up if BACKWARD. One against the order matters only within the tile.
+    template <bool IS_FAST, bool WAITS, bool BACKWARD>
     __device__ __forceinline__ void pass_vertically(
-            const TiledPass& p, const Spot& spot, const Visit& visit, bool is_final,
-            bool is_backward, int warp, int warps, const typename T::Steps& steps) const {
-        const bool is_in_order = is_backward == visit.is_reverse;
+            const TiledPass& p, const Spot& spot, const Visit& visit, bool is_final, int warp,
+            int warps, const typename T::Steps& steps) const {
+        constexpr int STEP = BACKWARD ? -ROW : ROW, SIDE = BACKWARD ? FROM_BELOW : FROM_ABOVE;
+        const bool is_in_order = BACKWARD == visit.is_reverse;
         if (!WAITS && is_final && !is_in_order && !visit.is_last(p)) return;
-        const int begin = is_backward ? spot.height - 1 : 0;
-        const int step = is_backward ? -row : row, own = lane() * T::WORDS;
-        const int side = is_backward ? FROM_BELOW : FROM_ABOVE;
+        const int begin = BACKWARD ? spot.height - 1 : 0, own = lane() * T::WORDS;
         const int rounds = (spot.width + warps * T::TEAMS - 1) / (warps * T::TEAMS);
 #pragma unroll 1
         for (int round = 0; round < rounds; ++round) {
@@ -222,19 +238,19 @@ struct Tile {
             const bool writes = line < spot.width;
             const int x = min(line, spot.width - 1);
             Word message[T::WORDS];
-            sweep<Message, DISPARITIES, IS_FAST, WAITS>(
-                {at(COST, x, begin) + own, step}, {at(FROM_LEFT, x, begin) + own, step},
-                {at(FROM_RIGHT, x, begin) + own, step}, at(side, x, begin) + own, spot.height,
-                writes, lane(), steps, p.reach, message);
+            sweep<Message, DISPARITIES, REACH, IS_FAST, WAITS, true, STEP>(
+                at(COST, x, begin) + own, at(FROM_LEFT, x, begin) + own,
+                at(FROM_RIGHT, x, begin) + own, at(SIDE, x, begin) + own, spot.height, writes,
+                lane(), steps, message);
             if (writes && is_final && is_in_order)
-                send(p, is_backward ? UP : DOWN, spot, x, message, visit);
+                send(p, BACKWARD ? UP : DOWN, spot, x, message, visit);
         }
     }
 
     static __device__ __forceinline__ uint32* edge(const TiledPass& p, int direction, int row,
                                                    int column, int place) {
         return p.edges[direction]
-            + ((size_t(row) * p.columns + column) * p.size + place) * T::PIXEL * WORD_REGISTERS
+            + ((size_t(row) * p.columns + column) * SIZE + place) * T::PIXEL * WORD_REGISTERS
             + lane() * T::REGISTERS;
     }
     // Whether what two rows of tiles send each other goes through the shared memory of a cluster.
@@ -269,6 +285,7 @@ struct Tile {
 #pragma unroll
         for (int side = FROM_LEFT; side < PLANES; ++side)
             total = Message::add(total, at(side, x, y)[word]);
+        if constexpr (Message::IS_WHOLE) total -= T::ABOVE_COST;
         return is_low ? Message::low(total) : Message::high(total);
     }
 
@@ -285,16 +302,16 @@ struct Tile {
                                                  int y, bool writes) const {
         Value least = Message::largest();
         int found = DISPARITIES;
-        Word beliefs[T::WORDS];
-        T::load_sum(beliefs, at(COST, x, y) + lane() * T::WORDS,
-                    at(FROM_LEFT, x, y) + lane() * T::WORDS,
-                    at(FROM_RIGHT, x, y) + lane() * T::WORDS);
-        Word part[T::WORDS];
+        Word beliefs[T::WORDS], part[T::WORDS];
+        T::load(beliefs, at(COST, x, y) + lane() * T::WORDS);
 #pragma unroll
-        for (int side = FROM_ABOVE; side < PLANES; ++side) {
+        for (int side = FROM_LEFT; side < PLANES; ++side) {
             T::load(part, at(side, x, y) + lane() * T::WORDS);
+            T::add(beliefs, part);
+        }
+        if constexpr (Message::IS_WHOLE) {
 #pragma unroll
-            for (int r = 0; r < T::WORDS; ++r) beliefs[r] = Message::add(beliefs[r], part[r]);
+            for (int r = 0; r < T::WORDS; ++r) beliefs[r] -= T::ABOVE_COST;
         }
         const int first = lane() * T::LABELS;
         if constexpr (WORD_REGISTERS == 1) {

@@ -90,6 +90,13 @@ struct Int16 {
         return (a & ~greater) | (b & greater);
 #endif
     }
+    static __device__ __forceinline__ Word least(Word a, Word b, Word c) {
+#if __CUDA_ARCH__ >= 900
+        return __vimin3_s16x2(a, b, c);
+#else
+        return least(least(a, b), c);
+#endif
+    }
     // Least of each half; one of the two values is at most 31743.
     static __device__ __forceinline__ Word least_small(Word a, Word b) {
 #if __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 900
@@ -118,6 +125,14 @@ struct Int16 {
         return smallest;
 #endif
     }
+    // The same of a word with two equal halves, which are not 0.
+    static __device__ __forceinline__ Word offset_of_equal(Word smallest) {
+#if __CUDA_ARCH__ >= 900
+        return 0x10000u - smallest;
+#else
+        return smallest;
+#endif
+    }
     // min(h - smallest, truncation); truncation is at most 10922.
     static __device__ __forceinline__ Word normalise(Word h, Word offset, Word truncation) {
 #if __CUDA_ARCH__ >= 900
@@ -141,6 +156,8 @@ struct Int16 {
         return __shfl_sync(~0u, a, lane);
     }
     static __device__ __forceinline__ uint32 bits(Value value) { return value; }
+    // Nothing, but known only when the word is; its values are up to 32767.
+    static __device__ __forceinline__ uint32 nothing_after(Word a) { return a >> 31; }
     // A word as it comes back from memory.
     static __device__ __forceinline__ Word kept(Word word) { return word; }
 };
@@ -213,10 +230,17 @@ struct FloatWords {
     static __device__ __forceinline__ Word least(Word a, Word b) {
         return make_float2(fminf(a.x, b.x), fminf(a.y, b.y));
     }
+    static __device__ __forceinline__ Word least(Word a, Word b, Word c) {
+        return least(least(a, b), c);
+    }
     static __device__ __forceinline__ Word least_step(Word a, Word step, Word b) {
         return make_float2(fminf(a.x + step.x, b.x), fminf(a.y + step.y, b.y));
     }
     static __device__ __forceinline__ Word offset(Word smallest) { return smallest; }
+    static __device__ __forceinline__ Word offset_of_equal(Word smallest) { return smallest; }
+    static __device__ __forceinline__ uint32 nothing_after(Word a) {
+        return __float_as_uint(a.x) >> 31;
+    }
     static __device__ __forceinline__ Word normalise(Word h, Word offset, Word truncation) {
         return least(subtract(h, offset), truncation);
     }

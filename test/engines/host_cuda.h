@@ -82,6 +82,15 @@ template <typename Function> unsigned host_halves(const Function& of) {
 inline unsigned __vmins2(unsigned a, unsigned b) {
     return host_halves([&](int i) { return std::min(host_half(a, i), host_half(b, i)); });
 }
+inline unsigned __vimin3_s16x2(unsigned a, unsigned b, unsigned c) {
+    return __vmins2(__vmins2(a, b), c);
+}
+inline unsigned __vabsdiffu4(unsigned a, unsigned b) {
+    unsigned result = 0;
+    for (int i = 0; i < 32; i += 8)
+        result |= unsigned(std::abs(int(a >> i & 0xff) - int(b >> i & 0xff))) << i;
+    return result;
+}
 inline unsigned __vneg2(unsigned a) {
     return host_halves([&](int i) { return -host_half(a, i); });
 }

@@ -36,12 +36,12 @@ class TiledPass(ctypes.Structure):
 
     _fields_ = (
         ('cost', cost.CostPass), ('edges', ctypes.c_void_p * 4), ('state', ctypes.c_void_p),
-        ('out', Matches), ('size', ctypes.c_int), ('rows', ctypes.c_int),
+        ('out', Matches), ('rows', ctypes.c_int),
         ('columns', ctypes.c_int), ('outer', ctypes.c_int), ('inner', ctypes.c_int),
         ('slope', ctypes.c_int), ('truncation', ctypes.c_int), ('pad', ctypes.c_int),
         ('float_slope', ctypes.c_float), ('float_truncation', ctypes.c_float),
         ('float_pad', ctypes.c_float), ('cluster_bits', ctypes.c_int),
-        ('mail_words', ctypes.c_int), ('reach', ctypes.c_int), ('stamp', ctypes.c_void_p))
+        ('mail_words', ctypes.c_int), ('stamp', ctypes.c_void_p))
 
 
 def kernel_name(config: MatcherConfig, found: tiled_plan.Cut, image: str,
@@ -49,7 +49,8 @@ def kernel_name(config: MatcherConfig, found: tiled_plan.Cut, image: str,
     """The kernel in ``tiled.cu`` for matched images of this type, 'uint8' or 'float'."""
     is_fast = str(config.message_computation == 'fast').lower()
     types = (f'{layout.MESSAGE_TYPES[config.message_type]}, {PIXELS[image]}, '
-             f'{config.disparity_range}, {cost.way(config, image, has_whole_grey)}, {is_fast}')
+             f'{config.disparity_range}, {config.tile_size}, {tiled_plan.reach(config)}, '
+             f'{cost.way(config, image, has_whole_grey)}, {is_fast}')
     if found.schedule == 'rows':
         suffix = '_in_clusters' if found.mail_words else ''
         return f'follow_rows{suffix}<{types}, {found.threads}>'
@@ -113,8 +114,7 @@ class Tiled(Matching):
         costs.levels[0] = cost.CostLevel(None, width, height, 0)
         return TiledPass(
             costs, (ctypes.c_void_p * 4)(*(device[f'edges_{name}'] for name in tiled_plan.EDGES)),
-            device['tile_state'], out, config.tile_size, self._cut.rows, self._cut.columns,
+            device['tile_state'], out, self._cut.rows, self._cut.columns,
             config.outer_iterations, config.inner_iterations, int(slope), int(truncation),
             int(pad), slope, truncation, pad,
-            self._cut.cluster_bits, self._cut.mail_words, tiled_plan.reach(config),
-            self._arena.stamp('messages'))
+            self._cut.cluster_bits, self._cut.mail_words, self._arena.stamp('messages'))

@@ -171,11 +171,12 @@ def _warps(config: MatcherConfig, schedule: str) -> int:
 
 
 def _shared_bytes(config: MatcherConfig, size: int, schedule: str) -> int:
-    """Tiles of a block, and a vector of zeros before them."""
+    """Tiles of a block, and a row of zeros before them."""
     found = team(config)
     stages = STAGES if schedule == 'rows' else 1
-    zeros = -(-found.lanes * found.words // 4) * 4 * found.registers
-    return 4 * (zeros + stages * PLANES * size * (size | 1) * found.pixel_registers)
+    row = (size | 1) * found.lanes * found.words
+    zeros = -(-row // 4) * 4 * found.registers
+    return 4 * (zeros + stages * PLANES * size * row * found.registers)
 
 
 def _fits(config: MatcherConfig, size: int, schedule: str, device: Properties) -> bool:
