@@ -70,13 +70,13 @@ visit_diagonals(const __grid_constant__ TiledPass p, int first, int end) {
     const int warp = warp_number(), lane = threadIdx.x % 32 % T::LANES;
     const auto steps = T::steps(p, lane);
     const V tile(p, memory);
-    tile.clear_nothing();
+    tile.prepare(p);
     const int diagonals = p.rows + p.columns - 1;
     const uint32 done = BARRIER == NO_BARRIER ? 0 : p.state[0];
 #pragma unroll 1
     for (int step = first; step < end; ++step) {
         const int order = step / diagonals, number = step % diagonals;
-        const Visit visit = {order / 2, order % 2 != 0, false, 0, 0};
+        const Visit visit = {order / 2, order % 2 != 0, false, 0};
         const int diagonal = visit.is_reverse ? diagonals - 1 - number : number;
         const int first_row = max(0, diagonal - p.columns + 1);
         const int end_row = min(p.rows, diagonal + 1);
@@ -93,20 +93,20 @@ visit_diagonals(const __grid_constant__ TiledPass p, int first, int end) {
                 constexpr int HALF = WARPS / 2;
                 const bool is_final = iteration + 1 == p.inner;
                 if (warp % 2 == 0)
-                    tile.template pass_horizontally<IS_FAST, WAITS, false>(
-                        p, spot, visit, iteration == 0, is_final, warp / 2, HALF, steps, false,
+                    tile.template pass_horizontally<IS_FAST, WAITS, false, HALF>(
+                        p, spot, visit, iteration == 0, is_final, warp / 2, steps, false,
                         tile);
                 else
-                    tile.template pass_horizontally<IS_FAST, WAITS, true>(
-                        p, spot, visit, iteration == 0, is_final, warp / 2, HALF, steps, false,
+                    tile.template pass_horizontally<IS_FAST, WAITS, true, HALF>(
+                        p, spot, visit, iteration == 0, is_final, warp / 2, steps, false,
                         tile);
                 __syncthreads();
                 if (warp % 2 == 0)
-                    tile.template pass_vertically<IS_FAST, WAITS, false>(
-                        p, spot, visit, is_final, warp / 2, HALF, steps);
+                    tile.template pass_vertically<IS_FAST, WAITS, false, HALF>(
+                        p, spot, visit, is_final, warp / 2, steps);
                 else
-                    tile.template pass_vertically<IS_FAST, WAITS, true>(
-                        p, spot, visit, is_final, warp / 2, HALF, steps);
+                    tile.template pass_vertically<IS_FAST, WAITS, true, HALF>(
+                        p, spot, visit, is_final, warp / 2, steps);
                 __syncthreads();
             }
             if (visit.is_last(p)) tile.select(p, spot, warp, WARPS);
@@ -119,9 +119,8 @@ visit_diagonals(const __grid_constant__ TiledPass p, int first, int end) {
     if (BARRIER != NO_BARRIER && blockIdx.x == 0 && threadIdx.x == 0) p.state[0] = done + end;
 }
 
-// Warps of ``follow_rows`` beside those of the sweeps: those that wait for neighbours, that compute
-// data costs, and that choose labels.
-constexpr int WAITING = 4, COMPUTING = 7, SELECTING = 7;
+// Warps of ``follow_rows`` that wait for neighbours.
+constexpr int WAITING = 3;
 
 template <bool VALUE> struct Flag { static constexpr bool value = VALUE; };
 
@@ -143,24 +142,32 @@ struct Turn {
 // A block has a row of tiles at a time, and its warps different tiles of it: costs of
 // one are computed, messages pass along x in the one before, along y in the one before
 // that, and labels are chosen in the last. Rows follow each other as what they need arrives from
-// the next row; every register of such a message has the parity of its outer iteration in its top
-// bit, so that nothing else need be waited for. Neighbouring rows in one cluster of blocks write
-// into each other's shared memory, others through device memory.
+// the next row. Neighbouring rows in one cluster of blocks write letters into each other's shared
+// memory; from others messages come through device memory, and every register of them has the
+// parity of its outer iteration in its top bit, so that nothing else need be waited for.
+//
+// Every fourth warp has the same quarter of a multiprocessor, whose cache of instructions is small: so
+// each has one of the four sweeps, and few tasks beside it. Data costs are computed in that of the
+// sweep along y which nobody waits for in this order; in those of the sweeps along x labels are
+// chosen and neighbours waited for.
 template <typename Message, typename Image, int DISPARITIES, int SIZE, int REACH, int WAY,
           bool IS_FAST, int CLUSTER, int THREADS>
 __device__ __forceinline__ void follow(const TiledPass& p) {
     using V = Tile<Message, DISPARITIES, SIZE, REACH>;
     using T = typename V::T;
     constexpr int STAGES = 4;
-    constexpr int WARPS = (THREADS / 32 - WAITING - COMPUTING - SELECTING) / 4;   // of one sweep
+    constexpr int WARPS = T::rounds(SIZE, 1) > 1 ? 2 : 1;             // of one sweep
+    constexpr int COMPUTING = THREADS / 128 - WARPS, SELECTING = 2 * COMPUTING - WAITING;
     extern __shared__ uint4 memory[];
     stamp_time(p.stamp);
-    const int role = warp_number() / WARPS, warp = warp_number() % WARPS;
-    const int other = warp_number() - 4 * WARPS;
-    V(p, memory).clear_nothing();
+    const int quarter = warp_number() % 4, warp = warp_number() / 4, other = warp - WARPS;
+    V(p, memory).prepare(p);
     if constexpr (CLUSTER > 1) wait_for_cluster();
     // The last cluster may have more blocks than there are rows.
-    if (int(blockIdx.x) >= p.rows) return;
+    if (int(blockIdx.x) >= p.rows) {
+        if constexpr (CLUSTER > 1) wait_for_cluster();
+        return;
+    }
     const uint32 done = p.state[0];
     // A tile has a sweep along x or along y in every slot of time, the first along x in the same
     // slot as the last along y of the tile before.
@@ -173,8 +180,7 @@ __device__ __forceinline__ void follow(const TiledPass& p) {
 #pragma unroll 1
         for (int order = 0; order < 2 * p.outer; ++order) {
             const int outer = order / 2;
-            const Visit visit = {outer, order % 2 != 0, true, ~(done + outer) << 31,
-                                 ~uint32(outer) << 31};
+            const Visit visit = {outer, order % 2 != 0, true, ~(done + outer) << 31};
 #pragma unroll 1
             for (int i = 0; i < own_rows; ++i) {
                 const int row = blockIdx.x
@@ -192,54 +198,56 @@ __device__ __forceinline__ void follow(const TiledPass& p) {
     const auto spot = [&](const Visit& visit, int row, int number) {
         return typename V::Spot(p, row, visit.is_reverse ? p.columns - 1 - number : number);
     };
-    if (role < 4) {
+    if (other < 0) {
         const auto steps = T::steps(p, threadIdx.x % 32 % T::LANES);
         const auto along_x = [&](const auto backward) {
             in_every_slot(1, [&](const Visit& visit, int row, const Turn& turn) {
                 if (turn.phase % 2 == 0)
-                    tile(turn.number).template pass_horizontally<IS_FAST, false,
-                                                                 decltype(backward)::value>(
+                    tile(turn.number).template pass_horizontally<
+                            IS_FAST, false, decltype(backward)::value, WARPS>(
                         p, spot(visit, row, turn.number), visit, turn.phase == 0,
-                        turn.phase + 1 == period, warp, WARPS, steps,
-                        turn.number + 1 < p.columns, tile(turn.number + 1));
+                        turn.phase + 1 == period, warp, steps, turn.number + 1 < p.columns,
+                        tile(turn.number + 1));
             });
         };
         const auto along_y = [&](const auto backward) {
             in_every_slot(2, [&](const Visit& visit, int row, const Turn& turn) {
                 if (turn.phase % 2 == 0)
-                    tile(turn.number).template pass_vertically<IS_FAST, false,
-                                                               decltype(backward)::value>(
+                    tile(turn.number).template pass_vertically<
+                            IS_FAST, false, decltype(backward)::value, WARPS>(
                         p, spot(visit, row, turn.number), visit, turn.phase + 1 == period, warp,
-                        WARPS, steps);
+                        steps);
             });
         };
-        switch (role) {
-            case 0: along_x(Flag<false>()); break;
-            case 1: along_x(Flag<true>()); break;
-            case 2: along_y(Flag<false>()); break;
-            default: along_y(Flag<true>());
+        switch (quarter) {
+            case 0: along_y(Flag<true>()); break;
+            case 1: along_y(Flag<false>()); break;
+            case 2: along_x(Flag<false>()); break;
+            default: along_x(Flag<true>());
         }
-    } else if (other < WAITING) {
+    } else if (quarter < 2) {
         in_every_slot(0, [&](const Visit& visit, int row, const Turn& turn) {
-            if (turn.phase == 0)
-                tile(turn.number).load_edges(p, spot(visit, row, turn.number), visit, other,
-                                             WAITING);
-        });
-    } else if (other < WAITING + COMPUTING) {
-        in_every_slot(0, [&](const Visit& visit, int row, const Turn& turn) {
-            if (turn.phase == 0)
+            if (turn.phase == 0 && visit.is_reverse == (quarter == 1))
                 tile(turn.number).template compute_costs<Image, WAY>(
-                    p, spot(visit, row, turn.number), other - WAITING, COMPUTING);
+                    p, spot(visit, row, turn.number), other, COMPUTING);
+        });
+    } else if (const int number = 2 * other + quarter - 2; number < WAITING) {
+        in_every_slot(0, [&](const Visit& visit, int row, const Turn& turn) {
+            if (turn.phase == 0)
+                tile(turn.number).load_edges(p, spot(visit, row, turn.number), visit, number,
+                                             WAITING);
         });
     } else {
         in_every_slot(period + 2, [&](const Visit& visit, int row, const Turn& turn) {
             if (turn.phase == 0 && visit.is_last(p))
-                tile(turn.number).select(p, spot(visit, row, turn.number),
-                                         other - WAITING - COMPUTING, SELECTING);
+                tile(turn.number).select(p, spot(visit, row, turn.number), number - WAITING,
+                                         SELECTING);
         });
     }
     // The first row is the last one to end, when every block has read the state.
     if (blockIdx.x == 0 && threadIdx.x == 0) p.state[0] = done + p.outer;
+    // No block ends while another one may write into its shared memory.
+    if constexpr (CLUSTER > 1) wait_for_cluster();
 }
 
 template <typename Message, typename Image, int DISPARITIES, int SIZE, int REACH, int WAY,

@@ -15,7 +15,7 @@ struct TiledPass {
     int outer, inner;               // iterations
     int slope, truncation, pad;     // int16: of the smoothness; cost of a label that is none
     float float_slope, float_truncation, float_pad;
-    int cluster_bits, mail_words;   // logarithm of its blocks; words of mail, 0 = there is none
+    int cluster_bits, mail_words;   // logarithm of its blocks; words of mail, barriers included; 0 = none
     uint64* stamp;                  // time at which the stage starts, ns
 };
 
@@ -120,41 +120,62 @@ __device__ __forceinline__ void store_relaxed(uint32* to, const uint32* from) {
     }
 }
 
-// As ``load_relaxed``, from this block's shared memory, which other blocks of its cluster write.
-template <int COUNT>
-__device__ __forceinline__ void load_mail(uint32* to, const uint32* from) {
-    const uint32 at = uint32(__cvta_generic_to_shared(from));
-    if constexpr (COUNT % 4 == 0) {
-#pragma unroll
-        for (int i = 0; i < COUNT; i += 4)
-            asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(to[i]), "=r"(to[i + 1]), "=r"(to[i + 2]), "=r"(to[i + 3])
-                         : "r"(at + 4 * i) : "memory");
-    } else {
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i)
-            asm volatile("ld.volatile.shared.u32 %0, [%1];"
-                         : "=r"(to[i]) : "r"(at + 4 * i) : "memory");
-    }
+// Mail: what blocks of a cluster write into each other's shared memory. A letter has a barrier
+// (mbarrier) of its own, which counts its bytes as they arrive.
+__device__ __forceinline__ uint32 in_shared(const void* at) {
+    return uint32(__cvta_generic_to_shared(at));
 }
-// To the place of the block ``rank`` of the cluster that ``to`` is in this one.
-template <int COUNT>
-__device__ __forceinline__ void store_mail(uint32* to, int rank, const uint32* from) {
+__device__ __forceinline__ void make_letter(uint64* barrier) {
 #if __CUDA_ARCH__ >= 900
-    uint32 at;
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(in_shared(barrier)) : "memory");
+#endif
+}
+// All letters have been made; before the cluster waits for its blocks.
+__device__ __forceinline__ void show_letters() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
+// The next letter has so many bytes.
+__device__ __forceinline__ void expect_letter(uint64* barrier, int bytes) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 :: "r"(in_shared(barrier)), "r"(bytes) : "memory");
+#endif
+}
+// Waits for the letter whose number has this parity.
+__device__ __forceinline__ void wait_for_letter(uint64* barrier, int parity) {
+#if __CUDA_ARCH__ >= 900
+    uint32 is_there = 0;
+    while (is_there == 0)
+        asm volatile("{\n.reg .pred there;\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 there, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, there;\n}"
+                     : "=r"(is_there) : "r"(in_shared(barrier)), "r"(parity) : "memory");
+#endif
+}
+// COUNT registers to the place in the block ``rank`` of the cluster that ``to`` is in this one.
+template <int COUNT>
+__device__ __forceinline__ void send_letter(uint32* to, uint64* barrier, int rank,
+                                            const uint32* from) {
+#if __CUDA_ARCH__ >= 900
+    uint32 at, there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(in_shared(to)), "r"(rank));
     asm("mapa.shared::cluster.u32 %0, %1, %2;"
-        : "=r"(at) : "r"(uint32(__cvta_generic_to_shared(to))), "r"(rank));
+        : "=r"(there) : "r"(in_shared(barrier)), "r"(rank));
     if constexpr (COUNT % 4 == 0) {
 #pragma unroll
         for (int i = 0; i < COUNT; i += 4)
-            asm volatile("st.relaxed.cluster.shared::cluster.v4.u32 [%0], {%1, %2, %3, %4};"
+            asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
+                         "[%0], {%1, %2, %3, %4}, [%5];"
                          :: "r"(at + 4 * i), "r"(from[i]), "r"(from[i + 1]), "r"(from[i + 2]),
-                            "r"(from[i + 3]) : "memory");
+                            "r"(from[i + 3]), "r"(there) : "memory");
     } else {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i)
-            asm volatile("st.relaxed.cluster.shared::cluster.u32 [%0], %1;"
-                         :: "r"(at + 4 * i), "r"(from[i]) : "memory");
+            asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 "
+                         "[%0], %1, [%2];"
+                         :: "r"(at + 4 * i), "r"(from[i]), "r"(there) : "memory");
     }
 #endif
 }
@@ -182,6 +203,10 @@ struct Team {
     static constexpr int LEVELS = LANES == 1 ? 0 : LANES == 2 ? 1 : LANES == 4 ? 2
         : LANES == 8 ? 3 : LANES == 16 ? 4 : 5;
     static constexpr int REGISTERS = WORDS * Message::WORD_REGISTERS;
+    // How often so many warps begin anew until each of so many lines has had a team.
+    static __device__ constexpr int rounds(int lines, int warps) {
+        return (lines + warps * TEAMS - 1) / (warps * TEAMS);
+    }
     // Two lanes: words that the other lane's labels can lower. Where these are not all, no label
     // lowers one in the half of a word that is further away.
     static constexpr int NEAR = REACH <= WORDS ? REACH : WORDS;
@@ -427,7 +452,12 @@ __device__ __forceinline__ void sweep(
         T::load(lines[1], first + at);
         if constexpr (HAS_SECOND) T::load(lines[2], second + at);
     };
-    const auto pass = [&](const auto& meanwhile) {
+    T::load(message, arriving);
+    load(0);
+    // Not unrolled: what all warps of ``follow_rows`` execute in turn is to stay in the caches of
+    // instructions.
+#pragma unroll 1
+    for (int place = 1; place <= count; ++place) {
         if constexpr (WAITS) __syncthreads();
 #pragma unroll
         for (int r = 0; r < T::WORDS; ++r) {
@@ -436,23 +466,16 @@ __device__ __forceinline__ void sweep(
             h[r] = Message::add(next, message[r]);
         }
         if constexpr (WAITS) __syncthreads();
-        T::template message<IS_FAST>(h, lane, steps, meanwhile);
-#pragma unroll
-        for (int r = 0; r < T::WORDS; ++r) message[r] = h[r];
-    };
-    T::load(message, arriving);
-    load(0);
-#pragma unroll 4
-    for (int place = 1; place < count; ++place) {
         // Shuffles wait in one queue with loads and stores, so these come after them.
-        pass([&](uint32 nothing) {
-            load(int(nothing) + STEP);
+        T::template message<IS_FAST>(h, lane, steps, [&](uint32 nothing) {
+            if (place < count) load(int(nothing) + STEP);
             if (writes) T::store(arriving + nothing, message);
         });
+#pragma unroll
+        for (int r = 0; r < T::WORDS; ++r) message[r] = h[r];
         cost += STEP;
         first += STEP;
-        second += STEP;
+        if constexpr (HAS_SECOND) second += STEP;
         arriving += STEP;
     }
-    pass([&](uint32 nothing) { if (writes) T::store(arriving + nothing, message); });
 }

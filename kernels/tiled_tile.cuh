@@ -8,7 +8,6 @@ struct Visit {
     bool is_reverse;
     bool follows;                   // rows: neighbours in y are waited for, register by register
     uint32 tag;                     // top bit of each register that they send, or 0
-    uint32 mail_tag;                // the same in the mail, which every frame begins without
 
     __device__ __forceinline__ bool is_last(const TiledPass& p) const {
         return is_reverse && outer + 1 == p.outer;
@@ -39,7 +38,7 @@ struct Tile {
     static constexpr int ROW = (SIZE | 1) * T::PIXEL, PLANE = SIZE * ROW;
 
     Word* nothing;                  // a row of zeros, before all tiles
-    Word* mail;                     // [above, below][column of tiles][place][word], or nothing
+    Word* mail;                     // [above, below][column of tiles][place][word], barriers
     Word* planes;                   // [plane][y][x][word]
 
     // The ``stage``-th of several tiles side by side.
@@ -48,9 +47,25 @@ struct Tile {
         mail = nothing + (ROW + 3) / 4 * 4;
         planes = mail + p.mail_words + stage * PLANES * PLANE;
     }
-    __device__ __forceinline__ void clear_nothing() const {
-        for (int i = threadIdx.x; i < planes - nothing; i += blockDim.x)
-            nothing[i] = Message::zero();
+    // Before anything else; ``has_mail``: letters are expected, too, by one warp.
+    __device__ __forceinline__ void prepare(const TiledPass& p) const {
+        for (int i = threadIdx.x; i < ROW; i += blockDim.x) nothing[i] = Message::zero();
+        if (p.mail_words == 0 || threadIdx.x >= 32) return;
+        for (int column = threadIdx.x; column < p.columns; column += 32) {
+            for (int is_below = 0; is_below < 2; ++is_below) {
+                make_letter(letter(p, is_below, column));
+                expect_letter(letter(p, is_below, column), letter_bytes(p, column));
+            }
+        }
+        show_letters();
+    }
+    __device__ __forceinline__ uint64* letter(const TiledPass& p, bool is_below,
+                                              int column) const {
+        return reinterpret_cast<uint64*>(mail + 2 * p.columns * SIZE * T::PIXEL)
+            + is_below * p.columns + column;
+    }
+    static __device__ __forceinline__ int letter_bytes(const TiledPass& p, int column) {
+        return min(SIZE, p.cost.levels[0].width - column * SIZE) * T::PIXEL * int(sizeof(Word));
     }
     __device__ __forceinline__ uint32* mailbox(const TiledPass& p, bool is_below, int column,
                                                int place) const {
@@ -71,12 +86,13 @@ struct Tile {
         using Cost = typename CostInTile<WAY>::Type;
         using Element = typename Cost::Element;
         const int width = p.cost.levels[0].width;
-#pragma unroll 2
+#pragma unroll 1
         for (int y = warp; y < spot.height; y += warps) {
             const size_t line = size_t(spot.y + y) * width;
             const Image* const own = static_cast<const Image*>(p.cost.left) + line + spot.x;
             const Image* const others = static_cast<const Image*>(p.cost.right) + line + spot.x
                 - p.cost.min_disparity - lane() * T::LABELS;
+#pragma unroll 1
             for (int x = team(); x < spot.width; x += T::TEAMS) {
                 const int partner = spot.x + x - p.cost.min_disparity;
                 const bool has_evidence = partner < width && partner - (DISPARITIES - 1) >= 0;
@@ -127,11 +143,10 @@ struct Tile {
     __device__ __forceinline__ void load_edges(const TiledPass& p, const Spot& spot,
                                                const Visit& visit, int warp, int warps) const {
         const bool has_later = visit.is_reverse || visit.outer > 0;
-        for (int base = warp * T::TEAMS; base < 4 * SIZE; base += warps * T::TEAMS) {
-            const int number = base + team();
-            // Those that must be waited for come first, to be asked for together.
-            const int side = FROM_BELOW - number / SIZE, place = number % SIZE;
-            if (side < FROM_LEFT) continue;
+        constexpr int ROUNDS = T::rounds(SIZE, 1);
+        for (int task = warp; task < 4 * ROUNDS; task += warps) {
+            // All of a warp at one side.
+            const int side = FROM_LEFT + task % 4, place = task / 4 * T::TEAMS + team();
             const bool is_along_x = side <= FROM_RIGHT;
             if (place >= (is_along_x ? spot.height : spot.width)) continue;
             int row = spot.row, column = spot.column, direction;
@@ -162,23 +177,29 @@ struct Tile {
                 if (visit.follows && is_before && is_along_x) continue;
                 uint32* const registers = reinterpret_cast<uint32*>(words);
                 const uint32* const from = edge(p, direction, row, column, place);
-                const bool is_mail = is_before && has_mail(p, spot.row, row);
-                const uint32* const box = mailbox(p, is_later, spot.column, place);
-                const uint32 tag = is_mail ? visit.mail_tag : visit.tag;
-                uint32 differs = 0;
-                do {
-                    // Others of this multiprocessor compute meanwhile.
-                    if (differs >> 31) __nanosleep(20);
-                    if (is_mail) load_mail<T::REGISTERS>(registers, box);
-                    else load_relaxed<T::REGISTERS>(registers, from);
-                    if (visit.follows && is_before) {
-                        differs = 0;
+                if (is_before && !is_along_x && has_mail(p, spot.row, row)) {
+                    uint64* const barrier = letter(p, is_later, spot.column);
+                    wait_for_letter(barrier, visit.outer % 2);
+                    copy_registers<T::REGISTERS>(registers,
+                                                 mailbox(p, is_later, spot.column, place));
+                    if (place == 0 && lane() == 0)
+                        expect_letter(barrier, letter_bytes(p, spot.column));
+                } else {
+                    uint32 differs = 0;
+                    do {
+                        // Others of this multiprocessor compute meanwhile.
+                        if (differs >> 31) __nanosleep(20);
+                        load_relaxed<T::REGISTERS>(registers, from);
+                        if (visit.follows && is_before) {
+                            differs = 0;
 #pragma unroll
-                        for (int r = 0; r < T::REGISTERS; ++r) differs |= registers[r] ^ tag;
-                    }
-                } while (differs >> 31);
+                            for (int r = 0; r < T::REGISTERS; ++r)
+                                differs |= registers[r] ^ visit.tag;
+                        }
+                    } while (differs >> 31);
 #pragma unroll
-                for (int r = 0; r < T::REGISTERS; ++r) registers[r] &= 0x7fffffffu;
+                    for (int r = 0; r < T::REGISTERS; ++r) registers[r] &= 0x7fffffffu;
+                }
             }
             T::store(to + lane() * T::WORDS, words);
         }
@@ -187,17 +208,16 @@ struct Tile {
     // Sweep right, or left if BACKWARD. In the first iteration of a visit nothing has arrived along y
     // but at the edges of the tile. ``next``: the tile that this block has next in this order, if it
     // ``has_next``.
-    template <bool IS_FAST, bool WAITS, bool BACKWARD>
+    template <bool IS_FAST, bool WAITS, bool BACKWARD, int WARPS>
     __device__ __forceinline__ void pass_horizontally(
             const TiledPass& p, const Spot& spot, const Visit& visit, bool is_first,
-            bool is_final, int warp, int warps, const typename T::Steps& steps, bool has_next,
+            bool is_final, int warp, const typename T::Steps& steps, bool has_next,
             const Tile next) const {
         constexpr int STEP = BACKWARD ? -T::PIXEL : T::PIXEL, SIDE = BACKWARD ? FROM_RIGHT : FROM_LEFT;
         const int begin = BACKWARD ? spot.width - 1 : 0, own = lane() * T::WORDS;
-        const int rounds = (spot.height + warps * T::TEAMS - 1) / (warps * T::TEAMS);
 #pragma unroll 1
-        for (int round = 0; round < rounds; ++round) {
-            const int first = (round * warps + warp) * T::TEAMS, line = first + team();
+        for (int round = 0; round < T::rounds(SIZE, WARPS); ++round) {
+            const int first = (round * WARPS + warp) * T::TEAMS, line = first + team();
             if (!WAITS && first >= spot.height) break;
             const bool writes = line < spot.height;
             const int y = min(line, spot.height - 1), last = spot.height - 1;
@@ -222,18 +242,17 @@ struct Tile {
     }
 
     // Sweep down, or up if BACKWARD. One against the order matters only within the tile.
-    template <bool IS_FAST, bool WAITS, bool BACKWARD>
+    template <bool IS_FAST, bool WAITS, bool BACKWARD, int WARPS>
     __device__ __forceinline__ void pass_vertically(
             const TiledPass& p, const Spot& spot, const Visit& visit, bool is_final, int warp,
-            int warps, const typename T::Steps& steps) const {
+            const typename T::Steps& steps) const {
         constexpr int STEP = BACKWARD ? -ROW : ROW, SIDE = BACKWARD ? FROM_BELOW : FROM_ABOVE;
         const bool is_in_order = BACKWARD == visit.is_reverse;
         if (!WAITS && is_final && !is_in_order && !visit.is_last(p)) return;
         const int begin = BACKWARD ? spot.height - 1 : 0, own = lane() * T::WORDS;
-        const int rounds = (spot.width + warps * T::TEAMS - 1) / (warps * T::TEAMS);
 #pragma unroll 1
-        for (int round = 0; round < rounds; ++round) {
-            const int first = (round * warps + warp) * T::TEAMS, line = first + team();
+        for (int round = 0; round < T::rounds(SIZE, WARPS); ++round) {
+            const int first = (round * WARPS + warp) * T::TEAMS, line = first + team();
             if (!WAITS && first >= spot.width) break;
             const bool writes = line < spot.width;
             const int x = min(line, spot.width - 1);
@@ -249,9 +268,9 @@ struct Tile {
 
     static __device__ __forceinline__ uint32* edge(const TiledPass& p, int direction, int row,
                                                    int column, int place) {
-        return p.edges[direction]
-            + ((size_t(row) * p.columns + column) * SIZE + place) * T::PIXEL * WORD_REGISTERS
-            + lane() * T::REGISTERS;
+        constexpr int EDGE = SIZE * T::PIXEL * WORD_REGISTERS;
+        return p.edges[direction] + size_t(row) * p.columns * EDGE
+            + (column * EDGE + place * T::PIXEL * WORD_REGISTERS + lane() * T::REGISTERS);
     }
     // Whether what two rows of tiles send each other goes through the shared memory of a cluster.
     static __device__ __forceinline__ bool has_mail(const TiledPass& p, int row, int other) {
@@ -265,10 +284,10 @@ struct Tile {
         uint32 registers[T::REGISTERS];
         const int other = spot.row + row_step(direction);
         if (is_vertical && other >= 0 && other < p.rows && has_mail(p, spot.row, other)) {
-#pragma unroll
-            for (int r = 0; r < T::REGISTERS; ++r) registers[r] = plain[r] | visit.mail_tag;
-            store_mail<T::REGISTERS>(mailbox(p, direction == UP, spot.column, place),
-                                     other & (1 << p.cluster_bits) - 1, registers);
+            const bool is_below = direction == UP;
+            send_letter<T::REGISTERS>(mailbox(p, is_below, spot.column, place),
+                                      letter(p, is_below, spot.column),
+                                      other & (1 << p.cluster_bits) - 1, plain);
         }
 #pragma unroll
         for (int r = 0; r < T::REGISTERS; ++r)
@@ -292,7 +311,9 @@ struct Tile {
     // Labels of the tile, the lowest one on ties; a warp for each row, a team for each pixel.
     __device__ __forceinline__ void select(const TiledPass& p, const Spot& spot, int warp,
                                            int warps) const {
+#pragma unroll 1
         for (int y = warp; y < spot.height; y += warps)
+#pragma unroll 1
             for (int base = 0; base < spot.width; base += T::TEAMS)
                 select_pixel(p, spot, min(base + team(), spot.width - 1), y,
                              base + team() < spot.width);

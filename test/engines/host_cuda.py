@@ -23,15 +23,22 @@ BODIES = {
     'Word least_small(Word a, Word b)': 'return least(a, b);',
     'void load_relaxed(': 'for (int i = 0; i < COUNT; ++i) to[i] = __atomic_load_n(from + i, '
                           '__ATOMIC_SEQ_CST); sched_yield();',
-    'void load_mail(': 'for (int i = 0; i < COUNT; ++i) to[i] = __atomic_load_n(from + i, '
-                       '__ATOMIC_SEQ_CST); sched_yield();',
     'void store_relaxed(': 'for (int i = 0; i < COUNT; ++i) __atomic_store_n(to + i, from[i], '
                            '__ATOMIC_SEQ_CST);',
-    'void store_mail(': 'uint4* const own = host_shared; uint4* const there = '
-                        'host_shared_of_blocks[blockIdx.x / 8 * 8 + rank]; '
-                        'uint32* const at = reinterpret_cast<uint32*>(there) + '
-                        '(to - reinterpret_cast<uint32*>(own)); for (int i = 0; i < COUNT; ++i) '
-                        '__atomic_store_n(at + i, from[i], __ATOMIC_SEQ_CST);',
+    # A barrier here: bytes that have arrived, and above them those of a letter.
+    'uint32 in_shared(': 'return 0;',
+    'void make_letter(': '*barrier = 0;',
+    'void show_letters()': '',
+    'void expect_letter(': '__atomic_fetch_or(barrier, uint64(bytes) << 32, __ATOMIC_SEQ_CST);',
+    'void wait_for_letter(': 'for (;;) { const uint64 seen = __atomic_load_n(barrier, '
+                             '__ATOMIC_SEQ_CST); if (uint32(seen) / (seen >> 32) % 2 != parity) '
+                             'break; sched_yield(); }',
+    'void send_letter(': 'char* const own = reinterpret_cast<char*>(host_shared); char* const '
+                         'there = reinterpret_cast<char*>(host_shared_of_blocks[blockIdx.x / 8 '
+                         '* 8 + rank]); std::memcpy(there + (reinterpret_cast<char*>(to) - own), '
+                         'from, 4 * COUNT); __atomic_fetch_add(reinterpret_cast<uint64*>(there + '
+                         '(reinterpret_cast<char*>(barrier) - own)), uint64(4 * COUNT), '
+                         '__ATOMIC_SEQ_CST);',
     'void wait_for_cluster()': 'pthread_barrier_wait(&host_grid);',
     'uint32 load_acquire(': 'sched_yield(); return __atomic_load_n(at, __ATOMIC_SEQ_CST);',
     'uint32 four(uint32 pixel': 'return 0;',      # four costs at once: not used in tiles

@@ -12,17 +12,15 @@ from stereo_bp_ros.errors import ConfigError
 #: ``tiled_tile.cuh`` and ``tiled.cu``.
 PLANES, STAGES = 5, 4
 
-#: Warps beside those of the sweeps in a block of ``follow_rows``; as in ``tiled.cu``.
-OTHER_WARPS = 18
+#: Warps of a block of ``follow_rows``, a multiple of 4: as many as leave each registers enough.
+ROW_WARPS = 24
 
 #: Logarithm of the blocks of a cluster; as in ``tiled.cu``. From compute capability 9.0 on.
 CLUSTER_BITS = 3
 
-#: Most warps of one sweep: a block is to have registers enough.
-MOST_WARPS = {'rows': 2, 'visits': 8}
-
-#: Least warps of a block that visits one tile after the other: all of them load.
-LEAST_VISIT_WARPS = 8
+#: Least warps of a block that visits one tile after the other (all of them load), and most (each
+#: is to have registers enough).
+VISIT_WARPS = (8, 16)
 
 #: Edges of a tile, as ``Direction`` in ``vectors.cuh``.
 EDGES = ('up', 'down', 'left', 'right')
@@ -113,7 +111,9 @@ def _in_clusters(config: MatcherConfig, found: Cut, device: Properties) -> Cut:
     cluster = 1 << CLUSTER_BITS
     blocks = -(-found.rows // cluster) * cluster
     vector = team(config)
-    words = 2 * found.columns * config.tile_size * vector.lanes * vector.words
+    # A letter from above and one from below for each column, and a barrier of 8 bytes with each.
+    words = 2 * found.columns * (config.tile_size * vector.lanes * vector.words
+                                 + 2 // vector.registers)
     words = -(-words // 4) * 4
     room = found.shared_bytes + 4 * words * vector.registers
     # A third of the multiprocessors may lie where no whole cluster fits.
@@ -164,10 +164,11 @@ def pad(config: MatcherConfig) -> float:
 
 def _warps(config: MatcherConfig, schedule: str) -> int:
     """Warps of a block."""
-    needed = -(-config.tile_size // (32 // team(config).lanes))
     if schedule == 'rows':
-        return 4 * min(needed, MOST_WARPS['rows']) + OTHER_WARPS
-    return max(LEAST_VISIT_WARPS, 2 * min(needed, MOST_WARPS['visits']))
+        return ROW_WARPS
+    needed = -(-config.tile_size // (32 // team(config).lanes))
+    least, most = VISIT_WARPS
+    return min(max(least, 2 * needed), most)
 
 
 def _shared_bytes(config: MatcherConfig, size: int, schedule: str) -> int:
