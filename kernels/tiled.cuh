@@ -435,8 +435,8 @@ struct Team {
 
 // Messages passed along a line of ``count`` places: to what arrives at each are added the data cost
 // and what arrives from both sides of the line, the vectors at ``cost``, ``first`` and (unless null)
-// ``second``, STEP words from one place to the next. Every vector that arrives is left there;
-// ``message``: what leaves in the end.
+// ``second``, STEP words from one place to the next. What arrives at the others is left at
+// ``arriving``, too; ``message``: what leaves in the end.
 template <typename Message, int DISPARITIES, int REACH, bool IS_FAST, bool WAITS, bool HAS_SECOND,
           int STEP>
 __device__ __forceinline__ void sweep(
@@ -469,7 +469,7 @@ __device__ __forceinline__ void sweep(
         // Shuffles wait in one queue with loads and stores, so these come after them.
         T::template message<IS_FAST>(h, lane, steps, [&](uint32 nothing) {
             if (place < count) load(int(nothing) + STEP);
-            if (writes) T::store(arriving + nothing, message);
+            if (writes && place > 1) T::store(arriving + nothing, message);
         });
 #pragma unroll
         for (int r = 0; r < T::WORDS; ++r) message[r] = h[r];

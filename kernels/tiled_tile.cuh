@@ -47,17 +47,15 @@ struct Tile {
         mail = nothing + (ROW + 3) / 4 * 4;
         planes = mail + p.mail_words + stage * PLANES * PLANE;
     }
-    // Before anything else; ``has_mail``: letters are expected, too, by one warp.
+    // Before anything else. The first warp expects the first letters.
     __device__ __forceinline__ void prepare(const TiledPass& p) const {
         for (int i = threadIdx.x; i < ROW; i += blockDim.x) nothing[i] = Message::zero();
         if (p.mail_words == 0 || threadIdx.x >= 32) return;
-        for (int column = threadIdx.x; column < p.columns; column += 32) {
-            for (int is_below = 0; is_below < 2; ++is_below) {
-                make_letter(letter(p, is_below, column));
-                expect_letter(letter(p, is_below, column), letter_bytes(p, column));
-            }
-        }
+        for (int i = threadIdx.x; i < 2 * p.columns; i += 32) make_letter(letter(p, false, i));
         show_letters();
+        __syncwarp();
+        for (int i = threadIdx.x; i < 2 * p.columns; i += 32)
+            expect_letter(letter(p, false, i), letter_bytes(p, i % p.columns));
     }
     __device__ __forceinline__ uint64* letter(const TiledPass& p, bool is_below,
                                               int column) const {

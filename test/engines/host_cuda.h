@@ -42,6 +42,7 @@ inline std::vector<uint4*> host_shared_of_blocks;
 inline pthread_barrier_t host_grid;
 
 inline void __syncthreads() { pthread_barrier_wait(host_block); }
+inline void __syncwarp() { pthread_barrier_wait(&host_warp->barrier); }
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 inline void __nanosleep(unsigned) { sched_yield(); }
 
