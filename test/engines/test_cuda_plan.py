@@ -160,6 +160,16 @@ def test_what_is_uploaded_has_one_name_and_size_on_both_sides() -> None:
     assert sizes[0]['left_raw'] >= 101 * 67 * 4
 
 
+def test_messages_are_kept_in_bytes_only_where_these_are_exact() -> None:
+    # Truncations of 30 D / 7.5 that fit a byte: 252, and 256 which is too much.
+    assert layout.stored_type(five_sets(63)) == 'Int16Bytes'
+    assert layout.stored_type(five_sets(64)) == 'Int16Deltas'
+    assert layout.stored_type(five_sets(16, message_type='float32')) == 'Float32'
+    assert layout.shape(five_sets(21)).unit_bytes == layout.shape(five_sets(64)).unit_bytes == 8
+    assert layout.stored_type(five_sets(24, discontinuity_truncation=300.0)) == 'Int16'
+    assert layout.shape(five_sets(24, discontinuity_truncation=300.0)).unit_bytes == 16
+
+
 def test_differences_are_kept_only_where_they_are_exact() -> None:
     assert layout.keeps_deltas(five_sets(128))
     assert not layout.keeps_deltas(five_sets(8))
