@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from stereo_bp_ros import ConfigError, MatcherConfig
-from stereo_bp_ros.engines.cuda import layout, plan, tiling
+from stereo_bp_ros.engines.cuda import convert, layout, plan, tiling
 from stereo_bp_ros.engines.cuda.device import TYPICAL
 
 FIVE_SETS = {'tsukuba': (384, 288, 16), 'venus': (434, 383, 21), 'barn1': (432, 381, 32),
@@ -191,3 +191,20 @@ def test_the_plan_stays_below_the_bound_of_the_2009_paper(name: str) -> None:
     width, height, disparities = FIVE_SETS[name]
     found = plan.memory_plan(five_sets(disparities), width, height)
     assert found.total < 4 * paper_memory_bound(width, height, disparities)
+
+
+def test_pairs_of_pinned_images_are_known_when_they_come_again() -> None:
+    known = convert.PinnedSources()
+    pairs = [(16 * i, 16) for i in range(1, 12)]
+    # The first time of each, then as many as there may be.
+    assert [known.see(pair) for pair in pairs] == [(convert.ANYWHERE, [])] * len(pairs)
+    found = [known.see(pair)[0] for _ in range(3) for pair in pairs]
+    assert found == 3 * (pairs[:known.MOST_KNOWN] + [convert.ANYWHERE] * 3)
+    # What has not come for long makes room.
+    for _ in range(known.LONG_AGO):
+        known.see(pairs[1])
+    assert known.see(pairs[-1]) == (pairs[-1], [pairs[0]])
+    assert known.see(pairs[0]) == (convert.ANYWHERE, [])
+    assert known.see((1, 1)) == (convert.ANYWHERE, [])
+    assert pairs[1] in known.clear()
+    assert known.see(pairs[1]) == (convert.ANYWHERE, [])
