@@ -20,8 +20,13 @@ __global__ void upload(const __grid_constant__ Upload p) {
     stamp_time(p.stamp);
     const int number = blockIdx.y;
     const Segment segment = p.segments[number];
-    const uint4* const from = number > 0 && p.addresses != nullptr
-        ? reinterpret_cast<const uint4*>(p.addresses[number - 1]) : segment.from;
+    // One thread asks where the image lies: each time the answer comes through the bus.
+    __shared__ const uint4* source;
+    if (threadIdx.x == 0)
+        source = number > 0 && p.addresses != nullptr
+            ? reinterpret_cast<const uint4*>(p.addresses[number - 1]) : segment.from;
+    __syncthreads();
+    const uint4* const from = source;
     const int threads = gridDim.x * blockDim.x;
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < segment.count;
          i += AT_ONCE * threads) {

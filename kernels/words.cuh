@@ -183,6 +183,19 @@ struct Int16Deltas : Int16 {
     }
 };
 
+// The same messages in half the bytes where the truncation, their largest value, fits a byte: the
+// values themselves, in the order of Int16Deltas.
+struct Int16Bytes : Int16 {
+    using Unit = uint2;
+
+    static __device__ __forceinline__ void load(const Unit* at, int, Word (&words)[4]) {
+        Int16Deltas::expand(*at, words);
+    }
+    static __device__ __forceinline__ void store(Unit* at, int, const Word (&words)[4]) {
+        *at = Int16Deltas::shrink(words);
+    }
+};
+
 // Data cost of level 0 in bytes, for words of Int16.
 struct Bytes : Int16 {
     using Unit = uint2;         // 8 per chunk, in the order of its words

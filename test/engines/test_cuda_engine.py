@@ -136,18 +136,23 @@ def test_an_iteration_that_labels_come_out_of_changes_nothing(disparities: int, 
 
 
 @pytest.mark.parametrize('disparities', [16, 40])
-def test_messages_kept_as_differences_change_nothing(monkeypatch: pytest.MonkeyPatch,
-                                                     disparities: int) -> None:
-    config = paper(disparities, levels=4, uniqueness_ratio=3.0, disp12_max_diff=1)
+def test_messages_kept_in_bytes_change_nothing(monkeypatch: pytest.MonkeyPatch,
+                                               disparities: int) -> None:
+    config = paper(disparities, uniqueness_ratio=3.0, disp12_max_diff=1)
     left, right = noisy_pair(90, 57)
     results = []
-    for least in (8, 10000):
+    # Values, differences, and 16 bits.
+    for kind, largest, least in (('Int16Bytes', 255, 8), ('Int16Deltas', 0, 8),
+                                 ('Int16', 0, 10000)):
+        monkeypatch.setattr(layout, 'LARGEST_BYTE', largest)
         monkeypatch.setattr(layout, 'LEAST_RANGE_OF_DELTAS', least)
+        assert layout.stored_type(config) == kind
         tiling.forget()
         results.append(run(config, left, right, OUTPUTS))
     tiling.forget()
     for name in OUTPUTS:
-        assert np.array_equal(results[0][name], results[1][name], equal_nan=True)
+        for other in results[1:]:
+            assert np.array_equal(results[0][name], other[name], equal_nan=True)
 
 
 @pytest.mark.parametrize('disparities', [16, 40, 128, 200])

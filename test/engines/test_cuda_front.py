@@ -211,9 +211,12 @@ def pinned_copy(raw: RawImage) -> RawImage:
     return RawImage(there, raw.height, raw.width, raw.step, raw.encoding, raw.big_endian)
 
 
-def converted(config: MatcherConfig, left: RawImage, right: RawImage
+def converted(config: MatcherConfig, left: RawImage, right: RawImage, is_told: bool = False
               ) -> tuple[str, np.ndarray, np.ndarray]:
-    """Name and both images of the grey values that the device makes of the bytes."""
+    """Name and both images of the grey values that the device makes of the bytes.
+
+    :param is_told: where pinned images lie is an argument of the kernel.
+    """
     found = Memory(config, left.width, left.height)
     stage = convert.Convert(device.properties(0), config, left.width, left.height, found.arena)
     addresses = [convert.pinned_address(raw) for raw in (left, right)]
@@ -221,10 +224,14 @@ def converted(config: MatcherConfig, left: RawImage, right: RawImage
         convert.stage(raw, found.arena.host[name])
         if all(addresses):
             found.arena.host[name].fill(77)         # nothing is to be read there
-    found.arena.host['sources'][:] = addresses
+    sources = convert.STAGED
+    if all(addresses):
+        sources = (addresses[0], addresses[1]) if is_told else convert.ANYWHERE
+    if not is_told:
+        found.arena.host['sources'][:] = addresses
     readings = convert.reading(left), convert.reading(right)
     stage.load()
-    stage.enqueue_upload(found.stream.ptr, readings, all(addresses), 0)
+    stage.enqueue_upload(found.stream.ptr, readings, sources, 0)
     stage.enqueue(found.stream.ptr, readings, 0)
     grey = stage.grey(readings)
     images = found.get(f'left_{grey}'), found.get(f'right_{grey}')
@@ -259,15 +266,16 @@ def test_the_images_of_a_pair_may_have_two_encodings(left: str, right: str) -> N
         np.testing.assert_array_equal(image, cpu_grey(raw, config))
 
 
+@pytest.mark.parametrize('is_told', [False, True])
 @pytest.mark.parametrize('encoding', ['mono8', 'mono16', 'rgb8'])
-def test_images_in_pinned_memory_are_read_where_they_lie(encoding: str) -> None:
+def test_images_in_pinned_memory_are_read_where_they_lie(encoding: str, is_told: bool) -> None:
     config = MatcherConfig(disparity_range=2, levels=1)
     pair = [random_image(encoding, 64, 33, 0, False, seed) for seed in (1, 2)]
     pinned = [pinned_copy(raw) for raw in pair]
     assert [convert.pinned_address(raw) for raw in pair] == [0, 0]
     assert [convert.pinned_address(raw) for raw in pinned] == [raw.data.ctypes.data
                                                                for raw in pinned]
-    _, *images = converted(config, *pinned)
+    _, *images = converted(config, *pinned, is_told)
     for image, raw in zip(images, pair, strict=True):
         np.testing.assert_array_equal(image, cpu_grey(raw, config))
 
@@ -287,6 +295,48 @@ def test_an_engine_takes_pinned_and_ordinary_images_in_turn() -> None:
     assert np.array_equal(results[0], results[1])
     assert np.array_equal(results[2], results[3])
     assert not np.array_equal(results[0], results[2])
+
+
+def test_pinned_images_and_outputs_may_come_again_and_change() -> None:
+    width, height = 64, 48
+    config = MatcherConfig(disparity_range=8, levels=2, iterations=2)
+    engine = cuda.CudaEngine(config, width, height)
+    ordinary = cuda.CudaEngine(config, width, height)
+    pairs = [[pinned_copy(random_image('mono8', width, height, 0, False, seed + side))
+              for side in (0, 1)] for seed in range(0, 24, 2)]
+    targets = [{'disparity': np.empty((height, width), np.float32)},
+               {'disparity': np.zeros((height, width), np.float32),
+                'depth': np.empty((height, width), np.float32)},
+               {'disparity': pinned_output(height, width)},
+               {'disparity': pinned_output(height, width)}]
+    generator = np.random.default_rng(5)
+    # The same pair over and over, two in turn, more than an engine keeps graphs for, others.
+    order = [0, 0, 0, 1, 0, 1, 0, 1, *range(12), *range(12), *range(12), *[5, 6] * 40, 9, 9, 0]
+    for i, number in enumerate(order):
+        left, right = pairs[number]
+        left.data[:] = generator.integers(0, 256, left.data.size)
+        out = targets[i // 3 % len(targets)]
+        for array in out.values():
+            array.fill(-7.0)
+        if i == 70:
+            engine.update(config.replace(uniqueness_ratio=1.0))
+            ordinary.update(config.replace(uniqueness_ratio=1.0))
+        engine.compute(left, right, None, out)
+        copies = [RawImage(raw.data.copy(), height, width, width, 'mono8')
+                  for raw in (left, right)]
+        expected = {name: np.empty((height, width), np.float32) for name in out}
+        ordinary.compute(*copies, None, expected)
+        for name, array in out.items():
+            assert np.array_equal(array, expected[name], equal_nan=True)
+    assert 2 < len(engine._graphs) < 30
+    engine.close()
+    ordinary.close()
+
+
+def pinned_output(height: int, width: int) -> np.ndarray:
+    """An array that the device writes itself."""
+    import cupyx
+    return cupyx.empty_pinned((height, width), np.float32)
 
 
 @pytest.mark.parametrize(('encoding', 'preprocessing', 'stages'), [

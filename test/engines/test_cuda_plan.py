@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from stereo_bp_ros import ConfigError, MatcherConfig
-from stereo_bp_ros.engines.cuda import layout, plan, tiling
+from stereo_bp_ros.engines.cuda import convert, layout, plan, tiling
 from stereo_bp_ros.engines.cuda.device import TYPICAL
 
 FIVE_SETS = {'tsukuba': (384, 288, 16), 'venus': (434, 383, 21), 'barn1': (432, 381, 32),
@@ -160,6 +160,16 @@ def test_what_is_uploaded_has_one_name_and_size_on_both_sides() -> None:
     assert sizes[0]['left_raw'] >= 101 * 67 * 4
 
 
+def test_messages_are_kept_in_bytes_only_where_these_are_exact() -> None:
+    # Truncations of 30 D / 7.5 that fit a byte: 252, and 256 which is too much.
+    assert layout.stored_type(five_sets(63)) == 'Int16Bytes'
+    assert layout.stored_type(five_sets(64)) == 'Int16Deltas'
+    assert layout.stored_type(five_sets(16, message_type='float32')) == 'Float32'
+    assert layout.shape(five_sets(21)).unit_bytes == layout.shape(five_sets(64)).unit_bytes == 8
+    assert layout.stored_type(five_sets(24, discontinuity_truncation=300.0)) == 'Int16'
+    assert layout.shape(five_sets(24, discontinuity_truncation=300.0)).unit_bytes == 16
+
+
 def test_differences_are_kept_only_where_they_are_exact() -> None:
     assert layout.keeps_deltas(five_sets(128))
     assert not layout.keeps_deltas(five_sets(8))
@@ -181,3 +191,20 @@ def test_the_plan_stays_below_the_bound_of_the_2009_paper(name: str) -> None:
     width, height, disparities = FIVE_SETS[name]
     found = plan.memory_plan(five_sets(disparities), width, height)
     assert found.total < 4 * paper_memory_bound(width, height, disparities)
+
+
+def test_pairs_of_pinned_images_are_known_when_they_come_again() -> None:
+    known = convert.PinnedSources()
+    pairs = [(16 * i, 16) for i in range(1, 12)]
+    # The first time of each, then as many as there may be.
+    assert [known.see(pair) for pair in pairs] == [(convert.ANYWHERE, [])] * len(pairs)
+    found = [known.see(pair)[0] for _ in range(3) for pair in pairs]
+    assert found == 3 * (pairs[:known.MOST_KNOWN] + [convert.ANYWHERE] * 3)
+    # What has not come for long makes room.
+    for _ in range(known.LONG_AGO):
+        known.see(pairs[1])
+    assert known.see(pairs[-1]) == (pairs[-1], [pairs[0]])
+    assert known.see(pairs[0]) == (convert.ANYWHERE, [])
+    assert known.see((1, 1)) == (convert.ANYWHERE, [])
+    assert pairs[1] in known.clear()
+    assert known.see(pairs[1]) == (convert.ANYWHERE, [])

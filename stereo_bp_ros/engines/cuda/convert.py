@@ -20,6 +20,9 @@ from stereo_bp_ros.images import ENCODINGS, RawImage
 #: Threads of a block, and blocks that suffice for the speed of the bus.
 UPLOAD_THREADS, MOST_UPLOAD_BLOCKS = 256, 64
 
+#: Blocks where each asks through the bus where its image lies: 41 take 5 to 13 us longer.
+MOST_ASKING_BLOCKS = 4
+
 #: Bytes that one thread copies at once.
 UNIT = 16
 
@@ -27,6 +30,14 @@ CONVERT_BLOCK = (32, 8, 1)
 
 #: As in ``convert.cu``.
 CHANNEL, COLOUR, MOSAIC, WIDE = range(4)
+
+
+#: Addresses at which the device reads both images.
+Sources = tuple[int, int]
+
+#: In place of these: the host has copied the images into the engine's own pinned memory; they
+#: lie wherever the pinned array ``sources`` says.
+STAGED, ANYWHERE = (0, 0), (-1, -1)
 
 
 class Reading(NamedTuple):
@@ -105,6 +116,50 @@ def pinned_address(raw: RawImage) -> int:
     return 0 if address % UNIT else address
 
 
+class PinnedSources:
+    """Pairs of pinned images that came more than once, each of which gets a graph of its own.
+
+    A graph that knows where its images lie asks nothing through the bus.
+    """
+
+    #: Pairs with a graph; looks since the last of one after which another may have its place;
+    #: pairs that are remembered after one look.
+    MOST_KNOWN, LONG_AGO, MOST_SEEN = 8, 64, 64
+
+    def __init__(self) -> None:
+        self._looks = 0
+        self._known: dict[Sources, int] = {}        # and which look was the last
+        self._seen: dict[Sources, None] = {}        # once, the oldest first
+
+    def see(self, sources: Sources) -> tuple[Sources, list[Sources]]:
+        """What a frame's graph is to know of where they lie; pairs that are known no longer."""
+        self._looks += 1
+        if sources in self._known:
+            self._known[sources] = self._looks
+            return sources, []
+        if sources not in self._seen:
+            self._seen[sources] = None
+            if len(self._seen) > self.MOST_SEEN:
+                del self._seen[next(iter(self._seen))]
+            return ANYWHERE, []
+        dropped = []
+        if len(self._known) == self.MOST_KNOWN:
+            oldest = min(self._known, key=self._known.__getitem__)
+            if self._looks - self._known[oldest] <= self.LONG_AGO:
+                return ANYWHERE, []
+            del self._known[oldest]
+            dropped.append(oldest)
+        del self._seen[sources]
+        self._known[sources] = self._looks
+        return sources, dropped
+
+    def clear(self) -> list[Sources]:
+        """Begin anew; returns the pairs that were known."""
+        dropped = list(self._known)
+        self._known.clear()
+        return dropped
+
+
 def stage(raw: RawImage, staging: np.ndarray[Any, Any]) -> None:
     """Copy the bytes of an image without the padding of its rows.
 
@@ -147,35 +202,37 @@ class Convert:
         """Whether the bytes that go up are not the grey values already."""
         return self.is_mirrored or not all(each.is_grey for each in readings)
 
-    def enqueue_upload(self, stream: int, readings: tuple[Reading, Reading], is_pinned: bool,
+    def enqueue_upload(self, stream: int, readings: tuple[Reading, Reading], sources: Sources,
                        stamp: int) -> bool:
         """Copy parameters and images to the device; False where it has them already.
 
-        :param is_pinned: read the images from the addresses in ``sources``.
+        :param sources: where the images lie.
         :param stamp: address of the time at which the stage starts.
         """
         arena = self._arena
         target = 'raw' if self.is_needed(readings) else 'grey'
         pixels = self._width * self._height
-        wanted = [('parameters', 'parameters', arena.nbytes['parameters'])]
-        wanted += [(f'{side}_raw', f'{side}_{target}', pixels * each.pixel_bytes)
-                   for side, each in zip(('left', 'right'), readings, strict=True)]
+        host = arena.host_address
+        left, right = ((host['left_raw'], host['right_raw'])
+                       if sources in (STAGED, ANYWHERE) else sources)
+        wanted = [(host['parameters'], 'parameters', arena.nbytes['parameters']),
+                  (left, f'left_{target}', pixels * readings[0].pixel_bytes),
+                  (right, f'right_{target}', pixels * readings[1].pixel_bytes)]
         segments = []
         for from_, to, size in wanted:
-            is_there = arena.host_address[from_] == arena.device[to] and (
-                not is_pinned or from_ == 'parameters')
-            if is_there:
-                size = 0
-            segments.append(_Segment(arena.host_address[from_], arena.device[to], *divmod(
-                size, UNIT)))
+            is_there = from_ == arena.device[to] and (
+                sources != ANYWHERE or to == 'parameters')
+            segments.append(_Segment(from_, arena.device[to],
+                                     *divmod(0 if is_there else size, UNIT)))
         most = max(segment.count for segment in segments)
         if most == 0:
             return False
-        blocks = min(MOST_UPLOAD_BLOCKS, -(-most // UPLOAD_THREADS))
+        blocks = min(MOST_ASKING_BLOCKS if sources == ANYWHERE else MOST_UPLOAD_BLOCKS,
+                     -(-most // UPLOAD_THREADS))
         compiler.kernel(self._found, 'convert.cu', 'upload').launch(
             stream, (blocks, 3, 1), (UPLOAD_THREADS, 1, 1), 0,
             _Upload((_Segment * 3)(*segments),
-                    arena.host_address['sources'] if is_pinned else None, stamp))
+                    host['sources'] if sources == ANYWHERE else None, stamp))
         return True
 
     def enqueue(self, stream: int, readings: tuple[Reading, Reading], stamp: int) -> bool:

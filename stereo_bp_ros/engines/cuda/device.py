@@ -146,7 +146,7 @@ def mapped_address(memory: Any) -> int:
 
     :param memory: a writable C-contiguous buffer of at least one byte.
     """
-    from cupy.cuda import runtime
+    runtime = _runtime()
     address, size = ctypes.addressof(ctypes.c_char.from_buffer(memory)), memory.nbytes
     known = runtime.pointerGetAttributes(address)
     if known.type != runtime.memoryTypeHost or not known.devicePointer:
@@ -159,6 +159,13 @@ def mapped_address(memory: Any) -> int:
             _whole.clear()
         _whole.add((address, size))
     return int(known.devicePointer)
+
+
+@functools.cache
+def _runtime() -> Any:
+    """CuPy's, without the half microsecond that an import takes that is none."""
+    from cupy.cuda import runtime
+    return runtime
 
 
 class Errors:

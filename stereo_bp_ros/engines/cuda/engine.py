@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -37,11 +38,11 @@ class _Form(NamedTuple):
     """What distinguishes one captured frame from another.
 
     readings: how the bytes of the left and of the right image are read, as they are matched;
-    is_pinned: the device reads both where the caller has them.
+    sources: where the device reads both; ``convert.STAGED`` or ``convert.ANYWHERE``.
     """
 
     readings: tuple[convert.Reading, convert.Reading]
-    is_pinned: bool
+    sources: convert.Sources
     steps: refine.Steps
 
 
@@ -62,6 +63,13 @@ class _Timed(NamedTuple):
         return cls(tuple(('messages' if following == 'refine' else stage, STAMPS[stage],
                           STAMPS[following]) for stage, following in itertools.pairwise(stamped)),
                    STAMPS[stamped[0]], STAMPS[stamped[-1]])
+
+
+class _Aim(NamedTuple):
+    """An output's array as it was last seen, and where the device writes it; 0 = it cannot."""
+
+    array: weakref.ref[np.ndarray[Any, Any]]
+    address: int
 
 
 class _Uncaptured(NamedTuple):
@@ -131,9 +139,13 @@ class CudaEngine(Engine):
         self._filled: tuple[MatcherConfig, Calibration | None] = (config, None)
         self._steps: dict[tuple[str, ...], refine.Steps] = {}
         # Of the last frame, which most frames are like.
-        self._form: _Form | None = None
+        self._shape: tuple[object, ...] = ()
         self._launched: Any = None
-        self._targets: dict[str, int] = {}
+        self._form: _Form
+        self._images: tuple[weakref.ref[RawImage], ...] = ()
+        self._sources = convert.STAGED
+        self._pinned = convert.PinnedSources()
+        self._aims: dict[str, _Aim] = {}
         #: Seconds from nothing to an engine that is ready for its first frame.
         self.build_time = time.perf_counter() - start
 
@@ -152,6 +164,8 @@ class CudaEngine(Engine):
     def update(self, config: MatcherConfig) -> None:
         self.config = config
         self._steps.clear()
+        self._shape, self._images = (), ()
+        self._forget(self._pinned.clear())
         with self._device, device.Errors(config.device_id):
             for form in list(self._graphs):
                 self._graph(form._replace(steps=refine.steps(config, form.steps.outputs)))
@@ -163,7 +177,7 @@ class CudaEngine(Engine):
             if not device.is_lost(self.config.device_id):
                 self._stream.synchronize()
             self._graphs.clear()
-            self._form = self._launched = None
+            self._launched = None
             del self._parameters
             self._arena.close()
 
@@ -172,28 +186,41 @@ class CudaEngine(Engine):
         if not self._arena.is_open:
             raise RuntimeError('this engine is closed')
         start = time.perf_counter()
-        pair = (right, left) if self._convert.is_mirrored else (left, right)
+        if self._convert.is_mirrored:
+            left, right = right, left
         with self._device, device.Errors(self.config.device_id):
-            is_pinned = self._stage(pair)
-            form = _Form((convert.reading(pair[0]), convert.reading(pair[1])), is_pinned,
-                         self._wanted(tuple(outputs)))
-            if form != self._form:
-                self._form, self._launched = form, self._graph(form)
-            targets = {name: device.mapped_address(array) for name, array in outputs.items()}
-            if targets != self._targets:
-                self._parameters.aim({name: address or self._arena.host_address[name]
-                                      for name, address in targets.items()})
-                self._targets = targets
+            if (not self._images or self._images[0]() is not left
+                    or self._images[1]() is not right or self._sources is convert.ANYWHERE):
+                self._find((left, right))
+            if self._sources is convert.STAGED:
+                self._stage((left, right))
+            shape = (left.encoding, left.big_endian, right.encoding, right.big_endian,
+                     self._sources, *outputs)
+            if shape != self._shape:
+                self._form = _Form((convert.reading(left), convert.reading(right)),
+                                   self._sources, self._wanted(tuple(outputs)))
+                self._launched = self._graph(self._form)
+                self._aim(outputs)
+                self._shape = shape
+            for name, array in outputs.items():
+                if self._aims[name].array() is not array:
+                    self._aim(outputs)
+                    break
             if self._filled != (self.config, calibration):
                 self._parameters.fill(self.config, calibration)
                 self._filled = (self.config, calibration)
             launched = time.perf_counter()
             self._launched.launch(self._stream)
+            # What the device need not be waited for.
+            timings = dict.fromkeys(ENGINE_STAGES, 0.0)
+            timings['upload'] = (launched - start) * 1e3
+            timed = self._timed[self._form]
             self._stream.synchronize()
         for name, array in outputs.items():
-            if not targets[name]:
+            if not self._aims[name].address:
                 np.copyto(array, self._arena.host[name])
-        return self._timings(form, start, launched, time.perf_counter())
+        self._add_stages(timings, timed, launched)
+        return timings
 
     def replay(self) -> float:
         """Run the last frame once more, without its host's part; returns the seconds it took."""
@@ -203,21 +230,16 @@ class CudaEngine(Engine):
             self._stream.synchronize()
             return time.perf_counter() - start
 
-    def _timings(self, form: _Form, start: float, launched: float,
-                 end: float) -> dict[str, float]:
-        """Milliseconds of the stages: from the host's clock and the device's time stamps.
+    def _add_stages(self, timings: dict[str, float], timed: _Timed, launched: float) -> None:
+        """Milliseconds of the stages: from the device's time stamps and the host's clock.
 
-        ``upload`` begins on the host, where images are copied into pinned memory.
+        ``upload`` began on the host, where images are copied into pinned memory.
         """
-        timings = dict.fromkeys(ENGINE_STAGES, 0.0)
-        timings['upload'] = (launched - start) * 1e3
         stamps = self._arena.host['stamps'].tolist()
-        timed = self._timed[form]
         for name, first, last in timed.stages:
             timings[name] += (stamps[last] - stamps[first]) * 1e-6
         on_device = (stamps[timed.last] - stamps[timed.first]) * 1e-6
-        timings['download'] = max(0.0, (end - launched) * 1e3 - on_device)
-        return timings
+        timings['download'] = max(0.0, (time.perf_counter() - launched) * 1e3 - on_device)
 
     def _wanted(self, outputs: tuple[str, ...]) -> refine.Steps:
         if outputs not in self._steps:
@@ -245,17 +267,38 @@ class CudaEngine(Engine):
         self._matching.initialise(stream)
         self._stream.synchronize()
 
-    def _stage(self, pair: tuple[RawImage, RawImage]) -> bool:
-        """Put both images where the device reads them; whether they lie there already."""
-        host = self._arena.host
+    def _find(self, pair: tuple[RawImage, RawImage]) -> None:
+        """See whether the device can read both images where they lie.
+
+        Asked once for images that come again and again: what was pinned stays so as long as
+        somebody has it.
+        """
         left = convert.pinned_address(pair[0])
         right = convert.pinned_address(pair[1]) if left else 0
+        self._sources = convert.STAGED
         if left and right:
-            host['sources'][:] = left, right
-            return True
+            self._sources, dropped = self._pinned.see((left, right))
+            self._forget(dropped)
+            if self._sources is convert.ANYWHERE:
+                self._arena.host['sources'][:] = left, right
+        self._images = tuple(weakref.ref(raw) for raw in pair)
+
+    def _forget(self, dropped: list[convert.Sources]) -> None:
+        """Drop the graphs of images that lie there."""
+        for form in [form for form in self._graphs if form.sources in dropped]:
+            del self._graphs[form], self._timed[form]
+
+    def _stage(self, pair: tuple[RawImage, RawImage]) -> None:
+        """Copy both images to where the device reads them."""
         for name, raw in zip(('left_raw', 'right_raw'), pair, strict=True):
-            convert.stage(raw, host[name])
-        return False
+            convert.stage(raw, self._arena.host[name])
+
+    def _aim(self, outputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Say where the outputs go: to the caller's arrays, where the device can write them."""
+        self._aims = {name: _Aim(weakref.ref(array), device.mapped_address(array))
+                      for name, array in outputs.items()}
+        self._parameters.aim({name: aim.address or self._arena.host_address[name]
+                              for name, aim in self._aims.items()})
 
     def _capture(self, form: _Form) -> Any:
         """Record a frame."""
@@ -288,7 +331,7 @@ class CudaEngine(Engine):
         stream = self._stream.ptr
         grey = self._convert.grey(form.readings)
         timed = []
-        if self._convert.enqueue_upload(stream, form.readings, form.is_pinned,
+        if self._convert.enqueue_upload(stream, form.readings, form.sources,
                                         self._arena.stamp('upload')):
             timed.append('upload')
         if self._convert.enqueue(stream, form.readings, self._arena.stamp('convert')):

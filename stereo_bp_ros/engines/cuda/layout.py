@@ -11,6 +11,9 @@ from stereo_bp_ros.config import MatcherConfig, round_half_up
 #: is moved is halved, what is computed grows.
 LEAST_RANGE_OF_DELTAS = 32
 
+#: Truncations up to this keep int16 messages in bytes: no value is larger.
+LARGEST_BYTE = 255
+
 #: The C++ types of the messages.
 MESSAGE_TYPES = {'int16': 'Int16', 'float32': 'Float32', 'float16': 'Float16'}
 
@@ -43,7 +46,7 @@ def shape(config: MatcherConfig) -> Shape:
     limit = 16 if is_integer else 8
     lanes = next(lanes for lanes in (1, 2, 4, 8) if chunks <= limit * lanes)
     return Shape(chunks, chunks * (2 if config.message_type == 'float32' else 1),
-                 8 if keeps_deltas(config) else 16, lanes,
+                 8 if keeps_bytes(config) or keeps_deltas(config) else 16, lanes,
                  -(-chunks // lanes) * (4 if is_integer else 8))
 
 
@@ -53,13 +56,19 @@ def levels(config: MatcherConfig, width: int, height: int) -> list[Level]:
             for w, h in geometry.pyramid(width, height, config.levels)]
 
 
+def keeps_bytes(config: MatcherConfig) -> bool:
+    """Whether int16 messages are kept in bytes as they are."""
+    return config.message_type == 'int16' and smoothness(config)[1] <= LARGEST_BYTE
+
+
 def keeps_deltas(config: MatcherConfig) -> bool:
     """Whether messages are kept as the differences of neighbouring labels, in bytes.
 
-    Exact where the slope fits a byte's 7 bits, and where sums of messages that are too large by
-    up to the truncation still fit 16 bits.
+    Where bytes do not hold the values themselves. Exact where the slope fits a byte's 7 bits,
+    and where sums of messages that are too large by up to the truncation still fit 16 bits.
     """
-    if config.message_type != 'int16' or config.disparity_range < LEAST_RANGE_OF_DELTAS:
+    if (config.message_type != 'int16' or keeps_bytes(config)
+            or config.disparity_range < LEAST_RANGE_OF_DELTAS):
         return False
     slope, truncation = smoothness(config)
     return (config.disparity_range <= 128 and slope <= 127
@@ -96,4 +105,6 @@ def cost_type(config: MatcherConfig, k: int) -> str:
 
 def stored_type(config: MatcherConfig) -> str:
     """The C++ type of the messages as they are kept."""
+    if keeps_bytes(config):
+        return 'Int16Bytes'
     return 'Int16Deltas' if keeps_deltas(config) else MESSAGE_TYPES[config.message_type]

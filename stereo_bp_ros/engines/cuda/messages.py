@@ -45,9 +45,10 @@ def base_cost(config: MatcherConfig, image: str, passes: list[tiling.Pass]) -> s
     of all images of that type are few multiples of one factor. Beside messages of 16 bits the
     cost is too little of what is read.
     """
+    vector = layout.shape(config)
     steps = [step for step in passes if step.level == 0]
     whole = cost.packed(config)
-    is_small = (image == 'uint8' and layout.keeps_deltas(config)
+    is_small = (image == 'uint8' and vector.unit_bytes == 8 and vector.lanes == 1
                 and whole is not None and whole.truncation <= 15
                 and bool(steps) and steps[-1].finish == tiling.LABELS
                 and all(step.iterations == 1 and not step.tiling.resident for step in steps))

@@ -209,11 +209,16 @@ def _of_one_pass(config: MatcherConfig, width: int, height: int, k: int, device:
     """Tilings of one pass that begins with iteration 0, the fastest first, with their times."""
     level = layout.levels(config, width, height)[k]
     start = FROM_PARENTS if k + 1 < config.levels else FROM_ZERO
+    # The last pass of a level begins with the iteration that leaves so many. But for bytes, times
+    # were fitted with the room that an odd one needs.
+    first = 0 if finish == LAST_COLOUR else (config.iterations - iterations) % 2
+    if not layout.keeps_bytes(config):
+        first = 1
     found = []
     for cut in _candidates(config, level, device, iterations, finish):
         steps = _steps_of(config, k, cut, iterations, start, finish)
         if all(_fits_block(step, device) for step in steps):
-            found.append((_predicted_time(config, level, steps[0], device), cut))
+            found.append((_predicted_time(config, level, steps[first], device), cut))
     return _by_time(found)
 
 
@@ -264,9 +269,9 @@ def _even_sizes(level: layout.Level, device: Properties) -> set[tuple[int, int]]
 
 def _steps_of(config: MatcherConfig, k: int, cut: Tiling, iterations: int, start: int,
               finish: int) -> list[Pass]:
-    """A pass that begins with each of the colours: the second needs less room on chip."""
+    """A pass whose first iteration is even, and one where it is odd, which needs more room."""
     return [_place(config, Pass(k, first, iterations, start, finish, None, None, (None, None),
-                                cut, 0, 0, 0, 0, 0, cut.threads)) for first in (1, 0)]
+                                cut, 0, 0, 0, 0, 0, cut.threads)) for first in (0, 1)]
 
 
 def _blocks(config: MatcherConfig) -> list[tuple[int, int]]:
@@ -290,9 +295,11 @@ def _predicted_time(config: MatcherConfig, level: layout.Level, step: Pass,
                     device: Properties) -> float:
     """Microseconds of one pass, fitted to an H200 (``docs/performance_cuda.md``).
 
-    Within a fifth of what was measured for 16 to 128 labels, from 32 nodes to whole levels. Only
-    the order of the candidates matters.
+    Within a fifth of what was measured for 16 to 128 labels, from 32 nodes to whole levels; for
+    messages in bytes within 9 % (rms) of 380 passes of 16 to 32 labels. Only the order of the
+    candidates matters.
     """
+    is_small = layout.keeps_bytes(config)
     cut, vector = step.tiling, layout.shape(config)
     labels = config.disparity_range
     slowness = 1.0 if config.message_type == 'int16' else 1.6
@@ -314,12 +321,17 @@ def _predicted_time(config: MatcherConfig, level: layout.Level, step: Pass,
             selecting *= max(1.0, labels / 64) ** 3
         # Through the bus, best in whole lines, while other tiles are worked on.
         publishing = level.width * level.height / 10.75e3 * (
-            0.35 + 0.4 / waves + 0.2 * (cut.width % 32 > 0))
+            0.35 + (0.6 if is_small else 0.4) / waves + 0.2 * (cut.width % 32 > 0))
+    warps = max(1.5, step.threads / 128)
+    if cut.resident and is_small:
+        iteration = (0.05 + 0.065 * warps
+                     + cut.directions * labels * (2.4e-3 + 2.2e-3 * warps))
+        region = 4 * message * tiles * step.region_half * step.region_height
+        return 2.5 + waves * step.iterations * iteration + region * 0.45e-6
     if cut.resident:
         each = 12 if layout.keeps_deltas(config) else 9
         instructions = 60 + cut.directions * labels / 2 * each
-        iteration = slowness * (2.8e-3 * labels + 0.7e-3 * instructions
-                                * max(1.5, step.threads / 128))
+        iteration = slowness * (2.8e-3 * labels + 0.7e-3 * instructions * warps)
         region = 4 * message * tiles * step.region_half * step.region_height
         return (2.3 + waves * (step.iterations * iteration + selecting) + publishing
                 + region * 0.2e-6)
