@@ -146,10 +146,10 @@ struct Turn {
 // memory; from others messages come through device memory, and every register of them has the
 // parity of its outer iteration in its top bit, so that nothing else need be waited for.
 //
-// Every fourth warp has the same quarter of a multiprocessor, whose cache of instructions is small: so
-// each has one of the four sweeps, and few tasks beside it. Data costs are computed in that of the
-// sweep along y which nobody waits for in this order; in those of the sweeps along x labels are
-// chosen and neighbours waited for.
+// Every fourth warp has the same quarter of a multiprocessor, whose cache of instructions is small:
+// so each has one of the four sweeps, and few tasks beside it. Data costs are computed in that of
+// the sweep along y which nobody waits for in this order; in those of the sweeps along x labels
+// are chosen and neighbours waited for.
 template <typename Message, typename Image, int DISPARITIES, int SIZE, int REACH, int WAY,
           bool IS_FAST, int CLUSTER, int THREADS>
 __device__ __forceinline__ void follow(const TiledPass& p) {

@@ -2,6 +2,7 @@
 #pragma once
 #include "beliefs.cuh"
 #include "cost.cuh"
+#include "mail.cuh"
 
 // What arrives at a pixel is kept there, in the plane of the side that it comes from.
 enum Plane { COST, FROM_LEFT, FROM_RIGHT, FROM_ABOVE, FROM_BELOW, PLANES };
@@ -15,7 +16,8 @@ struct TiledPass {
     int outer, inner;               // iterations
     int slope, truncation, pad;     // int16: of the smoothness; cost of a label that is none
     float float_slope, float_truncation, float_pad;
-    int cluster_bits, mail_words;   // logarithm of its blocks; words of mail, barriers included; 0 = none
+    int cluster_bits;               // logarithm of its blocks
+    int mail_words;                 // of letters and their barriers; 0 = there are none
     uint64* stamp;                  // time at which the stage starts, ns
 };
 
@@ -32,8 +34,9 @@ struct WholeCost {
     static __device__ __forceinline__ uint32 word(uint32 low, uint32 high) {
         return low | high << 16;
     }
-    // The same of LABELS pixels in a row, the last of which label 0 meets, four bytes at once and
-    // for whole words of a team; none but these pixels' bytes are read, in whole words.
+    // The same for LABELS labels of a pixel, as words of a team, four bytes at once. ``others``: the
+    // pixel that label 0 meets; the next labels meet those before it. Words that have none of their
+    // bytes are not read.
     template <int LABELS>
     static __device__ __forceinline__ void of_row(const CostPass& p, bool has_evidence, uint8 own,
                                                   const uint8* others,
@@ -69,121 +72,6 @@ template <> struct CostInTile<FROM_TABLE> { using Type = TableCost; };
 template <> struct CostInTile<IN_FLOAT64> { using Type = Float64Cost; };
 template <> struct CostInTile<IN_FLOAT32> { using Type = Float32Cost; };
 template <> struct CostInTile<FOUR_AT_ONCE> { using Type = WholeCost; };
-
-// COUNT registers of 32 bits from or to shared memory, as many at once as there are.
-template <int COUNT>
-__device__ __forceinline__ void copy_registers(uint32* to, const uint32* from) {
-    if constexpr (COUNT % 4 == 0) {
-#pragma unroll
-        for (int i = 0; i < COUNT; i += 4)
-            *reinterpret_cast<uint4*>(to + i) = *reinterpret_cast<const uint4*>(from + i);
-    } else if constexpr (COUNT % 2 == 0) {
-#pragma unroll
-        for (int i = 0; i < COUNT; i += 2)
-            *reinterpret_cast<uint2*>(to + i) = *reinterpret_cast<const uint2*>(from + i);
-    } else {
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i) to[i] = from[i];
-    }
-}
-
-// The same in device memory that other blocks read and write meanwhile: every register by itself
-// arrives as a whole, in any order.
-template <int COUNT>
-__device__ __forceinline__ void load_relaxed(uint32* to, const uint32* from) {
-    if constexpr (COUNT % 4 == 0) {
-#pragma unroll
-        for (int i = 0; i < COUNT; i += 4)
-            asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(to[i]), "=r"(to[i + 1]), "=r"(to[i + 2]), "=r"(to[i + 3])
-                         : "l"(from + i) : "memory");
-    } else {
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i)
-            asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
-                         : "=r"(to[i]) : "l"(from + i) : "memory");
-    }
-}
-template <int COUNT>
-__device__ __forceinline__ void store_relaxed(uint32* to, const uint32* from) {
-    if constexpr (COUNT % 4 == 0) {
-#pragma unroll
-        for (int i = 0; i < COUNT; i += 4)
-            asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};"
-                         :: "l"(to + i), "r"(from[i]), "r"(from[i + 1]), "r"(from[i + 2]),
-                            "r"(from[i + 3]) : "memory");
-    } else {
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i)
-            asm volatile("st.relaxed.gpu.global.u32 [%0], %1;"
-                         :: "l"(to + i), "r"(from[i]) : "memory");
-    }
-}
-
-// Mail: what blocks of a cluster write into each other's shared memory. A letter has a barrier
-// (mbarrier) of its own, which counts its bytes as they arrive.
-__device__ __forceinline__ uint32 in_shared(const void* at) {
-    return uint32(__cvta_generic_to_shared(at));
-}
-__device__ __forceinline__ void make_letter(uint64* barrier) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(in_shared(barrier)) : "memory");
-#endif
-}
-// All letters have been made; before the cluster waits for its blocks.
-__device__ __forceinline__ void show_letters() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-#endif
-}
-// The next letter has so many bytes.
-__device__ __forceinline__ void expect_letter(uint64* barrier, int bytes) {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-                 :: "r"(in_shared(barrier)), "r"(bytes) : "memory");
-#endif
-}
-// Waits for the letter whose number has this parity.
-__device__ __forceinline__ void wait_for_letter(uint64* barrier, int parity) {
-#if __CUDA_ARCH__ >= 900
-    uint32 is_there = 0;
-    while (is_there == 0)
-        asm volatile("{\n.reg .pred there;\n"
-                     "mbarrier.try_wait.parity.shared::cta.b64 there, [%1], %2;\n"
-                     "selp.u32 %0, 1, 0, there;\n}"
-                     : "=r"(is_there) : "r"(in_shared(barrier)), "r"(parity) : "memory");
-#endif
-}
-// COUNT registers to the place in the block ``rank`` of the cluster that ``to`` is in this one.
-template <int COUNT>
-__device__ __forceinline__ void send_letter(uint32* to, uint64* barrier, int rank,
-                                            const uint32* from) {
-#if __CUDA_ARCH__ >= 900
-    uint32 at, there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(in_shared(to)), "r"(rank));
-    asm("mapa.shared::cluster.u32 %0, %1, %2;"
-        : "=r"(there) : "r"(in_shared(barrier)), "r"(rank));
-    if constexpr (COUNT % 4 == 0) {
-#pragma unroll
-        for (int i = 0; i < COUNT; i += 4)
-            asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
-                         "[%0], {%1, %2, %3, %4}, [%5];"
-                         :: "r"(at + 4 * i), "r"(from[i]), "r"(from[i + 1]), "r"(from[i + 2]),
-                            "r"(from[i + 3]), "r"(there) : "memory");
-    } else {
-#pragma unroll
-        for (int i = 0; i < COUNT; ++i)
-            asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 "
-                         "[%0], %1, [%2];"
-                         :: "r"(at + 4 * i), "r"(from[i]), "r"(there) : "memory");
-    }
-#endif
-}
-__device__ __forceinline__ void wait_for_cluster() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-#endif
-}
 
 // One vector over the disparities, dealt out to the lanes of a team. A lane has LABELS of them in
 // a row: word r holds the label r of these (low) and its mirror image LABELS - 1 - r (high), so
@@ -434,9 +322,9 @@ struct Team {
 };
 
 // Messages passed along a line of ``count`` places: to what arrives at each are added the data cost
-// and what arrives from both sides of the line, the vectors at ``cost``, ``first`` and (unless null)
-// ``second``, STEP words from one place to the next. What arrives at the others is left at
-// ``arriving``, too; ``message``: what leaves in the end.
+// and what arrives from both sides of the line: vectors at ``cost``, ``first`` and (HAS_SECOND)
+// ``second``, STEP words from one place to the next. What arrives at the first place lies at
+// ``arriving``, and what arrives at the others is left there; ``message``: what leaves in the end.
 template <typename Message, int DISPARITIES, int REACH, bool IS_FAST, bool WAITS, bool HAS_SECOND,
           int STEP>
 __device__ __forceinline__ void sweep(

@@ -211,7 +211,8 @@ struct Tile {
             const TiledPass& p, const Spot& spot, const Visit& visit, bool is_first,
             bool is_final, int warp, const typename T::Steps& steps, bool has_next,
             const Tile next) const {
-        constexpr int STEP = BACKWARD ? -T::PIXEL : T::PIXEL, SIDE = BACKWARD ? FROM_RIGHT : FROM_LEFT;
+        constexpr int STEP = BACKWARD ? -T::PIXEL : T::PIXEL;
+        constexpr int SIDE = BACKWARD ? FROM_RIGHT : FROM_LEFT;
         const int begin = BACKWARD ? spot.width - 1 : 0, own = lane() * T::WORDS;
 #pragma unroll 1
         for (int round = 0; round < T::rounds(SIZE, WARPS); ++round) {
@@ -227,8 +228,8 @@ struct Tile {
             Word message[T::WORDS];
             if (is_first && last > 0)
                 sweep<Message, DISPARITIES, REACH, IS_FAST, WAITS, false, STEP>(
-                    cost, y == 0 ? above : y == last ? below : none, nullptr, to, spot.width, writes,
-                    lane(), steps, message);
+                    cost, y == 0 ? above : y == last ? below : none, nullptr, to, spot.width,
+                    writes, lane(), steps, message);
             else
                 sweep<Message, DISPARITIES, REACH, IS_FAST, WAITS, true, STEP>(
                     cost, above, below, to, spot.width, writes, lane(), steps, message);
