@@ -168,7 +168,6 @@ __device__ __forceinline__ void follow(const TiledPass& p) {
         if constexpr (CLUSTER > 1) wait_for_cluster();
         return;
     }
-    const uint32 done = p.state[0];
     // A tile has a sweep along x or along y in every slot of time, the first along x in the same
     // slot as the last along y of the tile before.
     const int period = 2 * p.inner - 1, slots = p.columns * period + 3;
@@ -179,8 +178,9 @@ __device__ __forceinline__ void follow(const TiledPass& p) {
     const auto in_every_slot = [&](int waits, const auto& work) {
 #pragma unroll 1
         for (int order = 0; order < 2 * p.outer; ++order) {
+            // Read anew for each order: a register less to keep.
             const int outer = order / 2;
-            const Visit visit = {outer, order % 2 != 0, true, ~(done + outer) << 31};
+            const Visit visit = {outer, order % 2 != 0, true, ~(p.state[0] + outer) << 31};
 #pragma unroll 1
             for (int i = 0; i < own_rows; ++i) {
                 const int row = blockIdx.x
@@ -245,7 +245,7 @@ __device__ __forceinline__ void follow(const TiledPass& p) {
         });
     }
     // The first row is the last one to end, when every block has read the state.
-    if (blockIdx.x == 0 && threadIdx.x == 0) p.state[0] = done + p.outer;
+    if (blockIdx.x == 0 && threadIdx.x == 0) p.state[0] += p.outer;
     // No block ends while another one may write into its shared memory.
     if constexpr (CLUSTER > 1) wait_for_cluster();
 }
