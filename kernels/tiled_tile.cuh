@@ -6,8 +6,8 @@
 struct Visit {
     int outer;
     bool is_reverse;
-    bool follows;                   // rows: neighbours in y are waited for, register by register
-    uint32 tag;                     // top bit of each register that they send, or 0
+    bool follows;                   // rows: neighbours in y are waited for
+    uint32 tag;                     // top bit of each register in device memory that they send, or 0
 
     __device__ __forceinline__ bool is_last(const TiledPass& p) const {
         return is_reverse && outer + 1 == p.outer;

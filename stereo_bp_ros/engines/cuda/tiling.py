@@ -211,9 +211,9 @@ def _of_one_pass(config: MatcherConfig, width: int, height: int, k: int, device:
     start = FROM_PARENTS if k + 1 < config.levels else FROM_ZERO
     # The last pass of a level begins with the iteration that leaves so many. But for bytes, times
     # were fitted with the room that an odd one needs.
-    first = 0 if finish == LAST_COLOUR else (config.iterations - iterations) % 2
-    if not layout.keeps_bytes(config):
-        first = 1
+    first = 1
+    if layout.keeps_bytes(config):
+        first = 0 if finish == LAST_COLOUR else (config.iterations - iterations) % 2
     found = []
     for cut in _candidates(config, level, device, iterations, finish):
         steps = _steps_of(config, k, cut, iterations, start, finish)
@@ -323,16 +323,15 @@ def _predicted_time(config: MatcherConfig, level: layout.Level, step: Pass,
         publishing = level.width * level.height / 10.75e3 * (
             0.35 + (0.6 if is_small else 0.4) / waves + 0.2 * (cut.width % 32 > 0))
     warps = max(1.5, step.threads / 128)
-    if cut.resident and is_small:
-        iteration = (0.05 + 0.065 * warps
-                     + cut.directions * labels * (2.4e-3 + 2.2e-3 * warps))
-        region = 4 * message * tiles * step.region_half * step.region_height
-        return 2.5 + waves * step.iterations * iteration + region * 0.45e-6
     if cut.resident:
+        region = 4 * message * tiles * step.region_half * step.region_height
+        if is_small:
+            iteration = (0.05 + 0.065 * warps
+                         + cut.directions * labels * (2.4e-3 + 2.2e-3 * warps))
+            return 2.5 + waves * step.iterations * iteration + region * 0.45e-6
         each = 12 if layout.keeps_deltas(config) else 9
         instructions = 60 + cut.directions * labels / 2 * each
         iteration = slowness * (2.8e-3 * labels + 0.7e-3 * instructions * warps)
-        region = 4 * message * tiles * step.region_half * step.region_height
         return (2.3 + waves * (step.iterations * iteration + selecting) + publishing
                 + region * 0.2e-6)
     # Every iteration takes the time of its nodes, and of as many rounds as the threads need.
