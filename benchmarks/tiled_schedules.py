@@ -1,6 +1,6 @@
 """Times tiled belief propagation on CUDA in all its schedules: ``docs/tiled_bp.md``.
 
-    python benchmarks/tiled_schedules.py DATA [--set tsukuba] [--frames 200]
+    python benchmarks/tiled_schedules.py DATA [--set tsukuba] [--frames 200] [--flat]
 
 DATA holds ``sets.yaml``. Device time of matching alone (10 in a graph) and of whole frames from
 the caller's arrays to the caller's array, medians, with int16 messages and the parameters of the
@@ -10,6 +10,7 @@ five sets; the variants take turns.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import pathlib
 import statistics
 import time
@@ -24,6 +25,8 @@ from stereo_bp_ros.engines.cuda.engine import CudaEngine
 from stereo_bp_ros.evaluation.datasets import StereoPair, open_dataset
 
 VARIANTS: dict[str, dict[str, Any]] = {
+    'speculative': {'tile_schedule': 'speculative'},
+    'speculative, fast': {'tile_schedule': 'speculative', 'message_computation': 'fast'},
     'rows': {'tile_schedule': 'rows'},
     'rows, fast': {'tile_schedule': 'rows', 'message_computation': 'fast'},
     'rows, float32': {'tile_schedule': 'rows', 'message_type': 'float32'},
@@ -43,9 +46,15 @@ def main() -> None:
     parser.add_argument('--set', default='tsukuba')
     parser.add_argument('--frames', type=int, default=200)
     parser.add_argument('--tile-size', type=int, default=13)
+    parser.add_argument('--flat', action='store_true',
+                        help='grey but for texture in a corner, whose messages go everywhere')
     parser.add_argument('--variants', nargs='*', default=list(VARIANTS))
     arguments = parser.parse_args()
     pair = {one.name: one for one in open_dataset(arguments.data)}[arguments.set]
+    if arguments.flat:
+        left = np.full(pair.left.shape[:2], 90, np.uint8)
+        left[:9, :60] = np.random.default_rng(0).integers(0, 256, (9, 60))
+        pair = dataclasses.replace(pair, left=left, right=np.roll(left, -4, axis=1))
     print(device.describe(0))
     print('| variant | matching, us | frame, us | blocks x threads | shared bytes | registers |')
     print('| --- | --- | --- | --- | --- | --- |')
@@ -59,7 +68,7 @@ def main() -> None:
     for name, engine in engines.items():
         cut = tiled_plan.cut(engine.config, engine.width, engine.height, device.properties(0))
         kernels = [resources for known, resources in compiler.loaded_kernels(0).items()
-                   if ('follow_rows' in known or 'visit_diagonals' in known)]
+                   if known.startswith(('speculate', 'follow_rows', 'visit_diagonals'))]
         registers = max(one.registers for one in kernels)
         print(f'| {name} | {graphs[name]:.1f} | {frames[name]:.1f} | {cut.blocks} x '
               f'{cut.threads} | {cut.shared_bytes} | {registers} |')

@@ -53,6 +53,12 @@ __device__ __forceinline__ void store_relaxed(uint32* to, const uint32* from) {
     }
 }
 
+__device__ __forceinline__ uint32 load_acquire(const uint32* at) {
+    uint32 value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+    return value;
+}
+
 // Mail: what blocks of a cluster write into each other's shared memory. A letter has a barrier
 // (mbarrier) of its own, which counts its bytes as they arrive.
 __device__ __forceinline__ uint32 in_shared(const void* at) {

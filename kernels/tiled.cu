@@ -1,20 +1,9 @@
 // Stage messages of tiled belief propagation: BP-M tile by tile, from the images to labels.
 #include "tiled_tile.cuh"
 
-// The number of the warp in its block, in a form that tells the compiler that all of the warp agree.
-__device__ __forceinline__ int warp_number() {
-    return __shfl_sync(~0u, threadIdx.x / 32, 0);
-}
-
 // Waits until every block of the grid has come here for the ``number``-th time since the arrays
 // were made, counted from 1. All of them must be resident.
 enum Barrier { NO_BARRIER, COUNTING, LOCK_FREE };
-
-__device__ __forceinline__ uint32 load_acquire(const uint32* at) {
-    uint32 value;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
-    return value;
-}
 
 // One counter that every block increments.
 __device__ __forceinline__ void wait_counting(uint32* counter, uint32 number) {
@@ -92,21 +81,28 @@ visit_diagonals(const __grid_constant__ TiledPass p, int first, int end) {
                 // Half of the warps send each way.
                 constexpr int HALF = WARPS / 2;
                 const bool is_final = iteration + 1 == p.inner;
-                if (warp % 2 == 0)
-                    tile.template pass_horizontally<IS_FAST, WAITS, false, HALF>(
-                        p, spot, visit, iteration == 0, is_final, warp / 2, steps, false,
-                        tile);
-                else
-                    tile.template pass_horizontally<IS_FAST, WAITS, true, HALF>(
-                        p, spot, visit, iteration == 0, is_final, warp / 2, steps, false,
-                        tile);
+                const auto along_x = [&](const auto backward) {
+                    constexpr bool BACKWARD = decltype(backward)::value;
+                    tile.template pass_horizontally<IS_FAST, WAITS, BACKWARD, HALF>(
+                        spot, iteration == 0, warp / 2, steps,
+                        [&](int y, const auto& message) {
+                            if (is_final && BACKWARD == visit.is_reverse)
+                                tile.send(p, BACKWARD ? LEFT : RIGHT, spot, y, message, visit);
+                        });
+                };
+                const auto along_y = [&](const auto backward) {
+                    constexpr bool BACKWARD = decltype(backward)::value;
+                    const bool is_in_order = BACKWARD == visit.is_reverse;
+                    if (!WAITS && is_final && !is_in_order && !visit.is_last(p)) return;
+                    tile.template pass_vertically<IS_FAST, WAITS, BACKWARD, HALF>(
+                        spot, warp / 2, steps, [&](int x, const auto& message) {
+                            if (is_final && is_in_order)
+                                tile.send(p, BACKWARD ? UP : DOWN, spot, x, message, visit);
+                        });
+                };
+                if (warp % 2 == 0) along_x(Flag<false>()); else along_x(Flag<true>());
                 __syncthreads();
-                if (warp % 2 == 0)
-                    tile.template pass_vertically<IS_FAST, WAITS, false, HALF>(
-                        p, spot, visit, is_final, warp / 2, steps);
-                else
-                    tile.template pass_vertically<IS_FAST, WAITS, true, HALF>(
-                        p, spot, visit, is_final, warp / 2, steps);
+                if (warp % 2 == 0) along_y(Flag<false>()); else along_y(Flag<true>());
                 __syncthreads();
             }
             if (visit.is_last(p)) tile.select(p, spot, warp, WARPS);
@@ -121,8 +117,6 @@ visit_diagonals(const __grid_constant__ TiledPass p, int first, int end) {
 
 // Warps of ``follow_rows`` that wait for neighbours.
 constexpr int WAITING = 3;
-
-template <bool VALUE> struct Flag { static constexpr bool value = VALUE; };
 
 // A tile and a slot of its period, after some slots without.
 struct Turn {
@@ -201,22 +195,38 @@ __device__ __forceinline__ void follow(const TiledPass& p) {
     if (other < 0) {
         const auto steps = T::steps(p, threadIdx.x % 32 % T::LANES);
         const auto along_x = [&](const auto backward) {
+            constexpr bool BACKWARD = decltype(backward)::value;
             in_every_slot(1, [&](const Visit& visit, int row, const Turn& turn) {
-                if (turn.phase % 2 == 0)
-                    tile(turn.number).template pass_horizontally<
-                            IS_FAST, false, decltype(backward)::value, WARPS>(
-                        p, spot(visit, row, turn.number), visit, turn.phase == 0,
-                        turn.phase + 1 == period, warp, steps, turn.number + 1 < p.columns,
-                        tile(turn.number + 1));
+                if (turn.phase % 2 != 0) return;
+                const V own = tile(turn.number);
+                const auto at = spot(visit, row, turn.number);
+                own.template pass_horizontally<IS_FAST, false, BACKWARD, WARPS>(
+                    at, turn.phase == 0, warp, steps, [&](int y, const auto& message) {
+                        // Only a message in the direction of the order is read before it is sent
+                        // again.
+                        if (turn.phase + 1 != period || BACKWARD != visit.is_reverse) return;
+                        if (turn.number + 1 < p.columns)
+                            T::store(tile(turn.number + 1).entry(
+                                         spot(visit, row, turn.number + 1),
+                                         BACKWARD ? FROM_RIGHT : FROM_LEFT, y), message);
+                        own.send(p, BACKWARD ? LEFT : RIGHT, at, y, message, visit);
+                    });
             });
         };
         const auto along_y = [&](const auto backward) {
+            constexpr bool BACKWARD = decltype(backward)::value;
             in_every_slot(2, [&](const Visit& visit, int row, const Turn& turn) {
-                if (turn.phase % 2 == 0)
-                    tile(turn.number).template pass_vertically<
-                            IS_FAST, false, decltype(backward)::value, WARPS>(
-                        p, spot(visit, row, turn.number), visit, turn.phase + 1 == period, warp,
-                        steps);
+                const bool is_final = turn.phase + 1 == period;
+                const bool is_in_order = BACKWARD == visit.is_reverse;
+                // One against the order matters only within the tile.
+                if (turn.phase % 2 != 0 || (is_final && !is_in_order && !visit.is_last(p))) return;
+                const V own = tile(turn.number);
+                const auto at = spot(visit, row, turn.number);
+                own.template pass_vertically<IS_FAST, false, BACKWARD, WARPS>(
+                    at, warp, steps, [&](int x, const auto& message) {
+                        if (is_final && is_in_order)
+                            own.send(p, BACKWARD ? UP : DOWN, at, x, message, visit);
+                    });
             });
         };
         switch (quarter) {

@@ -160,6 +160,15 @@ struct Team {
         copy_registers<REGISTERS>(reinterpret_cast<uint32*>(at),
                                   reinterpret_cast<const uint32*>(words));
     }
+    static __device__ __forceinline__ bool are_equal(const Word (&a)[WORDS],
+                                                     const Word (&b)[WORDS]) {
+        uint32 differences = 0;
+#pragma unroll
+        for (int r = 0; r < REGISTERS; ++r)
+            differences |= reinterpret_cast<const uint32*>(a)[r]
+                ^ reinterpret_cast<const uint32*>(b)[r];
+        return differences == 0;
+    }
     static __device__ __forceinline__ void clear(Word (&words)[WORDS]) {
 #pragma unroll
         for (int r = 0; r < WORDS; ++r) words[r] = Message::zero();
@@ -322,11 +331,13 @@ struct Team {
 };
 
 // Messages passed along a line of ``count`` places: to what arrives at each are added the data cost
-// and what arrives from both sides of the line: vectors at ``cost``, ``first`` and (HAS_SECOND)
-// ``second``, STEP words from one place to the next. What arrives at the first place lies at
-// ``arriving``, and what arrives at the others is left there; ``message``: what leaves in the end.
-template <typename Message, int DISPARITIES, int REACH, bool IS_FAST, bool WAITS, bool HAS_SECOND,
-          int STEP>
+// and what arrives from the sides of the line: vectors at ``cost``, and at ``first`` and ``second`` if
+// there are so many SIDES, STEP words from one place to the next. What arrives at the first place lies
+// at ``arriving``, and what arrives at the others is left there; ``message``: what leaves in the end.
+// A long line has nothing beside it in the caches of instructions; to save conditions what lies behind
+// its end is read, and what arrives at its first place written back: so by nobody else read.
+template <typename Message, int DISPARITIES, int REACH, bool IS_FAST, bool WAITS, int SIDES, int STEP,
+          bool IS_LONG>
 __device__ __forceinline__ void sweep(
         const typename Message::Word* cost, const typename Message::Word* first,
         const typename Message::Word* second, typename Message::Word* arriving, int count,
@@ -337,33 +348,33 @@ __device__ __forceinline__ void sweep(
     Word lines[3][T::WORDS], h[T::WORDS];
     const auto load = [&](int at) {
         T::load(lines[0], cost + at);
-        T::load(lines[1], first + at);
-        if constexpr (HAS_SECOND) T::load(lines[2], second + at);
+        if constexpr (SIDES > 0) T::load(lines[1], first + at);
+        if constexpr (SIDES > 1) T::load(lines[2], second + at);
     };
-    T::load(message, arriving);
+    T::clear(message);
+    if (!IS_LONG || writes) T::load(message, arriving);
     load(0);
-    // Not unrolled: what all warps of ``follow_rows`` execute in turn is to stay in the caches of
-    // instructions.
-#pragma unroll 1
+#pragma unroll (IS_LONG ? 6 : 1)
     for (int place = 1; place <= count; ++place) {
         if constexpr (WAITS) __syncthreads();
 #pragma unroll
         for (int r = 0; r < T::WORDS; ++r) {
-            Word next = Message::add(lines[0][r], lines[1][r]);
-            if constexpr (HAS_SECOND) next = Message::add(next, lines[2][r]);
+            Word next = lines[0][r];
+            if constexpr (SIDES > 0) next = Message::add(next, lines[1][r]);
+            if constexpr (SIDES > 1) next = Message::add(next, lines[2][r]);
             h[r] = Message::add(next, message[r]);
         }
         if constexpr (WAITS) __syncthreads();
         // Shuffles wait in one queue with loads and stores, so these come after them.
         T::template message<IS_FAST>(h, lane, steps, [&](uint32 nothing) {
-            if (place < count) load(int(nothing) + STEP);
-            if (writes && place > 1) T::store(arriving + nothing, message);
+            if (IS_LONG || place < count) load(int(nothing) + STEP);
+            if (writes && (IS_LONG || place > 1)) T::store(arriving + nothing, message);
         });
 #pragma unroll
         for (int r = 0; r < T::WORDS; ++r) message[r] = h[r];
         cost += STEP;
-        first += STEP;
-        if constexpr (HAS_SECOND) second += STEP;
+        if constexpr (SIDES > 0) first += STEP;
+        if constexpr (SIDES > 1) second += STEP;
         arriving += STEP;
     }
 }

@@ -2,6 +2,14 @@
 #pragma once
 #include "tiled.cuh"
 
+// The number of the warp in its block, in a form that tells the compiler that all of the warp agree.
+__device__ __forceinline__ int warp_number() {
+    return __shfl_sync(~0u, threadIdx.x / 32, 0);
+}
+
+// A direction, or another choice, known when compiled.
+template <bool VALUE> struct Flag { static constexpr bool value = VALUE; };
+
 // How often all tiles have been visited, and in which order they are this time.
 struct Visit {
     int outer;
@@ -25,7 +33,8 @@ struct Spot {
           height(min(SIZE, p.cost.levels[0].height - y)) {}
 };
 
-template <typename Message, int DISPARITIES, int SIZE, int REACH>
+// One of RUN tiles side by side.
+template <typename Message, int DISPARITIES, int SIZE, int REACH, int RUN = 1>
 struct Tile {
     using T = Team<Message, DISPARITIES, REACH>;
     using Spot = ::Spot<SIZE>;
@@ -35,7 +44,7 @@ struct Tile {
     static constexpr bool HAS_PADS = T::PIXEL * 2 > DISPARITIES;
     // Words from one row or plane to the next. Rows are an odd number of pixels long, so that
     // neighbouring rows begin in different banks.
-    static constexpr int ROW = (SIZE | 1) * T::PIXEL, PLANE = SIZE * ROW;
+    static constexpr int ROW = (RUN * SIZE | 1) * T::PIXEL, PLANE = SIZE * ROW;
 
     Word* nothing;                  // a row of zeros, before all tiles
     Word* mail;                     // [above, below][column of tiles][place][word], barriers
@@ -46,6 +55,12 @@ struct Tile {
         : nothing(reinterpret_cast<Word*>(memory)) {
         mail = nothing + (ROW + 3) / 4 * 4;
         planes = mail + p.mail_words + stage * PLANES * PLANE;
+    }
+    // The ``k``-th tile to the right.
+    __device__ __forceinline__ Tile beside(int k) const {
+        Tile other = *this;
+        other.planes += k * SIZE * T::PIXEL;
+        return other;
     }
     // Before anything else. The first warp expects the first letters.
     __device__ __forceinline__ void prepare(const TiledPass& p) const {
@@ -74,6 +89,12 @@ struct Tile {
     __device__ __forceinline__ Word* at(int which, int x, int y) const {
         return planes + which * PLANE + y * ROW + x * T::PIXEL;
     }
+    // Where what arrives from a side arrives first.
+    __device__ __forceinline__ Word* entry(const Spot& spot, int side, int place) const {
+        const int x = side == FROM_LEFT ? 0 : side == FROM_RIGHT ? spot.width - 1 : place;
+        const int y = side == FROM_ABOVE ? 0 : side == FROM_BELOW ? spot.height - 1 : place;
+        return at(side, x, y) + lane() * T::WORDS;
+    }
     static __device__ __forceinline__ int lane() { return threadIdx.x % 32 % T::LANES; }
     static __device__ __forceinline__ int team() { return threadIdx.x % 32 / T::LANES; }
 
@@ -90,7 +111,8 @@ struct Tile {
             const Image* const own = static_cast<const Image*>(p.cost.left) + line + spot.x;
             const Image* const others = static_cast<const Image*>(p.cost.right) + line + spot.x
                 - p.cost.min_disparity - lane() * T::LABELS;
-#pragma unroll 1
+            // Many at once where there is nothing else to do meanwhile.
+#pragma unroll (RUN > 1 ? 4 : 1)
             for (int x = team(); x < spot.width; x += T::TEAMS) {
                 const int partner = spot.x + x - p.cost.min_disparity;
                 const bool has_evidence = partner < width && partner - (DISPARITIES - 1) >= 0;
@@ -149,23 +171,18 @@ struct Tile {
             if (place >= (is_along_x ? spot.height : spot.width)) continue;
             int row = spot.row, column = spot.column, direction;
             bool is_later, is_first;
-            Word* to;
             switch (side) {
                 case FROM_LEFT:
                     direction = RIGHT, is_first = --column < 0, is_later = false;
-                    to = at(FROM_LEFT, 0, place);
                     break;
                 case FROM_RIGHT:
                     direction = LEFT, is_first = ++column == p.columns, is_later = true;
-                    to = at(FROM_RIGHT, spot.width - 1, place);
                     break;
                 case FROM_ABOVE:
                     direction = DOWN, is_first = --row < 0, is_later = false;
-                    to = at(FROM_ABOVE, place, 0);
                     break;
                 default:
                     direction = UP, is_first = ++row == p.rows, is_later = true;
-                    to = at(FROM_BELOW, place, spot.height - 1);
             }
             // Does the neighbour come before this tile in this order?
             const bool is_before = is_later == visit.is_reverse;
@@ -199,18 +216,16 @@ struct Tile {
                     for (int r = 0; r < T::REGISTERS; ++r) registers[r] &= 0x7fffffffu;
                 }
             }
-            T::store(to + lane() * T::WORDS, words);
+            T::store(entry(spot, side, place), words);
         }
     }
 
-    // Sweep right, or left if BACKWARD. In the first iteration of a visit nothing has arrived along y
-    // but at the edges of the tile. ``next``: the tile that this block has next in this order, if it
-    // ``has_next``.
-    template <bool IS_FAST, bool WAITS, bool BACKWARD, int WARPS>
+    // Sweep right, or left if BACKWARD, of all rows; ``leave(y, message)`` gets what leaves each. In the
+    // first iteration of a visit nothing has arrived along y but at the edges of the tile.
+    template <bool IS_FAST, bool WAITS, bool BACKWARD, int WARPS, typename Leave>
     __device__ __forceinline__ void pass_horizontally(
-            const TiledPass& p, const Spot& spot, const Visit& visit, bool is_first,
-            bool is_final, int warp, const typename T::Steps& steps, bool has_next,
-            const Tile next) const {
+            const Spot& spot, bool is_first, int warp, const typename T::Steps& steps,
+            const Leave& leave) const {
         constexpr int STEP = BACKWARD ? -T::PIXEL : T::PIXEL;
         constexpr int SIDE = BACKWARD ? FROM_RIGHT : FROM_LEFT;
         const int begin = BACKWARD ? spot.width - 1 : 0, own = lane() * T::WORDS;
@@ -227,41 +242,34 @@ struct Tile {
             Word* const to = at(SIDE, begin, y) + own;
             Word message[T::WORDS];
             if (is_first && last > 0)
-                sweep<Message, DISPARITIES, REACH, IS_FAST, WAITS, false, STEP>(
+                sweep<Message, DISPARITIES, REACH, IS_FAST, WAITS, 1, STEP, false>(
                     cost, y == 0 ? above : y == last ? below : none, nullptr, to, spot.width,
                     writes, lane(), steps, message);
             else
-                sweep<Message, DISPARITIES, REACH, IS_FAST, WAITS, true, STEP>(
+                sweep<Message, DISPARITIES, REACH, IS_FAST, WAITS, 2, STEP, false>(
                     cost, above, below, to, spot.width, writes, lane(), steps, message);
-            // Only a message in the direction of the order is read before it is sent again.
-            if (!writes || !is_final || BACKWARD != visit.is_reverse) continue;
-            if (has_next) T::store(next.at(SIDE, BACKWARD ? SIZE - 1 : 0, y) + own, message);
-            send(p, BACKWARD ? LEFT : RIGHT, spot, y, message, visit);
+            if (writes) leave(y, message);
         }
     }
 
-    // Sweep down, or up if BACKWARD. One against the order matters only within the tile.
-    template <bool IS_FAST, bool WAITS, bool BACKWARD, int WARPS>
+    // The same down, or up if BACKWARD, of all columns: ``leave(x, message)``.
+    template <bool IS_FAST, bool WAITS, bool BACKWARD, int WARPS, typename Leave>
     __device__ __forceinline__ void pass_vertically(
-            const TiledPass& p, const Spot& spot, const Visit& visit, bool is_final, int warp,
-            const typename T::Steps& steps) const {
+            const Spot& spot, int warp, const typename T::Steps& steps,
+            const Leave& leave) const {
         constexpr int STEP = BACKWARD ? -ROW : ROW, SIDE = BACKWARD ? FROM_BELOW : FROM_ABOVE;
-        const bool is_in_order = BACKWARD == visit.is_reverse;
-        if (!WAITS && is_final && !is_in_order && !visit.is_last(p)) return;
         const int begin = BACKWARD ? spot.height - 1 : 0, own = lane() * T::WORDS;
 #pragma unroll 1
         for (int round = 0; round < T::rounds(SIZE, WARPS); ++round) {
             const int first = (round * WARPS + warp) * T::TEAMS, line = first + team();
             if (!WAITS && first >= spot.width) break;
-            const bool writes = line < spot.width;
             const int x = min(line, spot.width - 1);
             Word message[T::WORDS];
-            sweep<Message, DISPARITIES, REACH, IS_FAST, WAITS, true, STEP>(
+            sweep<Message, DISPARITIES, REACH, IS_FAST, WAITS, 2, STEP, false>(
                 at(COST, x, begin) + own, at(FROM_LEFT, x, begin) + own,
-                at(FROM_RIGHT, x, begin) + own, at(SIDE, x, begin) + own, spot.height, writes,
-                lane(), steps, message);
-            if (writes && is_final && is_in_order)
-                send(p, BACKWARD ? UP : DOWN, spot, x, message, visit);
+                at(FROM_RIGHT, x, begin) + own, at(SIDE, x, begin) + own, spot.height,
+                line < spot.width, lane(), steps, message);
+            if (line < spot.width) leave(x, message);
         }
     }
 
@@ -307,15 +315,15 @@ struct Tile {
         return is_low ? Message::low(total) : Message::high(total);
     }
 
-    // Labels of the tile, the lowest one on ties; a warp for each row, a team for each pixel.
+    // Labels of the tile, the lowest one on ties; a warp for some pixels of a row, a team for each.
     __device__ __forceinline__ void select(const TiledPass& p, const Spot& spot, int warp,
                                            int warps) const {
+        const int parts = T::rounds(spot.width, 1);
 #pragma unroll 1
-        for (int y = warp; y < spot.height; y += warps)
-#pragma unroll 1
-            for (int base = 0; base < spot.width; base += T::TEAMS)
-                select_pixel(p, spot, min(base + team(), spot.width - 1), y,
-                             base + team() < spot.width);
+        for (int task = warp; task < parts * spot.height; task += warps) {
+            const int x = task % parts * T::TEAMS + team();
+            select_pixel(p, spot, min(x, spot.width - 1), task / parts, x < spot.width);
+        }
     }
 
     __device__ __forceinline__ void select_pixel(const TiledPass& p, const Spot& spot, int x,

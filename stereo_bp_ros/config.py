@@ -83,13 +83,13 @@ class MatcherConfig(Settings):
         'compared with those whose step costs less than the truncation',
         choices=('plain', 'fast'))
     tile_schedule: str = setting(
-        'auto', 'how tiles wait on CUDA: auto is the fastest; rows: blocks follow each other down '
-        'the image; cooperative, lock_free: a barrier after, or launches: a launch for each '
-        'diagonal',
-        choices=('auto', 'rows', 'cooperative', 'lock_free', 'launches'))
+        'auto', 'how tiles wait on CUDA: auto is the fastest; speculative: not at all, but again '
+        'until nothing changes; rows: blocks follow each other down the image; cooperative, '
+        'lock_free: a barrier after, or launches: a launch for each diagonal',
+        choices=('auto', 'speculative', 'rows', 'cooperative', 'lock_free', 'launches'))
     tile_synchronisation: str = setting(
         'needed', 'whether threads of a tile wait only where they must, or before and after every '
-        'message (CUDA; not with rows)', choices=('needed', 'all'))
+        'message (CUDA; not with speculative or rows)', choices=('needed', 'all'))
     data_weight: float = setting(
         0.15, 'weight of the data cost', 0.0001, 1000)
     data_truncation: float = setting(
@@ -288,12 +288,13 @@ class MatcherConfig(Settings):
             raise ConfigError('message_type', self.message_type,
                               'tiled_bp has messages of int16 or float32')
         if self.exact:
-            raise ConfigError('exact', self.exact,
-                              'the reference maps are those of stereo_algorithm bp')
-        if self.tile_schedule == 'rows' and self.tile_synchronisation == 'all':
+            raise ConfigError('exact', self.exact, 'the reference maps are those of bp')
+        if self.tile_schedule == 'speculative' and self.inner_iterations > 1:
+            raise ConfigError('inner_iterations', self.inner_iterations,
+                              'tile_schedule speculative has one: use rows or auto')
+        if self.tile_synchronisation == 'all' and self.tile_schedule in ('speculative', 'rows'):
             raise ConfigError('tile_synchronisation', self.tile_synchronisation,
-                              'tile_schedule rows has several tiles at once in a block: use '
-                              'cooperative, lock_free or launches')
+                              'a block has several tiles: use cooperative, lock_free or launches')
 
     def is_live_change(self, other: MatcherConfig) -> bool:
         """Whether going from one configuration to the other needs no new engine."""

@@ -37,11 +37,21 @@ struct HostWarp {
 inline thread_local Index threadIdx, blockIdx, blockDim, gridDim;
 inline thread_local HostWarp* host_warp;
 inline thread_local pthread_barrier_t* host_block;
+inline thread_local int* host_said;                 // by __syncthreads_or
 inline thread_local uint4* host_shared;             // of this block
 inline std::vector<uint4*> host_shared_of_blocks;
 inline pthread_barrier_t host_grid;
 
 inline void __syncthreads() { pthread_barrier_wait(host_block); }
+inline int __syncthreads_or(int says) {
+    if (says) __atomic_store_n(host_said, 1, __ATOMIC_SEQ_CST);
+    __syncthreads();
+    const int said = __atomic_load_n(host_said, __ATOMIC_SEQ_CST);
+    __syncthreads();
+    if (threadIdx.x == 0) __atomic_store_n(host_said, 0, __ATOMIC_SEQ_CST);
+    __syncthreads();
+    return said;
+}
 inline void __syncwarp() { pthread_barrier_wait(&host_warp->barrier); }
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 inline void __nanosleep(unsigned) { sched_yield(); }
@@ -112,6 +122,7 @@ template <typename Value> Value min(Value a, Value b) { return a < b ? a : b; }
 template <typename Value> Value max(Value a, Value b) { return a > b ? a : b; }
 inline unsigned min(unsigned a, int b) { return min(a, unsigned(b)); }
 using std::abs;
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fadd_rz(float a, float b) { return a + b; }
@@ -130,6 +141,9 @@ inline float __uint_as_float(unsigned bits) {
 inline float __int_as_float(int bits) { return __uint_as_float(unsigned(bits)); }
 inline unsigned atomicAdd(unsigned* at, unsigned value) {
     return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);
+}
+inline unsigned atomicOr(unsigned* at, unsigned value) {
+    return __atomic_fetch_or(at, value, __ATOMIC_SEQ_CST);
 }
 inline unsigned long long atomicMin(unsigned long long* at, unsigned long long value) {
     unsigned long long known = __atomic_load_n(at, __ATOMIC_SEQ_CST);

@@ -49,6 +49,7 @@ extern "C" void run(const TiledPass* pass, int blocks, int threads, int shared_b
                     int end) {
     std::vector<std::vector<uint4>> shared(blocks, std::vector<uint4>(shared_bytes / 16 + 1));
     std::vector<pthread_barrier_t> barriers(blocks);
+    std::vector<int> said(blocks);
     std::vector<HostWarp> warps(blocks * threads / 32);
     std::vector<std::thread> all;
     pthread_barrier_init(&host_grid, nullptr, blocks * threads);
@@ -68,6 +69,7 @@ extern "C" void run(const TiledPass* pass, int blocks, int threads, int shared_b
                 gridDim.x = blocks;
                 host_shared = shared[block].data();
                 host_block = &barriers[block];
+                host_said = &said[block];
                 host_warp = &warps[(block * threads + thread) / 32];
                 KERNEL;
             });
@@ -76,14 +78,15 @@ extern "C" void run(const TiledPass* pass, int blocks, int threads, int shared_b
 """
 
 
-def build(kernel: str, directory: pathlib.Path) -> ctypes.CDLL:
-    """Compile one kernel, with its template arguments; ``run`` launches it.
+def build(file: str, kernel: str, directory: pathlib.Path) -> ctypes.CDLL:
+    """Compile one kernel of a file, with its template arguments; ``run`` launches it.
 
     :raises CalledProcessError: it does not compile.
     """
-    text = _with_bodies(_expanded('tiled.cu', set()))
+    text = _with_bodies(_expanded(file, set()))
     text = text.replace('extern __shared__ uint4 memory[];', 'uint4* const memory = host_shared;')
-    call = f'{kernel}(*pass)' if kernel.startswith('follow') else f'{kernel}(*pass, first, end)'
+    steps = ', first, end' if kernel.startswith('visit_diagonals') else ''
+    call = f'{kernel}(*pass{steps})'
     source, library = directory / 'kernel.cpp', directory / 'kernel.so'
     source.write_text('#include "host_cuda.h"\n' + text + RUN.replace('KERNEL', call))
     subprocess.run(['g++', '-std=c++20', '-O1', '-w', '-shared', '-fPIC', '-pthread',

@@ -179,6 +179,7 @@ CONFIGURATIONS = {
        for name in ('global', 'shared_one', 'shared_all')},
     **{f'tiled {name}': {**TILED, 'tile_schedule': name}
        for name in ('rows', 'cooperative', 'lock_free', 'launches')},
+    'tiled speculative': {**TILED, 'tile_schedule': 'speculative', 'disparity_range': 8},
     'tiled float32': {**TILED, 'message_type': 'float32', 'disp12_max_diff': 1},
     **{f'storage {name}': {**PAPERS, 'message_storage': name}
        for name in ('register', 'shared', 'local')},

@@ -22,7 +22,10 @@ pytestmark = [pytest.mark.gpu,
               pytest.mark.skipif(device.unavailable(0) is not None, reason='needs an NVIDIA GPU')]
 
 CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
-SCHEDULES = ('rows', 'cooperative', 'lock_free', 'launches')
+SCHEDULES = ('speculative', 'rows', 'cooperative', 'lock_free', 'launches')
+
+#: Those that any image fits, and any number of inner iterations; and those with barriers.
+GENERAL, WITH_BARRIERS = SCHEDULES[1:], SCHEDULES[2:]
 
 #: Everything that is filled, read by what these settings publish.
 EVERYTHING = {'uniqueness_ratio': 8.0, 'disp12_max_diff': 1}
@@ -49,14 +52,18 @@ def test_every_range_gives_what_the_cpu_engine_gives(disparities: int, schedule:
     size = 2 if disparities > 256 else 3 if disparities > 100 else 5
     config = configuration(disparity_range=disparities, tile_size=size, tile_schedule=schedule,
                            min_disparity=-2, **EVERYTHING)
-    found = compare(config, *noisy_pair(disparities + 31, 23, disparities))
+    height = 5 if schedule == 'speculative' and disparities > 256 else 23     # all on chip
+    found = compare(config, *noisy_pair(disparities + 31, height, disparities))
     assert (found['disparity'] >= 0).any()
 
 
-@pytest.mark.parametrize(('schedule', 'synchronisation'), [
-    *itertools.product(SCHEDULES, ['needed']), *itertools.product(SCHEDULES[1:], ['all'])])
+@pytest.mark.parametrize(('schedule', 'synchronisation', 'outer', 'inner'), [
+    *((schedule, 'needed', outer, 1) for schedule in SCHEDULES for outer in (1, 2)),
+    *((schedule, 'needed', *iterations) for schedule in GENERAL
+      for iterations in ((1, 2), (3, 4))),
+    *((schedule, 'all', *iterations) for schedule in WITH_BARRIERS
+      for iterations in ((1, 1), (1, 2), (2, 1), (3, 4)))])
 @pytest.mark.parametrize('computation', ['plain', 'fast'])
-@pytest.mark.parametrize(('outer', 'inner'), [(1, 1), (1, 2), (2, 1), (3, 4)])
 def test_every_schedule_and_number_of_iterations_gives_what_the_cpu_engine_gives(
         outer: int, inner: int, computation: str, schedule: str, synchronisation: str) -> None:
     config = configuration(outer_iterations=outer, inner_iterations=inner,
@@ -67,7 +74,7 @@ def test_every_schedule_and_number_of_iterations_gives_what_the_cpu_engine_gives
 
 @pytest.mark.parametrize(('schedule', 'size'), [
     *itertools.product(SCHEDULES, [2, 3, 4, 7, 13, 16, 23]),
-    *itertools.product(SCHEDULES[1:], [33, 47])])
+    *itertools.product(WITH_BARRIERS, [33, 47])])
 def test_every_size_of_tile_gives_what_the_cpu_engine_gives(schedule: str, size: int) -> None:
     config = configuration(tile_size=size, disparity_range=7, tile_schedule=schedule)
     compare(config, *noisy_pair(79, 55, size))
@@ -89,6 +96,24 @@ def test_more_rows_of_tiles_than_multiprocessors(schedule: str) -> None:
     compare(config, *noisy_pair(40, 700))
 
 
+@pytest.mark.parametrize('kind', ['flat', 'stripes', 'ramp', 'noise'])
+def test_messages_that_travel_far_are_those_of_the_order_of_visits(kind: str) -> None:
+    # Without texture a message goes on unchanged, from a speck in the corner to everywhere.
+    width, height = 260, 150
+    left = np.full((height, width), 90, np.uint8)
+    left[:9, :60] = np.random.default_rng(0).integers(0, 256, (9, 60))
+    if kind == 'stripes':
+        left[::7] = 30
+    elif kind == 'ramp':
+        left[:] = np.arange(width) // 2
+    right = np.roll(left, -4, axis=1)
+    if kind == 'noise':
+        left, right = np.random.default_rng(1).integers(0, 256, (2, height, width), np.uint8)
+    for outer in (1, 2):
+        compare(configuration(tile_schedule='speculative', outer_iterations=outer, border='keep',
+                              **EVERYTHING), left, right)
+
+
 CASES: dict[str, dict[str, Any]] = {
     'sobel x': {'preprocessing': 'sobel_x'},
     'gradient': {'preprocessing': 'sobel'},
@@ -105,23 +130,25 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize('case', CASES)
-@pytest.mark.parametrize('schedule', ['rows', 'launches'])
+@pytest.mark.parametrize('schedule', ['speculative', 'rows', 'launches'])
 def test_every_setting_gives_what_the_cpu_engine_gives(case: str, schedule: str) -> None:
     compare(configuration(tile_schedule=schedule, **CASES[case]), *noisy_pair(83, 41))
 
 
 @pytest.mark.parametrize('disparities', [5, 16, 40])
 @pytest.mark.parametrize('computation', ['plain', 'fast'])
-def test_float32_labels_hardly_differ_from_the_cpu_engines(disparities: int,
-                                                           computation: str) -> None:
+@pytest.mark.parametrize('inner', [1, 2])
+def test_float32_labels_hardly_differ_from_the_cpu_engines(disparities: int, computation: str,
+                                                           inner: int) -> None:
     config = configuration(disparity_range=disparities, message_type='float32',
                            message_computation=computation, subpixel=False, border='keep',
-                           outer_iterations=2, inner_iterations=2)
+                           outer_iterations=2, inner_iterations=inner)
     left, right = noisy_pair(150, 90)
     expected = run(CpuEngine(config, 150, 90), left, right)['disparity']
+    schedules = SCHEDULES if inner == 1 else GENERAL
     found = {name: run(CudaEngine(config.replace(tile_schedule=name), 150, 90), left,
-                       right)['disparity'] for name in SCHEDULES}
-    for name in SCHEDULES:
+                       right)['disparity'] for name in schedules}
+    for name in schedules:
         assert np.array_equal(found[name], found['rows']), name
     assert (found['rows'] != expected).mean() < 0.006
     assert (np.abs(found['rows'] - expected) > 1).mean() < 0.002

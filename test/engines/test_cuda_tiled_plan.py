@@ -42,19 +42,48 @@ def test_blocks_that_wait_for_each_other_all_have_a_multiprocessor(
 
 
 def test_rows_are_in_clusters_where_the_device_and_the_image_allow() -> None:
-    found = tiled_plan.cut(configuration(), 384, 288)
+    found = tiled_plan.cut(configuration(tile_schedule='rows'), 384, 288)
     assert (found.rows, found.columns, found.blocks) == (23, 30, 24)
     assert found.mail_words == 2 * 30 * (13 * 8 + 2)
     assert tiled_plan.cut(configuration(), 384, 2000).mail_words == 0      # too many rows
     assert tiled_plan.cut(configuration(tile_size=5), 384, 288, TURING).mail_words == 0
 
 
+def schedule(config: MatcherConfig, width: int = 384, height: int = 288,
+             device: Any = TYPICAL) -> str:
+    return tiled_plan.cut(config, width, height, device).schedule
+
+
 def test_the_schedule_follows_what_the_device_has_room_for() -> None:
-    assert tiled_plan.chosen_schedule(configuration()) == 'rows'
-    assert tiled_plan.chosen_schedule(configuration(64)) == 'cooperative'
-    assert tiled_plan.chosen_schedule(configuration(tile_synchronisation='all')) == 'cooperative'
-    assert tiled_plan.chosen_schedule(configuration(), TURING) == 'cooperative'
-    assert tiled_plan.chosen_schedule(configuration(tile_schedule='launches')) == 'launches'
+    assert schedule(configuration()) == 'speculative'
+    assert schedule(configuration(), 1280, 720) == 'rows'
+    assert schedule(configuration(inner_iterations=2)) == 'rows'
+    assert schedule(configuration(64)) == 'cooperative'
+    assert schedule(configuration(tile_synchronisation='all')) == 'cooperative'
+    assert schedule(configuration(), device=TURING) == 'cooperative'
+    assert schedule(configuration(tile_schedule='launches')) == 'launches'
+
+
+@pytest.mark.parametrize(('width', 'height', 'tile_size', 'blocks', 'run'), [
+    (384, 288, 13, 23 * 5, 6), (384, 7, 13, 30, 1), (10, 10, 13, 1, 1), (13, 1716, 13, 132, 1),
+    (200, 180, 5, 36 * 3, 14)])
+def test_every_tile_lies_in_a_run_of_one_block(width: int, height: int, tile_size: int,
+                                               blocks: int, run: int) -> None:
+    found = tiled_plan.cut(configuration(tile_schedule='speculative', tile_size=tile_size), width,
+                           height)
+    assert (found.blocks, found.run) == (blocks, run)
+    assert found.rows * -(-found.columns // run) == blocks <= TYPICAL.multiprocessors
+    assert found.shared_bytes <= TYPICAL.shared_memory
+
+
+@pytest.mark.parametrize(('width', 'height', 'tile_size'), [
+    (13, 1729, 13), (1280, 720, 13), (384, 288, 5)], ids=['rows', 'memory', 'bits'])
+def test_tiles_that_do_not_all_fit_on_chip_are_refused_in_words(width: int, height: int,
+                                                                tile_size: int) -> None:
+    config = configuration(tile_schedule='speculative', tile_size=tile_size)
+    plan.check(config)
+    with pytest.raises(ConfigError, match='no room on chip for all'):
+        plan.memory_plan(config, width, height)
 
 
 @pytest.mark.parametrize('changes', [

@@ -24,7 +24,19 @@ pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
 #: Without clusters, which have eight blocks at least.
 AMPERE = dataclasses.replace(TYPICAL, capability=(8, 0))
 
+#: Three multiprocessors.
+SMALL = dataclasses.replace(TYPICAL, multiprocessors=3)
+
 CASES: dict[str, tuple[int, int, Any, dict[str, Any]]] = {
+    'speculative': (31, 8, dataclasses.replace(TYPICAL, multiprocessors=7),
+                    {'tile_schedule': 'speculative', 'tile_size': 3}),
+    'speculative, all in one block': (19, 4, SMALL, {'tile_schedule': 'speculative',
+                                                     'tile_size': 3, 'outer_iterations': 2}),
+    'speculative, outer iterations': (35, 8, SMALL, {
+        'tile_schedule': 'speculative', 'tile_size': 3, 'outer_iterations': 3}),
+    'speculative, more labels': (27, 9, SMALL, {
+        'tile_schedule': 'speculative', 'disparity_range': 37, 'min_disparity': -20,
+        'discontinuity_slope': 0.5, 'discontinuity_truncation': 3.0}),
     'rows': (24, 11, AMPERE, {'tile_schedule': 'rows', 'outer_iterations': 2,
                               'inner_iterations': 2}),
     'rows in a cluster': (12, 18, TYPICAL, {'tile_schedule': 'rows', 'tile_size': 3,
@@ -70,7 +82,7 @@ def run(config: MatcherConfig, device: Any, left: np.ndarray, right: np.ndarray,
     """Everything that matching fills."""
     height, width = left.shape
     cut = tiled_plan.cut(config, width, height, device)
-    library = host_cuda.build(tiled.kernel_name(config, cut, 'uint8', True), directory)
+    library = host_cuda.build(*tiled.kernel(config, cut, 'uint8', True), directory)
     arrays = {name: np.zeros(shape, dtype) for name, shape, dtype in (
         *tiled_plan.arrays(config, width, height, device),
         *((name, left.shape, dtype) for name, dtype in (

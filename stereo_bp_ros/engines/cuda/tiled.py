@@ -28,7 +28,7 @@ BARRIERS = {'launches': 'NO_BARRIER', 'cooperative': 'COUNTING', 'lock_free': 'L
 
 #: Schedules whose blocks wait for each other by counting on all of them being resident, which a
 #: cooperative launch ensures. The lock-free barrier is older than that and does without.
-COOPERATIVE = ('rows', 'cooperative')
+COOPERATIVE = ('speculative', 'rows', 'cooperative')
 
 
 class TiledPass(ctypes.Structure):
@@ -44,18 +44,21 @@ class TiledPass(ctypes.Structure):
         ('mail_words', ctypes.c_int), ('stamp', ctypes.c_void_p))
 
 
-def kernel_name(config: MatcherConfig, found: tiled_plan.Cut, image: str,
-                has_whole_grey: bool) -> str:
-    """The kernel in ``tiled.cu`` for matched images of this type, 'uint8' or 'float'."""
+def kernel(config: MatcherConfig, found: tiled_plan.Cut, image: str,
+           has_whole_grey: bool) -> tuple[str, str]:
+    """The file and the kernel for matched images of this type, 'uint8' or 'float'."""
     is_fast = str(config.message_computation == 'fast').lower()
     types = (f'{layout.MESSAGE_TYPES[config.message_type]}, {PIXELS[image]}, '
              f'{config.disparity_range}, {config.tile_size}, {tiled_plan.reach(config)}, '
              f'{cost.way(config, image, has_whole_grey)}, {is_fast}')
+    if found.schedule == 'speculative':
+        return 'tiled_speculative.cu', f'speculate<{types}, {found.run}, {found.threads}>'
     if found.schedule == 'rows':
         suffix = '_in_clusters' if found.mail_words else ''
-        return f'follow_rows{suffix}<{types}, {found.threads}>'
+        return 'tiled.cu', f'follow_rows{suffix}<{types}, {found.threads}>'
     waits = str(config.tile_synchronisation == 'all').lower()
-    return f'visit_diagonals<{types}, {waits}, {BARRIERS[found.schedule]}, {found.threads}>'
+    return 'tiled.cu', (f'visit_diagonals<{types}, {waits}, {BARRIERS[found.schedule]}, '
+                        f'{found.threads}>')
 
 
 class Tiled(Matching):
@@ -67,8 +70,8 @@ class Tiled(Matching):
         self._cut = tiled_plan.cut(config, width, height, found)
 
     def load(self, matched: str, has_whole_grey: bool) -> None:
-        name = kernel_name(self._config, self._cut, preprocess.PIXELS[matched], has_whole_grey)
-        compiler.kernel(self._found, 'tiled.cu', name)
+        compiler.kernel(self._found, *kernel(self._config, self._cut, preprocess.PIXELS[matched],
+                                             has_whole_grey))
         beliefs.load_right_labels(self._found)
 
     def initialise(self, stream: int) -> None:
@@ -82,20 +85,19 @@ class Tiled(Matching):
         arguments = self._arguments(wanted)
         arguments.cost.left, arguments.cost.right = (device[f'left_{matched}'],
                                                      device[f'right_{matched}'])
-        kernel = compiler.kernel(self._found, 'tiled.cu', kernel_name(
-            self._config, found, image, has_whole_grey))
+        loaded = compiler.kernel(self._found, *kernel(self._config, found, image, has_whole_grey))
         grid, block = (found.blocks, 1, 1), (found.threads, 1, 1)
         steps = 2 * self._config.outer_iterations * found.diagonals
-        if found.schedule == 'rows':
-            kernel.launch(stream, grid, block, found.shared_bytes, arguments, cooperative=True)
+        if found.schedule in ('speculative', 'rows'):
+            loaded.launch(stream, grid, block, found.shared_bytes, arguments, cooperative=True)
         elif found.schedule == 'launches':
             for step in range(steps):
                 number = step % found.diagonals
                 tiles = min(number + 1, found.diagonals - number, found.rows, found.columns)
-                kernel.launch(stream, (tiles, 1, 1), block, found.shared_bytes, arguments,
+                loaded.launch(stream, (tiles, 1, 1), block, found.shared_bytes, arguments,
                               ctypes.c_int(step), ctypes.c_int(step + 1))
         else:
-            kernel.launch(stream, grid, block, found.shared_bytes, arguments, ctypes.c_int(0),
+            loaded.launch(stream, grid, block, found.shared_bytes, arguments, ctypes.c_int(0),
                           ctypes.c_int(steps), cooperative=found.schedule in COOPERATIVE)
         if wanted.right:
             beliefs.take_right_labels(self._found, stream, self._arena)

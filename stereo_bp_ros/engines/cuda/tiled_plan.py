@@ -18,6 +18,9 @@ ROW_WARPS = 24
 #: Logarithm of the blocks of a cluster; as in ``tiled.cu``. From compute capability 9.0 on.
 CLUSTER_BITS = 3
 
+#: Warps of a block of ``speculate``, and most tiles (a bit for each in half a word).
+SPECULATIVE_WARPS, LONGEST_RUN = 16, 16
+
 #: Least warps of a block that visits one tile after the other (all of them load), and most (each
 #: is to have registers enough).
 VISIT_WARPS = (8, 16)
@@ -45,10 +48,10 @@ class Team(NamedTuple):
 class Cut(NamedTuple):
     """How the kernels are launched.
 
-    schedule: rows, cooperative, lock_free or launches; rows, columns: tiles of the image;
-    blocks: of the grid; threads, shared_bytes: of a block; cluster_bits: logarithm of the blocks
-    that write into each other's shared memory; mail_words: of two labels, that they have for
-    that.
+    schedule: speculative, rows, cooperative, lock_free or launches; rows, columns: tiles of the
+    image; blocks: of the grid; threads, shared_bytes: of a block; cluster_bits: logarithm of the
+    blocks that write into each other's shared memory; mail_words: of two labels, that they have
+    for that; run: neighbouring tiles that a block of ``speculate`` has.
     """
 
     schedule: str
@@ -59,6 +62,7 @@ class Cut(NamedTuple):
     shared_bytes: int
     cluster_bits: int = 0
     mail_words: int = 0
+    run: int = 0
 
     @property
     def diagonals(self) -> int:
@@ -94,16 +98,41 @@ def check(config: MatcherConfig, device: Properties = TYPICAL) -> None:
 
 
 def cut(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL) -> Cut:
-    """The launch for images of this size."""
+    """The launch for images of this size.
+
+    :raises ConfigError: ``tile_schedule`` is speculative, and there is no room for all tiles.
+    """
     size = config.tile_size
     rows, columns = -(-height // size), -(-width // size)
-    schedule = chosen_schedule(config, device)
+    if (config.tile_schedule in ('auto', 'speculative') and config.inner_iterations == 1
+            and config.tile_synchronisation == 'needed'):
+        found = _all_on_chip(config, rows, columns, device)
+        if found is not None:
+            return found
+        if config.tile_schedule == 'speculative':
+            raise ConfigError(
+                'tile_schedule', config.tile_schedule,
+                f'the device has no room on chip for all {rows} x {columns} tiles: use auto')
+    schedule = _chosen_schedule(config, device)
     blocks = rows if schedule == 'rows' else min(rows, columns)
     if schedule != 'launches':          # all blocks wait for each other: each has a multiprocessor
         blocks = min(blocks, device.multiprocessors)
     found = Cut(schedule, rows, columns, blocks, 32 * _warps(config, schedule),
                 _shared_bytes(config, size, schedule))
     return _in_clusters(config, found, device) if schedule == 'rows' else found
+
+
+def _all_on_chip(config: MatcherConfig, rows: int, columns: int, device: Properties
+                 ) -> Cut | None:
+    """A run of tiles for each multiprocessor, as short as can be; None = they do not fit."""
+    if rows > device.multiprocessors:
+        return None
+    run = -(-columns // (device.multiprocessors // rows))
+    shared = _shared_bytes(config, config.tile_size, 'speculative', run)
+    if run > LONGEST_RUN or shared > device.shared_memory:
+        return None
+    return Cut('speculative', rows, columns, rows * -(-columns // run), 32 * SPECULATIVE_WARPS,
+               shared, run=run)
 
 
 def _in_clusters(config: MatcherConfig, found: Cut, device: Properties) -> Cut:
@@ -124,8 +153,8 @@ def _in_clusters(config: MatcherConfig, found: Cut, device: Properties) -> Cut:
                           mail_words=words)
 
 
-def chosen_schedule(config: MatcherConfig, device: Properties = TYPICAL) -> str:
-    """``tile_schedule``; in place of auto the fastest that the device has room for."""
+def _chosen_schedule(config: MatcherConfig, device: Properties) -> str:
+    """``tile_schedule``; in place of auto the faster of those that any image fits."""
     if config.tile_schedule != 'auto':
         return config.tile_schedule
     if (config.tile_synchronisation == 'needed'
@@ -140,12 +169,13 @@ def arrays(config: MatcherConfig, width: int, height: int, device: Properties = 
 
     ``tile_state``: frames so far (rows: outer iterations), the counter of the cooperative barrier,
     and for each block when it arrived at the last lock-free barrier and when it was released.
+    Speculative: orders so far, three counts of what is done, two of notices for each block.
     """
     found = cut(config, width, height, device)
     edge = (found.rows, found.columns, config.tile_size, team(config).pixel_registers)
     return [('table', (256,), 'uint16'),
             *((f'edges_{name}', edge, 'uint32') for name in EDGES),
-            ('tile_state', (2 + 2 * found.blocks,), 'uint32')]
+            ('tile_state', (4 + 2 * found.blocks,), 'uint32')]
 
 
 def reach(config: MatcherConfig) -> int:
@@ -171,13 +201,16 @@ def _warps(config: MatcherConfig, schedule: str) -> int:
     return min(max(least, 2 * needed), most)
 
 
-def _shared_bytes(config: MatcherConfig, size: int, schedule: str) -> int:
-    """Tiles of a block, and a row of zeros before them."""
+def _shared_bytes(config: MatcherConfig, size: int, schedule: str, run: int = 1) -> int:
+    """A row of zeros and the tiles of a block; speculative: borders, and what it sent."""
     found = team(config)
+    pixel = found.lanes * found.words
     stages = STAGES if schedule == 'rows' else 1
-    row = (size | 1) * found.lanes * found.words
-    zeros = -(-row // 4) * 4 * found.registers
-    return 4 * (zeros + stages * PLANES * size * row * found.registers)
+    row = (run * size | 1) * pixel
+    words = -(-row // 4) * 4 + stages * PLANES * size * row
+    if schedule == 'speculative':
+        words += 2 * row + (run + 1) * size * pixel + 4
+    return 4 * words * found.registers
 
 
 def _fits(config: MatcherConfig, size: int, schedule: str, device: Properties) -> bool:
