@@ -2,6 +2,85 @@
 #pragma once
 #include "vectors.cuh"
 
+// The least of the values that it is shown, and its label; the lowest label on ties. Values are
+// shown as the halves of a word i of a chunk.
+template <typename Message, int PADDED, bool IS_INTEGER = Message::WORD_REGISTERS == 1>
+struct LeastLabel;
+
+// Integers: value and label in one number, the value above.
+template <typename Message, int PADDED>
+struct LeastLabel<Message, PADDED, true> {
+    static constexpr bool FITS_BYTES = PADDED <= 128;   // and leaves the sign of a byte clear
+    static constexpr int BITS = FITS_BYTES ? 8 : 9;
+
+    // Labels of the low and of the high halves of a chunk.
+    struct Labels {
+        uint32 low, high;
+        __device__ __forceinline__ explicit Labels(int chunk) {
+            if constexpr (FITS_BYTES) {
+                low = 0x03020100u + uint32(chunk) * 0x04040404u;
+                high = uint32(PADDED - 1) * 0x01010101u - low;
+            } else {
+                low = 4 * chunk;
+                high = PADDED - 1 - 4 * chunk;
+            }
+        }
+    };
+
+    uint32 least = ~0u;
+
+    __device__ __forceinline__ void take_low(uint32 word, Labels labels, int i) {
+        // Bytes: the label, the value, and the label's sign, which is 0.
+        if constexpr (FITS_BYTES)
+            least = min(least, permute_signed(word, labels.low, 0xc104 + 0x1001 * i));
+        else
+            least = min(least, (word & 0xffffu) << BITS | (labels.low + i));
+    }
+    __device__ __forceinline__ void take_high(uint32 word, Labels labels, int i) {
+        if constexpr (FITS_BYTES)
+            least = min(least, permute_signed(word, labels.high, 0xc324 + 0x1001 * i));
+        else
+            least = min(least, (word >> 16) << BITS | (labels.high - i));
+    }
+    __device__ __forceinline__ void take_other(int mask) {
+        least = min(least, __shfl_xor_sync(~0u, least, mask));
+    }
+    __device__ __forceinline__ int label() const { return least & ((1 << BITS) - 1); }
+    __device__ __forceinline__ uint32 value() const { return least >> BITS; }
+};
+
+// Real numbers.
+template <typename Message, int PADDED>
+struct LeastLabel<Message, PADDED, false> {
+    struct Labels {
+        int low, high;
+        __device__ __forceinline__ explicit Labels(int chunk)
+            : low(4 * chunk), high(PADDED - 1 - 4 * chunk) {}
+    };
+
+    float least = FloatWords::infinity();
+    int found = PADDED;
+
+    __device__ __forceinline__ void take(float value, int label) {
+        if (value < least || (value == least && label < found)) {
+            least = value;
+            found = label;
+        }
+    }
+    __device__ __forceinline__ void take_low(float2 word, Labels labels, int i) {
+        take(word.x, labels.low + i);
+    }
+    __device__ __forceinline__ void take_high(float2 word, Labels labels, int i) {
+        take(word.y, labels.high - i);
+    }
+    __device__ __forceinline__ void take_other(int mask) {
+        const float other = __shfl_xor_sync(~0u, least, mask);
+        take(other, __shfl_xor_sync(~0u, found, mask));
+    }
+    __device__ __forceinline__ int label() const { return found; }
+    __device__ __forceinline__ float value() const { return least; }
+};
+
 // Where labels go; everything is H x W of the matched image, from the first pixel of level 0 on.
 struct Matches {
     short* label;                   // d - min_disparity

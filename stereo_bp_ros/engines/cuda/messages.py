@@ -48,7 +48,8 @@ def base_cost(config: MatcherConfig, image: str, passes: list[tiling.Pass]) -> s
     vector = layout.shape(config)
     steps = [step for step in passes if step.level == 0]
     whole = cost.packed(config)
-    is_small = (image == 'uint8' and vector.unit_bytes == 8 and vector.lanes == 1
+    is_small = (image == 'uint8' and vector.units * vector.unit_bytes <= 8 * vector.chunks
+                and vector.lanes == 1
                 and whole is not None and whole.truncation <= 15
                 and bool(steps) and steps[-1].finish == tiling.LABELS
                 and all(step.iterations == 1 and not step.tiling.resident for step in steps))
@@ -91,7 +92,9 @@ class Messages:
         self._passes = passes
         self._parameters = [_parameters(config, width, height, arena, i, step)
                             for i, step in enumerate(passes)]
-        self._nodes = {arena.device[f'nodes_{i}']: _nodes(step) for i, step in enumerate(passes)}
+        self._constants = {arena.device[f'nodes_{i}']: _nodes(step)
+                           for i, step in enumerate(passes)}
+        self._constants[arena.device['nothing']] = np.frombuffer(layout.nothing(config), np.uint8)
         if self._parameters:
             self._parameters[0].stamp = arena.stamp('messages')
 
@@ -105,8 +108,8 @@ class Messages:
     def initialise(self, stream: int) -> None:
         """Write what stays the same in every frame; done when the stream has been waited for."""
         from cupy.cuda import runtime
-        for address, nodes in self._nodes.items():
-            runtime.memcpyAsync(address, nodes.ctypes.data, nodes.nbytes,
+        for address, values in self._constants.items():
+            runtime.memcpyAsync(address, values.ctypes.data, values.nbytes,
                                 runtime.memcpyHostToDevice, stream)
 
     @property
