@@ -95,9 +95,6 @@ struct Matches {
     int image_width;
     int kept_left, kept_top, kept_width, kept_height;   // of level 0; the others get no label
 
-    __device__ __forceinline__ bool wants_more() const {
-        return fraction != nullptr || second != nullptr || right != nullptr;
-    }
     __device__ __forceinline__ bool keeps(int x, int y) const {
         return unsigned(x - kept_left) < unsigned(kept_width)
             && unsigned(y - kept_top) < unsigned(kept_height);
@@ -123,8 +120,9 @@ struct Belief {
     // The label of the node (x, y), the lowest one on ties. The lanes of its vector have the
     // beliefs in registers, all of them maybe too large by one constant; ``distance``: threads of
     // the warp from one lane to the next. Every thread of the warp takes part; of a node's threads
-    // one ``writes``. ``node`` is an Arriving: what few want is taken from the messages once more.
-    template <typename Node>
+    // one ``writes``. MORE: and what else is wanted; ``node`` is an Arriving: what few want is taken
+    // from the messages once more.
+    template <bool MORE, typename Node>
     static __device__ __forceinline__ void select(const Word (&beliefs)[S::WORDS], int lane,
                                                   int distance, bool writes, Node& node, int x,
                                                   int y, const Matches& out) {
@@ -141,6 +139,7 @@ struct Belief {
         const int found = best.label();
         const int at = y * out.image_width + x;
         if (writes) out.label[at] = short(found);
+        if (!MORE) return;
         if (out.fraction != nullptr) {
             const Value before = value_of(beliefs, lane, distance, found - 1);
             const Value after = value_of(beliefs, lane, distance, found + 1);
@@ -208,7 +207,7 @@ private:
 };
 
 // The label of a node from its data cost and the four messages that arrive.
-template <typename Message, int DISPARITIES, typename Kind, bool READ_ONLY>
+template <bool MORE, typename Message, int DISPARITIES, typename Kind, bool READ_ONLY>
 __device__ __forceinline__ void select_label(
         Arriving<Message, DISPARITIES, Kind, READ_ONLY>& node,
         Smoothness<typename Message::Word> smooth, int lane, int distance, bool writes, int x,
@@ -230,6 +229,6 @@ __device__ __forceinline__ void select_label(
         V::template accumulate<READ_ONLY>(node.from[direction], lane, smooth, beliefs);
     node.slope = smooth.slope;
     node.bound = smooth.bound;
-    Belief<Message, DISPARITIES>::select(beliefs, lane, distance,
-                                         writes && lane == 0 && out.keeps(x, y), node, x, y, out);
+    Belief<Message, DISPARITIES>::template select<MORE>(
+        beliefs, lane, distance, writes && lane == 0 && out.keeps(x, y), node, x, y, out);
 }

@@ -158,6 +158,21 @@ def test_messages_kept_in_few_bits_change_nothing(monkeypatch: pytest.MonkeyPatc
                 assert np.array_equal(results[0][name], other[name], equal_nan=True)
 
 
+@pytest.mark.parametrize('disparities', [64, 128])
+def test_tiles_of_whole_rounds_change_nothing(disparities: int) -> None:
+    # Threads of their own where images are of 8 bits and labels are all that is wanted.
+    config = paper(disparities, levels=2, iterations=2, data_truncation=15.0)
+    whole = tiling.Tiling(1, 16, 8, 128, 1, 2)
+    left, right = noisy_pair(149, 75)
+    for changes in ({}, {'preprocessing': 'sobel_x'}, {'uniqueness_ratio': 3.0, 'subpixel': True}):
+        results = [run(config.replace(**changes), left, right, ('disparity', 'confidence')
+                       if 'subpixel' in changes else ('disparity',), tilings={0: whole._replace(
+                           last=tiling.Tiling(1, 30, 22, threads, 1, 2))})
+                   for threads in (tiling.LABEL_THREADS, 256)]
+        for name in results[0]:
+            assert np.array_equal(*(found[name] for found in results), equal_nan=True)
+
+
 @pytest.mark.parametrize('disparities', [16, 40, 128, 200])
 @pytest.mark.parametrize('architecture', ['compute_75', 'compute_80', 'compute_87'])
 def test_the_arithmetic_of_older_devices_gives_the_same_labels(
@@ -256,7 +271,8 @@ def test_no_default_kernel_uses_local_memory(message_type: str) -> None:
         names = []
         for image in ('uint8', 'float'):
             base = messages.base_cost(config, image, engine.passes)
-            names += [messages.kernel_of(config, step, base) for step in engine.passes]
+            names += [messages.kernel_of(config, step, base, has_more)
+                      for step in engine.passes for has_more in (False, True)]
             names += cost.kernels(config, image, True, base)
         names.append(('beliefs.cu', beliefs.kernel_name(config)))
         names += refine.KERNELS

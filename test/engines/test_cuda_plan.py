@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from stereo_bp_ros import ConfigError, MatcherConfig
-from stereo_bp_ros.engines.cuda import convert, layout, plan, tiling
+from stereo_bp_ros.engines.cuda import convert, layout, plan, tile_sizes, tiling
 from stereo_bp_ros.engines.cuda.device import TYPICAL
 
 FIVE_SETS = {'tsukuba': (384, 288, 16), 'venus': (434, 383, 21), 'barn1': (432, 381, 32),
@@ -188,6 +188,13 @@ def test_differences_are_kept_in_6_bits_only_where_these_hold_them() -> None:
     assert not layout.keeps_six_bits(five_sets(120))
     # 30 units of a slope of 1 fit, 33 do not.
     assert layout.stored_type(five_sets(128, discontinuity_slope=1.1)) == 'Int16Deltas'
+
+
+def test_rounds_of_a_tile_with_labels_are_whole() -> None:
+    for width, height in tile_sizes.of_whole_rounds(384):
+        assert width % 2 == height % 2 == 0
+        # Two threads a node of one colour.
+        assert (width + 2) * (height + 2) % 384 == 0
 
 
 def test_settings_of_the_cpu_engine_alone_are_refused() -> None:
