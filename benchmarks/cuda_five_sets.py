@@ -132,12 +132,12 @@ def time_passes(engine: CudaEngine, config: MatcherConfig, width: int) -> None:
         parameters.matches = out
         base = messages.base_cost(config, 'uint8', engine.passes)
         kernel = compiler.kernel(found, *messages.kernel_of(config, step, base))
-        cut = step.tiling
+        cut, threads = step.tiling, messages.threads_of(config, step, base)
         grid = (-(-parameters.width // cut.width), -(-parameters.height // cut.height), 1)
         elapsed = repeated(engine._stream, lambda kernel=kernel, grid=grid, step=step,
-                           parameters=parameters: kernel.launch(
-                               engine._stream.ptr, grid, (step.threads, 1, 1),
-                               step.shared_bytes, parameters))
+                           threads=threads, parameters=parameters: kernel.launch(
+                               engine._stream.ptr, grid, (threads, 1, 1), step.shared_bytes,
+                               parameters))
         shape = layout.shape(config)
         nodes = parameters.width * parameters.height / 2
         vectors = 4 * (1 if step.start == tiling.FROM_MESSAGES
@@ -145,11 +145,7 @@ def time_passes(engine: CudaEngine, config: MatcherConfig, width: int) -> None:
         vectors += {tiling.LAST_COLOUR: 4, tiling.BOTH_COLOURS: 8, tiling.LABELS: 0}[step.finish]
         moved = nodes * vectors * shape.units * shape.unit_bytes
         resources = kernel.resources
-        warps = min(64, 2048 // cut.threads * cut.threads // 32,
-                    65536 // (resources.registers * cut.threads) * cut.threads // 32)
-        if step.shared_bytes:
-            warps = min(warps, found.shared_memory_sm // (step.shared_bytes + 1024)
-                        * cut.threads // 32)
+        warps = kernel.blocks_per_multiprocessor(threads, step.shared_bytes) * threads // 32
         print(f'    level {step.level} iterations {step.first}-'
               f'{step.first + step.iterations - 1} tile {cut.width}x{cut.height} '
               f'{elapsed:8.1f} us, {moved / elapsed / 1e6:5.2f} TB/s of messages, '

@@ -2,6 +2,85 @@
 #pragma once
 #include "vectors.cuh"
 
+// The least of the values that it is shown, and its label; the lowest label on ties. Values are
+// shown as the halves of a word i of a chunk.
+template <typename Message, int PADDED, bool IS_INTEGER = Message::WORD_REGISTERS == 1>
+struct LeastLabel;
+
+// Integers: value and label in one number, the value above.
+template <typename Message, int PADDED>
+struct LeastLabel<Message, PADDED, true> {
+    static constexpr bool FITS_BYTES = PADDED <= 128;   // and leaves the sign of a byte clear
+    static constexpr int BITS = FITS_BYTES ? 8 : 9;
+
+    // Labels of the low and of the high halves of a chunk.
+    struct Labels {
+        uint32 low, high;
+        __device__ __forceinline__ explicit Labels(int chunk) {
+            if constexpr (FITS_BYTES) {
+                low = 0x03020100u + uint32(chunk) * 0x04040404u;
+                high = uint32(PADDED - 1) * 0x01010101u - low;
+            } else {
+                low = 4 * chunk;
+                high = PADDED - 1 - 4 * chunk;
+            }
+        }
+    };
+
+    uint32 least = ~0u;
+
+    __device__ __forceinline__ void take_low(uint32 word, Labels labels, int i) {
+        // Bytes: the label, the value, and the label's sign, which is 0.
+        if constexpr (FITS_BYTES)
+            least = min(least, permute_signed(word, labels.low, 0xc104 + 0x1001 * i));
+        else
+            least = min(least, (word & 0xffffu) << BITS | (labels.low + i));
+    }
+    __device__ __forceinline__ void take_high(uint32 word, Labels labels, int i) {
+        if constexpr (FITS_BYTES)
+            least = min(least, permute_signed(word, labels.high, 0xc324 + 0x1001 * i));
+        else
+            least = min(least, (word >> 16) << BITS | (labels.high - i));
+    }
+    __device__ __forceinline__ void take_other(int mask) {
+        least = min(least, __shfl_xor_sync(~0u, least, mask));
+    }
+    __device__ __forceinline__ int label() const { return least & ((1 << BITS) - 1); }
+    __device__ __forceinline__ uint32 value() const { return least >> BITS; }
+};
+
+// Real numbers.
+template <typename Message, int PADDED>
+struct LeastLabel<Message, PADDED, false> {
+    struct Labels {
+        int low, high;
+        __device__ __forceinline__ explicit Labels(int chunk)
+            : low(4 * chunk), high(PADDED - 1 - 4 * chunk) {}
+    };
+
+    float least = FloatWords::infinity();
+    int found = PADDED;
+
+    __device__ __forceinline__ void take(float value, int label) {
+        if (value < least || (value == least && label < found)) {
+            least = value;
+            found = label;
+        }
+    }
+    __device__ __forceinline__ void take_low(float2 word, Labels labels, int i) {
+        take(word.x, labels.low + i);
+    }
+    __device__ __forceinline__ void take_high(float2 word, Labels labels, int i) {
+        take(word.y, labels.high - i);
+    }
+    __device__ __forceinline__ void take_other(int mask) {
+        const float other = __shfl_xor_sync(~0u, least, mask);
+        take(other, __shfl_xor_sync(~0u, found, mask));
+    }
+    __device__ __forceinline__ int label() const { return found; }
+    __device__ __forceinline__ float value() const { return least; }
+};
+
 // Where labels go; everything is H x W of the matched image, from the first pixel of level 0 on.
 struct Matches {
     short* label;                   // d - min_disparity
@@ -16,9 +95,6 @@ struct Matches {
     int image_width;
     int kept_left, kept_top, kept_width, kept_height;   // of level 0; the others get no label
 
-    __device__ __forceinline__ bool wants_more() const {
-        return fraction != nullptr || second != nullptr || right != nullptr;
-    }
     __device__ __forceinline__ bool keeps(int x, int y) const {
         return unsigned(x - kept_left) < unsigned(kept_width)
             && unsigned(y - kept_top) < unsigned(kept_height);
@@ -44,8 +120,9 @@ struct Belief {
     // The label of the node (x, y), the lowest one on ties. The lanes of its vector have the
     // beliefs in registers, all of them maybe too large by one constant; ``distance``: threads of
     // the warp from one lane to the next. Every thread of the warp takes part; of a node's threads
-    // one ``writes``. ``node`` is an Arriving: what few want is taken from the messages once more.
-    template <typename Node>
+    // one ``writes``. MORE: and what else is wanted; ``node`` is an Arriving: what few want is taken
+    // from the messages once more.
+    template <bool MORE, typename Node>
     static __device__ __forceinline__ void select(const Word (&beliefs)[S::WORDS], int lane,
                                                   int distance, bool writes, Node& node, int x,
                                                   int y, const Matches& out) {
@@ -62,6 +139,7 @@ struct Belief {
         const int found = best.label();
         const int at = y * out.image_width + x;
         if (writes) out.label[at] = short(found);
+        if (!MORE) return;
         if (out.fraction != nullptr) {
             const Value before = value_of(beliefs, lane, distance, found - 1);
             const Value after = value_of(beliefs, lane, distance, found + 1);
@@ -129,7 +207,7 @@ private:
 };
 
 // The label of a node from its data cost and the four messages that arrive.
-template <typename Message, int DISPARITIES, typename Kind, bool READ_ONLY>
+template <bool MORE, typename Message, int DISPARITIES, typename Kind, bool READ_ONLY>
 __device__ __forceinline__ void select_label(
         Arriving<Message, DISPARITIES, Kind, READ_ONLY>& node,
         Smoothness<typename Message::Word> smooth, int lane, int distance, bool writes, int x,
@@ -151,6 +229,6 @@ __device__ __forceinline__ void select_label(
         V::template accumulate<READ_ONLY>(node.from[direction], lane, smooth, beliefs);
     node.slope = smooth.slope;
     node.bound = smooth.bound;
-    Belief<Message, DISPARITIES>::select(beliefs, lane, distance,
-                                         writes && lane == 0 && out.keeps(x, y), node, x, y, out);
+    Belief<Message, DISPARITIES>::template select<MORE>(
+        beliefs, lane, distance, writes && lane == 0 && out.keeps(x, y), node, x, y, out);
 }

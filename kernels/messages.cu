@@ -11,10 +11,12 @@ pass_messages(const __grid_constant__ Pass p) {
     using U = Update<Message, DISPARITIES, Kind, DIRECTIONS>;
     using T = typename U::T;
     using Unit = typename Message::Unit;
+    constexpr bool HAS_MORE = WORK == ONE_ITERATION_AND_MORE || WORK == ITERATIONS_AND_MORE;
     constexpr bool SELECTS =
-        WORK == ONE_ITERATION_AND_LABELS || WORK == ITERATIONS_AND_LABELS;
+        WORK == ONE_ITERATION_AND_LABELS || WORK == ITERATIONS_AND_LABELS || HAS_MORE;
     // The only iteration reads what has arrived where it lies.
-    constexpr bool IS_ONE = WORK == ONE_ITERATION || WORK == ONE_ITERATION_AND_LABELS;
+    constexpr bool IS_ONE = WORK == ONE_ITERATION || WORK == ONE_ITERATION_AND_LABELS
+        || WORK == ONE_ITERATION_AND_MORE;
     constexpr bool HAS_SLOTS = WORK != ONE_ITERATION;
     extern __shared__ uint4 shared[];
     Unit* const slots = reinterpret_cast<Unit*>(shared);
@@ -29,10 +31,10 @@ pass_messages(const __grid_constant__ Pass p) {
         __syncthreads();
     }
 
-    // Nothing but the labels of the colour that the last iteration updates: they come out of it, in
-    // another order of sums. What else is wanted must not change a label.
-    constexpr bool MAY_CHOOSE = SELECTS && Message::IS_WHOLE;
-    const bool chooses = MAY_CHOOSE && !p.matches.wants_more();
+    // Where nothing but labels is wanted, those of the colour that the last iteration updates come out
+    // of it, in another order of sums.
+    constexpr bool CHOOSES = SELECTS && !HAS_MORE;
+    static_assert(!CHOOSES || Message::IS_WHOLE, "what else is wanted must not change a label");
     const T team;
     for (int i = 0;; ++i) {
         const bool is_last = IS_ONE || i == p.iterations - 1;
@@ -40,24 +42,23 @@ pass_messages(const __grid_constant__ Pass p) {
         Unit* const target = static_cast<Unit*>(colour ? p.target[1] : p.target[0]);
         if (SELECTS && is_last) {
             // More is chosen before what it comes from is overwritten.
-            if (!chooses) {
-                U::template select<IS_ONE>(p, tile, colour, slots);
+            if constexpr (!CHOOSES) {
+                U::template select<IS_ONE, HAS_MORE>(p, tile, colour, slots);
                 __syncthreads();
             }
-            U::template send_all<IS_ONE, MAY_CHOOSE>(p, tile, team, colour, 1, slots, true,
-                                                     nullptr, chooses);
+            U::template send_all<IS_ONE, CHOOSES>(p, tile, team, colour, 1, slots, true, nullptr);
             break;
         }
         U::template send_all<IS_ONE, false>(
             p, tile, team, colour, IS_ONE ? 0 : p.iterations - 1 - i + SELECTS, slots,
             !is_last, is_last || (p.finish == BOTH_COLOURS && i == p.iterations - 2)
-                ? target : nullptr, false);
+                ? target : nullptr);
         if (is_last) break;
         __syncthreads();
     }
     if constexpr (SELECTS) {
         __syncthreads();
-        U::template select<false>(p, tile, p.first + p.iterations + 1 & 1, slots);
+        U::template select<false, HAS_MORE>(p, tile, p.first + p.iterations + 1 & 1, slots);
         U::publish(p, tile);
     }
 }

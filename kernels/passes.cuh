@@ -12,8 +12,9 @@ enum Start { FROM_ZERO, FROM_PARENTS, FROM_MESSAGES };
 enum Finish { LAST_COLOUR, BOTH_COLOURS, LABELS };
 
 // What a pass does, as far as its code depends on it: one iteration that reads device memory, one or
-// more on chip; the same and labels.
-enum Work { ONE_ITERATION, ONE_ITERATION_AND_LABELS, ITERATIONS, ITERATIONS_AND_LABELS };
+// more on chip; the same and labels, of whole numbers; the same, and whatever Matches wants beside them.
+enum Work { ONE_ITERATION, ONE_ITERATION_AND_LABELS, ONE_ITERATION_AND_MORE, ITERATIONS,
+            ITERATIONS_AND_LABELS, ITERATIONS_AND_MORE };
 
 constexpr int LARGEST_MARGIN = 15;
 
@@ -170,6 +171,14 @@ struct Nodes {
           count(colour ? p.counts[1][margin] : p.counts[0][margin]) {}
 };
 
+// A colour that the compiler knows nothing of: what follows from it is found again for each node, where
+// no register is left to keep it.
+template <typename Message>
+__device__ __forceinline__ int anew(int colour) {
+    if constexpr (Message::HAS_SIX_BITS) asm volatile("" : "+r"(colour));
+    return colour;
+}
+
 // A node of such a list: its place in the image, and its first slot in units from the region's.
 struct Node {
     int x, y, slot;
@@ -308,12 +317,12 @@ struct Update {
 
     // Sends a thread's messages of one node, to slots and to device memory (null = not there).
     // What has arrived is in the slots, or with FIRST in device memory. A slot is read and written
-    // by one thread alone. LABELS: writes the node's label as well, if it ``chooses``. Threads
-    // without a node go along and write nothing.
+    // by one thread alone. LABELS: writes the node's label as well, if it is ``inside`` the tile.
+    // Threads without a node go along and write nothing.
     template <bool FIRST, bool LABELS>
     static __device__ __forceinline__ void send(const Pass& p, const T& team, const Node& node,
                                                 const Slots& where, Unit* slots, bool to_slots,
-                                                Unit* target, bool chooses) {
+                                                Unit* target, bool inside) {
         const int stride = 4 * plane_units(p);
         const Smoothness<Word> smooth = smoothness(p);
         // Somewhere, for threads that go along.
@@ -339,7 +348,7 @@ struct Update {
         if constexpr (LABELS) {
 #pragma unroll
             for (int i = 1; i < S::LANES; i *= 2) best.take_other(i * T::DISTANCE);
-            if (chooses && node.exists && team.sender == 0 && team.lane == 0
+            if (inside && node.exists && team.sender == 0 && team.lane == 0
                 && p.matches.keeps(x, y))
                 p.matches.label[y * p.matches.image_width + x] = short(best.label());
         }
@@ -355,22 +364,22 @@ struct Update {
     }
 
     // The nodes of one colour send, those of the tile and the ones around it up to ``margin`` away;
-    // ``target``, ``chooses``: what those of the tile write to device memory.
+    // ``target``, LABELS: what those of the tile write to device memory.
     template <bool FIRST, bool LABELS>
     static __device__ __forceinline__ void send_all(const Pass& p, const Tile& tile, const T& team,
                                                     int colour, int margin, Unit* slots,
-                                                    bool to_slots, Unit* target, bool chooses) {
+                                                    bool to_slots, Unit* target) {
         const Slots where(p, colour);
-        const Nodes nodes(p, colour, margin);
-        const int inside = Nodes(p, colour, 0).count;
-        const int step = blockDim.x / 32 * T::NODES;
-        for (int first = threadIdx.x / 32 * T::NODES; first < nodes.count; first += step) {
+        const int inside = Nodes(p, colour, 0).count, count = Nodes(p, colour, margin).count;
+        const int step = blockDim.x / (32 / T::NODES);
+        for (int first = threadIdx.x / 32 * T::NODES; first < count; first += step) {
+            const Nodes nodes(p, anew<Message>(colour), margin);
             const int item = first + team.node;
             const Node node(p, tile, __ldg(nodes.list + min(item, nodes.count - 1)),
                             item < nodes.count);
             if (T::IS_ALONE && !node.exists) continue;
             send<FIRST, LABELS>(p, team, node, where, slots, to_slots,
-                                item < inside ? target : nullptr, chooses && item < inside);
+                                item < inside ? target : nullptr, item < inside);
         }
     }
 
@@ -383,16 +392,16 @@ struct Update {
     }
 
     // The labels of the nodes of one colour of a tile from what has arrived: in their slots, or with
-    // FIRST in device memory.
-    template <bool FIRST>
+    // FIRST in device memory. MORE: and what else is wanted.
+    template <bool FIRST, bool MORE>
     static __device__ __forceinline__ void select(const Pass& p, const Tile& tile, int colour,
                                                   Unit* slots) {
         using Alone = Team<Message, DISPARITIES, 4>;
         const Alone team;
         const Slots where(p, colour);
-        const Nodes nodes(p, colour, 0);
-        const int step = blockDim.x / 32 * Alone::NODES;
-        for (int first = threadIdx.x / 32 * Alone::NODES; first < nodes.count; first += step) {
+        const int count = Nodes(p, colour, 0).count, step = blockDim.x / (32 / Alone::NODES);
+        for (int first = threadIdx.x / 32 * Alone::NODES; first < count; first += step) {
+            const Nodes nodes(p, anew<Message>(colour), 0);
             const int item = min(first + team.node, nodes.count - 1);
             const Node at(p, tile, __ldg(nodes.list + item), first + team.node < nodes.count);
             if (S::LANES == 1 && !at.exists) continue;
@@ -410,8 +419,8 @@ struct Update {
                                            : plane_units(p) - 1),
                         4 * plane_units(p)};
             }
-            select_label(node, smoothness(p), team.lane, Alone::DISTANCE, at.exists, x, y,
-                         p.matches);
+            select_label<MORE>(node, smoothness(p), team.lane, Alone::DISTANCE, at.exists, x, y,
+                               p.matches);
         }
     }
 };

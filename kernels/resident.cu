@@ -94,7 +94,8 @@ pass_resident(const __grid_constant__ Pass p) {
     using T = typename R::T;
     using Unit = typename Message::Unit;
     using Word = typename Message::Word;
-    constexpr bool SELECTS = WORK == ITERATIONS_AND_LABELS;
+    constexpr bool HAS_MORE = WORK == ITERATIONS_AND_MORE;
+    constexpr bool SELECTS = WORK == ITERATIONS_AND_LABELS || HAS_MORE;
     extern __shared__ uint4 shared[];
     Unit* const region = reinterpret_cast<Unit*>(shared);
     stamp_time(p.stamp);
@@ -126,7 +127,7 @@ pass_resident(const __grid_constant__ Pass p) {
     for (int i = 0;; ++i) {
         const int colour = (first_colour + i) & 1;
         if (SELECTS && i >= p.iterations - 1) {
-            U::template select<false>(p, tile, colour, region);
+            U::template select<false, HAS_MORE>(p, tile, colour, region);
             __syncthreads();
         }
         if (i == p.iterations) break;

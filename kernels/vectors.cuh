@@ -55,11 +55,37 @@ struct Vector {
         Message::load(units, 1, part);
     }
 
+    // Shows word after word of a vector of differences of 6 bits, from the middle on.
+    template <bool READ_ONLY, typename Show>
+    static __device__ __forceinline__ void each_sum(From place, Smoothness<Word> smooth,
+                                                    const Show& show) {
+        uint32 packed[4 * S::UNITS];
+#pragma unroll
+        for (int i = S::UNITS - 1; i >= 0; --i) {
+            const Unit found = fetch<READ_ONLY>(place.first + unsigned(i * place.stride));
+            packed[4 * i] = found.x;
+            packed[4 * i + 1] = found.y;
+            packed[4 * i + 2] = found.z;
+            packed[4 * i + 3] = found.w;
+        }
+        Word value = smooth.bound;
+#pragma unroll
+        for (int first = S::WORDS - 8; first >= 0; first -= 8) {
+            const int at = first / 8 * 3;
+            Word found[8];
+            Message::expand(packed[at], packed[at + 1], packed[at + 2], found);
+#pragma unroll
+            for (int i = 7; i >= 0; --i) show(first + i, value += found[i] - Message::BIAS);
+        }
+    }
+
     // words = vector; of differences, but for a constant: its middle value is the bound.
     template <bool READ_ONLY>
     static __device__ __forceinline__ void read(From place, int lane, Smoothness<Word> smooth,
                                                 Word (&words)[S::WORDS]) {
-        if constexpr (Message::IS_DELTAS) {
+        if constexpr (Message::HAS_SIX_BITS) {
+            each_sum<READ_ONLY>(place, smooth, [&](int r, Word value) { words[r] = value; });
+        } else if constexpr (Message::IS_DELTAS) {
             Unit units[S::CHUNKS];
 #pragma unroll
             for (int c = 0; c < S::CHUNKS; ++c) units[c] = fetch<READ_ONLY>(unit(place, c));
@@ -90,7 +116,9 @@ struct Vector {
     static __device__ __forceinline__ void accumulate(From place, int lane,
                                                       Smoothness<Word> smooth,
                                                       Word (&total)[S::WORDS]) {
-        if constexpr (Message::IS_DELTAS) {
+        if constexpr (Message::HAS_SIX_BITS) {
+            each_sum<READ_ONLY>(place, smooth, [&](int r, Word value) { total[r] += value; });
+        } else if constexpr (Message::IS_DELTAS) {
             Word value = smooth.bound;
 #pragma unroll
             for (int c = S::CHUNKS - 1; c >= 0; --c) {
@@ -131,26 +159,46 @@ struct Vector {
 
     static __device__ __forceinline__ void store(const Word (&words)[S::WORDS], int lane,
                                                  Word slope, Unit* to, int stride) {
+        if constexpr (Message::HAS_SIX_BITS) {
+            uint32 packed[4 * S::UNITS];
 #pragma unroll
-        for (int j = 0; j < S::LANE_CHUNKS; ++j) {
-            const int c = chunk(lane, j);
-            if (S::ABSENT != 0 && c < 0) continue;
-            Word part[4];
-            if constexpr (Message::IS_DELTAS) {
+            for (int first = 0; first < S::WORDS; first += 8) {
+                Word part[8];
 #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    const int r = 4 * j + i;
-                    const Word next = r + 1 < S::WORDS
-                        ? words[r + 1 < S::WORDS ? r + 1 : 0] : __byte_perm(words[r], 0, 0x1010);
-                    part[i] = words[r] - next + slope;
+                for (int i = 0; i < 8; ++i)
+                    part[i] = words[first + i] - after(words, first + i) + Message::BIAS;
+                const int at = first / 8 * 3;
+                Message::shrink(part, packed[at], packed[at + 1], packed[at + 2]);
+            }
+#pragma unroll
+            for (int i = 0; i < S::UNITS; ++i)
+                to[i * stride] = make_uint4(packed[4 * i], packed[4 * i + 1], packed[4 * i + 2],
+                                            packed[4 * i + 3]);
+        } else {
+#pragma unroll
+            for (int j = 0; j < S::LANE_CHUNKS; ++j) {
+                const int c = chunk(lane, j);
+                if (S::ABSENT != 0 && c < 0) continue;
+                Word part[4];
+                if constexpr (Message::IS_DELTAS) {
+#pragma unroll
+                    for (int i = 0; i < 4; ++i)
+                        part[i] = words[4 * j + i] - after(words, 4 * j + i) + slope;
+                    to[c * stride] = Message::shrink(part);
+                } else {
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) part[i] = words[4 * j + i];
+                    Message::store(to + c * Message::UNITS_PER_CHUNK * stride, stride, part);
                 }
-                to[c * stride] = Message::shrink(part);
-            } else {
-#pragma unroll
-                for (int i = 0; i < 4; ++i) part[i] = words[4 * j + i];
-                Message::store(to + c * Message::UNITS_PER_CHUNK * stride, stride, part);
             }
         }
+    }
+
+    // The word after word r on the way to the middle, where both halves meet.
+    static __device__ __forceinline__ Word after(const Word (&words)[S::WORDS], int r) {
+        if constexpr (!Message::IS_DELTAS) return words[r];
+        else return r + 1 < S::WORDS ? words[r + 1 < S::WORDS ? r + 1 : 0]
+                                     : __byte_perm(words[r], 0, 0x1010);
     }
 
     // Word r of a lane stands for labels in both halves, in the low one only, or in none.
@@ -296,10 +344,26 @@ struct Arriving {
             from[direction].first + unsigned(index * from[direction].stride));
     }
     __device__ __forceinline__ void message(int direction, int chunk, Word (&part)[4]) {
-        constexpr int N = Message::UNITS_PER_CHUNK;
-        const Unit first = unit(direction, N * chunk);
-        const Unit second = N > 1 ? unit(direction, N * chunk + N - 1) : first;
-        V::next_chunk(first, second, slope, next[direction], part);
+        if constexpr (Message::HAS_SIX_BITS) {
+            uint32 packed[3];
+#pragma unroll
+            for (int i = 0; i < 3; ++i) {
+                const int at = chunk / 2 * 3 + i;
+                packed[i] = reinterpret_cast<const uint32*>(
+                    from[direction].first + unsigned(at / 4 * from[direction].stride))[at % 4];
+            }
+            Word found[8];
+            Message::expand(packed[0], packed[1], packed[2], found);
+#pragma unroll
+            for (int i = 3; i >= 0; --i)
+                part[i] = next[direction] += (chunk % 2 ? found[4 + i] : found[i])
+                    - Message::BIAS;
+        } else {
+            constexpr int N = Message::UNITS_PER_CHUNK;
+            const Unit first = unit(direction, N * chunk);
+            const Unit second = N > 1 ? unit(direction, N * chunk + N - 1) : first;
+            V::next_chunk(first, second, slope, next[direction], part);
+        }
     }
     __device__ __forceinline__ void belief(int chunk, Word (&words)[4]) {
         cost.load(chunk, words);

@@ -58,7 +58,7 @@ struct Int16 {
     using Unit = uint4;                         // what one thread moves at once
     static constexpr int UNITS_PER_CHUNK = 1;   // of 8 disparities
     static constexpr int WORD_REGISTERS = 1;
-    static constexpr bool IS_DELTAS = false;
+    static constexpr bool IS_DELTAS = false, HAS_SIX_BITS = false;
     static constexpr bool IS_WHOLE = true;      // sums are the same in any order
 
     static __device__ __forceinline__ Word zero() { return 0; }
@@ -183,6 +183,38 @@ struct Int16Deltas : Int16 {
     }
 };
 
+// The same differences, plus 32, in 6 bits each where the slope is at most 31: three words for two
+// chunks, in units of 16 bytes. A half of each word has two of them in its lower 12 bits, and in the
+// upper four a part of the two that are left.
+struct Int16SixBits : Int16Deltas {
+    using Unit = uint4;
+    static constexpr bool HAS_SIX_BITS = true;
+    static constexpr uint32 BIAS = 0x00200020u;
+    // Two differences of 0, and so a message that says nothing: all words of it are the same.
+    static constexpr uint32 NOTHING = 0x08200820u, FLIPPED = 0xa000a000u;
+
+    static __device__ __forceinline__ void expand(uint32 a, uint32 b, uint32 c, Word (&found)[8]) {
+        constexpr uint32 ALL = 0x003f003fu, LOW = 0x000f000fu, HIGH = 0x00300030u;
+        c ^= FLIPPED;
+        found[0] = a & ALL;
+        found[1] = a >> 6 & ALL;
+        found[2] = (a >> 12 & LOW) | (c >> 8 & HIGH);
+        found[3] = b & ALL;
+        found[4] = b >> 6 & ALL;
+        found[5] = (b >> 12 & LOW) | (c >> 10 & HIGH);
+        found[6] = c & ALL;
+        found[7] = c >> 6 & ALL;
+    }
+    static __device__ __forceinline__ void shrink(const Word (&words)[8], uint32& a, uint32& b,
+                                                  uint32& c) {
+        constexpr uint32 LOW = 0x000f000fu, HIGH = 0x00300030u;
+        a = words[0] + words[1] * 64 + (words[2] & LOW) * 4096;
+        b = words[3] + words[4] * 64 + (words[5] & LOW) * 4096;
+        c = (words[6] + words[7] * 64 + (words[2] & HIGH) * 256 + (words[5] & HIGH) * 1024)
+            ^ FLIPPED;
+    }
+};
+
 // The same messages in half the bytes where the truncation, their largest value, fits a byte: the
 // values themselves, in the order of Int16Deltas.
 struct Int16Bytes : Int16 {
@@ -213,7 +245,7 @@ struct FloatWords {
     using Parameter = float;
     using Unit = uint4;
     static constexpr int WORD_REGISTERS = 2;
-    static constexpr bool IS_DELTAS = false;
+    static constexpr bool IS_DELTAS = false, HAS_SIX_BITS = false;
     static constexpr bool IS_WHOLE = false;
 
     static __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
@@ -328,7 +360,9 @@ template <typename Message, int DISPARITIES>
 struct Shape {
     static constexpr int PADDED = (DISPARITIES + 7) / 8 * 8;
     static constexpr int CHUNKS = PADDED / 8;           // of 4 words
-    static constexpr int UNITS = CHUNKS * Message::UNITS_PER_CHUNK;
+    static constexpr int UNITS = Message::HAS_SIX_BITS ? CHUNKS * 3 / 8
+                                                       : CHUNKS * Message::UNITS_PER_CHUNK;
+    static_assert(!Message::HAS_SIX_BITS || CHUNKS % 8 == 0, "whole units of 16 bytes");
     static constexpr int PADS = PADDED - DISPARITIES;   // labels beyond the range, high halves
     // Lanes of a warp that share a vector, so that it stays in registers.
     static constexpr int CHUNK_LIMIT = 16 / Message::WORD_REGISTERS;
@@ -338,85 +372,6 @@ struct Shape {
     static constexpr int WORDS = 4 * LANE_CHUNKS;       // of one lane
     // Chunks at the start of the first lanes that stand for nothing.
     static constexpr int ABSENT = LANES * LANE_CHUNKS - CHUNKS;
-};
-
-// The least of the values that it is shown, and its label; the lowest label on ties. Values are
-// shown as the halves of a word i of a chunk.
-template <typename Message, int PADDED, bool IS_INTEGER = Message::WORD_REGISTERS == 1>
-struct LeastLabel;
-
-// Integers: value and label in one number, the value above.
-template <typename Message, int PADDED>
-struct LeastLabel<Message, PADDED, true> {
-    static constexpr bool FITS_BYTES = PADDED <= 128;   // and leaves the sign of a byte clear
-    static constexpr int BITS = FITS_BYTES ? 8 : 9;
-
-    // Labels of the low and of the high halves of a chunk.
-    struct Labels {
-        uint32 low, high;
-        __device__ __forceinline__ explicit Labels(int chunk) {
-            if constexpr (FITS_BYTES) {
-                low = 0x03020100u + uint32(chunk) * 0x04040404u;
-                high = uint32(PADDED - 1) * 0x01010101u - low;
-            } else {
-                low = 4 * chunk;
-                high = PADDED - 1 - 4 * chunk;
-            }
-        }
-    };
-
-    uint32 least = ~0u;
-
-    __device__ __forceinline__ void take_low(uint32 word, Labels labels, int i) {
-        // Bytes: the label, the value, and the label's sign, which is 0.
-        if constexpr (FITS_BYTES)
-            least = min(least, permute_signed(word, labels.low, 0xc104 + 0x1001 * i));
-        else
-            least = min(least, (word & 0xffffu) << BITS | (labels.low + i));
-    }
-    __device__ __forceinline__ void take_high(uint32 word, Labels labels, int i) {
-        if constexpr (FITS_BYTES)
-            least = min(least, permute_signed(word, labels.high, 0xc324 + 0x1001 * i));
-        else
-            least = min(least, (word >> 16) << BITS | (labels.high - i));
-    }
-    __device__ __forceinline__ void take_other(int mask) {
-        least = min(least, __shfl_xor_sync(~0u, least, mask));
-    }
-    __device__ __forceinline__ int label() const { return least & ((1 << BITS) - 1); }
-    __device__ __forceinline__ uint32 value() const { return least >> BITS; }
-};
-
-// Real numbers.
-template <typename Message, int PADDED>
-struct LeastLabel<Message, PADDED, false> {
-    struct Labels {
-        int low, high;
-        __device__ __forceinline__ explicit Labels(int chunk)
-            : low(4 * chunk), high(PADDED - 1 - 4 * chunk) {}
-    };
-
-    float least = FloatWords::infinity();
-    int found = PADDED;
-
-    __device__ __forceinline__ void take(float value, int label) {
-        if (value < least || (value == least && label < found)) {
-            least = value;
-            found = label;
-        }
-    }
-    __device__ __forceinline__ void take_low(float2 word, Labels labels, int i) {
-        take(word.x, labels.low + i);
-    }
-    __device__ __forceinline__ void take_high(float2 word, Labels labels, int i) {
-        take(word.y, labels.high - i);
-    }
-    __device__ __forceinline__ void take_other(int mask) {
-        const float other = __shfl_xor_sync(~0u, least, mask);
-        take(other, __shfl_xor_sync(~0u, found, mask));
-    }
-    __device__ __forceinline__ int label() const { return found; }
-    __device__ __forceinline__ float value() const { return least; }
 };
 
 // A parameter in both halves of a word.

@@ -53,7 +53,8 @@ def kernels_of(disparities: int, message_type: str) -> list[tuple[str, str]]:
     for image in ('uint8', 'float'):
         base = messages.base_cost(config, image, steps)
         names += cost.kernels(config, image, True, base)
-        names += [messages.kernel_of(config, step, base) for step in steps]
+        names += [messages.kernel_of(config, step, base, has_more)
+                  for step in steps for has_more in (False, True)]
     return sorted(set(names))
 
 

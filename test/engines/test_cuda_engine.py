@@ -135,24 +135,42 @@ def test_an_iteration_that_labels_come_out_of_changes_nothing(disparities: int, 
         assert np.array_equal(results[0][name], results[1][name], equal_nan=True)
 
 
-@pytest.mark.parametrize('disparities', [16, 40])
-def test_messages_kept_in_bytes_change_nothing(monkeypatch: pytest.MonkeyPatch,
-                                               disparities: int) -> None:
-    config = paper(disparities, uniqueness_ratio=3.0, disp12_max_diff=1)
+@pytest.mark.parametrize('disparities', [16, 40, 64, 122])
+def test_messages_kept_in_few_bits_change_nothing(monkeypatch: pytest.MonkeyPatch,
+                                                  disparities: int) -> None:
     left, right = noisy_pair(90, 57)
-    results = []
-    # Values, differences, and 16 bits.
-    for kind, largest, least in (('Int16Bytes', 255, 8), ('Int16Deltas', 0, 8),
-                                 ('Int16', 0, 10000)):
-        monkeypatch.setattr(layout, 'LARGEST_BYTE', largest)
-        monkeypatch.setattr(layout, 'LEAST_RANGE_OF_DELTAS', least)
-        assert layout.stored_type(config) == kind
+    # Values, differences, and 16 bits; what is kept in bytes, 6 bits and differences at all.
+    kinds = [('Int16Deltas', 0, 0, 8), ('Int16', 0, 0, 10000)]
+    kinds.append(('Int16Bytes', 255, 0, 8) if disparities < 64 else ('Int16SixBits', 0, 31, 8))
+    for changes in ({}, {'uniqueness_ratio': 3.0, 'disp12_max_diff': 1}):
+        config = paper(disparities, **changes)
+        results = []
+        for kind, largest, steepest, least in kinds:
+            monkeypatch.setattr(layout, 'LARGEST_BYTE', largest)
+            monkeypatch.setattr(layout, 'LARGEST_SLOPE_OF_SIX_BITS', steepest)
+            monkeypatch.setattr(layout, 'LEAST_RANGE_OF_DELTAS', least)
+            assert layout.stored_type(config) == kind
+            tiling.forget()
+            results.append(run(config, left, right, OUTPUTS if changes else ('disparity',)))
         tiling.forget()
-        results.append(run(config, left, right, OUTPUTS))
-    tiling.forget()
-    for name in OUTPUTS:
-        for other in results[1:]:
-            assert np.array_equal(results[0][name], other[name], equal_nan=True)
+        for name in results[0]:
+            for other in results[1:]:
+                assert np.array_equal(results[0][name], other[name], equal_nan=True)
+
+
+@pytest.mark.parametrize('disparities', [64, 128])
+def test_tiles_of_whole_rounds_change_nothing(disparities: int) -> None:
+    # Threads of their own where images are of 8 bits and labels are all that is wanted.
+    config = paper(disparities, levels=2, iterations=2, data_truncation=15.0)
+    whole = tiling.Tiling(1, 16, 8, 128, 1, 2)
+    left, right = noisy_pair(149, 75)
+    for changes in ({}, {'preprocessing': 'sobel_x'}, {'uniqueness_ratio': 3.0, 'subpixel': True}):
+        results = [run(config.replace(**changes), left, right, ('disparity', 'confidence')
+                       if 'subpixel' in changes else ('disparity',), tilings={0: whole._replace(
+                           last=tiling.Tiling(1, 30, 22, threads, 1, 2))})
+                   for threads in (tiling.LABEL_THREADS, 256)]
+        for name in results[0]:
+            assert np.array_equal(*(found[name] for found in results), equal_nan=True)
 
 
 @pytest.mark.parametrize('disparities', [16, 40, 128, 200])
@@ -253,7 +271,8 @@ def test_no_default_kernel_uses_local_memory(message_type: str) -> None:
         names = []
         for image in ('uint8', 'float'):
             base = messages.base_cost(config, image, engine.passes)
-            names += [messages.kernel_of(config, step, base) for step in engine.passes]
+            names += [messages.kernel_of(config, step, base, has_more)
+                      for step in engine.passes for has_more in (False, True)]
             names += cost.kernels(config, image, True, base)
         names.append(('beliefs.cu', beliefs.kernel_name(config)))
         names += refine.KERNELS

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from stereo_bp_ros import ConfigError, MatcherConfig
-from stereo_bp_ros.engines.cuda import convert, layout, plan, tiling
+from stereo_bp_ros.engines.cuda import convert, layout, plan, tile_sizes, tiling
 from stereo_bp_ros.engines.cuda.device import TYPICAL
 
 FIVE_SETS = {'tsukuba': (384, 288, 16), 'venus': (434, 383, 21), 'barn1': (432, 381, 32),
@@ -163,9 +163,9 @@ def test_what_is_uploaded_has_one_name_and_size_on_both_sides() -> None:
 def test_messages_are_kept_in_bytes_only_where_these_are_exact() -> None:
     # Truncations of 30 D / 7.5 that fit a byte: 252, and 256 which is too much.
     assert layout.stored_type(five_sets(63)) == 'Int16Bytes'
-    assert layout.stored_type(five_sets(64)) == 'Int16Deltas'
+    assert layout.stored_type(five_sets(100)) == 'Int16Deltas'
     assert layout.stored_type(five_sets(16, message_type='float32')) == 'Float32'
-    assert layout.shape(five_sets(21)).unit_bytes == layout.shape(five_sets(64)).unit_bytes == 8
+    assert layout.shape(five_sets(21)).unit_bytes == layout.shape(five_sets(100)).unit_bytes == 8
     assert layout.stored_type(five_sets(24, discontinuity_truncation=300.0)) == 'Int16'
     assert layout.shape(five_sets(24, discontinuity_truncation=300.0)).unit_bytes == 16
 
@@ -177,6 +177,24 @@ def test_differences_are_kept_only_where_they_are_exact() -> None:
     # A slope of more than 7 bits, and sums that would not fit when they are too large by T each.
     assert not layout.keeps_deltas(five_sets(128, discontinuity_slope=10.0))
     assert not layout.keeps_deltas(five_sets(128, discontinuity_truncation=1000.0))
+
+
+def test_differences_are_kept_in_6_bits_only_where_these_hold_them() -> None:
+    for disparities in (64, 125, 128):
+        vector = layout.shape(five_sets(disparities))
+        assert layout.stored_type(five_sets(disparities)) == 'Int16SixBits'
+        assert vector.units * vector.unit_bytes == 6 * vector.chunks
+    # Eight chunks are three units of 16 bytes.
+    assert not layout.keeps_six_bits(five_sets(120))
+    # 30 units of a slope of 1 fit, 33 do not.
+    assert layout.stored_type(five_sets(128, discontinuity_slope=1.1)) == 'Int16Deltas'
+
+
+def test_rounds_of_a_tile_with_labels_are_whole() -> None:
+    for width, height in tile_sizes.of_whole_rounds(384):
+        assert width % 2 == height % 2 == 0
+        # Two threads a node of one colour.
+        assert (width + 2) * (height + 2) % 384 == 0
 
 
 def test_settings_of_the_cpu_engine_alone_are_refused() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import beliefs, cost, layout, messages, preprocess, refine, tiling
+from stereo_bp_ros.engines.cuda import beliefs, cost, messages, preprocess, refine, tiling
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
 from stereo_bp_ros.engines.cuda.matching import Matching
@@ -36,12 +36,8 @@ class Hierarchical(Matching):
         self._beliefs.load()
 
     def initialise(self, stream: int) -> None:
-        from cupy.cuda import runtime
         if self._config.message_type == 'int16':
             self._cost.initialise(stream)
-        if layout.keeps_deltas(self._config):
-            slope = int(layout.smoothness(self._config)[0])
-            runtime.memsetAsync(self._arena.device['nothing'], slope, 16, stream)
         self._messages.initialise(stream)
 
     def enqueue(self, stream: int, matched: str, has_whole_grey: bool,

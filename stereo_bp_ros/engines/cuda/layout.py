@@ -11,6 +11,9 @@ from stereo_bp_ros.config import MatcherConfig, round_half_up
 #: is moved is halved, what is computed grows.
 LEAST_RANGE_OF_DELTAS = 32
 
+#: Slopes up to this keep these differences in 6 bits, where the range is whole units of 64 labels.
+LARGEST_SLOPE_OF_SIX_BITS = 31
+
 #: Truncations up to this keep int16 messages in bytes: no value is larger.
 LARGEST_BYTE = 255
 
@@ -45,8 +48,14 @@ def shape(config: MatcherConfig) -> Shape:
     chunks = -(-config.disparity_range // 8)
     limit = 16 if is_integer else 8
     lanes = next(lanes for lanes in (1, 2, 4, 8) if chunks <= limit * lanes)
-    return Shape(chunks, chunks * (2 if config.message_type == 'float32' else 1),
-                 8 if keeps_bytes(config) or keeps_deltas(config) else 16, lanes,
+    units, unit_bytes = chunks, 16
+    if keeps_six_bits(config):
+        units = chunks * 3 // 8
+    elif keeps_bytes(config) or keeps_deltas(config):
+        unit_bytes = 8
+    elif config.message_type == 'float32':
+        units = 2 * chunks
+    return Shape(chunks, units, unit_bytes, lanes,
                  -(-chunks // lanes) * (4 if is_integer else 8))
 
 
@@ -75,6 +84,12 @@ def keeps_deltas(config: MatcherConfig) -> bool:
             and _largest_cost(config) * 4 ** (config.levels - 1) + 6 * truncation <= 32767)
 
 
+def keeps_six_bits(config: MatcherConfig) -> bool:
+    """Whether these differences are kept in 6 bits, eight chunks in three units of 16 bytes."""
+    return (keeps_deltas(config) and smoothness(config)[0] <= LARGEST_SLOPE_OF_SIX_BITS
+            and -(-config.disparity_range // 8) % 8 == 0)
+
+
 def has_byte_costs(config: MatcherConfig, k: int) -> bool:
     """Whether the data cost of level ``k``, 0 or 1, is kept in 8 bits, where it is exact."""
     return config.message_type == 'int16' and _largest_cost(config) * 4 ** k <= 255
@@ -94,6 +109,13 @@ def smoothness(config: MatcherConfig) -> tuple[float, float]:
     return min(slope, truncation), truncation
 
 
+def nothing(config: MatcherConfig) -> bytes:
+    """16 bytes of a message that says nothing, as it is kept."""
+    if keeps_six_bits(config):      # two differences of 0 in each half of a word
+        return bytes((0x20, 0x08)) * 8
+    return bytes((int(smoothness(config)[0]) if keeps_deltas(config) else 0,)) * 16
+
+
 def cost_type(config: MatcherConfig, k: int) -> str:
     """The C++ type of the data cost of level ``k`` as it is kept."""
     if k < 2 and has_byte_costs(config, k):
@@ -107,4 +129,6 @@ def stored_type(config: MatcherConfig) -> str:
     """The C++ type of the messages as they are kept."""
     if keeps_bytes(config):
         return 'Int16Bytes'
+    if keeps_six_bits(config):
+        return 'Int16SixBits'
     return 'Int16Deltas' if keeps_deltas(config) else MESSAGE_TYPES[config.message_type]

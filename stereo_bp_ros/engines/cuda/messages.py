@@ -48,32 +48,59 @@ def base_cost(config: MatcherConfig, image: str, passes: list[tiling.Pass]) -> s
     vector = layout.shape(config)
     steps = [step for step in passes if step.level == 0]
     whole = cost.packed(config)
-    is_small = (image == 'uint8' and vector.unit_bytes == 8 and vector.lanes == 1
+    is_small = (image == 'uint8' and vector.units * vector.unit_bytes <= 8 * vector.chunks
+                and vector.lanes == 1
                 and whole is not None and whole.truncation <= 15
                 and bool(steps) and steps[-1].finish == tiling.LABELS
                 and all(step.iterations == 1 and not step.tiling.resident for step in steps))
     return 'Nibbles' if is_small else layout.cost_type(config, 0)
 
 
-def kernel_of(config: MatcherConfig, step: tiling.Pass, base: str | None = None
-              ) -> tuple[str, str]:
+def kernel_of(config: MatcherConfig, step: tiling.Pass, base: str | None = None,
+              has_more: bool = False) -> tuple[str, str]:
     """File and name of the kernel that runs a pass.
 
     :param base: type of the data cost of level 0; None = as images of any type have it.
+    :param has_more: more than labels is wanted from a pass that ends with these.
     """
     cut, blocks = step.tiling, step.tiling.blocks
-    kind = base if base and step.level == 0 else layout.cost_type(config, step.level)
+    kind = _cost_type(config, step, base)
+    threads = _compiled_threads(config, step, base, has_more)
     arguments = (f'{layout.stored_type(config)}, {config.disparity_range}, {kind}, '
-                 f'{cut.directions}, {cut.threads}')
+                 f'{cut.directions}, {threads}')
     work = 'ONE_ITERATION' if step.iterations == 1 and not cut.resident else 'ITERATIONS'
     if step.finish == tiling.LABELS:
-        work += '_AND_LABELS'
+        # Of floats, whose sums depend on their order, labels are chosen in one way only.
+        is_whole = config.message_type == 'int16'
+        work += '_AND_LABELS' if is_whole and not has_more else '_AND_MORE'
     if cut.resident:
         return 'resident.cu', f'pass_resident<{arguments}, {work}>'
     if kind == 'Nibbles' and work == 'ONE_ITERATION':
-        # Costs of 4 bits leave registers for twelve warps a multiprocessor, half as many again.
-        blocks = max(blocks, 384 // cut.threads)
+        # Costs of 4 bits leave registers for twelve warps a multiprocessor, half as many again;
+        # half a vector less for sixteen.
+        in_use = layout.shape(config).registers * cut.directions
+        blocks = max(blocks, (384 if in_use > 64 else 512) // cut.threads)
     return 'messages.cu', f'pass_messages<{arguments}, {blocks}, {work}>'
+
+
+def threads_of(config: MatcherConfig, step: tiling.Pass, base: str | None = None,
+               has_more: bool = False) -> int:
+    """Threads of a block of that kernel; parameters as those of ``kernel_of``."""
+    return min(step.threads, _compiled_threads(config, step, base, has_more))
+
+
+def _compiled_threads(config: MatcherConfig, step: tiling.Pass, base: str | None,
+                      has_more: bool) -> int:
+    threads, vector = step.tiling.threads, layout.shape(config)
+    if (threads == tiling.LABEL_THREADS and step.iterations == 1 and vector.registers == 64
+            and layout.keeps_six_bits(config)
+            and (has_more or _cost_type(config, step, base) != 'Nibbles')):
+        threads = 256           # what else there is to keep would spill
+    return threads
+
+
+def _cost_type(config: MatcherConfig, step: tiling.Pass, base: str | None) -> str:
+    return base if base and step.level == 0 else layout.cost_type(config, step.level)
 
 
 def inherit_name(config: MatcherConfig) -> str:
@@ -91,22 +118,25 @@ class Messages:
         self._passes = passes
         self._parameters = [_parameters(config, width, height, arena, i, step)
                             for i, step in enumerate(passes)]
-        self._nodes = {arena.device[f'nodes_{i}']: _nodes(step) for i, step in enumerate(passes)}
+        self._constants = {arena.device[f'nodes_{i}']: _nodes(step)
+                           for i, step in enumerate(passes)}
+        self._constants[arena.device['nothing']] = np.frombuffer(layout.nothing(config), np.uint8)
         if self._parameters:
             self._parameters[0].stamp = arena.stamp('messages')
 
     def load(self, base: str) -> None:
         """Compile or load what ``enqueue`` launches with the same ``base``."""
         for step in self._passes:
-            compiler.kernel(self._found, *kernel_of(self._config, step, base))
+            for has_more in {False, step.finish == tiling.LABELS}:
+                compiler.kernel(self._found, *kernel_of(self._config, step, base, has_more))
         if self._config.iterations == 1:
             compiler.kernel(self._found, 'messages.cu', inherit_name(self._config))
 
     def initialise(self, stream: int) -> None:
         """Write what stays the same in every frame; done when the stream has been waited for."""
         from cupy.cuda import runtime
-        for address, nodes in self._nodes.items():
-            runtime.memcpyAsync(address, nodes.ctypes.data, nodes.nbytes,
+        for address, values in self._constants.items():
+            runtime.memcpyAsync(address, values.ctypes.data, values.nbytes,
                                 runtime.memcpyHostToDevice, stream)
 
     @property
@@ -121,6 +151,7 @@ class Messages:
         :param frame: what to publish the labels with that the last pass selects; None = it is
             not for it to do.
         """
+        has_more = bool(out.fraction or out.second or out.right)
         for step, parameters in zip(self._passes, self._parameters, strict=True):
             parameters.matches = out
             parameters.publishes = frame is not None
@@ -130,8 +161,10 @@ class Messages:
                 self._inherit(stream, parameters)
             grid = (-(-parameters.width // step.tiling.width),
                     -(-parameters.height // step.tiling.height), 1)
-            compiler.kernel(self._found, *kernel_of(self._config, step, base)).launch(
-                stream, grid, (step.threads, 1, 1), step.shared_bytes, parameters)
+            name = kernel_of(self._config, step, base, has_more)
+            compiler.kernel(self._found, *name).launch(
+                stream, grid, (threads_of(self._config, step, base, has_more), 1, 1),
+                step.shared_bytes, parameters)
 
     def _inherit(self, stream: int, parameters: PassParameters) -> None:
         nodes = parameters.half * parameters.height

@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import layout
+from stereo_bp_ros.engines.cuda import layout, tile_sizes
 from stereo_bp_ros.engines.cuda.device import TYPICAL, Properties
 from stereo_bp_ros.errors import ConfigError
 
@@ -18,6 +18,9 @@ LARGEST_MARGIN = 15
 
 #: Bytes of shared memory that a block takes beside what is asked for.
 STATIC_SHARED = 1024
+
+#: Threads of a block whose only iteration ends with labels, where messages are kept in 6 bits.
+LABEL_THREADS = 384
 
 #: What a pass starts from, and what it leaves in memory; numbers as in ``messages.cu``.
 FROM_ZERO, FROM_PARENTS, FROM_MESSAGES = range(3)
@@ -225,9 +228,7 @@ def _of_one_pass(config: MatcherConfig, width: int, height: int, k: int, device:
 def _candidates(config: MatcherConfig, level: layout.Level, device: Properties, iterations: int,
                 finish: int) -> list[Tiling]:
     """Tilings worth a thought for one pass."""
-    sides = (2, 4, 6, 8, 12, 16, 24, 32)
-    sizes = {(width, height) for height in sides for width in (*sides, 48, 64) if width != 6}
-    sizes |= _even_sizes(level, device)
+    sizes = tile_sizes.usual() | tile_sizes.even(level, device.multiprocessors)
     found = []
     if iterations == 1 and finish != LABELS:
         _, directions = _blocks(config)[0]
@@ -235,6 +236,9 @@ def _candidates(config: MatcherConfig, level: layout.Level, device: Properties, 
     for threads, directions in _blocks(config):
         found += [Tiling(iterations, width, height, threads, 1, directions)
                   for width, height in sorted(sizes)]
+    if iterations == 1 and layout.keeps_six_bits(config):
+        found += [Tiling(1, width, height, LABEL_THREADS, 1, 2)
+                  for width, height in sorted(tile_sizes.of_whole_rounds(LABEL_THREADS))]
     if iterations > 1 and finish != LABELS:     # a label wants more registers than are left there
         registers = layout.shape(config).registers
         share = 2.0 if layout.keeps_deltas(config) or registers >= 64 else 1.5
@@ -248,22 +252,6 @@ def _candidates(config: MatcherConfig, level: layout.Level, device: Properties, 
                     # What the compiler was seen to need without a spill.
                     if threads <= 1024 and 65536 // threads >= share * registers * directions + 44:
                         found.append(cut._replace(threads=threads))
-    return found
-
-
-def _even_sizes(level: layout.Level, device: Properties) -> set[tuple[int, int]]:
-    """Tiles that give each multiprocessor one, two or three of them, and the last no less.
-
-    Their rows are whole sectors of memory.
-    """
-    found = set()
-    for waves, columns in itertools.product((1, 2, 3), range(1, level.width // 8 + 1)):
-        rows = waves * device.multiprocessors // columns
-        if rows:
-            width = 8 * -(-level.width // (8 * columns))
-            height = 2 * -(-level.height // (2 * rows))
-            if 8 <= height <= width <= min(4 * height, 64):
-                found.add((width, height))
     return found
 
 
@@ -306,12 +294,22 @@ def _predicted_time(config: MatcherConfig, level: layout.Level, step: Pass,
     tiles = (-(-level.width // cut.width)) * (-(-level.height // cut.height))
     nodes = level.width * level.height / 2
     message = vector.units * vector.unit_bytes
-    if step.iterations == 1 and step.finish != LABELS:
-        moved = nodes * (8 * message + labels * (1 if step.level == 0 else 2))
-        return 2.2 + 0.01 * labels + max(
-            moved / 3.7e6, slowness * vector.lanes * 2.2e-6 * nodes * labels)
-    # One block a multiprocessor. Many of them do not keep step.
+    has_six_bits = layout.keeps_six_bits(config)
     waves = tiles / device.multiprocessors
+    if step.iterations == 1 and (has_six_bits or step.finish != LABELS):
+        moved = nodes * (8 * message + labels * (1 if step.level == 0 else 2))
+        least = (1.9e-6 if has_six_bits else 2.2e-6) * nodes * labels
+        time = max(moved / 3.7e6, slowness * vector.lanes * least)
+        if step.finish == LABELS:
+            together = cut.threads * cut.directions // 4
+            rounds = math.ceil((cut.width + 2) * (cut.height + 2) / 2 / together)
+            time *= rounds * together * 2 / (cut.width * cut.height) * (1.55 + 0.9 / waves)
+            time *= max(1.0, math.ceil(waves - 0.1) / waves) ** 0.6
+            if cut.threads != LABEL_THREADS:
+                time *= 1.1
+            time = max(time, level.width * level.height / 10.75e3)
+        return time + (1.4 + 0.015 * labels if has_six_bits else 2.2 + 0.01 * labels)
+    # One block a multiprocessor. Many of them do not keep step.
     if waves < 4:
         waves = math.ceil(waves)
     selecting = publishing = 0.0

@@ -262,8 +262,10 @@ class FrameTimer:
             return [('storage.cu', name) for name in storage_layout.all_kernels(config)]
         steps = tiling.passes(config, self._parts.width, self._parts.height, self._found, tilings)
         return [('beliefs.cu', beliefs.kernel_name(config)),
-                *(messages.kernel_of(config, step, messages.base_cost(config, image, steps))
-                  for step in steps for image in ('uint8', 'float'))]
+                *{messages.kernel_of(config, step, messages.base_cost(config, image, steps),
+                                     has_more)
+                  for step in steps for image in ('uint8', 'float')
+                  for has_more in (False, True)}]
 
     def _split(self, candidate: Candidate) -> tuple[MatcherConfig, dict[int, Tiling]]:
         """Configuration and tilings of a candidate."""
