@@ -143,18 +143,17 @@ def test_a_changed_helper_is_compiled_anew_in_spite_of_the_cache(
 
 
 @pytest.mark.slow
-def test_all_that_a_configuration_needs_compiles_within_a_minute_and_a_half(
+def test_all_that_a_configuration_needs_compiles_within_a_minute(
         tmp_path: pathlib.Path, child: Child) -> None:
-    # Of a processor's time: 50 s, and up to half as much again on a busy machine.
     source = ('import json, time\n'
-              'start = time.process_time()\n'
+              'start = time.perf_counter()\n'
               'from stereo_bp_ros import MatcherConfig\n'
               'from stereo_bp_ros.engines import warm_up\n'
               'warm_up(MatcherConfig())\n'
               'warm_up(MatcherConfig(stereo_algorithm="sad"))\n'
-              'print(time.process_time() - start)')
+              'print(time.perf_counter() - start)')
     first, second = (float(child(source, XDG_CACHE_HOME=str(tmp_path))) for _ in range(2))
-    assert first < 90
+    assert first < 60
     assert second < first / 2           # from the cache
 
 
