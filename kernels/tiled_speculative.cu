@@ -312,12 +312,12 @@ __global__ void __launch_bounds__(THREADS, 1) speculate(const __grid_constant__ 
             }
             const bool has_sent_row = __syncthreads_or(
                 run.pass_along_y(order, begin, end, is_new));
-            const int below = blockIdx.x + order.step * runs;
+            const int next_row = blockIdx.x + order.step * runs;
             if (__syncthreads_or(has_news)) {
-                if (writes && has_sent_row) notices.write(below);
+                if (writes && has_sent_row) notices.write(next_row);
             } else {
                 if (writes) {
-                    if (has_sent_row) notices.write(below);
+                    if (has_sent_row) notices.write(next_row);
                     has_news = notices.wait(least);
                 }
                 if (!__syncthreads_or(has_news)) break;

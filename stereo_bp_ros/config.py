@@ -90,13 +90,11 @@ class MatcherConfig(Settings):
     tile_synchronisation: str = setting(
         'needed', 'whether threads of a tile wait only where they must, or before and after every '
         'message (CUDA; not with speculative or rows)', choices=('needed', 'all'))
-    data_weight: float = setting(
-        0.15, 'weight of the data cost', 0.0001, 1000)
+    data_weight: float = setting(0.15, 'weight of the data cost', 0.0001, 1000)
     data_truncation: float = setting(
         20.0, 'bound of the absolute difference in the data cost', 0.01, 4096,
         unit='grey levels')
-    discontinuity_slope: float = setting(
-        0.5, 'slope of the smoothness cost', 0.0001, 1000)
+    discontinuity_slope: float = setting(0.5, 'slope of the smoothness cost', 0.0001, 1000)
     discontinuity_truncation: float = setting(
         6.0, 'bound of the smoothness cost; 0 = disparity_range / 7.5', 0, 10000)
 
@@ -288,13 +286,15 @@ class MatcherConfig(Settings):
             raise ConfigError('message_type', self.message_type,
                               'tiled_bp has messages of int16 or float32')
         if self.exact:
-            raise ConfigError('exact', self.exact, 'the reference maps are those of bp')
+            raise ConfigError('exact', self.exact,
+                              'the reference maps are those of stereo_algorithm bp')
         if self.tile_schedule == 'speculative' and self.inner_iterations > 1:
             raise ConfigError('inner_iterations', self.inner_iterations,
                               'tile_schedule speculative has one: use rows or auto')
         if self.tile_synchronisation == 'all' and self.tile_schedule in ('speculative', 'rows'):
             raise ConfigError('tile_synchronisation', self.tile_synchronisation,
-                              'a block has several tiles: use cooperative, lock_free or launches')
+                              f'tile_schedule {self.tile_schedule} has several tiles at once in a '
+                              'block: use cooperative, lock_free or launches')
 
     def is_live_change(self, other: MatcherConfig) -> bool:
         """Whether going from one configuration to the other needs no new engine."""

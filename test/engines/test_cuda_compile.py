@@ -162,8 +162,10 @@ def kernels_of_tiles(architecture: str) -> list[tuple[str, str]]:
     number = int(architecture[3:])
     found = dataclasses.replace(device.TYPICAL, capability=(number // 10, number % 10))
     for disparities, size, image, schedule, changes in (
-            (16, 13, 'uint8', 'speculative', {}), (32, 5, 'float', 'speculative', {
-                'message_type': 'float32', 'message_computation': 'fast'}),
+            (16, 13, 'uint8', 'speculative', {}),
+            (16, 13, 'uint8', 'speculative', {'message_computation': 'fast'}),
+            (32, 5, 'float', 'speculative', {'message_type': 'float32',
+                                             'message_computation': 'fast'}),
             (16, 13, 'uint8', 'rows', {}), (16, 13, 'uint8', 'rows', {'data_truncation': 15.3}),
             (21, 13, 'float', 'rows', {'message_type': 'float32'}),
             (5, 20, 'uint8', 'cooperative', {'message_computation': 'fast'}),
@@ -176,7 +178,10 @@ def kernels_of_tiles(architecture: str) -> list[tuple[str, str]]:
             'stereo_algorithm': 'tiled_bp', 'preprocessing': 'none', 'tile_size': size,
             'disparity_range': disparities, 'data_weight': 0.1, 'data_truncation': 15.0,
             'discontinuity_slope': 1.0, 'tile_schedule': schedule, **changes})
-        cut = tiled_plan.cut(config, 90, 60, found)
+        # Where all tiles are to be on chip: runs of six as on Tsukuba, and of two.
+        width, height = ((640, 480) if schedule != 'speculative' else (384, 288)
+                         if size == 13 else (90, 60))
+        cut = tiled_plan.cut(config, width, height, found)
         names.append(tiled.kernel(config, cut, image, True))
     return names
 
