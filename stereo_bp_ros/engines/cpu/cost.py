@@ -109,7 +109,7 @@ def _differences(images: Any, left: int, right: int, count: int, weight: Any, tr
 @parallel_kernel
 def _sum_children(children: Any, child: Level, parents: Any, parent: Level) -> None:
     for row in numba.prange(parent.height):
-        _sum_row(address(children), child, address(parents), parent, row)
+        _sum_row(address(children), child, address(parents), parent, np.int64(row))
 
 
 @kernel

@@ -20,6 +20,9 @@ from stereo_bp_ros.engines.cpu.plan import DOWN, LEFT, RIGHT, UP, Level, bands, 
 from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.vectors import address, interleave, lanes, load_stored, store
 
+#: What a sweep does one after the other, each on all bands of rows at once.
+BEGINNINGS, BANDS, CUTS = range(3)
+
 
 def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[np.ndarray],
                   slots: list[np.ndarray], scratch: np.ndarray, threads: int, iterations: int,
@@ -116,47 +119,41 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
     would, while the messages are still in the caches; without ``found`` there are none. With
     ``is_start`` rows start from their parents just before they are needed; those at the cuts are
     read by two bands and come before.
+
+    All three are one parallel loop: each loop compiles whatever it calls for itself.
     """
     height = level.height
     steps = end - first + selects
-    if is_start:
-        for band in numba.prange(bands):
+    for part in range(BEGINNINGS if is_start else BANDS, CUTS + 1):
+        for index in numba.prange(bands):
+            band = np.int64(index)      # else what takes it is compiled for uint64 too
             top = 1 + band * (height - 2) // bands
-            for y in range(top - 1, min(top + 1, height)):
-                _start_row(address(parents), parent, address(messages), level, y, slots[y],
-                           first < end)
-    for band in numba.prange(bands):
-        top = 1 + band * (height - 2) // bands
-        bottom = 1 + (band + 1) * (height - 2) // bands
-        started = bottom - 1 if band < bands - 1 else height
-        for front in range(top, bottom + steps):
-            if is_start and front + 1 < started:
-                _start_row(address(parents), parent, address(messages), level, front + 1,
-                           slots[front + 1], first < end)
-            for t in range(steps):
-                y = front - t
-                above_is_done = y >= top + t or (band == 0 and y >= top)
-                below_is_done = y < bottom - t or (band == bands - 1 and y < bottom)
-                if not (above_is_done and below_is_done):
-                    continue
-                if first + t < end:
-                    _update_row(address(cost), address(messages), address(scratch[band]), y,
-                                slots[y - 1], slots[y], slots[y + 1], first + t, level, slope,
-                                truncation, unreached, exact)
-                elif found is not None:
-                    select_row(address(cost), address(messages), y, slots[y - 1], slots[y],
-                               slots[y + 1], level, found, band)
-    for band in numba.prange(1, bands):
-        cut = 1 + band * (height - 2) // bands
-        for t in range(1, steps):
-            for y in range(cut - t, cut + t):
-                if first + t < end:
-                    _update_row(address(cost), address(messages), address(scratch[band]), y,
-                                slots[y - 1], slots[y], slots[y + 1], first + t, level, slope,
-                                truncation, unreached, exact)
-                elif found is not None:
-                    select_row(address(cost), address(messages), y, slots[y - 1], slots[y],
-                               slots[y + 1], level, found, band)
+            bottom = 1 + (band + 1) * (height - 2) // bands
+            started = bottom - 1 if band < bands - 1 else height
+            # Iteration t is about the rows from top + late * t up to bottom - early * t.
+            late, early = min(band, 1), min(bands - 1 - band, 1)
+            if part == CUTS:
+                bottom, late, early = top, -late, -late
+            if part == BEGINNINGS:
+                for y in range(top - 1, min(top + 1, height)):
+                    _start_row(address(parents), parent, address(messages), level, y, slots[y],
+                               first < end)
+                bottom = top - 2 * steps
+            for front in range(top, bottom + 2 * steps):
+                if is_start and part == BANDS and front + 1 < started:
+                    _start_row(address(parents), parent, address(messages), level, front + 1,
+                               slots[front + 1], first < end)
+                for t in range(steps):
+                    y = front - t
+                    if y < top + late * t or y >= bottom - early * t:
+                        continue
+                    if first + t < end:
+                        _update_row(address(cost), address(messages), address(scratch[band]), y,
+                                    slots[y - 1], slots[y], slots[y + 1], first + t, level,
+                                    slope, truncation, unreached, exact)
+                    elif found is not None:
+                        select_row(address(cost), address(messages), y, slots[y - 1], slots[y],
+                                   slots[y + 1], level, found, band)
     if found is not None and selects:
         clear_row(found, 0)
         clear_row(found, height - 1)
