@@ -190,8 +190,8 @@ struct Int16SixBits : Int16Deltas {
     using Unit = uint4;
     static constexpr bool HAS_SIX_BITS = true;
     static constexpr uint32 BIAS = 0x00200020u;
-    // Two differences of 0, and so a message that says nothing: all words of it are the same.
-    static constexpr uint32 NOTHING = 0x08200820u, FLIPPED = 0xa000a000u;
+    // So that of a message that says nothing all words are the same: two differences of 0 in each half.
+    static constexpr uint32 FLIPPED = 0xa000a000u;
 
     static __device__ __forceinline__ void expand(uint32 a, uint32 b, uint32 c, Word (&found)[8]) {
         constexpr uint32 ALL = 0x003f003fu, LOW = 0x000f000fu, HIGH = 0x00300030u;

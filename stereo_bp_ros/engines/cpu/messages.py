@@ -138,7 +138,7 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
                 for y in range(top - 1, min(top + 1, height)):
                     _start_row(address(parents), parent, address(messages), level, y, slots[y],
                                first < end)
-                bottom = top - 2 * steps
+                continue
             for front in range(top, bottom + 2 * steps):
                 if is_start and part == BANDS and front + 1 < started:
                     _start_row(address(parents), parent, address(messages), level, front + 1,
