@@ -5,67 +5,26 @@ from __future__ import annotations
 import bisect
 import functools
 import itertools
-import math
-from typing import NamedTuple
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import layout, tile_sizes
+from stereo_bp_ros.engines.cuda import layout, tile_sizes, tile_times
 from stereo_bp_ros.engines.cuda.device import TYPICAL, Properties
+from stereo_bp_ros.engines.cuda.tiles import (
+    BOTH_COLOURS,
+    FROM_MESSAGES,
+    FROM_PARENTS,
+    FROM_ZERO,
+    LABEL_THREADS,
+    LABELS,
+    LARGEST_MARGIN,
+    LAST_COLOUR,
+    Pass,
+    Tiling,
+)
 from stereo_bp_ros.errors import ConfigError
-
-#: Nodes around a tile that a pass can reach; as in ``passes.cuh``.
-LARGEST_MARGIN = 15
 
 #: Bytes of shared memory that a block takes beside what is asked for.
 STATIC_SHARED = 1024
-
-#: Threads of a block whose only iteration ends with labels, where messages are kept in 6 bits.
-LABEL_THREADS = 384
-
-#: What a pass starts from, and what it leaves in memory; numbers as in ``messages.cu``.
-FROM_ZERO, FROM_PARENTS, FROM_MESSAGES = range(3)
-LAST_COLOUR, BOTH_COLOURS, LABELS = range(3)
-
-
-class Tiling(NamedTuple):
-    """How the nodes of a level are given to blocks.
-
-    iterations: of one pass; width, height: nodes of a tile, both even; threads, blocks:
-    threads of a block and blocks of a multiprocessor that the kernel is compiled for;
-    directions: of the four messages of a node, how many one thread sends (1, 2 or 4). resident:
-    nodes stay with their threads for all iterations of a pass (``resident.cu``), which must be
-    two or more. last: the tiling of the last pass of level 0, where it is another.
-    """
-
-    iterations: int
-    width: int
-    height: int
-    threads: int
-    blocks: int
-    directions: int
-    resident: bool = False
-    last: Tiling | None = None
-
-
-class Pass(NamedTuple):
-    """Iterations [first, first + iterations) of one level in one launch."""
-
-    level: int
-    first: int
-    iterations: int
-    start: int
-    finish: int
-    source: str | None              # array that the first iteration reads
-    parents: tuple[str, str] | None
-    targets: tuple[str | None, str | None]      # array of the messages of each colour
-    tiling: Tiling
-    margin_columns: int             # of the region on chip around a tile, even
-    margin_rows: int
-    region_half: int
-    region_height: int
-    shared_bytes: int
-    threads: int                    # of a block
-
 
 def passes(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL,
            tilings: dict[int, Tiling] | None = None) -> list[Pass]:
@@ -163,7 +122,7 @@ def _division(cut: Tiling) -> tuple[object, ...]:
 
 @functools.lru_cache(maxsize=256)
 def _chosen(config: MatcherConfig, width: int, height: int, k: int, device: Properties) -> Tiling:
-    """How level ``k`` is cut: what the model of ``_predicted_time`` likes best.
+    """How level ``k`` is cut: what the model of ``tile_times`` likes best.
 
     :raises ConfigError: not even the smallest tile fits the shared memory of a block.
     """
@@ -197,7 +156,8 @@ def _ways(config: MatcherConfig, width: int, height: int, k: int, device: Proper
             continue
         for m in range(1, min(rest, longest) + 1):
             parts = -(-rest // m)
-            ways += [(end_time + parts * time + (parts - 1) * _reading(config, level, cut),
+            ways += [(end_time + parts * time
+                      + (parts - 1) * tile_times.reading(config, level, cut),
                       cut._replace(last=end))
                      for end_time, end in ends for time, cut in middle[m - 1]
                      if not (cut.resident and rest // parts == 1)]
@@ -212,16 +172,20 @@ def _of_one_pass(config: MatcherConfig, width: int, height: int, k: int, device:
     """Tilings of one pass that begins with iteration 0, the fastest first, with their times."""
     level = layout.levels(config, width, height)[k]
     start = FROM_PARENTS if k + 1 < config.levels else FROM_ZERO
-    # The last pass of a level begins with the iteration that leaves so many. But for bytes, times
-    # were fitted with the room that an odd one needs.
-    first = 1
-    if layout.keeps_bytes(config):
-        first = 0 if finish == LAST_COLOUR else (config.iterations - iterations) % 2
+    # The last pass of a level begins with the iteration that leaves so many.
+    last_first = (config.iterations - iterations) % 2
+    is_last = finish != LAST_COLOUR
     found = []
     for cut in _candidates(config, level, device, iterations, finish):
         steps = _steps_of(config, k, cut, iterations, start, finish)
+        step = steps[last_first if is_last else 0]
+        if config.message_type == 'int16':
+            if not layout.keeps_bytes(config):
+                step = steps[1]     # times were fitted with the room that an odd one needs
+        elif is_last:
+            steps = [step]
         if all(_fits_block(step, device) for step in steps):
-            found.append((_predicted_time(config, level, steps[first], device), cut))
+            found.append((tile_times.predicted(config, level, step, device), cut))
     return _by_time(found)
 
 
@@ -230,9 +194,11 @@ def _candidates(config: MatcherConfig, level: layout.Level, device: Properties, 
     """Tilings worth a thought for one pass."""
     sizes = tile_sizes.usual() | tile_sizes.even(level, device.multiprocessors)
     found = []
+    is_integer, vector = config.message_type == 'int16', layout.shape(config)
+    if iterations == 1 and not is_integer:
+        return _single_of_floats(vector, sizes, finish)
     if iterations == 1 and finish != LABELS:
-        _, directions = _blocks(config)[0]
-        return [Tiling(1, 16, 8, 128, 1, directions)]
+        return [Tiling(1, 16, 8, 128, 1, _blocks(config)[0][1])]
     for threads, directions in _blocks(config):
         found += [Tiling(iterations, width, height, threads, 1, directions)
                   for width, height in sorted(sizes)]
@@ -240,8 +206,10 @@ def _candidates(config: MatcherConfig, level: layout.Level, device: Properties, 
         found += [Tiling(1, width, height, LABEL_THREADS, 1, 2)
                   for width, height in sorted(tile_sizes.of_whole_rounds(LABEL_THREADS))]
     if iterations > 1 and finish != LABELS:     # a label wants more registers than are left there
-        registers = layout.shape(config).registers
+        registers, more = vector.registers, 44
         share = 2.0 if layout.keeps_deltas(config) or registers >= 64 else 1.5
+        if not is_integer:
+            share, more = 3.2, (20 if vector.lanes == 1 else 50)
         for directions in (1, 2, 4):
             for side in (2, 4, 8, 12, 16):
                 for width in sorted({side, side + 4 if side > 2 else 4}):
@@ -250,9 +218,24 @@ def _candidates(config: MatcherConfig, level: layout.Level, device: Properties, 
                         config, 0, cut, iterations, FROM_MESSAGES, finish))
                     threads = -(-needed // 128) * 128
                     # What the compiler was seen to need without a spill.
-                    if threads <= 1024 and 65536 // threads >= share * registers * directions + 44:
+                    registers_needed = share * registers * directions + more
+                    if threads <= 1024 and 65536 // threads >= registers_needed:
                         found.append(cut._replace(threads=threads))
     return found
+
+
+def _single_of_floats(vector: layout.Shape, sizes: set[tuple[int, int]],
+                      finish: int) -> list[Tiling]:
+    """Tilings worth a thought for one iteration with messages of floats."""
+    needs_few = vector.chunks in (8, 16, 32)        # registers, for vectors of this length
+    if finish != LABELS:
+        # Whole lines of memory; few warps with much on its way, or as many as do not spill.
+        return [Tiling(1, 32, 4, 128, 1, 2), Tiling(1, 32, 4, 128, 4 if needs_few else 3, 1)]
+    # Beside the usual ones regions of as many columns as a warp has lanes, or half as many.
+    sizes = sizes | {(30, height) for height in range(4, 16, 2)} | {(14, 10), (14, 14)}
+    directions = 2 if vector.registers <= 32 else 1
+    threads = 512 if needs_few or directions == 2 else 384
+    return [Tiling(1, width, height, threads, 1, directions) for width, height in sorted(sizes)]
 
 
 def _steps_of(config: MatcherConfig, k: int, cut: Tiling, iterations: int, start: int,
@@ -277,90 +260,6 @@ def _blocks(config: MatcherConfig) -> list[tuple[int, int]]:
     if is_integer and vector.lanes == 1 and in_use <= 64:
         return [(384, directions), *([(256, 4)] if directions == 2 else [])]
     return [(256, directions)]
-
-
-def _predicted_time(config: MatcherConfig, level: layout.Level, step: Pass,
-                    device: Properties) -> float:
-    """Microseconds of one pass, fitted to an H200 (``docs/performance_cuda.md``).
-
-    Within a fifth of what was measured for 16 to 128 labels, from 32 nodes to whole levels; for
-    messages in bytes within 9 % (rms) of 380 passes of 16 to 32 labels. Only the order of the
-    candidates matters.
-    """
-    is_small = layout.keeps_bytes(config)
-    cut, vector = step.tiling, layout.shape(config)
-    labels = config.disparity_range
-    slowness = 1.0 if config.message_type == 'int16' else 1.6
-    tiles = (-(-level.width // cut.width)) * (-(-level.height // cut.height))
-    nodes = level.width * level.height / 2
-    message = vector.units * vector.unit_bytes
-    has_six_bits = layout.keeps_six_bits(config)
-    waves = tiles / device.multiprocessors
-    if step.iterations == 1 and (has_six_bits or step.finish != LABELS):
-        moved = nodes * (8 * message + labels * (1 if step.level == 0 else 2))
-        least = (1.9e-6 if has_six_bits else 2.2e-6) * nodes * labels
-        time = max(moved / 3.7e6, slowness * vector.lanes * least)
-        if step.finish == LABELS:
-            together = cut.threads * cut.directions // 4
-            rounds = math.ceil((cut.width + 2) * (cut.height + 2) / 2 / together)
-            time *= rounds * together * 2 / (cut.width * cut.height) * (1.55 + 0.9 / waves)
-            time *= max(1.0, math.ceil(waves - 0.1) / waves) ** 0.6
-            if cut.threads != LABEL_THREADS:
-                time *= 1.1
-            time = max(time, level.width * level.height / 10.75e3)
-        return time + (1.4 + 0.015 * labels if has_six_bits else 2.2 + 0.01 * labels)
-    # One block a multiprocessor. Many of them do not keep step.
-    if waves < 4:
-        waves = math.ceil(waves)
-    selecting = publishing = 0.0
-    if step.finish == LABELS:
-        selecting = 0.85e-5 * slowness * (labels + 12) * cut.width * cut.height
-        if step.iterations > 1:
-            selecting *= max(1.0, labels / 64) ** 3
-        # Through the bus, best in whole lines, while other tiles are worked on.
-        publishing = level.width * level.height / 10.75e3 * (
-            0.35 + (0.6 if is_small else 0.4) / waves + 0.2 * (cut.width % 32 > 0))
-    warps = max(1.5, step.threads / 128)
-    if cut.resident:
-        region = 4 * message * tiles * step.region_half * step.region_height
-        if is_small:
-            iteration = (0.05 + 0.065 * warps
-                         + cut.directions * labels * (2.4e-3 + 2.2e-3 * warps))
-            return 2.5 + waves * step.iterations * iteration + region * 0.45e-6
-        each = 12 if layout.keeps_deltas(config) else 9
-        instructions = 60 + cut.directions * labels / 2 * each
-        iteration = slowness * (2.8e-3 * labels + 0.7e-3 * instructions * warps)
-        return (2.3 + waves * (step.iterations * iteration + selecting) + publishing
-                + region * 0.2e-6)
-    # Every iteration takes the time of its nodes, and of as many rounds as the threads need.
-    together = cut.threads * cut.directions // (4 * vector.lanes)
-    block = selecting + (0.02 if step.iterations > 1 else 0.03) * labels
-    for i in range(step.iterations):
-        margin = step.iterations - 1 - i + (step.finish == LABELS)
-        count = (min(cut.width + 2 * margin, level.width)
-                 * min(cut.height + 2 * margin, level.height)) / 2
-        block += slowness * 1.65e-4 * labels * vector.lanes * count
-        block += math.ceil(count / together) * (0.086 + 0.0103 * labels)
-    area = (cut.width + 2 * step.iterations) * (cut.height + 2 * step.iterations) / 2
-    if step.shared_bytes > 0.85 * device.shared_memory:     # costs are read again past the cache
-        block *= 1.05
-    # Rows of a tile begin and end within sectors of 32 bytes.
-    sectors = 1 + 64 / (cut.width * vector.unit_bytes)
-    return (4.5 + waves * block + publishing
-            + tiles * area * 4 * message * sectors * 0.055e-6)
-
-
-def _reading(config: MatcherConfig, level: layout.Level, cut: Tiling) -> float:
-    """Microseconds that a pass takes longer from its own level's messages than from its parents'.
-
-    These are a quarter as many. A single iteration's time is that from its own level's.
-    """
-    if cut.iterations == 1:
-        return 0.0
-    vector = layout.shape(config)
-    tiles = (-(-level.width // cut.width)) * (-(-level.height // cut.height))
-    nodes = (cut.width + 2 * cut.iterations) * (cut.height + 2 * cut.iterations) / 2
-    return tiles * nodes * 4 * vector.units * vector.unit_bytes * 0.19e-6
 
 
 def _fits_block(step: Pass, device: Properties) -> bool:
