@@ -32,7 +32,7 @@ select_labels(const void* cost, const typename Message::Unit* messages_0,
     }
     const Smoothness<typename Message::Word> smooth = {
         splat<Message>(slope, float_slope), splat<Message>(truncation, float_truncation)};
-    select_label<true>(node, smooth, lane, NODES, is_valid, x, y, out);
+    select_label<true, 4>(node, smooth, lane, NODES, is_valid, x, y, out);
 }
 
 // The label of each pixel of the other image from the beliefs that were offered to it; the keys

@@ -206,8 +206,10 @@ private:
     }
 };
 
-// The label of a node from its data cost and the four messages that arrive.
-template <bool MORE, typename Message, int DISPARITIES, typename Kind, bool READ_ONLY>
+// The label of a node from its data cost and the four messages that arrive. Sums of floats are made
+// in the order of threads that send DIRECTIONS messages each, so that these find the same label.
+template <bool MORE, int DIRECTIONS, typename Message, int DISPARITIES, typename Kind,
+          bool READ_ONLY>
 __device__ __forceinline__ void select_label(
         Arriving<Message, DISPARITIES, Kind, READ_ONLY>& node,
         Smoothness<typename Message::Word> smooth, int lane, int distance, bool writes, int x,
@@ -224,9 +226,15 @@ __device__ __forceinline__ void select_label(
 #pragma unroll
         for (int i = 0; i < 4; ++i) beliefs[4 * j + i] = part[i];
     }
+    if constexpr (Message::IS_WHOLE || DIRECTIONS == 4) {
 #pragma unroll
-    for (int direction = 0; direction < 4; ++direction)
-        V::template accumulate<READ_ONLY>(node.from[direction], lane, smooth, beliefs);
+        for (int direction = 0; direction < 4; ++direction)
+            V::template accumulate<READ_ONLY>(node.from[direction], lane, smooth, beliefs);
+    } else {
+#pragma unroll
+        for (int j = 0; j < S::LANE_CHUNKS; ++j)
+            node.template add_in_turn<DIRECTIONS>(V::chunk(lane, j), j, beliefs);
+    }
     node.slope = smooth.slope;
     node.bound = smooth.bound;
     Belief<Message, DISPARITIES>::template select<MORE>(

@@ -33,10 +33,10 @@ __device__ __forceinline__ void add_children(const typename Sum::Word (&child)[4
     }
 }
 
-// Warps that a multiprocessor is to hold: four bytes at once need 64 registers, float64 needs more
-// than 128.
-__host__ __device__ constexpr int resident_warps(int way) {
-    return way >= FOUR_AT_ONCE ? 32 : way == IN_FLOAT64 ? 8 : 16;
+// Warps that a multiprocessor is to hold: four bytes at once need 64 registers, of floats 80, and float64
+// needs more than 128.
+__host__ __device__ constexpr int resident_warps(int way, int word_registers) {
+    return way >= FOUR_AT_ONCE ? (word_registers == 1 ? 32 : 24) : way == IN_FLOAT64 ? 8 : 16;
 }
 
 // Block = a tile of pixels, and the nodes of four more levels above it. Warp = one chunk of their
@@ -46,7 +46,8 @@ __host__ __device__ constexpr int resident_warps(int way) {
 template <typename Kind, typename Parent, typename Image, int DISPARITIES, int WAY>
 __global__ void
 __launch_bounds__(32 * Warps<Shape<Kind, DISPARITIES>::CHUNKS>::COUNT,
-                  resident_warps(WAY) / Warps<Shape<Kind, DISPARITIES>::CHUNKS>::COUNT)
+                  resident_warps(WAY, Kind::WORD_REGISTERS)
+                      / Warps<Shape<Kind, DISPARITIES>::CHUNKS>::COUNT)
 data_cost(const __grid_constant__ CostPass p) {
     using S = Shape<Kind, DISPARITIES>;
     using Sum = typename Kind::Sum;

@@ -158,8 +158,8 @@ __device__ __forceinline__ void store_pair(uint4* to, uint4 first, uint4 second,
 // Costs of four pixels and one chunk. One of these for each way to compute them; ``Total`` is
 // the cost of a parent.
 
-// Four bytes at a time, where factor and truncation are whole numbers. Kind: Bytes or Nibbles. Parent:
-// Bytes where the cost of a parent fits a byte, too.
+// Four bytes at a time, where factor and truncation are whole numbers. Kind: Bytes or Nibbles; or
+// Multiples, whose factor is a real one. Parent: Bytes where the cost of a parent fits a byte, too.
 template <typename Kind, typename Parent, int DISPARITIES>
 struct PackedCosts {
     using S = Shape<Kind, DISPARITIES>;
@@ -170,8 +170,9 @@ struct PackedCosts {
     static constexpr bool HAS_BYTE_SUMS = sizeof(typename Parent::Unit) == sizeof(uint2);
 
     struct Total {
-        uint32 words[4] = {0, 0, 0, 0};
+        uint32 sums[4] = {0, 0, 0, 0};      // of differences, then of whole costs
         uint2 bytes = {0, 0};               // the same where these suffice
+        typename Kind::Word words[4];       // the cost, once it has been stored
 
         __device__ __forceinline__ void add(uint2 differences) {
             if constexpr (HAS_BYTE_SUMS) {
@@ -181,23 +182,35 @@ struct PackedCosts {
                 uint32 more[4];
                 Int16Deltas::expand(differences, more);
 #pragma unroll
-                for (int i = 0; i < 4; ++i) words[i] += more[i];
+                for (int i = 0; i < 4; ++i) sums[i] += more[i];
             }
         }
         // Once all have been added.
         __device__ __forceinline__ void store(const CostPass& p, typename Parent::Unit* to,
                                               int half, bool is_inside) {
             if constexpr (HAS_BYTE_SUMS) {
-                bytes = make_uint2(bytes.x * p.packed_factor, bytes.y * p.packed_factor);
+                pack(p, bytes, bytes);
                 if (is_inside) *to = bytes;
-                Int16Deltas::expand(bytes, words);
+                Int16Deltas::expand(bytes, sums);
             } else {
 #pragma unroll
-                for (int i = 0; i < 4; ++i) words[i] *= p.packed_factor;
+                for (int i = 0; i < 4; ++i) sums[i] *= p.packed_factor;
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i) cost_of(p, sums[i], words[i]);
+            if constexpr (!HAS_BYTE_SUMS) {
                 if (is_inside) Parent::store(to, half, words);
             }
         }
     };
+
+    static __device__ __forceinline__ void cost_of(const CostPass&, uint32 sum, uint32& word) {
+        word = sum;
+    }
+    static __device__ __forceinline__ void cost_of(const CostPass& p, uint32 sum, float2& word) {
+        word = make_float2(__fmul_rn(float(sum & 0xffffu), p.float_factor),
+                           __fmul_rn(float(sum >> 16), p.float_factor));
+    }
 
     // min(|pixel - other|, truncation) of every byte.
     static __device__ __forceinline__ uint32 four(uint32 pixel, uint32 others,

@@ -32,9 +32,8 @@ pass_messages(const __grid_constant__ Pass p) {
     }
 
     // Where nothing but labels is wanted, those of the colour that the last iteration updates come out
-    // of it, in another order of sums.
+    // of it.
     constexpr bool CHOOSES = SELECTS && !HAS_MORE;
-    static_assert(!CHOOSES || Message::IS_WHOLE, "what else is wanted must not change a label");
     const T team;
     for (int i = 0;; ++i) {
         const bool is_last = IS_ONE || i == p.iterations - 1;

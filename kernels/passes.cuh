@@ -12,7 +12,7 @@ enum Start { FROM_ZERO, FROM_PARENTS, FROM_MESSAGES };
 enum Finish { LAST_COLOUR, BOTH_COLOURS, LABELS };
 
 // What a pass does, as far as its code depends on it: one iteration that reads device memory, one or
-// more on chip; the same and labels, of whole numbers; the same, and whatever Matches wants beside them.
+// more on chip; the same and labels; the same, and whatever Matches wants beside them.
 enum Work { ONE_ITERATION, ONE_ITERATION_AND_LABELS, ONE_ITERATION_AND_MORE, ITERATIONS,
             ITERATIONS_AND_LABELS, ITERATIONS_AND_MORE };
 
@@ -22,7 +22,7 @@ constexpr int LARGEST_MARGIN = 15;
 // for each colour.
 struct Pass {
     const void* cost;
-    uint32 cost_factor;             // of costs in 4 bits
+    uint32 cost_factor;             // of Nibbles; of Multiples, as the pattern of a float
     const void* parents[2];         // messages of the next coarser level, by colour
     const void* source;             // messages of the colour that the first iteration reads
     void* target[2];                // messages by colour of the sender
@@ -214,8 +214,8 @@ struct Update {
     // A thread's part of the data cost of a node, as it is kept: the senders share its chunks out.
     struct CostShare {
         static constexpr int CHUNKS = (S::LANE_CHUNKS + T::SENDERS - 1) / T::SENDERS;
-        static constexpr bool HAS_UNITS = C::IS_SMALL && S::LANES == 1;
-        uint32 factor;              // of Nibbles
+        static constexpr bool HAS_UNITS = C::IS_SMALL;
+        uint32 factor;              // as that of the cost
         typename C::Unit units[HAS_UNITS ? CHUNKS : 1];
         Word words[HAS_UNITS ? 1 : CHUNKS][4];
 
@@ -225,7 +225,8 @@ struct Update {
             for (int j = 0; j < CHUNKS; ++j) {
                 const int mine = j * T::SENDERS + team.sender;
                 if constexpr (HAS_UNITS) {
-                    units[j] = cost.unit(min(mine, S::CHUNKS - 1));
+                    const int c = V::chunk(team.lane, min(mine, S::LANE_CHUNKS - 1));
+                    units[j] = cost.unit(S::ABSENT == 0 ? c : max(c, 0));
                 } else {
 #pragma unroll
                     for (int i = 0; i < 4; ++i) words[j][i] = Message::zero();
@@ -419,8 +420,8 @@ struct Update {
                                            : plane_units(p) - 1),
                         4 * plane_units(p)};
             }
-            select_label<MORE>(node, smoothness(p), team.lane, Alone::DISTANCE, at.exists, x, y,
-                               p.matches);
+            select_label<MORE, DIRECTIONS>(node, smoothness(p), team.lane, Alone::DISTANCE,
+                                           at.exists, x, y, p.matches);
         }
     }
 };

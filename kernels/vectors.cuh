@@ -144,15 +144,14 @@ struct Vector {
 
     // part = the chunk c of a vector, the chunk after it known to ``next``: for chunks that are
     // read one after the other, from the last one on.
-    static __device__ __forceinline__ void next_chunk(Unit first, Unit second, Word slope,
-                                                      Word& next, Word (&part)[4]) {
+    static __device__ __forceinline__ void next_chunk(const Unit (&units)[Message::UNITS_PER_CHUNK],
+                                                      Word slope, Word& next, Word (&part)[4]) {
         if constexpr (Message::IS_DELTAS) {
             Word bytes[4];
-            Message::expand(first, bytes);
+            Message::expand(units[0], bytes);
 #pragma unroll
             for (int i = 3; i >= 0; --i) part[i] = next += bytes[i] - slope;
         } else {
-            const Unit units[2] = {first, second};
             Message::load(units, 1, part);
         }
     }
@@ -290,7 +289,7 @@ struct Cost {
     static constexpr bool IS_SMALL = sizeof(Unit) < 16;     // and the unit of a chunk is kept
     const Unit* first;
     int half;
-    uint32 factor;                  // of Nibbles
+    uint32 factor;                  // of Nibbles; of Multiples, as the pattern of a float
 
     // The node (x, y), whose colour is (x + y) % 2.
     __device__ __forceinline__ Cost(const void* cost, int half, uint32 factor, int x, int y)
@@ -313,6 +312,18 @@ struct Cost {
         part[1] = __byte_perm(bytes.x, 0, odd);
         part[2] = __byte_perm(bytes.y, 0, even);
         part[3] = __byte_perm(bytes.y, 0, odd);
+    }
+    static __device__ __forceinline__ void expand(uint2 bytes, uint32 factor, bool is_wanted,
+                                                  float2 (&part)[4]) {
+        // 2^23 + b has the byte b as its last one. Of its product nothing is rounded but b's own.
+        const float one = __uint_as_float(factor), shift = -8388608.0f * one;
+        const uint32 words[2] = {is_wanted ? bytes.x : 0, is_wanted ? bytes.y : 0};
+        const auto product = [&](int i) {
+            const uint32 shifted = __byte_perm(words[i / 4], 0x4b000000u, 0x7440 + i % 4);
+            return __fmaf_rn(__uint_as_float(shifted), one, shift);
+        };
+#pragma unroll
+        for (int i = 0; i < 4; ++i) part[i] = make_float2(product(2 * i), product(2 * i + 1));
     }
     static __device__ __forceinline__ void expand(uint32 nibbles, uint32 factor, bool is_wanted,
                                                   uint32 (&part)[4]) {
@@ -360,9 +371,10 @@ struct Arriving {
                     - Message::BIAS;
         } else {
             constexpr int N = Message::UNITS_PER_CHUNK;
-            const Unit first = unit(direction, N * chunk);
-            const Unit second = N > 1 ? unit(direction, N * chunk + N - 1) : first;
-            V::next_chunk(first, second, slope, next[direction], part);
+            Unit units[N];
+#pragma unroll
+            for (int i = 0; i < N; ++i) units[i] = unit(direction, N * chunk + i);
+            V::next_chunk(units, slope, next[direction], part);
         }
     }
     __device__ __forceinline__ void belief(int chunk, Word (&words)[4]) {
@@ -373,6 +385,35 @@ struct Arriving {
             message(direction, chunk, part);
 #pragma unroll
             for (int i = 0; i < 4; ++i) words[i] = Message::add(words[i], part[i]);
+        }
+    }
+    // Adds a chunk of the messages to its costs, chunk j of ``sums``: as 4 / DIRECTIONS senders do,
+    // which take turns with the costs, each its own messages first.
+    template <int DIRECTIONS>
+    __device__ __forceinline__ void add_in_turn(int chunk, int j, Word (&sums)[S::WORDS]) const {
+        constexpr int SENDERS = 4 / DIRECTIONS;
+        if (S::ABSENT != 0 && chunk < 0) return;
+        Word parts[SENDERS][4];
+#pragma unroll
+        for (int direction = 0; direction < 4; ++direction) {
+            const int sender = direction / DIRECTIONS;
+            Word arrived[4];
+            V::template load<READ_ONLY>(V::unit(from[direction], chunk), from[direction].stride,
+                                        arrived);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                Word& part = parts[sender][i];
+                if (direction % DIRECTIONS > 0) part = Message::add(part, arrived[i]);
+                else if (j % SENDERS == sender) part = Message::add(sums[4 * j + i], arrived[i]);
+                else part = arrived[i];
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            Word sum = Message::add(parts[0][i], parts[1][i]);
+            if constexpr (SENDERS == 4)
+                sum = Message::add(sum, Message::add(parts[2][i], parts[3][i]));
+            sums[4 * j + i] = sum;
         }
     }
     // What the beliefs are too large by: each message's least value, which is 0 where it is kept

@@ -124,6 +124,7 @@ inline unsigned min(unsigned a, int b) { return min(a, unsigned(b)); }
 using std::abs;
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fadd_rz(float a, float b) { return a + b; }
 inline double __dmul_rn(double a, double b) { return a * b; }

@@ -83,12 +83,25 @@ def build(file: str, kernel: str, directory: pathlib.Path) -> ctypes.CDLL:
 
     :raises CalledProcessError: it does not compile.
     """
-    text = _with_bodies(_expanded(file, set()))
-    text = text.replace('extern __shared__ uint4 memory[];', 'uint4* const memory = host_shared;')
+    text = source(file).replace('extern __shared__ uint4 memory[];',
+                                'uint4* const memory = host_shared;')
     steps = ', first, end' if kernel.startswith('visit_diagonals') else ''
     call = f'{kernel}(*pass{steps})'
+    return compiled(text + RUN.replace('KERNEL', call), directory)
+
+
+def source(file: str) -> str:
+    """A file of the kernels, with all that it includes, for the host."""
+    return _with_bodies(_expanded(file, set()))
+
+
+def compiled(text: str, directory: pathlib.Path) -> ctypes.CDLL:
+    """Compile C++ that may use what CUDA has.
+
+    :raises CalledProcessError: it does not compile.
+    """
     source, library = directory / 'kernel.cpp', directory / 'kernel.so'
-    source.write_text('#include "host_cuda.h"\n' + text + RUN.replace('KERNEL', call))
+    source.write_text('#include "host_cuda.h"\n' + text)
     subprocess.run(['g++', '-std=c++20', '-O1', '-w', '-shared', '-fPIC', '-pthread',
                     f'-I{pathlib.Path(__file__).parent}', source, '-o', library],
                    check=True, capture_output=True, text=True, timeout=120)
@@ -110,6 +123,8 @@ def _expanded(file: str, seen: set[str]) -> str:
 
 def _with_bodies(text: str) -> str:
     for start, body in BODIES.items():
+        if start not in text:
+            continue
         begin = text.index('{', text.index(start))
         depth, end = 1, begin + 1
         while depth:

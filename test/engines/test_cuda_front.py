@@ -31,14 +31,14 @@ def noise(width: int, height: int, seed: int = 0) -> tuple[np.ndarray, np.ndarra
 class Memory(device_memory.Memory):
     """That of an engine, without one; reads data costs."""
 
-    def costs(self, k: int, name: str = '') -> np.ndarray:
+    def costs(self, k: int, name: str) -> np.ndarray:
         """Data cost of a level, H x W x D, from the layout that ``kernels/README.md`` draws.
 
-        :param name: its type, where it is not that of images of any type.
+        :param name: its type.
         """
         config = self.config
-        kind = {'Bytes': np.uint8, 'Nibbles': np.uint32, 'Int16': np.uint16,
-                'Float16': np.float16, 'Float32': np.float32}[name or layout.cost_type(config, k)]
+        kind = {'Bytes': np.uint8, 'Multiples': np.uint8, 'Nibbles': np.uint32, 'Int16': np.uint16,
+                'Float16': np.float16, 'Float32': np.float32}[name]
         level = layout.levels(config, self.width, self.height)[k]
         chunks = layout.shape(config).chunks
         per_unit = 4 if kind is np.float32 else 8
@@ -47,6 +47,9 @@ class Memory(device_memory.Memory):
             places = np.array([0, 16, 4, 20, 8, 24, 12, 28])
             units = values[:level.height * 2 * chunks * level.half]
             values = (units[:, None] >> places & 15) * cost.packed(config).factor
+        if name == 'Multiples':
+            units = values[:level.height * 2 * 8 * chunks * level.half]
+            values = units * np.float32(cost.real_factor(config))
         values = values.reshape(level.height, 2, 8 * chunks // per_unit, level.half, per_unit)
         values = values.transpose(0, 1, 3, 2, 4).reshape(level.height, 2, level.half,
                                                          4 * chunks, 2)
@@ -61,7 +64,7 @@ def naive_costs(config: MatcherConfig, left: np.ndarray, right: np.ndarray) -> l
     """The definition of ``docs/algorithms.md``: the costs of every level, H x W x D."""
     height, width = left.shape
     kind = np.float64 if config.message_type == 'int16' else np.float32
-    factor = kind(config.data_weight * config.message_scale())
+    factor = kind(cost.real_factor(config))
     level = np.zeros((height, width, config.disparity_range), np.float32)
     first, last = config.min_disparity, config.min_disparity + config.disparity_range - 1
     for x in range(max(0, last), min(width, width + first)):
@@ -116,7 +119,9 @@ def check_costs(config: MatcherConfig, width: int, height: int, kind: str,
         found.arena.device[f'{side}_{name}'] for side in ('left', 'right')),
         uncut.partitions[0], None, base)
     for k, expected in enumerate(naive_costs(config, *images)):
-        np.testing.assert_array_equal(found.costs(k, '' if k else base or ''), expected)
+        # The sums of Multiples are rounded once.
+        np.testing.assert_allclose(found.costs(k, cost.kept_type(config, k, base)), expected,
+                                   rtol=1e-6 if k and base == 'Multiples' else 0)
     found.arena.close()
 
 
@@ -140,6 +145,17 @@ def test_costs_in_four_bits_equal_their_definition(width: int, height: int, disp
     config = MatcherConfig(preprocessing='none', disparity_range=disparities, data_weight=weight,
                            data_truncation=15.0, levels=3 if weight < 0.2 else 2)
     check_costs(config, width, height, 'uint8', base='Nibbles')
+
+
+@pytest.mark.parametrize(('width', 'height', 'disparities'), [
+    (33, 16, 2), (71, 37, 21), (161, 34, 77), (265, 49, 128), (630, 21, 512)])
+@pytest.mark.parametrize('truncation', [15.0, 127.0])
+def test_multiples_equal_their_definition(width: int, height: int, disparities: int,
+                                          truncation: float) -> None:
+    config = MatcherConfig(preprocessing='none', disparity_range=disparities, data_weight=0.07,
+                           data_truncation=truncation, levels=6, message_type='float32',
+                           min_disparity=2)
+    check_costs(config, width, height, 'uint8', base='Multiples')
 
 
 @pytest.mark.parametrize('kind', ['uint8', 'float'])
@@ -181,7 +197,10 @@ def test_costs_are_packed_only_where_whole_numbers_give_them() -> None:
                               discontinuity_truncation=0.0)
     assert cost.packed(five_sets) == (round(0.1 * five_sets.message_scale()), 15)
     assert cost.packed(five_sets.replace(data_truncation=15.3)) is None
-    assert cost.packed(five_sets.replace(message_type='float32')) is None
+    real = five_sets.replace(message_type='float32')
+    assert cost.packed(real) == (1, 15)
+    for truncation in (15.3, 128.0, 300.0):
+        assert cost.packed(real.replace(data_truncation=truncation)) is None
     assert cost.packed(five_sets.replace(data_truncation=200.0, levels=2)) is None
 
 

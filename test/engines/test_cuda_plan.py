@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 
 from stereo_bp_ros import ConfigError, MatcherConfig
-from stereo_bp_ros.engines.cuda import convert, layout, plan, tile_sizes, tiling
+from stereo_bp_ros.engines.cuda import convert, cost, layout, plan, tile_sizes, tiling
 from stereo_bp_ros.engines.cuda.device import TYPICAL
 
 FIVE_SETS = {'tsukuba': (384, 288, 16), 'venus': (434, 383, 21), 'barn1': (432, 381, 32),
@@ -164,10 +165,36 @@ def test_messages_are_kept_in_bytes_only_where_these_are_exact() -> None:
     # Truncations of 30 D / 7.5 that fit a byte: 252, and 256 which is too much.
     assert layout.stored_type(five_sets(63)) == 'Int16Bytes'
     assert layout.stored_type(five_sets(100)) == 'Int16Deltas'
-    assert layout.stored_type(five_sets(16, message_type='float32')) == 'Float32'
     assert layout.shape(five_sets(21)).unit_bytes == layout.shape(five_sets(100)).unit_bytes == 8
     assert layout.stored_type(five_sets(24, discontinuity_truncation=300.0)) == 'Int16'
     assert layout.shape(five_sets(24, discontinuity_truncation=300.0)).unit_bytes == 16
+
+
+@pytest.mark.parametrize('disparities', [2, 16, 21, 64, 512])
+@pytest.mark.parametrize('slope', [0.001, 0.3, 1.0, 50.0])
+@pytest.mark.parametrize('truncation', [0.0, 1.7, 1e4])
+def test_float32_is_kept_in_three_bytes_unless_costs_are_small(
+        disparities: int, slope: float, truncation: float) -> None:
+    config = five_sets(disparities, message_type='float32', discontinuity_slope=slope,
+                       discontinuity_truncation=truncation)
+    largest = min(config.truncation, slope * (disparities - 1))
+    has_three_bytes = largest <= 1.5 * 1024
+    assert layout.stored_type(config) == ('Float32ThreeBytes' if has_three_bytes else 'Float32')
+    vector = layout.shape(config)
+    assert vector.units * vector.unit_bytes == 8 * vector.chunks * (3 if has_three_bytes else 4)
+    scale = layout.float_scale(config)
+    assert np.log2(scale) == round(np.log2(scale))
+    if has_three_bytes:
+        found = layout.smoothness(config)
+        assert 1 <= found[1] < 2
+        assert found == (scale * min(slope, largest), scale * largest)
+        assert cost.real_factor(config) == scale * 0.1
+    else:
+        assert scale == 1
+        assert layout.smoothness(config) == (min(slope, config.truncation), config.truncation)
+    for other in ({'message_type': 'float16'}, {'message_type': 'int16'},
+                  {'stereo_algorithm': 'tiled_bp'}, {'message_storage': 'local'}):
+        assert layout.float_scale(five_sets(16, **{'message_type': 'float32', **other})) == 1
 
 
 def test_differences_are_kept_only_where_they_are_exact() -> None:

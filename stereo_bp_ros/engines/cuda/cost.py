@@ -44,7 +44,10 @@ class CostPass(ctypes.Structure):
 
 
 class Packed(NamedTuple):
-    """Costs of bytes as ``factor * min(difference, truncation)`` in whole numbers."""
+    """Costs of bytes as ``factor * min(difference, truncation)`` in whole numbers.
+
+    Beside messages of floats what is to be multiplied by a real factor; that here is 1.
+    """
 
     factor: int
     truncation: int
@@ -62,6 +65,10 @@ def packed(config: MatcherConfig) -> Packed | None:
 
     The kernel that computes four bytes at a time needs a truncation of 7 bits.
     """
+    if config.message_type != 'int16':
+        truncation = min(config.data_truncation, 255.0)
+        is_whole = truncation < 128 and truncation == int(truncation)
+        return Packed(1, int(truncation)) if is_whole else None
     if not layout.has_byte_costs(config, 0):
         return None
     costs = table(config).astype(int)
@@ -98,14 +105,25 @@ def is_exact_in_float32(config: MatcherConfig) -> bool:
                for i in range(values.size))
 
 
-def way(config: MatcherConfig, image: str, has_whole_grey: bool) -> str:
+def kept_type(config: MatcherConfig, k: int, base: str | None) -> str:
+    """The C++ type of the data cost of level ``k``; ``base``: that of level 0, as for ``way``."""
+    if k == 0 and base:
+        return base
+    whole = packed(config)
+    if k == 1 and base == 'Multiples' and whole and 4 * whole.truncation <= 255:
+        return base
+    return layout.cost_type(config, k)
+
+
+def way(config: MatcherConfig, image: str, has_whole_grey: bool, base: str | None = None) -> str:
     """How costs are computed; ``Way`` in ``cost.cuh``.
 
     :param image: type of the pixels that are matched, 'uint8' or 'float'.
     :param has_whole_grey: the images were of 8 bits, whatever became of them.
+    :param base: type of the data cost of level 0; None = as images of any type have it.
     """
     if config.message_type != 'int16':
-        return 'REAL'
+        return 'FOUR_AT_ONCE' if base == 'Multiples' else 'REAL'
     if image == 'float':
         exact = has_whole_grey and is_exact_in_float32(config)
         return 'IN_FLOAT32' if exact else 'IN_FLOAT64'
@@ -114,17 +132,19 @@ def way(config: MatcherConfig, image: str, has_whole_grey: bool) -> str:
 
 def kernels(config: MatcherConfig, image: str, has_whole_grey: bool, base: str | None = None
             ) -> list[tuple[str, str]]:
-    """File and name of the kernels of this stage; parameters as those of ``way``.
-
-    :param base: type of the data cost of level 0; None = as images of any type have it.
-    """
+    """File and name of the kernels of this stage; parameters as those of ``way``."""
     labels = config.disparity_range
-    kinds = f'{base or layout.cost_type(config, 0)}, {layout.cost_type(config, 1)}'
+    kinds = f'{kept_type(config, 0, base)}, {kept_type(config, 1, base)}'
     names = [('cost.cu', f'data_cost<{kinds}, {image}, {labels}, '
-                         f'{way(config, image, has_whole_grey)}>')]
+                         f'{way(config, image, has_whole_grey, base)}>')]
     if config.levels > TILE_LEVELS:
         names.append(('cost.cu', f'parent_cost<{layout.cost_type(config, 2)}, {labels}>'))
     return names
+
+
+def real_factor(config: MatcherConfig) -> float:
+    """From a difference of grey values to its cost in units of the device's messages."""
+    return config.data_weight * config.message_scale() * layout.float_scale(config)
 
 
 def parameters(config: MatcherConfig, table: int) -> CostPass:
@@ -132,7 +152,7 @@ def parameters(config: MatcherConfig, table: int) -> CostPass:
 
     :param table: address of the table on the device.
     """
-    factor = config.data_weight * config.message_scale()
+    factor = real_factor(config)
     whole = packed(config) or Packed(0, 0)
     return CostPass(
         table=table, min_disparity=config.min_disparity, factor=factor,

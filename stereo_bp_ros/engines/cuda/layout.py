@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from stereo_bp_ros import geometry
@@ -16,6 +17,10 @@ LARGEST_SLOPE_OF_SIX_BITS = 31
 
 #: Truncations up to this keep int16 messages in bytes: no value is larger.
 LARGEST_BYTE = 255
+
+#: float32 messages are kept in three bytes where the largest cost of a pixel is at least this part
+#: of the largest message: their steps, 2^-22 or less of it, then show nowhere.
+LEAST_COST_OF_THREE_BYTES = 2.0 ** -10
 
 #: The C++ types of the messages.
 MESSAGE_TYPES = {'int16': 'Int16', 'float32': 'Float32', 'float16': 'Float16'}
@@ -53,6 +58,8 @@ def shape(config: MatcherConfig) -> Shape:
         units = chunks * 3 // 8
     elif keeps_bytes(config) or keeps_deltas(config):
         unit_bytes = 8
+    elif keeps_three_bytes(config):
+        units, unit_bytes = 3 * chunks, 8
     elif config.message_type == 'float32':
         units = 2 * chunks
     return Shape(chunks, units, unit_bytes, lanes,
@@ -90,6 +97,33 @@ def keeps_six_bits(config: MatcherConfig) -> bool:
             and -(-config.disparity_range // 8) % 8 == 0)
 
 
+def keeps_three_bytes(config: MatcherConfig) -> bool:
+    """Whether float32 messages are kept as fixed-point numbers of three bytes.
+
+    As exact as float32 sums of a few of them are; but where costs are far below the truncation,
+    float32 knows them more exactly.
+    """
+    return (config.message_type == 'float32' and config.stereo_algorithm == 'bp'
+            and not config.repeats_papers
+            and config.largest_cost >= LEAST_COST_OF_THREE_BYTES * _largest_message(config) > 0)
+
+
+def float_scale(config: MatcherConfig) -> float:
+    """The power of two by which costs and messages of the device are multiplied.
+
+    It brings the largest message that is kept in three bytes into [1, 2); otherwise 1.
+    """
+    if not keeps_three_bytes(config):
+        return 1.0
+    return 2.0 ** (1 - math.frexp(_largest_message(config))[1])
+
+
+def _largest_message(config: MatcherConfig) -> float:
+    """No step over the range costs more."""
+    slope, truncation = config.message_smoothness()
+    return min(truncation, slope * (config.disparity_range - 1))
+
+
 def has_byte_costs(config: MatcherConfig, k: int) -> bool:
     """Whether the data cost of level ``k``, 0 or 1, is kept in 8 bits, where it is exact."""
     return config.message_type == 'int16' and _largest_cost(config) * 4 ** k <= 255
@@ -101,11 +135,14 @@ def _largest_cost(config: MatcherConfig) -> int:
 
 
 def smoothness(config: MatcherConfig) -> tuple[float, float]:
-    """Slope and truncation in units of the messages.
+    """Slope and truncation in units of the device's messages.
 
     A step that costs more than the truncation is never taken, and 16 bits need not hold it.
     """
     slope, truncation = config.message_smoothness()
+    if keeps_three_bytes(config):
+        scale = float_scale(config)
+        slope, truncation = scale * slope, scale * _largest_message(config)
     return min(slope, truncation), truncation
 
 
@@ -131,4 +168,6 @@ def stored_type(config: MatcherConfig) -> str:
         return 'Int16Bytes'
     if keeps_six_bits(config):
         return 'Int16SixBits'
+    if keeps_three_bytes(config):
+        return 'Float32ThreeBytes'
     return 'Int16Deltas' if keeps_deltas(config) else MESSAGE_TYPES[config.message_type]

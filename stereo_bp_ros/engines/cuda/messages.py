@@ -41,13 +41,17 @@ class PassParameters(ctypes.Structure):
 def base_cost(config: MatcherConfig, image: str, passes: list[tiling.Pass]) -> str:
     """The C++ type of the data cost of level 0 of matched images of a type, 'uint8' or 'float'.
 
-    4 bits where the passes wait for memory, each iteration for all of it once, and where costs
-    of all images of that type are few multiples of one factor. Beside messages of 16 bits the
-    cost is too little of what is read.
+    Of floats bytes where costs of all images of that type are multiples of one factor. 4 bits
+    where these are few, and the passes wait for memory, each iteration for all of it once. Beside
+    messages of 16 bits the cost is too little of what is read.
     """
     vector = layout.shape(config)
     steps = [step for step in passes if step.level == 0]
     whole = cost.packed(config)
+    if config.message_type != 'int16':
+        is_small = (image == 'uint8' and whole is not None and bool(steps)
+                    and steps[-1].finish == tiling.LABELS)
+        return 'Multiples' if is_small else layout.cost_type(config, 0)
     is_small = (image == 'uint8' and vector.units * vector.unit_bytes <= 8 * vector.chunks
                 and vector.lanes == 1
                 and whole is not None and whole.truncation <= 15
@@ -64,15 +68,13 @@ def kernel_of(config: MatcherConfig, step: tiling.Pass, base: str | None = None,
     :param has_more: more than labels is wanted from a pass that ends with these.
     """
     cut, blocks = step.tiling, step.tiling.blocks
-    kind = _cost_type(config, step, base)
+    kind = cost.kept_type(config, step.level, base)
     threads = _compiled_threads(config, step, base, has_more)
     arguments = (f'{layout.stored_type(config)}, {config.disparity_range}, {kind}, '
                  f'{cut.directions}, {threads}')
     work = 'ONE_ITERATION' if step.iterations == 1 and not cut.resident else 'ITERATIONS'
     if step.finish == tiling.LABELS:
-        # Of floats, whose sums depend on their order, labels are chosen in one way only.
-        is_whole = config.message_type == 'int16'
-        work += '_AND_LABELS' if is_whole and not has_more else '_AND_MORE'
+        work += '_AND_MORE' if has_more else '_AND_LABELS'
     if cut.resident:
         return 'resident.cu', f'pass_resident<{arguments}, {work}>'
     if kind == 'Nibbles' and work == 'ONE_ITERATION':
@@ -80,6 +82,8 @@ def kernel_of(config: MatcherConfig, step: tiling.Pass, base: str | None = None,
         # half a vector less for sixteen.
         in_use = layout.shape(config).registers * cut.directions
         blocks = max(blocks, (384 if in_use > 64 else 512) // cut.threads)
+    if kind == 'Multiples' and work == 'ONE_ITERATION' and layout.shape(config).lanes == 1:
+        blocks = max(blocks, 384 // cut.threads)
     return 'messages.cu', f'pass_messages<{arguments}, {blocks}, {work}>'
 
 
@@ -92,15 +96,14 @@ def threads_of(config: MatcherConfig, step: tiling.Pass, base: str | None = None
 def _compiled_threads(config: MatcherConfig, step: tiling.Pass, base: str | None,
                       has_more: bool) -> int:
     threads, vector = step.tiling.threads, layout.shape(config)
+    kind = cost.kept_type(config, step.level, base)
     if (threads == tiling.LABEL_THREADS and step.iterations == 1 and vector.registers == 64
             and layout.keeps_six_bits(config)
-            and (has_more or _cost_type(config, step, base) != 'Nibbles')):
+            and (has_more or kind != 'Nibbles')):
         threads = 256           # what else there is to keep would spill
+    if config.message_type != 'int16' and step.iterations == 1 and vector.registers > 32:
+        threads = min(threads, 256 if has_more else 512 if kind == 'Multiples' else 384)
     return threads
-
-
-def _cost_type(config: MatcherConfig, step: tiling.Pass, base: str | None) -> str:
-    return base if base and step.level == 0 else layout.cost_type(config, step.level)
 
 
 def inherit_name(config: MatcherConfig) -> str:
@@ -172,6 +175,14 @@ class Messages:
             stream, (-(-nodes // 128), 1, 1), (128, 1, 1), 0, parameters, ctypes.c_int(0))
 
 
+def _cost_factor(config: MatcherConfig) -> int:
+    """That of Nibbles, or the pattern of that of Multiples."""
+    if config.message_type != 'int16':
+        return int(np.float32(cost.real_factor(config)).view(np.uint32))
+    whole = cost.packed(config)
+    return whole.factor if whole else 0
+
+
 def _nodes(step: tiling.Pass) -> np.ndarray[Any, Any]:
     """The lists of ``tiling.nodes_of``, uint32 2 x N."""
     lists, _ = tiling.nodes_of(step)
@@ -190,7 +201,6 @@ def _parameters(config: MatcherConfig, width: int, height: int, arena: Arena, in
     level = pyramid[step.level]
     parent = pyramid[min(step.level + 1, len(pyramid) - 1)]
     slope, truncation = layout.smoothness(config)
-    whole = cost.packed(config)
     is_integer = config.message_type == 'int16'
     targets = list(step.targets)
     if config.iterations == 1 and step.finish != tiling.LABELS:
@@ -201,7 +211,7 @@ def _parameters(config: MatcherConfig, width: int, height: int, arena: Arena, in
         return (ctypes.c_void_p * 2)(*(device[name] if name else None for name in known))
 
     return PassParameters(
-        cost=device[f'cost_{step.level}'], cost_factor=whole.factor if whole else 0,
+        cost=device[f'cost_{step.level}'], cost_factor=_cost_factor(config),
         parents=pair(step.parents),
         source=device[step.source] if step.source else None, target=pair(targets),
         zero=device['nothing'], width=level.width, height=level.height, half=level.half,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from stereo_bp_ros import geometry
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import compiler
+from stereo_bp_ros.engines.cuda import compiler, layout
 from stereo_bp_ros.engines.cuda.arena import Arena
 from stereo_bp_ros.engines.cuda.device import Properties
 from stereo_bp_ros.types import OUTPUTS
@@ -86,7 +86,7 @@ class Parameters(ctypes.Structure):
         """Take over live settings and calibration."""
         shift = calibration.shift if calibration is not None else 0.0
         if config.is_belief_propagation:
-            self.largest_cost = config.largest_cost
+            self.largest_cost = config.largest_cost * layout.float_scale(config)
         self.margin = config.uniqueness_ratio / 100 * self.largest_cost
         self.best_factor = 100.0 + config.uniqueness_ratio
         self.texture_threshold = float(config.texture_threshold)
