@@ -373,7 +373,8 @@ struct Float32ThreeBytes : FloatWords {
     }
 };
 
-// Data cost of level 0 of 8-bit images, for words of floats: differences in bytes, of one factor each.
+// Data cost of levels 0 and 1 of 8-bit images, for words of floats: differences, or sums of four, in
+// bytes, to be multiplied by one factor.
 struct Multiples : FloatWords {
     using Sum = Float32;
     using Unit = uint2;         // 8 per chunk, in the order of Bytes

@@ -83,7 +83,7 @@ def kernel_of(config: MatcherConfig, step: tiling.Pass, base: str | None = None,
         in_use = layout.shape(config).registers * cut.directions
         blocks = max(blocks, (384 if in_use > 64 else 512) // cut.threads)
     if kind == 'Multiples' and work == 'ONE_ITERATION' and layout.shape(config).lanes == 1:
-        blocks = max(blocks, 384 // cut.threads)
+        blocks = max(blocks, 384 // cut.threads)        # these leave registers, too
     return 'messages.cu', f'pass_messages<{arguments}, {blocks}, {work}>'
 
 

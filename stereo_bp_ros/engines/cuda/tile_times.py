@@ -14,12 +14,12 @@ CACHED = 35e6
 
 
 def predicted(config: MatcherConfig, level: layout.Level, step: Pass,
-                    device: Properties) -> float:
+              device: Properties) -> float:
     """Microseconds of one pass, fitted to an H200 (``docs/performance_cuda.md``).
 
     Within a fifth of what was measured for 16 to 128 labels, from 32 nodes to whole levels; for
     messages in bytes within 9 % (rms) of 380 passes of 16 to 32 labels; for floats within 12 % of
-    6,000. Only the order of the candidates matters.
+    12,000. Only the order of the candidates matters.
     """
     if config.message_type != 'int16':
         return _of_floats(config, level, step, device)
