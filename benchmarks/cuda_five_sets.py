@@ -142,7 +142,8 @@ def time_passes(engine: CudaEngine, config: MatcherConfig, width: int) -> None:
         nodes = parameters.width * parameters.height / 2
         vectors = 4 * (1 if step.start == tiling.FROM_MESSAGES
                        else 0.5 if step.start == tiling.FROM_PARENTS else 0)
-        vectors += {tiling.LAST_COLOUR: 4, tiling.BOTH_COLOURS: 8, tiling.LABELS: 0}[step.finish]
+        vectors += {tiling.LAST_COLOUR: 4, tiling.BOTH_COLOURS: 8, tiling.LABELS: 0,
+                    tiling.OWN_LABELS: 4}[step.finish]
         moved = nodes * vectors * shape.units * shape.unit_bytes
         resources = kernel.resources
         warps = kernel.blocks_per_multiprocessor(threads, step.shared_bytes) * threads // 32

@@ -1,38 +1,62 @@
 // Stage beliefs: labels from the messages of level 0 in device memory.
 #include "beliefs.cuh"
+#include "refine.cuh"
 
-// A warp = nodes of one colour in one row, each with the lanes of its vector; blockIdx.y = row,
-// blockIdx.z = colour. ``messages`` are those of both colours, as Pass keeps them, Kind the type of
-// the data cost; null = no iteration was asked for.
-template <typename Message, int DISPARITIES, typename Kind>
+struct Selection {
+    const void* cost;
+    uint32 cost_factor;             // as that of a pass
+    const void* messages[2];        // by colour of the sender, as Pass keeps them; null = none
+    const void* zero;
+    int width, height, half;
+    int first_colour, colours;      // nodes of one colour, or of both
+    int slope, truncation;          // of integer messages
+    float float_slope, float_truncation;
+    Matches matches;
+    int publishes;                  // refinement is part of it
+    Frame frame;
+};
+
+// A block = a part of one row, a warp of it nodes of one colour, each with the lanes of its vector.
+// Kind is the type of the data cost; the sums are those of threads that send DIRECTIONS messages each.
+// MORE: whatever Matches wants beside labels.
+template <typename Message, int DISPARITIES, typename Kind, int DIRECTIONS, bool MORE>
 __global__ void __launch_bounds__(128)
-select_labels(const void* cost, const typename Message::Unit* messages_0,
-              const typename Message::Unit* messages_1, const typename Message::Unit* zero,
-              uint32 cost_factor, int width, int height, int half, int slope, int truncation,
-              float float_slope, float float_truncation, const __grid_constant__ Matches out) {
+select_labels(const __grid_constant__ Selection p) {
     using S = Shape<Message, DISPARITIES>;
+    using Unit = typename Message::Unit;
     constexpr int NODES = 32 / S::LANES;
     const int self = threadIdx.x % 32, lane = S::LANES == 1 ? 0 : self / NODES;
-    const int y = blockIdx.y + 1, colour = blockIdx.z;
-    const int warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
-    int x = 2 * (warp * NODES + self % NODES) + ((y + colour) & 1);
-    const bool is_valid = x > 0 && x < width - 1;
-    if (S::LANES == 1 && !is_valid) return;
-    if (!is_valid) x = 1 + ((y + colour + 1) & 1);
-    const auto* const messages = colour ? messages_0 : messages_1;
-    Arriving<Message, DISPARITIES, Kind, true> node = {{cost, half, cost_factor, x, y}};
-#pragma unroll
-    for (int direction = 0; direction < 4; ++direction) {
-        const int from_x = x + column_step(direction), from_y = y + row_step(direction);
-        node.from[direction] = {zero, 0};
-        if (messages_0 != nullptr && from_x > 0 && from_x < width - 1 && from_y > 0
-            && from_y < height - 1)
-            node.from[direction] = {messages + size_t(4 * from_y + (direction ^ 1)) * S::UNITS
-                                        * half + (from_x >> 1), half};
-    }
+    const int nodes = blockDim.x / S::LANES;
+    const int left = blockIdx.x * 2 * nodes, y = blockIdx.y;
     const Smoothness<typename Message::Word> smooth = {
-        splat<Message>(slope, float_slope), splat<Message>(truncation, float_truncation)};
-    select_label<true, 4>(node, smooth, lane, NODES, is_valid, x, y, out);
+        splat<Message>(p.slope, p.float_slope), splat<Message>(p.truncation, p.float_truncation)};
+    const int colours = y > 0 && y < p.height - 1 ? p.colours : 0;
+#pragma unroll 1
+    for (int i = 0; i < colours; ++i) {
+        const int colour = (p.first_colour + i) & 1;
+        int x = left + 2 * (threadIdx.x / 32 * NODES + self % NODES) + ((y + colour) & 1);
+        const bool exists = x > 0 && x < p.width - 1;
+        if (S::LANES == 1 && !exists) continue;
+        if (!exists) x = 1 + ((y + colour + 1) & 1);
+        const auto* const messages =
+            static_cast<const Unit*>(colour ? p.messages[0] : p.messages[1]);
+        Arriving<Message, DISPARITIES, Kind, true> node = {
+            {p.cost, p.half, p.cost_factor, x, y}, lane};
+#pragma unroll
+        for (int direction = 0; direction < 4; ++direction) {
+            const int from_x = x + column_step(direction), from_y = y + row_step(direction);
+            node.from[direction] = {static_cast<const Unit*>(p.zero), 0};
+            if (messages != nullptr && from_x > 0 && from_x < p.width - 1 && from_y > 0
+                && from_y < p.height - 1)
+                node.from[direction] = {messages + size_t(4 * from_y + (direction ^ 1)) * S::UNITS
+                                            * p.half + (from_x >> 1), p.half};
+        }
+        select_label<MORE, DIRECTIONS>(node, smooth, NODES, exists, x, y, p.matches);
+    }
+    if (!p.publishes) return;
+    __syncthreads();
+    publish_row(p.frame, left, y, 2 * nodes);
+    stamp_end(p.frame.stamp);
 }
 
 // The label of each pixel of the other image from the beliefs that were offered to it; the keys

@@ -4,10 +4,11 @@
 
 // The least of the values that it is shown, and its label; the lowest label on ties. Values are
 // shown as the halves of a word i of a chunk.
-template <typename Message, int PADDED, bool IS_INTEGER = Message::WORD_REGISTERS == 1>
+template <typename Message, int PADDED,
+          bool ARE_PAIRS = Message::IS_WHOLE && Message::SIDES == 1>
 struct LeastLabel;
 
-// Integers: value and label in one number, the value above.
+// Pairs of 16 bits: value and label in one number, the value above.
 template <typename Message, int PADDED>
 struct LeastLabel<Message, PADDED, true> {
     static constexpr bool FITS_BYTES = PADDED <= 128;   // and leaves the sign of a byte clear
@@ -49,7 +50,7 @@ struct LeastLabel<Message, PADDED, true> {
     __device__ __forceinline__ uint32 value() const { return least >> BITS; }
 };
 
-// Real numbers.
+// Real numbers, or whole ones of 32 bits.
 template <typename Message, int PADDED>
 struct LeastLabel<Message, PADDED, false> {
     struct Labels {
@@ -58,10 +59,11 @@ struct LeastLabel<Message, PADDED, false> {
             : low(4 * chunk), high(PADDED - 1 - 4 * chunk) {}
     };
 
-    float least = FloatWords::infinity();
+    using Value = typename Message::Value;
+    Value least = Message::largest();
     int found = PADDED;
 
-    __device__ __forceinline__ void take(float value, int label) {
+    __device__ __forceinline__ void take(Value value, int label) {
         if (value < least || (value == least && label < found)) {
             least = value;
             found = label;
@@ -74,11 +76,11 @@ struct LeastLabel<Message, PADDED, false> {
         take(word.y, labels.high - i);
     }
     __device__ __forceinline__ void take_other(int mask) {
-        const float other = __shfl_xor_sync(~0u, least, mask);
+        const Value other = __shfl_xor_sync(~0u, least, mask);
         take(other, __shfl_xor_sync(~0u, found, mask));
     }
     __device__ __forceinline__ int label() const { return found; }
-    __device__ __forceinline__ float value() const { return least; }
+    __device__ __forceinline__ Value value() const { return least; }
 };
 
 // Where labels go; everything is H x W of the matched image, from the first pixel of level 0 on.
@@ -120,38 +122,56 @@ struct Belief {
     // The label of the node (x, y), the lowest one on ties. The lanes of its vector have the
     // beliefs in registers, all of them maybe too large by one constant; ``distance``: threads of
     // the warp from one lane to the next. Every thread of the warp takes part; of a node's threads
-    // one ``writes``. MORE: and what else is wanted; ``node`` is an Arriving: what few want is taken
-    // from the messages once more.
+    // one ``writes``, if the node ``exists``. MORE: and what else is wanted; ``node`` is an Arriving:
+    // what few want is taken from the messages once more.
     template <bool MORE, typename Node>
-    static __device__ __forceinline__ void select(const Word (&beliefs)[S::WORDS], int lane,
-                                                  int distance, bool writes, Node& node, int x,
-                                                  int y, const Matches& out) {
+    static __device__ __forceinline__ void select(const Word (&beliefs)[S::WORDS], int distance,
+                                                  bool exists, Node& node, int x, int y,
+                                                  const Matches& out) {
         Least best;
 #pragma unroll
         for (int j = 0; j < S::LANE_CHUNKS; ++j) {
-            const typename Least::Labels labels(V::chunk(lane, j));
+            const typename Least::Labels labels(V::chunk(node.lane, j));
 #pragma unroll
             for (int i = 0; i < 4; ++i)
-                V::take(beliefs[4 * j + i], lane, 4 * j + i, labels, best);
+                V::take(beliefs[4 * j + i], node.lane, 4 * j + i, labels, best);
         }
+        finish<MORE>(beliefs, best, distance, exists, node, x, y, out);
+    }
+
+    // The same where a lane has found its ``best``. Without MORE nobody asks for the beliefs.
+    template <bool MORE, int KNOWN, typename Node>
+    static __device__ __forceinline__ void finish(const Word (&beliefs)[KNOWN], Least& best,
+                                                  int distance, bool exists, Node& node, int x,
+                                                  int y, const Matches& out) {
+        const int lane = node.lane;
+        const bool writes = exists && lane == 0;
 #pragma unroll
         for (int i = 1; i < S::LANES; i *= 2) best.take_other(i * distance);
         const int found = best.label();
         const int at = y * out.image_width + x;
         if (writes) out.label[at] = short(found);
-        if (!MORE) return;
-        if (out.fraction != nullptr) {
-            const Value before = value_of(beliefs, lane, distance, found - 1);
-            const Value after = value_of(beliefs, lane, distance, found + 1);
-            if (writes)
-                out.fraction[at] = found > 0 && found < DISPARITIES - 1
-                    ? sixteenths(before, best.value(), after) : 0;
-        }
-        if (writes && (out.second != nullptr || out.right != nullptr))
-            compare(node, found, best.value(), x, y, out);
+        if constexpr (MORE) more(beliefs, found, best.value(), distance, exists, node, x, y, out);
     }
 
 private:
+    // What else is wanted about the label that was found.
+    template <typename Node>
+    static __device__ __forceinline__ void more(const Word (&beliefs)[S::WORDS], int found,
+                                                Value least, int distance, bool exists, Node& node,
+                                                int x, int y, const Matches& out) {
+        const int at = y * out.image_width + x, lane = node.lane;
+        if (out.fraction != nullptr) {
+            const Value before = value_of(beliefs, lane, distance, found - 1);
+            const Value after = value_of(beliefs, lane, distance, found + 1);
+            if (exists && lane == 0)
+                out.fraction[at] = found > 0 && found < DISPARITIES - 1
+                    ? sixteenths(before, least, after) : 0;
+        }
+        if (out.second != nullptr || out.right != nullptr)
+            compare(node, distance, exists, found, least, x, y, out);
+    }
+
     // The belief of one label, 0 where there is no such label.
     static __device__ __forceinline__ Value value_of(const Word (&beliefs)[S::WORDS], int lane,
                                                      int distance, int label) {
@@ -161,41 +181,53 @@ private:
 #pragma unroll
         for (int r = 0; r < S::WORDS; ++r)
             if (4 * V::chunk(lane, r / 4) + r % 4 == wanted) word = beliefs[r];
-        Value value = label < mirrored ? Message::low(word) : Message::high(word);
+        Value value = V::value(word, lane, label >= mirrored);
 #pragma unroll
         for (int i = 1; i < S::LANES; i *= 2) value += __shfl_xor_sync(~0u, value, i * distance);
         return value;
     }
 
-    // The least belief, the second least, and every belief offered to its pixel of the other image.
+    // The least belief, the second least, and every belief offered to its pixel of the other image;
+    // each lane has its own labels.
     template <typename Node>
-    static __device__ __forceinline__ void compare(Node& node, int found, Value least, int x,
-                                                   int y, const Matches& out) {
-        const int at = y * out.image_width + x;
-        const bool offers = out.right != nullptr && x >= out.first_x && x < out.end_x;
-        const Value excess = offers ? node.excess() : Value(0);
+    static __device__ __forceinline__ void compare(Node& node, int distance, bool exists,
+                                                   int found, Value least, int x, int y,
+                                                   const Matches& out) {
+        const int at = y * out.image_width + x, lane = node.lane;
+        const bool offers = out.right != nullptr && exists && x >= out.first_x && x < out.end_x;
+        const Value excess = out.right != nullptr ? node.excess(distance) : Value(0);
         uint64* const row = out.right + at - out.min_disparity;
         Value second = Message::largest();
+        const auto show = [&](Value value, int label) {
+            if (abs(label - found) > 1 && value < second) second = value;
+            if (offers) offer(row - label, value - excess, label);
+        };
         node.restart();
 #pragma unroll 1
-        for (int c = S::CHUNKS - 1; c >= 0; --c) {
+        for (int j = S::LANE_CHUNKS - 1; j >= 0; --j) {
+            const int c = V::chunk(lane, j);
+            if (S::ABSENT != 0 && c < 0) continue;
             Word words[4];
             node.belief(c, words);
 #pragma unroll
             for (int i = 3; i >= 0; --i) {
                 const int label = 4 * c + i, mirrored = S::PADDED - 1 - label;
-                const Value low = Message::low(words[i]), high = Message::high(words[i]);
-                if (DISPARITIES >= S::PADDED / 2 || label < DISPARITIES) {
-                    if (abs(label - found) > 1 && low < second) second = low;
-                    if (offers) offer(row - label, low - excess, label);
-                }
-                if (S::PADS == 0 || mirrored < DISPARITIES) {
-                    if (abs(mirrored - found) > 1 && high < second) second = high;
-                    if (offers) offer(row - mirrored, high - excess, mirrored);
+                const bool has_low = DISPARITIES >= S::PADDED / 2 || label < DISPARITIES;
+                const bool has_high = S::PADS == 0 || mirrored < DISPARITIES;
+                if constexpr (S::SIDES == 2) {
+                    const bool is_high = V::side(lane);
+                    if (is_high ? has_high : has_low) show(words[i], is_high ? mirrored : label);
+                } else {
+                    if (has_low) show(Message::low(words[i]), label);
+                    if (has_high) show(Message::high(words[i]), mirrored);
                 }
             }
         }
         if (out.second == nullptr) return;
+#pragma unroll
+        for (int i = 1; i < S::LANES; i *= 2)
+            second = min(second, __shfl_xor_sync(~0u, second, i * distance));
+        if (!exists || lane != 0) return;
         static_cast<Value*>(out.best)[at] = least;
         static_cast<Value*>(out.second)[at] =
             found > 1 || found < DISPARITIES - 2 ? second : Value(NO_SECOND);
@@ -206,37 +238,64 @@ private:
     }
 };
 
-// The label of a node from its data cost and the four messages that arrive. Sums of floats are made
-// in the order of threads that send DIRECTIONS messages each, so that these find the same label.
+// The label of a node from its data cost and the four messages that arrive, if it ``exists``. Sums of
+// floats are made in the order of threads that send DIRECTIONS messages each, so that these find the
+// same label.
 template <bool MORE, int DIRECTIONS, typename Message, int DISPARITIES, typename Kind,
           bool READ_ONLY>
 __device__ __forceinline__ void select_label(
         Arriving<Message, DISPARITIES, Kind, READ_ONLY>& node,
-        Smoothness<typename Message::Word> smooth, int lane, int distance, bool writes, int x,
-        int y, const Matches& out) {
+        Smoothness<typename Message::Word> smooth, int distance, bool exists, int x, int y,
+        const Matches& out) {
     using V = Vector<Message, DISPARITIES>;
     using S = typename V::S;
-    typename Message::Word beliefs[S::WORDS];
-#pragma unroll
-    for (int j = 0; j < S::LANE_CHUNKS; ++j) {
-        const int c = V::chunk(lane, j);
-        typename Message::Word part[4] = {Message::zero(), Message::zero(), Message::zero(),
-                                          Message::zero()};
-        if (S::ABSENT == 0 || c >= 0) node.cost.load(c, part);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) beliefs[4 * j + i] = part[i];
-    }
-    if constexpr (Message::IS_WHOLE || DIRECTIONS == 4) {
-#pragma unroll
-        for (int direction = 0; direction < 4; ++direction)
-            V::template accumulate<READ_ONLY>(node.from[direction], lane, smooth, beliefs);
-    } else {
-#pragma unroll
-        for (int j = 0; j < S::LANE_CHUNKS; ++j)
-            node.template add_in_turn<DIRECTIONS>(V::chunk(lane, j), j, beliefs);
-    }
     node.slope = smooth.slope;
     node.bound = smooth.bound;
-    Belief<Message, DISPARITIES>::template select<MORE>(
-        beliefs, lane, distance, writes && lane == 0 && out.keeps(x, y), node, x, y, out);
+    exists = exists && out.keeps(x, y);
+    if constexpr (S::SIDES == 2) {
+        // Chunk by chunk, so that few registers are taken by what nobody wants any more.
+        typename Message::Word beliefs[MORE ? S::WORDS : 4];
+        LeastLabel<Message, S::PADDED> best;
+        node.restart();
+#pragma unroll
+        for (int j = S::LANE_CHUNKS - 1; j >= 0; --j) {
+            const int c = V::chunk(node.lane, j);
+            const typename LeastLabel<Message, S::PADDED>::Labels labels(c);
+            typename Message::Word part[4];
+            node.costs(c, part);
+            node.template add_in_turn<DIRECTIONS>(c, j, part);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                V::take(part[i], node.lane, 4 * j + i, labels, best);
+                if constexpr (MORE) beliefs[4 * j + i] = part[i];
+            }
+        }
+        Belief<Message, DISPARITIES>::template finish<MORE>(beliefs, best, distance, exists, node, x,
+                                                            y, out);
+    } else {
+        typename Message::Word beliefs[S::WORDS];
+#pragma unroll
+        for (int j = 0; j < S::LANE_CHUNKS; ++j) {
+            typename Message::Word part[4];
+            node.costs(V::chunk(node.lane, j), part);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) beliefs[4 * j + i] = part[i];
+        }
+        if constexpr (Message::IS_WHOLE || DIRECTIONS == 4) {
+#pragma unroll
+            for (int direction = 0; direction < 4; ++direction)
+                V::template accumulate<READ_ONLY>(node.from[direction], node.lane, smooth, beliefs);
+        } else {
+#pragma unroll
+            for (int j = 0; j < S::LANE_CHUNKS; ++j) {
+                typename Message::Word part[4] = {beliefs[4 * j], beliefs[4 * j + 1],
+                                                  beliefs[4 * j + 2], beliefs[4 * j + 3]};
+                node.template add_in_turn<DIRECTIONS>(V::chunk(node.lane, j), j, part);
+#pragma unroll
+                for (int i = 0; i < 4; ++i) beliefs[4 * j + i] = part[i];
+            }
+        }
+        Belief<Message, DISPARITIES>::template select<MORE>(beliefs, distance, exists, node, x, y,
+                                                            out);
+    }
 }

@@ -9,15 +9,17 @@ __device__ __forceinline__ float2 shuffle_down(float2 word, int lanes) {
                        __shfl_down_sync(~0u, word.y, lanes));
 }
 
-// Writes the cost of the node (x, y) of a level above 0, unless it lies outside.
-template <typename Sum, int DISPARITIES>
+// Writes the cost of the node (x, y) of a level above 0, unless it lies outside. Kind is its type there.
+template <typename Kind, int DISPARITIES, typename Word>
 __device__ __forceinline__ void store_node(const CostLevel& level, int x, int y, int chunk,
-                                           const typename Sum::Word (&words)[4]) {
+                                           const Word (&words)[4]) {
     if (level.cost == nullptr || x >= level.width || y >= level.height) return;
     const size_t line = 2 * y + ((x + y) & 1);
-    Sum::store(static_cast<typename Sum::Unit*>(level.cost)
-                   + (line * Shape<Sum, DISPARITIES>::UNITS + chunk * Sum::UNITS_PER_CHUNK)
-                       * level.half + (x >> 1), level.half, words);
+    auto* const to = static_cast<typename Kind::Unit*>(level.cost)
+        + (line * Shape<Kind, DISPARITIES>::UNITS + chunk * Kind::UNITS_PER_CHUNK) * level.half
+        + (x >> 1);
+    if constexpr (sizeof(typename Kind::Unit) == sizeof(uint2)) *to = Int16Deltas::shrink(words);
+    else Kind::store(to, level.half, words);
 }
 
 // Cost of a parent from its children: this lane has the upper left one, the lane ``right``
@@ -33,21 +35,20 @@ __device__ __forceinline__ void add_children(const typename Sum::Word (&child)[4
     }
 }
 
-// Warps that a multiprocessor is to hold: four bytes at once need 64 registers, of floats 80, and float64
-// needs more than 128.
-__host__ __device__ constexpr int resident_warps(int way, int word_registers) {
-    return way >= FOUR_AT_ONCE ? (word_registers == 1 ? 32 : 24) : way == IN_FLOAT64 ? 8 : 16;
+// Warps that a multiprocessor is to hold: four bytes at once need 64 registers, and float64 needs more
+// than 128.
+__host__ __device__ constexpr int resident_warps(int way) {
+    return way >= FOUR_AT_ONCE ? 32 : way == IN_FLOAT64 ? 8 : 16;
 }
 
 // Block = a tile of pixels, and the nodes of four more levels above it. Warp = one chunk of their
 // vectors at a time. Lane = 4 x 4 pixels, of 8 columns x 4 rows of such. What lies beside the
-// image is written, too: the columns of every level are padded to whole tiles. Parent is the type of
-// level 1.
-template <typename Kind, typename Parent, typename Image, int DISPARITIES, int WAY>
+// image is written, too: the columns of every level are padded to whole tiles. Parent and Second are the types
+// of levels 1 and 2.
+template <typename Kind, typename Parent, typename Second, typename Image, int DISPARITIES, int WAY>
 __global__ void
 __launch_bounds__(32 * Warps<Shape<Kind, DISPARITIES>::CHUNKS>::COUNT,
-                  resident_warps(WAY, Kind::WORD_REGISTERS)
-                      / Warps<Shape<Kind, DISPARITIES>::CHUNKS>::COUNT)
+                  resident_warps(WAY) / Warps<Shape<Kind, DISPARITIES>::CHUNKS>::COUNT)
 data_cost(const __grid_constant__ CostPass p) {
     using S = Shape<Kind, DISPARITIES>;
     using Sum = typename Kind::Sum;
@@ -108,7 +109,7 @@ data_cost(const __grid_constant__ CostPass p) {
             }
             sums += 2 * line_above;
         }
-        store_node<Sum, DISPARITIES>(p.levels[2], x >> 2, y >> 2, chunk, level_2);
+        store_node<Second, DISPARITIES>(p.levels[2], x >> 2, y >> 2, chunk, level_2);
         if (p.levels[3].cost == nullptr) continue;
         Word level_3[4], level_4[4];
         add_children<Sum>(level_2, 1, 8, level_3);

@@ -159,7 +159,7 @@ __device__ __forceinline__ void store_pair(uint4* to, uint4 first, uint4 second,
 // the cost of a parent.
 
 // Four bytes at a time, where factor and truncation are whole numbers. Kind: Bytes or Nibbles; or
-// Multiples, whose factor is a real one. Parent: Bytes where the cost of a parent fits a byte, too.
+// Multiples, whose factor is 1 here. Parent: of bytes where the cost of a parent fits one, too.
 template <typename Kind, typename Parent, int DISPARITIES>
 struct PackedCosts {
     using S = Shape<Kind, DISPARITIES>;
@@ -172,7 +172,7 @@ struct PackedCosts {
     struct Total {
         uint32 sums[4] = {0, 0, 0, 0};      // of differences, then of whole costs
         uint2 bytes = {0, 0};               // the same where these suffice
-        typename Kind::Word words[4];       // the cost, once it has been stored
+        uint32 words[4];                    // the cost, once it has been stored
 
         __device__ __forceinline__ void add(uint2 differences) {
             if constexpr (HAS_BYTE_SUMS) {
@@ -197,20 +197,12 @@ struct PackedCosts {
                 for (int i = 0; i < 4; ++i) sums[i] *= p.packed_factor;
             }
 #pragma unroll
-            for (int i = 0; i < 4; ++i) cost_of(p, sums[i], words[i]);
+            for (int i = 0; i < 4; ++i) words[i] = sums[i];
             if constexpr (!HAS_BYTE_SUMS) {
                 if (is_inside) Parent::store(to, half, words);
             }
         }
     };
-
-    static __device__ __forceinline__ void cost_of(const CostPass&, uint32 sum, uint32& word) {
-        word = sum;
-    }
-    static __device__ __forceinline__ void cost_of(const CostPass& p, uint32 sum, float2& word) {
-        word = make_float2(__fmul_rn(float(sum & 0xffffu), p.float_factor),
-                           __fmul_rn(float(sum >> 16), p.float_factor));
-    }
 
     // min(|pixel - other|, truncation) of every byte.
     static __device__ __forceinline__ uint32 four(uint32 pixel, uint32 others,

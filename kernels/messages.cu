@@ -15,9 +15,9 @@ pass_messages(const __grid_constant__ Pass p) {
     constexpr bool SELECTS =
         WORK == ONE_ITERATION_AND_LABELS || WORK == ITERATIONS_AND_LABELS || HAS_MORE;
     // The only iteration reads what has arrived where it lies.
-    constexpr bool IS_ONE = WORK == ONE_ITERATION || WORK == ONE_ITERATION_AND_LABELS
+    constexpr bool HAS_SLOTS = WORK != ONE_ITERATION && WORK != ONE_ITERATION_AND_OWN_LABELS;
+    constexpr bool IS_ONE = !HAS_SLOTS || WORK == ONE_ITERATION_AND_LABELS
         || WORK == ONE_ITERATION_AND_MORE;
-    constexpr bool HAS_SLOTS = WORK != ONE_ITERATION;
     extern __shared__ uint4 shared[];
     Unit* const slots = reinterpret_cast<Unit*>(shared);
     stamp_time(p.stamp);
@@ -48,7 +48,7 @@ pass_messages(const __grid_constant__ Pass p) {
             U::template send_all<IS_ONE, CHOOSES>(p, tile, team, colour, 1, slots, true, nullptr);
             break;
         }
-        U::template send_all<IS_ONE, false>(
+        U::template send_all<IS_ONE, WORK == ONE_ITERATION_AND_OWN_LABELS>(
             p, tile, team, colour, IS_ONE ? 0 : p.iterations - 1 - i + SELECTS, slots,
             !is_last, is_last || (p.finish == BOTH_COLOURS && i == p.iterations - 2)
                 ? target : nullptr);

@@ -9,12 +9,13 @@
 #include "refine.cuh"
 
 enum Start { FROM_ZERO, FROM_PARENTS, FROM_MESSAGES };
-enum Finish { LAST_COLOUR, BOTH_COLOURS, LABELS };
+enum Finish { LAST_COLOUR, BOTH_COLOURS, LABELS, OWN_LABELS };
 
 // What a pass does, as far as its code depends on it: one iteration that reads device memory, one or
-// more on chip; the same and labels; the same, and whatever Matches wants beside them.
-enum Work { ONE_ITERATION, ONE_ITERATION_AND_LABELS, ONE_ITERATION_AND_MORE, ITERATIONS,
-            ITERATIONS_AND_LABELS, ITERATIONS_AND_MORE };
+// more on chip; the same and labels; the same, and whatever Matches wants beside them. Own labels are
+// those of the nodes that the iteration updates; the others are left to select_labels.
+enum Work { ONE_ITERATION, ONE_ITERATION_AND_OWN_LABELS, ONE_ITERATION_AND_LABELS,
+            ONE_ITERATION_AND_MORE, ITERATIONS, ITERATIONS_AND_LABELS, ITERATIONS_AND_MORE };
 
 constexpr int LARGEST_MARGIN = 15;
 
@@ -175,7 +176,7 @@ struct Nodes {
 // no register is left to keep it.
 template <typename Message>
 __device__ __forceinline__ int anew(int colour) {
-    if constexpr (Message::HAS_SIX_BITS) asm volatile("" : "+r"(colour));
+    if constexpr (Message::HAS_SIX_BITS || Message::SIDES == 2) asm volatile("" : "+r"(colour));
     return colour;
 }
 
@@ -215,8 +216,10 @@ struct Update {
     struct CostShare {
         static constexpr int CHUNKS = (S::LANE_CHUNKS + T::SENDERS - 1) / T::SENDERS;
         static constexpr bool HAS_UNITS = C::IS_SMALL;
+        using Part = typename Conditional<S::SIDES == 2, typename C::Side,
+                                          typename C::Unit>::Type;
         uint32 factor;              // as that of the cost
-        typename C::Unit units[HAS_UNITS ? CHUNKS : 1];
+        Part units[HAS_UNITS ? CHUNKS : 1];
         Word words[HAS_UNITS ? 1 : CHUNKS][4];
 
         __device__ __forceinline__ void load(const C& cost, const T& team) {
@@ -226,13 +229,17 @@ struct Update {
                 const int mine = j * T::SENDERS + team.sender;
                 if constexpr (HAS_UNITS) {
                     const int c = V::chunk(team.lane, min(mine, S::LANE_CHUNKS - 1));
-                    units[j] = cost.unit(S::ABSENT == 0 ? c : max(c, 0));
+                    const auto unit = cost.unit(S::ABSENT == 0 ? c : max(c, 0));
+                    if constexpr (S::SIDES == 2) units[j] = C::one_side(unit, V::side(team.lane));
+                    else units[j] = unit;
                 } else {
 #pragma unroll
                     for (int i = 0; i < 4; ++i) words[j][i] = Message::zero();
                     const int c = V::chunk(team.lane, mine);
-                    if (mine < S::LANE_CHUNKS && (S::ABSENT == 0 || c >= 0))
-                        cost.load(c, words[j]);
+                    if (mine < S::LANE_CHUNKS && (S::ABSENT == 0 || c >= 0)) {
+                        if constexpr (S::SIDES == 2) cost.load(c, V::side(team.lane), words[j]);
+                        else cost.load(c, words[j]);
+                    }
                 }
             }
         }
@@ -261,12 +268,13 @@ struct Update {
         return share;
     }
 
-    // h = the messages that a node sends, from those that have arrived. LABELS: ``best`` = the least
-    // belief of a lane.
+    // h = the messages that a node sends, from those that have arrived, and what their middles are.
+    // LABELS: ``best`` = the least belief of a lane.
     template <bool LABELS>
     static __device__ __forceinline__ void turn_around(Word (&h)[DIRECTIONS][S::WORDS],
                                                        const CostShare& cost, const T& team,
-                                                       Smoothness<Word> smooth, Least& best) {
+                                                       Smoothness<Word> smooth, Least& best,
+                                                       Word (&middles)[DIRECTIONS]) {
 #pragma unroll
         for (int j = 0; j < S::LANE_CHUNKS; ++j) {
             const typename Least::Labels labels(V::chunk(team.lane, j));
@@ -282,15 +290,16 @@ struct Update {
             }
         }
 #pragma unroll
-        for (int k = 0; k < DIRECTIONS; ++k) V::envelope(h[k], team.lane, T::DISTANCE, smooth);
+        for (int k = 0; k < DIRECTIONS; ++k)
+            middles[k] = V::envelope(h[k], team.lane, T::DISTANCE, smooth);
     }
 
     // Writes message k of a thread to device memory.
     static __device__ __forceinline__ void write(const Pass& p, const T& team, int x, int y,
-                                                 const Word (&h)[S::WORDS], int k, Word slope,
-                                                 Unit* target) {
+                                                 const Word (&h)[S::WORDS], Word middle, int k,
+                                                 Word slope, Unit* target) {
         const int direction = team.sender * DIRECTIONS + k;
-        V::store(h, team.lane, slope,
+        V::store(h, middle, team.lane, slope,
                  target + size_t(4 * y + direction) * S::UNITS * p.half + (x >> 1), p.half);
     }
 
@@ -345,7 +354,8 @@ struct Update {
                                         team.lane, smooth, h[k]);
         }
         Least best;
-        turn_around<LABELS>(h, cost, team, smooth, best);
+        Word middles[DIRECTIONS];
+        turn_around<LABELS>(h, cost, team, smooth, best, middles);
         if constexpr (LABELS) {
 #pragma unroll
             for (int i = 1; i < S::LANES; i *= 2) best.take_other(i * T::DISTANCE);
@@ -359,8 +369,10 @@ struct Update {
             const int direction = team.sender * DIRECTIONS + k;
             // Nothing ever comes from the border: those slots stay zero.
             if (to_slots && !node.ends(p, direction))
-                V::store(h[k], team.lane, smooth.slope, own + where.of(x, direction), stride);
-            if (target != nullptr) write(p, team, x, y, h[k], k, smooth.slope, target);
+                V::store(h[k], middles[k], team.lane, smooth.slope, own + where.of(x, direction),
+                         stride);
+            if (target != nullptr)
+                write(p, team, x, y, h[k], middles[k], k, smooth.slope, target);
         }
     }
 
@@ -408,7 +420,7 @@ struct Update {
             if (S::LANES == 1 && !at.exists) continue;
             const int x = at.exists ? at.x : 0, y = at.exists ? at.y : 0;
             Arriving<Message, DISPARITIES, Kind, FIRST> node = {
-                C(p.cost, p.half, p.cost_factor, x, y)};
+                C(p.cost, p.half, p.cost_factor, x, y), team.lane};
 #pragma unroll
             for (int direction = 0; direction < 4; ++direction) {
                 if constexpr (FIRST)
@@ -420,8 +432,8 @@ struct Update {
                                            : plane_units(p) - 1),
                         4 * plane_units(p)};
             }
-            select_label<MORE, DIRECTIONS>(node, smoothness(p), team.lane, Alone::DISTANCE,
-                                           at.exists, x, y, p.matches);
+            select_label<MORE, DIRECTIONS>(node, smoothness(p), Alone::DISTANCE, at.exists, x, y,
+                                           p.matches);
         }
     }
 };

@@ -111,3 +111,10 @@ __device__ __forceinline__ void publish_tile(const Frame& f, int left, int top, 
         for (int x = left + threadIdx.x % 32; x < min(left + width, f.width); x += 32)
             publish(f, p, x, y, reject(f, p, x, y), false);
 }
+// The same of a part of one row, in which a thread has a pixel.
+__device__ __forceinline__ void publish_row(const Frame& f, int left, int y, int width) {
+    const Parameters p = *f.parameters;
+    const int end = min(left + width, f.width);
+    for (int x = left + threadIdx.x; x < end; x += blockDim.x)
+        publish(f, p, x, y, reject(f, p, x, y), false);
+}

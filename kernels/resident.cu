@@ -73,13 +73,15 @@ struct Resident {
                                          Smoothness<Word> smooth, bool to_slots, Unit* target,
                                          Word (&h)[DIRECTIONS][S::WORDS]) const {
         typename U::Least none;
-        U::template turn_around<false>(h, cost, team, smooth, none);
+        Word middles[DIRECTIONS];
+        U::template turn_around<false>(h, cost, team, smooth, none, middles);
         if (i > last) return;
 #pragma unroll
         for (int k = 0; k < DIRECTIONS; ++k) {
-            if (to_slots && is_open[k]) V::store(h[k], team.lane, smooth.slope, slots[k], stride);
+            if (to_slots && is_open[k])
+                V::store(h[k], middles[k], team.lane, smooth.slope, slots[k], stride);
             if (target != nullptr && is_inside)
-                U::write(p, team, x, y, h[k], k, smooth.slope, target);
+                U::write(p, team, x, y, h[k], middles[k], k, smooth.slope, target);
         }
     }
 };

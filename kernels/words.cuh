@@ -3,7 +3,8 @@
 // A word holds two values of one vector over the disparities: label r and its mirror image,
 // label PADDED - 1 - r. The forward pass of the lower envelope over rising labels and the
 // backward pass of the mirrored half are then the same instruction on both values, and the only
-// exchange between the halves is one swap in the middle.
+// exchange between the halves is one swap in the middle. Long vectors of floats do not fit one
+// thread's registers: two lanes have a half of the labels each, and a word one value.
 #pragma once
 
 using int16 = short;
@@ -41,6 +42,18 @@ __device__ __forceinline__ void stamp_last(uint64* at, uint32* ended) {
         *at = time_in_ns();
 }
 
+// One type or the other.
+template <bool IS_FIRST, typename First, typename Second> struct Conditional { using Type = First; };
+template <typename First, typename Second>
+struct Conditional<false, First, Second> { using Type = Second; };
+
+// A value in memory; READ_ONLY = in device memory that no thread of the kernel writes.
+template <bool READ_ONLY, typename Value>
+__device__ __forceinline__ Value fetch(const Value* at) {
+    if constexpr (READ_ONLY) return __ldg(at);
+    else return *at;
+}
+
 // __byte_perm with the fourth bit of each selector: that byte's sign, eight times.
 __device__ __forceinline__ uint32 permute_signed(uint32 a, uint32 b, uint32 selectors) {
     uint32 result;
@@ -53,13 +66,16 @@ __device__ __forceinline__ uint32 permute_signed(uint32 a, uint32 b, uint32 sele
 struct Int16 {
     using Word = uint32;
     using Value = uint32;                       // one half, as it is compared and written out
+    using Running = Word;                       // what differences are added to
     using Parameter = int;                      // slope and truncation
     using Sum = Int16;                          // as the data cost above level 0 is kept
     using Unit = uint4;                         // what one thread moves at once
     static constexpr int UNITS_PER_CHUNK = 1;   // of 8 disparities
     static constexpr int WORD_REGISTERS = 1;
+    static constexpr int SIDES = 1;             // lanes with a half of the labels each, or 1
     static constexpr bool IS_DELTAS = false, HAS_SIX_BITS = false;
     static constexpr bool IS_WHOLE = true;      // sums are the same in any order
+    static constexpr bool IS_SCALED = false;    // data costs are kept as multiples of a real factor
 
     static __device__ __forceinline__ Word zero() { return 0; }
     static __device__ __forceinline__ Value largest() { return 0x7fffffffu; }
@@ -171,6 +187,16 @@ struct Int16Deltas : Int16 {
     using Unit = uint2;
     static constexpr bool IS_DELTAS = true;
 
+    static __device__ __forceinline__ Running begin(Word bound) { return bound; }
+    // The words of a chunk from the last one on; ``value``: the one after them.
+    static __device__ __forceinline__ void follow(Unit unit, Word slope, Running& value,
+                                                  Word (&words)[4]) {
+        Word bytes[4];
+        expand(unit, bytes);
+#pragma unroll
+        for (int i = 3; i >= 0; --i) words[i] = value += bytes[i] - slope;
+    }
+
     static __device__ __forceinline__ void expand(Unit unit, Word (&bytes)[4]) {
         bytes[0] = __byte_perm(unit.x, 0, 0x4140);
         bytes[1] = __byte_perm(unit.x, 0, 0x4342);
@@ -242,11 +268,12 @@ struct Nibbles : Int16 {
 struct FloatWords {
     using Word = float2;
     using Value = float;
+    using Running = Word;
     using Parameter = float;
     using Unit = uint4;
-    static constexpr int WORD_REGISTERS = 2;
+    static constexpr int WORD_REGISTERS = 2, SIDES = 1;
     static constexpr bool IS_DELTAS = false, HAS_SIX_BITS = false;
-    static constexpr bool IS_WHOLE = false;
+    static constexpr bool IS_WHOLE = false, IS_SCALED = false;
 
     static __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
     static __device__ __forceinline__ Word zero() { return make_float2(0.0f, 0.0f); }
@@ -373,12 +400,15 @@ struct Float32ThreeBytes : FloatWords {
     }
 };
 
-// Data cost of levels 0 and 1 of 8-bit images, for words of floats: differences, or sums of four, in
-// bytes, to be multiplied by one factor.
-struct Multiples : FloatWords {
-    using Sum = Float32;
+// Data cost of 8-bit images for messages of floats: whole numbers, to be multiplied by one factor.
+// Sums of those of many pixels, in 16 bits:
+struct MultipleSums : Int16 {
+    using Sum = MultipleSums;
+    static constexpr bool IS_SCALED = true;
+};
+// Differences of level 0, or sums of four, in bytes:
+struct Multiples : MultipleSums {
     using Unit = uint2;         // 8 per chunk, in the order of Bytes
-    static constexpr int UNITS_PER_CHUNK = 1;
 };
 
 // binary16 in memory, float32 in registers.
@@ -412,6 +442,171 @@ struct Float16 : FloatWords {
     }
 };
 
+// A half of the labels in each of two lanes, side 0 the lower ones and side 1 their mirror images: a
+// word is one value, and in memory every chunk has the four values of side 0 before those of side 1.
+struct FloatHalves {
+    using Word = float;
+    using Value = float;
+    using Running = Word;
+    using Parameter = float;
+    static constexpr int WORD_REGISTERS = 1, SIDES = 2;
+    static constexpr bool IS_DELTAS = false, HAS_SIX_BITS = false, IS_WHOLE = false;
+
+    static __device__ __forceinline__ Word zero() { return 0.0f; }
+    static __device__ __forceinline__ Value largest() { return FloatWords::infinity(); }
+    static __device__ __forceinline__ Word splat(Parameter value) { return value; }
+    static __device__ __forceinline__ Word add(Word a, Word b) { return a + b; }
+    static __device__ __forceinline__ Word subtract(Word a, Word b) { return a - b; }
+    static __device__ __forceinline__ Word dropped() { return FloatWords::infinity(); }
+    static __device__ __forceinline__ Word least(Word a, Word b) { return fminf(a, b); }
+    static __device__ __forceinline__ Word least(Word a, Word b, Word c) {
+        return fminf(fminf(a, b), c);
+    }
+    static __device__ __forceinline__ Word least_step(Word a, Word step, Word b) {
+        return fminf(a + step, b);
+    }
+    static __device__ __forceinline__ Word offset(Word smallest) { return smallest; }
+    static __device__ __forceinline__ Word normalise(Word h, Word offset, Word truncation) {
+        return fminf(h - offset, truncation);
+    }
+    static __device__ __forceinline__ Word shuffle_xor(Word a, int mask) {
+        return __shfl_xor_sync(~0u, a, mask);
+    }
+    static __device__ __forceinline__ Word shuffle(Word a, int lane) {
+        return __shfl_sync(~0u, a, lane);
+    }
+    static __device__ __forceinline__ uint32 bits(Value value) { return FloatWords::bits(value); }
+};
+
+struct Float32Halves : FloatHalves {
+    using Unit = uint4;
+    static constexpr int UNITS_PER_CHUNK = 2;
+
+    template <bool READ_ONLY>
+    static __device__ __forceinline__ void load(const Unit* at, int stride, int side,
+                                                Word (&words)[4]) {
+        const uint4 found = fetch<READ_ONLY>(at + side * stride);
+        words[0] = __uint_as_float(found.x);
+        words[1] = __uint_as_float(found.y);
+        words[2] = __uint_as_float(found.z);
+        words[3] = __uint_as_float(found.w);
+    }
+    static __device__ __forceinline__ void store(Unit* at, int stride, int side,
+                                                 const Word (&words)[4]) {
+        at[side * stride] = make_uint4(__float_as_uint(words[0]), __float_as_uint(words[1]),
+                                       __float_as_uint(words[2]), __float_as_uint(words[3]));
+    }
+};
+
+struct Float16Halves : FloatHalves {
+    using Unit = uint4;
+    static constexpr int UNITS_PER_CHUNK = 1;
+
+    template <bool READ_ONLY>
+    static __device__ __forceinline__ void load(const Unit* at, int, int side, Word (&words)[4]) {
+        const uint2 found = fetch<READ_ONLY>(reinterpret_cast<const uint2*>(at) + side);
+        const float2 first = Float16::widen(found.x), second = Float16::widen(found.y);
+        words[0] = first.x;
+        words[1] = first.y;
+        words[2] = second.x;
+        words[3] = second.y;
+    }
+    static __device__ __forceinline__ void store(Unit* at, int, int side,
+                                                 const Word (&words)[4]) {
+        reinterpret_cast<uint2*>(at)[side] =
+            make_uint2(Float16::narrow(make_float2(words[0], words[1])),
+                       Float16::narrow(make_float2(words[2], words[3])));
+    }
+};
+
+// As Float32ThreeBytes; of a side's three words the last one is in the second unit.
+struct Float32ThreeByteHalves : FloatHalves {
+    using Unit = uint2;
+    static constexpr int UNITS_PER_CHUNK = 3;
+
+    template <bool READ_ONLY>
+    static __device__ __forceinline__ void load(const Unit* at, int stride, int side,
+                                                Word (&words)[4]) {
+        const uint2 found = fetch<READ_ONLY>(at + 2 * side * stride);
+        const uint32 last = fetch<READ_ONLY>(reinterpret_cast<const uint32*>(at + stride) + side);
+        Float32ThreeBytes::expand(found.x, found.y, last, words);
+    }
+    static __device__ __forceinline__ void store(Unit* at, int stride, int side,
+                                                 const Word (&words)[4]) {
+        uint32 a, b, c;
+        Float32ThreeBytes::shrink(words, a, b, c);
+        at[2 * side * stride] = make_uint2(a, b);
+        reinterpret_cast<uint32*>(at + stride)[side] = c;
+    }
+};
+
+// float32 as whole numbers of one step, as ``layout.is_fixed`` allows: in registers 32 bits, in memory
+// the differences of neighbouring labels in 16, which hold the slope. A difference is the value minus the
+// next one towards the middle of the range; that of the two labels in the middle is side 1's. Sides lie
+// in memory as those of FloatHalves; as of Int16Deltas a constant is lost.
+struct Fixed32 {
+    using Word = int;
+    using Value = int;
+    using Running = int;
+    using Parameter = int;
+    using Unit = uint4;
+    static constexpr int UNITS_PER_CHUNK = 1, WORD_REGISTERS = 1, SIDES = 2;
+    static constexpr bool IS_DELTAS = true, HAS_SIX_BITS = false, IS_WHOLE = true;
+
+    static __device__ __forceinline__ Word zero() { return 0; }
+    static __device__ __forceinline__ Value largest() { return 0x7fffffff; }
+    static __device__ __forceinline__ Word splat(Parameter value) { return value; }
+    static __device__ __forceinline__ Word add(Word a, Word b) { return a + b; }
+    static __device__ __forceinline__ Word subtract(Word a, Word b) { return a - b; }
+    static __device__ __forceinline__ Word dropped() { return 0x7fffffff; }
+    static __device__ __forceinline__ Word least(Word a, Word b) { return min(a, b); }
+    static __device__ __forceinline__ Word least(Word a, Word b, Word c) {
+#if __CUDA_ARCH__ >= 900
+        return __vimin3_s32(a, b, c);
+#else
+        return min(min(a, b), c);
+#endif
+    }
+    static __device__ __forceinline__ Word least_step(Word a, Word step, Word b) {
+#if __CUDA_ARCH__ >= 900
+        return __viaddmin_s32(a, step, b);
+#else
+        return min(a + step, b);
+#endif
+    }
+    static __device__ __forceinline__ Word offset(Word smallest) { return -smallest; }
+    static __device__ __forceinline__ Word normalise(Word h, Word offset, Word truncation) {
+        return least_step(h, offset, truncation);
+    }
+    static __device__ __forceinline__ Word shuffle_xor(Word a, int mask) {
+        return __shfl_xor_sync(~0u, a, mask);
+    }
+    static __device__ __forceinline__ Word shuffle(Word a, int lane) {
+        return __shfl_sync(~0u, a, lane);
+    }
+    static __device__ __forceinline__ uint32 bits(Value value) { return value; }
+
+    static __device__ __forceinline__ Running begin(Word bound) { return bound; }
+    // The values of one side of a chunk from the last one on; ``value``: the one after them.
+    static __device__ __forceinline__ void follow(uint2 found, Word, Running& value,
+                                                  Word (&words)[4]) {
+        // Sums of two products: with the upper of two differences, with both.
+        constexpr int UPPER = 0x0100, BOTH = 0x0101;
+        words[3] = __dp2a_lo(int(found.y), UPPER, value);
+        words[2] = __dp2a_lo(int(found.y), BOTH, value);
+        words[1] = __dp2a_lo(int(found.x), UPPER, words[2]);
+        words[0] = value = __dp2a_lo(int(found.x), BOTH, words[2]);
+    }
+    // What ``follow`` reads again.
+    static __device__ __forceinline__ uint2 lead(const Word (&words)[4], Running& value) {
+        const uint2 found = make_uint2(
+            __byte_perm(words[0] - words[1], words[1] - words[2], 0x5410),
+            __byte_perm(words[2] - words[3], words[3] - value, 0x5410));
+        value = words[0];
+        return found;
+    }
+};
+
 // How one vector over the disparities is spread over words, chunks and lanes.
 template <typename Message, int DISPARITIES>
 struct Shape {
@@ -421,18 +616,23 @@ struct Shape {
                                                        : CHUNKS * Message::UNITS_PER_CHUNK;
     static_assert(!Message::HAS_SIX_BITS || CHUNKS % 8 == 0, "whole units of 16 bytes");
     static constexpr int PADS = PADDED - DISPARITIES;   // labels beyond the range, high halves
-    // Lanes of a warp that share a vector, so that it stays in registers.
+    // Lanes of a warp that share a vector, so that it stays in registers: each has one of its sides
+    // or both, and there one of its parts.
+    static constexpr int SIDES = Message::SIDES;
     static constexpr int CHUNK_LIMIT = 16 / Message::WORD_REGISTERS;
-    static constexpr int LANES = CHUNKS <= CHUNK_LIMIT ? 1
+    static constexpr int PARTS = CHUNKS <= CHUNK_LIMIT ? 1
         : CHUNKS <= 2 * CHUNK_LIMIT ? 2 : CHUNKS <= 4 * CHUNK_LIMIT ? 4 : 8;
-    static constexpr int LANE_CHUNKS = (CHUNKS + LANES - 1) / LANES;
+    static constexpr int LANES = SIDES * PARTS;
+    static constexpr int LANE_CHUNKS = (CHUNKS + PARTS - 1) / PARTS;
     static constexpr int WORDS = 4 * LANE_CHUNKS;       // of one lane
-    // Chunks at the start of the first lanes that stand for nothing.
-    static constexpr int ABSENT = LANES * LANE_CHUNKS - CHUNKS;
+    // Chunks at the start of the first parts that stand for nothing.
+    static constexpr int ABSENT = PARTS * LANE_CHUNKS - CHUNKS;
 };
 
 // A parameter in both halves of a word.
 template <typename Message>
 __device__ __forceinline__ typename Message::Word splat(int integer, float real) {
-    return Message::splat(Message::WORD_REGISTERS == 1 ? integer : real);
+    // By way of float, which holds it: of an integer the compiler knows so much that it computes what
+    // follows from it again for every word.
+    return Message::splat(Message::IS_WHOLE ? integer : real);
 }

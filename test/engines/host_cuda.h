@@ -116,6 +116,11 @@ inline unsigned __viaddmin_s16x2(unsigned a, unsigned b, unsigned c) {
         return std::min(sum, host_half(c, i));
     });
 }
+inline int __viaddmin_s32(int a, int b, int c) { return std::min(a + b, c); }
+inline int __vimin3_s32(int a, int b, int c) { return std::min(std::min(a, b), c); }
+inline int __dp2a_lo(int a, int b, int c) {
+    return c + short(a) * (signed char)(b) + short(a >> 16) * (signed char)(b >> 8);
+}
 
 template <typename Value> Value __ldg(const Value* at) { return *at; }
 template <typename Value> Value min(Value a, Value b) { return a < b ? a : b; }
@@ -126,6 +131,7 @@ inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __fadd_rn(float a, float b) { return a + b; }
+inline int __float2int_rn(float value) { return int(std::nearbyint(value)); }
 inline float __fadd_rz(float a, float b) { return a + b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __dadd_rn(double a, double b) { return a + b; }

@@ -42,8 +42,7 @@ def kernels_of(disparities: int, message_type: str) -> list[tuple[str, str]]:
         preprocessing='none', disparity_range=disparities, data_weight=0.1,
         data_truncation=15.0, discontinuity_slope=1.0, discontinuity_truncation=0.0,
         message_type=message_type)
-    names = [('beliefs.cu', beliefs.kernel_name(config)),
-             ('messages.cu', messages.inherit_name(config))]
+    names = [('messages.cu', messages.inherit_name(config))]
     for image in ('uint8', 'float'):
         names += cost.kernels(config, image, True)
     if message_type == 'int16':
@@ -55,6 +54,7 @@ def kernels_of(disparities: int, message_type: str) -> list[tuple[str, str]]:
         names += cost.kernels(config, image, True, base)
         names += [messages.kernel_of(config, step, base, has_more)
                   for step in steps for has_more in (False, True)]
+        names += beliefs.kernels(config, steps[-1], base)
     return sorted(set(names))
 
 

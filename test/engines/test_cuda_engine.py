@@ -242,7 +242,7 @@ def test_no_default_kernel_uses_local_memory(message_type: str) -> None:
             names += [messages.kernel_of(config, step, base, has_more)
                       for step in engine.passes for has_more in (False, True)]
             names += cost.kernels(config, image, True, base)
-        names.append(('beliefs.cu', beliefs.kernel_name(config)))
+            names += beliefs.kernels(config, engine.passes[-1], base)
         names += refine.KERNELS
         for file, name in names:
             assert compiler.kernel(found, file, name).resources.local_bytes == 0, name

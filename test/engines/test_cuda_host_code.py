@@ -33,7 +33,8 @@ from stereo_bp_ros.types import OUTPUTS, empty_output
 
 STRUCTURES = [
     ('messages.cu', 'Pass', messages.PassParameters), ('messages.cu', 'Matches', beliefs.Matches),
-    ('refine.cu', 'Frame', refine.Frame), ('refine.cu', 'Parameters', refine.Parameters),
+    ('beliefs.cu', 'Selection', beliefs.Selection), ('refine.cu', 'Frame', refine.Frame),
+    ('refine.cu', 'Parameters', refine.Parameters),
     ('cost.cu', 'CostPass', cost.CostPass), ('cost.cu', 'CostLevel', cost.CostLevel),
     ('sad.cu', 'Windows', sad.Windows), ('tiled.cu', 'TiledPass', tiled.TiledPass),
     ('storage.cu', 'StorageLevel', storage.StorageLevel),

@@ -170,7 +170,7 @@ def test_messages_are_kept_in_bytes_only_where_these_are_exact() -> None:
     assert layout.shape(five_sets(24, discontinuity_truncation=300.0)).unit_bytes == 16
 
 
-@pytest.mark.parametrize('disparities', [2, 16, 21, 64, 512])
+@pytest.mark.parametrize('disparities', [2, 16, 21, 56, 136, 512])
 @pytest.mark.parametrize('slope', [0.001, 0.3, 1.0, 50.0])
 @pytest.mark.parametrize('truncation', [0.0, 1.7, 1e4])
 def test_float32_is_kept_in_three_bytes_unless_costs_are_small(
@@ -179,7 +179,11 @@ def test_float32_is_kept_in_three_bytes_unless_costs_are_small(
                        discontinuity_truncation=truncation)
     largest = min(config.truncation, slope * (disparities - 1))
     has_three_bytes = largest <= 1.5 * 1024
-    assert layout.stored_type(config) == ('Float32ThreeBytes' if has_three_bytes else 'Float32')
+    assert layout.has_halves(config) == (disparities > 56)
+    assert layout.stored_type(config) == {
+        (True, False): 'Float32ThreeBytes', (False, False): 'Float32',
+        (True, True): 'Float32ThreeByteHalves', (False, True): 'Float32Halves'}[
+            has_three_bytes, disparities > 56]
     vector = layout.shape(config)
     assert vector.units * vector.unit_bytes == 8 * vector.chunks * (3 if has_three_bytes else 4)
     scale = layout.float_scale(config)
@@ -195,6 +199,60 @@ def test_float32_is_kept_in_three_bytes_unless_costs_are_small(
     for other in ({'message_type': 'float16'}, {'message_type': 'int16'},
                   {'stereo_algorithm': 'tiled_bp'}, {'message_storage': 'local'}):
         assert layout.float_scale(five_sets(16, **{'message_type': 'float32', **other})) == 1
+
+
+@pytest.mark.parametrize('message_type', ['float32', 'float16'])
+@pytest.mark.parametrize('disparities', [65, 77, 128])
+@pytest.mark.parametrize('slope', [0.03, 0.05, 0.3, 1.0, 1.1, 5.9, 6.1])
+def test_long_vectors_of_floats_are_whole_numbers_where_these_are_as_good(
+        message_type: str, disparities: int, slope: float) -> None:
+    config = five_sets(disparities, message_type=message_type, discontinuity_slope=slope,
+                       discontinuity_truncation=30.0)
+    # The largest cost is 1.5: 32 slopes or less, and a quarter of one or more.
+    is_fixed = 1.5 / 32 <= slope <= 6
+    assert layout.is_fixed(config) == layout.is_whole(config) == is_fixed
+    if not is_fixed:
+        return
+    assert layout.stored_type(config) == 'Fixed32'
+    vector = layout.shape(config)
+    assert vector.units * vector.unit_bytes == 2 * 8 * vector.chunks
+    scale = layout.float_scale(config)
+    steps, truncation = layout.smoothness(config)
+    # The slope is whole, and such that 16 bits hold it.
+    own_slope, own_truncation = config.message_smoothness()
+    assert steps == pytest.approx(own_slope * scale, abs=1e-6)
+    assert 2 ** 14 <= steps <= layout.LARGEST_SLOPE_OF_FIXED
+    assert np.log2(scale) % 1 == 0 or steps == layout.LARGEST_SLOPE_OF_FIXED
+    assert isinstance(steps, int)
+    assert isinstance(truncation, int)
+    assert abs(truncation - scale * min(own_truncation, own_slope * (disparities - 1))) <= 0.5
+    # Their sums fit 32 bits, and the products of bytes 22.
+    largest = config.largest_cost * scale
+    assert largest * 4 < 2 ** 22
+    assert largest * 4 ** (config.levels - 1) + 8 * truncation < 2 ** 30
+
+
+def test_costs_of_floats_take_bytes_where_products_of_theirs_are_exact() -> None:
+    kinds = [[cost.kept_type(five_sets(disparities, message_type='float32', data_weight=weight), k,
+                             'Multiples') for k in range(4)]
+             for disparities, weight in ((16, 2.0), (128, 0.1), (128, 2.0))]
+    assert kinds == [['Multiples'] * 3 + ['MultipleSums']] * 2 + [
+        ['Multiples'] * 2 + ['MultipleSums'] * 2]
+    # Differences of 255 reach beyond a byte's truncation, and many of them beyond 16 bits.
+    assert cost.packed(five_sets(64, message_type='float32', data_truncation=127.0)) is not None
+    for changes in ({'data_truncation': 128.0}, {'data_truncation': 15.5},
+                    {'data_truncation': 127.0, 'levels': 6}):
+        assert cost.packed(five_sets(64, message_type='float32', **changes)) is None
+
+
+@pytest.mark.parametrize('changes', [
+    {'disparity_range': 64, 'message_type': 'float16'}, {'disparity_range': 56},
+    {'disparity_range': 129}, {'stereo_algorithm': 'tiled_bp'}, {'message_storage': 'local'},
+    {'message_type': 'int16'}, {'discontinuity_truncation': 3.9}, {'levels': 9}])
+def test_other_messages_are_no_whole_numbers_of_32_bits(changes: dict[str, object]) -> None:
+    assert layout.is_fixed(five_sets(64, message_type='float32'))
+    config = five_sets(64, message_type='float32').replace(**changes)
+    assert not layout.is_fixed(config)
 
 
 def test_differences_are_kept_only_where_they_are_exact() -> None:

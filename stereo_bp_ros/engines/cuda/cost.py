@@ -23,6 +23,12 @@ MOST_WARPS, LEAST_WARPS = 8, 4
 #: Columns of a block of ``parent_cost``, and parts of the chunks.
 PARENT_BLOCK = (64, 4, 1)
 
+#: Of as many differences as a node of the coarsest level has pixels 16 bits hold this.
+LARGEST_SUM = 65535
+
+#: Of a byte and the real factor; rounded to whole numbers where it is less.
+LARGEST_PRODUCT = 2 ** 22
+
 
 class CostLevel(ctypes.Structure):
     """``CostLevel`` in ``cost.cuh``."""
@@ -67,7 +73,8 @@ def packed(config: MatcherConfig) -> Packed | None:
     """
     if config.message_type != 'int16':
         truncation = min(config.data_truncation, 255.0)
-        is_whole = truncation < 128 and truncation == int(truncation)
+        is_whole = (truncation < 128 and truncation == int(truncation)
+                    and truncation * 4 ** (config.levels - 1) <= LARGEST_SUM)
         return Packed(1, int(truncation)) if is_whole else None
     if not layout.has_byte_costs(config, 0):
         return None
@@ -110,9 +117,19 @@ def kept_type(config: MatcherConfig, k: int, base: str | None) -> str:
     if k == 0 and base:
         return base
     whole = packed(config)
-    if k == 1 and base == 'Multiples' and whole and 4 * whole.truncation <= 255:
-        return base
+    if base == 'Multiples' and whole:
+        largest = 4 ** k * whole.truncation
+        is_small = k <= 2 and largest <= 255 and largest * real_factor(config) < LARGEST_PRODUCT
+        return base if is_small else 'MultipleSums'
     return layout.cost_type(config, k)
+
+
+def kept_factor(config: MatcherConfig) -> int:
+    """What costs of type Nibbles are multiples of; the pattern of that of Multiples."""
+    if config.message_type != 'int16':
+        return int(np.float32(real_factor(config)).view(np.uint32))
+    whole = packed(config)
+    return whole.factor if whole else 0
 
 
 def way(config: MatcherConfig, image: str, has_whole_grey: bool, base: str | None = None) -> str:
@@ -134,11 +151,11 @@ def kernels(config: MatcherConfig, image: str, has_whole_grey: bool, base: str |
             ) -> list[tuple[str, str]]:
     """File and name of the kernels of this stage; parameters as those of ``way``."""
     labels = config.disparity_range
-    kinds = f'{kept_type(config, 0, base)}, {kept_type(config, 1, base)}'
+    kinds = ', '.join(kept_type(config, k, base) for k in range(3))
     names = [('cost.cu', f'data_cost<{kinds}, {image}, {labels}, '
                          f'{way(config, image, has_whole_grey, base)}>')]
     if config.levels > TILE_LEVELS:
-        names.append(('cost.cu', f'parent_cost<{layout.cost_type(config, 2)}, {labels}>'))
+        names.append(('cost.cu', f'parent_cost<{kept_type(config, 3, base)}, {labels}>'))
     return names
 
 

@@ -33,7 +33,7 @@ class Hierarchical(Matching):
         base = messages.base_cost(self._config, image, self._passes)
         self._cost.load(image, has_whole_grey, base)
         self._messages.load(base)
-        self._beliefs.load()
+        self._beliefs.load(base)
 
     def initialise(self, stream: int) -> None:
         if self._config.message_type == 'int16':
@@ -45,7 +45,7 @@ class Hierarchical(Matching):
         device = self._arena.device
         # Published straight into the host's memory: that takes no longer than a copy of its
         # own, and a tile's part travels while other tiles are worked on.
-        publishes = self._messages.selects and wanted.is_local and len(self._parts) == 1
+        publishes = wanted.is_local and len(self._parts) == 1
         image = preprocess.PIXELS[matched]
         base = messages.base_cost(self._config, image, self._passes)
         for i, part in enumerate(self._parts):
@@ -55,7 +55,7 @@ class Hierarchical(Matching):
             out = beliefs.matches(self._config, self._width, self._height, self._arena, part,
                                   wanted.fraction, wanted.costs, wanted.right)
             self._messages.enqueue(stream, base, out, frame if publishes else None)
-            self._beliefs.enqueue(stream, out)
+            self._beliefs.enqueue(stream, base, out, frame if publishes else None)
         if wanted.right:
             beliefs.take_right_labels(self._found, stream, self._arena)
         return publishes

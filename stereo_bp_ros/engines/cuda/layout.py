@@ -22,6 +22,20 @@ LARGEST_BYTE = 255
 #: of the largest message: their steps, 2^-22 or less of it, then show nowhere.
 LEAST_COST_OF_THREE_BYTES = 2.0 ** -10
 
+#: Messages of floats over so many chunks or more are kept, and computed, in halves: what one
+#: thread has of a vector is then half as long, and nothing of its envelope is found twice.
+LEAST_CHUNKS_OF_HALVES = {'float32': 8, 'float16': 9}
+
+#: Such messages are whole numbers of a step, 2^14 of which or more are the slope, where
+#: the largest cost of a pixel is so many times the slope ...
+COSTS_OF_FIXED = 0.25, 32.0
+
+#: ... and the largest message at least so many times: 2^16 steps or more.
+LEAST_MESSAGE_OF_FIXED = 4
+
+#: Of differences of neighbouring labels, which are up to the slope, 16 bits hold this.
+LARGEST_SLOPE_OF_FIXED = 32766
+
 #: The C++ types of the messages.
 MESSAGE_TYPES = {'int16': 'Int16', 'float32': 'Float32', 'float16': 'Float16'}
 
@@ -51,8 +65,9 @@ def shape(config: MatcherConfig) -> Shape:
     """How the vectors of a configuration are laid out."""
     is_integer = config.message_type == 'int16'
     chunks = -(-config.disparity_range // 8)
-    limit = 16 if is_integer else 8
-    lanes = next(lanes for lanes in (1, 2, 4, 8) if chunks <= limit * lanes)
+    sides = 2 if has_halves(config) else 1
+    limit = 16 if is_integer or sides == 2 else 8
+    parts = next(parts for parts in (1, 2, 4, 8) if chunks <= limit * parts)
     units, unit_bytes = chunks, 16
     if keeps_six_bits(config):
         units = chunks * 3 // 8
@@ -60,10 +75,10 @@ def shape(config: MatcherConfig) -> Shape:
         unit_bytes = 8
     elif keeps_three_bytes(config):
         units, unit_bytes = 3 * chunks, 8
-    elif config.message_type == 'float32':
+    elif config.message_type == 'float32' and not is_fixed(config):
         units = 2 * chunks
-    return Shape(chunks, units, unit_bytes, lanes,
-                 -(-chunks // lanes) * (4 if is_integer else 8))
+    return Shape(chunks, units, unit_bytes, sides * parts,
+                 -(-chunks // parts) * (4 if is_integer or sides == 2 else 8))
 
 
 def levels(config: MatcherConfig, width: int, height: int) -> list[Level]:
@@ -97,6 +112,42 @@ def keeps_six_bits(config: MatcherConfig) -> bool:
             and -(-config.disparity_range // 8) % 8 == 0)
 
 
+def has_halves(config: MatcherConfig) -> bool:
+    """Whether two lanes have a half of a vector each, and a word is one value."""
+    least = LEAST_CHUNKS_OF_HALVES.get(config.message_type)
+    return least is not None and -(-config.disparity_range // 8) >= least
+
+
+def is_fixed(config: MatcherConfig) -> bool:
+    """Whether messages of floats are whole numbers of 32 bits, and kept as differences of 16.
+
+    Neighbouring labels of a message differ by at most the slope, so that 16 bits hold a difference
+    where three bytes hold a value; binary16 takes as many, and is less exact. They need all of a
+    half in one lane.
+    """
+    if (config.stereo_algorithm != 'bp' or config.repeats_papers or not has_halves(config)
+            or config.disparity_range > 128):
+        return False
+    slope = config.message_smoothness()[0]
+    if not 0 < LEAST_MESSAGE_OF_FIXED * slope <= _largest_message(config):
+        return False
+    least, most = COSTS_OF_FIXED
+    sums = config.largest_cost * 4 ** (config.levels - 1) + 8 * _largest_message(config)
+    return (least * slope <= config.largest_cost <= most * slope
+            and sums * _fixed_scale(slope) < 2 ** 30)
+
+
+def is_whole(config: MatcherConfig) -> bool:
+    """Whether the device's messages and beliefs are whole numbers."""
+    return config.message_type == 'int16' or is_fixed(config)
+
+
+def _fixed_scale(slope: float) -> float:
+    """Steps of 1: a power of two where the slope is whole then, or such that it is."""
+    scale = 2.0 ** math.floor(math.log2(LARGEST_SLOPE_OF_FIXED / slope))
+    return scale if (slope * scale).is_integer() else LARGEST_SLOPE_OF_FIXED / slope
+
+
 def keeps_three_bytes(config: MatcherConfig) -> bool:
     """Whether float32 messages are kept as fixed-point numbers of three bytes.
 
@@ -104,15 +155,18 @@ def keeps_three_bytes(config: MatcherConfig) -> bool:
     float32 knows them more exactly.
     """
     return (config.message_type == 'float32' and config.stereo_algorithm == 'bp'
-            and not config.repeats_papers
+            and not config.repeats_papers and not is_fixed(config)
             and config.largest_cost >= LEAST_COST_OF_THREE_BYTES * _largest_message(config) > 0)
 
 
 def float_scale(config: MatcherConfig) -> float:
-    """The power of two by which costs and messages of the device are multiplied.
+    """What costs and messages of the device are multiplied by.
 
-    It brings the largest message that is kept in three bytes into [1, 2); otherwise 1.
+    A power of two brings the largest message that is kept in three bytes into [1, 2); messages of
+    whole numbers are so many steps; otherwise 1.
     """
+    if is_fixed(config):
+        return _fixed_scale(config.message_smoothness()[0])
     if not keeps_three_bytes(config):
         return 1.0
     return 2.0 ** (1 - math.frexp(_largest_message(config))[1])
@@ -140,6 +194,9 @@ def smoothness(config: MatcherConfig) -> tuple[float, float]:
     A step that costs more than the truncation is never taken, and 16 bits need not hold it.
     """
     slope, truncation = config.message_smoothness()
+    if is_fixed(config):
+        scale = float_scale(config)
+        return round(scale * slope), round_half_up(scale * _largest_message(config))
     if keeps_three_bytes(config):
         scale = float_scale(config)
         slope, truncation = scale * slope, scale * _largest_message(config)
@@ -157,7 +214,8 @@ def cost_type(config: MatcherConfig, k: int) -> str:
     """The C++ type of the data cost of level ``k`` as it is kept."""
     if k < 2 and has_byte_costs(config, k):
         return 'Bytes'
-    if k > 0:       # sums of many costs lose too much in binary16
+    # Sums of many costs, and as whole numbers even those of one pixel, lose too much in binary16.
+    if k > 0 or is_fixed(config):
         return 'Int16' if config.message_type == 'int16' else 'Float32'
     return MESSAGE_TYPES[config.message_type]
 
@@ -168,6 +226,10 @@ def stored_type(config: MatcherConfig) -> str:
         return 'Int16Bytes'
     if keeps_six_bits(config):
         return 'Int16SixBits'
+    if is_fixed(config):
+        return 'Fixed32'
     if keeps_three_bytes(config):
-        return 'Float32ThreeBytes'
+        return 'Float32ThreeByteHalves' if has_halves(config) else 'Float32ThreeBytes'
+    if has_halves(config):
+        return MESSAGE_TYPES[config.message_type] + 'Halves'
     return 'Int16Deltas' if keeps_deltas(config) else MESSAGE_TYPES[config.message_type]

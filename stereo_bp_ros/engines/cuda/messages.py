@@ -50,7 +50,7 @@ def base_cost(config: MatcherConfig, image: str, passes: list[tiling.Pass]) -> s
     whole = cost.packed(config)
     if config.message_type != 'int16':
         is_small = (image == 'uint8' and whole is not None and bool(steps)
-                    and steps[-1].finish == tiling.LABELS)
+                    and steps[-1].finish != tiling.LAST_COLOUR)
         return 'Multiples' if is_small else layout.cost_type(config, 0)
     is_small = (image == 'uint8' and vector.units * vector.unit_bytes <= 8 * vector.chunks
                 and vector.lanes == 1
@@ -75,6 +75,8 @@ def kernel_of(config: MatcherConfig, step: tiling.Pass, base: str | None = None,
     work = 'ONE_ITERATION' if step.iterations == 1 and not cut.resident else 'ITERATIONS'
     if step.finish == tiling.LABELS:
         work += '_AND_MORE' if has_more else '_AND_LABELS'
+    elif step.finish == tiling.OWN_LABELS and not has_more:     # or all are selected afterwards
+        work += '_AND_OWN_LABELS'
     if cut.resident:
         return 'resident.cu', f'pass_resident<{arguments}, {work}>'
     if kind == 'Nibbles' and work == 'ONE_ITERATION':
@@ -84,6 +86,11 @@ def kernel_of(config: MatcherConfig, step: tiling.Pass, base: str | None = None,
         blocks = max(blocks, (384 if in_use > 64 else 512) // cut.threads)
     if kind == 'Multiples' and work == 'ONE_ITERATION' and layout.shape(config).lanes == 1:
         blocks = max(blocks, 384 // cut.threads)        # these leave registers, too
+    if layout.is_fixed(config) and step.iterations == 1 and cut.directions == 2:
+        if layout.shape(config).registers <= 32 and kind in ('Multiples', 'MultipleSums'):
+            blocks = max(blocks, 640 // cut.threads)
+        elif kind == 'Multiples':
+            blocks = max(blocks, 384 // cut.threads)
     return 'messages.cu', f'pass_messages<{arguments}, {blocks}, {work}>'
 
 
@@ -101,7 +108,8 @@ def _compiled_threads(config: MatcherConfig, step: tiling.Pass, base: str | None
             and layout.keeps_six_bits(config)
             and (has_more or kind != 'Nibbles')):
         threads = 256           # what else there is to keep would spill
-    if config.message_type != 'int16' and step.iterations == 1 and vector.registers > 32:
+    if (config.message_type != 'int16' and step.iterations == 1 and vector.registers > 32
+            and not layout.has_halves(config)):
         threads = min(threads, 256 if has_more else 512 if kind == 'Multiples' else 384)
     return threads
 
@@ -130,7 +138,7 @@ class Messages:
     def load(self, base: str) -> None:
         """Compile or load what ``enqueue`` launches with the same ``base``."""
         for step in self._passes:
-            for has_more in {False, step.finish == tiling.LABELS}:
+            for has_more in (False, True):
                 compiler.kernel(self._found, *kernel_of(self._config, step, base, has_more))
         if self._config.iterations == 1:
             compiler.kernel(self._found, 'messages.cu', inherit_name(self._config))
@@ -142,19 +150,14 @@ class Messages:
             runtime.memcpyAsync(address, values.ctypes.data, values.nbytes,
                                 runtime.memcpyHostToDevice, stream)
 
-    @property
-    def selects(self) -> bool:
-        """Whether the last pass ends with labels."""
-        return bool(self._passes) and self._passes[-1].finish == tiling.LABELS
-
     def enqueue(self, stream: int, base: str, out: Matches, frame: Frame | None = None) -> None:
-        """Run every pass; a last one that selects fills ``out`` as well.
+        """Run every pass; the last one selects labels as well, see ``Beliefs``.
 
         :param base: type of the data cost of level 0.
-        :param frame: what to publish the labels with that the last pass selects; None = it is
-            not for it to do.
+        :param frame: what to publish the labels with if the last pass selects all of them;
+            None = it is not for it to do.
         """
-        has_more = bool(out.fraction or out.second or out.right)
+        has_more = out.wants_more
         for step, parameters in zip(self._passes, self._parameters, strict=True):
             parameters.matches = out
             parameters.publishes = frame is not None
@@ -175,14 +178,6 @@ class Messages:
             stream, (-(-nodes // 128), 1, 1), (128, 1, 1), 0, parameters, ctypes.c_int(0))
 
 
-def _cost_factor(config: MatcherConfig) -> int:
-    """That of Nibbles, or the pattern of that of Multiples."""
-    if config.message_type != 'int16':
-        return int(np.float32(cost.real_factor(config)).view(np.uint32))
-    whole = cost.packed(config)
-    return whole.factor if whole else 0
-
-
 def _nodes(step: tiling.Pass) -> np.ndarray[Any, Any]:
     """The lists of ``tiling.nodes_of``, uint32 2 x N."""
     lists, _ = tiling.nodes_of(step)
@@ -201,7 +196,7 @@ def _parameters(config: MatcherConfig, width: int, height: int, arena: Arena, in
     level = pyramid[step.level]
     parent = pyramid[min(step.level + 1, len(pyramid) - 1)]
     slope, truncation = layout.smoothness(config)
-    is_integer = config.message_type == 'int16'
+    is_whole = layout.is_whole(config)
     targets = list(step.targets)
     if config.iterations == 1 and step.finish != tiling.LABELS:
         targets[0] = f'messages_{step.level}_0'
@@ -211,7 +206,7 @@ def _parameters(config: MatcherConfig, width: int, height: int, arena: Arena, in
         return (ctypes.c_void_p * 2)(*(device[name] if name else None for name in known))
 
     return PassParameters(
-        cost=device[f'cost_{step.level}'], cost_factor=_cost_factor(config),
+        cost=device[f'cost_{step.level}'], cost_factor=cost.kept_factor(config),
         parents=pair(step.parents),
         source=device[step.source] if step.source else None, target=pair(targets),
         zero=device['nothing'], width=level.width, height=level.height, half=level.half,
@@ -222,5 +217,5 @@ def _parameters(config: MatcherConfig, width: int, height: int, arena: Arena, in
         margin_columns=step.margin_columns, margin_rows=step.margin_rows,
         nodes=(ctypes.c_void_p * 2)(nodes, nodes + 4 * max(map(len, lists))),
         counts=_Counts(*(_CountsOfColour(*row) for row in counts)),
-        slope=int(slope) if is_integer else 0, truncation=int(truncation) if is_integer else 0,
+        slope=int(slope) if is_whole else 0, truncation=int(truncation) if is_whole else 0,
         float_slope=float(slope), float_truncation=float(truncation))

@@ -87,7 +87,7 @@ def _storage(config: MatcherConfig, image: tuple[int, int]) -> Wanted:
 
 def _matches(config: MatcherConfig, image: tuple[int, int]) -> Wanted:
     """What belief propagation of any kind leaves to refinement."""
-    costs = 'int32' if config.message_type == 'int16' else 'float32'
+    costs = 'int32' if layout.is_whole(config) else 'float32'
     return [('label', image, 'int16'), ('fraction', image, 'int8'), ('best', image, costs),
             ('second', image, costs), ('right_keys', image, 'uint64')]
 

@@ -135,7 +135,7 @@ class Refine:
             'x_end': window.x_offset + window.width, 'y_begin': window.y_offset,
             'y_end': window.y_offset + window.height, 'min_disparity': config.min_disparity,
             'is_mirrored': config.reference_image == 'right', 'is_sad': is_sad,
-            'has_float_costs': not is_sad and config.message_type != 'int16'}
+            'has_float_costs': not is_sad and not layout.is_whole(config)}
 
     def load(self) -> None:
         """Compile or load what the stage launches, whatever the live settings say."""

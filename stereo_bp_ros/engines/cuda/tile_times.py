@@ -7,7 +7,14 @@ import math
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import layout
 from stereo_bp_ros.engines.cuda.device import Properties
-from stereo_bp_ros.engines.cuda.tiles import LABEL_THREADS, LABELS, Pass, Tiling
+from stereo_bp_ros.engines.cuda.tiles import (
+    LABEL_THREADS,
+    LABELS,
+    LAST_COLOUR,
+    OWN_LABELS,
+    Pass,
+    Tiling,
+)
 
 #: Bytes of a level's messages that the L2 cache holds from one iteration to the next.
 CACHED = 35e6
@@ -21,6 +28,9 @@ def predicted(config: MatcherConfig, level: layout.Level, step: Pass,
     messages in bytes within 9 % (rms) of 380 passes of 16 to 32 labels; for floats within 12 % of
     12,000. Only the order of the candidates matters.
     """
+    if step.finish == OWN_LABELS:
+        alone = step._replace(finish=LAST_COLOUR)
+        return predicted(config, level, alone, device) + _labelling(config, level)
     if config.message_type != 'int16':
         return _of_floats(config, level, step, device)
     is_small = layout.keeps_bytes(config)
@@ -107,6 +117,12 @@ def _of_floats(config: MatcherConfig, level: layout.Level, step: Pass,
     labels = 8 * vector.chunks
     message = vector.units * vector.unit_bytes
     waves = _tiles(level, cut) / device.multiprocessors
+    has_halves = layout.has_halves(config)
+    if step.iterations == 1 and has_halves:
+        # All tiles take as long as what they move, and a last one as long as it is there alone.
+        moved = level.width * level.height / 2 * (8 * message + labels)
+        is_cached = level.width * level.height * 4 * message < CACHED
+        return 1.6 + 0.0175 * labels + moved / (4.7e6 if is_cached else 3.4e6)
     if step.iterations == 1 and step.finish != LABELS:
         # A tile takes as long as its bytes, or as the one that is there alone.
         moved = cut.width * cut.height / 2 * (8 * message + 2 * labels)
@@ -130,7 +146,8 @@ def _of_floats(config: MatcherConfig, level: layout.Level, step: Pass,
                 + 4.2e-7 * region)
     together = cut.threads * cut.directions // (4 * vector.lanes)
     block = 0.1 * step.iterations
-    each = labels * vector.lanes ** 0.45
+    # Lanes that have parts of a vector repeat those of the others.
+    each = labels * (vector.lanes / 2 if has_halves else vector.lanes) ** 0.45
     for i in range(step.iterations):
         margin = step.iterations - 1 - i + (step.finish == LABELS)
         count = (min(cut.width + 2 * margin, level.width)
@@ -142,6 +159,14 @@ def _of_floats(config: MatcherConfig, level: layout.Level, step: Pass,
     block *= 1 + 0.28 * max(step.shared_bytes / device.shared_memory - 0.7, 0.0)
     margin = step.iterations - 1 + (step.finish == LABELS)
     return 3.0 + waves * block + _loading(config, level, cut, margin)
+
+
+def _labelling(config: MatcherConfig, level: layout.Level) -> float:
+    """Microseconds for the labels that a last single iteration leaves, and publication."""
+    vector = layout.shape(config)
+    nodes = level.width * level.height / 2
+    moved = nodes * (4 * vector.units * vector.unit_bytes + config.disparity_range)
+    return max(3.0 + moved / 3.5e6, level.width * level.height / 10.75e3)
 
 
 def _loading(config: MatcherConfig, level: layout.Level, cut: Tiling, margin: int) -> float:

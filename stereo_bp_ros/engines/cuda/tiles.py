@@ -10,9 +10,11 @@ LARGEST_MARGIN = 15
 #: Threads of a block whose only iteration ends with labels, where messages are kept in 6 bits.
 LABEL_THREADS = 384
 
-#: What a pass starts from, and what it leaves in memory; numbers as in ``messages.cu``.
+#: What a pass starts from, and what it leaves in memory; numbers as in ``passes.cuh``. Own labels
+#: are those of the nodes that one iteration updates, beside its messages: ``beliefs`` selects the
+#: others.
 FROM_ZERO, FROM_PARENTS, FROM_MESSAGES = range(3)
-LAST_COLOUR, BOTH_COLOURS, LABELS = range(3)
+LAST_COLOUR, BOTH_COLOURS, LABELS, OWN_LABELS = range(4)
 
 
 class Tiling(NamedTuple):

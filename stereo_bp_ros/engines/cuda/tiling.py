@@ -18,6 +18,7 @@ from stereo_bp_ros.engines.cuda.tiles import (
     LABELS,
     LARGEST_MARGIN,
     LAST_COLOUR,
+    OWN_LABELS,
     Pass,
     Tiling,
 )
@@ -149,7 +150,7 @@ def _ways(config: MatcherConfig, width: int, height: int, k: int, device: Proper
     # Level 0 ends with labels, the others with the messages of both colours, which only passes of
     # two iterations leave, or passes of one all the way.
     for n in range(1 if k == 0 else 2, longest + 1):
-        ends = best(n, LABELS if k == 0 else BOTH_COLOURS)
+        ends = best(n, _ending(config, n) if k == 0 else BOTH_COLOURS)
         rest = config.iterations - n
         if not rest:
             ways += ends
@@ -196,7 +197,7 @@ def _candidates(config: MatcherConfig, level: layout.Level, device: Properties, 
     found = []
     is_integer, vector = config.message_type == 'int16', layout.shape(config)
     if iterations == 1 and not is_integer:
-        return _single_of_floats(vector, sizes, finish)
+        return _single_of_floats(config, vector, sizes, finish)
     if iterations == 1 and finish != LABELS:
         return [Tiling(1, 16, 8, 128, 1, _blocks(config)[0][1])]
     for threads, directions in _blocks(config):
@@ -224,9 +225,11 @@ def _candidates(config: MatcherConfig, level: layout.Level, device: Properties, 
     return found
 
 
-def _single_of_floats(vector: layout.Shape, sizes: set[tuple[int, int]],
+def _single_of_floats(config: MatcherConfig, vector: layout.Shape, sizes: set[tuple[int, int]],
                       finish: int) -> list[Tiling]:
     """Tilings worth a thought for one iteration with messages of floats."""
+    if layout.has_halves(config):       # as many nodes as a block has teams, but for many labels
+        return [Tiling(1, 32, 2, 128, 1, 2)]
     needs_few = vector.chunks in (8, 16, 32)        # registers, for vectors of this length
     if finish != LABELS:
         # Whole lines of memory; few warps with much on its way, or as many as do not spill.
@@ -236,6 +239,14 @@ def _single_of_floats(vector: layout.Shape, sizes: set[tuple[int, int]],
     directions = 2 if vector.registers <= 32 else 1
     threads = 512 if needs_few or directions == 2 else 384
     return [Tiling(1, width, height, threads, 1, directions) for width, height in sorted(sizes)]
+
+
+def _ending(config: MatcherConfig, iterations: int) -> int:
+    """What the last pass leaves.
+
+    Long vectors of floats have no room on chip for many nodes: they are faster in device memory.
+    """
+    return OWN_LABELS if iterations == 1 and layout.has_halves(config) else LABELS
 
 
 def _steps_of(config: MatcherConfig, k: int, cut: Tiling, iterations: int, start: int,
@@ -290,8 +301,8 @@ def _passes_of_level(config: MatcherConfig, k: int, chosen: Tiling) -> list[Pass
         start = FROM_MESSAGES if i else FROM_PARENTS if k + 1 < count else FROM_ZERO
         is_last, alone = end == iterations, end - first == 1
         finish = LAST_COLOUR
-        if is_last and k == 0 and (last or not alone):
-            finish = LABELS
+        if is_last and k == 0 and (last or not alone or layout.has_halves(config)):
+            finish = _ending(config, end - first)
         elif is_last and not alone:
             finish = BOTH_COLOURS
         # A pass of several iterations must not write where other blocks still read.

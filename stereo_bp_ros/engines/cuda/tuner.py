@@ -261,11 +261,13 @@ class FrameTimer:
         if config.repeats_papers:
             return [('storage.cu', name) for name in storage_layout.all_kernels(config)]
         steps = tiling.passes(config, self._parts.width, self._parts.height, self._found, tilings)
-        return [('beliefs.cu', beliefs.kernel_name(config)),
-                *{messages.kernel_of(config, step, messages.base_cost(config, image, steps),
-                                     has_more)
-                  for step in steps for image in ('uint8', 'float')
-                  for has_more in (False, True)}]
+        names: set[tuple[str, str]] = set()
+        for image in ('uint8', 'float'):
+            base = messages.base_cost(config, image, steps)
+            names.update(beliefs.kernels(config, steps[-1], base))
+            names.update(messages.kernel_of(config, step, base, has_more)
+                         for step in steps for has_more in (False, True))
+        return sorted(names)
 
     def _split(self, candidate: Candidate) -> tuple[MatcherConfig, dict[int, Tiling]]:
         """Configuration and tilings of a candidate."""
