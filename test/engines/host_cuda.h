@@ -42,6 +42,34 @@ inline thread_local uint4* host_shared;             // of this block
 inline std::vector<uint4*> host_shared_of_blocks;
 inline pthread_barrier_t host_grid;
 
+// One block after the other, its threads side by side.
+struct HostBlock {
+    explicit HostBlock(int threads) : warps(threads / 32), threads(threads) {
+        pthread_barrier_init(&barrier, nullptr, threads);
+        for (auto& warp : warps) pthread_barrier_init(&warp.barrier, nullptr, 32);
+    }
+    template <typename Kernel> void run(Index at, Index grid, const Kernel& kernel);
+
+    pthread_barrier_t barrier;
+    std::vector<HostWarp> warps;
+    int threads;
+};
+
+template <typename Kernel> void HostBlock::run(Index at, Index grid, const Kernel& kernel) {
+    std::vector<std::thread> all;
+    for (int thread = 0; thread < threads; ++thread)
+        all.emplace_back([&, thread] {
+            threadIdx.x = thread;
+            blockIdx = at;
+            blockDim = {unsigned(threads), 1, 1};
+            gridDim = grid;
+            host_block = &barrier;
+            host_warp = &warps[thread / 32];
+            kernel();
+        });
+    for (auto& thread : all) thread.join();
+}
+
 inline void __syncthreads() { pthread_barrier_wait(host_block); }
 inline int __syncthreads_or(int says) {
     if (says) __atomic_store_n(host_said, 1, __ATOMIC_SEQ_CST);
@@ -135,6 +163,7 @@ inline int __float2int_rn(float value) { return int(std::nearbyint(value)); }
 inline float __fadd_rz(float a, float b) { return a + b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __ddiv_rn(double a, double b) { return a / b; }
 inline unsigned __float_as_uint(float value) {
     unsigned bits;
     std::memcpy(&bits, &value, sizeof bits);

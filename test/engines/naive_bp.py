@@ -36,14 +36,19 @@ def _pass_messages(cost: np.ndarray, config: MatcherConfig) -> np.ndarray:
     scale = config.message_scale()
     costs = [cost]
     for _ in range(config.levels - 1):
-        costs.append(_parents(costs[-1]))
+        costs.append(parents(costs[-1]))
     slope, truncation = config.discontinuity_slope, config.truncation
     if is_integer:
         slope = math.floor(scale * slope + 0.5)
         truncation = math.floor(scale * truncation + 0.5)
     else:
         slope, truncation = np.float32(slope), np.float32(truncation)
+    return beliefs_from(costs, slope, truncation, config.iterations)
 
+
+def beliefs_from(costs: list[np.ndarray], slope: float, truncation: float,
+                 iterations: int) -> np.ndarray:
+    """Beliefs H x W x D from the data costs of every level, level 0 first, int64 or float32."""
     up = down = to_left = to_right = np.zeros_like(costs[-1])
     for cost in reversed(costs):
         if cost.shape != up.shape:
@@ -52,7 +57,7 @@ def _pass_messages(cost: np.ndarray, config: MatcherConfig) -> np.ndarray:
             up, down, to_left, to_right = (sent[rows][:, columns]
                                            for sent in (up, down, to_left, to_right))
         up, down, to_left, to_right = (sent.copy() for sent in (up, down, to_left, to_right))
-        for t in range(config.iterations):
+        for t in range(iterations):
             y, x = _updated(cost.shape, t)
             c = cost[y, x]
             below, above = up[y + 1, x], down[y - 1, x]
@@ -96,7 +101,7 @@ def _data_cost(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
     return cost
 
 
-def _parents(children: np.ndarray) -> np.ndarray:
+def parents(children: np.ndarray) -> np.ndarray:
     height, width, _ = children.shape
     even = np.pad(children, ((0, height % 2), (0, width % 2), (0, 0)))
     return even[::2, ::2] + even[::2, 1::2] + even[1::2, ::2] + even[1::2, 1::2]

@@ -1,0 +1,177 @@
+"""The kernels that pass messages of long vectors, run on the host, do what is defined."""
+
+from __future__ import annotations
+
+import ctypes
+import pathlib
+import shutil
+from typing import Any
+
+import host_cuda
+import naive_bp
+import numpy as np
+import pytest
+
+pytest.importorskip('cupy')
+from stereo_bp_ros import MatcherConfig, partitions
+from stereo_bp_ros.engines.cuda import beliefs, compiler, cost, layout, messages, plan, tiling
+from stereo_bp_ros.engines.cuda.device import TYPICAL
+
+pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
+
+RUN = """
+extern "C" void run(const ARGUMENT* argument, int columns, int rows, int threads) {
+    HostBlock block(threads);
+    for (unsigned y = 0; y < unsigned(rows); ++y)
+        for (unsigned x = 0; x < unsigned(columns); ++x)
+            block.run({x, y, 0}, {unsigned(columns), unsigned(rows), 1},
+                      [&] { KERNEL(*argument); });
+}
+"""
+
+
+class HostKernel:
+    """A kernel as ``compiler.kernel`` returns it, on threads of the host."""
+
+    def __init__(self, file: str, name: str, directory: pathlib.Path) -> None:
+        directory.mkdir()
+        text = host_cuda.source(file).replace('extern __shared__ uint4 shared[];',
+                                              'uint4* const shared = host_shared;')
+        argument = {'messages.cu': 'Pass', 'beliefs.cu': 'Selection'}[file]
+        self._library = host_cuda.compiled(
+            text + RUN.replace('ARGUMENT', argument).replace('KERNEL', name), directory)
+
+    def launch(self, _stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
+               shared_bytes: int, argument: ctypes.Structure) -> None:
+        assert shared_bytes == 0
+        self._library.run(ctypes.byref(argument), grid[0], grid[1], block[0])
+
+
+class HostArena:
+    """As ``Arena``, in ordinary memory."""
+
+    def __init__(self, wanted: Any) -> None:
+        self._memory = np.full(wanted.total // 8 + 64, 0x5b5b5b5b5b5b5b5b, np.uint64)     # rubbish
+        base = -(-self._memory.ctypes.data // 256) * 256
+        self.device = {spec.name: base + spec.offset for spec in wanted.arrays}
+        self._specs = {spec.name: spec for spec in wanted.arrays}
+
+    def stamp(self, _stage: str) -> None:
+        return None
+
+    def view(self, name: str) -> np.ndarray:
+        spec = self._specs[name]
+        memory = (ctypes.c_char * spec.nbytes).from_address(self.device[name])
+        return np.frombuffer(memory, spec.dtype).reshape(spec.shape)
+
+
+def put_multiples(arena: HostArena, config: MatcherConfig, k: int, level: layout.Level,
+                  multiples: np.ndarray) -> None:
+    """Write H x W x D whole numbers as ``kernels/README.md`` draws them."""
+    chunks = layout.shape(config).chunks
+    kind = {'Multiples': np.uint8, 'MultipleSums': np.uint16}[
+        cost.kept_type(config, k, 'Multiples')]
+    padded = np.zeros((level.height, level.width, 8 * chunks), kind)
+    padded[..., :config.disparity_range] = multiples
+    half = 4 * chunks
+    pairs = np.stack([padded[..., :half], padded[..., :half - 1:-1]], axis=-1)
+    y, x = np.mgrid[:level.height, :level.width]
+    lines = np.zeros((level.height, 2, chunks, level.half, 8), kind)
+    lines[y, (x + y) % 2, :, x // 2] = pairs.reshape(level.height, level.width, chunks, 8)
+    found = arena.view(f'cost_{k}').reshape(-1).view(kind)
+    found[:lines.size] = lines.reshape(-1)
+
+
+@pytest.fixture
+def host_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """Kernels run on the host."""
+    kernels: dict[str, HostKernel] = {}
+
+    def kernel(_found: Any, file: str, name: str) -> HostKernel:
+        if name not in kernels:
+            kernels[name] = HostKernel(file, name, tmp_path / str(len(kernels)))
+        return kernels[name]
+
+    monkeypatch.setattr(compiler, 'kernel', kernel)
+
+
+def configured(disparities: int, **changes: Any) -> MatcherConfig:
+    return MatcherConfig(**{
+        'preprocessing': 'none', 'disparity_range': disparities, 'data_weight': 0.1,
+        'data_truncation': 15.0, 'discontinuity_slope': 1.0, 'discontinuity_truncation': 0.0,
+        'message_type': 'float32', 'levels': 2, 'iterations': 3, **changes})
+
+
+def noise(config: MatcherConfig, width: int, height: int) -> list[np.ndarray]:
+    """Whole numbers from 0 to 15, H x W x D, and their sums at every level."""
+    rng = np.random.default_rng(config.disparity_range)
+    found = [rng.integers(0, 16, (height, width, config.disparity_range))]
+    for _ in range(config.levels - 1):
+        found.append(naive_bp.parents(found[-1]))
+    return found
+
+
+def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarray,
+          unit: float) -> None:
+    """Pass messages over costs; labels and leads are those of beliefs of ``unit`` each."""
+    height, width = multiples[0].shape[:2]
+    tilings = {k: tiling.Tiling(1, 32, 2, 128, 1, 2) for k in range(config.levels)}
+    passes = tiling.passes(config, width, height, TYPICAL, tilings)
+    arena = HostArena(plan.memory_plan(config, width, height, TYPICAL, tilings))
+    for k, level in enumerate(layout.levels(config, width, height)):
+        put_multiples(arena, config, k, level, multiples[k])
+    uncut = partitions.whole(width, height)
+    passing = messages.Messages(TYPICAL, config, width, height, arena, passes)
+    for address, values in passing._constants.items():
+        ctypes.memmove(address, values.ctypes.data, values.nbytes)
+    selecting = beliefs.Beliefs(TYPICAL, config, arena, passes, uncut)
+    for has_more in (False, True):
+        for name in ('label', 'fraction', 'best', 'second'):
+            arena.view(name)[...] = -1
+        out = beliefs.matches(config, width, height, arena, uncut.partitions[0], has_more,
+                              has_more, False)
+        passing.enqueue(0, 'Multiples', out)
+        selecting.enqueue(0, 'Multiples', out)
+        assert np.array_equal(arena.view('label'), naive_bp.labels(expected))
+    inside = (slice(1, -1), slice(1, -1))
+    label = arena.view('label')[inside][..., np.newaxis]
+    is_other = np.abs(np.arange(config.disparity_range) - label) > 1
+    others = np.where(is_other, expected[inside], np.iinfo(np.int64).max)
+    lead = others.min(axis=2) - expected[inside].min(axis=2)
+    found = arena.view('second')[inside] - arena.view('best')[inside]
+    assert np.array_equal(found, unit * lead)
+
+
+@pytest.mark.parametrize(('disparities', 'changes'), [
+    (64, {}),
+    (57, {'data_weight': 1.0, 'discontinuity_slope': 0.7310585, 'iterations': 2}),
+    (77, {'message_type': 'float16', 'levels': 4, 'iterations': 2}),
+    (128, {'discontinuity_truncation': 6.0, 'iterations': 2}),
+])
+@pytest.mark.usefixtures('host_kernels')
+def test_whole_numbers_of_32_bits_are_passed_as_they_are_defined(
+        disparities: int, changes: dict[str, Any]) -> None:
+    config = configured(disparities, **changes)
+    assert layout.stored_type(config) == 'Fixed32'
+    multiples = noise(config, 37, 18)
+    factor = np.float64(np.float32(cost.real_factor(config)))
+    costs = [np.rint(values * factor).astype(np.int64) for values in multiples]
+    check(config, multiples, naive_bp.beliefs_from(costs, *layout.smoothness(config),
+                                                   config.iterations), 1)
+
+
+@pytest.mark.parametrize(('disparities', 'kind', 'least_cost'), [
+    (64, 'Float32Halves', float('inf')), (121, 'Float32ThreeByteHalves', 1e-3),
+    (136, 'Float32ThreeByteHalves', 1e-3), (260, 'Float32Halves', float('inf'))])
+@pytest.mark.usefixtures('host_kernels')
+def test_halves_of_floats_are_exact_where_sums_are(
+        disparities: int, kind: str, least_cost: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, 'COSTS_OF_FIXED', (float('inf'), float('inf')))
+    monkeypatch.setattr(layout, 'LEAST_COST_OF_THREE_BYTES', least_cost)
+    # Everything is a multiple of 1/8.
+    config = configured(disparities, data_weight=0.125, discontinuity_slope=0.5,
+                        discontinuity_truncation=7.5, iterations=2)
+    assert layout.stored_type(config) == kind
+    multiples = noise(config, 37, 14)
+    check(config, multiples, naive_bp.beliefs_from(multiples, 4, 60, config.iterations),
+          layout.float_scale(config) / 8)
