@@ -8,7 +8,7 @@ to pinned ones, ``fixed`` the same with disparities of 16 bits (``fixed_disparit
 the launch of the frame's CUDA graph (that of ``pinned``) until its end. Building the
 engine (allocation and compiling, or reading what was compiled before) is a row of its own.
 ``--kernels`` adds every pass with its time, registers, shared memory, occupancy and bytes per
-second.
+second, and the kernel that selects what labels they leave, without publication.
 """
 
 from __future__ import annotations
@@ -152,6 +152,10 @@ def time_passes(engine: CudaEngine, config: MatcherConfig, width: int) -> None:
               f'{elapsed:8.1f} us, {moved / elapsed / 1e6:5.2f} TB/s of messages, '
               f'{resources.registers} registers, {resources.local_bytes} B local, '
               f'{step.shared_bytes} B shared, {warps}/64 warps')
+    stage = engine._matching._beliefs
+    if beliefs.kernels(config, engine.passes[-1], base):
+        elapsed = repeated(engine._stream, lambda: stage.enqueue(engine._stream.ptr, base, out))
+        print(f'    labels that the passes leave {elapsed:8.1f} us')
 
 
 def repeated(stream: Any, launch: Any, count: int = 10) -> float:

@@ -23,7 +23,7 @@ constexpr int LARGEST_MARGIN = 15;
 // for each colour.
 struct Pass {
     const void* cost;
-    uint32 cost_factor;             // of Nibbles; of Multiples, as the pattern of a float
+    uint32 cost_factor;             // of Nibbles; of multiples, as the pattern of a float
     const void* parents[2];         // messages of the next coarser level, by colour
     const void* source;             // messages of the colour that the first iteration reads
     void* target[2];                // messages by colour of the sender
@@ -326,8 +326,8 @@ struct Update {
     }
 
     // Sends a thread's messages of one node, to slots and to device memory (null = not there).
-    // What has arrived is in the slots, or with FIRST in device memory. A slot is read and written
-    // by one thread alone. LABELS: writes the node's label as well, if it is ``inside`` the tile.
+    // What has arrived is in the slots, or with FIRST in device memory. A slot, or a side of
+    // it, is read and written by one thread alone. LABELS: writes the node's label as well, if it is ``inside`` the tile.
     // Threads without a node go along and write nothing.
     template <bool FIRST, bool LABELS>
     static __device__ __forceinline__ void send(const Pass& p, const T& team, const Node& node,

@@ -406,7 +406,7 @@ struct MultipleSums : Int16 {
     using Sum = MultipleSums;
     static constexpr bool IS_SCALED = true;
 };
-// Differences of level 0, or sums of four, in bytes:
+// Differences of level 0, or sums of 4 or 16, in bytes:
 struct Multiples : MultipleSums {
     using Unit = uint2;         // 8 per chunk, in the order of Bytes
 };

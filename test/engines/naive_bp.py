@@ -79,6 +79,22 @@ def labels(beliefs: np.ndarray) -> np.ndarray:
     return found
 
 
+def right_keys(beliefs: np.ndarray, first: int, border: int = 0) -> np.ndarray:
+    """Belief and label that each pixel of the other image is offered, the least of them.
+
+    :param first: min_disparity; ``border``: pixels around the image that offer nothing.
+    """
+    height, width, labels = beliefs.shape
+    keys = np.full((height, width), 2**64 - 1, np.uint64)
+    rows = slice(border, height - border)
+    for x in range(max(border, first + labels - 1), min(width - border, width + first)):
+        for label in range(labels):
+            offered = beliefs[rows, x, label].astype(np.uint64) << np.uint64(32)
+            there = keys[rows, x - first - label]
+            np.minimum(there, offered + np.uint64(label), out=there)
+    return keys
+
+
 def _data_cost(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
                scale: int) -> np.ndarray:
     height, width = left.shape

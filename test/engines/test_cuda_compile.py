@@ -19,6 +19,7 @@ from stereo_bp_ros.engines.cuda import (
     convert,
     cost,
     device,
+    layout,
     messages,
     preprocess,
     refine,
@@ -55,6 +56,10 @@ def kernels_of(disparities: int, message_type: str) -> list[tuple[str, str]]:
         names += [messages.kernel_of(config, step, base, has_more)
                   for step in steps for has_more in (False, True)]
         names += beliefs.kernels(config, steps[-1], base)
+    # Without iterations, and with tilings whose last pass leaves messages.
+    names += beliefs.kernels(config, None, layout.cost_type(config, 0))
+    if message_type != 'int16':
+        names += cost.kernels(config.replace(levels=6), 'uint8', True, 'Multiples')
     return sorted(set(names))
 
 

@@ -243,6 +243,7 @@ def test_no_default_kernel_uses_local_memory(message_type: str) -> None:
                       for step in engine.passes for has_more in (False, True)]
             names += cost.kernels(config, image, True, base)
             names += beliefs.kernels(config, engine.passes[-1], base)
+        names += beliefs.kernels(config, None, layout.cost_type(config, 0))
         names += refine.KERNELS
         for file, name in names:
             assert compiler.kernel(found, file, name).resources.local_bytes == 0, name

@@ -59,6 +59,12 @@ class HostArena:
     def stamp(self, _stage: str) -> None:
         return None
 
+    def spoil(self, start: str) -> None:
+        """Rubbish into all arrays whose names begin so."""
+        for name, spec in self._specs.items():
+            if name.startswith(start):
+                ctypes.memset(self.device[name], 0x5b, spec.nbytes)
+
     def view(self, name: str) -> np.ndarray:
         spec = self._specs[name]
         memory = (ctypes.c_char * spec.nbytes).from_address(self.device[name])
@@ -111,6 +117,17 @@ def noise(config: MatcherConfig, width: int, height: int) -> list[np.ndarray]:
     return found
 
 
+def sixteenths(values: np.ndarray) -> np.ndarray:
+    """From the least of each pixel's values to the vertex of the parabola, H x W."""
+    label = np.argmin(values, axis=2)[..., np.newaxis]
+    before, least, after = (
+        np.take_along_axis(values, np.clip(label + step, 0, values.shape[2] - 1), 2)[..., 0]
+        for step in (-1, 0, 1))
+    curvature = before - 2 * least + after
+    is_inner = (label[..., 0] > 0) & (label[..., 0] < values.shape[2] - 1) & (curvature > 0)
+    return np.where(is_inner, np.floor(8 * (before - after) / np.maximum(curvature, 1) + 0.5), 0)
+
+
 def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarray,
           unit: float) -> None:
     """Pass messages over costs; labels and leads are those of beliefs of ``unit`` each."""
@@ -126,10 +143,11 @@ def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarr
         ctypes.memmove(address, values.ctypes.data, values.nbytes)
     selecting = beliefs.Beliefs(TYPICAL, config, arena, passes, uncut)
     for has_more in (False, True):
-        for name in ('label', 'fraction', 'best', 'second'):
-            arena.view(name)[...] = -1
+        arena.spoil('messages_')
+        for name in ('label', 'fraction', 'best', 'second', 'right_keys'):
+            arena.view(name).view(np.uint8)[...] = 0xff
         out = beliefs.matches(config, width, height, arena, uncut.partitions[0], has_more,
-                              has_more, False)
+                              has_more, has_more)
         passing.enqueue(0, 'Multiples', out)
         selecting.enqueue(0, 'Multiples', out)
         assert np.array_equal(arena.view('label'), naive_bp.labels(expected))
@@ -140,38 +158,49 @@ def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarr
     lead = others.min(axis=2) - expected[inside].min(axis=2)
     found = arena.view('second')[inside] - arena.view('best')[inside]
     assert np.array_equal(found, unit * lead)
+    assert np.array_equal(arena.view('fraction')[inside], sixteenths(expected)[inside])
+    keys = naive_bp.right_keys(expected, config.min_disparity, border=1)
+    is_offered = keys != 2 ** 64 - 1
+    assert is_offered.any() == (width > config.disparity_range)
+    found = arena.view('right_keys')
+    assert np.array_equal(found != 2 ** 64 - 1, is_offered)
+    assert np.array_equal(found[is_offered] & 0xffff, keys[is_offered] & 0xffff)
+    kind = np.int32 if layout.is_whole(config) else np.float32
+    values = (found[is_offered] >> np.uint64(32)).astype(np.uint32).view(kind)
+    assert np.array_equal(values, unit * (keys[is_offered] >> np.uint64(32)))
 
 
-@pytest.mark.parametrize(('disparities', 'changes'), [
-    (64, {}),
-    (57, {'data_weight': 1.0, 'discontinuity_slope': 0.7310585, 'iterations': 2}),
-    (77, {'message_type': 'float16', 'levels': 4, 'iterations': 2}),
-    (128, {'discontinuity_truncation': 6.0, 'iterations': 2}),
+@pytest.mark.parametrize(('disparities', 'width', 'changes'), [
+    (64, 37, {}),
+    (57, 75, {'data_weight': 1.0, 'discontinuity_slope': 0.7310585, 'iterations': 2}),
+    (77, 37, {'message_type': 'float16', 'levels': 4, 'iterations': 2}),
+    (128, 131, {'discontinuity_truncation': 6.0, 'iterations': 2, 'levels': 1}),
 ])
 @pytest.mark.usefixtures('host_kernels')
 def test_whole_numbers_of_32_bits_are_passed_as_they_are_defined(
-        disparities: int, changes: dict[str, Any]) -> None:
+        disparities: int, width: int, changes: dict[str, Any]) -> None:
     config = configured(disparities, **changes)
     assert layout.stored_type(config) == 'Fixed32'
-    multiples = noise(config, 37, 18)
+    multiples = noise(config, width, 18 if width < 100 else 8)
     factor = np.float64(np.float32(cost.real_factor(config)))
     costs = [np.rint(values * factor).astype(np.int64) for values in multiples]
     check(config, multiples, naive_bp.beliefs_from(costs, *layout.smoothness(config),
                                                    config.iterations), 1)
 
 
-@pytest.mark.parametrize(('disparities', 'kind', 'least_cost'), [
-    (64, 'Float32Halves', float('inf')), (121, 'Float32ThreeByteHalves', 1e-3),
-    (136, 'Float32ThreeByteHalves', 1e-3), (260, 'Float32Halves', float('inf'))])
+@pytest.mark.parametrize(('disparities', 'width', 'kind', 'least_cost'), [
+    (64, 70, 'Float32Halves', float('inf')), (121, 40, 'Float32ThreeByteHalves', 1e-3),
+    (136, 150, 'Float32ThreeByteHalves', 1e-3), (260, 40, 'Float32Halves', float('inf'))])
 @pytest.mark.usefixtures('host_kernels')
 def test_halves_of_floats_are_exact_where_sums_are(
-        disparities: int, kind: str, least_cost: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        disparities: int, width: int, kind: str, least_cost: float,
+        monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, 'COSTS_OF_FIXED', (float('inf'), float('inf')))
     monkeypatch.setattr(layout, 'LEAST_COST_OF_THREE_BYTES', least_cost)
     # Everything is a multiple of 1/8.
     config = configured(disparities, data_weight=0.125, discontinuity_slope=0.5,
-                        discontinuity_truncation=7.5, iterations=2)
+                        discontinuity_truncation=7.5, iterations=2, min_disparity=-3)
     assert layout.stored_type(config) == kind
-    multiples = noise(config, 37, 14)
+    multiples = noise(config, width, 14 if width < 100 else 7)
     check(config, multiples, naive_bp.beliefs_from(multiples, 4, 60, config.iterations),
           layout.float_scale(config) / 8)

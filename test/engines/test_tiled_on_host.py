@@ -11,6 +11,7 @@ from typing import Any
 
 import cv2
 import host_cuda
+import naive_bp
 import naive_tiled
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def test_labels_costs_and_right_labels_equal_the_plain_implementation(
     assert np.array_equal(found['label'], expected)
     assert np.array_equal(found['best'], beliefs.min(axis=2))
     assert np.array_equal(found['second'], others.min(axis=2))
-    assert np.array_equal(found['right_keys'], right_keys(beliefs, config.min_disparity))
+    assert np.array_equal(found['right_keys'], naive_bp.right_keys(beliefs, config.min_disparity))
 
 
 def run(config: MatcherConfig, device: Any, left: np.ndarray, right: np.ndarray,
@@ -104,14 +105,3 @@ def run(config: MatcherConfig, device: Any, left: np.ndarray, right: np.ndarray,
             library.run(ctypes.byref(arguments), cut.blocks, cut.threads, cut.shared_bytes,
                         first, first + at_once)
     return arrays
-
-
-def right_keys(beliefs: np.ndarray, first: int) -> np.ndarray:
-    """Belief and label that each pixel of the other image is offered, the least of them."""
-    height, width, labels = beliefs.shape
-    keys = np.full((height, width), 2**64 - 1, np.uint64)
-    for x in range(max(0, first + labels - 1), min(width, width + first)):
-        for label in range(labels):
-            offered = (beliefs[:, x, label].astype(np.uint64) << np.uint64(32)) + np.uint64(label)
-            keys[:, x - first - label] = np.minimum(keys[:, x - first - label], offered)
-    return keys

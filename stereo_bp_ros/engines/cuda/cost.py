@@ -69,7 +69,8 @@ def table(config: MatcherConfig) -> np.ndarray[Any, Any]:
 def packed(config: MatcherConfig) -> Packed | None:
     """The whole numbers that give the costs of the table, where there are such.
 
-    The kernel that computes four bytes at a time needs a truncation of 7 bits.
+    The kernel that computes four bytes at a time needs a truncation of 7 bits. Beside messages of
+    floats the sums of every level are to fit 16.
     """
     if config.message_type != 'int16':
         truncation = min(config.data_truncation, 255.0)

@@ -126,7 +126,7 @@ def _of_floats(config: MatcherConfig, level: layout.Level, step: Pass,
     if step.iterations == 1 and step.finish != LABELS:
         # A tile takes as long as its bytes, or as the one that is there alone.
         moved = cut.width * cut.height / 2 * (8 * message + 2 * labels)
-        alone = (1.5 + 0.037 * labels * vector.lanes) * (1.2 if cut.directions == 1 else 1.0)
+        alone = (1.5 + 0.037 * labels) * (1.2 if cut.directions == 1 else 1.0)
         speed = 28e3            # bytes in a microsecond
         if level.width * level.height * 4 * message < CACHED:
             speed = 38e3
@@ -146,8 +146,8 @@ def _of_floats(config: MatcherConfig, level: layout.Level, step: Pass,
                 + 4.2e-7 * region)
     together = cut.threads * cut.directions // (4 * vector.lanes)
     block = 0.1 * step.iterations
-    # Lanes that have parts of a vector repeat those of the others.
-    each = labels * (vector.lanes / 2 if has_halves else vector.lanes) ** 0.45
+    # Lanes that have parts of a side repeat those of the others.
+    each = labels * (vector.lanes / 2 if has_halves else 1) ** 0.45
     for i in range(step.iterations):
         margin = step.iterations - 1 - i + (step.finish == LABELS)
         count = (min(cut.width + 2 * margin, level.width)

@@ -230,7 +230,7 @@ def _single_of_floats(config: MatcherConfig, vector: layout.Shape, sizes: set[tu
     """Tilings worth a thought for one iteration with messages of floats."""
     if layout.has_halves(config):       # as many nodes as a block has teams, but for many labels
         return [Tiling(1, 32, 2, 128, 1, 2)]
-    needs_few = vector.chunks in (8, 16, 32)        # registers, for vectors of this length
+    needs_few = vector.chunks == 8      # registers, for vectors of this length
     if finish != LABELS:
         # Whole lines of memory; few warps with much on its way, or as many as do not spill.
         return [Tiling(1, 32, 4, 128, 1, 2), Tiling(1, 32, 4, 128, 4 if needs_few else 3, 1)]
