@@ -57,7 +57,7 @@ def kernels_of(disparities: int, message_type: str) -> list[tuple[str, str]]:
                   for step in steps for has_more in (False, True)]
         names += beliefs.kernels(config, steps[-1], base)
     # Without iterations, and with tilings whose last pass leaves messages.
-    names += beliefs.kernels(config, None, layout.cost_type(config, 0))
+    names += beliefs.kernels(config, None, layout.cost_type(config, 0))[1:]    # with all there is
     if message_type != 'int16':
         names += cost.kernels(config.replace(levels=6), 'uint8', True, 'Multiples')
     return sorted(set(names))
