@@ -339,18 +339,19 @@ class Client:
     def stamps(self, topic: str = 'disparity') -> list[int]:
         return [stamp_of(m) for m in list(self.received[topic])]
 
-    def status(self, name: str, *, after: int | None = None, limit: float = 10.0
-               ) -> types.SimpleNamespace:
+    def status(self, name: str, *, after: int | None = None, level: int | None = None,
+               limit: float = 10.0) -> types.SimpleNamespace:
         """A status of this name in /diagnostics: level, message and values.
 
-        The next to come, or the first from message number ``after`` on.
+        The next to come, or the first from message number ``after`` on; of any level or of one.
         """
         seen = len(self.received['/diagnostics']) if after is None else after
 
         def find() -> Any:
             for message in self.received['/diagnostics'][seen:]:
                 for status in message.status:
-                    if status.name == f'{self.target}: {name}':
+                    if status.name == f'{self.target}: {name}' and level in (
+                            None, int.from_bytes(status.level, 'little')):
                         return status
             return None
 
