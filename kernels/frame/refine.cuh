@@ -1,0 +1,121 @@
+// Refinement of one pixel, for the kernels of this stage and for those that select labels.
+//
+// Between the steps an image is int16, in sixteenths of a pixel relative to min_disparity, or
+// INVALID. It is in the frame of matching: mirrored in x where the right image is the reference.
+#pragma once
+#include "device.cuh"
+
+constexpr short INVALID = -16;
+
+// Values that may change between two frames of one graph; uploaded with each frame.
+struct Parameters {
+    // H x W, in memory that the device can write, or null.
+    float* disparity;
+    float* depth;
+    float* confidence;
+    short* fixed_disparity;
+    double margin;  // uniqueness: least lead of the best over the second
+    double texture_threshold;
+    double largest_cost;     // of one pixel, in units of the beliefs
+    double published_shift;  // pixels that disparities are shifted by
+    double shift;            // the same for depth
+    double focal_baseline;   // pixels x metres
+    double best_factor;      // uniqueness of SAD: of the best against 100 of the second
+    int is_subpixel, is_unique, is_textured, keeps_border, fills;
+    int max_difference;  // left-right check, 0 = off
+    int speckle_size;    // pixels
+    int speckle_range;   // sixteenths
+};
+
+struct Frame {
+    const Parameters* parameters;
+    const short* label;  // H x W, -1 = none
+    const signed char* fraction;
+    const void* best;  // uint32; float32 where beliefs are
+    const void* second;
+    const short* right_label;
+    const float* texture;
+    short* sixteenths;
+    short* filtered;    // written by the median, read by publish
+    int* regions;       // a pixel of the same region, at most the pixel itself; or null
+    int* region_sizes;  // pixels, at the least number of a region
+    uint64* stamp;      // time at which the stage starts, ns; null = none
+    uint64* end;        // time at which a separate publication ends
+    uint32* ended;      // blocks that have published
+    int width, height;
+    int x_begin, x_end, y_begin, y_end;  // valid window in the frame of matching
+    int min_disparity;
+    int is_mirrored, has_float_costs, is_sad;
+};
+
+__device__ __forceinline__ double cost_at(const Frame& f, const void* costs, int at) {
+    return f.has_float_costs ? double(static_cast<const float*>(costs)[at])
+                             : double(static_cast<const uint32*>(costs)[at]);
+}
+
+__device__ __forceinline__ bool is_outside(const Frame& f, int x, int y) {
+    return x < f.x_begin || x >= f.x_end || y < f.y_begin || y >= f.y_end;
+}
+
+__device__ __forceinline__ short reject(const Frame& f, const Parameters& p, int x, int y) {
+    const int at = y * f.width + x;
+    const int label = f.label[at];
+    if (label < 0 || (!p.keeps_border && is_outside(f, x, y))) return INVALID;
+    if (p.is_unique) {
+        const double best = cost_at(f, f.best, at), second = cost_at(f, f.second, at);
+        if (f.is_sad ? __dmul_rn(100.0, second) <= __dmul_rn(p.best_factor, best)
+                     : __dadd_rn(second, -best) < p.margin)
+            return INVALID;
+    }
+    if (p.is_textured && double(f.texture[at]) < p.texture_threshold) return INVALID;
+    if (p.max_difference > 0) {
+        const int other_x = x - f.min_disparity - label;
+        if (other_x < 0 || other_x >= f.width) return INVALID;
+        const int other = f.right_label[y * f.width + other_x];
+        if (other < 0 || abs(label - other) > p.max_difference) return INVALID;
+    }
+    return short(16 * label + (p.is_subpixel ? f.fraction[at] : 0));
+}
+
+__device__ __forceinline__ void publish(const Frame& f, const Parameters& p, int x, int y,
+                                        int sixteenths, bool is_filled) {
+    const int at = y * f.width + x;
+    const int to = f.is_mirrored ? y * f.width + f.width - 1 - x : at;
+    if (p.fixed_disparity != nullptr)
+        p.fixed_disparity[to] = short(16 * f.min_disparity
+                                      + (sixteenths < 0 ? INVALID : sixteenths));
+    const double disparity = __dadd_rn(double(f.min_disparity), sixteenths * 0.0625);
+    if (p.disparity != nullptr)
+        p.disparity[to] = sixteenths < 0 ? float(f.min_disparity - p.published_shift - 1.0)
+                                         : float(__dadd_rn(disparity, -p.published_shift));
+    if (p.depth != nullptr) {
+        const double shifted = __dadd_rn(disparity, -p.shift);
+        p.depth[to] = sixteenths >= 0 && shifted > 0.0
+            ? float(__ddiv_rn(p.focal_baseline, shifted))
+            : __int_as_float(0x7fc00000);
+    }
+    if (p.confidence != nullptr) {
+        const double second = cost_at(f, f.second, at);
+        double value = __ddiv_rn(__dadd_rn(second, -cost_at(f, f.best, at)),
+                                 f.is_sad ? fmax(second, 1.0) : p.largest_cost);
+        value = second >= double(NO_SECOND) || value > 1.0 ? 1.0 : fmax(value, 0.0);
+        p.confidence[to] = sixteenths < 0 || is_filled ? 0.0f : float(value);
+    }
+}
+
+// Rejects and publishes a tile whose labels the block has selected, where no filter lies between:
+// a warp for each row.
+__device__ __forceinline__ void publish_tile(const Frame& f, int left, int top, int width,
+                                             int height) {
+    const Parameters p = *f.parameters;
+    for (int y = top + threadIdx.x / 32; y < min(top + height, f.height); y += blockDim.x / 32)
+        for (int x = left + threadIdx.x % 32; x < min(left + width, f.width); x += 32)
+            publish(f, p, x, y, reject(f, p, x, y), false);
+}
+// The same for a part of one row; a thread has a pixel.
+__device__ __forceinline__ void publish_row(const Frame& f, int left, int y, int width) {
+    const Parameters p = *f.parameters;
+    const int end = min(left + width, f.width);
+    for (int x = left + threadIdx.x; x < end; x += blockDim.x)
+        publish(f, p, x, y, reject(f, p, x, y), false);
+}
