@@ -1,32 +1,44 @@
 """Build of the ament_python package; dependencies of ROS machines are in package.xml."""
 
 from glob import glob
+from os.path import isdir
 
 from setuptools import find_packages, setup
 
 NAME = 'stereo_bp_ros'
 
+# Folders at the top that are installed inside the package, where ``resources.py`` finds them.
+# colcon --symlink-install runs this beside a link to the package alone; it finds them behind it.
+FOLDERS = {f'{NAME}.{inside}': folder
+           for inside, folder in (('kernels', 'kernels'), ('presets', 'config')) if isdir(folder)}
+
+ROSBAGS = 'rosbags>=0.11'
 CPU = ['numba>=0.57', "tbb; platform_machine == 'x86_64'"]
-EVALUATION = ['rosbags>=0.10', 'rich>=10.6', 'matplotlib>=3.5']
+EVALUATION = [ROSBAGS, 'matplotlib>=3.5']
 # Wheels of ROS 2 Kilted for x86_64; with any other ROS, source its setup.bash instead.
-ROS = [f'ros-kilted-{name}=={version}' for name, version in (
+ROS = [ROSBAGS] + [f'ros-kilted-{name}=={version}' for name, version in (
     ('rclpy', '9.1.2'), ('rmw-fastrtps-cpp', '9.3.3'), ('sensor-msgs', '5.5.1'),
     ('stereo-msgs', '5.5.1'), ('diagnostic-msgs', '5.5.1'), ('std-srvs', '5.5.1'))]
 WORKSPACE = ['colcon-common-extensions', 'colcon-ros', 'empy<4', 'catkin-pkg',
              'setuptools==79.0.1']
 # CuPy brings the CUDA compiler's interface: kernels are compiled without a GPU or a driver.
-TEST = ['pytest>=7', 'coverage>=7.10', 'hypothesis', 'ruff', 'mypy', 'types-PyYAML',
-        "cupy-cuda13x>=13.6; platform_machine == 'x86_64'",
+TEST = ['pytest>=7', 'pytest-xdist>=3.2', 'coverage>=7.10', 'hypothesis', 'ruff', 'mypy',
+        'types-PyYAML', "cupy-cuda13x>=13.6; platform_machine == 'x86_64'",
         "nvidia-cuda-nvrtc>=13,<14; platform_machine == 'x86_64'"]
+DOCS = ['sphinx>=7', 'myst-parser>=3', 'furo']
 
 setup(
     name=NAME,
     version='0.1.0',
     description='Stereo matching by belief propagation and block matching for ROS 2',
+    # Whoever publishes the package fills in who maintains it, and where, here and in package.xml.
     author='The stereo_bp_ros developers',
     license='Apache-2.0',
-    packages=find_packages(include=[NAME, f'{NAME}.*']),
-    package_data={NAME: ['presets/*', 'kernels/*', 'py.typed']},
+    packages=[*find_packages(include=[NAME, f'{NAME}.*']), *FOLDERS],
+    package_dir=FOLDERS,
+    package_data={NAME: ['py.typed'],
+                  f'{NAME}.kernels': ['*.md', '*.cu*', '*/*.cu*', '*/*/*.cu*'],
+                  f'{NAME}.presets': ['*.yaml', '*.xml']},
     data_files=[
         ('share/ament_index/resource_index/packages', [f'resource/{NAME}']),
         (f'share/{NAME}', ['package.xml']),
@@ -34,7 +46,8 @@ setup(
         (f'share/{NAME}/config', glob('config/*')),
     ],
     python_requires='>=3.10',
-    install_requires=['setuptools', 'numpy>=1.21', 'opencv-python-headless>=4.5', 'PyYAML>=5.4'],
+    install_requires=['setuptools', 'numpy>=1.21', 'opencv-python-headless>=4.5', 'PyYAML>=5.4',
+                      'rich>=10.6'],
     extras_require={
         'cpu': CPU,
         'cuda12': ['cupy-cuda12x>=13'],
@@ -43,6 +56,7 @@ setup(
         'ros': ROS,
         'workspace': WORKSPACE,
         'test': TEST,
+        'docs': DOCS,
     },
     entry_points={'console_scripts': [
         f'stereo_bp_node = {NAME}.node.main:main',

@@ -16,8 +16,6 @@ OUTPUTS = tuple(OUTPUT_TYPES)
 #: Stages of a frame inside an engine, in order; the keys of ``DisparityFrame.timings``.
 ENGINE_STAGES = ('convert', 'upload', 'preprocess', 'cost', 'messages', 'refine', 'download')
 
-ArrayOut = Mapping[str, 'np.ndarray[Any, Any]']
-
 
 def empty_output(name: str, shape: tuple[int, int]) -> np.ndarray[Any, Any]:
     """An uninitialised array of (height, width) for one of ``OUTPUTS``."""
