@@ -1,0 +1,56 @@
+"""Every setting, declared once: type, default, range, unit, meaning.
+
+ROS parameters, ``--set`` on the command line, the YAML presets and the reference table in the
+docs all come from, or are checked against, ``MatcherConfig`` and ``NodeConfig``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from stereo_bp_ros.config.files import load_parameter_file, load_preset, preset_names
+from stereo_bp_ros.config.matcher import ALGORITHMS, MatcherConfig
+from stereo_bp_ros.config.node import IGNORED, NodeConfig
+from stereo_bp_ros.config.settings import Setting, Value, did_you_mean
+from stereo_bp_ros.errors import ConfigError
+
+__all__ = ['ALGORITHMS', 'IGNORED', 'MatcherConfig', 'NodeConfig', 'all_settings',
+           'load_parameter_file', 'load_preset', 'parse_assignments', 'preset_names', 'split']
+
+
+def all_settings(program: str = '') -> dict[str, Setting]:
+    """Every setting of both classes by name.
+
+    :param program: without those of other programs; '' = those of all programs.
+    """
+    matcher = MatcherConfig.settings_of(program) if program else MatcherConfig.settings()
+    return {**matcher, **NodeConfig.settings()}
+
+
+def split(values: Mapping[str, Any]) -> tuple[MatcherConfig, NodeConfig]:
+    """Both configurations from one flat mapping of names to values.
+
+    :raises ConfigError: an unknown name, a refused value or a refused combination.
+    """
+    matcher = MatcherConfig.settings()
+    return (MatcherConfig.from_mapping({k: v for k, v in values.items() if k in matcher}),
+            NodeConfig.from_mapping({k: v for k, v in values.items() if k not in matcher}))
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, Value]:
+    """``['key=value', ...]`` of a command line as settings.
+
+    :raises ConfigError: no '=', an unknown name or a refused value.
+    """
+    known = all_settings()
+    values: dict[str, Value] = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition('=')
+        if not equals:
+            raise ConfigError(assignment, text, 'settings are written key=value')
+        if name not in known:
+            raise ConfigError(name, text, 'there is no setting of this name'
+                              + did_you_mean(name, known))
+        values[name] = known[name].parse(text)
+    return values

@@ -1,0 +1,250 @@
+"""What is computed, and on what: the settings of the matcher."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from stereo_bp_ros import quantisation
+from stereo_bp_ros.config.files import load_preset
+from stereo_bp_ros.config.programs import (
+    ALGORITHM_OF,
+    PROGRAMS,
+    PlainSteps,
+    StreamedSad,
+    TiledBarriers,
+)
+from stereo_bp_ros.config.settings import Setting, Settings, Value, setting
+from stereo_bp_ros.errors import ConfigError, printable
+
+ALGORITHMS = ('sad', 'bp', 'tiled_bp')      # position = the number that stereo_image_proc gives it
+
+
+@dataclasses.dataclass(frozen=True)
+class MatcherConfig(Settings):
+    """What is computed, and on what. See ``docs/reference/parameters.md`` for the table.
+
+    :raises ConfigError: a value or a combination is refused; the text names it and the limit.
+    """
+
+    stereo_algorithm: str = setting(
+        'bp', 'matching algorithm: SAD block matching, hierarchical or tiled belief propagation',
+        choices=ALGORITHMS, aliases=dict(enumerate(ALGORITHMS)))
+    program: str = setting(
+        'default', 'program that matches: the fastest, or one that repeats a paper (plain_steps '
+        'of bp, streamed_sad of sad, tiled_barriers of tiled_bp)', choices=PROGRAMS,
+        read_only=True)
+    min_disparity: int = setting(
+        0, 'first disparity of the search', -2048, 2048, unit='pixels')
+    disparity_range: int = setting(
+        64, 'number of disparities searched', 2, 512, unit='pixels')
+    reference_image: str = setting(
+        'left', 'image whose pixels get a disparity', choices=('left', 'right'))
+
+    smoothing_sigma: float = setting(
+        0.0, 'standard deviation of the Gaussian before matching, 0 = none', 0, 10,
+        unit='pixels')
+    preprocessing: str = setting(
+        'sobel_x', 'image that is matched: grey values, Sobel x derivative, Sobel gradient '
+        'magnitude, or the residual of a box mean',
+        choices=('none', 'sobel_x', 'sobel', 'residual'))
+    sobel_scale: float = setting(
+        0.25, 'factor on the Sobel derivatives', 0.001, 16)
+    prefilter_cap: float = setting(
+        63.0, 'bound of the absolute preprocessed value (sobel_x, sobel), 0 = none', 0, 2048,
+        unit='grey levels')
+    residual_window_size: int = setting(
+        3, 'side of the box whose mean the residual subtracts', 3, 51, odd=True,
+        unit='pixels')
+    residual_iterations: int = setting(
+        1, 'how often the residual subtracts its mean', 1, 10)
+    mono16_scale: float = setting(
+        0.00390625, 'factor from 16-bit values to grey values 0..255', 1e-6, 255)
+
+    message_type: str = setting(
+        'int16', 'number type of the messages of belief propagation; float16 is storage only, '
+        'sums take 32 bits', choices=('float32', 'float16', 'int16'))
+    exact: bool = setting(
+        False, 'reproduce the reference maps of bp bit by bit (float32 messages, slower; on '
+        'CUDA without partitions)')
+    levels: int = setting(
+        5, 'levels of the pyramid of belief propagation', 1, 10)
+    iterations: int = setting(
+        7, 'iterations per level; one updates one colour of the checkerboard', 0, 1000)
+    tile_size: int = setting(
+        13, 'side of the tiles of tiled_bp', 2, 64, unit='pixels')
+    outer_iterations: int = setting(
+        1, 'how often tiled_bp visits all tiles, in raster and then in reverse raster order', 1,
+        1000)
+    inner_iterations: int = setting(
+        1, 'sweeps right, left, down and up of a visit to a tile', 1, 1000)
+    data_weight: float = setting(0.15, 'weight of the data cost', 0.0001, 1000)
+    data_truncation: float = setting(
+        20.0, 'bound of the absolute difference in the data cost', 0.01, 4096,
+        unit='grey levels')
+    discontinuity_slope: float = setting(0.5, 'slope of the smoothness cost', 0.0001, 1000)
+    discontinuity_truncation: float = setting(
+        6.0, 'bound of the smoothness cost; 0 = disparity_range / 7.5', 0, 10000)
+
+    correlation_window_size: int = setting(
+        15, 'side of the window of SAD, and of texture_threshold', 1, 51, odd=True, unit='pixels')
+
+    uniqueness_ratio: float = setting(
+        0.0, 'margin by which the best match must beat every other but its neighbours; of the '
+        'best SAD, or of the largest data cost of a pixel (bp); 0 = off', 0, 100,
+        unit='per cent', live=True)
+    texture_threshold: int = setting(
+        0, 'least sum of the absolute clipped Sobel x derivative over the window; 0 = off',
+        0, 1000000, unit='grey levels', live=True)
+    subpixel: bool = setting(
+        True, 'refine disparities by a parabola through three costs', live=True)
+    disp12_max_diff: int = setting(
+        0, 'largest difference in the left-right check; 0 = off', 0, 128, unit='pixels',
+        live=True)
+    median_window_size: int = setting(
+        0, 'side of the median filter: 0 (off), 3 or 5', 0, 5, unit='pixels', live=True)
+    speckle_size: int = setting(
+        0, 'regions of at most this many pixels are removed; 0 = off', 0, 100000,
+        unit='pixels', live=True)
+    speckle_range: float = setting(
+        1.0, 'largest step between neighbours of one region', 0, 128, unit='pixels', live=True)
+    filling: str = setting(
+        'none', 'value of invalid pixels inside the valid window: none, or the smaller of '
+        'the nearest valid disparities left and right', choices=('none', 'background'),
+        live=True)
+    border: str = setting(
+        'invalid', 'pixels outside the valid window: invalid, or keep the guess of belief '
+        'propagation', choices=('invalid', 'keep'), live=True)
+    pre_adjust_disparity: bool = setting(
+        True, 'subtract cx_left - cx_right from the published disparities', live=True)
+
+    max_image_width: int = setting(
+        8192, 'widest image accepted', 16, 65536, unit='pixels', live=True)
+    max_image_height: int = setting(
+        8192, 'highest image accepted', 16, 65536, unit='pixels', live=True)
+    memory_limit: int = setting(
+        0, 'bytes that one engine may allocate; 0 = 80 % of what is there; larger images are '
+        'matched in partitions (bp) or refused', 0, 2**50,
+        unit='bytes')
+    partition_columns: int = setting(
+        0, 'partitions side by side that an image is cut into (bp); 0 = as many as the memory '
+        'calls for', 0, 256)
+    partition_rows: int = setting(
+        0, 'partitions one above the other; 0 = as many as the memory calls for', 0, 256)
+    partition_padding: int = setting(
+        64, 'pixels that a partition goes on for at least where it was cut', 1, 1024,
+        unit='pixels')
+    backend: str = setting(
+        'auto', 'what computes: cuda, cpu, or auto for the first of the two that works here',
+        choices=('auto', 'cuda', 'cpu'))
+    device_id: int = setting(
+        0, 'number of the CUDA device', 0, 63)
+    num_threads: int = setting(
+        0, 'threads of the CPU back end; 0 = all cores', 0, 1024)
+
+    plain_steps: PlainSteps = dataclasses.field(default_factory=PlainSteps)
+    streamed_sad: StreamedSad = dataclasses.field(default_factory=StreamedSad)
+    tiled_barriers: TiledBarriers = dataclasses.field(default_factory=TiledBarriers)
+
+    def check(self) -> None:
+        self._check_program()
+        if self.median_window_size not in (0, 3, 5):
+            raise ConfigError('median_window_size', self.median_window_size,
+                              'must be 0 (off), 3 or 5')
+        if self.exact and self.message_type != 'float32':
+            raise ConfigError('exact', self.exact,
+                              f'needs message_type float32, which is {self.message_type}')
+        if self.is_belief_propagation and self.message_type == 'int16':
+            quantisation.message_scale(self)
+        if self.stereo_algorithm == 'bp' and self.message_type == 'float16':
+            quantisation.check_float16(self)
+        if self.stereo_algorithm == 'tiled_bp':
+            self._check_tiles()
+        if self.stereo_algorithm == 'sad' and self.border == 'keep':
+            raise ConfigError('border', self.border,
+                              'SAD has no result outside the valid window: use invalid')
+
+    @property
+    def is_belief_propagation(self) -> bool:
+        """Whether there are messages, of whichever algorithm."""
+        return self.stereo_algorithm in ('bp', 'tiled_bp')
+
+    @property
+    def truncation(self) -> float:
+        """The bound of the smoothness cost, with 0 resolved to disparity_range / 7.5."""
+        return self.discontinuity_truncation or self.disparity_range / 7.5
+
+    def _check_program(self) -> None:
+        """Refuse a program of another algorithm, and settings of one that is not chosen."""
+        algorithm = ALGORITHM_OF.get(self.program, self.stereo_algorithm)
+        if self.stereo_algorithm != algorithm:
+            raise ConfigError('program', self.program,
+                              f'it is one of stereo_algorithm {algorithm}, which is '
+                              f'{self.stereo_algorithm}')
+        for name, kind in self.nested().items():
+            if name != self.program and getattr(self, name) != kind():
+                raise ConfigError(name, getattr(self, name), f'program is {self.program}')
+
+    def _check_tiles(self) -> None:
+        """Refuse what tiled belief propagation has not, with a ``ConfigError``."""
+        if self.message_type == 'float16':
+            raise ConfigError('message_type', self.message_type,
+                              'tiled_bp has messages of int16 or float32')
+        if self.exact:
+            raise ConfigError('exact', self.exact,
+                              'the reference maps are those of stereo_algorithm bp')
+        schedule = self.tiled_barriers.schedule
+        if schedule == 'speculative' and self.inner_iterations > 1:
+            raise ConfigError('inner_iterations', self.inner_iterations,
+                              'tiled_barriers.schedule speculative has one: use rows or auto')
+        if (self.tiled_barriers.synchronisation == 'all'
+                and schedule in ('speculative', 'rows')):
+            raise ConfigError('tiled_barriers.synchronisation', 'all',
+                              f'tiled_barriers.schedule {schedule} has several tiles at once in a '
+                              'block: use cooperative, lock_free or launches')
+
+    @classmethod
+    def settings_of(cls, program: str) -> Mapping[str, Setting]:
+        """The settings that count where ``program`` is so: all but those of other programs."""
+        return {name: setting for name, setting in cls.settings().items()
+                if name.rpartition('.')[0] in ('', program)}
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> MatcherConfig:
+        program = values.get('program', 'default')
+        for name, value in values.items():
+            owner = name.rpartition('.')[0] if name in cls.settings() else ''
+            if owner and owner != program:
+                raise ConfigError(name, value, f'it belongs to program {owner}, and program is '
+                                  f'{printable(program)}')
+        return typing.cast(MatcherConfig, super().from_mapping(values))
+
+    def to_mapping(self) -> dict[str, Value]:
+        """Every setting that counts with this program, in the order of declaration."""
+        values, known = super().to_mapping(), self.settings_of(self.program)
+        return {name: values[name] for name in known}
+
+    def replace(self, **changes: Any) -> MatcherConfig:
+        """A copy with some settings changed; another program begins with its defaults.
+
+        :raises ConfigError: as ``from_mapping``.
+        """
+        values = self.to_mapping()
+        if changes.get('program', self.program) != self.program:
+            values = {name: values[name] for name in self.settings_of('default')}
+        return self.from_mapping({**values, **changes})
+
+    def is_live_change(self, other: MatcherConfig) -> bool:
+        """Whether going from one configuration to the other needs no new engine."""
+        known = self.settings()
+        return all(known[name].live for name in self.differences(other))
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> MatcherConfig:
+        """A shipped set of settings by name (``preset_names()``), with some changed.
+
+        :raises ConfigError: there is no preset of this name, or a change is refused.
+        """
+        return cls.from_mapping({**load_preset(name), **changes})

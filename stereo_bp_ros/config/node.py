@@ -1,0 +1,86 @@
+"""How the ROS node receives, pairs and publishes: its settings."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from stereo_bp_ros.config.files import load_preset
+from stereo_bp_ros.config.settings import Settings, setting
+from stereo_bp_ros.errors import ConfigError
+
+_SEMI_GLOBAL = 'accepted for stereo_image_proc and ignored: belongs to semi-global matching'
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeConfig(Settings):
+    """How the ROS node receives, pairs and publishes.
+
+    :raises ConfigError: a value or a combination is refused; the text names it and the limit.
+    """
+
+    preset: str = setting(
+        '', 'shipped set of settings that the defaults of all others come from', read_only=True)
+    autostart: bool = setting(
+        True, 'configure and activate without being asked', read_only=True)
+    image_width: int = setting(
+        0, 'width that configure allocates memory for; 0 = that of the first images', 0, 65536,
+        unit='pixels', read_only=True)
+    image_height: int = setting(
+        0, 'height that configure allocates memory for; 0 = that of the first images', 0, 65536,
+        unit='pixels', read_only=True)
+
+    image_transport: str = setting(
+        'raw', 'raw images, or compressed ones (PNG, JPEG) on <topic>/compressed',
+        choices=('raw', 'compressed'), read_only=True)
+    approximate_sync: bool = setting(
+        False, 'pair images whose stamps differ by up to the tolerance', live=True)
+    approximate_sync_tolerance_seconds: float = setting(
+        0.01, 'largest difference of the stamps of a pair with approximate_sync; 0 (in '
+        'stereo_image_proc no limit) is refused with it', 0, 10, unit='seconds', live=True)
+    queue_size: int = setting(
+        5, 'images of each side kept while waiting for the other', 1, 1000, live=True)
+    use_system_default_qos: bool = setting(
+        False, 'subscribe with the system default QoS, not SensorDataQoS', read_only=True)
+
+    max_input_age: float = setting(
+        0.5, 'pairs older than this when taken to be matched are dropped as stale; 0 = off', 0,
+        3600, unit='seconds', live=True)
+    max_latency: float = setting(
+        0.0, 'results later than this after their stamp are dropped as late; 0 = off', 0, 3600,
+        unit='seconds', live=True)
+    jump_threshold: float = setting(
+        1.0, 'stamps going back by more than this are a restart of the clock or the bag', 0,
+        3600, unit='seconds', live=True)
+    input_timeout: float = setting(
+        1.0, 'a topic silent for this long is an error in /diagnostics', 0.01, 3600,
+        unit='seconds', live=True)
+    min_valid_fraction: float = setting(
+        0.05, 'a frame with a smaller part of valid pixels in its window is a warning', 0, 1,
+        live=True)
+    latency_budget_ms: float = setting(
+        100.0, 'a 95th percentile of the total latency above this is a warning; 0 = off', 0,
+        60000, unit='ms', live=True)
+    on_device_loss: str = setting(
+        'exit', 'after the loss of the GPU: exit with an error status, or go on on the CPU',
+        choices=('exit', 'cpu'), live=True)
+
+    prefilter_size: int = setting(
+        9, 'accepted for stereo_image_proc and ignored: its default prefilter has no window',
+        0, 255)
+    P1: float = setting(200.0, _SEMI_GLOBAL, 0, 4000)
+    P2: float = setting(400.0, _SEMI_GLOBAL, 0, 4000)
+    sgbm_mode: int = setting(0, _SEMI_GLOBAL, 0, 3)
+
+    def check(self) -> None:
+        if self.preset:
+            load_preset(self.preset)
+        if bool(self.image_width) != bool(self.image_height):
+            raise ConfigError('image_height', self.image_height,
+                              f'image_width is {self.image_width}: set both, or neither')
+        if self.approximate_sync and not self.approximate_sync_tolerance_seconds:
+            raise ConfigError('approximate_sync_tolerance_seconds', 0.0, 'with approximate_sync '
+                              'it must be above 0: images however far apart are no pair')
+
+
+#: Settings of NodeConfig that are accepted for drop-in use and have no effect.
+IGNORED = ('prefilter_size', 'P1', 'P2', 'sgbm_mode')

@@ -1,0 +1,203 @@
+"""What a setting is: a typed value with a range, a unit and a meaning, checked in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import math
+import operator
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import yaml
+
+from stereo_bp_ros.config.renamed import new_name
+from stereo_bp_ros.errors import ConfigError
+
+Value = typing.Union[bool, int, float, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One declared setting. ``live`` = takes effect on the next frame without an allocation."""
+
+    name: str
+    type: type
+    default: Value
+    meaning: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    odd: bool = False
+    unit: str = ''
+    live: bool = False
+    read_only: bool = False
+    aliases: Mapping[int, str] = dataclasses.field(default_factory=dict)
+
+    def limit(self) -> str:
+        """The accepted values in words."""
+        if self.choices:
+            words = 'must be one of ' + ', '.join(self.choices)
+            if self.aliases:
+                words += ' (or ' + ', '.join(f'{k} = {v}' for k, v in self.aliases.items()) + ')'
+            return words
+        kind = {bool: 'true or false', int: 'a whole number', float: 'a number',
+                str: 'a text'}[self.type]
+        if self.odd:
+            kind = 'an odd whole number'
+        if self.minimum is not None and self.maximum is not None:
+            kind += f' from {self.minimum:g} to {self.maximum:g}'
+        elif self.minimum is not None:
+            kind += f' of at least {self.minimum:g}'
+        return f'must be {kind}' + (f' {self.unit}' if self.unit else '')
+
+    def coerce(self, value: Any) -> Value:
+        """The value in the declared type.
+
+        :raises ConfigError: wrong type, out of range, or not one of the choices.
+        """
+        if self.aliases and isinstance(value, int) and not isinstance(value, bool):
+            value = self.aliases.get(value, value)
+        accepted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}[self.type]
+        if isinstance(value, np.generic):
+            value = value.item()
+        if not isinstance(value, accepted) or (isinstance(value, bool) and self.type is not bool):
+            raise ConfigError(self.name, value, self.limit())
+        try:
+            value = self.type(value)
+        except OverflowError:           # a whole number beyond any float
+            raise ConfigError(self.name, value, self.limit()) from None
+        if self.choices and value not in self.choices:
+            raise ConfigError(self.name, value, self.limit())
+        if self.type in (int, float):
+            low = -math.inf if self.minimum is None else self.minimum
+            high = math.inf if self.maximum is None else self.maximum
+            # NaN fails the comparison, and a whole number may be too large for isinf.
+            if not low <= value <= high or value in (math.inf, -math.inf):
+                raise ConfigError(self.name, value, self.limit())
+            if self.odd and value % 2 == 0:
+                raise ConfigError(self.name, value, self.limit())
+        return value
+
+    def parse(self, text: str) -> Value:
+        """The value written on a command line (rules of a plain YAML scalar, as ROS does it).
+
+        :raises ConfigError: as ``coerce``.
+        """
+        if self.type is str and not self.aliases:
+            return self.coerce(text)
+        return self.coerce(_scalar(text))
+
+
+def _scalar(text: str) -> Value:
+    """What YAML takes a plain word for: true or false, a number, else the text itself."""
+    loader = yaml.SafeLoader('')
+    word = text.strip()
+    tag = loader.resolve(yaml.ScalarNode, word, (True, False))
+    if tag.rpartition(':')[2] not in ('bool', 'int', 'float'):
+        return text
+    try:
+        return typing.cast(Value, loader.construct_object(yaml.ScalarNode(tag, word)))
+    except (ValueError, OverflowError):         # more digits than Python makes a number of
+        return text
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about a name that is none: its new one, or the closest known one."""
+    if moved := new_name(name):
+        return f'; {moved}'
+    close = difflib.get_close_matches(name, known, 1)
+    return f'; did you mean {close[0]}?' if close else ''
+
+
+def setting(default: Value, meaning: str, minimum: float | None = None,
+             maximum: float | None = None, **rest: Any) -> Any:
+    return dataclasses.field(default=default, metadata={
+        'meaning': meaning, 'minimum': minimum, 'maximum': maximum, **rest})
+
+
+class Settings:
+    """Configuration classes; subclasses are frozen dataclasses.
+
+    A field is a setting, or settings of their own kind: those are named ``field.setting``.
+    """
+
+    @classmethod
+    @functools.cache
+    def settings(cls) -> Mapping[str, Setting]:
+        """Every declared setting by name, in the order of declaration."""
+        hints, nested = typing.get_type_hints(cls), cls.nested()
+        found: dict[str, Setting] = {}
+        for field in dataclasses.fields(cls):       # type: ignore[arg-type]
+            if field.name in nested:
+                found |= {f'{field.name}.{name}': dataclasses.replace(
+                    inner, name=f'{field.name}.{name}')
+                    for name, inner in nested[field.name].settings().items()}
+            else:
+                found[field.name] = Setting(field.name, hints[field.name],
+                                            typing.cast(Value, field.default), **field.metadata)
+        return types.MappingProxyType(found)
+
+    @classmethod
+    @functools.cache
+    def nested(cls) -> Mapping[str, type[Settings]]:
+        """The kinds of the fields that are settings of their own kind."""
+        hints = typing.get_type_hints(cls)
+        return types.MappingProxyType({
+            field.name: hints[field.name]
+            for field in dataclasses.fields(cls)        # type: ignore[arg-type]
+            if issubclass(hints[field.name], Settings)})
+
+    def __post_init__(self) -> None:
+        nested = self.nested()
+        for name, kind in nested.items():
+            if type(getattr(self, name)) is not kind:
+                raise ConfigError(name, getattr(self, name), f'must be {kind.__name__}(...)')
+        for name, setting in self.settings().items():
+            if name.partition('.')[0] not in nested:
+                object.__setattr__(self, name, setting.coerce(getattr(self, name)))
+        self.check()
+
+    def check(self) -> None:
+        """Limits that involve more than one setting."""
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> typing.Any:
+        """Build from names and values.
+
+        :raises ConfigError: an unknown name, a refused value or a refused combination.
+        """
+        known = cls.settings()
+        own: dict[str, Any] = {}
+        inner: dict[str, dict[str, Any]] = {}
+        for name, value in values.items():
+            if name not in known:
+                raise ConfigError(name, value, 'there is no setting of this name'
+                                  + did_you_mean(name, known))
+            outer, _, last = name.rpartition('.')
+            if outer:
+                inner.setdefault(outer, {})[last] = known[name].coerce(value)
+            else:
+                own[name] = value
+        nested = cls.nested()
+        return cls(**own, **{name: nested[name](**found) for name, found in inner.items()})
+
+    def to_mapping(self) -> dict[str, Value]:
+        """Every setting and its value, in the order of declaration."""
+        return {name: operator.attrgetter(name)(self) for name in self.settings()}
+
+    def replace(self, **changes: Any) -> typing.Any:
+        """A copy with some settings changed.
+
+        :raises ConfigError: as ``from_mapping``.
+        """
+        return self.from_mapping({**self.to_mapping(), **changes})
+
+    def differences(self, other: Any) -> list[str]:
+        """Names of the settings in which two configurations differ."""
+        return [name for name in self.settings()
+                if operator.attrgetter(name)(self) != operator.attrgetter(name)(other)]

@@ -1,0 +1,109 @@
+"""From settings to numbers that messages hold: scales, slopes, bounds, and what fits 16 bits."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING
+
+from stereo_bp_ros.errors import ConfigError
+
+if TYPE_CHECKING:
+    from stereo_bp_ros.config import MatcherConfig
+
+LARGEST_FLOAT16 = 65504
+LARGEST_INT16 = 32767
+#: Finer steps of a grey value's cost than 1 / 128 change no map that was measured.
+LARGEST_SCALE = 128
+
+
+def message_scale(config: MatcherConfig) -> int:
+    """S, the factor from costs to messages (``docs/explanation/algorithms.md``, message types).
+
+    1 for float32. For 16 bits the whole number that makes data_weight, discontinuity_slope
+    and discontinuity_truncation times S most nearly whole, so that what is rounded hardly
+    differs from what is meant: from a quarter of the largest S that fits, or of 128, up to
+    it; the smallest of equals.
+
+    :raises ConfigError: int16, and no S keeps the slope or the costs above 0.
+    """
+    if config.message_type == 'float32':
+        return 1
+    sums = pixels, truncations = _largest_sum(config)
+    data = config.data_weight * config.data_truncation
+    if config.message_type == 'float16':
+        # Whole numbers up to here are exact in float16. Where sums are so, too, they reach
+        # four truncations before they are cut.
+        most = 2048 / max(data, config.truncation * (4 if config.plain_steps.packed_halves else 1))
+    else:
+        most = LARGEST_INT16 / (data * pixels + truncations * config.truncation)
+    scale = _wholest_scale(most, config.message_type, sums, config.data_truncation,
+                           (config.data_weight, config.discontinuity_slope, config.truncation))
+    if scale == 0 and config.message_type == 'int16':
+        of_levels = f'levels {config.levels}, ' if config.stereo_algorithm == 'bp' else ''
+        raise ConfigError(
+            'message_type', config.message_type,
+            f'with {of_levels}data_weight {config.data_weight:g}, data_truncation '
+            f'{config.data_truncation:g} and discontinuity_slope {config.discontinuity_slope:g} '
+            'its 16 bits cannot hold costs and slope: use float32'
+            + (' or fewer levels' if of_levels else ''))
+    return scale or 1
+
+
+def message_smoothness(config: MatcherConfig) -> tuple[float, float]:
+    """Slope and truncation of the smoothness cost in units of the messages."""
+    scale = message_scale(config)
+    slope, truncation = scale * config.discontinuity_slope, scale * config.truncation
+    if config.message_type == 'int16':
+        return round_half_up(slope), round_half_up(truncation)
+    return slope, truncation
+
+
+def check_float16(config: MatcherConfig) -> None:
+    """Refuse costs and messages that float16 cannot hold.
+
+    :raises ConfigError: the largest sum of them exceeds ``LARGEST_FLOAT16``.
+    """
+    largest = (config.data_weight * config.data_truncation * 4.0 ** (config.levels - 1)
+               + 3 * config.truncation)
+    if largest > LARGEST_FLOAT16:
+        raise ConfigError(
+            'message_type', config.message_type,
+            f'with levels {config.levels}, data_weight {config.data_weight:g} and '
+            f'data_truncation {config.data_truncation:g} sums reach {largest:.0f}, and its '
+            f'largest number is {LARGEST_FLOAT16}: use float32 or fewer levels')
+
+
+def largest_cost(config: MatcherConfig) -> float:
+    """The largest data cost of a pixel in units of the messages."""
+    return message_scale(config) * config.data_weight * config.data_truncation
+
+
+@functools.lru_cache(maxsize=64)
+def _wholest_scale(most: float, message_type: str, sums: tuple[int, int], data_truncation: float,
+                   weights: tuple[float, float, float]) -> int:
+    """The S of ``message_scale`` that is at most ``most``; 0 = there is none."""
+    most = min(most, LARGEST_SCALE)
+    best, least = 0, math.inf
+    (pixels, truncations), (data_weight, *smoothness) = sums, weights
+    for scale in range(math.floor(most / 4) + 1, math.floor(most) + 1):
+        slope, truncation = (round_half_up(scale * value) for value in smoothness)
+        # Rounding to whole numbers can lift the largest sum over 16 bits.
+        largest = (round_half_up(scale * data_weight * data_truncation) * pixels
+                   + truncations * truncation)
+        if message_type == 'int16' and (slope == 0 or largest > LARGEST_INT16):
+            continue
+        error = max(abs(round_half_up(scale * value) / (scale * value) - 1) for value in weights)
+        if error < least - 1e-9:        # what float64 leaves of whole numbers is none
+            best, least = scale, error
+    return best
+
+
+def _largest_sum(config: MatcherConfig) -> tuple[int, int]:
+    """Data costs of a pixel and truncations in the largest sum on the way (tiled: with steps)."""
+    return (1, 8) if config.stereo_algorithm == 'tiled_bp' else (4 ** (config.levels - 1), 3)
+
+
+def round_half_up(value: float) -> int:
+    """floor(value + 0.5), in float64."""
+    return math.floor(value + 0.5)
