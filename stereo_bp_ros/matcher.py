@@ -63,10 +63,11 @@ class StereoMatcher:
         config = config or MatcherConfig()
         if backend is not None:
             config = config.replace(backend=backend)
-        self._choice = engines.choose_backend(config)
+        self._backend = engines.choose(config)
         self._config = config
         self._engine: engines.Engine | None = None
         self._compile_time = 0.0
+        self._warm: MatcherConfig | None = None
         self._entered = threading.Lock()
         self._slots = threading.Semaphore(SLOTS)
         self._worker: concurrent.futures.ThreadPoolExecutor | None = None
@@ -80,12 +81,12 @@ class StereoMatcher:
     @property
     def backend(self) -> str:
         """What computes: 'cpu' or 'cuda'."""
-        return self._choice.backend
+        return self._backend.name
 
     @property
     def backend_reason(self) -> str:
         """Why this back end, in one line."""
-        return self._choice.reason
+        return self._backend.reason
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -95,12 +96,12 @@ class StereoMatcher:
     @property
     def memory_plan(self) -> geometry.MemoryPlan | None:
         """The arrays of the engine; None before the first frame."""
-        return None if self._engine is None else self._engine.plan
+        return None if self._engine is None else self._engine.plan.memory
 
     @property
     def partitions(self) -> Partitioning | None:
         """How the engine cuts images to fit the memory allowed; None before the first frame."""
-        return None if self._engine is None else self._engine.parts
+        return None if self._engine is None else self._engine.plan.parts
 
     @property
     def compile_time(self) -> float:
@@ -120,31 +121,40 @@ class StereoMatcher:
             if width and height:
                 known = self._engine
                 engine = self._engine_for(width, height)
-                seconds = engine.warm_up()
+                # The first image waits here: what has been warmed up is not run once more.
+                is_warm = self._warm is not None and self._warm.is_live_change(self._config)
+                seconds = 0.0 if is_warm else engine.warm_up()
                 self._compile_time = seconds + (engine.compile_time if engine is not known else 0)
             else:
-                self._compile_time = engines.warm_up(self._config)
+                self._compile_time = _warm_up(self._backend, self._config)
+            self._warm = self._config
         return time.perf_counter() - start
 
     def reconfigure(self, config: MatcherConfig) -> bool:
         """Use another configuration from the next frame on.
 
         Returns True where a new engine was needed. The new engine compiles and is allocated
-        here, beside the old one; when that fails the old configuration stays.
+        here, beside the old one, or after it where the memory allowed does not hold both. When
+        that fails the old configuration stays.
 
         :raises StereoError: the new configuration cannot run here or does not fit.
         """
         with self._alone():
-            if self._engine is not None and self._config.is_live_change(config):
-                self._engine.update(config)
+            if self._config.is_live_change(config):
+                if self._engine is not None:
+                    self._engine.update(config)
                 self._config = config
                 return False
-            choice = engines.choose_backend(config)
-            old = self._engine
+            backend, old = engines.choose(config), self._engine
             if old is None:
-                self._compile_time = engines.warm_up(config)
+                self._compile_time = _warm_up(backend, config)
             else:
-                engine = engines.create_engine(config, old.width, old.height)
+                plan, fits_beside = self._successor(old, backend, config)
+                if not fits_beside:
+                    # If the new one fails all the same, the next frame builds this one again.
+                    self._engine = None
+                    old.close()
+                engine = backend.create(plan)
                 try:
                     self._compile_time = engine.compile_time + engine.warm_up()
                 except BaseException:
@@ -152,7 +162,7 @@ class StereoMatcher:
                     raise
                 self._engine = engine
                 old.close()
-            self._config, self._choice = config, choice
+            self._config, self._backend, self._warm = config, backend, config
             return True
 
     def compute(self, left: Image, right: Image, *, calibration: Calibration | None = None,
@@ -219,13 +229,26 @@ class StereoMatcher:
             raise RuntimeError('this matcher is closed')
         return _Alone(self._entered)
 
+    def _successor(self, old: engines.Engine, backend: engines.Backend, config: MatcherConfig
+                   ) -> tuple[engines.Plan, bool]:
+        """The plan of an engine after an older one, and whether it fits beside that.
+
+        What the old one holds counts as free: the plan is that of a fresh start.
+
+        :raises StereoError: it does not fit without the old one either.
+        """
+        if not backend.shares_memory_with(self._backend):
+            return backend.fit(config, old.width, old.height), True
+        plan = backend.fit(config, old.width, old.height, old.plan.memory.total)
+        return plan, plan.memory.total <= engines.SHARE * backend.free_memory()
+
     def _engine_for(self, width: int, height: int) -> engines.Engine:
         engine = self._engine
         if engine is None or (engine.width, engine.height) != (width, height):
             if engine is not None:
                 self._engine = None
                 engine.close()
-            engine = engines.create_engine(self._config, width, height)
+            engine = self._backend.create(self._backend.fit(self._config, width, height))
             self._engine = engine
         return engine
 
@@ -271,6 +294,13 @@ class _Alone:
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+
+
+def _warm_up(backend: engines.Backend, config: MatcherConfig) -> float:
+    """Compile for images of whatever size; returns the seconds."""
+    start = time.perf_counter()
+    backend.warm_up(config, 0, 0)
+    return time.perf_counter() - start
 
 
 def _raw(image: Image) -> RawImage:

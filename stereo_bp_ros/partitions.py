@@ -15,6 +15,7 @@ from typing import NamedTuple
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import ConfigError, MemoryLimitError
 from stereo_bp_ros.geometry import MemoryPlan
+from stereo_bp_ros.images import check_limits
 
 #: Least width and height of an image, and so of a partition, pixels.
 LEAST_SIZE = 16
@@ -109,16 +110,23 @@ def cut(length: int, count: int, alignment: int, padding: int) -> Cut | None:
     """
     if count == 1:
         return Cut(length, (0,), (0, length))
+    size = _least_size(length, count, alignment, padding)
+    if size is None:
+        return None
+    steps = (length - size) // alignment
+    starts = tuple(alignment * (i * steps // (count - 1)) for i in range(count))
+    middles = ((after + before + size) // 2 for before, after in itertools.pairwise(starts))
+    return Cut(size, starts, (0, *middles, length))
+
+
+def _least_size(length: int, count: int, alignment: int, padding: int) -> int | None:
+    """Pixels of the pieces of ``cut`` for a count of at least 2; None = too short for that."""
     # The most steps from the first to the last start at which the longest step and the padding
     # on both of its sides still fit a piece: steps + ceil(steps / (count - 1)) <= available.
     available = (length - 2 * padding) // alignment
     steps = available * (count - 1) // count
     size = length - alignment * steps
-    if steps < count - 1 or size < LEAST_SIZE:
-        return None
-    starts = tuple(alignment * (i * steps // (count - 1)) for i in range(count))
-    middles = ((after + before + size) // 2 for before, after in itertools.pairwise(starts))
-    return Cut(size, starts, (0, *middles, length))
+    return None if steps < count - 1 or size < LEAST_SIZE else size
 
 
 def alignment(config: MatcherConfig) -> int:
@@ -134,7 +142,7 @@ def can_be_cut(config: MatcherConfig) -> bool:
 
     The papers' plain steps are not: they are there to be measured as they are.
     """
-    return config.stereo_algorithm == 'bp' and not config.repeats_papers
+    return config.stereo_algorithm == 'bp' and config.program == 'default'
 
 
 def choose(config: MatcherConfig, width: int, height: int, allowed: int,
@@ -145,9 +153,11 @@ def choose(config: MatcherConfig, width: int, height: int, allowed: int,
     take nearly all of the time.
 
     :param allowed: bytes; ``plan_of``: the plan of an engine that cuts images in this way.
+    :raises InputError: the image is larger than max_image_width x max_image_height.
     :raises MemoryLimitError: not even the smallest partitions fit.
     :raises ConfigError: partition_columns or partition_rows do not fit into the image.
     """
+    check_limits(width, height, config.max_image_width, config.max_image_height)
     uncut = whole(width, height)
     if not can_be_cut(config):
         plan_of(uncut).check(allowed)
@@ -156,9 +166,8 @@ def choose(config: MatcherConfig, width: int, height: int, allowed: int,
         needed = plan_of(uncut).total
         if needed <= allowed:
             return uncut
-    found = [Partitioning(columns, rows)
-             for columns in _cuts(config, 'partition_columns', width)
-             for rows in _cuts(config, 'partition_rows', height)]
+    found = list(itertools.starmap(Partitioning, itertools.product(
+        _cuts(config, 'partition_columns', width), _cuts(config, 'partition_rows', height))))
     # The larger a partition, the more memory: the largest that fits is found by halving.
     by_area = sorted({p.width * p.height: p for p in found}.values(),
                      key=lambda p: p.width * p.height)
@@ -184,9 +193,9 @@ def _cuts(config: MatcherConfig, name: str, length: int) -> list[Cut]:
         return [asked]
     found = [Cut(length, (0,), (0, length))]
     for pieces in range(2, length // max(step, padding) + 2):
-        made = cut(length, pieces, step, padding)
-        if made is None or made.size < 3 * padding:
+        size = _least_size(length, pieces, step, padding)
+        if size is None or size < 3 * padding:
             break
-        if made.size < found[-1].size:
+        if size < found[-1].size and (made := cut(length, pieces, step, padding)):
             found.append(made)
     return found

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros import partitions
+from stereo_bp_ros import quantisation
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines import Engine
-from stereo_bp_ros.engines.cpu import (
-    beliefs,
-    convert,
-    cost,
-    layout_plan,
-    layouts,
-    messages,
-    plan,
-    preprocess,
-    refine,
-    runtime,
-    sad,
-    tiled,
-)
+from stereo_bp_ros.engines.cpu.matching import Matches, stopwatch
+from stereo_bp_ros.engines.cpu.plan import Plan, plan_of
+from stereo_bp_ros.engines.cpu.simd import runtime
+from stereo_bp_ros.engines.cpu.stages import convert, preprocess, refine
 from stereo_bp_ros.geometry import ALIGNMENT, ArraySpec
 from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.partitions import Partitioning
 from stereo_bp_ros.types import ENGINE_STAGES, OUTPUTS, empty_output
 
 
@@ -36,24 +26,19 @@ class CpuEngine(Engine):
     """Matches pairs of one size on the CPU; see ``engines.Engine``."""
 
     backend = 'cpu'
+    plan: Plan
 
-    def __init__(self, config: MatcherConfig, width: int, height: int,
-                 parts: partitions.Partitioning | None = None) -> None:
-        self.config = config
-        self.width = width
-        self.height = height
-        self.parts = parts or partitions.whole(width, height)
-        self.plan = plan.memory_plan(config, width, height, self.parts)
-        self._threads = plan.threads(config)
-        arena = _aligned(self.plan.total)
-        self._arrays = {spec.name: _view(arena, spec) for spec in self.plan.arrays}
-        self._right_least = self._arrays.get('right_least',
-                                             np.empty((0, 0), plan.sum_dtype(config)))
-        is_bp = config.stereo_algorithm == 'bp' and not config.repeats_papers
-        self._levels = (plan.levels(config, self.parts.width, self.parts.height) if is_bp
-                        else [])
-        self._slots = [plan.row_slots(config, k, level.height)
-                       for k, level in enumerate(self._levels)]
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        arena = _aligned(plan.memory.total)
+        self._arrays = {spec.name: _view(arena, spec) for spec in plan.memory.arrays}
+        self._matching = plan.matching(plan, self._arrays)
+
+    @classmethod
+    def of(cls, config: MatcherConfig, width: int, height: int,
+           parts: Partitioning | None = None) -> CpuEngine:
+        """An engine with a plan; ``parts``: how belief propagation cuts the images."""
+        return cls(plan_of(config, width, height, parts))
 
     def warm_up(self) -> float:
         return warm_up(self.config)
@@ -62,6 +47,7 @@ class CpuEngine(Engine):
         self.config = config
 
     def close(self) -> None:
+        # No view may be left: it would keep all of the memory.
         self._arrays.clear()
 
     def compute(self, left: RawImage, right: RawImage, calibration: Calibration | None,
@@ -69,23 +55,14 @@ class CpuEngine(Engine):
         if not self._arrays:
             raise RuntimeError('this engine is closed')
         timings = dict.fromkeys(ENGINE_STAGES, 0.0)
-        with runtime.frame(self._threads):
-            with _stopwatch(timings, 'convert'):
+        with runtime.frame(self.plan.threads):
+            with stopwatch(timings, 'convert'):
                 self._convert(left, right)
-            with _stopwatch(timings, 'preprocess'):
+            with stopwatch(timings, 'preprocess'):
                 self._preprocess()
             needed = refine.needs(self.config, outputs)
-            if self.config.stereo_algorithm == 'bp':
-                self._belief_propagation(needed, timings)
-            elif self.config.stereo_algorithm == 'tiled_bp':
-                with _stopwatch(timings, 'messages'):
-                    tiled.pass_messages(
-                        self._arrays['left_matched'], self._arrays['right_matched'],
-                        self.config, *self._matches(needed), self._arrays)
-            else:
-                with _stopwatch(timings, 'messages'):
-                    self._block_matching(needed)
-            with _stopwatch(timings, 'refine'):
+            self._matching.match(self.config, self._matches(needed), timings)
+            with stopwatch(timings, 'refine'):
                 texture = self._smoothed('left') if needed.texture else None
                 refine.refine(*self._matches(needed), texture, self.config, calibration,
                               outputs, self._arrays, self._largest_cost())
@@ -117,57 +94,14 @@ class CpuEngine(Engine):
         """The image after the Gaussian: without one it is the grey image itself."""
         return self._arrays[f'{side}_smoothed' if self.config.smoothing_sigma else f'{side}_grey']
 
-    def _belief_propagation(self, needed: refine.Needs, timings: dict[str, float]) -> None:
-        config, arrays = self.config, self._arrays
-        if config.repeats_papers:
-            self._plain_belief_propagation(needed, timings)
-            return
-        costs = [arrays[f'cost_{k}'].reshape(-1) for k in range(config.levels)]
-        passed = [arrays[f'messages_{k}'].reshape(-1) for k in range(config.levels)]
-        for part in self.parts.partitions:
-            with _stopwatch(timings, 'cost'):
-                cost.data_cost(arrays['left_matched'], arrays['right_matched'], part.x, part.y,
-                               self._levels, config.min_disparity, config.data_weight,
-                               config.data_truncation, config.message_scale(), costs,
-                               arrays['image_rows'], arrays['cost_rows'])
-            with _stopwatch(timings, 'messages'):
-                found = beliefs.selection(
-                    part, config.min_disparity, *self._matches(needed), self._right_least,
-                    arrays['belief_rows'], arrays['selected_rows'], arrays['right_rows'])
-                messages.pass_messages(
-                    self._levels, costs, passed, self._slots, arrays['message_vectors'],
-                    self._threads, config.iterations, *config.message_smoothness(), config.exact,
-                    found)
-
     def _largest_cost(self) -> float:
         """The largest data cost of a pixel in units of the beliefs; 1 for SAD."""
-        return self.config.largest_cost if self.config.is_belief_propagation else 1.0
+        return quantisation.largest_cost(self.config) if self.config.is_belief_propagation else 1.0
 
-    def _plain_belief_propagation(self, needed: refine.Needs,
-                                  timings: dict[str, float]) -> None:
-        """In the papers' plain steps."""
-        config, arrays = self.config, self._arrays
-        levels = layout_plan.levels(config, self.width, self.height)
-        with _stopwatch(timings, 'cost'):
-            memory = layouts.Memory(config, levels, arrays)
-            layouts.data_cost(arrays['left_matched'], arrays['right_matched'], config, levels,
-                              memory)
-        with _stopwatch(timings, 'messages'):
-            layouts.pass_messages(config, levels, memory, arrays['plain_values'])
-            layouts.choose_labels(config, levels, memory, *self._matches(needed), arrays)
-
-    def _block_matching(self, needed: refine.Needs) -> None:
-        arrays = self._arrays
-        for side in ('left', 'right'):
-            preprocess.to_8bit(arrays[f'{side}_matched'], self.config, arrays[f'{side}_8bit'])
-        sad.match(arrays['left_8bit'], arrays['right_8bit'], self.config,
-                  *self._matches(needed), arrays)
-
-    def _matches(self, needed: refine.Needs) -> tuple[Any, Any, Any, Any, Any]:
-        """Label, fraction, best, second, right_label; None for what is not needed."""
-        return (self._arrays['label'], self._arrays['fraction'],
-                self._if(needed.best, 'best'), self._if(needed.second, 'second'),
-                self._if(needed.right_label, 'right_label'))
+    def _matches(self, needed: refine.Needs) -> Matches:
+        return Matches(self._arrays['label'], self._arrays['fraction'],
+                       self._if(needed.best, 'best'), self._if(needed.second, 'second'),
+                       self._if(needed.right_label, 'right_label'))
 
     def _if(self, needed: bool, name: str) -> np.ndarray[Any, Any] | None:
         return self._arrays[name] if needed else None
@@ -189,7 +123,7 @@ def warm_up(config: MatcherConfig) -> float:
         min_disparity=0, disparity_range=4, discontinuity_truncation=config.truncation,
         uniqueness_ratio=5.0, texture_threshold=1, subpixel=True, disp12_max_diff=1,
         median_window_size=3, speckle_size=2, filling='background')
-    engine = CpuEngine(everything, side, side)
+    engine = CpuEngine.of(everything, side, side)
     engine.compute(image, image, calibration, outputs)
     engine.close()
     return time.perf_counter() - start
@@ -208,10 +142,3 @@ def _aligned(size: int) -> np.ndarray[Any, Any]:
 
 def _view(arena: np.ndarray[Any, Any], spec: ArraySpec) -> np.ndarray[Any, Any]:
     return arena[spec.offset:spec.offset + spec.nbytes].view(spec.dtype).reshape(spec.shape)
-
-
-@contextmanager
-def _stopwatch(timings: dict[str, float], stage: str) -> Iterator[None]:
-    start = time.perf_counter()
-    yield
-    timings[stage] += (time.perf_counter() - start) * 1e3

@@ -1,207 +1,47 @@
-"""Every array of the CPU engine, before one of them is made. No Numba here."""
+"""The plan of a CPU engine: its arrays. No Numba here."""
 
 from __future__ import annotations
 
-import math
-import os
-from typing import NamedTuple
-
-import numpy as np
+import dataclasses
+import functools
 
 from stereo_bp_ros import geometry, partitions
-from stereo_bp_ros.config import MatcherConfig, round_half_up
-from stereo_bp_ros.engines.cpu import layout_plan, scratch
-
-Wanted = list[tuple[str, tuple[int, ...], str]]
-
-
-#: Bytes that a kernel handles at once, one lane per pixel: a cache line, an AVX-512 register.
-VECTOR_BYTES = 64
-
-#: Where a message goes: its place in the arrays of messages.
-UP, DOWN, LEFT, RIGHT = range(4)
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines import plan, programs
+from stereo_bp_ros.engines.cpu import memory, scratch
+from stereo_bp_ros.engines.cpu.matching import CpuMatching
+from stereo_bp_ros.partitions import Partitioning
 
 
-#: Iterations that one sweep over a level applies. More of them reuse more of what is in the
-#: caches; fewer leave more rows for parallel bands.
-SWEEP_ITERATIONS = 8
+@dataclasses.dataclass(frozen=True)
+class Plan(plan.Plan):
+    """See ``plan.Plan``; ``matching``: the way to match, ``threads``: of a frame."""
 
-#: Steepest slope between neighbouring labels that a byte holds.
-STEEPEST_BYTE = 127
+    matching: type[CpuMatching]
+    threads: int
 
-
-class Level(NamedTuple):
-    """One level of the pyramid as it lies in memory.
-
-    A node (x, y) has the checkerboard colour (x + y) mod 2 and the column x // 2. A tile is one
-    vector of neighbouring columns of one colour. ``cost`` is [row][colour][tile][plane][lane] and
-    ``messages`` [slot][colour][tile][direction][plane][lane], everything contiguous, so that
-    updating a tile reads and writes a few stretches of memory from end to end. A message is kept
-    at its sender, under the direction it goes; ``row_slots`` says which slot a row has.
-
-    There is a plane for each label. int8 messages are kept as differences: first a plane of upper
-    bytes, then for label 0 what is left of the value, for each other label what it adds to
-    the one before. The envelope bounds these by the slope, so nothing is lost. The number of
-    planes is odd: tiles never lie large powers of two apart, which would share a few sets of the
-    caches.
-
-    width, height: nodes.
-    labels:        disparities.
-    tiles:         vectors that the columns of one colour take.
-    cost_planes:   of one tile of ``cost``.
-    planes:        of one message.
-    """
-
-    width: int
-    height: int
-    labels: int
-    tiles: int
-    cost_planes: int
-    planes: int
+    @functools.cached_property
+    def memory(self) -> geometry.MemoryPlan:
+        """All arrays."""
+        size = self.config, self.width, self.height
+        return geometry.MemoryPlan.lay_out([
+            *memory.images_and_matches(*size), *self.matching.arrays(self),
+            *scratch.all_stages(*size, self.matching.scratch(self))])
 
 
-def threads(config: MatcherConfig) -> int:
-    """Threads of a frame: ``num_threads``, at most the cores that this process may use."""
-    limit = int(os.environ.get('NUMBA_NUM_THREADS', '0')) or len(os.sched_getaffinity(0))
-    return min(config.num_threads or limit, limit)
-
-
-def message_dtype(config: MatcherConfig) -> str:
-    """How messages are kept.
-
-    int16 messages are never below 0, so they are kept as uint16: the sums on the way, which may
-    exceed 32767 by one step of the envelope or in the belief, need the sixteenth bit. Where the
-    slope allows it int8 holds their differences from label to label.
-    """
-    if config.message_type == 'int16':
-        return 'int8' if min(config.message_smoothness()) <= STEEPEST_BYTE else 'uint16'
-    # float16 values are kept in int16 arrays, see ``vectors``.
-    return 'int16' if config.message_type == 'float16' else 'float32'
-
-
-def sum_dtype(config: MatcherConfig) -> str:
-    """How sums of messages and costs are kept."""
-    return 'uint16' if config.message_type == 'int16' else 'float32'
-
-
-def cost_dtype(config: MatcherConfig, level: int) -> str:
-    """How the data cost of a level is kept."""
-    if level > 0 or config.message_type == 'float32':
-        # Sums of 256 costs lose too much in float16: above level 0 only messages are kept so.
-        return sum_dtype(config)
-    if config.message_type == 'float16':
-        return 'int16'
-    return 'uint8' if round_half_up(config.largest_cost) <= np.iinfo(np.uint8).max else 'uint16'
-
-
-def levels(config: MatcherConfig, width: int, height: int) -> list[Level]:
-    """The pyramid, level 0 first."""
-    labels = config.disparity_range
-    planes = labels + (message_dtype(config) == 'int8')
-    return [Level(w, h, labels, -(-((w + 1) // 2) // _lanes(config)), labels | 1, planes | 1)
-            for w, h in geometry.pyramid(width, height, config.levels)]
-
-
-def _lanes(config: MatcherConfig) -> int:
-    return VECTOR_BYTES // np.dtype(sum_dtype(config)).itemsize
-
-
-def sweeps(iterations: int) -> int:
-    """Into how many sweeps a level's iterations are cut.
-
-    Without iterations one still starts a level from its parents and selects labels.
-    """
-    return max(1, math.ceil(iterations / SWEEP_ITERATIONS))
-
-
-def bands(height: int, threads: int, steps: int) -> int:
-    """How many bands of a level's rows are worked on side by side, ``steps`` times in a sweep."""
-    return max(1, min(threads, (height - 2) // (2 * max(1, steps))))
-
-
-def row_slots(config: MatcherConfig, level: int, height: int) -> np.ndarray:
-    """The slot of ``messages`` that each row of a level has, int64.
-
-    Level 0 is swept once and nobody reads its messages afterwards. Rows inside a band then take
-    turns in as few slots as are in use at once: two more than the steps that a row takes. Rows
-    that a step at a cut between bands may read keep a slot of their own.
-    """
-    slots = np.arange(height)
-    if level > 0 or config.levels == 1 or sweeps(config.iterations) > 1:
-        return slots
-    steps = config.iterations + 1
-    cuts = bands(height, threads(config), steps)
-    used = 0
-    for band in range(cuts):
-        top, bottom = band_edge(height, band, cuts), band_edge(height, band + 1, cuts)
-        first = top + steps if band > 0 else 0
-        end = bottom - steps if band < cuts - 1 else height
-        turns = min(steps + 2, end - first)
-        slots[first:end] = used + np.arange(end - first) % max(1, turns)
-        kept = slots[end:end + 2 * steps] if band < cuts - 1 else slots[:0]
-        kept[:] = used + turns + np.arange(kept.size)
-        used += turns + kept.size
-    return slots
-
-
-def band_edge(height: int, band: int, count: int) -> int:
-    """The first row of a band of the rows between the borders; of ``count`` it ends the last."""
-    return 1 + band * (height - 2) // count
-
-
-def memory_plan(config: MatcherConfig, width: int, height: int,
-                parts: partitions.Partitioning | None = None) -> geometry.MemoryPlan:
-    """The arrays of an engine for images of this size, in pixels.
+def plan_of(config: MatcherConfig, width: int, height: int,
+            parts: Partitioning | None = None) -> Plan:
+    """The plan of an engine for images of this size, in pixels.
 
     :param parts: how belief propagation cuts the image; None = not at all.
     :raises ConfigError: a setting that only CUDA has.
     """
-    layout_plan.check(config)
-    parts = parts or partitions.whole(width, height)
-    image = (height, width)
-    steps = ('grey', 'smoothed', 'matched') if config.smoothing_sigma else ('grey', 'matched')
-    wanted: Wanted = [(f'{side}_{step}', image, 'float32')
-                      for side in ('left', 'right') for step in steps]
-    wanted += [('label', image, 'int16'), ('fraction', image, 'int8'),
-               ('right_label', image, 'int16')]
-    cost_dtype = 'float32' if _is_float(config) else 'int32'
-    wanted += [('best', image, cost_dtype), ('second', image, cost_dtype)]
-    if config.repeats_papers:
-        wanted += layout_plan.arrays(config, width, height, threads(config))
-    elif config.stereo_algorithm == 'bp':
-        wanted += _belief_propagation(config, width, height, parts)
-    elif config.stereo_algorithm == 'sad':
-        wanted += [('left_8bit', image, 'uint8'), ('right_8bit', image, 'uint8')]
-    wanted += scratch.all_stages(config, width, height, threads(config))
-    return geometry.MemoryPlan.lay_out(wanted)
+    return _plan_of(config, parts or partitions.whole(width, height), width, height,
+                    memory.threads(config))
 
 
-def _is_float(config: MatcherConfig) -> bool:
-    return config.is_belief_propagation and config.message_type != 'int16'
-
-
-def _belief_propagation(config: MatcherConfig, width: int, height: int,
-                        parts: partitions.Partitioning) -> Wanted:
-    sums, lanes = sum_dtype(config), _lanes(config)
-    wanted: Wanted = []
-    pyramid = levels(config, parts.width, parts.height)
-    for k, level in enumerate(pyramid):
-        slots = int(row_slots(config, k, level.height).max()) + 1
-        wanted += [(f'cost_{k}', (level.height, 2, level.tiles, level.cost_planes, lanes),
-                    cost_dtype(config, k)),
-                   (f'messages_{k}', (slots, 2, level.tiles, 4, level.planes, lanes),
-                    message_dtype(config))]
-    count, columns, labels = threads(config), pyramid[0].tiles * lanes, config.disparity_range
-    # Rows of the images, even where the costs are those of a partition.
-    of_image = levels(config, width, 1)[0].tiles * lanes
-    wanted += [
-        ('image_rows', (count, 4, of_image), 'float64' if sums == 'uint16' else 'float32'),
-        ('cost_rows', (count, columns), sums),
-        ('message_vectors', (count, 4 * labels * lanes), sums),
-        ('belief_rows', (count, 2, labels, columns), sums),
-        ('selected_rows', (count, 5, columns), sums),
-        ('right_rows', (count, 2, 2, of_image), sums),
-    ]
-    if len(parts.columns.starts) > 1:       # these offer labels to the same pixels
-        wanted.append(('right_least', (height, width), sums))
-    return wanted
+@functools.lru_cache(maxsize=256)
+def _plan_of(config: MatcherConfig, parts: Partitioning, width: int, height: int,
+             threads: int) -> Plan:
+    programs.check('cpu', config)
+    return Plan(config, width, height, parts, programs.matching('cpu', config), threads)

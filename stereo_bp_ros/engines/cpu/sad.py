@@ -15,9 +15,9 @@ import numba
 import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.scratch import SAD_PIXELS
-from stereo_bp_ros.engines.cpu.vectors import (
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.vectors import (
     address,
     lanes,
     least_lane,

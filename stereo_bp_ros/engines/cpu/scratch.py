@@ -8,12 +8,10 @@ disparities.
 from __future__ import annotations
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.geometry import align
+from stereo_bp_ros.geometry import Wanted, align
 
 #: Pixels that SAD sums up before it selects their labels.
 SAD_PIXELS = 8
-
-Wanted = list[tuple[str, tuple[int, ...], str]]
 
 #: Planes of a tile, and rows [label][line] beside them; as ``tiled`` numbers them.
 TILE_PLANES, TILE_ROWS = 9, 2
@@ -83,12 +81,11 @@ def refine(config: MatcherConfig, width: int, height: int) -> Wanted:
     ]
 
 
-def all_stages(config: MatcherConfig, width: int, height: int, threads: int) -> Wanted:
-    """Working arrays of every stage of this file that the configuration runs, each once."""
+def all_stages(config: MatcherConfig, width: int, height: int, matching: Wanted) -> Wanted:
+    """Working arrays of every stage that the configuration runs, each once.
+
+    :param matching: those of its way of matching.
+    """
     stages = [*convert(config, width, height), *preprocess(config, width, height),
-              *refine(config, width, height)]
-    if config.stereo_algorithm == 'sad':
-        stages += sad(config, width, height, threads)
-    elif config.stereo_algorithm == 'tiled_bp':
-        stages += tiled(config, width, height, threads)
+              *refine(config, width, height), *matching]
     return list({array[0]: array for array in stages}.values())

@@ -1,7 +1,8 @@
 """Stage ``messages`` of tiled belief propagation: BP-M tile by tile, a diagonal side by side.
 
 Liang, Cheng, Lai, Chen & Chen, Hardware-efficient belief propagation, in the order of
-Kotsifakou's thesis (2019, sections 2.2 and 4.2): ``docs/algorithms.md`` says what is computed.
+Kotsifakou's thesis (2019, sections 2.2 and 4.2). ``docs/explanation/algorithms.md`` defines what
+is computed.
 
 A thread has one tile at a time in its scratch, as planes of values: *along x*
 [x][label][y], for the sweeps right and left, all rows at once; *along y* [y][label][x], for the
@@ -18,10 +19,11 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from stereo_bp_ros import quantisation
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cpu.beliefs import NO_SECOND, sixteenths
-from stereo_bp_ros.engines.cpu.runtime import kernel, parallel_kernel
-from stereo_bp_ros.engines.cpu.vectors import lanes, load, minimum, splat, store
+from stereo_bp_ros.engines.cpu.hierarchical.labels import NO_SECOND, sixteenths
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.vectors import lanes, load, minimum, splat, store
 
 # Sides that a message comes from; opposite ones differ in the last bit.
 LEFT, RIGHT, ABOVE, BELOW = range(4)
@@ -74,7 +76,7 @@ def pass_messages(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any],
     sent = scratch['tile_edges']
     sent[...] = 0
     kind = sent.dtype.type
-    slope, truncation = config.message_smoothness()
+    slope, truncation = quantisation.message_smoothness(config)
     reach = min(config.disparity_range - 1, _reach(slope, truncation))
     rounding = 0.5 if sent.dtype == np.uint16 else 0.0
     real = np.float64 if sent.dtype == np.uint16 else np.float32
@@ -91,10 +93,11 @@ def pass_messages(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any],
             for step in range(rows + columns - 1):
                 _visit_diagonal(
                     rows + columns - 2 - step if is_reverse else step, tiles, left, right,
-                    config.min_disparity, real(config.data_weight * config.message_scale()),
+                    config.min_disparity,
+                    real(config.data_weight * quantisation.message_scale(config)),
                     real(config.data_truncation), real(rounding), config.inner_iterations,
                     kind(min(slope, truncation)), kind(truncation),
-                    reach if config.message_computation == 'fast' else -1, sent.reshape(-1),
+                    reach if config.tiled_barriers.computation == 'fast' else -1, sent.reshape(-1),
                     planes, lines, is_last, label, fraction,
                     best is not None and second is not None,
                     no_cost if best is None else best, no_cost if second is None else second,

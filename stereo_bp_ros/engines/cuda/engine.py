@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -10,59 +9,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros import partitions
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines import Engine
-from stereo_bp_ros.engines.cuda import (
-    convert,
-    device,
-    hierarchical,
-    plan,
-    preprocess,
-    refine,
-    sad_variants,
-    storage,
-    tiled,
-    tiling,
-    tuning,
-)
-from stereo_bp_ros.engines.cuda.arena import STAMPS, Arena
-from stereo_bp_ros.engines.cuda.matching import Matching
+from stereo_bp_ros.engines.cuda.hierarchical.launch import Tiling
+from stereo_bp_ros.engines.cuda.pipeline import Form, Pipeline, Timed
+from stereo_bp_ros.engines.cuda.plan import Plan, computed, tuned_plan
+from stereo_bp_ros.engines.cuda.runtime import device
+from stereo_bp_ros.engines.cuda.runtime.arena import Arena
+from stereo_bp_ros.engines.cuda.stages import convert, refine
 from stereo_bp_ros.errors import DeviceLostError
 from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.partitions import Partitioning
 from stereo_bp_ros.types import ENGINE_STAGES
-
-
-class _Form(NamedTuple):
-    """What distinguishes one captured frame from another.
-
-    readings: how the bytes of the left and of the right image are read, as they are matched;
-    sources: where the device reads both; ``convert.STAGED`` or ``convert.ANYWHERE``.
-    """
-
-    readings: tuple[convert.Reading, convert.Reading]
-    sources: convert.Sources
-    steps: refine.Steps
-
-
-class _Timed(NamedTuple):
-    """What a frame's time stamps mean, by their places in ``stamps``.
-
-    stages: name of a stage in ``ENGINE_STAGES``, where its start and its end are.
-    """
-
-    stages: tuple[tuple[str, int, int], ...]
-    first: int
-    last: int
-
-    @classmethod
-    def of(cls, stamped: list[str]) -> _Timed:
-        """From the names of the stamps that a frame writes, in order."""
-        # Without passes the labels are chosen under the name of the messages.
-        return cls(tuple(('messages' if following == 'refine' else stage, STAMPS[stage],
-                          STAMPS[following]) for stage, following in itertools.pairwise(stamped)),
-                   STAMPS[stamped[0]], STAMPS[stamped[-1]])
 
 
 class _Aim(NamedTuple):
@@ -88,60 +47,42 @@ class CudaEngine(Engine):
     of live settings that needs other kernels: in ``update`` for the outputs known so far, at a
     frame with new outputs in ``compute``.
 
-    :param tilings: level to tiling, in place of the engine's own choice; None = what the tuner
-        has found for this problem on this machine, if anything.
-    :param parts: how belief propagation cuts the images; None = not at all.
-    :raises ConfigError: a setting that only the CPU engine has.
     :raises BackendUnavailable: the device cannot be used.
     :raises OutOfDeviceMemory: the device has not enough memory left.
     :raises DeviceLostError: the device was lost, now or earlier in this process.
     """
 
     backend = 'cuda'
+    plan: Plan
 
-    def __init__(self, config: MatcherConfig, width: int, height: int, *,
-                 tilings: dict[int, tiling.Tiling] | None = None,
-                 parts: partitions.Partitioning | None = None) -> None:
-        self.config = config
-        self.width = width
-        self.height = height
-        plan.check(config)
-        if device.is_lost(config.device_id):
-            raise DeviceLostError(f'CUDA device {config.device_id} was lost: restart the process')
-        device.require(config.device_id)
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        index = plan.config.device_id
+        _require(index)
         import cupy
-        self._device = cupy.cuda.Device(config.device_id)
-        self._found = found = device.properties(config.device_id)
-        self.parts = parts or partitions.whole(width, height)
-        self._storage: Mapping[str, int] = {}
-        if tilings is None:
-            tuned = tuning.for_engine(config, self.parts.width, self.parts.height, found)
-            tilings, self._storage = tuned.tilings, tuned.settings
-        self.passes = tiling.passes(config, self.parts.width, self.parts.height, found, tilings)
-        self.plan = plan.memory_plan(config, width, height, found, tilings, self.parts)
-        self._graphs: dict[_Form, Any] = {}
-        self._timed: dict[_Form, _Timed] = {}
+        self._device = cupy.cuda.Device(index)
+        self._graphs: dict[Form, Any] = {}
+        self._timed: dict[Form, Timed] = {}
         start = time.perf_counter()
-        with self._device, device.Errors(config.device_id):
+        with self._device, device.Errors(index):
             self._stream = cupy.cuda.Stream(non_blocking=True)
-            self._arena = arena = Arena(found, self.plan, plan.host_plan(config, width, height))
-            self._convert = convert.Convert(found, config, width, height, arena)
-            self._preprocess = preprocess.Preprocess(found, config, width, height, arena)
-            self._matching = self._stage_of_matching()
-            self._refine = refine.Refine(found, config, width, height, arena)
+            self._arena = arena = Arena(plan.device, plan.memory, plan.pinned)
+            self._pipeline = Pipeline(plan, arena)
+            self._convert = self._pipeline.convert
             compiling = time.perf_counter()
-            self._load()
+            self._pipeline.load()
             #: Seconds that compiling the kernels took, or reading them from the disk.
             self.compile_time = time.perf_counter() - compiling
-            self._initialise()
+            self._pipeline.initialise(self._stream.ptr)
+            self._stream.synchronize()
         self._parameters = refine.Parameters.from_buffer(arena.host['parameters'].data)
-        self._parameters.fill(config, None)
-        self._filled: tuple[MatcherConfig, Calibration | None] = (config, None)
+        self._parameters.fill(plan.config, None)
+        self._filled: tuple[MatcherConfig, Calibration | None] = (plan.config, None)
         self._steps: dict[tuple[str, ...], refine.Steps] = {}
         # Of the last frame, which most frames are like.
         self._shape: tuple[object, ...] = ()
         self._launched: Any = None
-        self._form: _Form
+        self._form: Form
         self._images: tuple[weakref.ref[RawImage], ...] = ()
         self._sources = convert.STAGED
         self._pinned = convert.PinnedSources()
@@ -149,20 +90,24 @@ class CudaEngine(Engine):
         #: Seconds from nothing to an engine that is ready for its first frame.
         self.build_time = time.perf_counter() - start
 
-    def _stage_of_matching(self) -> Matching:
-        if self.config.stereo_algorithm == 'sad':
-            return sad_variants.stage(self._found, self.config, self.width, self.height,
-                                      self._arena)
-        if self.config.repeats_papers:
-            return storage.Storage(self._found, self.config.replace(**self._storage), self.width,
-                                   self.height, self._arena)
-        if self.config.stereo_algorithm == 'tiled_bp':
-            return tiled.Tiled(self._found, self.config, self.width, self.height, self._arena)
-        return hierarchical.Hierarchical(self._found, self.config, self.width, self.height,
-                                         self._arena, self.passes, self.parts)
+    @classmethod
+    def of(cls, config: MatcherConfig, width: int, height: int, *,
+           tilings: Mapping[int, Tiling] | None = None,
+           parts: Partitioning | None = None) -> CudaEngine:
+        """An engine with a plan for the device of a configuration.
+
+        :param tilings: level to tiling, in place of the engine's own choice; None = what the
+            tuner has found for this problem on this machine, if anything.
+        :param parts: how belief propagation cuts the images; None = not at all.
+        :raises ConfigError: a setting that only the CPU engine has.
+        :raises StereoError: as ``CudaEngine``.
+        """
+        _require(config.device_id)
+        return cls(tuned_plan(config, width, height, device.properties(config.device_id),
+                              tilings, parts))
 
     def update(self, config: MatcherConfig) -> None:
-        self.config = config
+        self.config = config = computed(config, self.plan.device)
         self._steps.clear()
         self._shape, self._images = (), ()
         self._forget(self._pinned.clear())
@@ -197,7 +142,7 @@ class CudaEngine(Engine):
             shape = (left.encoding, left.big_endian, right.encoding, right.big_endian,
                      self._sources, *outputs)
             if shape != self._shape:
-                self._form = _Form((convert.reading(left), convert.reading(right)),
+                self._form = Form((convert.reading(left), convert.reading(right)),
                                    self._sources, self._wanted(tuple(outputs)))
                 self._launched = self._graph(self._form)
                 self._aim(outputs)
@@ -230,7 +175,7 @@ class CudaEngine(Engine):
             self._stream.synchronize()
             return time.perf_counter() - start
 
-    def _add_stages(self, timings: dict[str, float], timed: _Timed, launched: float) -> None:
+    def _add_stages(self, timings: dict[str, float], timed: Timed, launched: float) -> None:
         """Milliseconds of the stages: from the device's time stamps and the host's clock.
 
         ``upload`` began on the host, where images are copied into pinned memory.
@@ -246,26 +191,10 @@ class CudaEngine(Engine):
             self._steps[outputs] = refine.steps(self.config, outputs)
         return self._steps[outputs]
 
-    def _graph(self, form: _Form) -> Any:
+    def _graph(self, form: Form) -> Any:
         if form not in self._graphs:
             self._graphs[form] = self._capture(form)
         return self._graphs[form]
-
-    def _load(self) -> None:
-        self._convert.load()
-        self._preprocess.load()
-        for grey in ('grey', 'values'):
-            self._matching.load(self._preprocess.result(grey), grey == 'grey')
-        self._refine.load()
-
-    def _initialise(self) -> None:
-        """What is written once: labels of the border, and what the way of matching needs."""
-        from cupy.cuda import runtime
-        address, stream = self._arena.device, self._stream.ptr
-        for name in ('label', 'right_keys'):
-            runtime.memsetAsync(address[name], 0xff, self._arena.nbytes[name], stream)
-        self._matching.initialise(stream)
-        self._stream.synchronize()
 
     def _find(self, pair: tuple[RawImage, RawImage]) -> None:
         """See whether the device can read both images where they lie.
@@ -300,9 +229,9 @@ class CudaEngine(Engine):
         self._parameters.aim({name: aim.address or self._arena.host_address[name]
                               for name, aim in self._aims.items()})
 
-    def _capture(self, form: _Form) -> Any:
+    def _capture(self, form: Form) -> Any:
         """Record a frame."""
-        if not self._matching.can_be_captured:
+        if not self._pipeline.matching.can_be_captured:
             return _Uncaptured(lambda: self._enqueue(form))
         stream = self._stream
         with stream:
@@ -310,33 +239,16 @@ class CudaEngine(Engine):
             self._enqueue(form)
             return stream.end_capture()
 
-    def _enqueue(self, form: _Form) -> None:
-        """Put a frame's work into the stream."""
-        stream = self._stream.ptr
-        timed, grey, matched = self._enqueue_images(form)
-        publishes = self._matching.enqueue(stream, matched, grey == 'grey', form.steps,
-                                           self._refine.frame())
-        timed += [*self._matching.stages, 'refine']
-        if not publishes:
-            self._refine.enqueue(stream, form.steps)
-            timed.append('end')
-        self._timed[form] = _Timed.of(timed)
+    def _enqueue(self, form: Form) -> None:
+        self._timed[form] = self._pipeline.enqueue(self._stream.ptr, form)
 
-    def _enqueue_images(self, form: _Form) -> tuple[list[str], str, str]:
-        """Everything up to the matched images.
 
-        Returns the stages of the frame that are timed so far, and the names of the arrays of
-        the grey values and of the images that are matched.
-        """
-        stream = self._stream.ptr
-        grey = self._convert.grey(form.readings)
-        timed = []
-        if self._convert.enqueue_upload(stream, form.readings, form.sources,
-                                        self._arena.stamp('upload')):
-            timed.append('upload')
-        if self._convert.enqueue(stream, form.readings, self._arena.stamp('convert')):
-            timed.append('convert')
-        if self._preprocess.enqueue(stream, grey, form.steps.texture,
-                                    self._arena.stamp('preprocess')):
-            timed.append('preprocess')
-        return timed, grey, self._preprocess.result(grey)
+def _require(index: int) -> None:
+    """Go on only with a device that can be used.
+
+    :raises DeviceLostError: it was lost earlier in this process.
+    :raises BackendUnavailable: as ``device.unavailable`` says.
+    """
+    if device.is_lost(index):
+        raise DeviceLostError(f'CUDA device {index} was lost: restart the process')
+    device.require(index)

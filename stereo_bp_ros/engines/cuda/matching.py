@@ -1,17 +1,26 @@
-"""What every way of matching has in common: from the matched images to labels."""
+"""What every way of matching on CUDA has in common: from the matched images to labels."""
 
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import refine
-from stereo_bp_ros.engines.cuda.arena import Arena
-from stereo_bp_ros.engines.cuda.device import Properties
+from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.hierarchical.launch import Launch, Tiling
+from stereo_bp_ros.engines.cuda.runtime.device import Properties
+from stereo_bp_ros.engines.cuda.stages import refine
+from stereo_bp_ros.engines.matching import Matching
+from stereo_bp_ros.partitions import Partitioning
+
+if TYPE_CHECKING:
+    from stereo_bp_ros.engines.cuda.hierarchical.tuner import Search
+    from stereo_bp_ros.engines.cuda.plan import Plan
 
 
-class Matching(abc.ABC):
-    """Fills ``label`` and whatever else refinement wants, for one configuration and size.
+class CudaMatching(Matching['Plan']):
+    """Fills ``label`` and whatever else refinement wants; see ``Matching``.
 
     ``stages``: names of ``types.ENGINE_STAGES`` whose start a frame stamps, in their order.
     ``can_be_captured``: a frame is the same every time and may be one CUDA graph.
@@ -20,19 +29,50 @@ class Matching(abc.ABC):
     stages: tuple[str, ...] = ('messages',)
     can_be_captured = True
 
-    def __init__(self, found: Properties, config: MatcherConfig, width: int, height: int,
-                 arena: Arena) -> None:
-        self._found = found
-        self._config = config
-        self._width = width
-        self._height = height
-        self._arena = arena
+    def __init__(self, context: Context) -> None:
+        self._device, self._config, self._width, self._height, self._arena = context
+
+    @classmethod
+    def replacement(cls, config: MatcherConfig, device: Properties) -> MatcherConfig:
+        """The configuration of the program that computes this one on a device."""
+        return config
+
+    @classmethod
+    def launches(cls, config: MatcherConfig, parts: Partitioning, device: Properties,
+                 tilings: Mapping[int, Tiling]) -> tuple[Launch, ...]:
+        """What is launched over the messages of a hierarchy; () = there is none."""
+        return ()
+
+    @classmethod
+    def of(cls, context: Context, plan: Plan) -> CudaMatching:
+        """The stage for a plan, whose device, configuration and size ``context`` repeats."""
+        return cls(context)
+
+    @classmethod
+    def local_accesses(cls, config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
+        """Loads and stores of local memory that settings ask of a frame, by warps."""
+        return 0, 0
+
+    @classmethod
+    def kept_as(cls, config: MatcherConfig) -> tuple[str, str]:
+        """Names of how messages and costs are kept, by which tuned tilings are filed."""
+        return '', ''
+
+    @classmethod
+    def can_be_tuned(cls, config: MatcherConfig) -> bool:
+        """Whether a search is left to do; then there is a ``search``."""
+        return False
+
+    @classmethod
+    def search(cls, *arguments: Any) -> Search:
+        """What the tuner tries; ``arguments`` are those of ``tuner.Search``."""
+        raise ValueError('there is nothing to tune')
 
     @abc.abstractmethod
     def load(self, matched: str, has_whole_grey: bool) -> None:
         """Compile or load what ``enqueue`` of such images launches, whatever is wanted."""
 
-    def initialise(self, stream: int) -> None:  # noqa: B027
+    def initialise(self, stream: int) -> None:
         """Enqueue what is written once for all frames, when everything is loaded."""
 
     @abc.abstractmethod

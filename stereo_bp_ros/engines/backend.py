@@ -1,0 +1,218 @@
+"""What a back end and its engines are: each is a subclass of these."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stereo_bp_ros import partitions
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.plan import Plan
+from stereo_bp_ros.errors import BackendUnavailable
+from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.partitions import Partitioning
+
+#: Of what is free, one engine takes at most this much.
+SHARE = 0.8
+
+_log = logging.getLogger('stereo_bp_ros.engines')
+
+
+class Engine(abc.ABC):
+    """Matches pairs of one size with one configuration; everything is allocated at once.
+
+    Not for two threads at a time; different engines never disturb each other.
+
+    :param plan: what is allocated and launched.
+    """
+
+    backend: str
+
+    #: Seconds that compiling took, or reading compiled code from the disk, while it was built.
+    compile_time: float = 0.0
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.config = plan.config       # with the live settings of the latest frame
+        self.width, self.height = plan.width, plan.height
+
+    def warm_up(self) -> float:
+        """Compile what any frame can run and building has not compiled; returns the seconds."""
+        return 0.0
+
+    @abc.abstractmethod
+    def compute(self, left: RawImage, right: RawImage, calibration: Calibration | None,
+                outputs: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, float]:
+        """Match one pair of the engine's size and fill the given arrays.
+
+        ``outputs`` maps names of ``types.OUTPUT_TYPES`` to C-contiguous H x W arrays of the
+        caller; only these are computed. Depth needs ``calibration``. Returns the milliseconds
+        of each stage of ``types.ENGINE_STAGES``.
+        """
+
+    @abc.abstractmethod
+    def update(self, config: MatcherConfig) -> None:
+        """Take over a configuration that differs in live settings only; no allocation."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Give the memory back; the engine is of no use afterwards."""
+
+
+class Backend(abc.ABC):
+    """What computes, for configurations that ``engines.choose`` has given to it.
+
+    reason: why it was chosen, in one line.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    @abc.abstractmethod
+    def check(self, config: MatcherConfig) -> None:
+        """Refuse what no engine here can compute.
+
+        :raises ConfigError: names the setting and the limit.
+        """
+
+    @abc.abstractmethod
+    def plan(self, config: MatcherConfig, width: int, height: int, parts: Partitioning) -> Plan:
+        """The plan of an engine for images of a size in pixels, cut in a given way.
+
+        :raises ConfigError: as ``check``.
+        """
+
+    def fit(self, config: MatcherConfig, width: int, height: int, returned: int = 0) -> Plan:
+        """The plan of an engine that fits the memory allowed, whole or in partitions.
+
+        :param returned: bytes that another engine will have given back by then.
+        :raises InputError: it is larger than max_image_width x max_image_height.
+        :raises MemoryLimitError: it does not fit, in whatever partitions.
+        :raises ConfigError: as ``check``, or partitions that do not fit into the image.
+        """
+        return self._fit(config, width, height, self.allowed(config, returned))
+
+    def fit_at_best(self, config: MatcherConfig, width: int, height: int, returned: int = 0
+                    ) -> Plan:
+        """As ``fit``, where nothing else takes memory. Asks no device: for any thread."""
+        return self._fit(config, width, height, self.allowed(config, returned))
+
+    def _fit(self, config: MatcherConfig, width: int, height: int, allowed: int) -> Plan:
+        parts = partitions.choose(config, width, height, allowed, lambda parts: self.plan(
+            config, width, height, parts).memory)
+        return self.plan(config, width, height, parts)
+
+    def allowed(self, config: MatcherConfig, returned: int = 0) -> int:
+        """Bytes that one engine may allocate: ``memory_limit``, or 80 % of what is free.
+
+        :param returned: as for ``fit``.
+        """
+        return config.memory_limit or int(SHARE * (self.free_memory() + returned))
+
+    @abc.abstractmethod
+    def free_memory(self) -> int:
+        """Bytes that are free where engines allocate."""
+
+    @abc.abstractmethod
+    def shares_memory_with(self, other: Backend) -> bool:
+        """Whether engines of both allocate in the same place."""
+
+    def create(self, plan: Plan) -> Engine:
+        """Build an engine.
+
+        :raises OutOfDeviceMemory: the device has not enough memory left; recoverable.
+        :raises DeviceLostError: the device was lost in this process.
+        """
+        if plan.parts.count > 1:
+            size = f'{plan.width} x {plan.height}'
+            if plan.config.partition_columns or plan.config.partition_rows:
+                _log.info('images of %s are matched in %s', size, plan.parts)
+            else:
+                _log.warning('images of %s do not fit the memory allowed and are matched in %s',
+                             size, plan.parts)
+        return self._create(plan)
+
+    @abc.abstractmethod
+    def _create(self, plan: Plan) -> Engine:
+        """Build an engine, of which the user knows."""
+
+    @abc.abstractmethod
+    def warm_up(self, config: MatcherConfig, width: int, height: int) -> None:
+        """Compile everything that a configuration will run. Asks no device: for any thread.
+
+        No memory of the images' size is allocated, whatever the size.
+
+        :param width, height: of the images, pixels; 0 = not known.
+        """
+
+    @abc.abstractmethod
+    def kernels_of(self, config: MatcherConfig, width: int = 0, height: int = 0
+                   ) -> tuple[object, ...]:
+        """What decides which kernels run: with equal ones there is nothing new to compile.
+
+        :param width, height: of the images, pixels; 0 = not known.
+        """
+
+    @abc.abstractmethod
+    def describe(self, config: MatcherConfig) -> dict[str, str]:
+        """Name of the device that computes and how, for people."""
+
+    @abc.abstractmethod
+    def origins(self) -> dict[str, int]:
+        """How many kernels this process has 'compiled', 'kept' of these, and read from 'disk'."""
+
+    def kernels_used(self) -> contextlib.AbstractContextManager[list[Any]]:
+        """Context whose list holds, once it is left, what each kernel launched inside takes.
+
+        ``inspection.KernelUse`` of a CUDA engine's; nothing of the CPU's.
+        """
+        return contextlib.nullcontext([])
+
+    def local_accesses(self, config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
+        """Loads and stores of local memory that settings ask of a frame, by warps; on CUDA."""
+        return 0, 0
+
+    def tuning_state(self, plan: Plan) -> str:
+        """What the tuner has found for a plan, or why that is not used."""
+        return f'the {self.name} back end has nothing to tune'
+
+    def tune(self, config: MatcherConfig, width: int, height: int,
+             progress: Callable[[int, int, str], None], afresh: bool) -> dict[str, Any]:
+        """Search what is fastest for images of a size, for engines built later.
+
+        Returns the milliseconds of a frame 'untuned' and 'tuned', their 'ratio', what is 'best'
+        where that is not the engine's own choice: tilings by level, or settings by name; and by
+        the AI 2009 paper the 'most_disparities' of the device for messages and for labels.
+
+        :param progress: called with (steps done, steps, what is being done).
+        :param afresh: begin anew, whatever was found earlier.
+        :raises BackendUnavailable: this is no CUDA device.
+        :raises ConfigError: the configuration has nothing to tune.
+        :raises StereoError: an engine cannot be built.
+        """
+        raise BackendUnavailable(self.tuning_state(self.plan(
+            config, width, height, partitions.whole(width, height))), 'use backend cuda')
+
+    def pin(self, buffer: Any) -> bool:
+        """Page-lock the memory of a buffer that results go to again and again, until it is gone.
+
+        A CUDA engine then writes into it directly. Returns whether that is so.
+
+        :param buffer: owns its memory, never resizes it, and takes weak references (array.array).
+        """
+        return False
+
+    def empty_pinned(self, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+        """An uninitialised C-contiguous array in memory that the device reads and writes directly.
+
+        :raises BackendUnavailable: this is no CUDA device.
+        """
+        raise BackendUnavailable('there is no device to pin memory for', 'use backend cuda')

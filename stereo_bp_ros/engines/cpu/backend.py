@@ -1,0 +1,93 @@
+"""The CPU as a back end. Numba is imported when kernels are."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import operator
+import os
+import sys
+from typing import cast
+
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines import host_memory, programs
+from stereo_bp_ros.engines.backend import Backend, Engine
+from stereo_bp_ros.engines.cpu.plan import Plan, plan_of
+from stereo_bp_ros.engines.plan import Plan as AnyPlan
+from stereo_bp_ros.errors import BackendUnavailable, shown
+from stereo_bp_ros.partitions import Partitioning
+
+#: With older ones, parallel kernels were seen to crash.
+OLDEST_NUMBA = (0, 57)
+
+
+class CpuBackend(Backend):
+    """See ``Backend``.
+
+    :raises BackendUnavailable: there is no Numba, or no settings of it, that kernels work with.
+    """
+
+    name = 'cpu'
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        _check_numba()
+
+    def check(self, config: MatcherConfig) -> None:
+        programs.check('cpu', config)
+
+    def plan(self, config: MatcherConfig, width: int, height: int, parts: Partitioning) -> Plan:
+        return plan_of(config, width, height, parts)
+
+    def free_memory(self) -> int:
+        # Not imported here: a plan needs no Numba.
+        runtime = sys.modules.get('stereo_bp_ros.engines.cpu.simd.runtime')
+        is_loaded = runtime is not None and any(runtime.origins().values())
+        return host_memory.available(before_compiler=not is_loaded)
+
+    def shares_memory_with(self, other: Backend) -> bool:
+        return isinstance(other, CpuBackend)
+
+    def _create(self, plan: AnyPlan) -> Engine:
+        from stereo_bp_ros.engines.cpu.engine import CpuEngine
+        return CpuEngine(cast(Plan, plan))
+
+    def warm_up(self, config: MatcherConfig, width: int, height: int) -> None:
+        from stereo_bp_ros.engines.cpu import engine
+        engine.warm_up(config)
+
+    def kernels_of(self, config: MatcherConfig, width: int = 0, height: int = 0
+                   ) -> tuple[object, ...]:
+        matching = programs.matching('cpu', config)
+        return ('cpu', matching, *(operator.attrgetter(name)(config)
+                                   for name in matching.kernel_settings))
+
+    def describe(self, config: MatcherConfig) -> dict[str, str]:
+        from stereo_bp_ros.engines.cpu.simd import runtime
+        return runtime.device_info(config.num_threads)
+
+    def origins(self) -> dict[str, int]:
+        from stereo_bp_ros.engines.cpu.simd import runtime
+        return runtime.origins()
+
+
+def _check_numba() -> None:
+    """Refuse to go on without a Numba, and settings of it, that the kernels work with.
+
+    Only its version is read, because importing it takes a third of a second.
+    """
+    oldest = '.'.join(map(str, OLDEST_NUMBA))
+    remedy = f"pip install 'numba>={oldest}', or the extra 'cpu' of this package"
+    try:
+        version = importlib.metadata.version('numba')
+    except importlib.metadata.PackageNotFoundError:
+        raise BackendUnavailable('the cpu back end needs Numba, which is not installed',
+                                 remedy) from None
+    if tuple(int(part) for part in version.split('.')[:2]) < OLDEST_NUMBA:
+        raise BackendUnavailable(
+            f'the cpu back end needs Numba {oldest} or later, not {version}', remedy)
+    # Numba reads it while it is imported, and answers what is none with a traceback.
+    threads = os.environ.get('NUMBA_NUM_THREADS', '1')
+    if not (threads.isdecimal() and 0 < len(threads) < 9 and int(threads) > 0):
+        raise BackendUnavailable(
+            f'NUMBA_NUM_THREADS is {shown(threads)}, but must be a whole number of at least 1',
+            'correct or unset this environment variable')

@@ -1,0 +1,1 @@
+"""Hierarchical belief propagation."""

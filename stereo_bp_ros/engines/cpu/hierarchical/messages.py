@@ -1,0 +1,195 @@
+"""Message passing of hierarchical belief propagation, coarse to fine.
+
+Arrays lie as ``plan.Level`` says. Updating one colour of the checkerboard reads only the other,
+so neither the order of rows nor the number of threads can change a result.
+
+Felzenszwalb and Huttenlocher, Efficient Belief Propagation for Early Vision, sections 3.2, 3.3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from stereo_bp_ros.engines.cpu.hierarchical.envelope import send, send_exactly
+from stereo_bp_ros.engines.cpu.hierarchical.formats import beyond_tile
+from stereo_bp_ros.engines.cpu.hierarchical.labels import Selection, clear_row, select_row
+from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP, Level, bands, sweeps
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.vectors import address, interleave, lanes, load_stored, store
+
+#: What a sweep does one after the other, each on all bands of rows at once.
+BEGINNINGS, BANDS, CUTS = range(3)
+
+
+def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[np.ndarray],
+                  slots: list[np.ndarray], scratch: np.ndarray, threads: int, iterations: int,
+                  slope: float, truncation: float, exact: bool, found: Selection) -> None:
+    """Fill ``messages``, coarsest level first, and ``found`` from those of level 0.
+
+    :param costs, messages: per level, 1-D views of the types that ``plan`` gives them.
+    :param slots: per level, of each row in ``messages``: ``plan.row_slots``.
+    :param scratch: threads x 4 x labels x lanes of one vector, uint16 or float32.
+    :param threads: most bands that a level is cut into, worked on in parallel.
+    :param slope, truncation: of the smoothness cost, in units of the cost.
+    :param exact: order of sums and normalisation of the reference maps (float32 only).
+    """
+    dtype = scratch.dtype.type
+    if not exact:
+        # A step that costs more than the bound is never taken, and 16 bits need not hold it.
+        slope = min(slope, truncation)
+    unreached = np.inf if dtype is np.float32 else np.iinfo(dtype).max - slope
+    count = sweeps(iterations)
+    messages[-1].fill(0)
+    for k in reversed(range(len(levels))):
+        # The coarsest level has no parents and stands in for them.
+        parent = min(k + 1, len(levels) - 1)
+        for i in range(count):
+            first, end = i * iterations // count, (i + 1) * iterations // count
+            selects = k == 0 and i == count - 1
+            cuts = bands(levels[k].height, threads, end - first + selects)
+            # Level 0 alone selects: what is compiled for others' costs need not know how.
+            chosen = found if costs[k].dtype == costs[0].dtype else None
+            _sweep(costs[k], messages[k], slots[k], scratch, levels[k], cuts, first, end,
+                   dtype(slope), dtype(truncation), dtype(unreached), True if exact else None,
+                   messages[parent], levels[parent], parent > k and i == 0, chosen, selects)
+
+
+@kernel
+def _start_row(parents: Any, parent: Level, children: Any, level: Level, y: int, slot: int,
+               is_updated: bool) -> None:
+    """Give each node of a row what its parent sends: (x, y) has the parent (x // 2, y // 2).
+
+    Where an iteration follows it updates the interior nodes of colour 1 before anyone reads
+    them, so those get nothing.
+    """
+    at_once = lanes(children)
+    block = 4 * level.planes * at_once
+    upper = y // 2
+    even = (2 * upper + upper % 2) * parent.tiles * block
+    odd = (2 * upper + 1 - upper % 2) * parent.tiles * block
+    for colour in range(2):
+        target = (2 * slot + colour) * level.tiles * block
+        if colour == 1 and is_updated and 0 < y < level.height - 1:
+            _copy_ends(parents, even, odd, parent.width, children, target, block)
+        else:
+            for tile in range(parent.tiles):
+                _copy_tile(parents, even + tile * block, odd + tile * block, children,
+                           target + 2 * tile * block, 2 * tile + 1 < level.tiles, block)
+
+
+@kernel
+def _copy_tile(parents: Any, even: int, odd: int, children: Any, target: int, has_second: bool,
+               block: int) -> None:
+    """Two tiles of one colour: their column is the x of the parent, whose colours alternate."""
+    for place in range(0, block, lanes(children)):
+        first, second = interleave(load_stored(parents, even + place),
+                                   load_stored(parents, odd + place))
+        store(children, target + place, first)
+        if has_second:
+            store(children, target + block + place, second)
+
+
+@kernel
+def _copy_ends(parents: Any, even: int, odd: int, parent_width: int, children: Any, target: int,
+               block: int) -> None:
+    """Of a row of one colour the two columns that have the nodes on the border."""
+    at_once = lanes(children)
+    last = parent_width - 1
+    source = (odd if last % 2 else even) + last // 2 // at_once * block + last // 2 % at_once
+    end = target + last // at_once * block + last % at_once
+    for place in range(0, block, at_once):
+        children[target + place] = parents[even + place]
+        children[end + place] = parents[source + place]
+
+
+@parallel_kernel
+def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, bands: int,
+           first: int, end: int, slope: Any, truncation: Any, unreached: Any,
+           exact: bool | None, parents: Any, parent: Level, is_start: bool, found: Any,
+           selects: bool) -> None:
+    """Iterations [first, end) of one level, with every row's iterations close in time.
+
+    Row y of iteration t needs rows y - 1 .. y + 1 of iteration t - 1. Within a band of rows each
+    iteration follows one row behind the one before it and, at a cut between bands, stops one row
+    earlier; the triangles left out at the cuts come second. A sweep thus reads a level from
+    memory once, not once per iteration. With ``selects`` labels follow as one more iteration
+    would, while the messages are still in the caches; without ``found`` there are none. With
+    ``is_start`` rows start from their parents just before they are needed; those at the cuts are
+    read by two bands and come before.
+
+    All three are one parallel loop: each loop compiles whatever it calls for itself.
+    """
+    height = level.height
+    steps = end - first + selects
+    for part in range(BEGINNINGS if is_start else BANDS, CUTS + 1):
+        for index in numba.prange(bands):
+            band = np.int64(index)      # else what takes it is compiled for uint64 too
+            top = 1 + band * (height - 2) // bands
+            bottom = 1 + (band + 1) * (height - 2) // bands
+            started = bottom - 1 if band < bands - 1 else height
+            # Iteration t is about the rows from top + late * t up to bottom - early * t.
+            late, early = min(band, 1), min(bands - 1 - band, 1)
+            if part == CUTS:
+                bottom, late, early = top, -late, -late
+            if part == BEGINNINGS:
+                for y in range(top - 1, min(top + 1, height)):
+                    _start_row(address(parents), parent, address(messages), level, y, slots[y],
+                               first < end)
+                continue
+            for front in range(top, bottom + 2 * steps):
+                if is_start and part == BANDS and front + 1 < started:
+                    _start_row(address(parents), parent, address(messages), level, front + 1,
+                               slots[front + 1], first < end)
+                for t in range(steps):
+                    y = front - t
+                    if y < top + late * t or y >= bottom - early * t:
+                        continue
+                    if first + t < end:
+                        _update_row(address(cost), address(messages), address(scratch[band]), y,
+                                    slots[y - 1], slots[y], slots[y + 1], first + t, level,
+                                    slope, truncation, unreached, exact)
+                    elif found is not None:
+                        select_row(address(cost), address(messages), y, slots[y - 1], slots[y],
+                                   slots[y + 1], level, found, band)
+    if found is not None and selects:
+        clear_row(found, 0)
+        clear_row(found, height - 1)
+
+
+@kernel
+def _update_row(cost: Any, messages: Any, scratch: Any, y: int, above: int, slot: int,
+                below: int, iteration: int, level: Level, slope: Any, truncation: Any,
+                unreached: Any, exact: bool | None) -> None:
+    """Send the messages of the interior nodes of one row that an iteration is about.
+
+    :param above, slot, below: where the messages of rows y - 1, y and y + 1 lie.
+    """
+    width, _, labels, tiles, cost_planes, planes = level
+    colour = (iteration + 1) % 2
+    odd = (y + colour) % 2              # x = 2 * column + odd
+    first, end = 1 - odd, (width - odd) // 2
+    at_once = lanes(messages)
+    sent = planes * at_once
+    row = tiles * 4 * sent
+    own = (2 * slot + colour) * row
+    beside = (2 * slot + 1 - colour) * row
+    from_below = (2 * below + 1 - colour) * row + UP * sent
+    from_above = (2 * above + 1 - colour) * row + DOWN * sent
+    data = (2 * y + colour) * tiles * cost_planes * at_once
+    for tile in range((end + at_once - 1) // at_once):
+        place = tile * 4 * sent
+        from_right, from_left = beside + LEFT * sent + place, beside + RIGHT * sent + place
+        beyond = beyond_tile(from_right, from_left, odd, tile, tiles, 4 * sent)
+        values = data + tile * cost_planes * at_once
+        column = tile * at_once
+        if exact is None:
+            send(cost, values, messages, from_below + place, from_above + place, from_right,
+                 from_left, beyond, odd, own + place, scratch, labels, planes, slope, truncation,
+                 unreached, first - column, end - column)
+        else:
+            send_exactly(cost, values, messages, from_below + place, from_above + place,
+                         from_right, from_left, beyond, odd, own + place, scratch, labels,
+                         planes, slope, truncation, unreached, first - column, end - column)

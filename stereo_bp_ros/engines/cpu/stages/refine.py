@@ -1,0 +1,323 @@
+"""Stage ``refine``: from labels to disparity, depth and confidence.
+
+``docs/explanation/algorithms.md`` defines every step.
+
+Between the steps an image of int16 sixteenths of a pixel relative to min_disparity: 0 to
+16 (D - 1), or ``INVALID``. The calibration's shift comes in with the very last step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import cv2
+import numba
+import numpy as np
+
+from stereo_bp_ros import geometry
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.stages import preprocess
+
+#: Sixteenths of an invalid pixel: one pixel below the least disparity.
+INVALID = -16
+
+#: ``second`` of this or more means that there is no second label.
+NO_SECOND = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Needs:
+    """What ``refine`` reads beside ``label`` and ``fraction``; the rest may be None."""
+
+    best: bool
+    second: bool
+    right_label: bool
+    texture: bool
+
+
+def needs(config: MatcherConfig, outputs: Collection[str]) -> Needs:
+    """Which inputs these settings and outputs (names of ``types.OUTPUTS``) call for."""
+    costs = config.uniqueness_ratio > 0 or 'confidence' in outputs
+    return Needs(best=costs, second=costs, right_label=config.disp12_max_diff > 0,
+                 texture=config.texture_threshold > 0)
+
+
+def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
+           best: np.ndarray[Any, Any] | None, second: np.ndarray[Any, Any] | None,
+           right_label: np.ndarray[Any, Any] | None, grey: np.ndarray[Any, Any] | None,
+           config: MatcherConfig, calibration: Calibration | None,
+           outputs: Mapping[str, np.ndarray[Any, Any]],
+           scratch: Mapping[str, np.ndarray[Any, Any]], largest_cost: float = 1.0) -> None:
+    """Reject, filter, fill and publish, in this order; only ``outputs`` are computed.
+
+    Inputs are in the frame of matching: with ``reference_image: right`` everything is mirrored
+    in x, and is mirrored back on the way into ``outputs``.
+
+    1. Uniqueness. SAD, as OpenCV's StereoBM: rejected where
+       ``100 second <= (100 + ratio) best``. BP: where
+       ``second - best < ratio / 100 * largest_cost``. Both in float64.
+    2. Texture: rejected where the sum of ``|sobel_x|`` (clipped and scaled as in preprocessing)
+       over the ``correlation_window_size`` window, borders replicated, is less than
+       ``texture_threshold``.
+    3. Left-right check: rejected where the other image's pixel at the integer disparity is
+       outside, has no label, or one that differs by more than ``disp12_max_diff``.
+    4. Median, then speckle removal. A rejected pixel takes part in the median as a value below
+       all others and may get a value by it; a pixel without label, or outside the valid window
+       (unless ``border`` is keep), never does.
+    5. Filling: invalid pixels inside the valid window get the smaller of the nearest valid
+       values left and right of them inside the window, or the only one. They keep confidence 0.
+
+    :param label: int16 H x W, d - min_disparity, -1 = none.
+    :param fraction: int8 H x W, sixteenths added to it; read with ``subpixel`` only.
+    :param best, second: int32 or float32 H x W, least cost and least of the labels further than
+        1 away (``NO_SECOND`` or more: none); None unless ``needs`` says otherwise.
+    :param right_label: int16 H x W, label of each pixel of the other image, -1 = none; or None.
+    :param grey: float32 H x W, smoothed reference image; or None.
+    :param calibration: its shift is subtracted from the disparity where
+        ``pre_adjust_disparity`` is set, and always for depth; depth needs it.
+    :param outputs: name to H x W array to fill: ``disparity`` in pixels, invalid =
+        min_disparity - shift - 1; ``depth`` in metres, NaN where invalid or not in front of the
+        camera; ``confidence`` in [0, 1], 0 where invalid, for SAD
+        ``(second - best) / max(second, 1)``, for BP ``(second - best) / largest_cost``, 1 where
+        there is no second; ``fixed_disparity`` int16, sixteenths without the shift, invalid =
+        16 (min_disparity - 1).
+    :param scratch: the arrays of ``scratch.refine``.
+    :param largest_cost: largest data cost of a pixel in the units of ``best`` (BP only).
+    """
+    needed = needs(config, outputs)
+    no_cost = _NO_COST[_cost_type(config)]
+    is_sad = config.stereo_algorithm == 'sad'
+    mirrored = config.reference_image == 'right'
+    keep = config.border == 'keep'
+    height, width = label.shape
+    window = geometry.matched_window(config, width, height)
+    bounds = (window.x_offset, window.x_offset + window.width, window.y_offset,
+              window.y_offset + window.height)
+
+    if needed.texture and grey is not None:
+        _texture(grey, config, scratch['plane_a'], scratch['plane_b'])
+    sixteenths = scratch['sixteenths']
+    _reject(label, fraction, no_cost if best is None else best,
+            no_cost if second is None else second,
+            _NO_LABEL if right_label is None else right_label, scratch['plane_b'],
+            *bounds, keep, config.subpixel, config.uniqueness_ratio > 0,
+            *_uniqueness(config, largest_cost), float(config.texture_threshold),
+            config.disp12_max_diff, config.min_disparity, sixteenths)
+    if config.median_window_size:
+        cv2.medianBlur(sixteenths, config.median_window_size, dst=scratch['sixteenths_median'])
+        sixteenths = scratch['sixteenths_median']
+        _clear(label, *bounds, keep, sixteenths)
+    if config.speckle_size:
+        cv2.filterSpeckles(sixteenths, INVALID, config.speckle_size, 16 * config.speckle_range,
+                           scratch['speckle_buffer'])
+
+    shift = calibration.shift if calibration is not None else 0.0
+    focal_baseline = (calibration.focal_px * calibration.baseline_m
+                      if calibration is not None else 0.0)
+    published_shift = shift if config.pre_adjust_disparity else 0.0
+    _publish(sixteenths, no_cost if best is None else best, no_cost if second is None else second,
+             *bounds, mirrored, is_sad, float(largest_cost), config.filling == 'background',
+             float(config.min_disparity), published_shift, shift, focal_baseline,
+             *[argument for name in ('disparity', 'depth', 'confidence')
+               for argument in (name in outputs, outputs.get(name, _NO_OUTPUT))],
+             'fixed_disparity' in outputs, outputs.get('fixed_disparity', _NO_LABEL))
+
+
+# Stand for arrays that are not there, so that the kernels have one signature for each type of
+# cost whatever the live settings say.
+_NO_COST = {'int32': np.zeros((1, 1), np.int32), 'float32': np.zeros((1, 1), np.float32)}
+_NO_LABEL = np.zeros((1, 1), np.int16)
+_NO_OUTPUT = np.zeros((1, 1), np.float32)
+
+
+def _cost_type(config: MatcherConfig) -> str:
+    float_costs = config.is_belief_propagation and config.message_type != 'int16'
+    return 'float32' if float_costs else 'int32'
+
+
+def _uniqueness(config: MatcherConfig, largest_cost: float) -> tuple[float, float, float]:
+    """Factors on second and best, and the margin: rejected where the lead is at most this."""
+    if config.stereo_algorithm == 'sad':
+        return 100.0, 100.0 + config.uniqueness_ratio, 0.0
+    margin = config.uniqueness_ratio / 100 * largest_cost
+    return 1.0, 1.0, math.nextafter(margin, -math.inf)      # less than the margin itself
+
+
+def _texture(grey: np.ndarray[Any, Any], config: MatcherConfig,
+             derivative: np.ndarray[Any, Any], texture: np.ndarray[Any, Any]) -> None:
+    preprocess.sobel_x(grey, config, derivative)
+    np.abs(derivative, out=derivative)
+    side = config.correlation_window_size
+    cv2.boxFilter(derivative, -1, (side, side), dst=texture, normalize=False,
+                  borderType=cv2.BORDER_REPLICATE)
+
+
+@parallel_kernel
+def _reject(label: Any, fraction: Any, best: Any, second: Any, right_label: Any, texture: Any,
+            x_begin: int, x_end: int, y_begin: int, y_end: int, keep: bool, subpixel: bool,
+            unique: bool, second_factor: float, best_factor: float, margin: float,
+            texture_threshold: float, max_difference: int, first: int, out: Any) -> None:
+    for y in numba.prange(label.shape[0]):
+        row = out[y]
+        _to_sixteenths(label[y], fraction[y], subpixel, row)
+        if not keep:
+            _clear_outside(row, x_begin, x_end, y_begin <= y < y_end)
+        if unique:
+            _reject_ambiguous(best[y], second[y], second_factor, best_factor, margin, row)
+        if texture_threshold > 0:
+            _reject_textureless(texture[y], texture_threshold, row)
+        if max_difference > 0:
+            _reject_inconsistent(label[y], right_label[y], max_difference, first, row)
+
+
+@kernel
+def _to_sixteenths(label: Any, fraction: Any, subpixel: bool, out: Any) -> None:
+    share = np.int16(1 if subpixel else 0)
+    for x in range(out.shape[0]):
+        value = np.int16(np.int16(label[x] << 4) + np.int16(np.int16(fraction[x]) * share))
+        out[x] = np.int16(INVALID) if label[x] < 0 else value
+
+
+@kernel
+def _clear_outside(row: Any, x_begin: int, x_end: int, inside: bool) -> None:
+    if inside:
+        row[:x_begin] = INVALID
+        row[x_end:] = INVALID
+    else:
+        row[:] = INVALID
+
+
+@kernel
+def _reject_ambiguous(best: Any, second: Any, second_factor: float, best_factor: float,
+                      margin: float, out: Any) -> None:
+    for x in range(out.shape[0]):
+        lead = second_factor * np.float64(second[x]) - best_factor * np.float64(best[x])
+        out[x] = np.int16(INVALID) if lead <= margin else out[x]
+
+
+@kernel
+def _reject_textureless(texture: Any, threshold: float, out: Any) -> None:
+    for x in range(out.shape[0]):
+        out[x] = np.int16(INVALID) if texture[x] < threshold else out[x]
+
+
+@kernel
+def _reject_inconsistent(label: Any, right_label: Any, max_difference: int, first: int,
+                         out: Any) -> None:
+    width = out.shape[0]
+    for x in range(width):
+        if out[x] < 0:
+            continue
+        right_x = x - first - label[x]
+        if right_x < 0 or right_x >= width:
+            out[x] = INVALID
+        else:
+            other = right_label[right_x]
+            if other < 0 or abs(label[x] - other) > max_difference:
+                out[x] = INVALID
+
+
+@kernel
+def _clear(label: Any, x_begin: int, x_end: int, y_begin: int, y_end: int, keep: bool,
+           sixteenths: Any) -> None:
+    for y in range(label.shape[0]):
+        row, labels = sixteenths[y], label[y]
+        for x in range(row.shape[0]):
+            row[x] = np.int16(INVALID) if labels[x] < 0 else row[x]
+        if not keep:
+            _clear_outside(row, x_begin, x_end, y_begin <= y < y_end)
+
+
+@parallel_kernel
+def _publish(sixteenths: Any, best: Any, second: Any, x_begin: int, x_end: int, y_begin: int,
+             y_end: int, mirrored: bool, is_sad: bool, largest_cost: float, fill: bool,
+             first: float, published_shift: float, shift: float, focal_baseline: float,
+             with_disparity: bool, disparity: Any, with_depth: bool, depth: Any,
+             with_confidence: bool, confidence: Any, with_fixed: bool, fixed: Any) -> None:
+    for y in numba.prange(sixteenths.shape[0]):
+        row = sixteenths[y]
+        if with_confidence:
+            _confidence(row, best[y], second[y], is_sad, largest_cost, confidence[y])
+            if mirrored:
+                _mirror(confidence[y])
+        if fill and y_begin <= y < y_end:
+            _fill_background(row[x_begin:x_end])
+        if with_disparity:
+            _disparity(row, first, published_shift, disparity[y])
+            if mirrored:
+                _mirror(disparity[y])
+        if with_fixed:
+            _fixed_disparity(row, np.int16(16 * first), fixed[y])
+            if mirrored:
+                _mirror(fixed[y])
+        if with_depth:
+            _depth(row, first, shift, focal_baseline, depth[y])
+            if mirrored:
+                _mirror(depth[y])
+
+
+@kernel
+def _confidence(row: Any, best: Any, second: Any, is_sad: bool, largest_cost: float,
+                out: Any) -> None:
+    for x in range(out.shape[0]):
+        ahead = np.float64(second[x])
+        scale = max(ahead, 1.0) if is_sad else largest_cost
+        value = (ahead - np.float64(best[x])) / scale
+        value = 1.0 if ahead >= NO_SECOND or value > 1.0 else max(value, 0.0)
+        out[x] = np.float32(0.0 if row[x] < 0 else value)
+
+
+@kernel
+def _fill_background(row: Any) -> None:
+    width = row.shape[0]
+    x = 0
+    while x < width:
+        if row[x] >= 0:
+            x += 1
+            continue
+        end = x
+        while end < width and row[end] < 0:
+            end += 1
+        left = row[x - 1] if x > 0 else np.int16(INVALID)
+        right = row[end] if end < width else np.int16(INVALID)
+        value = max(left, right) if left < 0 or right < 0 else min(left, right)
+        for i in range(x, end):
+            row[i] = value
+        x = end
+
+
+@kernel
+def _disparity(row: Any, first: float, shift: float, out: Any) -> None:
+    # One rounding after the sum in float64, which is monotonic: no valid value falls below
+    # float32(min_disparity - shift), the least value that is published.
+    invalid = np.float32(first - shift - 1.0)
+    for x in range(out.shape[0]):
+        value = np.float32(first + row[x] * 0.0625 - shift)
+        out[x] = invalid if row[x] < 0 else value
+
+
+@kernel
+def _fixed_disparity(row: Any, first: Any, out: Any) -> None:
+    for x in range(out.shape[0]):
+        value = np.int16(row[x] + first)
+        out[x] = np.int16(first + np.int16(INVALID)) if row[x] < 0 else value
+
+
+@kernel
+def _depth(row: Any, first: float, shift: float, focal_baseline: float, out: Any) -> None:
+    for x in range(out.shape[0]):
+        disparity = first + row[x] * 0.0625 - shift
+        in_front = row[x] >= 0 and disparity > 0
+        out[x] = np.float32(focal_baseline / disparity if in_front else math.nan)
+
+
+@kernel
+def _mirror(row: Any) -> None:
+    width = row.shape[0]
+    for x in range(width // 2):
+        row[x], row[width - 1 - x] = row[width - 1 - x], row[x]

@@ -1,0 +1,140 @@
+"""A CUDA device as a back end. Importing this module needs neither CuPy nor a device."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines import programs
+from stereo_bp_ros.engines.backend import SHARE, Backend, Engine
+from stereo_bp_ros.engines.cuda import pipeline
+from stereo_bp_ros.engines.cuda.hierarchical import tuning
+from stereo_bp_ros.engines.cuda.matching import CudaMatching
+from stereo_bp_ros.engines.cuda.plan import Plan, check, computed, tuned_plan
+from stereo_bp_ros.engines.cuda.runtime import compiler, device
+from stereo_bp_ros.engines.plan import Plan as AnyPlan
+from stereo_bp_ros.errors import BackendUnavailable, ConfigError
+from stereo_bp_ros.partitions import Partitioning
+
+#: What is known of each device that was asked for: its properties, or why it cannot be used.
+_known: dict[int, device.Properties | BackendUnavailable] = {}
+
+
+def ask(index: int) -> device.Properties:
+    """Find out about a device; only a thread that may call CUDA does so.
+
+    :raises BackendUnavailable: it cannot be used.
+    """
+    problem = device.unavailable(index)
+    if problem is not None:
+        _known[index] = problem
+        raise problem
+    _known[index] = found = device.properties(index)
+    return found
+
+
+def remember(index: int) -> device.Properties | None:
+    """What ``ask`` has found out; None = nobody has asked.
+
+    :raises BackendUnavailable: the device cannot be used, or was lost since.
+    """
+    if device.is_lost(index):
+        device.require(index)       # says so without asking the device
+    answer = _known.get(index)
+    if isinstance(answer, BackendUnavailable):
+        raise answer
+    return answer
+
+
+class CudaBackend(Backend):
+    """See ``Backend``.
+
+    :param properties: of the device.
+    """
+
+    name = 'cuda'
+
+    def __init__(self, properties: device.Properties, reason: str) -> None:
+        super().__init__(reason)
+        self.device = properties
+
+    def check(self, config: MatcherConfig) -> None:
+        check(config, self.device)
+
+    def plan(self, config: MatcherConfig, width: int, height: int, parts: Partitioning) -> Plan:
+        return tuned_plan(config, width, height, self.device, parts=parts)
+
+    def fit_at_best(self, config: MatcherConfig, width: int, height: int, returned: int = 0
+                    ) -> AnyPlan:
+        return self._fit(config, width, height,
+                         config.memory_limit or int(SHARE * self.device.memory))
+
+    def free_memory(self) -> int:
+        return device.available_memory(self.device.index)
+
+    def shares_memory_with(self, other: Backend) -> bool:
+        return isinstance(other, CudaBackend) and other.device.index == self.device.index
+
+    def _create(self, plan: AnyPlan) -> Engine:
+        from stereo_bp_ros.engines.cuda.engine import CudaEngine
+        # Plans are made without a word; a file that is of no use is told once, here.
+        tuning.for_engine(plan.config, plan.parts.width, plan.parts.height, self.device)
+        return CudaEngine(cast(Plan, plan))
+
+    def warm_up(self, config: MatcherConfig, width: int, height: int) -> None:
+        side = max(64, 2 * config.correlation_window_size)
+        found = self.fit_at_best(config, width or side, height or side)
+        compiler.compile_ahead(self.device, pipeline.kernels_of(cast(Plan, found)))
+
+    def kernels_of(self, config: MatcherConfig, width: int = 0, height: int = 0
+                   ) -> tuple[object, ...]:
+        # Nearly everything that is not live is a template argument, and the tiles that blocks
+        # work on depend on the size.
+        known = config.settings()
+        return ('cuda', width, height, *(
+            value for name, value in config.to_mapping().items() if not known[name].live))
+
+    def describe(self, config: MatcherConfig) -> dict[str, str]:
+        return device.describe(self.device.index)
+
+    def origins(self) -> dict[str, int]:
+        return compiler.origins()
+
+    def kernels_used(self) -> contextlib.AbstractContextManager[list[Any]]:
+        from stereo_bp_ros.engines.cuda.runtime import inspection
+        return inspection.kernels_used(self.device.index)
+
+    def local_accesses(self, config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
+        config = computed(config, self.device)
+        matching: type[CudaMatching] = programs.matching('cuda', config)
+        return matching.local_accesses(config, width, height)
+
+    def tuning_state(self, plan: AnyPlan) -> str:
+        return tuning.look_up(plan.config, plan.parts.width, plan.parts.height,
+                              self.device).reason
+
+    def tune(self, config: MatcherConfig, width: int, height: int,
+             progress: Callable[[int, int, str], None], afresh: bool) -> dict[str, Any]:
+        from stereo_bp_ros.engines.cuda.hierarchical import tuner
+        if config.stereo_algorithm != 'bp':
+            raise ConfigError('stereo_algorithm', config.stereo_algorithm,
+                              'only bp has something to tune')
+        parts = self.fit(config, width, height).parts
+        found = tuner.tune(config, width, height, parts, progress, afresh)
+        return {'untuned': found.untuned, 'tuned': found.tuned, 'ratio': found.ratio,
+                'best': {str(key): value if isinstance(value, int) else value._asdict()
+                         for key, value in found.best.items()},
+                'most_disparities': [tuner.most_disparities(config, self.device, with_label)
+                                     for with_label in (False, True)]}
+
+    def pin(self, buffer: Any) -> bool:
+        from stereo_bp_ros.engines.cuda.runtime import pinned
+        return pinned.pin(buffer, self.device.index)
+
+    def empty_pinned(self, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+        from stereo_bp_ros.engines.cuda.runtime import pinned
+        return pinned.empty(shape, dtype)

@@ -1,0 +1,354 @@
+"""One launch over the messages of a level, and the thresholds that its blocks follow. No CuPy."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+from stereo_bp_ros.engines.cuda.hierarchical.formats import (
+    Fixed32,
+    Int16Deltas,
+    Int16SixBits,
+    Level,
+    MessageFormat,
+)
+from stereo_bp_ros.engines.cuda.runtime.device import Properties
+
+#: Nodes around a tile that a launch can reach; the kernels have the same constants.
+LARGEST_HALO = 15
+
+#: What the first iteration reads; ``Start`` of the kernels.
+FROM_ZERO, FROM_PARENTS, FROM_MESSAGES = range(3)
+
+#: What a launch leaves in memory; ``Finish`` of the kernels. Own labels are those of the nodes
+#: that one iteration updates, beside its messages; stage ``labels`` selects the others.
+LAST_COLOUR, BOTH_COLOURS, LABELS, OWN_LABELS = range(4)
+
+
+class Tiling(NamedTuple):
+    """How the nodes of a level are given to blocks.
+
+    iterations: of one launch; width, height: nodes of a tile, both even; threads, blocks:
+    threads of a block and blocks of a multiprocessor that the kernel is compiled for;
+    directions: of the four messages of a node, how many one thread sends (1, 2 or 4). resident:
+    nodes stay with their threads for all iterations of a launch (``messages_small_tiles.cu``),
+    which must be two or more. last: the tiling of the last launch of a level, where it is another.
+    """
+
+    iterations: int
+    width: int
+    height: int
+    threads: int
+    blocks: int
+    directions: int
+    resident: bool = False
+    last: Tiling | None = None
+
+
+class Launch(NamedTuple):
+    """Iterations [first, first + iterations) of one level.
+
+    source: array that the first iteration reads; targets: those of the messages of each colour
+    that it leaves. halo_columns, halo_rows: nodes on chip on each side of a tile, both 0 where
+    messages stay in device memory; halo_tile_columns: columns of one colour of the tile with its
+    halo; halo_tile_height: its rows. shared_bytes, threads: of a block.
+    """
+
+    level: int
+    first: int
+    iterations: int
+    start: int
+    finish: int
+    source: str | None
+    parents: tuple[str, str] | None
+    targets: tuple[str | None, str | None]
+    tiling: Tiling
+    halo_columns: int = 0
+    halo_rows: int = 0
+    halo_tile_columns: int = 0
+    halo_tile_height: int = 0
+    shared_bytes: int = 0
+    threads: int = 0
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the iteration reads and writes device memory and keeps no tile on chip."""
+        return self.iterations == 1 and self.finish != LABELS
+
+
+@dataclasses.dataclass(frozen=True)
+class Thresholds:
+    """Where launches change: all of it was found by compiling (no spill) and timing on an H200.
+
+    ``registers`` are those of one vector in one thread, ``in use`` those of all vectors that it
+    sends at once: registers times directions.
+    """
+
+    #: Registers of a multiprocessor, and threads of the largest block, on every architecture.
+    multiprocessor_registers: int = 65536
+    largest_block: int = 1024
+
+    #: Registers up to which a thread sends four messages, or two; the last of int16 in one lane.
+    four_directions: int = 16
+    two_directions: int = 32
+    two_directions_int16: int = 64
+
+    #: Registers in use up to which blocks have 512 threads, and of int16 in one lane 384.
+    in_use_of_512: int = 48
+    in_use_of_384: int = 64
+
+    #: Threads of a block whose only iteration ends with labels, for ``Int16SixBits``. Vectors of
+    #: so many registers spill with more outputs, or wider costs than ``Nibbles``, and fall back.
+    label_threads: int = 384
+    label_registers: int = 64
+    label_threads_fallback: int = 256
+
+    #: Float vectors of more registers in one lane, in one iteration: most threads, by what else
+    #: there is to keep.
+    float_registers: int = 32
+    float_threads_with_more: int = 256
+    float_threads_multiples: int = 512
+    float_threads: int = 384
+
+    #: Threads of a multiprocessor that a single iteration over a cost format is compiled for.
+    nibbles_in_use: int = 64
+    nibbles_threads: int = 512
+    nibbles_threads_long: int = 384
+    multiples_threads: int = 384
+    fixed_registers: int = 32
+    fixed_threads: int = 640
+    fixed_threads_long: int = 384
+
+    #: Registers that resident nodes were seen to need: (each in use, beside them).
+    resident_int16: tuple[float, int] = (1.5, 44)
+    resident_int16_long: tuple[float, int] = (2.0, 44)
+    resident_floats: tuple[float, int] = (3.2, 20)
+    resident_floats_lanes: tuple[float, int] = (3.2, 50)
+    #: Registers from which int16 counts as long there, as ``Int16Deltas`` always do.
+    resident_long: int = 64
+    #: Threads of a block are a multiple of this there.
+    resident_step: int = 128
+
+    #: Chunks of the float vectors whose single iteration needs few registers.
+    light_chunks: int = 8
+    #: Blocks of a multiprocessor for a streamed iteration of float vectors, light and other.
+    light_blocks: int = 4
+    heavy_blocks: int = 3
+    #: Threads of a block whose single iteration of floats ends with labels, light and other.
+    light_label_threads: int = 512
+    heavy_label_threads: int = 384
+
+
+LIMITS = Thresholds()
+
+
+def block_choices(message: MessageFormat) -> list[tuple[int, int]]:
+    """Threads of a block, and how many of a node's four messages one of them sends.
+
+    As many as the registers hold without a spill; streamed iterations take the first's directions.
+
+    21 labels of int16 are 3 chunks, 12 registers: a thread sends all 4 messages with 48 in use,
+    which 512 threads hold. 128 labels are 64 registers: 2 messages are 128 in use.
+
+    >>> block_choices(Int16(chunks=3, is_split=False, scale=1, slope=8, truncation=160))
+    [(512, 4), (256, 4)]
+    >>> block_choices(Int16(chunks=16, is_split=False, scale=1, slope=8, truncation=999))
+    [(256, 2)]
+    """
+    is_packed = message.is_int16 and message.lanes == 1
+    registers = message.registers
+    two = LIMITS.two_directions_int16 if is_packed else LIMITS.two_directions
+    directions = 4 if registers <= LIMITS.four_directions else 2 if registers <= two else 1
+    in_use = registers * directions
+    if in_use <= LIMITS.in_use_of_512:
+        return [(512, directions), (256, directions)]
+    if is_packed and in_use <= LIMITS.in_use_of_384:
+        return [(384, directions), *([(256, 4)] if directions == 2 else [])]
+    return [(256, directions)]
+
+
+def compiled_threads(message: MessageFormat, cost: str, launch: Launch, has_more: bool) -> int:
+    """Threads of a block that the kernel of a launch is compiled for.
+
+    :param cost: name of the format of its data cost.
+    :param has_more: more than labels is wanted from a launch that ends with these.
+
+    128 labels in 6 bits are 64 registers: 384 threads keep labels and costs of 4 bits, 256 threads
+    all else.
+
+    >>> message = Int16SixBits(chunks=16, is_split=False, scale=1, slope=30, truncation=999)
+    >>> last = Launch(0, 6, 1, FROM_MESSAGES, LABELS, 'messages_0_0', None, (None, None),
+    ...               Tiling(1, 30, 22, 384, 1, 2))
+    >>> [compiled_threads(message, cost, last, more)
+    ...  for cost, more in (('Nibbles', False), ('Bytes', False), ('Nibbles', True))]
+    [384, 256, 256]
+    """
+    threads = launch.tiling.threads
+    if launch.iterations > 1:
+        return threads
+    if (threads == LIMITS.label_threads and message.registers == LIMITS.label_registers
+            and isinstance(message, Int16SixBits) and (has_more or cost != 'Nibbles')):
+        return LIMITS.label_threads_fallback
+    if (not message.is_int16 and not message.is_split
+            and message.registers > LIMITS.float_registers):
+        return min(threads, LIMITS.float_threads_with_more if has_more
+                   else LIMITS.float_threads_multiples if cost == 'Multiples'
+                   else LIMITS.float_threads)
+    return threads
+
+
+def least_blocks(message: MessageFormat, cost: str, launch: Launch) -> int:
+    """Blocks of a multiprocessor that the kernel of a launch is compiled for.
+
+    Narrow costs leave registers for more warps.
+
+    64 labels of ``Int16SixBits`` are 32 registers, 64 in use with 2 directions: beside costs of
+    4 bits a streamed iteration has 512 threads a multiprocessor, which are 4 blocks of 128.
+
+    >>> message = Int16SixBits(chunks=8, is_split=False, scale=1, slope=30, truncation=999)
+    >>> launch = Launch(0, 0, 1, FROM_MESSAGES, LAST_COLOUR, None, None, (None, None),
+    ...                 Tiling(1, 16, 8, 128, 1, 2))
+    >>> least_blocks(message, 'Nibbles', launch), least_blocks(message, 'Bytes', launch)
+    (4, 1)
+    """
+    tiling, registers = launch.tiling, message.registers
+    threads = 0                 # of a multiprocessor
+    if launch.is_streamed and not tiling.resident:
+        if cost == 'Nibbles':
+            is_long = registers * tiling.directions > LIMITS.nibbles_in_use
+            threads = LIMITS.nibbles_threads_long if is_long else LIMITS.nibbles_threads
+        elif cost == 'Multiples' and message.lanes == 1:
+            threads = LIMITS.multiples_threads
+    if isinstance(message, Fixed32) and launch.iterations == 1 and tiling.directions == 2:
+        if registers <= LIMITS.fixed_registers and cost in ('Multiples', 'MultipleSums'):
+            threads = LIMITS.fixed_threads
+        elif cost == 'Multiples':
+            threads = LIMITS.fixed_threads_long
+    return max(tiling.blocks, threads // tiling.threads)
+
+
+def resident_threads(message: MessageFormat, directions: int, needed: int) -> int | None:
+    """Threads of a block whose nodes stay with them, for ``needed`` of them; None = too many.
+
+    16 labels of int16 are 8 registers. With 4 directions each thread needs 1.5 * 32 + 44 = 92: of
+    65536, 640 threads have 102, 768 have 85.
+
+    >>> message = Int16Bytes(chunks=2, is_split=False, scale=1, slope=8, truncation=64)
+    >>> resident_threads(message, 4, needed=600), resident_threads(message, 4, needed=700)
+    (640, None)
+    """
+    if message.is_int16:
+        is_long = isinstance(message, Int16Deltas) or message.registers >= LIMITS.resident_long
+        each, more = LIMITS.resident_int16_long if is_long else LIMITS.resident_int16
+    else:
+        each, more = (LIMITS.resident_floats if message.lanes == 1
+                      else LIMITS.resident_floats_lanes)
+    threads = -(-needed // LIMITS.resident_step) * LIMITS.resident_step
+    registers = each * message.registers * directions + more
+    if threads > LIMITS.largest_block or (
+            LIMITS.multiprocessor_registers // threads < registers):
+        return None
+    return threads
+
+
+def streamed_tilings(message: MessageFormat) -> list[Tiling]:
+    """Tilings of a single iteration that streams through device memory.
+
+    float32 of 21 labels: whole lines of memory, few warps with two vectors on their way each, or
+    as many warps as do not spill with one.
+
+    >>> message = Float32(chunks=3, is_split=False, scale=1, slope=1.0, truncation=8.0)
+    >>> [(tiling.width, tiling.height, tiling.blocks, tiling.directions)
+    ...  for tiling in streamed_tilings(message)]
+    [(32, 4, 1, 2), (32, 4, 3, 1)]
+    """
+    if message.is_int16:
+        return [Tiling(1, 16, 8, 128, 1, block_choices(message)[0][1])]
+    if message.is_split:        # as many nodes as a block has teams, but for many labels
+        return [Tiling(1, 32, 2, 128, 1, 2)]
+    blocks = (LIMITS.light_blocks if message.chunks == LIMITS.light_chunks
+              else LIMITS.heavy_blocks)
+    return [Tiling(1, 32, 4, 128, 1, 2), Tiling(1, 32, 4, 128, blocks, 1)]
+
+
+def float_label_blocks(message: MessageFormat) -> tuple[int, int]:
+    """Threads of a block and directions of a single iteration of floats that ends with labels.
+
+    A vector of 21 labels is 24 registers: two messages a thread, and the light block.
+
+    >>> float_label_blocks(Float32(chunks=3, is_split=False, scale=1, slope=1.0, truncation=8.0))
+    (512, 2)
+    """
+    directions = 2 if message.registers <= LIMITS.float_registers else 1
+    is_light = message.chunks == LIMITS.light_chunks or directions == 2
+    return LIMITS.light_label_threads if is_light else LIMITS.heavy_label_threads, directions
+
+
+#: Labels that leave the device through the bus.
+PUBLISHED_PER_US = 10.75e3
+
+#: Waves of blocks from here on do not keep step: a part of a wave takes a part of the time.
+WAVES_IN_STEP = 4
+
+
+class Work(NamedTuple):
+    """One launch over a level. labels: disparities that its instructions are counted for."""
+
+    message: MessageFormat
+    labels: int
+    level: Level
+    launch: Launch
+    device: Properties
+
+    @property
+    def tiling(self) -> Tiling:
+        """That of the launch."""
+        return self.launch.tiling
+
+    @property
+    def selects(self) -> bool:
+        """Whether it ends with labels."""
+        return self.launch.finish == LABELS
+
+    @property
+    def pixels(self) -> int:
+        """Nodes of the level, of both colours."""
+        return self.level.width * self.level.height
+
+    @property
+    def waves(self) -> float:
+        """Tiles of a multiprocessor."""
+        return tiles_of(self.level, self.tiling) / self.device.multiprocessors
+
+    @property
+    def waves_in_step(self) -> float:
+        """The same, where few of them are whole."""
+        return math.ceil(self.waves) if self.waves < WAVES_IN_STEP else self.waves
+
+    @property
+    def nodes_at_once(self) -> int:
+        """Nodes of one colour whose messages a block sends at once."""
+        return self.tiling.threads * self.tiling.directions // (4 * self.message.lanes)
+
+    @property
+    def bytes_on_chip(self) -> int:
+        """Of the messages of all tiles with their halos."""
+        step = self.launch
+        return (4 * self.message.message_bytes * tiles_of(self.level, self.tiling)
+                * step.halo_tile_columns * step.halo_tile_height)
+
+    def updated(self, iteration: int) -> float:
+        """Nodes that a tile with its halo updates in an iteration of the launch."""
+        halo = self.launch.iterations - 1 - iteration + self.selects
+        return (min(self.tiling.width + 2 * halo, self.level.width)
+                * min(self.tiling.height + 2 * halo, self.level.height)) / 2
+
+
+def tiles_of(level: Level, tiling: Tiling) -> int:
+    """Tiles of a level.
+
+    >>> tiles_of(Level(900, 750, 464), Tiling(1, 32, 16, 128, 1, 2))        # 29 x 47
+    1363
+    """
+    return (-(-level.width // tiling.width)) * (-(-level.height // tiling.height))

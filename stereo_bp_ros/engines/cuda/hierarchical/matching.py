@@ -1,0 +1,134 @@
+"""Hierarchical belief propagation: the stages ``cost``, ``messages`` and ``labels``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cuda import memory
+from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.hierarchical import cost, formats, labels, messages, schedule
+from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
+from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
+from stereo_bp_ros.engines.cuda.hierarchical.launch import Launch, Tiling
+from stereo_bp_ros.engines.cuda.matching import CudaMatching
+from stereo_bp_ros.engines.cuda.runtime.device import Properties
+from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
+from stereo_bp_ros.errors import ConfigError
+from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.partitions import Partitioning
+
+if TYPE_CHECKING:
+    from stereo_bp_ros.engines.cuda.hierarchical.tuner import Search
+    from stereo_bp_ros.engines.cuda.plan import Plan
+
+#: Labels up to which ``exact`` unrolls its loops, which makes messages twice as fast. A kernel
+#: takes the compiler 11 s then, and 99 s at 512 labels.
+MOST_UNROLLED = 128
+
+
+class Hierarchical(CudaMatching):
+    """See ``CudaMatching``.
+
+    :param launches: those of ``schedule.launches`` that the arena is laid out for.
+    :param parts: how the image is cut. One after the other they use the same costs and messages;
+        since the two stages alternate then, all of it is timed as ``messages``.
+    """
+
+    @classmethod
+    def check(cls, config: MatcherConfig, device: Any = None) -> None:
+        for name in ('partition_columns', 'partition_rows'):
+            if config.exact and getattr(config, name) > 1:
+                raise ConfigError(name, getattr(config, name), 'CUDA computes exact on whole '
+                                  'images: use backend cpu or auto')
+
+    @classmethod
+    def replacement(cls, config: MatcherConfig, device: Properties) -> MatcherConfig:
+        """``exact``: the plain steps, in float32, sum and take means as the reference program."""
+        if not config.exact:
+            return config
+        storage = 'register' if config.disparity_range <= MOST_UNROLLED else 'local'
+        return config.replace(program='plain_steps', **{'plain_steps.storage': storage})
+
+    @classmethod
+    def launches(cls, config: MatcherConfig, parts: Partitioning, device: Properties,
+                 tilings: Mapping[int, Tiling]) -> tuple[Launch, ...]:
+        return tuple(schedule.launches(config, parts.width, parts.height, device, dict(tilings)))
+
+    @classmethod
+    def arrays(cls, plan: Plan) -> Wanted:
+        config, parts = plan.config, plan.parts
+        pyramid = formats.levels(config, parts.width, parts.height)
+        message = MessageFormat.of(config)
+        wanted: Wanted = [('nothing', (16,), 'uint8'), ('table', (256,), 'uint16')]
+        for k, level in enumerate(pyramid):
+            kept = CostFormat.of(config, k)
+            wanted.append((f'cost_{k}', (level.height, 2, message.chunks * kept.units,
+                                         level.columns, kept.unit_bytes), 'uint8'))
+        for name in schedule.message_arrays(config, plan.launches):
+            level = pyramid[int(name.split('_')[1])]
+            wanted.append((name, (level.height, 4, message.units, level.columns,
+                                  message.unit_bytes), 'uint8'))
+        for i, step in enumerate(plan.launches):
+            lists, _ = schedule.nodes_of(step)
+            wanted.append((f'nodes_{i}', (2, max(map(len, lists))), 'uint32'))
+        return [*wanted, *memory.matches(config, (plan.height, plan.width))]
+
+    @classmethod
+    def kept_as(cls, config: MatcherConfig) -> tuple[str, str]:
+        return MessageFormat.of(config).name, CostFormat.of(config, 0).name
+
+    @classmethod
+    def can_be_tuned(cls, config: MatcherConfig) -> bool:
+        return not config.exact
+
+    @classmethod
+    def search(cls, *arguments: Any) -> Search:
+        from stereo_bp_ros.engines.cuda.hierarchical.tuner import TileSearch
+        return TileSearch(*arguments)
+
+    @classmethod
+    def of(cls, context: Context, plan: Plan) -> Hierarchical:
+        return cls(context, list(plan.launches), plan.parts)
+
+    def __init__(self, context: Context, launches: list[Launch], parts: Partitioning) -> None:
+        super().__init__(context)
+        self._parts = parts.partitions
+        self._cost = cost.Cost(context, parts)
+        self._launches = launches
+        self._messages = messages.Messages(context, launches, parts)
+        self._labels = labels.Labels(context, launches, parts)
+        self.stages = ('cost', 'messages') if launches and parts.count == 1 else ('cost',)
+
+    def load(self, matched: str, has_whole_grey: bool) -> None:
+        image = preprocess.PIXELS[matched]
+        base = messages.base_cost(self._config, image, self._launches)
+        self._cost.load(image, has_whole_grey, base)
+        self._messages.load(base)
+        self._labels.load(base)
+
+    def initialise(self, stream: int) -> None:
+        if MessageFormat.of(self._config).is_int16:
+            self._cost.initialise(stream)
+        self._messages.initialise(stream)
+
+    def enqueue(self, stream: int, matched: str, has_whole_grey: bool,
+                wanted: refine.Steps, frame: refine.Frame) -> bool:
+        device = self._arena.device
+        # Published straight into the host's memory: that takes no longer than a copy of its
+        # own, and a tile's part travels while other tiles are worked on.
+        publishes = wanted.is_local and len(self._parts) == 1
+        image = preprocess.PIXELS[matched]
+        base = messages.base_cost(self._config, image, self._launches)
+        for i, part in enumerate(self._parts):
+            self._cost.enqueue(stream, image, has_whole_grey, device[f'left_{matched}'],
+                               device[f'right_{matched}'], part,
+                               self._arena.stamp('cost') if i == 0 else None, base)
+            out = labels.matches(self._config, self._width, self._height, self._arena, part,
+                                  wanted.fraction, wanted.costs, wanted.right)
+            self._messages.enqueue(stream, base, out, frame if publishes else None)
+            self._labels.enqueue(stream, base, out, frame if publishes else None)
+        if wanted.right:
+            right_labels.enqueue(self._device, stream, self._arena, 'uint64')
+        return publishes

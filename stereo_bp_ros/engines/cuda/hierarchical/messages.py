@@ -1,0 +1,207 @@
+"""Stage ``messages``: belief propagation, coarse to fine, in launches over tiles."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.hierarchical import cost_formats, formats, launch, schedule
+from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
+from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
+from stereo_bp_ros.engines.cuda.hierarchical.labels import Matches
+from stereo_bp_ros.engines.cuda.hierarchical.launch import (
+    LABELS,
+    LARGEST_HALO,
+    LAST_COLOUR,
+    OWN_LABELS,
+    Launch,
+)
+from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.stages.refine import Frame
+from stereo_bp_ros.partitions import Partitioning
+
+_CountsOfColour = ctypes.c_int * (LARGEST_HALO + 1)
+_Counts = _CountsOfColour * 2
+
+
+class LaunchParameters(ctypes.Structure):
+    """``Launch`` of the kernels."""
+
+    _fields_ = (
+        ('cost', ctypes.c_void_p), ('cost_factor', ctypes.c_uint32),
+        ('parents', ctypes.c_void_p * 2), ('source', ctypes.c_void_p),
+        ('target', ctypes.c_void_p * 2), ('zero', ctypes.c_void_p), ('width', ctypes.c_int),
+        ('height', ctypes.c_int), ('columns', ctypes.c_int), ('parent_width', ctypes.c_int),
+        ('parent_height', ctypes.c_int), ('parent_columns', ctypes.c_int),
+        ('first', ctypes.c_int), ('iterations', ctypes.c_int), ('start', ctypes.c_int),
+        ('finish', ctypes.c_int), ('tile_width', ctypes.c_int), ('tile_height', ctypes.c_int),
+        ('halo_tile_columns', ctypes.c_int), ('halo_tile_height', ctypes.c_int),
+        ('halo_columns', ctypes.c_int), ('halo_rows', ctypes.c_int),
+        ('nodes', ctypes.c_void_p * 2),
+        ('counts', _Counts), ('slope', ctypes.c_int),
+        ('truncation', ctypes.c_int), ('float_slope', ctypes.c_float),
+        ('float_truncation', ctypes.c_float), ('stamp', ctypes.c_void_p), ('matches', Matches),
+        ('publishes', ctypes.c_int), ('frame', Frame))
+
+
+def base_cost(config: MatcherConfig, image: str, launches: list[Launch]) -> str:
+    """Name of the data cost's format at level 0 for matched images of 'uint8' or 'float'.
+
+    Of floats bytes where costs of all images of that type are multiples of one factor. 4 bits
+    where these are few, and the launches wait for memory, each iteration for all of it once.
+    Beside messages of 16 bits the cost is too little of what is read.
+    """
+    message = MessageFormat.of(config)
+    steps = [step for step in launches if step.level == 0]
+    whole = cost_formats.packed(config)
+    if image == 'uint8' and whole is not None and steps:
+        if not message.is_int16:
+            if steps[-1].finish != LAST_COLOUR:
+                return 'Multiples'
+        elif (message.message_bytes <= formats.CHUNK * message.chunks and message.lanes == 1
+              and whole.truncation <= cost_formats.LARGEST_NIBBLE
+              and steps[-1].finish == LABELS
+              and all(step.iterations == 1 and not step.tiling.resident for step in steps)):
+            return 'Nibbles'
+    return CostFormat.of(config, 0).name
+
+
+def kernel_of(config: MatcherConfig, step: Launch, base: str | None = None,
+              has_more: bool = False) -> tuple[str, str]:
+    """File and name of the kernel that a launch runs.
+
+    :param base: name of the data cost's format at level 0; None = as images of any type have it.
+    :param has_more: more than labels is wanted from a launch that ends with these.
+    """
+    tiling, message = step.tiling, MessageFormat.of(config)
+    kind = CostFormat.of(config, step.level, base).name
+    threads = launch.compiled_threads(message, kind, step, has_more)
+    arguments = (f'{message.name}, {config.disparity_range}, {kind}, '
+                 f'{tiling.directions}, {threads}')
+    work = 'ONE_ITERATION' if step.iterations == 1 and not tiling.resident else 'ITERATIONS'
+    if step.finish == LABELS:
+        work += '_AND_MORE' if has_more else '_AND_LABELS'
+    elif step.finish == OWN_LABELS and not has_more:     # or all are selected afterwards
+        work += '_AND_OWN_LABELS'
+    if tiling.resident:
+        return 'hierarchical/messages_small_tiles.cu', f'pass_resident<{arguments}, {work}>'
+    blocks = launch.least_blocks(message, kind, step)
+    return 'hierarchical/messages.cu', f'pass_messages<{arguments}, {blocks}, {work}>'
+
+
+def threads_of(config: MatcherConfig, step: Launch, base: str | None = None,
+               has_more: bool = False) -> int:
+    """Threads of a block of that kernel; parameters as those of ``kernel_of``."""
+    kind = CostFormat.of(config, step.level, base).name
+    return min(step.threads,
+               launch.compiled_threads(MessageFormat.of(config), kind, step, has_more))
+
+
+def inherit_name(config: MatcherConfig) -> str:
+    """The kernel that gives one colour what its parents send."""
+    return f'inherit_messages<{MessageFormat.of(config).name}, {config.disparity_range}>'
+
+
+class Messages:
+    """The stage for one configuration and size."""
+
+    def __init__(self, context: Context, launches: list[Launch], parts: Partitioning) -> None:
+        arrays = context.arena.device
+        self._device = context.device
+        self._config = context.config
+        self._launches = launches
+        self._parameters = [_parameters(context, parts, i, step)
+                            for i, step in enumerate(launches)]
+        self._constants = {arrays[f'nodes_{i}']: _nodes(step) for i, step in enumerate(launches)}
+        self._constants[arrays['nothing']] = np.frombuffer(
+            MessageFormat.of(context.config).neutral, np.uint8)
+        if self._parameters:
+            self._parameters[0].stamp = context.arena.stamp('messages')
+
+    def load(self, base: str) -> None:
+        """Compile or load what ``enqueue`` launches with the same ``base``."""
+        for step in self._launches:
+            for has_more in (False, True):
+                compiler.kernel(self._device, *kernel_of(self._config, step, base, has_more))
+        if self._config.iterations == 1:
+            compiler.kernel(self._device, 'hierarchical/messages.cu', inherit_name(self._config))
+
+    def initialise(self, stream: int) -> None:
+        """Write what stays the same in every frame; done when the stream has been waited for."""
+        from cupy.cuda import runtime
+        for address, values in self._constants.items():
+            runtime.memcpyAsync(address, values.ctypes.data, values.nbytes,
+                                runtime.memcpyHostToDevice, stream)
+
+    def enqueue(self, stream: int, base: str, out: Matches, frame: Frame | None = None) -> None:
+        """Run every launch; the last one selects labels as well, see ``Labels``.
+
+        :param base: type of the data cost of level 0.
+        :param frame: what to publish the labels with if the last launch selects all of them;
+            None = it is not for it to do.
+        """
+        has_more = out.wants_more
+        for step, parameters in zip(self._launches, self._parameters, strict=True):
+            parameters.matches = out
+            parameters.publishes = frame is not None
+            if frame is not None:
+                parameters.frame = frame
+            if self._config.iterations == 1 and step.finish != LABELS:
+                self._inherit(stream, parameters)
+            grid = (-(-parameters.width // step.tiling.width),
+                    -(-parameters.height // step.tiling.height), 1)
+            name = kernel_of(self._config, step, base, has_more)
+            compiler.kernel(self._device, *name).launch(
+                stream, grid, (threads_of(self._config, step, base, has_more), 1, 1),
+                step.shared_bytes, parameters)
+
+    def _inherit(self, stream: int, parameters: LaunchParameters) -> None:
+        nodes = parameters.columns * parameters.height
+        inherit = compiler.kernel(self._device, 'hierarchical/messages.cu',
+                                  inherit_name(self._config))
+        inherit.launch(
+            stream, (-(-nodes // 128), 1, 1), (128, 1, 1), 0, parameters, ctypes.c_int(0))
+
+
+def _nodes(step: Launch) -> np.ndarray[Any, Any]:
+    """The lists of ``schedule.nodes_of``, uint32 2 x N."""
+    lists, _ = schedule.nodes_of(step)
+    nodes = np.zeros((2, max(map(len, lists))), np.uint32)
+    for row, values in zip(nodes, lists, strict=True):
+        row[:len(values)] = values
+    return nodes
+
+
+def _parameters(context: Context, parts: Partitioning, index: int, step: Launch
+                ) -> LaunchParameters:
+    config, arrays = context.config, context.arena.device
+    lists, counts = schedule.nodes_of(step)
+    nodes = arrays[f'nodes_{index}']
+    pyramid = formats.levels(config, parts.width, parts.height)
+    level = pyramid[step.level]
+    parent = pyramid[min(step.level + 1, len(pyramid) - 1)]
+    targets = list(step.targets)
+    if config.iterations == 1 and step.finish != LABELS:
+        targets[0] = f'messages_{step.level}_0'
+
+    def pair(names: object) -> ctypes.Array[ctypes.c_void_p]:
+        known = names if isinstance(names, (tuple, list)) else (None, None)
+        return (ctypes.c_void_p * 2)(*(arrays[name] if name else None for name in known))
+
+    return LaunchParameters(
+        cost=arrays[f'cost_{step.level}'], cost_factor=CostFormat.of(config, step.level).factor,
+        parents=pair(step.parents),
+        source=arrays[step.source] if step.source else None, target=pair(targets),
+        zero=arrays['nothing'], width=level.width, height=level.height, columns=level.columns,
+        parent_width=parent.width, parent_height=parent.height, parent_columns=parent.columns,
+        first=step.first, iterations=step.iterations, start=step.start, finish=step.finish,
+        tile_width=step.tiling.width, tile_height=step.tiling.height,
+        halo_tile_columns=step.halo_tile_columns, halo_tile_height=step.halo_tile_height,
+        halo_columns=step.halo_columns, halo_rows=step.halo_rows,
+        nodes=(ctypes.c_void_p * 2)(nodes, nodes + 4 * max(map(len, lists))),
+        counts=_Counts(*(_CountsOfColour(*row) for row in counts)),
+        **MessageFormat.of(config).smoothness)

@@ -1,0 +1,1 @@
+"""CUDA itself: device, compiler, memory; nothing of stereo."""

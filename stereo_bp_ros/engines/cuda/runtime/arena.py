@@ -1,0 +1,77 @@
+"""The memory of one engine: one allocation on the device and one pinned."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros.engines.cuda.runtime.device import Properties
+from stereo_bp_ros.geometry import ALIGNMENT, MemoryPlan
+
+_PORTABLE, _MAPPED = 1, 2         # cudaHostAlloc flags
+
+
+#: Where in ``stamps`` the time lies at which a stage starts on the device, and the last one ends.
+STAMPS = {'cost': 0, 'messages': 1, 'refine': 2, 'end': 3, 'upload': 4, 'convert': 5,
+          'preprocess': 6}
+
+
+class Arena:
+    """Named arrays on the device and on the host, allocated at once.
+
+    ``device[name]`` is an address, ``host[name]`` a NumPy array in pinned memory and
+    ``host_address[name]`` where it starts. Where the device shares the host's memory, the
+    arrays of one name are one array and nothing need be copied.
+
+    :param allocate: False: addresses count from 0, and there is no memory behind them.
+    """
+
+    def __init__(self, device: Properties, on_device: MemoryPlan, pinned: MemoryPlan, *,
+                 allocate: bool = True) -> None:
+        self.is_shared = device.is_integrated
+        self._memory: Any = None
+        self._pinned: Any = None
+        base = start = 0
+        if allocate:
+            from cupy.cuda import memory, pinned_memory, runtime
+            self._memory = memory.Memory(on_device.total + ALIGNMENT)
+            base = _aligned(self._memory.ptr)
+            runtime.memset(self._memory.ptr, 0, on_device.total + ALIGNMENT)
+            self._pinned = pinned_memory.PinnedMemoryPointer(pinned_memory.PinnedMemory(
+                pinned.total + ALIGNMENT, _PORTABLE | _MAPPED), 0)
+            start = _aligned(self._pinned.ptr)
+        self.device = {spec.name: base + spec.offset for spec in on_device.arrays}
+        self.nbytes = {spec.name: spec.nbytes for spec in (*pinned.arrays, *on_device.arrays)}
+        self.host_address = {spec.name: start + spec.offset for spec in pinned.arrays}
+        self.host = {spec.name: _view(self._pinned, start - self._pinned.ptr + spec.offset,
+                                      spec.shape, spec.dtype) for spec in pinned.arrays
+                     } if allocate else {}
+        for array in self.host.values():
+            array.fill(0)
+        if self.is_shared:
+            self.device.update(self.host_address)
+
+    def stamp(self, stage: str) -> int:
+        """Address of the time at which a stage starts on the device; 'end': the last one ends."""
+        return self.host_address['stamps'] + 8 * STAMPS[stage]
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.device.clear()
+        self.host.clear()
+        self._memory = self._pinned = None      # freed by their owners
+
+    @property
+    def is_open(self) -> bool:
+        return self._memory is not None
+
+
+def _aligned(address: int) -> int:
+    return -(-address // ALIGNMENT) * ALIGNMENT
+
+
+def _view(memory: Any, offset: int, shape: tuple[int, ...], dtype: str
+          ) -> np.ndarray[Any, Any]:
+    return np.frombuffer(memory, dtype, math.prod(shape), offset).reshape(shape)

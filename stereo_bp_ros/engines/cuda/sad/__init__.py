@@ -1,0 +1,1 @@
+"""SAD block matching."""

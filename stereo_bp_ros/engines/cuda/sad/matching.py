@@ -1,0 +1,112 @@
+"""Stage ``sad``: labels by block matching, from the matched images."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from stereo_bp_ros import geometry
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.matching import CudaMatching
+from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.device import Properties
+from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
+from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
+from stereo_bp_ros.geometry import Wanted
+
+if TYPE_CHECKING:
+    from stereo_bp_ros.engines.cuda.plan import Plan
+
+#: Grey level that 0 becomes in 8 bits, for the methods whose values have a sign.
+SIGNED_OFFSET = 128
+
+#: The C++ types of pixels.
+PIXELS = {'uint8': 'unsigned char', 'float': 'float', 'int32': 'int'}
+
+
+class Windows(ctypes.Structure):
+    """As ``Windows`` in ``sad.cuh``."""
+
+    _fields_ = (
+        ('left', ctypes.c_void_p), ('right', ctypes.c_void_p), ('label', ctypes.c_void_p),
+        ('fraction', ctypes.c_void_p), ('best', ctypes.c_void_p), ('second', ctypes.c_void_p),
+        ('right_keys', ctypes.c_void_p), ('stamp', ctypes.c_void_p), ('width', ctypes.c_int),
+        ('height', ctypes.c_int), ('window', ctypes.c_int), ('min_disparity', ctypes.c_int),
+        ('disparities', ctypes.c_int), ('x_begin', ctypes.c_int), ('x_end', ctypes.c_int),
+        ('y_begin', ctypes.c_int), ('y_end', ctypes.c_int), ('rows', ctypes.c_int),
+        ('offset', ctypes.c_int))
+
+
+def windows(config: MatcherConfig, width: int, height: int, rows: int,
+            addresses: Mapping[str, int | None]) -> Windows:
+    """Arguments of the kernels.
+
+    :param rows: of windows that one block goes down.
+    :param addresses: of ``left``, ``right``, ``label`` ... ``right_keys``; none = not wanted.
+    """
+    valid = geometry.matched_window(config, width, height)
+    is_signed = config.preprocessing in ('sobel_x', 'residual')
+    return Windows(
+        **addresses, width=width, height=height, window=config.correlation_window_size,
+        min_disparity=config.min_disparity, disparities=config.disparity_range,
+        x_begin=valid.x_offset, x_end=valid.x_offset + valid.width, y_begin=valid.y_offset,
+        y_end=valid.y_offset + valid.height, rows=rows,
+        offset=SIGNED_OFFSET if is_signed else 0)
+
+
+def wanted_arrays(device: Mapping[str, int], wanted: refine.Steps) -> dict[str, int | None]:
+    """Addresses of what a frame wants to be filled."""
+    asked = {'label': True, 'fraction': wanted.fraction, 'best': wanted.costs,
+             'second': wanted.costs, 'right_keys': wanted.right}
+    return {name: device[name] if is_asked else None for name, is_asked in asked.items()}
+
+
+def kernel_name(cut: sad_launch.Cut, image: str, wanted: refine.Steps) -> str:
+    """The kernel in ``sad.cu`` for matched images of this type, 'uint8' or 'float'."""
+    outputs = ('EVERYTHING' if wanted.costs or wanted.right
+               else 'LABELS_AND_FRACTIONS' if wanted.fraction else 'LABELS_ALONE')
+    return _name(cut, image, outputs)
+
+
+def _name(cut: sad_launch.Cut, image: str, outputs: str) -> str:
+    return (f'match_windows<{PIXELS[image]}, {cut.tiles}, {cut.label_tiles}, '
+            f'{cut.chunks}, {cut.strips}, {cut.copies}, {outputs}>')
+
+
+class Sad(CudaMatching):
+    """See ``CudaMatching``."""
+
+    @classmethod
+    def replacement(cls, config: MatcherConfig, device: Properties) -> MatcherConfig:
+        if sad_launch.is_possible(config, device):
+            return config
+        return config.replace(program='streamed_sad')
+
+    @classmethod
+    def arrays(cls, plan: Plan) -> Wanted:
+        return sad_launch.arrays((plan.height, plan.width))
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._cut = sad_launch.cut(self._config, self._width, self._height, self._device)
+
+    def load(self, matched: str, has_whole_grey: bool) -> None:
+        image = preprocess.PIXELS[matched]
+        right_labels.load(self._device, 'uint32')
+        for outputs in ('LABELS_ALONE', 'LABELS_AND_FRACTIONS', 'EVERYTHING'):
+            compiler.kernel(self._device, 'sad/sad.cu', _name(self._cut, image, outputs))
+
+    def enqueue(self, stream: int, matched: str, has_whole_grey: bool,
+                wanted: refine.Steps, frame: refine.Frame) -> bool:
+        cut, device, image = self._cut, self._arena.device, preprocess.PIXELS[matched]
+        arguments = windows(self._config, self._width, self._height, cut.rows, {
+            'left': device[f'left_{matched}'], 'right': device[f'right_{matched}'],
+            'stamp': self._arena.stamp('messages'), **wanted_arrays(device, wanted)})
+        compiler.kernel(self._device, 'sad/sad.cu', kernel_name(cut, image, wanted)).launch(
+            stream, cut.grid, (cut.threads, 1, 1), cut.shared_bytes, arguments)
+        if wanted.right:
+            right_labels.enqueue(self._device, stream, self._arena, 'uint32')
+        return False
+

@@ -1,0 +1,1 @@
+"""What every frame runs, whichever way matches."""

@@ -1,0 +1,250 @@
+"""Stages ``upload`` and ``convert``: the bytes of both images to the device, and grey values.
+
+The host copies an image's rows into pinned memory as they are; an image that lies in such memory
+already is read where it is. Everything else happens on the device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.runtime import compiler, device
+from stereo_bp_ros.images import ENCODINGS, RawImage
+
+#: Threads of a block, and blocks that suffice for the speed of the bus.
+UPLOAD_THREADS, MOST_UPLOAD_BLOCKS = 256, 64
+
+#: Blocks where each asks through the bus where its image lies: 41 take 5 to 13 us longer.
+MOST_ASKING_BLOCKS = 4
+
+#: Bytes that one thread copies at once.
+UNIT = 16
+
+CONVERT_BLOCK = (32, 8, 1)
+
+#: As in ``convert.cu``.
+CHANNEL, COLOUR, MOSAIC, WIDE = range(4)
+
+
+#: Addresses at which the device reads both images.
+Sources = tuple[int, int]
+
+#: In place of these: the host has copied the images into the engine's own pinned memory; they
+#: lie wherever the pinned array ``sources`` says.
+STAGED, ANYWHERE = (0, 0), (-1, -1)
+
+
+class Reading(NamedTuple):
+    """How the bytes of an image are to be read; ``Source`` in ``convert.cu``."""
+
+    layout: int
+    pixel_bytes: int
+    first: int
+
+    @property
+    def is_8bit(self) -> bool:
+        """Whether grey values are whole numbers in 0..255."""
+        return self.layout != WIDE
+
+    @property
+    def is_grey(self) -> bool:
+        """Whether the bytes are the grey values."""
+        return self.layout == CHANNEL and self.pixel_bytes == 1
+
+
+class _Segment(ctypes.Structure):
+    _fields_ = (('from_', ctypes.c_void_p), ('to', ctypes.c_void_p), ('count', ctypes.c_int),
+                ('rest', ctypes.c_int))
+
+
+class _Upload(ctypes.Structure):
+    _fields_ = (('segments', _Segment * 3), ('addresses', ctypes.c_void_p),
+                ('stamp', ctypes.c_void_p))
+
+
+class _Source(ctypes.Structure):
+    _fields_ = (('bytes', ctypes.c_void_p), ('grey', ctypes.c_void_p), ('layout', ctypes.c_int),
+                ('pixel_bytes', ctypes.c_int), ('first', ctypes.c_int))
+
+
+class _Conversion(ctypes.Structure):
+    _fields_ = (('sources', _Source * 2), ('width', ctypes.c_int), ('height', ctypes.c_int),
+                ('is_mirrored', ctypes.c_int), ('scale', ctypes.c_float),
+                ('stamp', ctypes.c_void_p))
+
+
+def _reading(name: str, big_endian: bool) -> Reading:
+    encoding = ENCODINGS[name]
+    if encoding.bits == 16:
+        return Reading(WIDE, 2, 0 if big_endian else 1)
+    if encoding.bayer:
+        red = encoding.bayer.index('r')
+        return Reading(MOSAIC, 1, red)
+    if encoding.luma >= 0:
+        return Reading(CHANNEL, encoding.channels, encoding.luma)
+    if encoding.channels > 1:
+        return Reading(COLOUR, encoding.channels, 0 if name.startswith('rgb') else 2)
+    return Reading(CHANNEL, 1, 0)
+
+
+_READINGS = {(name, big_endian): _reading(name, big_endian)
+             for name in ENCODINGS for big_endian in (False, True)}
+
+
+def reading(raw: RawImage) -> Reading:
+    """How an image is read; padding of its rows does not matter."""
+    return _READINGS[raw.encoding, bool(raw.big_endian)]
+
+
+def pinned_address(raw: RawImage) -> int:
+    """Where the device can read the bytes of an image as ``upload`` wants them; 0 = nowhere.
+
+    Only writable memory is asked about: what is pinned was made to be filled.
+    """
+    if raw.step != raw.width * raw.layout.pixel_bytes:
+        return 0
+    memory = memoryview(raw.data)
+    if memory.readonly or not memory.c_contiguous:
+        return 0
+    address = device.mapped_address(memory)
+    return 0 if address % UNIT else address
+
+
+class PinnedSources:
+    """Pairs of pinned images that came more than once, each of which gets a graph of its own.
+
+    A graph that knows where its images lie asks nothing through the bus.
+    """
+
+    #: Pairs with a graph; looks since the last of one after which another may have its place;
+    #: pairs that are remembered after one look.
+    MOST_KNOWN, LONG_AGO, MOST_SEEN = 8, 64, 64
+
+    def __init__(self) -> None:
+        self._looks = 0
+        self._known: dict[Sources, int] = {}        # and which look was the last
+        self._seen: dict[Sources, None] = {}        # once, the oldest first
+
+    def see(self, sources: Sources) -> tuple[Sources, list[Sources]]:
+        """What a frame's graph is to know of where they lie; pairs that are known no longer."""
+        self._looks += 1
+        if sources in self._known:
+            self._known[sources] = self._looks
+            return sources, []
+        if sources not in self._seen:
+            self._seen[sources] = None
+            if len(self._seen) > self.MOST_SEEN:
+                del self._seen[next(iter(self._seen))]
+            return ANYWHERE, []
+        dropped = []
+        if len(self._known) == self.MOST_KNOWN:
+            oldest = min(self._known, key=self._known.__getitem__)
+            if self._looks - self._known[oldest] <= self.LONG_AGO:
+                return ANYWHERE, []
+            del self._known[oldest]
+            dropped.append(oldest)
+        del self._seen[sources]
+        self._known[sources] = self._looks
+        return sources, dropped
+
+    def clear(self) -> list[Sources]:
+        """Begin anew; returns the pairs that were known."""
+        dropped = list(self._known)
+        self._known.clear()
+        return dropped
+
+
+def stage(raw: RawImage, staging: np.ndarray[Any, Any]) -> None:
+    """Copy the bytes of an image without the padding of its rows.
+
+    :param staging: uint8, at least as many.
+    """
+    row = raw.width * raw.layout.pixel_bytes
+    size = row * raw.height
+    if raw.step == row:
+        np.copyto(staging[:size], np.frombuffer(raw.data, np.uint8, size))
+        return
+    rows = np.ndarray((raw.height, row), np.uint8, memoryview(raw.data).cast('B'), 0,
+                      (raw.step, 1))
+    np.copyto(staging[:size].reshape(raw.height, row), rows)
+
+
+class Convert:
+    """Both stages for one configuration and size."""
+
+    def __init__(self, context: Context) -> None:
+        self._device, self._config, self._width, self._height, self._arena = context
+        #: With the right image as reference, swapped and mirrored images have the geometry of
+        #: the left one: pixel x of the right matches x + d, which after mirroring is x - d.
+        self.is_mirrored = self._config.reference_image == 'right'
+
+    def load(self) -> None:
+        """Compile or load what the stages launch."""
+        for name in kernels():
+            compiler.kernel(self._device, 'frame/convert.cu', name)
+
+    def grey(self, readings: tuple[Reading, Reading]) -> str:
+        """Name of the arrays of grey values: 'grey', uint8, or 'values', float32."""
+        return 'grey' if all(each.is_8bit for each in readings) else 'values'
+
+    def is_needed(self, readings: tuple[Reading, Reading]) -> bool:
+        """Whether the bytes that go up are not the grey values already."""
+        return self.is_mirrored or not all(each.is_grey for each in readings)
+
+    def enqueue_upload(self, stream: int, readings: tuple[Reading, Reading], sources: Sources,
+                       stamp: int) -> bool:
+        """Copy parameters and images to the device; False where it has them already.
+
+        :param sources: where the images lie.
+        :param stamp: address of the time at which the stage starts.
+        """
+        arena = self._arena
+        target = 'raw' if self.is_needed(readings) else 'grey'
+        pixels = self._width * self._height
+        host = arena.host_address
+        left, right = ((host['left_raw'], host['right_raw'])
+                       if sources in (STAGED, ANYWHERE) else sources)
+        wanted = [(host['parameters'], 'parameters', arena.nbytes['parameters']),
+                  (left, f'left_{target}', pixels * readings[0].pixel_bytes),
+                  (right, f'right_{target}', pixels * readings[1].pixel_bytes)]
+        segments = []
+        for from_, to, size in wanted:
+            is_there = from_ == arena.device[to] and (
+                sources != ANYWHERE or to == 'parameters')
+            segments.append(_Segment(from_, arena.device[to],
+                                     *divmod(0 if is_there else size, UNIT)))
+        most = max(segment.count for segment in segments)
+        if most == 0:
+            return False
+        blocks = min(MOST_ASKING_BLOCKS if sources == ANYWHERE else MOST_UPLOAD_BLOCKS,
+                     -(-most // UPLOAD_THREADS))
+        compiler.kernel(self._device, 'frame/convert.cu', 'upload').launch(
+            stream, (blocks, 3, 1), (UPLOAD_THREADS, 1, 1), 0,
+            _Upload((_Segment * 3)(*segments),
+                    host['sources'] if sources == ANYWHERE else None, stamp))
+        return True
+
+    def enqueue(self, stream: int, readings: tuple[Reading, Reading], stamp: int) -> bool:
+        """Make grey values of the bytes; False where they are those already."""
+        if not self.is_needed(readings):
+            return False
+        device, grey = self._arena.device, self.grey(readings)
+        sources = (_Source * 2)(*(
+            _Source(device[f'{side}_raw'], device[f'{side}_{grey}'], *each)
+            for side, each in zip(('left', 'right'), readings, strict=True)))
+        name = f'convert<{"uint8" if grey == "grey" else "float"}>'
+        compiler.kernel(self._device, 'frame/convert.cu', name).launch(
+            stream, (-(-self._width // CONVERT_BLOCK[0]), -(-self._height // CONVERT_BLOCK[1]),
+                     2), CONVERT_BLOCK, 0,
+            _Conversion(sources, self._width, self._height, self.is_mirrored,
+                        self._config.mono16_scale, stamp))
+        return True
+
+
+def kernels() -> list[str]:
+    """Names of the kernels in ``convert.cu``."""
+    return ['upload', 'convert<uint8>', 'convert<float>']

@@ -1,0 +1,191 @@
+"""Stage ``refine``: from labels to disparity, depth and confidence."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from stereo_bp_ros import geometry, quantisation
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
+from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.types import OUTPUTS
+
+#: File and name of every kernel of the stage.
+KERNELS = (*(('frame/refine.cu', name)
+             for name in ('reject_matches', 'refine_matches', 'median<3>', 'median<5>',
+                          'publish_matches')),
+           *(('frame/speckles.cu', name) for name in ('label_tiles', 'join_tiles', 'add_regions')))
+BLOCK = (32, 8, 1)
+ROW_BLOCK = 256
+
+#: Pixels of a tile's side in ``speckles.cu``.
+TILE = 32
+
+
+class Steps(NamedTuple):
+    """What live settings and outputs call for; one CUDA graph each.
+
+    outputs: names of ``types.OUTPUTS``; fraction: of a pixel; costs: least and second least
+    belief; right, texture:
+    inputs of the left-right check and the texture threshold; median: side of the filter, 0 =
+    none; speckles: small regions are removed; fills: invalid pixels are filled.
+    """
+
+    outputs: frozenset[str]
+    fraction: bool
+    costs: bool
+    right: bool
+    texture: bool
+    median: int
+    speckles: bool
+    fills: bool
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether something lies between rejection and publication."""
+        return bool(self.median or self.speckles or self.fills)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether a pixel is refined from its own label alone."""
+        return not (self.is_filtered or self.right)
+
+
+def steps(config: MatcherConfig, outputs: Collection[str]) -> Steps:
+    """The steps of a frame."""
+    return Steps(frozenset(outputs), config.subpixel,
+                 config.uniqueness_ratio > 0 or 'confidence' in outputs,
+                 config.disp12_max_diff > 0, config.texture_threshold > 0,
+                 config.median_window_size, config.speckle_size > 0, config.filling != 'none')
+
+
+class Parameters(ctypes.Structure):
+    """What may change between two frames of one graph; ``Parameters`` in ``refine.cuh``."""
+
+    _fields_ = (
+        ('disparity', ctypes.c_void_p), ('depth', ctypes.c_void_p),
+        ('confidence', ctypes.c_void_p), ('fixed_disparity', ctypes.c_void_p),
+        ('margin', ctypes.c_double), ('texture_threshold', ctypes.c_double),
+        ('largest_cost', ctypes.c_double), ('published_shift', ctypes.c_double),
+        ('shift', ctypes.c_double), ('focal_baseline', ctypes.c_double),
+        ('best_factor', ctypes.c_double),
+        ('is_subpixel', ctypes.c_int), ('is_unique', ctypes.c_int),
+        ('is_textured', ctypes.c_int), ('keeps_border', ctypes.c_int), ('fills', ctypes.c_int),
+        ('max_difference', ctypes.c_int), ('speckle_size', ctypes.c_int),
+        ('speckle_range', ctypes.c_int))
+
+    def aim(self, outputs: Mapping[str, int]) -> None:
+        """Say where each output goes."""
+        for name in OUTPUTS:
+            setattr(self, name, outputs.get(name))
+
+    def fill(self, config: MatcherConfig, calibration: Calibration | None) -> None:
+        """Take over live settings and calibration."""
+        shift = calibration.shift if calibration is not None else 0.0
+        if config.is_belief_propagation:
+            self.largest_cost = quantisation.largest_cost(config) * MessageFormat.of(config).scale
+        self.margin = config.uniqueness_ratio / 100 * self.largest_cost
+        self.best_factor = 100.0 + config.uniqueness_ratio
+        self.texture_threshold = float(config.texture_threshold)
+        self.published_shift = shift if config.pre_adjust_disparity else 0.0
+        self.shift = shift
+        self.focal_baseline = (calibration.focal_px * calibration.baseline_m
+                               if calibration is not None else 0.0)
+        self.is_subpixel = config.subpixel
+        self.is_unique = config.uniqueness_ratio > 0
+        self.is_textured = config.texture_threshold > 0
+        self.keeps_border = config.border == 'keep'
+        self.fills = config.filling == 'background'
+        self.max_difference = config.disp12_max_diff
+        self.speckle_size = config.speckle_size
+        self.speckle_range = round(16 * config.speckle_range)
+
+
+class Frame(ctypes.Structure):
+    """``Frame`` in ``refine.cuh``."""
+
+    _fields_ = (
+        ('parameters', ctypes.c_void_p), ('label', ctypes.c_void_p),
+        ('fraction', ctypes.c_void_p), ('best', ctypes.c_void_p), ('second', ctypes.c_void_p),
+        ('right_label', ctypes.c_void_p), ('texture', ctypes.c_void_p),
+        ('sixteenths', ctypes.c_void_p), ('filtered', ctypes.c_void_p),
+        ('regions', ctypes.c_void_p), ('region_sizes', ctypes.c_void_p),
+        ('stamp', ctypes.c_void_p), ('end', ctypes.c_void_p), ('ended', ctypes.c_void_p),
+        ('width', ctypes.c_int),
+        ('height', ctypes.c_int), ('x_begin', ctypes.c_int), ('x_end', ctypes.c_int),
+        ('y_begin', ctypes.c_int), ('y_end', ctypes.c_int), ('min_disparity', ctypes.c_int),
+        ('is_mirrored', ctypes.c_int), ('has_float_costs', ctypes.c_int),
+        ('is_sad', ctypes.c_int))
+
+
+class Refine:
+    """The stage for one configuration and size; live settings come with each frame."""
+
+    def __init__(self, context: Context) -> None:
+        self._device, config, width, height, self._arena = context
+        window = geometry.matched_window(config, width, height)
+        is_sad = config.stereo_algorithm == 'sad'
+        self._geometry = {
+            'width': width, 'height': height, 'x_begin': window.x_offset,
+            'x_end': window.x_offset + window.width, 'y_begin': window.y_offset,
+            'y_end': window.y_offset + window.height, 'min_disparity': config.min_disparity,
+            'is_mirrored': config.reference_image == 'right', 'is_sad': is_sad,
+            'has_float_costs': not is_sad and not MessageFormat.of(config).is_whole}
+
+    def load(self) -> None:
+        """Compile or load what the stage launches, whatever the live settings say."""
+        for file, name in KERNELS:
+            compiler.kernel(self._device, file, name)
+
+    def enqueue(self, stream: int, wanted: Steps) -> None:
+        """Everything from labels to outputs."""
+        frame = self.frame()
+        if not wanted.is_filtered:
+            self._launch('refine_matches', stream, frame, self._pixels(1))
+            return
+        self._launch('reject_matches', stream, frame, self._pixels(1))
+        frame.filtered = frame.sixteenths
+        if wanted.median:
+            frame.filtered = self._arena.device['filtered']
+            self._launch(f'median<{wanted.median}>', stream, frame, self._pixels(2))
+        if wanted.speckles:
+            self._find_speckles(stream, frame)
+        else:
+            frame.regions = None
+        width = frame.width
+        self._launch('publish_matches', stream, frame, (frame.height, 1, 1), (ROW_BLOCK, 1, 1),
+                     4 * -(-width // 32))
+
+    def _find_speckles(self, stream: int, frame: Frame) -> None:
+        """Regions and their sizes."""
+        width, height = frame.width, frame.height
+        tiles = (-(-width // TILE), -(-height // TILE), 1)
+        on_edges = (tiles[1] - 1) * width + (tiles[0] - 1) * height
+        self._launch('label_tiles', stream, frame, tiles, (TILE, TILE, 1),
+                     file='frame/speckles.cu')
+        for name, threads in (('join_tiles', on_edges), ('add_regions', width * height)):
+            if threads:
+                self._launch(name, stream, frame, (-(-threads // ROW_BLOCK), 1, 1),
+                             (ROW_BLOCK, 1, 1), file='frame/speckles.cu')
+
+    def _pixels(self, rows: int) -> tuple[int, int, int]:
+        """Blocks where a thread has so many pixels, one below the other."""
+        return (-(-self._geometry['width'] // BLOCK[0]),
+                -(-self._geometry['height'] // (rows * BLOCK[1])), 1)
+
+    def frame(self) -> Frame:
+        """What every kernel of the stage is given."""
+        device = self._arena.device
+        names = ('parameters', 'label', 'fraction', 'best', 'second', 'right_label', 'texture',
+                 'sixteenths', 'filtered', 'regions', 'region_sizes', 'ended')
+        return Frame(**{name: device[name] for name in names}, **self._geometry,
+                     stamp=self._arena.stamp('refine'), end=self._arena.stamp('end'))
+
+    def _launch(self, name: str, stream: int, frame: Frame, grid: tuple[int, int, int],
+                block: tuple[int, int, int] = BLOCK, shared_bytes: int = 0,
+                file: str = 'frame/refine.cu') -> None:
+        compiler.kernel(self._device, file, name).launch(stream, grid, block, shared_bytes, frame)

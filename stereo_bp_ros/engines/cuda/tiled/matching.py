@@ -1,0 +1,132 @@
+"""Stage ``messages`` of tiled belief propagation: labels from the matched images."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from stereo_bp_ros import partitions, quantisation
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cuda import memory
+from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.hierarchical import cost, formats, labels
+from stereo_bp_ros.engines.cuda.hierarchical.labels import Matches
+from stereo_bp_ros.engines.cuda.matching import CudaMatching
+from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
+from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
+from stereo_bp_ros.geometry import Wanted
+
+if TYPE_CHECKING:
+    from stereo_bp_ros.engines.cuda.plan import Plan
+
+#: The C++ types of pixels.
+PIXELS = {'uint8': 'unsigned char', 'float': 'float'}
+
+#: The C++ names of barriers.
+BARRIERS = {'launches': 'NO_BARRIER', 'cooperative': 'COUNTING', 'lock_free': 'LOCK_FREE'}
+
+#: Schedules whose blocks wait for each other by counting on all of them being resident, which a
+#: cooperative launch ensures. The lock-free barrier is older than that and does without.
+COOPERATIVE = ('speculative', 'rows', 'cooperative')
+
+
+class TiledPass(ctypes.Structure):
+    """``TiledLaunch`` in ``tiled.cuh``."""
+
+    _fields_ = (
+        ('cost', cost.CostLaunch), ('edges', ctypes.c_void_p * 4), ('state', ctypes.c_void_p),
+        ('out', Matches), ('rows', ctypes.c_int),
+        ('columns', ctypes.c_int), ('outer', ctypes.c_int), ('inner', ctypes.c_int),
+        ('slope', ctypes.c_int), ('truncation', ctypes.c_int), ('pad', ctypes.c_int),
+        ('float_slope', ctypes.c_float), ('float_truncation', ctypes.c_float),
+        ('float_pad', ctypes.c_float), ('cluster_bits', ctypes.c_int),
+        ('mail_words', ctypes.c_int), ('stamp', ctypes.c_void_p))
+
+
+def kernel(config: MatcherConfig, cut: tiled_launch.Cut, image: str,
+           has_whole_grey: bool) -> tuple[str, str]:
+    """The file and the kernel for matched images of this type, 'uint8' or 'float'."""
+    is_fast = str(config.tiled_barriers.computation == 'fast').lower()
+    types = (f'{formats.MESSAGE_TYPES[config.message_type]}, {PIXELS[image]}, '
+             f'{config.disparity_range}, {config.tile_size}, {tiled_launch.reach(config)}, '
+             f'{cost.way(config, image, has_whole_grey)}, {is_fast}')
+    if cut.schedule == 'speculative':
+        return 'tiled/speculative.cu', f'speculate<{types}, {cut.run}, {cut.threads}>'
+    if cut.schedule == 'rows':
+        suffix = '_in_clusters' if cut.mail_words else ''
+        return 'tiled/tiled.cu', f'follow_rows{suffix}<{types}, {cut.threads}>'
+    waits = str(config.tiled_barriers.synchronisation == 'all').lower()
+    return 'tiled/tiled.cu', (f'visit_diagonals<{types}, {waits}, {BARRIERS[cut.schedule]}, '
+                        f'{cut.threads}>')
+
+
+class Tiled(CudaMatching):
+    """See ``CudaMatching``."""
+
+    @classmethod
+    def check(cls, config: MatcherConfig, device: Any = None) -> None:
+        tiled_launch.check(config, device)
+
+    @classmethod
+    def arrays(cls, plan: Plan) -> Wanted:
+        return [*tiled_launch.arrays(plan.config, plan.width, plan.height, plan.device),
+                *memory.matches(plan.config, (plan.height, plan.width))]
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._cut = tiled_launch.cut(self._config, self._width, self._height,
+                                     self._device)
+
+    def load(self, matched: str, has_whole_grey: bool) -> None:
+        compiler.kernel(self._device, *kernel(self._config, self._cut, preprocess.PIXELS[matched],
+                                             has_whole_grey))
+        right_labels.load(self._device, 'uint64')
+
+    def initialise(self, stream: int) -> None:
+        if self._config.message_type == 'int16':
+            cost.send_table(self._config, self._arena.device['table'], stream)
+
+    def enqueue(self, stream: int, matched: str, has_whole_grey: bool,
+                wanted: refine.Steps, frame: refine.Frame) -> bool:
+        image = preprocess.PIXELS[matched]
+        device, cut = self._arena.device, self._cut
+        arguments = self._arguments(wanted)
+        arguments.cost.left, arguments.cost.right = (device[f'left_{matched}'],
+                                                     device[f'right_{matched}'])
+        loaded = compiler.kernel(self._device, *kernel(self._config, cut, image, has_whole_grey))
+        grid, block = (cut.blocks, 1, 1), (cut.threads, 1, 1)
+        steps = 2 * self._config.outer_iterations * cut.diagonals
+        if cut.schedule in ('speculative', 'rows'):
+            loaded.launch(stream, grid, block, cut.shared_bytes, arguments, cooperative=True)
+        elif cut.schedule == 'launches':
+            for step in range(steps):
+                number = step % cut.diagonals
+                tiles = min(number + 1, cut.diagonals - number, cut.rows, cut.columns)
+                loaded.launch(stream, (tiles, 1, 1), block, cut.shared_bytes, arguments,
+                              ctypes.c_int(step), ctypes.c_int(step + 1))
+        else:
+            loaded.launch(stream, grid, block, cut.shared_bytes, arguments, ctypes.c_int(0),
+                          ctypes.c_int(steps), cooperative=cut.schedule in COOPERATIVE)
+        if wanted.right:
+            right_labels.enqueue(self._device, stream, self._arena, 'uint64')
+        return False
+
+    def _arguments(self, wanted: refine.Steps) -> TiledPass:
+        config, device = self._config, self._arena.device
+        width, height = self._width, self._height
+        slope, truncation = quantisation.message_smoothness(config)
+        slope = min(slope, truncation)
+        pad = tiled_launch.pad(config)
+        image = partitions.whole(width, height).partitions[0]
+        out = labels.matches(config, width, height, self._arena, image, wanted.fraction,
+                              wanted.costs, wanted.right)
+        costs = cost.parameters(config, device['table'])
+        costs.levels[0] = cost.CostLevel(None, width, height, 0)
+        return TiledPass(
+            costs,
+            (ctypes.c_void_p * 4)(*(device[f'edges_{name}'] for name in tiled_launch.EDGES)),
+            device['tile_state'], out, self._cut.rows, self._cut.columns,
+            config.outer_iterations, config.inner_iterations, int(slope), int(truncation),
+            int(pad), slope, truncation, pad,
+            self._cut.cluster_bits, self._cut.mail_words, self._arena.stamp('messages'))
