@@ -1,0 +1,1 @@
+"""The five papers' experiments: what repeats them, and their tables beside what they print."""

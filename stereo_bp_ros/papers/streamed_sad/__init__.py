@@ -1,0 +1,1 @@
+"""SAD with the data-streaming variants of Pudpai, Kim & Liu."""

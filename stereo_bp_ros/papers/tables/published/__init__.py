@@ -1,0 +1,1 @@
+"""What the papers print, cell by cell: data only, one module per paper."""
