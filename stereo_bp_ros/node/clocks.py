@@ -1,9 +1,13 @@
-"""What time it is for the node: its own clock for stamps and ages, one of two for silence."""
+"""What time it is for the node, and a callback at a steady pace."""
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 
+from rclpy.clock import JumpThreshold
+from rclpy.duration import Duration
 from rclpy.node import Node
 
 
@@ -12,6 +16,16 @@ class Clocks:
 
     def __init__(self, node: Node) -> None:
         self._clock = node.get_clock()
+
+    def on_going_back(self, callback: Callable[[int], None]) -> None:
+        """Have a function called with the new time, nanoseconds, when /clock goes back.
+
+        It is called in the executor's thread, before anything that comes after /clock.
+        """
+        threshold = JumpThreshold(min_forward=None, min_backward=Duration(nanoseconds=-1),
+                                  on_clock_change=False)
+        self._watch = self._clock.create_jump_callback(
+            threshold, post_callback=lambda jump: callback(self.now_ns()))
 
     def now_ns(self) -> int:
         """The node's clock, nanoseconds; 0 = sim time that is not known yet."""
@@ -29,3 +43,30 @@ class Clocks:
     def missing(self) -> bool:
         """Whether sim time is asked for, and nothing has come on /clock."""
         return self._clock.ros_time_is_active and not self.now_ns()
+
+
+class Ticker:
+    """Calls a function every ``period_s`` seconds of real time, in a thread of its own.
+
+    :param tick: must not raise.
+    """
+
+    def __init__(self, period_s: float, tick: Callable[[], None]) -> None:
+        self._period_s = period_s
+        self._tick = tick
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name='stereo_bp_ticker', daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; the first call comes after one period."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """No call begins any more; one in progress is waited for."""
+        self._stopping.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(1.0)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._period_s):
+            self._tick()

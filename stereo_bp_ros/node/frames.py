@@ -19,14 +19,16 @@ from stereo_bp_ros.errors import (
     InputReason,
     MemoryLimitError,
     StereoError,
+    described,
+    quoted,
 )
 from stereo_bp_ros.images import RawImage, check_pair
-from stereo_bp_ros.node import inputs, quality
-from stereo_bp_ros.node.accounting import Ledger, PairDrop
-from stereo_bp_ros.node.conditions import Conditions
-from stereo_bp_ros.node.engine_room import EngineRoom
+from stereo_bp_ros.node import input_images
+from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
+from stereo_bp_ros.node.diagnostics.latency import FrameLatency, LatencyWindow
+from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.generation import Generation
-from stereo_bp_ros.node.latency import FrameLatency, LatencyWindow
+from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.pairing import StereoPair
 from stereo_bp_ros.types import DisparityFrame
 
@@ -34,7 +36,7 @@ from stereo_bp_ros.types import DisparityFrame
 FUTURE_TOLERANCE = 0.1
 
 #: Seconds between two looks at whether the images are fit for matching.
-QUALITY_INTERVAL = 1.0
+QUALITY_INTERVAL = 0.5
 
 
 class Outputs(Protocol):
@@ -71,33 +73,31 @@ class FrameProcessor:
     :param on_device_loss: is told of a lost device when the node is to exit.
     """
 
-    def __init__(self, *, engine_room: EngineRoom, outputs: Outputs, ledger: Ledger,
+    def __init__(self, *, matcher_host: MatcherHost, outputs: Outputs, ledger: Ledger,
                  generation: Generation, latencies: LatencyWindow, conditions: Conditions,
-                 settings: NodeConfig, refresh: Callable[[StereoPair], StereoPair],
-                 now_ns: Callable[[], int], on_device_loss: Callable[[str], None]) -> None:
+                 settings: NodeConfig, now_ns: Callable[[], int],
+                 on_device_loss: Callable[[str], None]) -> None:
         self.settings = settings
-        self._engine_room = engine_room
+        self._matcher_host = matcher_host
         self._outputs = outputs
         self._ledger = ledger
         self._generation = generation
         self._latencies = latencies
         self._conditions = conditions
-        self._refresh = refresh
         self._now_ns = now_ns
         self._on_device_loss = on_device_loss
         self._last_stamp_ns = 0
         self._clock_epoch = 0
         self._quality_at = 0.0
+        self._doubts: list[str] = []
         self._calibrated: tuple[Any, Any, Calibration] | None = None
-        self.idle = False
 
     def process(self, pair: StereoPair) -> None:
         """Match and publish one pair, or drop it for a reason; never raises."""
-        taken = time.perf_counter()
         reason = PairDrop.ENGINE_ERROR
         input_reason = None
         try:
-            done = self._process(self._refresh(pair), taken)
+            done = self._process(pair)
         except InputError as error:
             reason, input_reason = PairDrop.BAD_INPUT, error.reason
             self._conditions.error('input', f'bad input: {error}')
@@ -109,7 +109,7 @@ class FrameProcessor:
         except StereoError as error:
             self._conditions.error('engine', str(error))
         except Exception as error:
-            self._conditions.error('engine', f'matching failed: {error!r}',
+            self._conditions.error('engine', f'matching failed: {described(error)}',
                                  detail=traceback.format_exc())
         else:
             if done is None:
@@ -118,18 +118,17 @@ class FrameProcessor:
             reason = done
         self._ledger.drop_pair(reason, input_reason)
 
-    def _process(self, pair: StereoPair, taken: float) -> PairDrop | None:
+    def _process(self, pair: StereoPair) -> PairDrop | None:
         ended = self._generation.ended(pair.generation)
         if ended is not None:
             return ended
         names = self._outputs.wanted()
-        self.idle = not names
-        if self.idle:
+        if not names:
             return PairDrop.NO_SUBSCRIBERS
         refused = self._untimely(pair)
         if refused is not None:
             return refused
-        config = self._engine_room.config
+        config = self._matcher_host.config
         if config is None:
             raise RuntimeError('there is no matcher: the node is not configured')
 
@@ -137,9 +136,9 @@ class FrameProcessor:
         ready = self._inputs(pair, config)
         buffers = self._outputs.buffers(names, ready.left.width, ready.left.height)
         converted = time.perf_counter()
-        self._engine_room.prepare(ready.left.width, ready.left.height)
+        self._matcher_host.prepare(ready.left.width, ready.left.height)
         prepared = time.perf_counter()
-        frame = self._engine_room.compute(ready.left, ready.right, ready.calibration, buffers)
+        frame = self._matcher_host.compute(ready.left, ready.right, ready.calibration, buffers)
         computed = time.perf_counter()
 
         if self._is_late(pair):
@@ -166,8 +165,6 @@ class FrameProcessor:
                                        self._age_ms(pair))
                 self._outputs.publish_latency(stamp, frame.backend, latency)
                 self._latencies.add(latency.total)
-        self._conditions.clear('input')
-        self._conditions.clear('engine')
         with self._after_publishing():
             self._judge(pair, ready, frame, config)
         return None
@@ -178,7 +175,7 @@ class FrameProcessor:
         try:
             yield
         except Exception as error:
-            self._conditions.error('engine', f'after publishing: {error!r}',
+            self._conditions.error('engine', f'after publishing: {described(error)}',
                                    detail=traceback.format_exc())
 
     def _untimely(self, pair: StereoPair) -> PairDrop | None:
@@ -196,7 +193,6 @@ class FrameProcessor:
                                     f'{limit:g} s: pairs are dropped as stale; a bag needs '
                                     '--clock and use_sim_time, or max_input_age 0')
                 return PairDrop.STALE
-            self._conditions.clear('age')
         if self._clock_epoch != self._generation.clock_epoch:
             self._clock_epoch = self._generation.clock_epoch
             self._last_stamp_ns = 0
@@ -215,6 +211,8 @@ class FrameProcessor:
 
     def _inputs(self, pair: StereoPair, config: MatcherConfig) -> _Inputs:
         calibration = self._calibration(pair)
+        self._conditions.replace('calibration',
+                                 rectification_warnings(pair.left_info, pair.right_info))
         left, right = (self._raw(message, config) for message in (pair.left, pair.right))
         check_pair(left, right, config.max_image_width, config.max_image_height)
         check_image_size('left', pair.left_info, left.width, left.height)
@@ -224,17 +222,15 @@ class FrameProcessor:
 
     def _raw(self, message: Any, config: MatcherConfig) -> RawImage:
         if hasattr(message, 'format'):
-            return inputs.from_compressed(message, config.max_image_width,
+            return input_images.from_compressed(message, config.max_image_width,
                                           config.max_image_height)
-        return inputs.from_image(message, config.max_image_width, config.max_image_height)
+        return input_images.from_image(message, config.max_image_width, config.max_image_height)
 
     def _calibration(self, pair: StereoPair) -> Calibration:
         known = self._calibrated
         if known and known[0] is pair.left_info and known[1] is pair.right_info:
             return known[2]
         calibration = Calibration.from_camera_info(pair.left_info, pair.right_info)
-        self._conditions.replace('calibration',
-                               rectification_warnings(pair.left_info, pair.right_info))
         self._calibrated = (pair.left_info, pair.right_info, calibration)
         return calibration
 
@@ -242,10 +238,11 @@ class FrameProcessor:
                config: MatcherConfig) -> None:
         """Look at images and result after they are out, where it delays nothing."""
         if time.monotonic() < self._quality_at:
+            self._conditions.replace('quality', self._doubts)
             return
         self._quality_at = time.monotonic() + QUALITY_INTERVAL
-        warnings = quality.image_warnings(ready.left, ready.right, config.mono16_scale)
-        fraction = quality.valid_fraction(frame)
+        warnings = input_images.image_warnings(ready.left, ready.right, config.mono16_scale)
+        fraction = input_images.valid_fraction(frame)
         if fraction is None:
             warnings.append('the images are too narrow for disparity_range: no pixel can have '
                             'a disparity')
@@ -257,21 +254,23 @@ class FrameProcessor:
         for side, message, info in (('left', pair.left, pair.left_info),
                                     ('right', pair.right, pair.right_info)):
             if message.header.frame_id != info.header.frame_id:
-                warnings.append(f'the {side} image is of frame {message.header.frame_id!r}, its '
-                                f'camera_info of frame {info.header.frame_id!r}: the latter is '
-                                'published')
+                warnings.append(f'the {side} image is of frame '
+                                f'{quoted(message.header.frame_id)}, its '
+                                f'camera_info of frame {quoted(info.header.frame_id)}: the '
+                                'latter is published')
+        self._doubts = warnings
         self._conditions.replace('quality', warnings)
 
     def _device_lost(self, error: DeviceLostError) -> None:
         if self.settings.on_device_loss == 'exit':
-            self._conditions.error('device', f'device lost: {error}')
-            self._engine_room.abandon()
+            self._conditions.hold('device', Level.ERROR, f'device lost: {error}')
+            self._matcher_host.abandon()
             self._on_device_loss(str(error))
             return
         try:
-            self._engine_room.fall_back_to_cpu(error)
-            self._conditions.error('device', self._engine_room.lost)
+            self._matcher_host.fall_back_to_cpu(error)
+            self._conditions.hold('device', Level.ERROR, self._matcher_host.lost)
         except Exception as failure:
-            self._conditions.error('device', f'device lost: {error}; the CPU cannot go on: '
-                                 f'{failure}')
+            self._conditions.hold('device', Level.ERROR, f'device lost: {error}; the CPU cannot '
+                                  f'go on: {failure}')
             self._on_device_loss(str(failure))

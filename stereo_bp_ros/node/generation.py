@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stereo_bp_ros.node.accounting import PairDrop
+from stereo_bp_ros.node.diagnostics.ledger import PairDrop
 
 #: Ended generations whose reason is remembered; no result is ever older than that.
 REMEMBERED = 16

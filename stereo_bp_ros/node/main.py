@@ -2,19 +2,68 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import select
+import signal
 import sys
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
-from stereo_bp_ros.node.signals import ShutdownSignals
+#: The signals that end the node.
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class ShutdownSignals:
+    """While entered, SIGINT and SIGTERM interrupt nothing and only end ``wait``.
+
+    Whichever thread of the process gets the signal, the interpreter writes its number into a
+    pipe at once, so that the answer does not depend on what other threads are doing. To be
+    entered in the main thread. Once a signal has asked for the end, further ones are ignored for
+    good: a terminal and a launch file may both send one.
+    """
+
+    def __enter__(self) -> ShutdownSignals:
+        self._asked = False
+        self._read, self._write = os.pipe()
+        for end in (self._read, self._write):
+            os.set_blocking(end, False)
+        self._previous_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        self._previous: dict[int, Any] = {
+            number: signal.signal(number, _ignore) for number in SIGNALS}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, signal.SIG_IGN if self._asked else handler)
+        signal.set_wakeup_fd(self._previous_fd)
+        os.close(self._read)
+        os.close(self._write)
+
+    def wait(self) -> str:
+        """Wait for a signal and return its name, or for ``wake`` and return ''."""
+        select.select([self._read], [], [])
+        number = os.read(self._read, 1)[0]
+        self._asked = bool(number)
+        return signal.Signals(number).name if number else ''
+
+    def wake(self) -> None:
+        """End ``wait`` from any thread."""
+        os.write(self._write, b'\0')
+
+
+def _ignore(number: int, frame: object) -> None:
+    """Python calls this some time after the pipe has told everything."""
+
 
 if TYPE_CHECKING:
     from rclpy.executors import Executor
     from rclpy.impl.rcutils_logger import RcutilsLogger
 
-    from stereo_bp_ros.node.engine_room import MatcherFactory
+    from stereo_bp_ros.node.matcher_host import MatcherFactory
 
 #: Exit statuses but 0, which SIGINT and SIGTERM give.
 EXIT_REFUSED, EXIT_DEVICE_LOST = 2, 3
@@ -23,6 +72,11 @@ EXIT_REFUSED, EXIT_DEVICE_LOST = 2, 3
 STOP_LIMIT, END_LIMIT = 0.8, 5.0
 
 SWITCH_INTERVAL = 0.0002
+
+USAGE = """usage: stereo_bp_node [--ros-args -p NAME:=VALUE -r FROM:=TO --params-file FILE ...]
+
+Turns rectified stereo pairs into disparity. docs/reference/node.md lists its topics, parameters.md
+beside it the parameters, which stereo_bp info --settings prints, too."""
 
 
 def main(args: Sequence[str] | None = None, *,
@@ -34,6 +88,23 @@ def main(args: Sequence[str] | None = None, *,
 
 def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
          signals: ShutdownSignals) -> int:
+    from stereo_bp_ros import transport
+    from stereo_bp_ros.errors import StereoError
+
+    given = list(sys.argv[1:] if args is None else args)
+    if {'-h', '--help'} & set(given[:given.index('--ros-args')] if '--ros-args' in given
+                              else given):
+        print(USAGE)
+        return 0
+    if importlib.util.find_spec('rclpy') is None:
+        print("stereo_bp_node: needs rclpy: source the setup.bash of ROS 2, or install the extra "
+              "'ros' of this package", file=sys.stderr)
+        return EXIT_REFUSED
+    try:
+        missing = transport.prepare()
+    except StereoError as error:
+        print(f'stereo_bp_node: {error}', file=sys.stderr)
+        return EXIT_REFUSED
     # After the signals are in hand: these imports take a second.
     import rclpy
     from rclpy.exceptions import (
@@ -43,7 +114,6 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
     from rclpy.executors import SingleThreadedExecutor
     from rclpy.signals import SignalHandlerOptions
 
-    from stereo_bp_ros.errors import StereoError
     from stereo_bp_ros.node.node import StereoBpNode
 
     fatal: list[str] = []
@@ -58,7 +128,8 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
     try:
         rclpy.init(args=None if args is None else list(args),
                    signal_handler_options=SignalHandlerOptions.NO)
-        node = StereoBpNode(matcher_factory=matcher_factory, on_fatal=on_fatal)
+        node = StereoBpNode(matcher_factory=matcher_factory, on_fatal=on_fatal,
+                            transport=missing)
     except (StereoError, InvalidParameterTypeException, InvalidParameterValueException,
             RuntimeError) as error:     # RuntimeError: ROS arguments that rcl refuses
         print(f'stereo_bp_node: {error}', file=sys.stderr)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,26 +16,25 @@ from rclpy.lifecycle.node import LifecycleNodeMixin
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.errors import StereoError, described
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node import qos
-from stereo_bp_ros.node.accounting import SIDES, Ledger, PairDrop
-from stereo_bp_ros.node.clocks import Clocks
-from stereo_bp_ros.node.conditions import Conditions, Level
-from stereo_bp_ros.node.diagnostics import DiagnosticsBuilder, Report
-from stereo_bp_ros.node.engine_keeper import EngineKeeper
-from stereo_bp_ros.node.engine_room import EngineRoom, MatcherFactory
+from stereo_bp_ros.node.clocks import Clocks, Ticker
+from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
+from stereo_bp_ros.node.diagnostics.latency import LatencyWindow
+from stereo_bp_ros.node.diagnostics.ledger import SIDES, Ledger, PairDrop
+from stereo_bp_ros.node.diagnostics.monitors import OutputMonitor
+from stereo_bp_ros.node.diagnostics.report import DiagnosticsBuilder, Report, nothing_published
 from stereo_bp_ros.node.frames import FrameProcessor
 from stereo_bp_ros.node.generation import Generation
-from stereo_bp_ros.node.latency import LatencyWindow
-from stereo_bp_ros.node.mailbox import Mailbox
+from stereo_bp_ros.node.matcher_host import MatcherFactory, MatcherHost
 from stereo_bp_ros.node.pairing import Pairing, StereoPair
-from stereo_bp_ros.node.parameter_service import BatchParameterService
-from stereo_bp_ros.node.parameters import Parameters
+from stereo_bp_ros.node.parameters import BatchParameterService, Parameters
 from stereo_bp_ros.node.publishing import OutputPublishers
+from stereo_bp_ros.node.qos import QosWatch
+from stereo_bp_ros.node.reconfiguration import Reconfiguration
 from stereo_bp_ros.node.subscriptions import InputSubscriptions
-from stereo_bp_ros.node.ticker import Ticker
-from stereo_bp_ros.node.worker import Worker, WorkerStopped
+from stereo_bp_ros.node.worker import Mailbox, Worker, WorkerStopped
 
 #: Seconds that a transition waits for the worker: compiling everything takes minutes at most.
 CONFIGURE_LIMIT, DEACTIVATE_LIMIT, CLEANUP_LIMIT = 1200.0, 1.0, 30.0
@@ -47,23 +48,28 @@ class StereoBpNode(LifecycleNodeMixin, Node):
     :param matcher_factory: makes a matcher from a configuration; only called, like the matcher
         itself, in the worker's thread.
     :param on_fatal: is told, in words, that the process should end with an error.
+    :param transport: what is wrong with how messages travel, for as long as the process lives.
     :raises ConfigError: the initial parameters are refused.
     """
 
     def __init__(self, *, matcher_factory: MatcherFactory | None = None,
-                 on_fatal: Callable[[str], None] | None = None, **node_arguments: Any) -> None:
+                 on_fatal: Callable[[str], None] | None = None, transport: str = '',
+                 **node_arguments: Any) -> None:
         self._parameter_lock = threading.RLock()
         Node.__init__(self, 'stereo_bp', start_parameter_services=False, **node_arguments)
         LifecycleNodeMixin.__init__(self)
 
         self._on_fatal = on_fatal or (lambda text: None)
         self._conditions = Conditions(self._log)
+        self._conditions.hold('transport', Level.WARN, *filter(None, [transport]))
+        self._qos_watch = QosWatch(self, self._conditions)
         self._clocks = Clocks(self)
         self._ledger = Ledger()
         self._generation = Generation()
         self._latencies = LatencyWindow()
         self._mailbox = Mailbox(ledger=self._ledger)
-        self._engine_room = EngineRoom(matcher_factory or StereoMatcher)
+        self._matcher_host = MatcherHost(matcher_factory or StereoMatcher,
+                                       self.get_logger().info)
         self._worker = Worker(mailbox=self._mailbox, process=self._process,
                               on_error=self._on_worker_error)
         self._outputs: OutputPublishers | None = None
@@ -71,15 +77,17 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._inputs: InputSubscriptions | None = None
         self._busy_with = ''
         self._stopping = False
-        self._engine_keeper = EngineKeeper(
-            engine_room=self._engine_room, worker=self._worker, mailbox=self._mailbox,
+        self._reconfiguration = Reconfiguration(
+            matcher_host=self._matcher_host, worker=self._worker, mailbox=self._mailbox,
             conditions=self._conditions, log=self.get_logger().info)
-        self._configuration = Parameters(self, check=self._engine_keeper.check,
+        self._configuration = Parameters(self, check=self._reconfiguration.check,
                                          on_change=self._on_parameters)
         self._parameter_services = BatchParameterService(self)
         self._pairing = Pairing(ledger=self._ledger, settings=self._configuration.node,
                                 on_clock_jump=self._on_clock_jump)
+        self._clocks.on_going_back(self._pairing.clock_went_back)
         self._reported = self._ledger.counts()
+        self._output_monitor = OutputMonitor()
         self._diagnostics = DiagnosticsBuilder(self.get_fully_qualified_name())
         self._diagnostics_publisher = self.create_publisher(
             DiagnosticArray, '/diagnostics', qos.publisher(),
@@ -110,7 +118,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         except Exception as error:
             # Whatever an end in the middle of the start leads to is no news.
             if not self._stopping:
-                self._conditions.error('device', f'the start failed: {error!r}')
+                self._conditions.hold('device', Level.ERROR,
+                                      f'the start failed: {described(error)}')
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Build the engine: compile, allocate and warm up."""
@@ -146,12 +155,13 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             return FAILURE
         except Exception as error:
             # rclpy would swallow what leaves a transition.
-            text = str(error) if isinstance(error, (StereoError, TimeoutError)) else repr(error)
+            text = (str(error) if isinstance(error, (StereoError, TimeoutError))
+                    else described(error))
             if not self._stopping:
                 if undo is not None:
                     with contextlib.suppress(Exception):
                         undo(state)
-                self._conditions.error('device', f'{name} failed: {text}')
+                self._conditions.hold('device', Level.ERROR, f'{name} failed: {text}')
             return FAILURE
         finally:
             self._busy_with = ''
@@ -163,23 +173,23 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self.get_logger().info('configuring: building the engine; the first time, compiling '
                                'takes a while')
         seconds = self._worker.call(
-            lambda: self._engine_room.build(config, settings.image_width,
+            lambda: self._matcher_host.build(config, settings.image_width,
                                             settings.image_height),
             limit=CONFIGURE_LIMIT, progress=lambda waited: self.get_logger().info(
                 f'configuring: still compiling after {waited:.0f} s'))
-        if self._engine_room.lost:
-            self._conditions.error('device', self._engine_room.lost)
+        if self._matcher_host.lost:
+            self._conditions.hold('device', Level.ERROR, self._matcher_host.lost)
         self._outputs = OutputPublishers(self, group=self.default_callback_group,
-                                         conditions=self._conditions,
-                                         on_buffer=self._engine_room.pin)
+                                         qos_watch=self._qos_watch,
+                                         on_buffer=self._matcher_host.pin)
         self._processor = FrameProcessor(
-            engine_room=self._engine_room, outputs=self._outputs, ledger=self._ledger,
+            matcher_host=self._matcher_host, outputs=self._outputs, ledger=self._ledger,
             generation=self._generation, latencies=self._latencies,
-            conditions=self._conditions, settings=settings, refresh=self._pairing.refresh,
-            now_ns=self._clocks.now_ns, on_device_loss=self._on_fatal)
+            conditions=self._conditions, settings=settings, now_ns=self._clocks.now_ns,
+            on_device_loss=self._on_fatal)
         # Parameters may have changed while the engine was built.
         self._on_parameters()
-        matcher = self._engine_room.matcher
+        matcher = self._matcher_host.matcher
         assert matcher is not None
         self.get_logger().info(
             f'configured in {seconds:.1f} s, {matcher.compile_time:.1f} s of it compiling: '
@@ -191,8 +201,9 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._pairing.open(self._generation.number)
         self._inputs = InputSubscriptions(
             self, group=self.default_callback_group, settings=self._configuration.node,
-            pairing=self._pairing, conditions=self._conditions, deliver=self._worker.deliver,
-            on_camera_info=self._on_camera_info, now=self._clocks.seconds)
+            pairing=self._pairing, conditions=self._conditions, qos_watch=self._qos_watch,
+            deliver=self._worker.deliver, on_camera_info=self._on_camera_info,
+            now=self._clocks.seconds)
         self.get_logger().info('active: waiting for ' + ', '.join(
             monitor.topic for monitor in self._inputs.images.values()))
 
@@ -207,8 +218,6 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         if state is not None:
             LifecycleNodeMixin.on_deactivate(self, state)
             self._let_the_worker_finish()
-        for key in ('input', 'age', 'quality', 'calibration', 'engine'):
-            self._conditions.clear(key)
 
     def _let_the_worker_finish(self) -> None:
         """So that the counters add up; a frame that takes longer is discarded later."""
@@ -216,14 +225,13 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             self._worker.call(lambda: None, limit=DEACTIVATE_LIMIT)
 
     def _cleanup(self, state: LifecycleState | None = None) -> None:
-        self._worker.call(self._engine_room.release, limit=CLEANUP_LIMIT)
+        self._worker.call(self._matcher_host.release, limit=CLEANUP_LIMIT)
         self._processor = None
-        self._engine_keeper.forget_size()
+        self._reconfiguration.forget_size()
         outputs, self._outputs = self._outputs, None
         if outputs is not None:
             outputs.destroy()
         self._conditions.clear('device')
-        self._conditions.clear('configuration')
 
     def _shut_down(self, state: LifecycleState) -> None:
         self._deactivate()
@@ -238,7 +246,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._ticker.stop()
         self._deactivate()
         try:
-            self._worker.call(self._engine_room.release, limit=limit)
+            self._worker.call(self._matcher_host.release, limit=limit)
         except (TimeoutError, WorkerStopped):
             pass
         except Exception as error:
@@ -258,13 +266,13 @@ class StereoBpNode(LifecycleNodeMixin, Node):
 
     def _on_worker_error(self, error: BaseException) -> None:
         self._ledger.drop_pair(PairDrop.ENGINE_ERROR)
-        self._conditions.error('engine', f'matching failed: {error!r}')
+        self._conditions.error('engine', f'matching failed: {described(error)}')
 
     # Callbacks
 
     def _on_camera_info(self) -> None:
         left, right = (self._pairing.latest_camera_info(side) for side in SIDES)
-        self._engine_keeper.prepare_for(left, right, self._configuration.matcher)
+        self._reconfiguration.expect(left, right, self._configuration)
 
     def _on_clock_jump(self) -> int:
         number = self._generation.advance(PairDrop.CLOCK_JUMP)
@@ -278,40 +286,59 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         processor = self._processor
         if processor is not None:
             processor.settings = settings
-        self._engine_keeper.apply(self._configuration)
+        self._reconfiguration.apply(self._configuration)
 
     def _publish_diagnostics(self) -> None:
         try:
+            self._look_around()
+            report = self._report()
+            found = nothing_published(report)
+            if not found or not self._conditions.active('output'):      # logged when it begins
+                self._conditions.hold('output', Level.ERROR, *found)
             self._diagnostics_publisher.publish(self._diagnostics.build(
-                self._clocks.stamp(), self._report()))
+                self._clocks.stamp(), report))
         except Exception as error:
-            self._conditions.error('diagnostics', f'diagnostics failed: {error!r}')
+            self._conditions.error('diagnostics', f'diagnostics failed: {described(error)}')
+
+    def _look_around(self) -> None:
+        """Hold what is true of the graph and the clock at this moment."""
+        self._qos_watch.refresh()
+        self._conditions.hold('clock', Level.WARN, *(
+            ['use_sim_time is set, but nothing comes on /clock: the age of images is not checked']
+            if self._clocks.missing() else []))
+        name = self.get_name(), self.get_namespace()
+        namesakes = self.get_node_names_and_namespaces().count(name)
+        self._conditions.hold('name', Level.WARN, *(
+            [f'{namesakes} nodes are named {self.get_fully_qualified_name()}: their topics, '
+             'parameters and services get mixed up; end one, or give it another name '
+             '(--ros-args -r __node:=NAME)'] if namesakes > 1 else []))
 
     def _report(self) -> Report:
-        inputs, processor, now = self._inputs, self._processor, self._clocks.seconds()
-        if self._clocks.missing():
-            self._conditions.warn('clock', 'use_sim_time is set, but nothing comes on /clock: '
-                                  'the age of images is not checked')
-        else:
-            self._conditions.clear('clock')
+        inputs, outputs, now = self._inputs, self._outputs, self._clocks.seconds()
+        settings = self._configuration.node
         counts, before = self._ledger.counts(), self._reported
         self._reported = counts
-        images = [m.report(now) for m in inputs.images.values()] if inputs else []
+        state = self._busy_with or self._state_machine.current_state[1]
+        idle = state == 'active' and outputs is not None and not outputs.wanted()
+        images = [dataclasses.replace(m.report(now), publishers=self.count_publishers(m.topic))
+                  for m in inputs.images.values()] if inputs else []
         infos = {side: m.report(now) for side, m in inputs.infos.items()} if inputs else {}
         return Report(
-            state=self._busy_with or self._state_machine.current_state[1],
-            idle=processor is not None and processor.idle,
+            state=state, idle=idle,
             images=images, infos=list(infos.values()),
             missing=[infos[side].topic for side in self._pairing.missing_camera_infos()
                      if side in infos],
-            conditions=self._conditions.active(), counts=counts, before=before,
+            conditions=self._conditions.report(), counts=counts, before=before,
+            dry=self._output_monitor.report(
+                time.monotonic(), counts, wanted=state == 'active' and not idle,
+                timeout=settings.input_timeout),
             waiting={side: self._pairing.waiting(side) for side in SIDES},
             held=(self._pairing.awaiting_camera_info + self._mailbox.occupied
                   + self._worker.busy),
             closest_miss=self._pairing.take_closest_miss(),
-            distribution=self._latencies.distribution(), matcher=self._engine_room.matcher,
-            device=self._engine_room.device, config=self._configuration.matcher,
-            settings=self._configuration.node)
+            distribution=self._latencies.distribution(), recent=self._latencies.take_recent(),
+            matcher=self._matcher_host.matcher, device=self._matcher_host.device,
+            config=self._configuration.matcher, settings=settings)
 
     def _log(self, level: Level, text: str) -> None:
         logger = self.get_logger()

@@ -11,8 +11,8 @@ from typing import Any
 
 from stereo_bp_ros.config import NodeConfig
 from stereo_bp_ros.errors import InputReason
-from stereo_bp_ros.node.accounting import SIDES, ImageDrop, Ledger, PairDrop
-from stereo_bp_ros.node.camera_infos import CameraInfoLatch
+from stereo_bp_ros.node.camera_infos import WAIT, CameraInfos
+from stereo_bp_ros.node.diagnostics.ledger import SIDES, ImageDrop, Ledger, PairDrop
 
 #: Stamps of paired images that are remembered to recognise duplicates.
 REMEMBERED = 64
@@ -50,13 +50,21 @@ class StereoPair:
     complete: float
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Waiting:
+    """Two images that wait for their camera_infos, and until when."""
+
+    left: Arrival
+    right: Arrival
+    until: float
+
+
 class _Side:
     """What waits on one side, in the order of arrival."""
 
     def __init__(self) -> None:
         self.waiting: dict[int, Arrival] = {}
         self.paired: collections.deque[int] = collections.deque(maxlen=REMEMBERED)
-        self.infos = CameraInfoLatch()
         self.newest: int | None = None
         self.epoch = 0
 
@@ -64,13 +72,17 @@ class _Side:
 class Pairing:
     """Pairs images by stamp; every method may be called from any thread.
 
-    Images pair while the pairing is open. A stamp that goes back by more than
-    ``jump_threshold`` against the newest of its own side means that the clock or a bag started
-    over: what waits is dropped, and ``on_clock_jump`` is called (under the pairing's lock; it
-    returns the number of the generation that begins).
+    Images pair while the pairing is open. A clock that goes back, or a stamp that goes back by
+    more than ``jump_threshold`` against the newest of its own side, means that a bag or a
+    simulation started over: what waits is dropped, and ``on_clock_jump`` is called (under the
+    pairing's lock; it returns the number of the generation that begins).
+
+    A pair leaves with the camera_infos that belong to it (``CameraInfos``), and waits for them
+    at most ``WAIT`` seconds. Whoever feeds the pairing calls ``release`` while ``is_timed``.
 
     :param ledger: is told of everything that happens.
     :param on_clock_jump: starts a new generation and returns its number.
+    :param clock: seconds of a steady clock.
     """
 
     def __init__(self, *, ledger: Ledger, settings: NodeConfig,
@@ -82,8 +94,10 @@ class Pairing:
         self._clock = clock
         self._lock = threading.Lock()
         self._sides = {side: _Side() for side in SIDES}
-        self._awaiting: tuple[Arrival, Arrival] | None = None
+        self._infos = CameraInfos()
+        self._awaiting: list[_Waiting] = []
         self._epoch = 0
+        self._newest_of_epoch = 0
         self._generation: int | None = None
         self._closest_miss_ns: int | None = None
 
@@ -113,19 +127,29 @@ class Pairing:
             return len(self._sides[side].waiting)
 
     @property
-    def awaiting_camera_info(self) -> bool:
-        """Whether a pair waits for its camera_info."""
-        return self._awaiting is not None
+    def awaiting_camera_info(self) -> int:
+        """Number of pairs that wait for their camera_infos."""
+        return len(self._awaiting)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a pair waits that ``release`` will let go or drop in time."""
+        return bool(self._awaiting) and not self._infos.missing()
 
     def missing_camera_infos(self) -> list[str]:
         """The sides that no camera_info has arrived for."""
         with self._lock:
-            return [name for name, side in self._sides.items() if not side.infos.known]
+            return self._infos.missing()
 
     def latest_camera_info(self, side: str) -> Any:
         """The side's latest camera_info, or None."""
         with self._lock:
-            return self._sides[side].infos.latest
+            return self._infos.sides[side].latest
+
+    def stamps_camera_infos(self, side: str) -> bool:
+        """Whether the side's camera_infos carry the stamps of its images."""
+        with self._lock:
+            return self._infos.sides[side].stamped
 
     def take_closest_miss(self) -> float | None:
         """Seconds between the two stamps that came closest without pairing, since it was last
@@ -135,8 +159,8 @@ class Pairing:
         return None if miss is None else miss * 1e-9
 
     def add_image(self, name: str, message: Any, stamp_ns: int,
-                  received: float) -> StereoPair | None:
-        """Take an image in; returns the pair that it completes.
+                  received: float) -> list[StereoPair]:
+        """Take an image in; returns the pairs that are complete by now.
 
         :param received: when the callback began, seconds of ``time.perf_counter``.
         """
@@ -145,71 +169,80 @@ class Pairing:
             self._ledger.receive(name)
             if self._generation is None:
                 self._ledger.drop_image(name, ImageDrop.DEACTIVATED)
-                return None
+                return []
             if stamp_ns <= 0:
                 self._ledger.drop_image(name, ImageDrop.BAD_INPUT,
                                         input_reason=InputReason.ZERO_STAMP)
-                return None
+                return []
             side = self._sides[name]
             other = self._sides['right' if name == 'left' else 'left']
-            if not self._belongs_to_this_epoch(side, other, stamp_ns):
+            if not self._belongs_to_this_epoch(side, stamp_ns):
                 self._ledger.drop_image(name, ImageDrop.CLOCK_JUMP)
-                return None
+                return []
             if stamp_ns in side.waiting or stamp_ns in side.paired:
                 self._ledger.drop_image(name, ImageDrop.DUPLICATE)
-                return None
+                return []
+            self._infos.sides[name].expect(stamp_ns, entered)
             arrival = Arrival(message, stamp_ns, received, entered)
             partner = self._partner(other, stamp_ns)
             if partner is None:
                 side.waiting[stamp_ns] = arrival
                 self._trim(name, side)
-                return None
-            del other.waiting[partner.stamp_ns]
-            side.paired.append(stamp_ns)
-            other.paired.append(partner.stamp_ns)
-            self._ledger.pair()
-            return self._complete(*((arrival, partner) if name == 'left'
-                                    else (partner, arrival)))
+            else:
+                del other.waiting[partner.stamp_ns]
+                side.paired.append(stamp_ns)
+                other.paired.append(partner.stamp_ns)
+                self._ledger.pair()
+                pair = _Waiting(*((arrival, partner) if name == 'left' else (partner, arrival)),
+                                entered + WAIT)
+                self._awaiting.append(pair)
+                ready = self._release()
+                if pair in self._awaiting:
+                    self._ledger.await_camera_info()
+                return ready
+            return self._release()
 
-    def add_camera_info(self, name: str, info: Any, stamp_ns: int) -> StereoPair | None:
-        """Take a camera_info in; returns the pair that waited for it, if one did."""
+    def add_camera_info(self, name: str, info: Any, stamp_ns: int) -> list[StereoPair]:
+        """Take a camera_info in; returns the pairs that are complete by now."""
         with self._lock:
-            self._sides[name].infos.add(info, stamp_ns)
-            if self._awaiting is None:
-                return None
-            left, right = self._awaiting
-            self._awaiting = None
-            return self._complete(left, right)
+            self._infos.add(name, info, stamp_ns, self._clock())
+            return self._release()
 
-    def refresh(self, pair: StereoPair) -> StereoPair:
-        """The pair with the camera_info that applies to it by now.
-
-        A changed camera_info often arrives just after the image that it belongs to.
-        """
+    def release(self) -> list[StereoPair]:
+        """The pairs that need not, or may not, wait for a camera_info any longer."""
         with self._lock:
-            left = self._sides['left'].infos.at(pair.stamp_ns)
-            right = self._sides['right'].infos.at(pair.right_stamp_ns)
-        if left is pair.left_info and right is pair.right_info:
-            return pair
-        return dataclasses.replace(pair, left_info=left, right_info=right)
+            return self._release()
 
-    def _belongs_to_this_epoch(self, side: _Side, other: _Side, stamp_ns: int) -> bool:
+    def clock_went_back(self, now_ns: int) -> None:
+        """The clock that stamps are of went back, by however little: everything starts over."""
+        with self._lock:
+            ahead = [side for side in self._sides.values() if side.epoch == self._epoch
+                     and side.newest is not None and side.newest > now_ns]
+            # Where an image of the new round came first, it has started over already.
+            if ahead:
+                self._epoch += 1
+                self._newest_of_epoch = now_ns
+                self._start_over()
+
+    def _belongs_to_this_epoch(self, side: _Side, stamp_ns: int) -> bool:
         threshold = self._settings.jump_threshold * 1e9
         if side.newest is not None and side.newest - stamp_ns > threshold:
             side.epoch += 1
             side.newest = None
             if side.epoch > self._epoch:
                 self._epoch = side.epoch
+                self._newest_of_epoch = stamp_ns
                 self._start_over()
         if side.epoch < self._epoch:
-            # The other side has jumped. This image either is still from before the jump, or
-            # the first one after it where this side had too little to jump back from.
-            if (side.newest is not None and other.newest is not None
-                    and abs(stamp_ns - other.newest) >= abs(stamp_ns - side.newest)):
+            # The clock or the other side has gone back. This image either is still from before,
+            # or the first one after it where this side had too little to go back from.
+            if (side.newest is not None
+                    and abs(stamp_ns - self._newest_of_epoch) >= abs(stamp_ns - side.newest)):
                 return False
             side.epoch = self._epoch
             side.newest = None
         side.newest = stamp_ns if side.newest is None else max(side.newest, stamp_ns)
+        self._newest_of_epoch = max(self._newest_of_epoch, side.newest)
         return True
 
     def _start_over(self) -> None:
@@ -217,15 +250,15 @@ class Pairing:
         self._flush(ImageDrop.CLOCK_JUMP, PairDrop.CLOCK_JUMP)
         for side in self._sides.values():
             side.paired.clear()
-            side.infos.restart()
-        self._generation = self._on_clock_jump()
+        if self._generation is not None:
+            self._generation = self._on_clock_jump()
 
     def _flush(self, image_reason: ImageDrop, pair_reason: PairDrop) -> None:
         for name, side in self._sides.items():
             self._ledger.drop_image(name, image_reason, len(side.waiting))
             side.waiting.clear()
-        if self._awaiting is not None:
-            self._awaiting = None
+        while self._awaiting:
+            self._awaiting.pop()
             self._ledger.drop_pair(pair_reason)
 
     def _partner(self, other: _Side, stamp_ns: int) -> Arrival | None:
@@ -248,16 +281,33 @@ class Pairing:
             del side.waiting[next(iter(side.waiting))]
             self._ledger.drop_image(name, ImageDrop.UNMATCHED)
 
-    def _complete(self, left: Arrival, right: Arrival) -> StereoPair | None:
-        left_info = self._sides['left'].infos.at(left.stamp_ns)
-        right_info = self._sides['right'].infos.at(right.stamp_ns)
-        if left_info is None or right_info is None:
-            if self._awaiting is not None:
+    def _release(self) -> list[StereoPair]:
+        now = self._clock()
+        # Before the first camera_infos nothing is late, and only the latest pair is worth keeping.
+        has_infos = not self._infos.missing()
+        surplus = len(self._awaiting) - (self._settings.queue_size if has_infos else 1)
+        ready, waiting = [], []
+        for position, pair in enumerate(self._awaiting):
+            overdue = position < surplus or (has_infos and pair.until <= now)
+            infos = self._infos.of_pair(pair.left.stamp_ns, pair.right.stamp_ns, now,
+                                        overdue=overdue)
+            if infos is not None:
+                ready.append(self._complete(pair, infos, now))
+                if overdue:
+                    self._ledger.miss_camera_info()
+            elif overdue:
                 self._ledger.drop_pair(PairDrop.NO_CAMERA_INFO)
-            self._awaiting = (left, right)
-            return None
+            else:
+                waiting.append(pair)
+        self._awaiting = waiting
+        return ready
+
+    def _complete(self, pair: _Waiting, infos: tuple[Any, Any], now: float) -> StereoPair:
+        left, right = pair.left, pair.right
+        self._infos.sides['left'].forget(left.stamp_ns)
+        self._infos.sides['right'].forget(right.stamp_ns)
         later = left if left.received > right.received else right
         assert self._generation is not None
         return StereoPair(
-            left.message, right.message, left_info, right_info, left.stamp_ns, right.stamp_ns,
-            self._generation, later.received, later.entered, self._clock())
+            left.message, right.message, *infos, left.stamp_ns, right.stamp_ns,
+            self._generation, later.received, later.entered, now)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,11 +14,13 @@ from rcl_interfaces.msg import (
 )
 from rclpy.node import Node
 from rclpy.parameter import Parameter
+from rclpy.parameter_service import ParameterService
 
 from stereo_bp_ros.config import IGNORED, MatcherConfig, NodeConfig, all_settings, split
+from stereo_bp_ros.config.files import load_preset
+from stereo_bp_ros.config.renamed import RENAMED
+from stereo_bp_ros.config.settings import Setting, Value, did_you_mean
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.parameter_files import load_preset
-from stereo_bp_ros.settings import Setting, Value
 
 #: Called with the configuration before, the one asked for, and the node's settings.
 Check = Callable[[MatcherConfig, MatcherConfig, NodeConfig], None]
@@ -40,12 +41,13 @@ class Parameters:
         self._node = node
         self._check = check
         self._on_change = on_change
-        self._settings = all_settings()
+        self._matcher_settings = MatcherConfig.settings()
         self._lock = threading.RLock()
-        self._declare()
-        self.matcher, self.node = split(self._values({}))
+        self._settings = self._declare()
+        values = {name: node.get_parameter(name).value for name in self._settings}
+        self.matcher, self.node = split({**values, **self._misplaced()})
         self._normalize()
-        self._warn_ignored(self._values({}))
+        self._warn_ignored(values)
         self._warn_unknown()
         node.add_on_set_parameters_callback(self._on_set)
         if hasattr(node, 'add_post_set_parameters_callback'):
@@ -61,27 +63,53 @@ class Parameters:
         What was set to something else in the meantime stays.
         """
         with self._lock:
-            changes = {name: getattr(active, name) for name in attempted.differences(active)
-                       if getattr(self.matcher, name) == getattr(attempted, name)}
-        for values in (changes, active.to_mapping()):
+            now, then = self.matcher.to_mapping(), attempted.to_mapping()
+            everything = {name: value for name, value in active.to_mapping().items()
+                          if not self._settings[name].read_only}
+            changes = {name: everything[name] for name in attempted.differences(active)
+                       if now[name] == then[name]}
+        for values in (changes, everything):
             result = self._node.set_parameters_atomically(
                 [Parameter(name, value=value) for name, value in values.items()])
             if result.successful:
                 return
         self._node.get_logger().error(f'parameters could not be set back: {result.reason}')
 
-    def _declare(self) -> None:
-        preset = self._settings['preset']
-        name = self._node.declare_parameter('preset', preset.default, descriptor(preset)).value
-        defaults = load_preset(name) if name else {}
-        for name, setting in self._settings.items():
-            if name != 'preset':
-                self._node.declare_parameter(name, defaults.get(name, setting.default),
-                                             descriptor(setting))
+    def _declare(self) -> Mapping[str, Setting]:
+        """Declare the settings that count with the program that is set; returns them."""
+        first, defaults = all_settings(), dict[str, Value]()
 
-    def _values(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: changes[name] if name in changes
-                else self._node.get_parameter(name).value for name in self._settings}
+        def declare(name: str, setting: Setting) -> Any:
+            return self._node.declare_parameter(
+                name, defaults.get(name, setting.default), descriptor(setting)).value
+
+        preset = declare('preset', first['preset'])
+        defaults |= load_preset(preset) if preset else {}
+        settings = all_settings(declare('program', first['program']))
+        for name, setting in settings.items():
+            if name not in ('preset', 'program'):
+                declare(name, setting)
+        return settings
+
+    def _misplaced(self) -> dict[str, Any]:
+        """Settings of another program, and old names, which ROS would leave out silently."""
+        known = {*all_settings(), *RENAMED} - set(self._settings)
+        return {name: parameter.value for name, parameter in self._overrides().items()
+                if name in known}
+
+    def _overrides(self) -> Mapping[str, Parameter]:
+        """What the command line and parameter files set, declared or not."""
+        return getattr(self._node, '_parameter_overrides', {})
+
+    def _changed(self, changes: Mapping[str, Any]) -> tuple[MatcherConfig, NodeConfig]:
+        """Both configurations with these values; the very object where none is of it.
+
+        :raises ConfigError: a value or a combination is refused.
+        """
+        mine = {name: value for name, value in changes.items() if name in self._matcher_settings}
+        others = {name: value for name, value in changes.items() if name not in mine}
+        return (self.matcher.replace(**mine) if mine else self.matcher,
+                self.node.replace(**others) if others else self.node)
 
     def _normalize(self) -> None:
         """Store 1.0 where 1 was given for a number with a fraction."""
@@ -99,7 +127,7 @@ class Parameters:
         if not changes:
             return SetParametersResult(successful=True)
         try:
-            matcher, node = split(self._values(changes))
+            matcher, node = self._changed(changes)
             if matcher != self.matcher:
                 self._check(self.matcher, matcher, node)
         except StereoError as error:
@@ -113,7 +141,7 @@ class Parameters:
     def _post_set(self, parameters: Sequence[Parameter]) -> None:
         changes = self._known(parameters)
         if changes:
-            self._apply(*split(self._values({})), changes)
+            self._apply(*self._changed(changes), changes)
 
     def _apply(self, matcher: MatcherConfig, node: NodeConfig,
                changes: Mapping[str, Any]) -> None:
@@ -136,10 +164,9 @@ class Parameters:
 
     def _warn_unknown(self) -> None:
         """A misspelt name in a parameter file is silently left out by ROS."""
-        for name in getattr(self._node, '_parameter_overrides', {}):
+        for name in self._overrides():
             if not self._node.has_parameter(name) and not name.startswith('qos_overrides.'):
-                close = difflib.get_close_matches(name, self._settings, 1)
-                hint = f'; did you mean {close[0]}?' if close else ''
+                hint = did_you_mean(name, self._settings)
                 self._node.get_logger().warning(f'there is no parameter {name}{hint}')
 
 
@@ -166,3 +193,60 @@ def descriptor(setting: Setting) -> ParameterDescriptor:
 def same_value(left: Value, right: Value) -> bool:
     """Whether two parameter values are equal and of one kind (True is not 1)."""
     return left == right and isinstance(left, bool) == isinstance(right, bool)
+
+
+class BatchParameterService(ParameterService):
+    """The parameter services of a node, with one difference.
+
+    A request to set several parameters is first tried as a whole, because values that go
+    together may be refused one by one: one change of configuration instead of many, and a dump
+    can be loaded whatever was set before.
+    """
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._batch_node = node
+
+    def _set_parameters_callback(self, request: Any, response: Any) -> Any:
+        response.results = set_together(
+            self._batch_node, [Parameter.from_parameter_msg(p) for p in request.parameters])
+        return response
+
+
+def set_together(node: Node, parameters: Sequence[Parameter]) -> list[SetParametersResult]:
+    """Set parameters as a whole where that is possible, else one by one; a result for each.
+
+    Setting a read-only parameter to the value that it has is no failure.
+    """
+    results = [_known_result(node, parameter) for parameter in parameters]
+    open_ = [i for i, result in enumerate(results) if result is None]
+    if len(open_) > 1:
+        together = _set(node, [parameters[i] for i in open_])
+        if together.successful:
+            return [result or together for result in results]
+    # One value may be acceptable only after another: go round as long as that helps.
+    while open_:
+        refused = []
+        for i in open_:
+            results[i] = result = _set(node, [parameters[i]])
+            if not result.successful:
+                refused.append(i)
+        if len(refused) == len(open_):
+            break
+        open_ = refused
+    return [result for result in results if result is not None]
+
+
+def _known_result(node: Node, parameter: Parameter) -> SetParametersResult | None:
+    name = parameter.name
+    if not node.has_parameter(name):
+        return SetParametersResult(successful=False, reason=f'there is no parameter {name}'
+                                   + did_you_mean(name, ()))
+    if (node.describe_parameter(name).read_only
+            and same_value(node.get_parameter(name).value, parameter.value)):
+        return SetParametersResult(successful=True)
+    return None
+
+
+def _set(node: Node, parameters: Sequence[Parameter]) -> SetParametersResult:
+    return node.set_parameters_atomically(list(parameters))

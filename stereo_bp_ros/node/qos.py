@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
+from typing import Any
 
+from rclpy.node import Node
 from rclpy.qos import (
     HistoryPolicy,
+    QoSCompatibility,
     QoSPolicyKind,
     QoSProfile,
     ReliabilityPolicy,
+    qos_check_compatible,
     qos_policy_name_from_kind,
     qos_profile_sensor_data,
     qos_profile_system_default,
 )
 from rclpy.qos_overriding_options import QoSOverridingOptions
+
+from stereo_bp_ros.errors import printable
+from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
+
+try:
+    from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
+except ImportError:     # Humble
+    from rclpy.qos_event import PublisherEventCallbacks, SubscriptionEventCallbacks
 
 #: What users may override per topic with parameters; durability for latched camera_info.
 OVERRIDABLE = (QoSPolicyKind.HISTORY, QoSPolicyKind.DEPTH, QoSPolicyKind.RELIABILITY,
@@ -37,8 +50,70 @@ def overriding_options() -> QoSOverridingOptions:
     return QoSOverridingOptions(OVERRIDABLE)
 
 
-def incompatible(topic: str, other: str, policy_kind: QoSPolicyKind) -> str:
-    """The sentence for an incompatible-QoS event; ``other`` is 'publisher' or 'subscription'."""
+def incompatible(topic: str, other: str, policy_kind: QoSPolicyKind,
+                 owners: Sequence[str]) -> str:
+    """The sentence for two ends that do not fit.
+
+    :param other: what the other end is, 'publisher' or 'subscription'.
+    :param owners: names of the nodes that it belongs to.
+    """
     policy = qos_policy_name_from_kind(policy_kind).lower()
-    return (f'a {other} of {topic} has an incompatible QoS ({policy}): nothing passes between it '
-            f'and this node; change it there, or set qos_overrides.{topic}')
+    return (f'a {other} of {topic} has an incompatible QoS ({policy}): nothing passes between '
+            f'{" and ".join(owners)} and this node; change it there, or set '
+            f'qos_overrides.{topic}')
+
+
+class QosWatch:
+    """Holds a condition for every topic on which nothing passes because of its QoS.
+
+    An event tells that two ends do not fit, none that one of them has gone. So the topics of
+    events are looked up among the ends that are there.
+    """
+
+    def __init__(self, node: Node, conditions: Conditions) -> None:
+        self._node = node
+        self._conditions = conditions
+        self._events: dict[str, tuple[str, Any]] = {}
+
+    def subscription(self, topic: str) -> SubscriptionEventCallbacks:
+        """Callbacks for a subscription of this node, by its resolved topic."""
+        return SubscriptionEventCallbacks(
+            incompatible_qos=lambda event: self._incompatible(topic, 'publisher', event))
+
+    def publisher(self, topic: str) -> PublisherEventCallbacks:
+        """Callbacks for a publisher of this node, by its resolved topic."""
+        return PublisherEventCallbacks(
+            incompatible_qos=lambda event: self._incompatible(topic, 'subscription', event))
+
+    def refresh(self) -> None:
+        """Tell what does not fit by now."""
+        for topic in list(self._events):
+            self._tell(topic)
+
+    def _incompatible(self, topic: str, other: str, event: Any) -> None:
+        self._events[topic] = other, event.last_policy_kind
+        self._tell(topic)
+
+    def _tell(self, topic: str) -> None:
+        other, policy = self._events[topic]
+        owners = sorted(self._owners(topic, other))
+        self._conditions.hold(f'qos {topic}', Level.WARN, *(
+            [incompatible(topic, other, policy, owners)] if owners else []))
+
+    def _owners(self, topic: str, other: str) -> set[str]:
+        """Names of the nodes whose end of the topic does not fit this node's."""
+        publishers = self._node.get_publishers_info_by_topic(topic)
+        subscriptions = self._node.get_subscriptions_info_by_topic(topic)
+        return {self._name(publisher if other == 'publisher' else subscription)
+                for publisher in publishers for subscription in subscriptions
+                if self._is_own(subscription if other == 'publisher' else publisher)
+                and qos_check_compatible(publisher.qos_profile, subscription.qos_profile)[0]
+                == QoSCompatibility.ERROR}
+
+    def _is_own(self, end: Any) -> bool:
+        return ((end.node_name, end.node_namespace)
+                == (self._node.get_name(), self._node.get_namespace()))
+
+    @staticmethod
+    def _name(end: Any) -> str:
+        return printable(f'{end.node_namespace.rstrip("/")}/{end.node_name}')

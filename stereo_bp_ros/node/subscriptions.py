@@ -8,17 +8,23 @@ from collections.abc import Callable
 from typing import Any
 
 from rclpy.callback_groups import CallbackGroup
+from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.subscription import Subscription
+from rclpy.timer import Timer
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
 from stereo_bp_ros.config import NodeConfig
+from stereo_bp_ros.errors import described
 from stereo_bp_ros.node import qos
-from stereo_bp_ros.node.accounting import SIDES
-from stereo_bp_ros.node.conditions import Conditions
-from stereo_bp_ros.node.events import subscription_events
-from stereo_bp_ros.node.input_monitor import TopicMonitor
+from stereo_bp_ros.node.diagnostics.conditions import Conditions
+from stereo_bp_ros.node.diagnostics.ledger import SIDES
+from stereo_bp_ros.node.diagnostics.monitors import TopicMonitor
 from stereo_bp_ros.node.pairing import Pairing, StereoPair
+from stereo_bp_ros.node.qos import QosWatch
+
+#: Seconds between two looks at pairs that wait for their camera_info.
+RELEASE_PERIOD_S = 0.02
 
 
 class InputSubscriptions:
@@ -32,30 +38,40 @@ class InputSubscriptions:
     """
 
     def __init__(self, node: Node, *, group: CallbackGroup, settings: NodeConfig,
-                 pairing: Pairing, conditions: Conditions,
+                 pairing: Pairing, conditions: Conditions, qos_watch: QosWatch,
                  deliver: Callable[[StereoPair], None], on_camera_info: Callable[[], None],
                  now: Callable[[], float]) -> None:
         self._node = node
         self._pairing = pairing
         self._conditions = conditions
+        self._qos_watch = qos_watch
         self._deliver = deliver
         self._on_camera_info = on_camera_info
         self._now = now
         self._group = group
         self._settings = settings
         self._subscriptions: list[Subscription] = []
+        self._timer: Timer | None = None
         self.images: dict[str, TopicMonitor] = {}
         self.infos: dict[str, TopicMonitor] = {}
         try:
+            # The executor takes what is ready in this order: a pair whose camera_infos have
+            # come with it need not wait for them.
+            for side in SIDES:
+                # Under its own name: derived from the image's it would ignore remapping.
+                self.infos[side] = self._subscribe(CameraInfo, f'{side}/camera_info', side,
+                                                   self._on_info)
             for side in SIDES:
                 image, kind = node.resolve_topic_name(f'{side}/image_rect'), Image
                 if settings.image_transport == 'compressed':
                     # As image_transport has it: whoever remaps the image remaps this too.
                     image, kind = f'{image}/compressed', CompressedImage
                 self.images[side] = self._subscribe(kind, image, side, self._on_image)
-                # Under its own name: derived from the image's it would ignore remapping.
-                self.infos[side] = self._subscribe(CameraInfo, f'{side}/camera_info', side,
-                                                   self._on_info)
+            # Of steady time: a pair waits in real time, whatever /clock does.
+            self._timer = node.create_timer(
+                RELEASE_PERIOD_S, self._on_timer, callback_group=group,
+                clock=Clock(clock_type=ClockType.STEADY_TIME))
+            self._timer.cancel()
         except BaseException:
             self.destroy()
             raise
@@ -64,6 +80,9 @@ class InputSubscriptions:
         """End the subscriptions; a callback that is running is not waited for."""
         while self._subscriptions:
             self._node.destroy_subscription(self._subscriptions.pop())
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            self._node.destroy_timer(timer)
 
     def _subscribe(self, kind: type, topic: str, side: str,
                    callback: Callable[[str, Any], None]) -> TopicMonitor:
@@ -72,15 +91,16 @@ class InputSubscriptions:
             kind, topic, functools.partial(callback, side),
             qos.subscription(self._settings.use_system_default_qos),
             callback_group=self._group,
-            event_callbacks=subscription_events(resolved, self._conditions),
+            event_callbacks=self._qos_watch.subscription(resolved),
             qos_overriding_options=qos.overriding_options()))
         return TopicMonitor(resolved, self._now())
 
     def _on_image(self, side: str, message: Any) -> None:
         received = time.perf_counter()
         try:
-            self.images[side].tick(self._now(), message)
-            self._hand_on(self._pairing.add_image(side, message, _stamp_ns(message), received))
+            stamp_ns = _stamp_ns(message)
+            self.images[side].tick(self._now(), message, stamp_ns)
+            self._hand_on(self._pairing.add_image(side, message, stamp_ns, received))
         except Exception as error:
             self._failed(error)
 
@@ -92,13 +112,29 @@ class InputSubscriptions:
         except Exception as error:
             self._failed(error)
 
-    def _hand_on(self, pair: StereoPair | None) -> None:
-        if pair is not None:
+    def _on_timer(self) -> None:
+        try:
+            self._hand_on(self._pairing.release())
+        except Exception as error:
+            self._failed(error)
+
+    def _hand_on(self, pairs: list[StereoPair]) -> None:
+        for pair in pairs:
             self._deliver(pair)
+        # The timer runs only while it has something to release.
+        timer = self._timer
+        if timer is not None and self._pairing.is_timed == timer.is_canceled():
+            if self._pairing.is_timed:
+                timer.reset()
+            else:
+                timer.cancel()
 
     def _failed(self, error: Exception) -> None:
-        # An exception that leaves a callback ends the executor, and with it the node.
-        self._conditions.error('input', f'a message could not be taken in: {error!r}')
+        # An exception that leaves a callback ends the executor, and with it the node. One that
+        # meets the end of the subscriptions is no news.
+        if self._timer is not None:
+            self._conditions.error('input',
+                                   f'a message could not be taken in: {described(error)}')
 
 
 def _stamp_ns(message: Any) -> int:

@@ -64,7 +64,11 @@ QUIET_DROPS = (PairDrop.NO_SUBSCRIBERS, PairDrop.DEACTIVATED)
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """A consistent copy of all counters."""
+    """A consistent copy of all counters.
+
+    camera_info_waits:   pairs that waited for the camera_infos of their own stamps.
+    camera_infos_missed: those among them that left with the camera_infos in force.
+    """
 
     received: dict[str, int]
     image_drops: dict[str, dict[ImageDrop, int]]
@@ -73,6 +77,8 @@ class Counts:
     bad_inputs: dict[InputReason, int]
     published: int
     clock_jumps: int
+    camera_info_waits: int
+    camera_infos_missed: int
 
     def images_waiting(self, side: str) -> int:
         """Images of a side that are neither paired nor dropped."""
@@ -104,6 +110,8 @@ class Ledger:
         self._bad_inputs: collections.Counter[InputReason] = collections.Counter()
         self._published = 0
         self._clock_jumps = 0
+        self._camera_info_waits = 0
+        self._camera_infos_missed = 0
 
     def receive(self, side: str) -> None:
         """An image arrived."""
@@ -140,6 +148,16 @@ class Ledger:
         with self._lock:
             self._clock_jumps += 1
 
+    def await_camera_info(self) -> None:
+        """A pair waits for the camera_infos of its own stamps."""
+        with self._lock:
+            self._camera_info_waits += 1
+
+    def miss_camera_info(self) -> None:
+        """They did not come in time: the pair leaves with those that were in force."""
+        with self._lock:
+            self._camera_infos_missed += 1
+
     def counts(self) -> Counts:
         """All counters at one moment."""
         with self._lock:
@@ -148,4 +166,5 @@ class Ledger:
                 image_drops={side: dict(drops) for side, drops in self._image_drops.items()},
                 pairs=self._pairs, pair_drops=dict(self._pair_drops),
                 bad_inputs=dict(self._bad_inputs), published=self._published,
-                clock_jumps=self._clock_jumps)
+                clock_jumps=self._clock_jumps, camera_info_waits=self._camera_info_waits,
+                camera_infos_missed=self._camera_infos_missed)

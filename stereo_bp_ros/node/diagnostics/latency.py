@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -54,22 +54,35 @@ class LatencyWindow:
     def __init__(self, size: int = WINDOW) -> None:
         self._lock = threading.Lock()
         self._totals: collections.deque[float] = collections.deque(maxlen=size)
+        self._recent: collections.deque[float] = collections.deque(maxlen=size)
 
     def add(self, total: float) -> None:
         """Take in the total of one frame, ms."""
         with self._lock:
             self._totals.append(total)
+            self._recent.append(total)
 
     def clear(self) -> None:
         """Forget all frames."""
         with self._lock:
             self._totals.clear()
+            self._recent.clear()
 
     def distribution(self) -> Distribution | None:
         """The distribution over the window; None where it is empty."""
         with self._lock:
-            totals = list(self._totals)
-        if not totals:
-            return None
-        p50, p95, p99 = np.percentile(totals, (50, 95, 99))
-        return Distribution(len(totals), float(p50), float(p95), float(p99), max(totals))
+            return _distribution(self._totals)
+
+    def take_recent(self) -> Distribution | None:
+        """The distribution over the frames since it was last asked; None where none came."""
+        with self._lock:
+            found = _distribution(self._recent)
+            self._recent.clear()
+            return found
+
+
+def _distribution(totals: Collection[float]) -> Distribution | None:
+    if not totals:
+        return None
+    p50, p95, p99 = np.percentile(list(totals), (50, 95, 99))
+    return Distribution(len(totals), float(p50), float(p95), float(p99), max(totals))

@@ -3,9 +3,10 @@ calls these methods."""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -13,58 +14,37 @@ from stereo_bp_ros import engines
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import DeviceLostError, OutOfDeviceMemory, StereoError
-from stereo_bp_ros.geometry import MemoryPlan
 from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.types import DisparityFrame
 
 #: Seconds without a new attempt after a failed one for want of device memory, doubled each time.
 FIRST_BACK_OFF, LONGEST_BACK_OFF = 1.0, 60.0
 
 
-class Matcher(Protocol):
-    """What is used of ``StereoMatcher``."""
-
-    @property
-    def config(self) -> MatcherConfig: ...
-    @property
-    def backend(self) -> str: ...
-    @property
-    def backend_reason(self) -> str: ...
-    @property
-    def size(self) -> tuple[int, int] | None: ...
-    @property
-    def memory_plan(self) -> MemoryPlan | None: ...
-    @property
-    def compile_time(self) -> float: ...
-
-    def prepare(self, width: int = 0, height: int = 0) -> float: ...
-    def reconfigure(self, config: MatcherConfig) -> bool: ...
-    def compute(self, left: RawImage, right: RawImage, *, calibration: Calibration | None = None,
-                outputs: Sequence[str] = ('disparity',),
-                out: Mapping[str, np.ndarray[Any, Any]] | None = None) -> DisparityFrame: ...
-    def close(self) -> None: ...
+MatcherFactory = Callable[[MatcherConfig], StereoMatcher]
 
 
-MatcherFactory = Callable[[MatcherConfig], Matcher]
-
-
-class EngineRoom:
+class MatcherHost:
     """Owns the matcher from configure to cleanup.
 
     :param factory: makes a matcher; ``StereoMatcher`` but in tests.
+    :param log: is told, in words, when memory for another size is there.
     """
 
-    def __init__(self, factory: MatcherFactory) -> None:
+    def __init__(self, factory: MatcherFactory,
+                 log: Callable[[str], object] = lambda text: None) -> None:
         self._factory = factory
+        self._log = log
         self._device: dict[str, str] = {}
-        self._matcher: Matcher | None = None
+        self._matcher: StereoMatcher | None = None
         self._config: MatcherConfig | None = None
         self._lost: str = ''
         self._back_off = 0.0
         self._retry_at = 0.0
 
     @property
-    def matcher(self) -> Matcher | None:
+    def matcher(self) -> StereoMatcher | None:
         """The matcher; None before configure and after cleanup."""
         return self._matcher
 
@@ -107,7 +87,7 @@ class EngineRoom:
         """A configuration as it can be used here: on the CPU once the device is lost."""
         if not self._lost:
             return config
-        return cast(MatcherConfig, config.replace(backend='cpu'))
+        return config.replace(backend='cpu')
 
     def reconfigure(self, config: MatcherConfig) -> bool:
         """Change over to another configuration; returns whether a new engine was needed.
@@ -118,17 +98,23 @@ class EngineRoom:
             return False
         config = self.effective(config)
         needed = self._matcher.reconfigure(config)
-        self._use(self._matcher, config)
+        if needed:
+            self._use(self._matcher, config)
+        self._config = config
         return needed
 
     def prepare(self, width: int, height: int) -> bool:
         """Compile and allocate for images of this size; returns False where that was done before.
 
+        :raises OutOfDeviceMemory: now, or in a recent attempt.
         :raises StereoError: as ``StereoMatcher.compute``.
         """
         if self._matcher is None or self._matcher.size == (width, height):
             return False
-        self._matcher.prepare(width, height)
+        with self._backing_off():
+            seconds = self._matcher.prepare(width, height)
+        self._log(f'ready for {width} x {height} after {seconds:.1f} s, '
+                  f'{self._matcher.compile_time:.1f} s of it compiling')
         return True
 
     def compute(self, left: RawImage, right: RawImage, calibration: Calibration,
@@ -140,27 +126,36 @@ class EngineRoom:
         """
         if self._config is None:
             raise RuntimeError('there is no matcher: the node is not configured')
-        seconds = self._retry_at - time.monotonic()
-        if seconds > 0:
-            raise OutOfDeviceMemory(f'the device ran out of memory; trying again in '
-                                    f'{seconds:.0f} s')
-        try:
+        with self._backing_off():
             try:
                 frame = self._match(left, right, calibration, out)
             except OutOfDeviceMemory:
                 self.build(self._config, left.width, left.height)
                 frame = self._match(left, right, calibration, out)
+        self._back_off = 0.0
+        return frame
+
+    @contextlib.contextmanager
+    def _backing_off(self) -> Iterator[None]:
+        """Context of an attempt: one that fails for want of device memory is not made again
+        at once."""
+        seconds = self._retry_at - time.monotonic()
+        if seconds > 0:
+            raise OutOfDeviceMemory(f'the device ran out of memory; trying again in '
+                                    f'{seconds:.0f} s')
+        try:
+            yield
         except OutOfDeviceMemory:
             self._back_off = min(LONGEST_BACK_OFF, 2 * self._back_off or FIRST_BACK_OFF)
             self._retry_at = time.monotonic() + self._back_off
             raise
-        self._back_off = 0.0
-        return frame
 
     def pin(self, buffer: Any) -> None:
         """Have the device write into a buffer directly, where it is one that can."""
         if self._matcher is not None and self._matcher.backend == 'cuda':
-            engines.pin(buffer, self._matcher.config)
+            backend = engines.known(self._matcher.config)
+            if backend is not None:
+                backend.pin(buffer)
 
     def fall_back_to_cpu(self, error: DeviceLostError) -> None:
         """Replace a lost back end by the CPU's, for the rest of this process.
@@ -185,10 +180,11 @@ class EngineRoom:
         if matcher is not None:
             matcher.close()
 
-    def _use(self, matcher: Matcher, config: MatcherConfig) -> None:
+    def _use(self, matcher: StereoMatcher, config: MatcherConfig) -> None:
         self._matcher, self._config = matcher, config
         try:
-            self._device = engines.device_info(config.replace(backend=matcher.backend))
+            config = config.replace(backend=matcher.backend)
+            self._device = engines.choose(config).describe(config)
         except StereoError:
             self._device = {}
 

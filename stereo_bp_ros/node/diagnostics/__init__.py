@@ -1,0 +1,1 @@
+"""What the node says of itself: counters, latencies, conditions, and the report of all."""

@@ -1,0 +1,212 @@
+"""Whether topics are alive, whether images are lost, and whether anything is published."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stereo_bp_ros.errors import printable
+from stereo_bp_ros.node.diagnostics.ledger import SIDES, Counts
+
+#: Stamps that are kept from one report to the next, and for longer to look for gaps.
+REMEMBERED, LATEST = 1024, 16
+
+#: A gap is longer than so many of the usual distances between stamps.
+GAP = 2.5
+
+#: A side misses images where so many, and this part of them, did not arrive between two reports.
+LEAST_MISSING, MISSING_PART = 2, 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class TopicReport:
+    """One topic at the moment of the report.
+
+    rate:   messages per second since the report before.
+    silent: seconds since the last message, or since the subscription; never below 0.
+    seen:   whether any message has come since the subscription.
+    detail: what the last message was, e.g. '640 x 480 mono8'.
+    stamps: nanoseconds, of what came since the report before; None where the first message came
+            since then.
+    ahead:  seconds by which the stamp of the last message was ahead of its arrival.
+    gaps:   whether the last stamps have gaps among them.
+    publishers: how many there are of the topic; None where nobody has looked.
+    """
+
+    topic: str
+    rate: float
+    silent: float
+    seen: bool
+    detail: str
+    stamps: tuple[int, ...] | None = None
+    ahead: float = 0.0
+    gaps: bool = False
+    publishers: int | None = None
+
+
+class TopicMonitor:
+    """Counts the messages of one topic.
+
+    Times are seconds of one clock of the caller's choice; 0 means that it is not known yet.
+    """
+
+    def __init__(self, topic: str, now: float) -> None:
+        self.topic = topic
+        self._lock = threading.Lock()
+        self._last = self._reported = now
+        self._count = 0
+        self._seen = False
+        self._settled = False
+        self._what: tuple[Any, ...] = ()
+        self._stamps: collections.deque[int] = collections.deque(maxlen=REMEMBERED)
+        self._latest: collections.deque[int] = collections.deque(maxlen=LATEST)
+        self._ahead = 0.0
+
+    def tick(self, now: float, message: Any, stamp_ns: int = 0) -> None:
+        """A message has come."""
+        with self._lock:
+            self._last = now
+            self._count += 1
+            self._seen = True
+            self._what = content(message)
+            self._stamps.append(stamp_ns)
+            self._latest.append(stamp_ns)
+            self._ahead = stamp_ns * 1e-9 - now
+
+    def report(self, now: float) -> TopicReport:
+        """What came since the report before."""
+        with self._lock:
+            # What came before the clock was known came just now.
+            self._last, self._reported = self._last or now, self._reported or now
+            elapsed = now - self._reported
+            rate = self._count / elapsed if elapsed > 0 else 0.0
+            self._count, self._reported = 0, now
+            # A clock that went back must not make a live topic look silent, nor a silent one
+            # look alive for longer than it takes to notice.
+            self._last = min(self._last, now)
+            stamps = tuple(self._stamps) if self._settled else None
+            self._stamps.clear()
+            self._settled = self._seen
+            return TopicReport(self.topic, rate, now - self._last, self._seen,
+                               describe(self._what), stamps, self._ahead,
+                               _have_gaps(self._latest))
+
+
+def content(message: Any) -> tuple[Any, ...]:
+    """What is to be told of a message, so that the message itself need not be kept."""
+    if hasattr(message, 'format'):
+        return len(message.data), printable(message.format)
+    if hasattr(message, 'encoding'):
+        return message.width, message.height, printable(message.encoding)
+    return message.width, message.height, ''
+
+
+def describe(what: tuple[Any, ...]) -> str:
+    """Size and encoding of an image, size of a camera_info, for people."""
+    if len(what) == 2:
+        return f'{what[0]} bytes, {what[1]}'
+    return f'{what[0]} x {what[1]} {what[2]}'.strip() if what else ''
+
+
+def missing_images(left: TopicReport, right: TopicReport, tolerance_ns: int = 0
+                   ) -> Mapping[str, tuple[int, int]]:
+    """The sides whose images do not all arrive: how many are missing, of how many.
+
+    An image that only one side has was sent by the other, too, where the cameras take pictures
+    at one time; where they do not, the side with more images tells how many there were.
+
+    :param tolerance_ns: between the stamps of one pair.
+    """
+    if left.stamps is None or right.stamps is None:
+        return {}
+    sides = {'left': sorted(set(left.stamps)), 'right': sorted(set(right.stamps))}
+    of = max(map(len, sides.values()))
+    arrived = {side: len(stamps) for side, stamps in sides.items()}
+    if all(sides.values()):
+        # Of what comes just now, one side may be here and the other on its way.
+        first = max(stamps[0] for stamps in sides.values()) - tolerance_ns
+        last = min(stamps[-1] for stamps in sides.values()) + tolerance_ns
+        within = {side: [stamp for stamp in stamps if first <= stamp <= last]
+                  for side, stamps in sides.items()}
+        common = _common(within['left'], within['right'], tolerance_ns)
+        together = sum(map(len, within.values())) - common
+        if common and 2 * together >= of:
+            of = together
+            arrived = {side: len(stamps) for side, stamps in within.items()}
+    return {side: (of - count, of) for side, count in arrived.items()
+            if of - count >= max(LEAST_MISSING, MISSING_PART * of)}
+
+
+def _have_gaps(stamps: Sequence[int]) -> bool:
+    steps = sorted(abs(after - before) for before, after in itertools.pairwise(stamps))
+    return len(steps) >= 3 and steps[-1] > GAP * steps[len(steps) // 2]
+
+
+def _common(left: list[int], right: list[int], tolerance_ns: int) -> int:
+    """Number of pairs within the tolerance in two ascending lists."""
+    common = i = j = 0
+    while i < len(left) and j < len(right):
+        difference = left[i] - right[j]
+        if abs(difference) <= tolerance_ns:
+            common += 1
+        i += difference <= tolerance_ns
+        j += difference >= -tolerance_ns
+    return common
+
+
+#: Seconds after an image in which images count as coming, at least: two reports.
+ALIVE = 2.5
+
+
+@dataclasses.dataclass(frozen=True)
+class DrySpell:
+    """Images came and nothing was published.
+
+    seconds: since when.
+    since:   the counters then.
+    """
+
+    seconds: float
+    since: Counts
+
+
+class OutputMonitor:
+    """Compares the counters of every report with those when something was published last.
+
+    Times are seconds of real time, which a paused simulation does not stop.
+    """
+
+    def __init__(self) -> None:
+        self._since: Counts | None = None
+        self._before: Counts | None = None
+        self._at = 0.0
+        self._arrived = 0.0
+
+    def report(self, now: float, counts: Counts, *, wanted: bool, timeout: float
+               ) -> DrySpell | None:
+        """Take in the counters; returns what is wrong by now.
+
+        :param wanted: whether the node is active and somebody subscribes to what it publishes.
+        :param timeout: seconds without a result that are no fault.
+        """
+        since, before = self._since, self._before
+        self._before = counts
+        if not wanted or since is None or before is None or counts.published > since.published:
+            self._since, self._at = counts, now
+            return None
+        if _received(counts) > _received(before):
+            self._arrived = now
+        if now - self._at < timeout or now - self._arrived > max(timeout, ALIVE):
+            return None
+        # What has only just come is on its way.
+        if counts.lost == since.lost and _received(before) == _received(since):
+            return None
+        return DrySpell(now - self._at, since)
+
+
+def _received(counts: Counts) -> int:
+    return sum(counts.received[side] for side in SIDES)

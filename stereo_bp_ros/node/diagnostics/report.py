@@ -1,0 +1,287 @@
+"""The statuses in /diagnostics: input, pairing, latency, device."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+
+from stereo_bp_ros.config import MatcherConfig, NodeConfig
+from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.node.diagnostics.conditions import Condition, Level
+from stereo_bp_ros.node.diagnostics.latency import Distribution
+from stereo_bp_ros.node.diagnostics.ledger import QUIET_DROPS, SIDES, Counts, ImageDrop, PairDrop
+from stereo_bp_ros.node.diagnostics.monitors import DrySpell, TopicReport, missing_images
+
+IDLE = 'idle: no subscribers'
+
+#: Seconds between the stamps of the two sides that no tolerance is meant for.
+APART = 1.0
+
+#: Where to read about images that are lost on the way.
+LOST = 'see Large images and Fast DDS in the README'
+
+#: Why a topic is silent, by whether it has a publisher.
+SILENCE = {None: '', 0: ': nobody publishes it',
+           1: f': its publisher sends nothing, or its images are lost ({LOST})'}
+
+#: What a reason means where everything is dropped for it.
+MEANINGS = {
+    ImageDrop.DUPLICATE: 'stamps stand still',
+    ImageDrop.CLOCK_JUMP: 'stamps of one side, or of both, went back',
+    PairDrop.NO_CAMERA_INFO: 'camera_info is missing',
+    PairDrop.SUPERSEDED: 'images come faster than they are matched',
+    PairDrop.NOT_NEWER: 'stamps do not advance',
+    PairDrop.LATE: 'results take longer than max_latency',
+    PairDrop.RECONFIGURING: 'a new engine is being built',
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Everything that the statuses are made of, at one moment.
+
+    state:      of the lifecycle, with what it is busy with: 'active', 'configuring', ...
+    images, infos: one report per topic; empty while there are no subscriptions.
+    missing:    topics of camera_infos that have never come, while images have.
+    conditions: what is wrong, of all keys.
+    counts, before: the counters now and at the report before.
+    dry:        images come and nothing is published; None where all is well.
+    waiting, held: images per side that wait for a partner, pairs that are on their way; looked
+                up where they are, so that they check the counters instead of following them.
+    closest_miss: seconds between the stamps that came closest without pairing, or None.
+    distribution, recent: latency of the last frames, and of those since the report before.
+    device:     name of the device and how it computes.
+    """
+
+    state: str
+    idle: bool
+    images: Sequence[TopicReport]
+    infos: Sequence[TopicReport]
+    missing: Sequence[str]
+    conditions: Sequence[Condition]
+    counts: Counts
+    before: Counts
+    dry: DrySpell | None
+    waiting: Mapping[str, int]
+    held: int
+    closest_miss: float | None
+    distribution: Distribution | None
+    recent: Distribution | None
+    matcher: StereoMatcher | None
+    device: Mapping[str, str]
+    config: MatcherConfig
+    settings: NodeConfig
+
+    @property
+    def active(self) -> bool:
+        return self.state == 'active'
+
+
+class DiagnosticsBuilder:
+    """Turns reports into ``diagnostic_msgs/DiagnosticArray``.
+
+    :param name: fully qualified name of the node.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def build(self, stamp: Any, report: Report) -> DiagnosticArray:
+        """All four statuses."""
+        hardware = report.matcher.backend if report.matcher is not None else ''
+        message = DiagnosticArray()
+        message.header.stamp = stamp
+        message.status = [
+            DiagnosticStatus(
+                level=bytes([level]), name=f'{self._name}: {name}', message=text,
+                hardware_id=hardware,
+                values=[KeyValue(key=key, value=str(value)) for key, value in values.items()])
+            for name, (level, text, values) in {
+                'input': input_status(report), 'pairing': pairing_status(report),
+                'latency': latency_status(report), 'device': device_status(report)}.items()]
+        return message
+
+
+Status = tuple[Level, str, Mapping[str, Any]]
+
+
+def input_status(report: Report) -> Status:
+    """Silent topics, refused input, doubtful images, ends that do not fit."""
+    values: dict[str, Any] = {'state': report.state}
+    for topic in (*report.images, *report.infos):
+        values[topic.topic] = (f'{topic.rate:.1f} Hz, {topic.detail}' if topic.seen
+                               else 'nothing yet')
+    values |= {f'bad input: {reason}': count
+               for reason, count in report.counts.bad_inputs.items()}
+    if not report.active:
+        return Level.OK, report.state, values
+    timeout = report.settings.input_timeout
+    found = [Condition('', Level.ERROR, f'nothing on {topic.topic} for {topic.silent:.1f} s'
+                       + SILENCE[topic.publishers and 1])
+             for topic in report.images if topic.silent > timeout]
+    found += [Condition('', Level.ERROR, f'no camera_info on {topic}')
+              for topic in report.missing]
+    found += [Condition('', Level.WARN, f'nothing on {topic.topic} for {topic.silent:.1f} s: '
+                        'its last camera_info is used')
+              for topic in report.infos if topic.seen and topic.silent > timeout]
+    found += [c for c in report.conditions
+              if c.key in ('input', 'age', 'calibration', 'quality', 'clock', 'clock jump',
+                           'transport')
+              or c.key.startswith('qos ')]
+    return *_worst(found, IDLE if report.idle else 'receiving'), values
+
+
+def pairing_status(report: Report) -> Status:
+    """What became of every image and pair; a warning where something was dropped lately."""
+    counts, before = report.counts, report.before
+    values: dict[str, Any] = {}
+    for side in SIDES:
+        values[f'received {side}'] = counts.received[side]
+    values |= {'pairs': counts.pairs, 'published': counts.published}
+    for side in SIDES:
+        values[f'waiting {side}'] = report.waiting[side]
+    values['held'] = report.held
+    for side in SIDES:
+        values |= {f'dropped {side}: {reason}': counts.image_drops[side][reason]
+                   for reason in ImageDrop}
+    values |= {f'dropped pairs: {reason}': counts.pair_drops[reason] for reason in PairDrop}
+    values['clock jumps'] = counts.clock_jumps
+    values['waited for camera_info'] = counts.camera_info_waits
+    values['waited for camera_info in vain'] = counts.camera_infos_missed
+    if not report.active:
+        return Level.OK, report.state, values
+    found = nothing_published(report)
+    if found:
+        return Level.ERROR, found[0], values
+    texts = [*_losses(report), *_without_partner(report)]
+    dropped = [text for _, text in _drops(counts, before)]
+    if dropped:
+        texts.append('dropped: ' + ', '.join(dropped))
+    if texts:
+        return Level.WARN, '; '.join(texts), values
+    published = counts.published - before.published
+    return Level.OK, IDLE if report.idle else f'{published} pairs published', values
+
+
+def nothing_published(report: Report) -> list[str]:
+    """The sentence for images that come while nothing is published, with the cause."""
+    if report.dry is None:
+        return []
+    since, counts = report.dry.since, report.counts
+    dropped = [f'{text}{f" ({MEANINGS[reason]})" if reason in MEANINGS else ""}'
+               for reason, text in _drops(counts, since)]
+    causes = [f'no {side} images' for side, topic in zip(SIDES, report.images, strict=False)
+              if topic.silent > report.settings.input_timeout]
+    causes += [*_losses(report), *_without_partner(report)]
+    if dropped:
+        causes.append('dropped: ' + ', '.join(dropped))
+    if counts.pairs > since.pairs and report.held:
+        causes.append('a pair waits for its camera_info or for the engine')
+    return [f'nothing published for {report.dry.seconds:.0f} s: '
+            + ('; '.join(causes) or 'images wait for their partners')]
+
+
+def _without_partner(report: Report) -> list[str]:
+    """Why no image finds its partner, where images of both sides come by now and no pair does."""
+    counts, before = report.counts, report.before
+    if counts.pairs > before.pairs or any(
+            counts.received[side] == before.received[side] for side in SIDES):
+        return []
+    if len(report.images) == len(SIDES):
+        left, right = report.images
+        ahead = left.ahead - right.ahead
+        if abs(ahead) > APART:
+            sides = SIDES if ahead < 0 else SIDES[::-1]
+            return [f'the stamps of {sides[0]} images are {abs(ahead):.3f} s behind those of '
+                    f'{sides[1]} ones: is one clock wrong, or one camera late?']
+        if _losses(report):
+            return []
+    if report.closest_miss is None:
+        return []
+    settings = report.settings
+    allowed = ('approximate_sync is off' if not settings.approximate_sync else
+               'approximate_sync_tolerance_seconds is '
+               f'{settings.approximate_sync_tolerance_seconds:g}')
+    if any(topic.gaps for topic in report.images):
+        allowed = f'and there are gaps among them: if the cameras send more images, {LOST}'
+    return [f'images of both sides, but no pair: the closest stamps differ by '
+            f'{report.closest_miss:.6f} s, {allowed}']
+
+
+def _losses(report: Report) -> list[str]:
+    """Which images do not arrive, where both sides are alive."""
+    settings = report.settings
+    if len(report.images) < len(SIDES) or any(
+            topic.silent > settings.input_timeout for topic in report.images):
+        return []
+    tolerance = settings.approximate_sync_tolerance_seconds if settings.approximate_sync else 0
+    left, right = report.images
+    found = missing_images(left, right, int(tolerance * 1e9))
+    texts = [f'{side} images do not arrive: {missing} of {of} are missing'
+             for side, (missing, of) in found.items()]
+    if texts:
+        texts[-1] += (f"; if {'both cameras send' if len(texts) > 1 else 'the camera sends'} "
+                      f'them, {LOST}')
+    return texts
+
+
+def _drops(counts: Counts, since: Counts) -> list[tuple[ImageDrop | PairDrop, str]]:
+    """What was dropped, but by a node at rest: every reason with its number."""
+    found: list[tuple[ImageDrop | PairDrop, str]] = []
+    for side in SIDES:
+        for image in ImageDrop:
+            number = counts.image_drops[side][image] - since.image_drops[side][image]
+            if number and image is not ImageDrop.DEACTIVATED:
+                found.append((image, f'{number} {image} {side}'))
+    for pair in PairDrop:
+        number = counts.pair_drops[pair] - since.pair_drops[pair]
+        if number and pair not in QUIET_DROPS:
+            found.append((pair, f'{number} {pair}'))
+    return found
+
+
+def latency_status(report: Report) -> Status:
+    """The distribution of the total; a warning where the 95th percentile of the frames since the
+    report before is over the budget."""
+    budget = report.settings.latency_budget_ms
+    values: dict[str, Any] = {'budget ms': f'{budget:g}'}
+    window, recent = report.distribution, report.recent
+    if window is not None:
+        values |= {'frames': window.frames, 'p50 ms': f'{window.p50:.3f}',
+                   'p95 ms': f'{window.p95:.3f}', 'p99 ms': f'{window.p99:.3f}',
+                   'max ms': f'{window.maximum:.3f}'}
+    if recent is None:
+        return Level.OK, IDLE if report.idle and report.active else 'no frames', values
+    text = f'p50 {recent.p50:.1f} ms, p95 {recent.p95:.1f} ms'
+    if budget and recent.p95 > budget:
+        return Level.WARN, f'{text}, over latency_budget_ms {budget:g}', values
+    return Level.OK, text, values
+
+
+def device_status(report: Report) -> Status:
+    """Back end, why this one, threads and memory; an error where it is lost."""
+    matcher = report.matcher
+    values: dict[str, Any] = {'state': report.state}
+    if matcher is not None:
+        plan = matcher.memory_plan
+        size = matcher.size
+        values |= {
+            'backend': matcher.backend, 'why': matcher.backend_reason,
+            'algorithm': matcher.config.stereo_algorithm,
+            **report.device,
+            'size': f'{size[0]} x {size[1]}' if size else 'not known yet',
+            'memory': f'{plan.total / 2**20:.1f} MiB' if plan is not None else 'none yet'}
+    found = [c for c in report.conditions
+             if c.key in ('device', 'engine', 'configuration', 'name', 'diagnostics')]
+    healthy = report.state if matcher is None else f'{report.state} on {matcher.backend}'
+    return *_worst(found, healthy), values
+
+
+def _worst(conditions: Iterable[Condition], healthy: str) -> tuple[Level, str]:
+    ordered = sorted(conditions, key=lambda condition: -condition.level)
+    if not ordered:
+        return Level.OK, healthy
+    return ordered[0].level, '; '.join(condition.text for condition in ordered)

@@ -1,0 +1,206 @@
+"""Keeps the engine in step with the parameters and the size of the images."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from stereo_bp_ros import engines
+from stereo_bp_ros.camera import image_size
+from stereo_bp_ros.config import MatcherConfig, NodeConfig
+from stereo_bp_ros.errors import StereoError, described
+from stereo_bp_ros.node.diagnostics.conditions import Conditions
+from stereo_bp_ros.node.matcher_host import MatcherHost
+from stereo_bp_ros.node.parameters import Parameters
+from stereo_bp_ros.node.worker import Mailbox, Worker
+
+#: Seconds without another change that end a burst of them, and that its end is waited for at most.
+QUIET, LONGEST_BURST = 0.05, 0.5
+
+
+class Reconfiguration:
+    """Decides when the worker builds another engine; called from the executor's thread.
+
+    :param log: is told, in words, when a new engine is in use.
+    :param warm_up: compiles what a configuration needs for a width and height, 0 = not known;
+        called in a thread of its own. It keeps no memory.
+    """
+
+    def __init__(self, *, matcher_host: MatcherHost, worker: Worker, mailbox: Mailbox,
+                 conditions: Conditions, log: Callable[[str], object],
+                 warm_up: Callable[[MatcherConfig, int, int], object] | None = None
+                 ) -> None:
+        self._matcher_host = matcher_host
+        self._worker = worker
+        self._mailbox = mailbox
+        self._conditions = conditions
+        self._log = log
+        self._warm_up = warm_up or _warm_up
+        self._lock = threading.Lock()
+        self._compiling = False
+        #: When a change that needs another engine was last asked for, and any last made.
+        self._asked = self._made = -math.inf
+        self._compiled: set[tuple[object, ...]] = set()
+        self._size_told: tuple[int, int] | None = None
+
+    @property
+    def compiling(self) -> bool:
+        """Whether a new configuration is being compiled, which the worker does not have yet."""
+        return self._compiling
+
+    def forget_size(self) -> None:
+        """The next camera_info tells the size anew."""
+        self._size_told = None
+
+    def known_size(self, settings: NodeConfig) -> tuple[int, int]:
+        """Width and height that images will have: of the engine, told by camera_info, or set by
+        parameters; 0 = not known."""
+        return self._size_built() or self._size_told or _size_set(settings)
+
+    def check(self, active: MatcherConfig, wanted: MatcherConfig, settings: NodeConfig) -> None:
+        """Whether a configuration fits, as far as the worker has asked its device before.
+
+        :raises StereoError: it cannot run here, or needs more memory than allowed.
+        """
+        size = self.known_size(settings)
+        if all(size) and not active.is_live_change(wanted):
+            matcher = self._matcher_host.matcher
+            plan = None if matcher is None else matcher.memory_plan
+            backend = engines.known(wanted)
+            if backend is not None:     # else the worker finds out
+                backend.fit_at_best(wanted, *size, 0 if plan is None else plan.total)
+
+    def apply(self, parameters: Parameters) -> None:
+        """Have the worker change over to the configuration that is wanted by then.
+
+        What has to be compiled for it is compiled first, while the old engine goes on serving.
+        """
+        active, wanted = self._matcher_host.config, parameters.matcher
+        if active is not None and not active.is_live_change(self._matcher_host.effective(wanted)):
+            self._asked = time.monotonic()
+            with self._lock:
+                if self._compiling:     # that thread looks at the parameters again
+                    return
+                if self._missing_kernels(parameters):
+                    self._compile_in_a_thread(parameters)
+                    return
+        self._worker.post(lambda: self._apply(parameters))
+
+    def expect(self, left_info: Any, right_info: Any, parameters: Parameters) -> None:
+        """Compile for the size that camera_info tells, or say that it will not do; memory is for
+        the first image to take."""
+        if self._size_built() or left_info is None or right_info is None:
+            return
+        size, config = image_size(left_info), parameters.matcher
+        if (size == self._size_told or size != image_size(right_info)
+                or not 0 < size[0] <= config.max_image_width
+                or not 0 < size[1] <= config.max_image_height):
+            return
+        with self._lock:
+            self._size_told = size
+            if not self._compiling and self._missing_kernels(parameters):
+                self._compile_in_a_thread(parameters)
+        self._worker.post(lambda: self._foresee(*size))
+
+    def _size_built(self) -> tuple[int, int] | None:
+        matcher = self._matcher_host.matcher
+        return matcher.size if matcher is not None else None
+
+    def _missing_kernels(self, parameters: Parameters) -> tuple[object, ...]:
+        """What is to be compiled for the parameters, as ``Backend.kernels_of``; () = nothing."""
+        active, settings = self._matcher_host.config, parameters.node
+        if active is None:
+            return ()                   # configure compiles
+        try:
+            wanted = self._matcher_host.effective(parameters.matcher)
+            old, new = engines.known(active), engines.known(wanted)
+            if old is None or new is None:
+                return ()               # the worker asks the device, and compiles
+            self._compiled.add(old.kernels_of(
+                active, *(self._size_built() or _size_set(settings))))
+            kernels = new.kernels_of(wanted, *self.known_size(settings))
+        except StereoError:
+            return ()                   # refused where it is applied, and set back
+        return () if kernels in self._compiled else kernels
+
+    def _compile_in_a_thread(self, parameters: Parameters) -> None:
+        self._compiling = True
+        threading.Thread(target=self._compile_ahead, args=(parameters,),
+                         name='stereo_bp_compiler', daemon=True).start()
+
+    def _compile_ahead(self, parameters: Parameters) -> None:
+        while True:
+            with self._lock:
+                wanted = self._matcher_host.effective(parameters.matcher)
+                size = self.known_size(parameters.node)
+                missing = self._missing_kernels(parameters)
+                if not missing:
+                    self._compiling = False
+                    self._worker.post(lambda: self._apply(parameters))
+                    return
+            # What cannot be compiled is refused where it is applied, too.
+            with contextlib.suppress(Exception):
+                self._warm_up(wanted, *size)
+            self._compiled.add(missing)
+
+    def _let_a_burst_end(self) -> None:
+        """Of changes that follow each other the first is made at once, the others together.
+
+        Meanwhile pairs wait, or are dropped for newer ones: they are to be matched with what was
+        set before they came.
+        """
+        if self._asked > self._made + QUIET:
+            return
+        end = time.monotonic() + LONGEST_BURST
+        while (seconds := min(self._asked + QUIET, end) - time.monotonic()) > 0:
+            time.sleep(seconds)
+
+    def _apply(self, parameters: Parameters) -> None:
+        active, wanted = self._matcher_host.config, parameters.matcher
+        if active is None or self._matcher_host.effective(wanted) == active:
+            return
+        self._mailbox.reconfiguring = True
+        try:
+            if not active.is_live_change(self._matcher_host.effective(wanted)):
+                self._let_a_burst_end()
+                if self._compiling:     # that thread comes back to it
+                    return
+                wanted = parameters.matcher
+            if self._matcher_host.reconfigure(wanted):
+                self._log('a new engine is in use: ' + ', '.join(wanted.differences(active))
+                          + ' changed')
+            self._conditions.clear('configuration')
+        except Exception as error:
+            text = str(error) if isinstance(error, StereoError) else described(error)
+            self._conditions.warn('configuration', f'the new parameters could not be applied '
+                                  f'and are set back: {text}')
+            parameters.restore(wanted, active)
+        finally:
+            self._made = time.monotonic()
+            self._mailbox.reconfiguring = False
+
+    def _foresee(self, width: int, height: int) -> None:
+        """Say whether images of a size would not fit; nothing is allocated for it."""
+        config = self._matcher_host.config
+        if config is None:
+            return
+        try:
+            engines.choose(config).fit(config, width, height)
+            self._conditions.clear('input')
+        except StereoError as error:
+            self._conditions.error('input', f'no engine for {width} x {height}: {error}')
+
+
+def _warm_up(config: MatcherConfig, width: int, height: int) -> None:
+    """Compile what a configuration needs, without the device that the worker has to itself."""
+    backend = engines.known(config)
+    if backend is not None:
+        backend.warm_up(config, width, height)
+
+
+def _size_set(settings: NodeConfig) -> tuple[int, int]:
+    return settings.image_width, settings.image_height
