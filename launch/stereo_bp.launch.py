@@ -1,5 +1,6 @@
 """Starts the stereo matching node.
 
+Every parameter of the node is an argument, too, as for stereo_image_proc: disparity_range:=128.
 Only what is set on the command line is passed on: a default here would silently override the
 parameter file. The node runs as a process of its own (Python nodes have no intra-process
 transport): start it on the machine that the cameras are connected to.
@@ -9,13 +10,23 @@ from __future__ import annotations
 
 import os
 import pathlib
+import sys
 
 from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity
-from launch.actions import DeclareLaunchArgument, OpaqueFunction, SetEnvironmentVariable
-from launch.substitutions import LaunchConfiguration
+from launch.actions import (
+    DeclareLaunchArgument,
+    EmitEvent,
+    OpaqueFunction,
+    SetEnvironmentVariable,
+)
+from launch.events import matches_action
+from launch.events.process import ProcessExited, ShutdownProcess
+from launch.logging import get_logger
 from launch_ros.actions import Node
 
-from stereo_bp_ros.parameter_files import preset_names
+from stereo_bp_ros.config import all_settings
+from stereo_bp_ros.config.files import preset_names
+from stereo_bp_ros.node import launching
 
 #: The camera's process needs this profile too, see the README.
 FAST_DDS_PROFILE = (pathlib.Path(__file__).resolve().parent.parent / 'config'
@@ -23,9 +34,7 @@ FAST_DDS_PROFILE = (pathlib.Path(__file__).resolve().parent.parent / 'config'
 
 RESPAWN_DELAY_S = 2.0
 
-UNSET_OR_BOOL = ['', 'true', 'false']
-
-ARGUMENTS = (
+OWN_ARGUMENTS = (
     DeclareLaunchArgument(
         'namespace', default_value='',
         description='namespace of the node and all its topics'),
@@ -47,18 +56,22 @@ ARGUMENTS = (
         description='shipped set of settings that all defaults come from; values in params_file '
         'win over it'),
     DeclareLaunchArgument(
-        'use_sim_time', default_value='', choices=UNSET_OR_BOOL,
-        description='take the time from /clock'),
+        'use_sim_time', default_value='',
+        description='take the time from /clock: true or false'),
     DeclareLaunchArgument(
         'log_level', default_value='', choices=['', 'debug', 'info', 'warn', 'error', 'fatal'],
         description='least severity that is logged'),
     DeclareLaunchArgument(
-        'autostart', default_value='', choices=UNSET_OR_BOOL,
-        description='configure and activate the node without being asked'),
-    DeclareLaunchArgument(
-        'respawn', default_value='true', choices=['true', 'false'],
-        description=f'start the node again {RESPAWN_DELAY_S:g} s after it has ended'),
+        'respawn', default_value='true',
+        description=f'start the node again {RESPAWN_DELAY_S:g} s after it has ended, unless it '
+        'has refused to start: true or false'),
 )
+
+ARGUMENTS = (*OWN_ARGUMENTS, *(
+    DeclareLaunchArgument(name, default_value='',
+                          description=f'parameter: {setting.meaning}; {setting.limit()}')
+    for name, setting in all_settings().items()
+    if name not in {argument.name for argument in OWN_ARGUMENTS}))
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -68,13 +81,13 @@ def generate_launch_description() -> LaunchDescription:
 
 def start_node(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     """The node's process, with what the user has set and nothing else."""
-    given = {argument.name: LaunchConfiguration(argument.name).perform(context)
+    given = {argument.name: context.launch_configurations[argument.name]
              for argument in ARGUMENTS}
-    parameters: list[object] = [given['params_file']] if given['params_file'] else []
-    values: dict[str, object] = {name: given[name] == 'true'
-                                 for name in ('use_sim_time', 'autostart') if given[name]}
-    if given['preset']:
-        values['preset'] = given['preset']
+    for sentence in launching.unknown_arguments(pathlib.Path(__file__).name, sys.argv,
+                                                context.argv, given):
+        get_logger('stereo_bp').warning(sentence)
+    parameters: list[object] = [*launching.parameter_file(given['params_file'])]
+    values = launching.parameter_values(given)
     if values:
         parameters.append(values)
     optional = {name: given[name] for name in ('namespace', 'name') if given[name]}
@@ -83,8 +96,19 @@ def start_node(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         emulate_tty=True, parameters=parameters,
         remappings=camera_remappings(given['left_namespace'], given['right_namespace']),
         ros_arguments=['--log-level', given['log_level']] if given['log_level'] else [],
-        respawn=given['respawn'] == 'true', respawn_delay=RESPAWN_DELAY_S, **optional)
+        respawn=launching.parse_boolean('respawn', given['respawn']),
+        respawn_delay=RESPAWN_DELAY_S,
+        on_exit=lambda event, context: stay_down(node, event), **optional)
     return [*fast_dds_profile(), node]
+
+
+def stay_down(node: Node, event: ProcessExited) -> list[LaunchDescriptionEntity]:
+    """Ends the waiting to respawn: launch respawns whatever the exit status."""
+    reason = launching.refusal(event.returncode)
+    if not reason:
+        return []
+    get_logger('stereo_bp').error(reason)
+    return [EmitEvent(event=ShutdownProcess(process_matcher=matches_action(node)))]
 
 
 def camera_remappings(left_namespace: str, right_namespace: str) -> list[tuple[str, str]]:

@@ -1,12 +1,15 @@
-"""Starts the stereo matching node and plays a bag or a folder of pairs to it.
+"""Starts the stereo matching node, plays a bag or a folder of pairs to it, and reports.
 
-All arguments of stereo_bp.launch.py may be given too. With use_sim_time:=true the recorded stamps
-stay and /clock is published; else every stamp becomes the time of publishing.
+All arguments of stereo_bp.launch.py may be given too. What the node answers is recorded and
+scored in the time of the bag: /clock is published, and use_sim_time is true. With output:=none or
+loop:=0 nothing is recorded; then every stamp becomes the time of publishing, unless
+use_sim_time:=true.
 """
 
 from __future__ import annotations
 
 import pathlib
+import sys
 
 from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity
 from launch.actions import (
@@ -15,22 +18,34 @@ from launch.actions import (
     IncludeLaunchDescription,
     OpaqueFunction,
     RegisterEventHandler,
+    SetLaunchConfiguration,
 )
 from launch.event_handlers import OnProcessExit
 from launch.events import Shutdown
+from launch.events.process import ProcessExited
 from launch.launch_description_sources import PythonLaunchDescriptionSource
-from launch.substitutions import LaunchConfiguration
+from launch.logging import get_logger
 from launch_ros.actions import Node
 
-NODE_LAUNCH_FILE = pathlib.Path(__file__).parent / 'stereo_bp.launch.py'
+from stereo_bp_ros.node import launching
+from stereo_bp_ros.replay.launching import NO_OUTPUT, OUTPUT, plan
+
+NODE_SOURCE = PythonLaunchDescriptionSource(
+    str(pathlib.Path(__file__).parent / 'stereo_bp.launch.py'))
 
 ARGUMENTS = (
     DeclareLaunchArgument(
         'bag', default_value='',
-        description='rosbag2 folder or ROS 1 bag with both images and camera_info'),
+        description='rosbag2 folder, a file of one, or ROS 1 bag with both images and '
+        'camera_info'),
     DeclareLaunchArgument(
         'images', default_value='',
         description='folder of pairs (left/*.png, right/*.png), instead of a bag'),
+    DeclareLaunchArgument(
+        'output', default_value='',
+        description='folder of the report, which replaces an earlier report there; not set: '
+        f'{OUTPUT}, or nothing with loop:=0 or use_sim_time:=false; {NO_OUTPUT}: nothing is '
+        'recorded'),
     DeclareLaunchArgument(
         'rate', default_value='1.0',
         description='speed, 1.0 = as recorded'),
@@ -38,35 +53,71 @@ ARGUMENTS = (
         'loop', default_value='1',
         description='how often to play it, 0 = until interrupted'),
     DeclareLaunchArgument(
-        'exit_at_end', default_value='true', choices=['true', 'false'],
-        description='end the node too when everything has been played'),
+        'exit_at_end', default_value='true',
+        description='end the node too when everything has been played: true or false'),
+    *(DeclareLaunchArgument(
+        f'{side}_image', default_value='',
+        description=f'topic of the {side} images in the bag; not set: found by its name')
+      for side in ('left', 'right')),
+    *(DeclareLaunchArgument(
+        f'{side}_info', default_value='',
+        description=f'topic of the camera_info of the {side} images; not set: beside them')
+      for side in ('left', 'right')),
 )
 
 
 def generate_launch_description() -> LaunchDescription:
     """The node as stereo_bp.launch.py starts it, and the player."""
-    node = IncludeLaunchDescription(PythonLaunchDescriptionSource(str(NODE_LAUNCH_FILE)))
-    return LaunchDescription([*ARGUMENTS, node, OpaqueFunction(function=start_player)])
+    return LaunchDescription([
+        *ARGUMENTS, RegisterEventHandler(OnProcessExit(on_exit=end_with_node)),
+        OpaqueFunction(function=set_arguments), IncludeLaunchDescription(NODE_SOURCE),
+        OpaqueFunction(function=start_player)])
+
+
+def set_arguments(context: LaunchContext) -> list[LaunchDescriptionEntity]:
+    """What the node needs for this source and the user has not set."""
+    known = {argument.name for argument in (
+        *ARGUMENTS, *NODE_SOURCE.get_launch_description(context).get_launch_arguments())}
+    for sentence in launching.unknown_arguments(pathlib.Path(__file__).name, sys.argv,
+                                                context.argv, known):
+        get_logger('stereo_bp').warning(sentence)
+    launching.parameter_file(context.launch_configurations.get('params_file', ''))
+    return [SetLaunchConfiguration(name, value)
+            for name, value in plan(context.launch_configurations).node.items()]
 
 
 def start_player(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     """``stereo_bp replay`` in the node's namespace, on the cameras' topics."""
-    given = {name: LaunchConfiguration(name).perform(context) for name in (
-        'bag', 'images', 'rate', 'loop', 'exit_at_end', 'namespace', 'left_namespace',
-        'right_namespace', 'use_sim_time')}
-    if bool(given['bag']) == bool(given['images']):
-        raise ValueError('set bag:=<path> or images:=<folder>, one of the two')
+    given = context.launch_configurations
     player = Node(
-        package='stereo_bp_ros', executable='stereo_bp', output='screen', emulate_tty=True,
-        arguments=['replay', given['bag'] or given['images'], '--rate', given['rate'],
-                   '--loop', given['loop'],
-                   *(['--clock'] if given['use_sim_time'] == 'true' else [])],
+        package='stereo_bp_ros', executable='stereo_bp', output='screen',
+        emulate_tty=False,      # a bar that is drawn again and again fills the log
+        arguments=plan(given).player,
         remappings=[(f'{side}/{topic}', f'{given[f"{side}_namespace"]}/{topic}')
                     for side in ('left', 'right') if given[f'{side}_namespace']
                     for topic in ('image_rect', 'image_rect/compressed', 'camera_info')],
         **({'namespace': given['namespace']} if given['namespace'] else {}))
-    if given['exit_at_end'] == 'false':
+    if not launching.parse_boolean('exit_at_end', given['exit_at_end']):
         return [player]
     return [player, RegisterEventHandler(OnProcessExit(
-        target_action=player,
-        on_exit=[EmitEvent(event=Shutdown(reason='everything has been played'))]))]
+        target_action=player, on_exit=end_with_player))]
+
+
+def end_with_player(event: ProcessExited, context: LaunchContext
+                    ) -> list[LaunchDescriptionEntity]:
+    """Everything ends when all has been played, or when the player fails."""
+    if context.is_shutdown:
+        return []
+    logger = get_logger('stereo_bp')
+    if event.returncode:
+        logger.error(f'the player has ended with status {event.returncode}')
+    else:
+        logger.info('everything has been played')
+    return [EmitEvent(event=Shutdown(reason='the player has ended'))]
+
+
+def end_with_node(event: ProcessExited, context: LaunchContext) -> list[LaunchDescriptionEntity]:
+    """A node that is not started again leaves nothing to play to."""
+    is_node = pathlib.Path(event.cmd[0]).name == 'stereo_bp_node'
+    reason = launching.refusal(event.returncode) if is_node else ''
+    return [EmitEvent(event=Shutdown(reason=reason))] if reason else []

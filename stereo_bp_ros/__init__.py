@@ -2,6 +2,7 @@
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.files import preset_names
 from stereo_bp_ros.errors import (
     BackendUnavailable,
     ConfigError,
@@ -14,7 +15,6 @@ from stereo_bp_ros.errors import (
 )
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.matcher import Pending, StereoMatcher
-from stereo_bp_ros.parameter_files import preset_names
 from stereo_bp_ros.types import DisparityFrame, ValidWindow
 
 __version__ = '0.1.0'

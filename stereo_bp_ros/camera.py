@@ -11,6 +11,12 @@ from typing import Any
 
 from stereo_bp_ros.errors import InputError, InputReason
 
+#: Bounds of the numbers of messages: the largest of float32, and its smallest of full precision.
+LARGEST_FLOAT32, SMALLEST_FLOAT32 = (2 - 2**-23) * 2.0**127, 2.0**-126
+
+#: Below every positive disparity, pixels: a difference of two numbers of 24 bits around 1 / 16.
+SMALLEST_DISPARITY = 2.0**-30
+
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
@@ -22,7 +28,8 @@ class Calibration:
                 (Middlebury 2014) and then shift every disparity by ``cx_left - cx_right``.
     cy:         row of the principal point, pixels.
 
-    :raises InputError: a number is not finite, or focal length or baseline is not positive.
+    :raises InputError: a number is not finite, focal length or baseline is not positive, or
+        float32, which messages have, does not hold a number or what is computed with it.
     """
 
     focal_px: float
@@ -44,6 +51,21 @@ class Calibration:
         if self.baseline_m <= 0:
             raise InputError(InputReason.ZERO_BASELINE, f'baseline is {self.baseline_m} m',
                              'it must be > 0')
+        self._check_float32()
+
+    def _check_float32(self) -> None:
+        for name, value, least, most in (
+                ('focal_px', self.focal_px, SMALLEST_FLOAT32, LARGEST_FLOAT32),
+                ('baseline_m', self.baseline_m, SMALLEST_FLOAT32, LARGEST_FLOAT32),
+                ('cx_left', self.cx_left, 0, LARGEST_FLOAT32),
+                ('cx_right', self.cx_right, 0, LARGEST_FLOAT32),
+                ('cx_left - cx_right', self.shift, 0, LARGEST_FLOAT32),
+                ('cy', self.cy, 0, LARGEST_FLOAT32),
+                ('focal_px x baseline_m', self.focal_px * self.baseline_m, 0,
+                 LARGEST_FLOAT32 * SMALLEST_DISPARITY)):
+            if not least <= abs(value) <= most:
+                raise InputError(InputReason.BAD_CALIBRATION, f'{name} is {value:g}',
+                                 'messages have float32, which does not hold it')
 
     @property
     def shift(self) -> float:

@@ -3,7 +3,56 @@
 from __future__ import annotations
 
 import enum
+import reprlib
 from typing import Any
+
+#: Characters of a text from outside that are shown to people.
+TEXT_LIMIT = 80
+
+QUOTE_AND_ESCAPE = "'\\"
+
+_repr = reprlib.Repr()       # goes neither deep nor far
+_repr.maxother = _repr.maxlong = TEXT_LIMIT
+
+
+def printable(text: object, limit: int = TEXT_LIMIT, escaped: str = '') -> str:
+    """A text from outside for people: at most ``limit`` characters, none that is not printable.
+
+    Such characters, and those in ``escaped``, are escaped as in Python; ``...`` shows a cut.
+    """
+    parts, length = [], 0
+    for character in str(text)[:limit + 1]:
+        if not character.isprintable():
+            character = character.encode('unicode_escape').decode()
+        elif character in escaped:
+            character = f'\\{character}'
+        parts.append(character)
+        length += len(character)
+    if length <= limit:
+        return ''.join(parts)
+    while length > limit - 3:
+        length -= len(parts.pop())
+    return ''.join(parts) + '...'
+
+
+def quoted(text: object, limit: int = TEXT_LIMIT) -> str:
+    """As ``printable``, in single quotes, which the text itself cannot end."""
+    return f"'{printable(text, limit, escaped=QUOTE_AND_ESCAPE)}'"
+
+
+def shown(value: object) -> str:
+    """Any value from outside for people: a text as ``quoted``, others as Python writes them."""
+    if isinstance(value, str):
+        return quoted(value)
+    try:
+        return printable(_repr.repr(value))
+    except ValueError:              # Python writes no whole number of more than 4300 digits
+        return 'a number of very many digits'
+
+
+def described(error: BaseException) -> str:
+    """An exception that nobody expected, which may repeat a text from outside, for people."""
+    return f'{type(error).__name__}({quoted(error, 3 * TEXT_LIMIT)})'
 
 
 class InputReason(str, enum.Enum):
@@ -35,7 +84,8 @@ class ConfigError(StereoError, ValueError):
     """A setting is refused. The text names the setting, its value and the limit."""
 
     def __init__(self, field: str, value: Any, limit: str) -> None:
-        super().__init__(f'{field} is {value!r}, but {limit}')
+        name = field if str(field).isprintable() and len(str(field)) <= 80 else shown(field)
+        super().__init__(f'{name} is {shown(value)}, but {limit}')
         self.field = field
         self.value = value
         self.limit = limit
@@ -65,8 +115,8 @@ class MemoryLimitError(StereoError, MemoryError):
 
     def __init__(self, needed: int, allowed: int) -> None:
         super().__init__(
-            f'the memory plan needs {needed / 2**20:.1f} MiB, but memory_limit allows '
-            f'{allowed / 2**20:.1f} MiB')
+            f'the memory plan needs {needed / 2**20:.1f} MiB, but {allowed / 2**20:.1f} MiB are '
+            'allowed (memory_limit, else 80 % of what is free)')
         self.needed = needed
         self.allowed = allowed
 

@@ -68,6 +68,10 @@ def disparity_step(config: MatcherConfig) -> float:
     return 1 / 16 if config.subpixel else 1.0
 
 
+#: Arrays that are to be: name, shape and NumPy's name of the type.
+Wanted = list[tuple[str, tuple[int, ...], str]]
+
+
 @dataclasses.dataclass(frozen=True)
 class ArraySpec:
     """One array of an engine: what it is, how large, and where in the arena it starts."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros.errors import InputError, InputReason
+from stereo_bp_ros.errors import InputError, InputReason, quoted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +74,7 @@ class RawImage:
     def __post_init__(self) -> None:
         known = ENCODINGS.get(self.encoding)
         if known is None:
-            raise InputError(InputReason.UNKNOWN_ENCODING, repr(self.encoding),
+            raise InputError(InputReason.UNKNOWN_ENCODING, quoted(self.encoding),
                              'supported are ' + ', '.join(sorted(ENCODINGS)))
         if self.width < 1 or self.height < 1:
             raise InputError(InputReason.BAD_SIZE, f'{self.width} x {self.height}',

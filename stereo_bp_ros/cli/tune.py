@@ -2,7 +2,7 @@
 
 What is found is kept under the user's cache directory, for this device, image size, number of
 disparities and kind of messages; engines read it when they are built. It changes times and no
-result. A search that was interrupted goes on where it was; docs/tuning.md has measured gains.
+result. A search that was interrupted goes on where it was; docs/howto/tune.md has measured gains.
 
   stereo_bp tune middlebury/
   stereo_bp tune --size 640x480x64 --size 1280x720x128
@@ -21,6 +21,7 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import datasets
 
 HELP = 'search what is fastest on this CUDA device, for engines to use later'
+NEEDS = ()
 
 #: Sizes of tsukuba, venus, barn1, cones_quarter and cones_half: W x H x D.
 SIZES = ('384x288x16', '434x383x21', '432x381x32', '450x375x64', '900x750x128')
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              'the five sets of the GPU + CPU paper)')
     parser.add_argument('--strategy', choices=('tiles', 'occupancy'), default='tiles',
                         help='what is searched: tiles and passes of the engine, or what the LCPC '
-                             '2010 paper walks over, the split of message_storage hybrid')
+                             '2010 paper walks over, the split of plain_steps.storage hybrid')
     parser.add_argument('--afresh', action='store_true',
                         help='begin anew, whatever was found earlier')
     shared.add_matcher_options(parser)
@@ -47,11 +48,17 @@ def run(options: argparse.Namespace) -> int:
     values = shared.chosen_settings(options)
     sizes = _sizes(options, MatcherConfig.from_mapping(values))
     first = MatcherConfig.from_mapping({**values, 'disparity_range': sizes[0][3]})
-    if engines.choose_backend(first).backend == 'cpu':
-        print('The CPU back end has nothing to tune: its kernels fit themselves to the caches.')
+    backend = engines.choose(first)
+    if backend.name == 'cpu':
+        if options.json:
+            shared.print_json({'device': backend.describe(first), 'results': []})
+        else:
+            print('The CPU back end has nothing to tune: '
+                  'its kernels fit themselves to the caches.')
         return 0
     if options.strategy == 'occupancy':
-        values.setdefault('message_storage', 'hybrid')
+        values.setdefault('program', 'plain_steps')
+        values.setdefault('plain_steps.storage', 'hybrid')
     rows, report = [], []
     with shared.progress_bar() as bar:
         task = bar.add_task('Tuning', total=None)
@@ -61,16 +68,17 @@ def run(options: argparse.Namespace) -> int:
             def show(done: int, total: int, what: str, name: str = name) -> None:
                 bar.update(task, completed=done, total=total, description=f'{name}: {what}')
 
-            found = engines.tune(config, width, height, show, options.afresh)
+            found = engines.choose(config.replace(backend='cuda')).tune(
+                config, width, height, show, options.afresh)
             report.append({'set': name, 'width': width, 'height': height,
                            'disparities': disparities, **found})
             rows.append([name, f'{width}x{height}x{disparities}', f'{found["untuned"]:.4f}',
                          f'{found["tuned"]:.4f}', f'{found["ratio"]:.3f}',
                          _text(found['best']), ' / '.join(map(str, found['most_disparities']))])
     if options.json:
-        shared.print_json({'device': engines.device_info(first), 'results': report})
+        shared.print_json({'device': backend.describe(first), 'results': report})
         return 0
-    device = engines.device_info(first)['device']
+    device = backend.describe(first)['device']
     shared.print_table(f'Frames on {device}, from the device: ms',
                        ('set', 'size', 'untuned', 'tuned', 'ratio', 'changed',
                         'most D on chip (AI 2009)'), rows)
@@ -79,9 +87,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _text(best: dict[str, Any]) -> str:
     """What was found, in a few words."""
-    if 'storage_registers' in best:
-        return '{storage_registers}-{storage_shared} values, {storage_block_width}x' \
-               '{storage_block_height} threads, {storage_blocks} blocks'.format(**best)
+    if 'plain_steps.registers' in best:
+        found = {name.removeprefix('plain_steps.'): value for name, value in best.items()}
+        return '{registers}-{shared} values, {block_width}x{block_height} threads, ' \
+               '{blocks} blocks'.format(**found)
     return 'levels ' + ', '.join(sorted(best)) if best else 'nothing'
 
 
@@ -103,11 +112,5 @@ def _sizes(options: argparse.Namespace, config: MatcherConfig) -> list[Size]:
 
 
 def _size(text: str) -> Size:
-    try:
-        width, height, disparities = (int(part) for part in text.lower().split('x'))
-    except ValueError:
-        width = height = disparities = 0
-    if min(width, height) < 16 or disparities < 2:
-        raise ValueError(f'--size is {text!r}, but must be WIDTHxHEIGHTxDISPARITIES, e.g. '
-                         '640x480x64')
+    width, height, disparities = shared.parse_size(text, 'WIDTHxHEIGHTxDISPARITIES', (16, 16, 2))
     return text, width, height, disparities

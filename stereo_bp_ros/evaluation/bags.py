@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import itertools
 import os
 import pathlib
 from collections.abc import Iterable, Iterator
@@ -15,38 +17,30 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.errors import StereoError, shown
+from stereo_bp_ros.evaluation import files
+from stereo_bp_ros.evaluation.bag_topics import (
+    CAMERA_INFO,
+    COMPRESSED_IMAGE,
+    IMAGE,
+    TRUTH_TOPIC,
+    StereoTopics,
+    file_without_metadata,
+    find_stereo_topics,
+    is_rectified_name,
+)
 from stereo_bp_ros.images import RawImage
 
-IMAGE = 'sensor_msgs/msg/Image'
-COMPRESSED_IMAGE = 'sensor_msgs/msg/CompressedImage'
-CAMERA_INFO = 'sensor_msgs/msg/CameraInfo'
 CLOCK = 'rosgraph_msgs/msg/Clock'
 
-#: Exact disparity of the left image as a 16-bit PNG in units of 1/256 pixel, 0 = unknown (the
-#: convention of KITTI), in a CompressedImage with the stamp of the pair.
-TRUTH_TOPIC = 'ground_truth/disparity/compressed'
 TRUTH_SCALE = 256.0
+
+#: Bytes of a serialised message up to the end of its stamp, in ROS 1 or 2, at least.
+LEAST_BYTES = 12
 
 FRAME_IDS = {'left': 'left_camera_optical_frame', 'right': 'right_camera_optical_frame'}
 
 _STORE = get_typestore(Stores.ROS2_KILTED)
-
-
-@dataclasses.dataclass(frozen=True)
-class StereoTopics:
-    """Names of the topics of a pair in a bag; ``truth`` is '' where there is none."""
-
-    left_image: str
-    right_image: str
-    left_info: str
-    right_info: str
-    truth: str = ''
-
-    def roles(self) -> dict[str, str]:
-        """Topic name to the node's relative name."""
-        return {self.left_image: 'left/image_rect', self.right_image: 'right/image_rect',
-                self.left_info: 'left/camera_info', self.right_info: 'right/camera_info'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,16 +109,16 @@ def stamp_of(data: bytes | memoryview) -> int:
 
 
 def with_stamp(data: bytes | memoryview, stamp_ns: int) -> bytes:
-    """The same CDR bytes with another header stamp."""
+    """The same CDR bytes with another header stamp.
+
+    :raises StereoError: the stamp does not fit a message.
+    """
     order = 'little' if data[1] & 1 else 'big'
     seconds, nanoseconds = divmod(stamp_ns, 10**9)
+    if not -2**31 <= seconds < 2**31:
+        raise StereoError(f'a stamp of {seconds} s does not fit a message: is the source damaged?')
     return b''.join((data[:4], seconds.to_bytes(4, order, signed=True),  # type: ignore[arg-type]
                      nanoseconds.to_bytes(4, order), data[12:]))         # type: ignore[arg-type]
-
-
-def is_bag(path: pathlib.Path) -> bool:
-    """Whether a path is a rosbag2 folder or a ROS 1 bag file, by its name and metadata."""
-    return path.suffix == '.bag' or (path / 'metadata.yaml').is_file()
 
 
 class StereoBagWriter:
@@ -170,10 +164,49 @@ class StereoBagWriter:
         self._writer.write(self._connections[topic], stamp_ns, data)
 
 
-class StereoBag:
-    """A recorded stereo sequence: a rosbag2 folder, or a ROS 1 bag file.
+class _Reader(AnyReader):
+    """Says which message of which topic is damaged.
 
-    A context manager. ``topics`` names the topics where they cannot be found by their names.
+    rosbags checks nothing that it parses: damage raises whatever it leads to.
+    """
+
+    _place = 'its index'
+
+    def messages(self, *arguments: Any, **options: Any) -> Iterator[tuple[Any, int, bytes]]:
+        counts: collections.Counter[str] = collections.Counter()
+        found = super().messages(*arguments, **options)
+        while True:
+            try:
+                connection, time_ns, data = next(found)
+            except StopIteration:
+                return
+            except Exception as error:
+                raise StereoError(f'{self.paths[0]} is damaged behind {self._place}: '
+                                  f'{_described(error)}') from error
+            counts[connection.topic] += 1
+            self._place = f'message {counts[connection.topic]} of {connection.topic}'
+            if len(data) < LEAST_BYTES:
+                raise StereoError(f'{self.paths[0]}: {self._place} is damaged: '
+                                  f'{len(data)} bytes are no message with a header')
+            yield connection, time_ns, data
+
+    def deserialize(self, rawdata: bytes | memoryview, typ: str) -> Any:
+        try:
+            return super().deserialize(rawdata, typ)
+        except Exception as error:
+            raise StereoError(f'{self.paths[0]}: {self._place} is damaged: '
+                              f'{_described(error)}') from error
+
+
+def _described(error: Exception) -> str:
+    return f'{type(error).__name__} {error}'.strip()
+
+
+class StereoBag:
+    """A recorded stereo sequence: a rosbag2 folder, a file of one, or a ROS 1 bag file.
+
+    A context manager. ``topics`` names topics that are not, or not alone, found by their names.
+    Messages of ROS 1 come as ROS 2 has them.
 
     :raises StereoError: no bag, or no unambiguous stereo topics in it.
     """
@@ -181,14 +214,15 @@ class StereoBag:
     def __init__(self, path: str | os.PathLike[str], topics: StereoTopics | None = None) -> None:
         self.path = pathlib.Path(path)
         try:
-            self._reader = AnyReader([self.path], default_typestore=_STORE)
+            self._reader = _Reader([file_without_metadata(self.path) or self.path],
+                                   default_typestore=_STORE)
             self._reader.open()
         except Exception as error:
             raise StereoError(f'{self.path} cannot be read as a bag: {error}') from error
         try:
-            self.topics = topics or find_stereo_topics(
+            self.topics = find_stereo_topics(
                 {connection.topic: connection.msgtype
-                 for connection in self._reader.connections})
+                 for connection in self._reader.connections}, topics)
         except StereoError:
             self._reader.close()
             raise
@@ -202,7 +236,7 @@ class StereoBag:
     @property
     def compressed(self) -> bool:
         """Whether the images are ``sensor_msgs/CompressedImage``."""
-        return self._connection(self.topics.left_image).msgtype == COMPRESSED_IMAGE
+        return self._connections(self.topics.left_image)[0].msgtype == COMPRESSED_IMAGE
 
     @property
     def is_ros1(self) -> bool:
@@ -212,16 +246,23 @@ class StereoBag:
     @property
     def pairs(self) -> int:
         """Number of left images."""
-        return int(self._connection(self.topics.left_image).msgcount)
+        return sum(c.msgcount for c in self._connections(self.topics.left_image))
+
+    def warnings(self) -> list[str]:
+        """Sentences about images that are not rectified; empty when all is well."""
+        images = {'left/camera_info': self.topics.left_image,
+                  'right/camera_info': self.topics.right_image}
+        found = (rectification_warning(images[role], info)
+                 for role, info in self._first_infos().items())
+        return [warning for warning in found if warning]
 
     def raw(self) -> Iterator[tuple[str, int, bytes]]:
         """(node's relative topic, time of recording in ns, CDR bytes) in recorded order."""
         roles = self.topics.roles()
-        wanted = [c for c in self._reader.connections if c.topic in roles]
-        for connection, time_ns, data in self._reader.messages(wanted):
+        for connection, time_ns, data in self._reader.messages(self._connections(*roles)):
             if self.is_ros1:
-                message = self._reader.deserialize(data, connection.msgtype)
-                data = bytes(_STORE.serialize_cdr(message, connection.msgtype))
+                data = bytes(_STORE.serialize_cdr(self._message(connection, data),
+                                                  connection.msgtype))
             yield roles[connection.topic], time_ns, data
 
     def read(self) -> Iterator[BagPair]:
@@ -229,11 +270,11 @@ class StereoBag:
         roles = self.topics.roles()
         truth_topic = self.topics.truth
         waiting: dict[int, dict[str, Any]] = {}
-        infos: dict[str, Any] = {}
-        wanted = [c for c in self._reader.connections
-                  if c.topic in roles or c.topic == truth_topic]
+        # A recorder may have written the first camera_info after its image.
+        infos = self._first_infos()
+        wanted = self._connections(*roles, truth_topic)
         for connection, _, data in self._reader.messages(wanted):
-            message: Any = self._reader.deserialize(data, connection.msgtype)
+            message = self._message(connection, data)
             role = roles.get(connection.topic, 'truth')
             if role.endswith('camera_info'):
                 infos[role] = message
@@ -250,65 +291,81 @@ class StereoBag:
             if {'left/image_rect', 'right/image_rect'} <= parts.keys():
                 yield _pair(stamp_ns, parts, infos)
 
-    def _connection(self, topic: str) -> Any:
-        return next(c for c in self._reader.connections if c.topic == topic)
+    def _connections(self, *topics: str) -> list[Any]:
+        return [c for c in self._reader.connections if c.topic in topics]
+
+    def _first_infos(self) -> dict[str, Any]:
+        """The first camera_info of each side by its role; without those that have none."""
+        roles = self.topics.roles()
+        return {roles[topic]: self._message(connection, data)
+                for topic in (self.topics.left_info, self.topics.right_info)
+                for connection, _, data in itertools.islice(
+                    self._reader.messages(self._connections(topic)), 1)}
+
+    def _message(self, connection: Any, data: bytes) -> Any:
+        message = self._reader.deserialize(data, connection.msgtype)
+        return _from_ros1(message, connection.msgtype) if self.is_ros1 else message
 
 
-def find_stereo_topics(topics: dict[str, str]) -> StereoTopics:
-    """The stereo topics among topic names and types.
+def rectification_warning(topic: str, info: Any) -> str:
+    """Why the images of a topic are not rectified by its ``CameraInfo``; '' = they may be.
 
-    Rectified images (``image_rect``) win over others, raw over compressed.
-
-    :raises StereoError: none or several candidates; the text lists the topics.
+    A CameraInfo describes the camera beside its rectified images, so that distortion alone
+    tells nothing about a topic that is named as rectified.
     """
-    def find(side: str, kinds: tuple[str, ...], preferred: str) -> str:
-        found = [t for t, kind in sorted(topics.items())
-                 if kind in kinds and side in t and not t.strip('/').startswith('ground_truth')]
-        for kind in kinds:
-            same = [t for t in found if topics[t] == kind]
-            best = [t for t in same if preferred in t] or same
-            if len(best) == 1:
-                return best[0]
-            if best:
-                raise StereoError(f'several {side} topics of type {kind}: ' + ', '.join(best)
-                                  + '; name the one to use')
-        raise StereoError(f'no {side} topic of type ' + ' or '.join(kinds) + ' among '
-                          + (', '.join(sorted(topics)) or 'no topics'))
-    images = (IMAGE, COMPRESSED_IMAGE)
-    truth = [t for t, kind in topics.items()
-             if kind == COMPRESSED_IMAGE and t.strip('/') == TRUTH_TOPIC]
-    return StereoTopics(find('left', images, 'rect'), find('right', images, 'rect'),
-                        find('left', (CAMERA_INFO,), 'camera_info'),
-                        find('right', (CAMERA_INFO,), 'camera_info'), truth[0] if truth else '')
+    k, p = (np.reshape(np.asarray(values, float), (3, -1)) for values in (info.k, info.p))
+    if is_rectified_name(topic) or not k.any():
+        return ''
+    reasons = [reason for reason, holds in (
+        ('distortion', np.any(np.asarray(info.d, float))),
+        ('a rotation R', not np.allclose(np.reshape(info.r, (3, 3)), np.eye(3), atol=1e-6)),
+        ('K unlike P', not np.allclose(k, p[:, :3], rtol=1e-6, atol=1e-3))) if holds]
+    if not reasons:
+        return ''
+    return (f'{topic} is not rectified: its camera_info has {", ".join(reasons)}. Rectify the '
+            'images first, e.g. with image_proc, and match its image_rect')
 
 
 def _pair(stamp_ns: int, parts: dict[str, Any], infos: dict[str, Any]) -> BagPair:
     calibration = None
-    if {'left/camera_info', 'right/camera_info'} <= infos.keys():
-        calibration = Calibration.from_camera_info(infos['left/camera_info'],
-                                                   infos['right/camera_info'])
-    return BagPair(stamp_ns, _raw_image(parts['left/image_rect']),
-                   _raw_image(parts['right/image_rect']), calibration,
-                   _truth(parts['truth']) if 'truth' in parts else None)
+    try:
+        if {'left/camera_info', 'right/camera_info'} <= infos.keys():
+            calibration = Calibration.from_camera_info(infos['left/camera_info'],
+                                                       infos['right/camera_info'])
+        return BagPair(stamp_ns, _raw_image(parts['left/image_rect']),
+                       _raw_image(parts['right/image_rect']), calibration,
+                       _truth(parts['truth']) if 'truth' in parts else None)
+    except ValueError as error:
+        raise StereoError(f'the pair of stamp {stamp_ns} ns: {error}') from error
 
 
 def _raw_image(message: Any) -> RawImage:
     if not hasattr(message, 'format'):
         return RawImage.from_message(message)
-    decoded: np.ndarray | None = cv2.imdecode(np.asarray(message.data), cv2.IMREAD_UNCHANGED)
-    if decoded is None:
-        raise StereoError(f'a compressed image of format {message.format!r} cannot be decoded')
+    decoded = files.decode(message.data, f'a compressed image of format {shown(message.format)}')
     colour = 'bgr8' if decoded.ndim == 3 and decoded.shape[2] == 3 else None
     return RawImage.from_array(decoded, colour)
 
 
 def _truth(message: Any) -> np.ndarray:
-    decoded = cv2.imdecode(np.asarray(message.data), cv2.IMREAD_UNCHANGED)
-    if decoded is None or decoded.dtype != np.uint16 or decoded.ndim != 2:
-        raise StereoError('a ground truth image is not a 16-bit grey PNG')
+    decoded = files.decode(message.data, 'a ground truth')
+    if decoded.dtype != np.uint16 or decoded.ndim != 2:
+        raise ValueError('a ground truth image is not a 16-bit grey PNG')
     values = decoded.astype(np.float32)
     values[values == 0] = np.nan
     return values / np.float32(TRUTH_SCALE)
+
+
+def _from_ros1(message: Any, kind: str) -> Any:
+    """The same message in ROS 2: no header.seq, and CameraInfo's D, K, R and P are small."""
+    values = {}
+    for field in dataclasses.fields(_type(kind)):
+        value = getattr(message, field.name, None)
+        if value is None:
+            value = getattr(message, field.name.upper())
+        inner = getattr(value, '__msgtype__', '')
+        values[field.name] = _from_ros1(value, inner) if inner else value
+    return _type(kind)(**values)
 
 
 def _type(name: str) -> Any:

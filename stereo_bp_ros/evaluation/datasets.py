@@ -3,29 +3,37 @@
 ============================  ====================================================================
 layout                        what makes it one
 ============================  ====================================================================
-folder of described sets      sets.yaml: name -> disparities, disparity_scale; name/left.png ...
+folder of described sets      sets.yaml: name -> disparities, disparity_scale; name/left.png ...,
+                              name/disparity.png in disparity_scale grey levels per pixel
 Middlebury 2014               im0.png, im1.png, and if there disp0.pfm, calib.txt
 KITTI 2012                    image_0/, image_1/, also in training/; disp_occ/, calib/ if there
 sequence                      left/, right/ with images of the same names; a name that is a number
                               is the stamp in nanoseconds; P_left.txt, P_right.txt if there
 pair                          left.png, right.png, and if there disparity.pfm or disparity.png
+                              (16 bits in 1/256 pixel, or any with disparity_scale in ../sets.yaml)
 folder of such                subfolders, each one of the above
 ============================  ====================================================================
 """
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import yaml
 
 from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config.files import read_yaml
+from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation import files
 
 IMAGE_SUFFIXES = ('.png', '.pgm', '.ppm', '.jpg', '.jpeg', '.bmp', '.tif', '.tiff')
+
+LARGEST_SCALE = 65535
+"""Most grey levels that one pixel of disparity can be, and more disparities than there are."""
 
 LAYOUTS = ('sets.yaml, im0.png with im1.png, image_0/ with image_1/, left/ with right/, or '
            'left.png with right.png')
@@ -181,17 +189,44 @@ def _described(folder: Path) -> list[_Entry] | None:
 def _descriptions(folder: Path) -> dict[str, Mapping[str, float]]:
     path = folder / 'sets.yaml'
     try:
-        content = yaml.safe_load(path.read_text(encoding='utf-8'))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ValueError(f'{path} cannot be read: {error}') from error
+        content = read_yaml(path)
+    except ValueError as error:
+        raise ValueError(f'{path}: {error}') from error
     if not isinstance(content, dict):
         raise ValueError(f'{path} is not a table of sets')
     for name, description in content.items():
         if not isinstance(description, dict) or not all(
-                isinstance(description.get(key), (int, float)) and description[key] > 0
+                isinstance(description.get(key), (int, float))
+                and 0 < description[key] <= LARGEST_SCALE
                 for key in ('disparities', 'disparity_scale')):
-            raise ValueError(f'{path}: {name} needs disparities and disparity_scale above 0')
+            raise ValueError(f'{path}: {shown(name)} needs disparities and disparity_scale, '
+                             f'numbers above 0 and at most {LARGEST_SCALE}')
     return {str(name): description for name, description in content.items()}
+
+
+def truth_scale(path: files.PathLike) -> float | None:
+    """Grey levels per pixel of disparity of a truth, where a sets.yaml describes its set.
+
+    :raises ValueError: there is a sets.yaml, which cannot be read.
+    """
+    path = Path(path).resolve()
+    sets = path.parent.parent
+    if path.name != 'disparity.png' or not (sets / 'sets.yaml').is_file():
+        return None
+    return _descriptions(sets).get(path.parent.name, {}).get('disparity_scale')
+
+
+def read_truth(path: files.PathLike, scale: float | None = None) -> np.ndarray:
+    """Read a true disparity: float32 H x W, pixels, not finite where unknown.
+
+    :param scale: grey levels per pixel of an image; None: as sets.yaml or the file's bits say.
+    :raises ValueError: no PFM file or disparity image, or one of 8 bits without a scale.
+    """
+    if Path(path).suffix.lower() == '.pfm':
+        if scale is not None:
+            raise ValueError(f'{path} is a PFM file, which holds pixels: it has no scale')
+        return files.read_pfm(path)
+    return files.read_disparity_png(path, truth_scale(path) if scale is None else scale)
 
 
 def _pair(folder: Path) -> list[_Entry] | None:
@@ -202,15 +237,9 @@ def _pair(folder: Path) -> list[_Entry] | None:
     if (folder.parent / 'sets.yaml').is_file():
         description = _descriptions(folder.parent).get(folder.name, {})
     truth: Callable[[], np.ndarray] | None = None
-    if (folder / 'disparity.pfm').is_file():
-        def truth() -> np.ndarray:
-            return files.read_pfm(folder / 'disparity.pfm')
-    elif (folder / 'disparity.png').is_file():
-        def truth() -> np.ndarray:
-            path = folder / 'disparity.png'
-            wide = files.read_image(path).dtype == np.uint16
-            default = files.KITTI_SCALE if wide else 1.0
-            return files.read_disparity_png(path, description.get('disparity_scale', default))
+    for name in ('disparity.png', 'disparity.pfm'):
+        if (folder / name).is_file():
+            truth = functools.partial(read_truth, folder / name)
     disparities = description.get('disparities')
     return [_Entry(folder.name, left, right, truth, calibration=_calibration(folder),
                    disparities=None if disparities is None else int(disparities))]
@@ -242,7 +271,10 @@ def _ndisp(path: Path) -> int | None:
         return None
     for line in path.read_text(encoding='utf-8', errors='replace').splitlines():
         name, _, value = line.partition('=')
-        if name.strip() == 'ndisp' and value.strip().isdigit():
+        if name.strip() == 'ndisp':
+            if not re.fullmatch(r'[0-9]{1,5}', value.strip()):
+                raise ValueError(f'{path}: ndisp is {shown(value.strip())}, but must be a whole '
+                                 'number')
             return int(value)
     return None
 

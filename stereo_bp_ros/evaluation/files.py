@@ -9,6 +9,7 @@ import math
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -21,6 +22,9 @@ KITTI_SCALE = 256.0
 """Grey levels per pixel of disparity in a 16-bit disparity PNG of KITTI."""
 
 LARGEST_SIDE = 1 << 16
+
+LARGEST_NUMBER = 1e9
+"""No focal length, principal point or baseline is larger, in pixels or millimetres."""
 
 
 def _bytes(path: PathLike, what: str) -> bytes:
@@ -57,7 +61,15 @@ def read_image(path: PathLike) -> np.ndarray:
 
 
 def _decoded(path: PathLike, what: str) -> np.ndarray:
-    data = np.frombuffer(_bytes(path, what), np.uint8)
+    return decode(_bytes(path, what), f'{what} {path}')
+
+
+def decode(encoded: Any, what: str) -> np.ndarray:
+    """The pixels, H x W or H x W x C in the order of OpenCV, of an image file's bytes.
+
+    :raises ValueError: it is no image that OpenCV can decode; ``what`` names it.
+    """
+    data = np.frombuffer(encoded, np.uint8)
     image = None
     if data.size:
         try:
@@ -65,7 +77,7 @@ def _decoded(path: PathLike, what: str) -> np.ndarray:
         except cv2.error:
             image = None
     if image is None:
-        raise ValueError(f'{what} {path} is not an image that OpenCV can decode, or is damaged')
+        raise ValueError(f'{what} is not an image that OpenCV can decode, or is damaged')
     # Some versions of OpenCV keep a third axis of length 1.
     return np.asarray(image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image)
 
@@ -101,7 +113,7 @@ def read_pfm(path: PathLike) -> np.ndarray:
     :raises ValueError: no such file, not a grey PFM, or too short.
     """
     data = _bytes(path, 'PFM file')
-    header = re.match(rb'(P[fF])\s+(\d+)\s+(\d+)\s+([-+.\deE]+)[ \t\r]*\n', data)
+    header = re.match(rb'(P[fF])\s+(\d{1,9})\s+(\d{1,9})\s+([-+.\deE]+)[ \t\r]*\n', data)
     if header is None:
         raise ValueError(f'PFM file {path} does not begin with "Pf", width, height and scale')
     if header[1] == b'PF':
@@ -135,19 +147,25 @@ def write_pfm(path: PathLike, disparity: np.ndarray) -> None:
     _write(path, b'Pf\n%d %d\n-1.0\n' % (width, height) + body)
 
 
-def read_disparity_png(path: PathLike, scale: float = KITTI_SCALE) -> np.ndarray:
+def read_disparity_png(path: PathLike, scale: float | None = None) -> np.ndarray:
     """Read a disparity map stored as grey levels: float32 H x W, pixels, NaN where unknown (0).
 
-    `scale` is the number of grey levels per pixel of disparity: 256 in the 16-bit files of KITTI,
-    another in the 8-bit files of the older Middlebury sets.
+    `scale` is the number of grey levels per pixel of disparity. None takes 256 for 16 bits, as
+    KITTI has it; every set with 8 bits has a scale of its own, which must be given.
 
-    :raises ValueError: no such file, not a grey image with 8 or 16 bits, or a scale <= 0.
+    :raises ValueError: no such file, not a grey image with 8 or 16 bits, a scale <= 0, or none
+        for 8 bits.
     """
-    if not scale > 0:
+    if scale is not None and not 0 < scale < math.inf:
         raise ValueError(f'the scale of disparity image {path} is {scale}, but must be above 0')
     levels = _decoded(path, 'disparity image')
     if levels.ndim != 2 or levels.dtype not in (np.uint8, np.uint16):
         raise ValueError(f'disparity image {path} is not grey with 8 or 16 bits')
+    if scale is None and levels.dtype == np.uint8:
+        raise ValueError(f'disparity image {path} has 8 bits, and nothing says how many of its '
+                         'grey levels are a pixel of disparity: say it with disparity_scale in '
+                         'sets.yaml, or match --truth-scale')
+    scale = KITTI_SCALE if scale is None else scale
     disparity = levels.astype(np.float32) / np.float32(scale)
     disparity[levels == 0] = np.nan
     return np.asarray(disparity)
@@ -237,7 +255,10 @@ def _numbers(path: PathLike, name: str, text: str | None, count: int) -> list[fl
         numbers = [float(word) for word in text.strip().strip('[]').replace(';', ' ').split()]
     except ValueError as error:
         raise ValueError(f'calibration {path}: {name} is not made of numbers') from error
-    if len(numbers) != count or not all(math.isfinite(number) for number in numbers):
-        raise ValueError(f'calibration {path}: {name} should be {count} finite numbers, '
+    if len(numbers) != count:
+        raise ValueError(f'calibration {path}: {name} should be {count} numbers, '
                          f'not {len(numbers)}')
+    if not all(abs(number) <= LARGEST_NUMBER for number in numbers):
+        raise ValueError(f'calibration {path}: {name} has a number that is not finite, or beyond '
+                         f'{LARGEST_NUMBER:g}')
     return numbers

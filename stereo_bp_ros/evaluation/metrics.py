@@ -102,7 +102,7 @@ class Score:
                      bad=tuple(a + b for a, b in zip(self.bad, other.bad, strict=True)), **counts)
 
     def as_dict(self) -> dict[str, float | int | None]:
-        """Every figure under a name, for tables and JSON; None where there is no value."""
+        """Every figure by its key of ``meanings``; None where there is no value."""
         figures: dict[str, float] = {
             'pixels': self.pixels, 'matched': self.matched, 'known': self.known,
             'estimated': self.estimated, 'coverage': self.coverage, 'density': self.density}
@@ -112,6 +112,26 @@ class Score:
         figures['mae'] = self.mae
         figures['rms'] = self.rms
         return {name: None if math.isnan(value) else value for name, value in figures.items()}
+
+
+def meanings(thresholds: Sequence[float] = (1.0, 2.0, 3.0)) -> dict[str, tuple[str, str]]:
+    """What the figures of ``Score.as_dict`` are: key to words and unit."""
+    figures = {
+        'pixels': ('all pixels', ''),
+        'matched': ('pixels with a disparity', ''),
+        'known': ('pixels with truth', ''),
+        'estimated': ('pixels with truth and a disparity', ''),
+        'coverage': ('coverage: pixels with a disparity, of all', '%'),
+        'density': ('density: pixels with a disparity, of those with truth', '%')}
+    for value in thresholds:
+        wrong = f'pixels wrong by more than {value:g} px'
+        figures[f'bad_{value:g}_estimated'] = (
+            f'bad-{value:g} of estimated: {wrong}, of those with truth and a disparity', '%')
+        figures[f'bad_{value:g}_known'] = (
+            f'bad-{value:g}: {wrong} or without a disparity, of those with truth', '%')
+    figures['mae'] = ('mean absolute error of pixels with truth and a disparity', 'px')
+    figures['rms'] = ('root mean square error of the same pixels', 'px')
+    return figures
 
 
 def _percent(part: int, whole: int) -> float:

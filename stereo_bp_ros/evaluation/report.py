@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import os
 import pathlib
 import string
+import urllib.parse
 from collections.abc import Sequence
 
 _PAGE = string.Template("""<!DOCTYPE html>
@@ -90,7 +92,9 @@ class Section:
             parts.append('<div class="pair">' + ''.join(t.to_html() for t in self.tables)
                          + '</div>')
         for file, caption in self.pictures:
-            parts.append(f'<figure><img src="{html.escape(file)}" alt="{html.escape(caption)}">'
+            # The name of a file may be no text, or have a meaning in an address.
+            source = urllib.parse.quote(os.fsencode(file))
+            parts.append(f'<figure><img src="{source}" alt="{html.escape(caption)}">'
                          f'<figcaption>{html.escape(caption)}</figcaption></figure>')
         return '\n'.join(parts)
 
@@ -99,4 +103,5 @@ def write_html(path: pathlib.Path, title: str, lead: str, sections: Sequence[Sec
     """Write one page; pictures are named relative to it."""
     path.write_text(_PAGE.substitute(
         title=html.escape(title), lead=html.escape(lead),
-        sections='\n'.join(section.to_html() for section in sections)), encoding='utf-8')
+        sections='\n'.join(section.to_html() for section in sections)),
+        encoding='utf-8', errors='backslashreplace')

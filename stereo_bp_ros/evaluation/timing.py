@@ -27,13 +27,17 @@ DEVICE_STAGES = ('convert', 'preprocess', 'cost', 'messages', 'refine')
 
 
 class Instruments(Protocol):
-    """What looks into an engine: the module ``engines``, whose functions these are."""
+    """What looks into an engine: a back end of ``engines``."""
 
-    def kernels_used(self, config: MatcherConfig) -> AbstractContextManager[list[Any]]: ...
-    def kernel_origins(self, config: MatcherConfig) -> dict[str, int]: ...
+    def kernels_used(self) -> AbstractContextManager[list[Any]]: ...
+    def origins(self) -> dict[str, int]: ...
     def local_accesses(self, config: MatcherConfig, width: int, height: int
                        ) -> tuple[int, int]: ...
     def empty_pinned(self, shape: tuple[int, ...], dtype: str) -> np.ndarray: ...
+
+
+#: The back end of a configuration: ``engines.choose``.
+Choose = Callable[[MatcherConfig], Instruments]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +66,8 @@ class ColdStart:
     compile:  compiling, or reading compiled code from the disk.
     allocate: the rest of building the engine.
     first:    the first frame.
-    origins:  kernels 'compiled' and read from 'disk'; empty where the back end does not count
-              them. What an earlier variant of the process has loaded is neither.
+    origins:  kernels 'compiled', 'kept' of these, and read from 'disk'. What an earlier variant
+              of the process has loaded is none of them.
     """
 
     compile: float
@@ -80,9 +84,9 @@ class Times:
     stages: stage to its times as the engine measures them: ``DEVICE_STAGES`` on the device's
             clock where it has one.
     memory: bytes of the engine's allocation.
-    kernels: what each kernel of a frame takes, ``engines.cuda.inspection.KernelUse`` as
+    kernels: what each kernel of a frame takes, ``engines.cuda.runtime.inspection.KernelUse`` as
             mappings; empty unless asked for, and on the CPU.
-    local_accesses: loads and stores of local memory by warps that ``message_storage`` asks for.
+    local_accesses: loads and stores of local memory by warps that plain_steps.storage asks for.
     """
 
     pair: Pair
@@ -144,10 +148,10 @@ def percentile(values: Sequence[float], percent: float) -> float:
 class _Contestant:
     """One variant's matcher with the arrays that it reads and fills."""
 
-    def __init__(self, pair: Pair, variant: Variant, instruments: Instruments) -> None:
+    def __init__(self, pair: Pair, variant: Variant, choose: Choose) -> None:
         self.variant = variant
-        self._instruments = instruments
         config = variant.config.replace(disparity_range=pair.disparities)
+        self._instruments = choose(config)
         self.matcher = StereoMatcher(config)
         height, width = pair.left.shape[:2]
         self._left, self._right = pair.left, pair.right
@@ -164,13 +168,13 @@ class _Contestant:
 
     def start(self) -> tuple[ColdStart, list[dict[str, Any]]]:
         """Prepare and match the first frame."""
-        config, matcher, instruments = self.variant.config, self.matcher, self._instruments
-        before = instruments.kernel_origins(config)
+        matcher, instruments = self.matcher, self._instruments
+        before = instruments.origins()
         seconds = matcher.prepare(self._left.shape[1], self._left.shape[0])
-        with instruments.kernels_used(config) as kernels:
+        with instruments.kernels_used() as kernels:
             first, _ = self._one()
         origins = {name: count - before[name]
-                   for name, count in instruments.kernel_origins(config).items()}
+                   for name, count in instruments.origins().items()}
         cold = ColdStart(matcher.compile_time * 1e3, (seconds - matcher.compile_time) * 1e3,
                          first, origins)
         return cold, [dataclasses.asdict(kernel) for kernel in kernels]
@@ -201,13 +205,14 @@ class _Contestant:
         return (time.perf_counter() - start) * 1e3, frame.timings
 
 
-def measure(pair: Pair, variants: Sequence[Variant], frames: int, instruments: Instruments,
+def measure(pair: Pair, variants: Sequence[Variant], frames: int, choose: Choose,
             progress: Callable[[], None] | None = None, *, seconds: float = math.inf,
             refused: dict[str, StereoError] | None = None) -> list[Times]:
     """Match one pair ``frames`` times with every variant, ``TURN`` frames of each at a time.
 
     The variants' ranges are the pair's. The first frame of each is part of its cold start.
 
+    :param choose: finds the back end of a configuration.
     :param progress: called after every frame of all variants.
     :param seconds: no turn is begun after this time, but every variant has one; variants that
         are too slow for it take turns frame by frame, and all their frames count.
@@ -219,7 +224,7 @@ def measure(pair: Pair, variants: Sequence[Variant], frames: int, instruments: I
     try:
         for variant in variants:
             try:
-                contestants.append(_Contestant(pair, variant, instruments))
+                contestants.append(_Contestant(pair, variant, choose))
                 started.append((contestants[-1], *contestants[-1].start()))
             except StereoError as error:
                 if refused is None:

@@ -62,7 +62,8 @@ def analyse(result: SessionResult) -> Analysis:
     :raises StereoError: the bag has no /diagnostics of the node.
     """
     stages: dict[str, list[float]] = {}
-    counts: dict[str, str] | None = None
+    counts: dict[str, int] = {}
+    before: dict[str, int] = {}
     stamps: list[int] = []
     for topic, message in _messages(result.bag, ('/latency', '/diagnostics')):
         if topic == '/latency':
@@ -73,28 +74,33 @@ def analyse(result: SessionResult) -> Analysis:
         else:
             for status in message.status:
                 if status.name.endswith('pairing'):
-                    counts = {pair.key: pair.value for pair in status.values}
-    if counts is None:
+                    counts = {pair.key: int(pair.value) for pair in status.values
+                              if pair.value.isdecimal()}
+                    before = before or counts
+    if not counts:
         raise StereoError(f'{result.bag} has no diagnostics of the node')
     latency = {stage: {**{f'p{p}': float(np.percentile(values, p)) for p in PERCENTILES},
                        'max': max(values)} for stage, values in stages.items()}
-    seconds = (stamps[-1] - stamps[0]) / 1e9 if len(stamps) > 1 else 0.0
+    # The node may have served others before; the first status was recorded before playing.
+    counts = {key: value - before.get(key, 0) for key, value in counts.items()}
+    steps = np.diff(np.array(stamps, np.int64))
+    steps = steps[steps > 0]        # each loop begins with the first stamp again
     return Analysis(_frames(result, counts), latency, stages.get('total', []),
-                    (len(stamps) - 1) / seconds if seconds else 0.0)
+                    float(len(steps) / (steps.sum() / 1e9)) if len(steps) else 0.0)
 
 
-def _frames(result: SessionResult, counts: dict[str, str]) -> dict[str, Any]:
+def _frames(result: SessionResult, counts: dict[str, int]) -> dict[str, Any]:
     """Pairs at every step; single images that found no partner count as dropped pairs."""
     dropped: dict[str, int] = {}
     for key, value in counts.items():
         # An image without a partner is half a pair: the left side stands for both.
         for prefix in ('dropped pairs: ', 'dropped left: '):
-            if key.startswith(prefix) and int(value):
+            if key.startswith(prefix) and value:
                 reason = key.removeprefix(prefix)
-                dropped[reason] = dropped.get(reason, 0) + int(value)
-    sent, published = int(result.sent['pairs']), int(counts['published'])
+                dropped[reason] = dropped.get(reason, 0) + value
+    sent, published = int(result.sent['pairs']), counts['published']
     recorded = result.recorded['disparity']
-    return {'sent': sent, 'received': int(counts['received left']), 'published': published,
+    return {'sent': sent, 'received': counts['received left'], 'published': published,
             'recorded': recorded, 'dropped': dropped,
             # On the way to the node, and from the node to the recorder.
             'lost_in_transport': (sent - published - sum(dropped.values())

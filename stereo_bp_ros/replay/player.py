@@ -24,6 +24,8 @@ _CLASSES = {bags.IMAGE: Image, bags.COMPRESSED_IMAGE: CompressedImage,
             bags.CAMERA_INFO: CameraInfo}
 _CLOCK_PERIOD_S = 0.005
 _PREFETCH = 32
+#: How far ahead of the first message of a loop /clock begins, so that it arrives first.
+_LEAD_S = 0.05
 
 
 @dataclasses.dataclass
@@ -47,6 +49,7 @@ class Player:
 
     :param clock: also publish /clock, so that ``use_sim_time`` nodes live in the time of the
         source; stamps then stay as they are. Else every stamp becomes the time of publishing.
+        /clock goes back at each loop, before its first message.
     """
 
     def __init__(self, node: Node, source: Source, *, rate: float = 1.0, clock: bool = False
@@ -96,11 +99,10 @@ class Player:
         begin = begin_wall_ns = 0.0
         for event in _prefetched(self._source.events()):
             if first_ns is None:
-                # Starting a little ahead lets /clock arrive before the first stamp.
-                first_ns, begin = event.time_ns, time.perf_counter() + 0.05
-                begin_wall_ns = time.time_ns() + 5e7
+                first_ns, begin = event.time_ns, time.perf_counter() + _LEAD_S
+                begin_wall_ns = time.time_ns() + _LEAD_S * 1e9
             elapsed_ns = (event.time_ns - first_ns) / self._rate
-            self._wait(begin, begin + elapsed_ns / 1e9, first_ns)
+            self._wait(begin, begin + elapsed_ns / 1e9, first_ns, event.time_ns)
             if not rclpy.ok():
                 return
             data = bytes(event.data)
@@ -114,12 +116,13 @@ class Player:
             if progress and event.topic.startswith('left/image'):
                 progress(report.pairs)
 
-    def _wait(self, begin: float, due: float, first_ns: int) -> None:
+    def _wait(self, begin: float, due: float, first_ns: int, due_ns: int) -> None:
         while rclpy.ok():
             now = time.perf_counter()
             if self._clock is not None:
-                time_ns = first_ns + int((min(now, due) - begin) * 1e9 * self._rate)
-                self._clock.publish(bytes(bags.serialize_clock(time_ns)))
+                time_ns = first_ns + int((now - begin) * 1e9 * self._rate)
+                self._clock.publish(bytes(bags.serialize_clock(
+                    due_ns if now >= due else min(max(0, time_ns), due_ns))))
             if now >= due:
                 return
             time.sleep(min(_CLOCK_PERIOD_S, due - now))

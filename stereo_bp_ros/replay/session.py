@@ -21,14 +21,18 @@ from typing import Any
 
 import yaml
 
+from stereo_bp_ros import transport
 from stereo_bp_ros.config import Value
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.parameter_files import PRESETS_DIRECTORY
+from stereo_bp_ros.evaluation.bag_topics import StereoTopics
+from stereo_bp_ros.replay.source import open_source
 
-FAST_DDS_PROFILE = PRESETS_DIRECTORY / 'fastdds_large_images.xml'
 START_LIMIT_S = 180.0
 STOP_LIMIT_S = 10.0
 _QUIET_S = 3.0
+
+#: Called with the stage of a run and the number of disparity images recorded so far.
+Progress = Callable[[str, int], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +42,8 @@ class SessionResult:
     sent: what the player printed, with ``pairs``, ``seconds`` and ``worst_delay_ms``.
     recorded: messages that reached the recorder, per topic.
     bag: rosbag2 folder with disparity, latency and /diagnostics.
-    node_status: exit status of the node after SIGINT, 0 when all is well.
+    node_status: exit status of the node after SIGINT, 0 when all is well or others started it.
+    ready_s: how long the node was waited for, seconds.
     """
 
     sent: dict[str, Any]
@@ -56,11 +61,7 @@ def private_environment() -> dict[str, str]:
     environment = dict(os.environ)
     environment.setdefault('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
     environment.setdefault('ROS_DOMAIN_ID', str(random.SystemRandom().randint(1, 100)))
-    for name in ('FASTDDS_DEFAULT_PROFILES_FILE', 'FASTRTPS_DEFAULT_PROFILES_FILE'):
-        if name in environment:
-            break
-    else:
-        environment['FASTDDS_DEFAULT_PROFILES_FILE'] = str(FAST_DDS_PROFILE.resolve())
+    transport.prepare(environment)
     return environment
 
 
@@ -74,50 +75,71 @@ def node_command() -> list[str]:
 
 
 def run_session(source: pathlib.Path, directory: pathlib.Path, parameters: Mapping[str, Value],
-                *, player_options: tuple[str, ...] = (),
-                progress: Callable[[str, int], None] | None = None) -> SessionResult:
+                *, topics: StereoTopics | None = None, player_options: tuple[str, ...] = (),
+                progress: Progress | None = None) -> SessionResult:
     """Start the node, play ``source`` to it, record what it answers, and stop it.
 
+    :param source: bag or folder that ``open_source`` opens.
     :param directory: gets ``node.yaml`` (its parameters), ``node.log``, ``player.log`` and the
         bag ``output``; it must have none of them yet.
+    :param parameters: the node's; ``image_transport`` follows the source where it is not set.
+    :param topics: those of a bag that are not to be found by their names.
+    :param player_options: further ones of ``stereo_bp replay``.
     :param progress: called with 'ready', 'playing' or 'stopping' and the messages recorded.
     :raises StereoError: a process did not start, or ended before its time; names the log.
+    """
+    environment = private_environment()
+    os.environ.update({name: environment[name] for name in environment
+                       if name.startswith(('ROS_', 'FAST'))})
+    compressed = open_source(source, topics=topics).compressed
+    transport = {'image_transport': 'compressed'} if compressed else {}
+    parameter_file = directory / 'node.yaml'
+    parameter_file.write_text(yaml.safe_dump(
+        {'/**': {'ros__parameters': {**transport, **parameters, **reliable_overrides(),
+                                     'use_sim_time': True}}}, sort_keys=False),
+        encoding='utf-8')
+    with _process([*node_command(), '--ros-args', '--params-file', str(parameter_file)],
+                  directory / 'node.log', environment) as node:
+        return record_session(source, directory, topics=topics, node=node,
+                              environment=environment, player_options=player_options,
+                              progress=progress)
+
+
+def record_session(source: pathlib.Path, directory: pathlib.Path, *,
+                   topics: StereoTopics | None = None,
+                   node: subprocess.Popen[str] | None = None,
+                   environment: Mapping[str, str] | None = None,
+                   player_options: tuple[str, ...] = (), ros_arguments: tuple[str, ...] = (),
+                   progress: Progress | None = None) -> SessionResult:
+    """Play ``source`` with /clock to a node and record what it answers, as ``run_session``.
+
+    :param node: the node's process, which is stopped at the end; None = one that others started.
+    :param ros_arguments: --ros-args and what follows, for the player and the recorder.
+    :raises StereoError: no node is active in time, or the node or the player ends too soon.
     """
     import rclpy
 
     from stereo_bp_ros.replay.recorder import Recorder
 
-    environment = private_environment()
-    os.environ.update({name: environment[name] for name in environment
-                       if name.startswith(('ROS_', 'FAST'))})
-    parameter_file = directory / 'node.yaml'
-    parameter_file.write_text(yaml.safe_dump(
-        {'/**': {'ros__parameters': {**parameters, **reliable_overrides(), 'use_sim_time': True}}},
-        sort_keys=False),
-        encoding='utf-8')
     report = progress or (lambda stage, count: None)
+    images = open_source(source, topics=topics).image_topic('left')
     context = rclpy.Context()
-    rclpy.init(context=context, args=[])
+    rclpy.init(context=context, args=list(ros_arguments))
     try:
         ros_node = rclpy.create_node('stereo_bp_recorder', context=context)
         recorder = Recorder(ros_node, directory / 'output', context)
         try:
             start = time.perf_counter()
-            with _process([*node_command(), '--ros-args', '--params-file', str(parameter_file)],
-                          directory / 'node.log', environment) as node:
-                _wait_until_active(ros_node, node, directory / 'node.log')
-                ready_s = time.perf_counter() - start
-                report('ready', 0)
-                sent = _play(source, directory, environment, player_options, recorder, node,
-                             report)
-                report('stopping', recorder.counts['disparity'])
-                _wait_until_quiet(recorder)
-                node.send_signal(signal.SIGINT)
-                try:
-                    status = node.wait(STOP_LIMIT_S)
-                except subprocess.TimeoutExpired as error:
-                    raise StereoError('the node did not end after SIGINT; see '
-                                      f'{directory / "node.log"}') from error
+            log = directory / 'node.log' if node else None
+            _wait_until_active(ros_node, images, recorder, node, log)
+            ready_s = time.perf_counter() - start
+            report('ready', 0)
+            sent = _play([str(source), '--clock', '--json', *player_options,
+                          *(topics.options() if topics else ()), *ros_arguments],
+                         directory, environment, recorder, node, report)
+            report('stopping', recorder.counts['disparity'])
+            _wait_until_quiet(recorder)
+            status = _stop(node, directory / 'node.log') if node else 0
         finally:
             recorder.close()
     finally:
@@ -155,17 +177,14 @@ def _process(command: list[str], log: pathlib.Path, environment: Mapping[str, st
                 child.wait()
 
 
-def _play(source: pathlib.Path, directory: pathlib.Path, environment: Mapping[str, str],
-          options: tuple[str, ...], recorder: Any, node: subprocess.Popen[str],
+def _play(options: list[str], directory: pathlib.Path, environment: Mapping[str, str] | None,
+          recorder: Any, node: subprocess.Popen[str] | None,
           report: Callable[[str, int], None]) -> dict[str, Any]:
-    command = [sys.executable, '-m', 'stereo_bp_ros.cli.main', 'replay', str(source), '--clock',
-               '--json', *options]
-    with _process(command, directory / 'player.log', environment,
+    command = [sys.executable, '-m', 'stereo_bp_ros.cli.main', 'replay', *options]
+    with _process(command, directory / 'player.log', environment or os.environ,
                   stdout=subprocess.PIPE) as player:
         while player.poll() is None:
-            if node.poll() is not None:
-                raise StereoError(f'the node ended with status {node.returncode}; see '
-                                  f'{directory / "node.log"}')
+            _check_running(node, directory / 'node.log')
             report('playing', recorder.counts['disparity'])
             time.sleep(0.1)
         assert player.stdout is not None
@@ -177,16 +196,40 @@ def _play(source: pathlib.Path, directory: pathlib.Path, environment: Mapping[st
         return sent
 
 
-def _wait_until_active(ros_node: Any, node: subprocess.Popen[str], log: pathlib.Path) -> None:
-    """The node subscribes to images when it is activated, and publishes from then on."""
+def _wait_until_active(ros_node: Any, image_topic: str, recorder: Any,
+                       node: subprocess.Popen[str] | None, log: pathlib.Path | None) -> None:
+    """The node subscribes to images when it is activated, and publishes from then on.
+
+    Its counters, which other players may have raised before, are to be recorded first.
+    """
+    images, results = (ros_node.resolve_topic_name(topic)
+                       for topic in (image_topic, 'disparity'))
     deadline = time.monotonic() + START_LIMIT_S
-    while (ros_node.count_subscribers('left/image_rect') == 0
-           or ros_node.count_publishers('disparity') == 0):
-        if node.poll() is not None:
-            raise StereoError(f'the node ended with status {node.returncode}; see {log}')
+    while True:
+        counted = recorder.counts['/diagnostics']
+        if (ros_node.count_subscribers(images) and ros_node.count_publishers(results)
+                and counted):
+            return
+        _check_running(node, log)
         if time.monotonic() > deadline:
-            raise StereoError(f'the node was not active after {START_LIMIT_S:g} s; see {log}')
+            hint = f'see {log}' if log else (
+                f'nobody subscribes to {images}' if not ros_node.count_subscribers(images)
+                else f'nobody publishes {results}')
+            raise StereoError(f'the node was not active after {START_LIMIT_S:g} s; {hint}')
         time.sleep(0.05)
+
+
+def _check_running(node: subprocess.Popen[str] | None, log: pathlib.Path | None) -> None:
+    if node is not None and node.poll() is not None:
+        raise StereoError(f'the node ended with status {node.returncode}; see {log}')
+
+
+def _stop(node: subprocess.Popen[str], log: pathlib.Path) -> int:
+    node.send_signal(signal.SIGINT)
+    try:
+        return node.wait(STOP_LIMIT_S)
+    except subprocess.TimeoutExpired as error:
+        raise StereoError(f'the node did not end after SIGINT; see {log}') from error
 
 
 def _wait_until_quiet(recorder: Any) -> None:

@@ -11,6 +11,7 @@ import cv2
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import bags, datasets
+from stereo_bp_ros.evaluation.bag_topics import is_bag
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,30 +29,48 @@ class Source:
 
     types: message type of every topic, as ``package/msg/Type``.
     pairs: number of stereo pairs.
+    warnings: sentences about images that are not rectified.
     """
 
     name: str
     types: dict[str, str]
     pairs: int
     events: Callable[[], Iterator[Event]]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the images are ``sensor_msgs/CompressedImage``."""
+        return bags.COMPRESSED_IMAGE in self.types.values()
+
+    def image_topic(self, side: str) -> str:
+        """The node's relative topic of one side's images."""
+        return f'{side}/image_rect' + ('/compressed' if self.compressed else '')
+
+
+def made_stamp_ns(index: int, period_s: float) -> int:
+    """The stamp of a pair whose files carry none, by its number in the folder."""
+    return 10**18 + round(index * period_s * 1e9)
 
 
 def open_source(path: pathlib.Path, *, period_s: float = 0.1,
-                calibration: Calibration | None = None) -> Source:
-    """A rosbag2 folder (or ROS 1 bag file), or a folder of pairs that ``datasets`` reads.
+                calibration: Calibration | None = None,
+                topics: bags.StereoTopics | None = None) -> Source:
+    """A bag that ``bags.StereoBag`` opens, or a folder of pairs that ``datasets`` reads.
 
     :param period_s: time between pairs of a folder whose files carry no stamps.
     :param calibration: for folders without one.
+    :param topics: those of a bag that are not to be found by their names.
     :raises StereoError: neither a bag nor a folder of pairs.
     """
-    if bags.is_bag(path):
-        return _bag_source(path)
+    if is_bag(path):
+        return _bag_source(path, topics)
     return _folder_source(path, period_s, calibration)
 
 
-def _bag_source(path: pathlib.Path) -> Source:
-    with bags.StereoBag(path) as bag:
-        topics, pairs = bag.topics, bag.pairs
+def _bag_source(path: pathlib.Path, named: bags.StereoTopics | None) -> Source:
+    with bags.StereoBag(path, named) as bag:
+        topics, pairs, warnings = bag.topics, bag.pairs, tuple(bag.warnings())
         image = bags.COMPRESSED_IMAGE if bag.compressed else bags.IMAGE
     suffix = '/compressed' if image == bags.COMPRESSED_IMAGE else ''
 
@@ -64,7 +83,7 @@ def _bag_source(path: pathlib.Path) -> Source:
     types = {name + (suffix if name.endswith('image_rect') else ''):
              image if name.endswith('image_rect') else bags.CAMERA_INFO
              for name in topics.roles().values()}
-    return Source(path.name, types, pairs, events)
+    return Source(path.name, types, pairs, events, warnings)
 
 
 def _folder_source(path: pathlib.Path, period_s: float,
@@ -78,7 +97,7 @@ def _folder_source(path: pathlib.Path, period_s: float,
                 raise StereoError(f'{path} has no calibration: give focal length and baseline')
             stamp_ns = pair.stamp_ns
             if stamp_ns is None:
-                stamp_ns = 10**18 + round(index * period_s * 1e9)
+                stamp_ns = made_stamp_ns(index, period_s)
             for side, pixels in (('left', pair.left), ('right', pair.right)):
                 height, width = pixels.shape[:2]
                 yield Event(f'{side}/camera_info', stamp_ns, bags.serialize_camera_info(

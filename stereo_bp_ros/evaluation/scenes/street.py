@@ -10,8 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from stereo_bp_ros.evaluation import _textures, _vehicles
-from stereo_bp_ros.evaluation._render import GROUND, Mesh, Texture, join, patch
+from stereo_bp_ros.evaluation.scenes import textures, vehicles
+from stereo_bp_ros.evaluation.scenes.renderer import GROUND, Mesh, Texture, join, patch
 
 LANES_M = (0.0, -3.5)
 LEFT_KERB_M, RIGHT_KERB_M = -7.7, 4.35
@@ -38,21 +38,21 @@ class Street:
     def __init__(self, seed: int) -> None:
         rng = np.random.default_rng([seed, 1])
         self.sky_seed = [seed, 2]
-        self._road = _textures.road(rng, LEFT_KERB_M, RIGHT_KERB_M,
+        self._road = textures.road(rng, LEFT_KERB_M, RIGHT_KERB_M,
                                     (*LANES_M, *PARKED_M), (-1.75,), (1.85, -5.35))
-        self._pavements = (_textures.pavement(rng, LEFT_KERB_M - LEFT_WALL_M + 1.0, False),
-                           _textures.pavement(rng, RIGHT_WALL_M - RIGHT_KERB_M + 1.0, True))
-        self._kerb = _textures.kerb_face(rng, KERB_HEIGHT_M)
-        self._skyline = patch(_textures.skyline(rng, 90.0, 34.0), (-46.0, -32.0, 0.0),
+        self._pavements = (textures.pavement(rng, LEFT_KERB_M - LEFT_WALL_M + 1.0, False),
+                           textures.pavement(rng, RIGHT_WALL_M - RIGHT_KERB_M + 1.0, True))
+        self._kerb = textures.kerb_face(rng, KERB_HEIGHT_M)
+        self._skyline = patch(textures.skyline(rng, 90.0, 34.0), (-46.0, -32.0, 0.0),
                               (90.0, 0.0, 0.0), (0.0, 34.0, 0.0))
         self._rows = (_Row(rng, -1, LEFT_WALL_M, 0.72), _Row(rng, 1, RIGHT_WALL_M, 1.06))
         self._furniture = _Furniture(rng)
-        self._fleet = _vehicles.fleet(rng)
+        self._fleet = vehicles.fleet(rng)
         self._draw = rng.integers(0, 1 << 30, 64)
 
     def sky(self, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Sky for rays with these tangents of azimuth and elevation, uint8."""
-        return _textures.sky(np.random.default_rng(self.sky_seed), columns, rows)
+        return textures.sky(np.random.default_rng(self.sky_seed), columns, rows)
 
     def pose(self, seconds: float, camera_height: float, clearance: float, ground: float) -> Mesh:
         """Everything in sight after `seconds`, in the left camera's coordinates.
@@ -71,15 +71,15 @@ class Street:
     def _ground(self, ego: float, near: float) -> Mesh:
         strips = []
         for texture, period, x, width, y, tall in (
-                (self._road, _textures.ROAD_PERIOD_M, LEFT_KERB_M, RIGHT_KERB_M - LEFT_KERB_M,
+                (self._road, textures.ROAD_PERIOD_M, LEFT_KERB_M, RIGHT_KERB_M - LEFT_KERB_M,
                  0.0, 0.0),
-                (self._pavements[0], _textures.PAVEMENT_PERIOD_M, LEFT_WALL_M - 1.0,
+                (self._pavements[0], textures.PAVEMENT_PERIOD_M, LEFT_WALL_M - 1.0,
                  LEFT_KERB_M - LEFT_WALL_M + 1.0, -KERB_HEIGHT_M, 0.0),
-                (self._pavements[1], _textures.PAVEMENT_PERIOD_M, RIGHT_KERB_M,
+                (self._pavements[1], textures.PAVEMENT_PERIOD_M, RIGHT_KERB_M,
                  RIGHT_WALL_M - RIGHT_KERB_M + 1.0, -KERB_HEIGHT_M, 0.0),
-                (self._kerb, _textures.PAVEMENT_PERIOD_M, LEFT_KERB_M, 0.0, -KERB_HEIGHT_M,
+                (self._kerb, textures.PAVEMENT_PERIOD_M, LEFT_KERB_M, 0.0, -KERB_HEIGHT_M,
                  KERB_HEIGHT_M),
-                (self._kerb, _textures.PAVEMENT_PERIOD_M, RIGHT_KERB_M, 0.0, -KERB_HEIGHT_M,
+                (self._kerb, textures.PAVEMENT_PERIOD_M, RIGHT_KERB_M, 0.0, -KERB_HEIGHT_M,
                  KERB_HEIGHT_M)):
             place = (ego % period) / period
             outline = [(s, t) for s, t in ((0.0, place + near / period),
@@ -131,7 +131,7 @@ class Street:
 class _Row:
     """The houses along one side of the street."""
 
-    def __init__(self, rng: _textures.Rng, side: int, x: float, light: float) -> None:
+    def __init__(self, rng: textures.Rng, side: int, x: float, light: float) -> None:
         self._houses: list[tuple[float, float, Mesh]] = []
         z = 0.0
         for _ in range(9):
@@ -151,10 +151,10 @@ class _Row:
         return join(seen)
 
 
-def _house(rng: _textures.Rng, side: int, x: float, length: float, height: float, light: float
+def _house(rng: textures.Rng, side: int, x: float, length: float, height: float, light: float
            ) -> Mesh:
     depth = 9.0
-    parts = [patch(_textures.facade(rng, length, height, light), (x, -height, 0.0),
+    parts = [patch(textures.facade(rng, length, height, light), (x, -height, 0.0),
                    (0.0, 0.0, length), (0.0, height, 0.0), outward=(-side, 0, 0))]
     outline: list[tuple[float, float]] = [(0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)]
     ridge = 0.0
@@ -162,10 +162,10 @@ def _house(rng: _textures.Rng, side: int, x: float, length: float, height: float
         ridge = float(rng.uniform(2.6, 3.8))
         eaves = ridge / (height + ridge)
         outline = [(0.0, eaves), (0.5, 0.0), (1.0, eaves), (1.0, 1.0), (0.0, 1.0)]
-        parts.append(patch(_textures.roof(rng, length, float(np.hypot(ridge, depth / 2)), light),
+        parts.append(patch(textures.roof(rng, length, float(np.hypot(ridge, depth / 2)), light),
                            (x + side * depth / 2, -height - ridge, 0.0), (0.0, 0.0, length),
                            (-side * depth / 2, ridge, 0.0), outward=(-side, -1, 0)))
-    parts.append(patch(_textures.gable(rng, depth, height + ridge, 0.8 * light),
+    parts.append(patch(textures.gable(rng, depth, height + ridge, 0.8 * light),
                        (x, -height - ridge, 0.0), (side * depth, 0.0, 0.0),
                        (0.0, height + ridge, 0.0), outline=outline, outward=(0, 0, -1)))
     return join(parts)
@@ -176,7 +176,7 @@ class _Furniture:
 
     PERIOD_M = 136.0
 
-    def __init__(self, rng: _textures.Rng) -> None:
+    def __init__(self, rng: textures.Rng) -> None:
         trees = [_tree(rng, light) for light in (0.95, 1.1, 1.0)]
         lamp = _lamp(rng)
         signs = [_signpost(rng, kind) for kind in range(3)]
@@ -206,27 +206,27 @@ def _pole(texture: Texture, radius: float, height: float) -> Mesh:
     return patch(texture, (-radius, -height, 0.0), (2 * radius, 0.0, 0.0), (0.0, height, 0.0))
 
 
-def _tree(rng: _textures.Rng, light: float) -> Mesh:
-    parts = [_pole(_textures.bark(rng, 0.85, 2.9, 0.14), 0.14, 2.9)]
+def _tree(rng: textures.Rng, light: float) -> Mesh:
+    parts = [_pole(textures.bark(rng, 0.85, 2.9, 0.14), 0.14, 2.9)]
     for x, y, z, width, height in ((0.15, -3.3, 0.7, 2.9, 3.3), (-0.35, -3.0, 0.0, 2.5, 2.6),
                                    (0.4, -2.6, -0.6, 2.0, 2.1)):
-        texture = _textures.crown(rng, width, height, light)
+        texture = textures.crown(rng, width, height, light)
         parts.append(patch(texture, (x - width / 2, y - height / 2 - 0.9, z), (width, 0.0, 0.0),
                            (0.0, height, 0.0)))
     return join(parts)
 
 
-def _lamp(rng: _textures.Rng) -> Mesh:
-    head = Texture(np.full((12, 48), 96, np.float32) + 6 * _textures.noise(rng, (12, 48), 8))
-    return join([_pole(_textures.bark(rng, 1.05, 6.2, 0.06), 0.06, 6.2),
+def _lamp(rng: textures.Rng) -> Mesh:
+    head = Texture(np.full((12, 48), 96, np.float32) + 6 * textures.noise(rng, (12, 48), 8))
+    return join([_pole(textures.bark(rng, 1.05, 6.2, 0.06), 0.06, 6.2),
                  patch(head, (-1.3, -6.25, 0.0), (1.35, 0.0, 0.0), (0.0, 0.07, 0.0)),
                  patch(head, (-1.75, -6.3, 0.0), (0.6, 0.0, 0.0), (0.0, 0.15, 0.0))])
 
 
-def _signpost(rng: _textures.Rng, kind: int) -> Mesh:
-    texture = _textures.sign(rng, kind)
+def _signpost(rng: textures.Rng, kind: int) -> Mesh:
+    texture = textures.sign(rng, kind)
     width, height = (1.5, 0.9) if kind == 2 else (0.8, 0.8)
-    return join([_pole(_textures.bark(rng, 1.2, 2.9, 0.04), 0.04, 2.9),
+    return join([_pole(textures.bark(rng, 1.2, 2.9, 0.04), 0.04, 2.9),
                  patch(texture, (-width / 2, -3.0, -0.05), (width, 0.0, 0.0), (0.0, height, 0.0))])
 
 

@@ -22,8 +22,8 @@ from functools import lru_cache
 import cv2
 import numpy as np
 
-from stereo_bp_ros.evaluation import _street
-from stereo_bp_ros.evaluation._render import Camera, split_by_depth
+from stereo_bp_ros.evaluation.scenes import street
+from stereo_bp_ros.evaluation.scenes.renderer import Camera, View, split_by_depth
 
 CAMERA_HEIGHT_M = 1.45
 HORIZON = 0.46
@@ -31,6 +31,12 @@ HORIZON = 0.46
 
 MARGIN = 0.96
 """The nearest surface is given this fraction of `max_disparity` when the baseline is chosen."""
+
+PLAIN_SKIES = {'textureless': 215.0, 'saturated': 510.0}
+"""Brightness of the skies without clouds, grey levels; a sensor reads 255 at most.
+
+At 510 a sky stays saturated with half the exposure, and with any usual noise.
+"""
 
 HAZE_GREY = 205.0
 HAZE_DISTANCE_M = 260.0
@@ -48,6 +54,7 @@ class SceneFrame:
                  far and has disparity 0, a known value.
     occluded:    bool H x W, True where the left pixel's surface is hidden from the right camera
                  or outside its picture.
+    sky:         bool H x W, True where the left pixel's centre shows the sky. Exact.
     """
 
     index: int
@@ -56,6 +63,7 @@ class SceneFrame:
     right: np.ndarray
     disparity: np.ndarray
     occluded: np.ndarray
+    sky: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -73,11 +81,14 @@ class RoadSequence:
     exposure_gain, exposure_offset: right image = gain * what it would be + offset, grey levels.
     blur_sigma:     Gaussian blur of the optics of both cameras, pixels.
     start_stamp_ns: time of frame 0, nanoseconds.
+    sky:            'clouds'; 'textureless', one grey level and the sensor's noise; or 'saturated',
+                    so bright that both images have 255 there, without noise, as an overexposed
+                    sky has in a real camera.
 
     Chosen numbers are stored, so `dataclasses.replace` keeps them unless told otherwise.
 
-    :raises ValueError: a size or rate makes no picture, or the baseline is too long for
-        `max_disparity`.
+    :raises ValueError: a size or rate makes no picture, the baseline is too long for
+        `max_disparity`, or there is no such sky.
     """
 
     width: int = 640
@@ -93,6 +104,7 @@ class RoadSequence:
     exposure_offset: float = 0.0
     blur_sigma: float = 0.0
     start_stamp_ns: int = 1_000_000_000
+    sky: str = 'clouds'
 
     def __post_init__(self) -> None:
         for name, least in (('width', 16), ('height', 16), ('max_disparity', 1), ('frames', 0),
@@ -103,6 +115,9 @@ class RoadSequence:
                 raise ValueError(f'{name} is {value}, but must be at least {least}')
         if not self.rate_hz > 0:
             raise ValueError(f'rate_hz is {self.rate_hz}, but must be above 0')
+        if self.sky not in ('clouds', *PLAIN_SKIES):
+            raise ValueError(f'sky is {self.sky!r}, but must be one of clouds, '
+                             + ', '.join(PLAIN_SKIES))
         object.__setattr__(self, 'focal_px', float(self.focal_px or 0.9 * self.width))
         limit = self.max_disparity * self.nearest_m / self.focal_px
         if not self.baseline_m:
@@ -129,7 +144,7 @@ class RoadSequence:
     def nearest_m(self) -> float:
         """Distance of the nearest surface that the left image can show, metres."""
         road = self.focal_px * CAMERA_HEIGHT_M / (self.height - 1 - self.cy)
-        side = self.focal_px * _street.NEAREST_SIDE_M / (self.cx + 0.5)
+        side = self.focal_px * street.NEAREST_SIDE_M / (self.cx + 0.5)
         return min(road, side)
 
     def stamp_ns(self, index: int) -> int:
@@ -152,19 +167,30 @@ class RoadSequence:
             raise IndexError(f'frame {index} of a sequence of {self.frames}')
         cameras = [Camera(self.width, self.height, self.focal_px, self.cx, self.cy,
                           self.baseline_m, x) for x in (0.0, self.baseline_m)]
-        mesh = split_by_depth(_street.street(self.seed).pose(
+        mesh = split_by_depth(street.street(self.seed).pose(
             index / self.rate_hz, CAMERA_HEIGHT_M, clearance=self.nearest_m + 2.5,
             ground=0.9 * self.nearest_m))
-        sky = _sky(self.seed, self.width, self.height, self.focal_px, self.cx, self.cy)
-        left, right = (camera.view(mesh, sky) for camera in cameras)
+        left, right = (camera.view(mesh, self._clouds()) for camera in cameras)
         truth = left.truth()
         random = np.random.default_rng([self.seed, 3, index])
         return SceneFrame(
             index, self.stamp_ns(index),
-            self._sensor(left.image(), truth, random),
-            self._sensor(right.image(), right.truth(), random, self.exposure_gain,
+            self._sensor(self._light(left), truth, random),
+            self._sensor(self._light(right), right.truth(), random, self.exposure_gain,
                          self.exposure_offset),
-            truth, _hidden(truth, right.disparity))
+            truth, _hidden(truth, right.disparity), truth == 0)
+
+    def _clouds(self) -> np.ndarray:
+        """The sky's picture on the grid of half pixels that views are drawn on."""
+        if self.sky in PLAIN_SKIES:
+            return np.zeros((2 * self.height + 1, 2 * self.width + 1), np.uint8)
+        return _clouds(self.seed, self.width, self.height, self.focal_px, self.cx, self.cy)
+
+    def _light(self, view: View) -> np.ndarray:
+        """What reaches the sensor, float32 H x W: grey levels, and a sky's may be above 255."""
+        if self.sky in PLAIN_SKIES:
+            return view.image() + np.float32(PLAIN_SKIES[self.sky]) * view.sky_share()
+        return view.image()
 
     def _sensor(self, image: np.ndarray, disparity: np.ndarray, random: np.random.Generator,
                 gain: float = 1.0, offset: float = 0.0) -> np.ndarray:
@@ -201,11 +227,12 @@ def _hidden(truth: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=2)
-def _sky(seed: int, width: int, height: int, focal_px: float, cx: float, cy: float) -> np.ndarray:
-    """The sky on the grid of half pixels that views are drawn on."""
+def _clouds(seed: int, width: int, height: int, focal_px: float, cx: float, cy: float
+            ) -> np.ndarray:
+    """The street's sky on the grid of half pixels."""
     columns = (np.arange(2 * width + 1) / 2 - 0.5 - cx) / focal_px
     rows = (cy - np.arange(2 * height + 1) / 2 + 0.5) / focal_px
-    return _street.street(seed).sky(columns, rows)
+    return street.street(seed).sky(columns, rows)
 
 
 def _draw(sequence: RoadSequence, index: int) -> SceneFrame:

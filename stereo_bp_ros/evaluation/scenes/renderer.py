@@ -200,6 +200,12 @@ def split_by_depth(mesh: Mesh) -> Mesh:
     return join(pieces)
 
 
+def _filtered(grid: np.ndarray) -> np.ndarray:
+    """Pixels of the image from the grid of half pixels."""
+    tent = np.array([0.25, 0.5, 0.25], np.float32)
+    return np.ascontiguousarray(cv2.sepFilter2D(grid, cv2.CV_32F, tent, tent)[1::2, 1::2])
+
+
 @dataclass(frozen=True)
 class View:
     """One camera's picture before the sensor, on the grid of half pixels.
@@ -213,8 +219,11 @@ class View:
 
     def image(self) -> np.ndarray:
         """The filtered picture, float32 H x W, grey levels."""
-        tent = np.array([0.25, 0.5, 0.25], np.float32)
-        return np.ascontiguousarray(cv2.sepFilter2D(self.grey, cv2.CV_32F, tent, tent)[1::2, 1::2])
+        return _filtered(self.grey)
+
+    def sky_share(self) -> np.ndarray:
+        """Part of every filtered pixel that is sky, float32 H x W, 0 to 1."""
+        return _filtered((self.disparity == 0).view(np.uint8))
 
     def truth(self) -> np.ndarray:
         """Disparity at the pixel centres, float32 H x W, pixels."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from stereo_bp_ros.evaluation import _textures
-from stereo_bp_ros.evaluation._render import SHADE, Mesh, Texture, join, patch
+from stereo_bp_ros.evaluation.scenes import textures
+from stereo_bp_ros.evaluation.scenes.renderer import SHADE, Mesh, Texture, join, patch
 
 TEXELS_PER_M = 128
 GLASS = 44.0
@@ -53,22 +53,22 @@ WHEEL_RADIUS = 0.32
 class Vehicle:
     """One vehicle's panels, its shadow on the ground and its size."""
 
-    def __init__(self, rng: _textures.Rng, shape: Shape, paint: float) -> None:
+    def __init__(self, rng: textures.Rng, shape: Shape, paint: float) -> None:
         self.shape = shape
         self._rng = rng
         self._paint = paint
         self.mesh = join([*self._ends(), *self._sides(), *self._top()])
         margin = SHADOW_MARGIN_M
         wide, long = shape.width + 2 * margin, shape.length + 2 * margin
-        self.shadow = patch(_textures.ground_shadow(shape.width, shape.length, margin),
+        self.shadow = patch(textures.ground_shadow(shape.width, shape.length, margin),
                             (-wide / 2 + 0.12, 0.0, -margin), (wide, 0.0, 0.0), (0.0, 0.0, long),
                             kind=SHADE)
 
-    def _canvas(self, width: float, height: float, shade: float) -> _textures.Canvas:
+    def _canvas(self, width: float, height: float, shade: float) -> textures.Canvas:
         tone = float(np.clip(self._paint * shade, 18, 235))
-        return _textures.Canvas(width, height, TEXELS_PER_M, tone)
+        return textures.Canvas(width, height, TEXELS_PER_M, tone)
 
-    def _texture(self, canvas: _textures.Canvas, cutout: np.ndarray | None = None) -> Texture:
+    def _texture(self, canvas: textures.Canvas, cutout: np.ndarray | None = None) -> Texture:
         return canvas.texture(self._rng, 5.0, 64, 0.8, cutout)
 
     def _ends(self) -> list[Mesh]:
@@ -82,13 +82,13 @@ class Vehicle:
             patch(self._front(front_height), (half, -shape.nose, shape.length),
                   (-width, 0.0, 0.0), (0.0, front_height, 0.0), outward=(0, 0, 1)),
         ]
-        tyre = _textures.Canvas(0.24, WHEEL_RADIUS + 0.1, TEXELS_PER_M, 30)
+        tyre = textures.Canvas(0.24, WHEEL_RADIUS + 0.1, TEXELS_PER_M, 30)
         tyres = tyre.texture(self._rng, 4)
         for x in (-half + 0.04, half - 0.28):
             for z, outward in ((0.5, -1), (shape.length - 0.5, 1)):
                 ends.append(patch(tyres, (x, -WHEEL_RADIUS - 0.1, z), (0.24, 0.0, 0.0),
                                   (0.0, WHEEL_RADIUS + 0.1, 0.0), outward=(0, 0, outward)))
-        under = _textures.Canvas(width, 0.3, 32, 24).texture(self._rng, 3)
+        under = textures.Canvas(width, 0.3, 32, 24).texture(self._rng, 3)
         for z, outward in ((0.9, -1), (shape.length - 0.9, 1)):
             ends.append(patch(under, (-half + 0.1, -0.32, z), (width - 0.2, 0.0, 0.0),
                               (0.0, 0.24, 0.0), outward=(0, 0, outward)))
@@ -123,7 +123,7 @@ class Vehicle:
         self._plate(canvas, width / 2, 0.34 * height)
         return self._texture(canvas)
 
-    def _plate(self, canvas: _textures.Canvas, x: float, y: float) -> None:
+    def _plate(self, canvas: textures.Canvas, x: float, y: float) -> None:
         canvas.box(x - 0.28, y - 0.015, x + 0.28, y + 0.135, 40)
         canvas.box(x - 0.26, y, x + 0.26, y + 0.12, 228)
         letters = ''.join(self._rng.choice(list('ABCDEFHKLMNPRSTUVXZ'), 2))
@@ -185,7 +185,7 @@ class Vehicle:
         canvas.box(0, 0.08, 0.14, 0.24, 80)
         canvas.box(shape.length - 0.2, belt - shape.nose + 0.06, shape.length,
                    belt - shape.nose + 0.2, 225)
-        mask = _textures.Canvas(shape.length, belt, TEXELS_PER_M, 0)
+        mask = textures.Canvas(shape.length, belt, TEXELS_PER_M, 0)
         body = [(0.0, 0.0), (shape.front_low, 0.0), (shape.length, belt - shape.nose),
                 (shape.length, floor), (0.0, floor)]
         mask.polygon(body, 255)
@@ -297,7 +297,7 @@ class Vehicle:
         return self._texture(canvas)
 
 
-def fleet(rng: _textures.Rng) -> list[Vehicle]:
+def fleet(rng: textures.Rng) -> list[Vehicle]:
     """A dozen vehicles of all shapes and paints."""
     paints = (196, 60, 128, 210, 40, 158, 96, 180, 72, 205, 116, 145)
     kinds = ('saloon', 'hatchback', 'van', 'suv', 'hatchback', 'saloon', 'suv', 'hatchback',

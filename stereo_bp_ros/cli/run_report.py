@@ -1,0 +1,211 @@
+"""The report of recorded runs: frames, latency by stage, accuracy, pictures, as JSON and HTML."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli.evaluate import open_pairs
+from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.evaluation import bags, files, metrics, pictures, report
+from stereo_bp_ros.replay import analysis, session
+from stereo_bp_ros.replay.source import made_stamp_ns
+
+#: Fractions of a run at which pictures are taken.
+MOMENTS = (0.15, 0.5, 0.85)
+
+
+@dataclasses.dataclass
+class RecordedRun:
+    """One run in a report.
+
+    least_rate_hz: the run fails when fewer frames a second are published; 0 = any rate.
+    pictures: (file, caption) of each.
+    """
+
+    name: str
+    title: str
+    figures: analysis.Analysis
+    least_rate_hz: float = 0.0
+    pictures: Sequence[tuple[str, str]] = ()
+
+
+def prepare_folder(folder: pathlib.Path) -> None:
+    """Make an empty folder for a report; replaces an earlier one.
+
+    :raises StereoError: the folder has something else in it.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        if not (folder / 'report.json').is_file() and not (folder / '.demo').is_file():
+            raise StereoError(f'{folder} is not empty and not the output of an earlier demo '
+                              'or replay')
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / '.demo').touch()
+
+
+def judge(name: str, title: str, source: pathlib.Path, result: session.SessionResult,
+          output: pathlib.Path, *, topics: bags.StereoTopics | None = None,
+          period_s: float = 0.1, least_rate_hz: float = 0.0,
+          advance: Callable[[], None] = lambda: None) -> RecordedRun:
+    """Score every answer against the truth of its pair, and put pictures of some in ``output``.
+
+    :param source: the bag or folder that was played.
+    :param topics: those of the bag that are not to be found by their names.
+    :param period_s: time between pairs of a folder whose files carry no stamps.
+    :param advance: is called after every answer.
+    :raises StereoError: the recording has no diagnostics.
+    """
+    figures = analysis.analyse(result)
+    if result.node_status:
+        figures.frames['node_status'] = result.node_status
+    inputs = _Inputs(source, topics, period_s)
+    wanted = {int(moment * figures.frames['recorded']) for moment in MOMENTS}
+    scores, coverages, pngs = [], [], []
+    for index, answer in enumerate(analysis.answers(result.bag)):
+        left, truth, shift = inputs.find(answer.stamp_ns)
+        # The truth is of the images as they are, the node's disparity of the principal points.
+        disparity = answer.disparity + np.float32(shift)
+        coverages.append(float(answer.valid.mean()))
+        if truth is not None:
+            scores.append(metrics.score(disparity, truth, answer.valid))
+        if index in wanted and left is not None:
+            png = f'{name}_{index:04d}.png'
+            files.write_image(output / png, pictures.comparison(
+                left, disparity, answer.valid, truth, answer.min_disparity + shift,
+                answer.max_disparity + shift, columns=2))
+            pngs.append((png, f'{title}: frame {index}'))
+        advance()
+    figures.score = metrics.combine(scores) if scores else None
+    figures.valid_fraction = float(np.mean(coverages)) if coverages else 0.0
+    return RecordedRun(name, title, figures, least_rate_hz, pngs)
+
+
+class _Inputs:
+    """The pairs of a source by their stamps; quickest in the order of playing."""
+
+    def __init__(self, source: pathlib.Path, topics: bags.StereoTopics | None,
+                 period_s: float) -> None:
+        self._source, self._topics, self._period_s = source, topics, period_s
+        self._pairs: Iterator[tuple[int, Any]] = iter(())
+        self._known: set[int] | None = None     # all stamps, once one was missing
+
+    def find(self, stamp_ns: int) -> tuple[np.ndarray | None, np.ndarray | None, float]:
+        """Left image, truth and shift by principal points of a stamp; None = there is none."""
+        if self._known is not None and stamp_ns not in self._known:
+            return None, None, 0.0
+        seen: set[int] = set()
+        for again in (True, False):     # the next loop begins with the first pair again
+            for stamp, pair in self._pairs:
+                seen.add(stamp)
+                if stamp == stamp_ns:
+                    left = pair.left
+                    return (left if isinstance(left, np.ndarray) else pictures.displayable(left),
+                            pair.truth, pair.calibration.shift if pair.calibration else 0.0)
+            if again:
+                self._pairs = self._read()
+        self._known = seen
+        return None, None, 0.0
+
+    def _read(self) -> Iterator[tuple[int, Any]]:
+        _, pairs = open_pairs(self._source, self._topics)
+        for index, pair in enumerate(pairs):
+            yield (made_stamp_ns(index, self._period_s) if pair.stamp_ns is None
+                   else pair.stamp_ns), pair
+
+
+def finish(output: pathlib.Path, runs: Sequence[RecordedRun], *, title: str, lead: str,
+           as_json: bool) -> int:
+    """Write report.json and report.html into ``output``, and print them.
+
+    Returns the exit status: 1 where a run does not reach what it is held to, which is said.
+    """
+    summary = {'output': str(output), 'runs': {one.name: one.figures.to_dict() for one in runs}}
+    shared.write_json(output / 'report.json', summary)
+    report.write_html(output / 'report.html', title,
+                      f'{lead} Every frame is accounted for; latency counts from the receipt of '
+                      'the later image to the return of publish.',
+                      [_section(one) for one in runs])
+    if as_json:
+        shared.print_json(summary)
+    else:
+        for one in runs:
+            _print(one)
+        print(f'Report: {output / "report.html"}')
+    failures = [text for one in runs for text in failures_of(one)]
+    for text in failures:
+        print(f'FAILED {text}', file=sys.stderr if as_json else sys.stdout)
+    return 1 if failures else 0
+
+
+def failures_of(one: RecordedRun) -> list[str]:
+    """What a run was held to and did not reach, in words."""
+    found = []
+    figures, frames = one.figures, one.figures.frames
+    if frames.get('node_status'):
+        found.append(f'{one.name}: the node ended with status {frames["node_status"]}')
+    if frames['lost_in_transport']:
+        found.append(f'{one.name}: {frames["lost_in_transport"]} frames are not accounted for')
+    if not frames['recorded']:
+        is_untimely = {'stale', 'future'} & set(frames['dropped'])
+        found.append(f'{one.name}: nothing was published' + (
+            ': the node does not live in the time of the source, set use_sim_time'
+            if is_untimely else ''))
+    # The last frame of a sequence ends no interval, so a rate is only known to within one frame.
+    intervals = 1 - 1 / max(1, frames['sent'])
+    if one.least_rate_hz and figures.rate_hz < one.least_rate_hz * intervals:
+        found.append(f'{one.name}: {figures.rate_hz:.1f} frames a second, '
+                     f'not {one.least_rate_hz:g}')
+    return found
+
+
+def _tables(figures: analysis.Analysis) -> list[report.Table]:
+    frames = figures.frames
+    rows = [[name.replace('_', ' '), str(frames[name])]
+            for name in ('sent', 'received', 'published', 'recorded')]
+    rows.append(['dropped', str(sum(frames['dropped'].values()))])
+    rows += [[f'  {reason}', str(count)] for reason, count in frames['dropped'].items()]
+    rows.append(['lost in transport', str(frames['lost_in_transport'])])
+    columns = [f'p{p}' for p in analysis.PERCENTILES]
+    stages = {name: row for name, row in figures.latency_ms.items() if name != 'age'}
+    longest = max((row['p95'] for row in stages.values()), default=0.0) or 1.0
+    latency = report.Table(
+        'Latency, ms', ['stage', *columns],
+        [[name, *(f'{row[c]:.2f}' for c in columns)] for name, row in stages.items()],
+        bars=[row['p95'] / longest for row in stages.values()])
+    return [report.Table('Frames', ('', 'pairs'), rows), latency]
+
+
+def _accuracy(figures: analysis.Analysis) -> list[tuple[str, str]]:
+    tiles = [(f'{100 * figures.valid_fraction:.1f} %', 'valid pixels')]
+    if figures.score is not None and figures.score.known:
+        score = figures.score
+        tiles = [(f'{score.bad_estimated(3.0):.2f} %', 'bad-3px of the valid pixels'),
+                 (f'{score.density:.1f} %', 'density, of the pixels with truth')]
+    return tiles
+
+
+def _section(one: RecordedRun) -> report.Section:
+    figures = one.figures
+    total = figures.latency_ms.get('total', {'p50': 0.0, 'p99': 0.0})
+    return report.Section(
+        one.title, tables=_tables(figures), pictures=one.pictures,
+        tiles=[(f'{figures.rate_hz:.1f} Hz', 'published'),
+               (f'{total["p50"]:.1f} ms', 'median latency'),
+               (f'{total["p99"]:.1f} ms', 'p99 latency'), *_accuracy(figures)])
+
+
+def _print(one: RecordedRun) -> None:
+    figures = one.figures
+    frames, latency = _tables(figures)
+    rows = [*frames.rows, *([what, figure] for figure, what in _accuracy(figures)),
+            ['rate', f'{figures.rate_hz:.1f} Hz']]
+    shared.print_table(one.title, ('frames', ''), rows)
+    shared.print_table('Latency, ms', latency.columns, latency.rows)

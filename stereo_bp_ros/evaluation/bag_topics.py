@@ -1,0 +1,182 @@
+"""The stereo topics of a bag, found by the names that camera drivers give them."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from stereo_bp_ros.errors import StereoError
+
+IMAGE = 'sensor_msgs/msg/Image'
+COMPRESSED_IMAGE = 'sensor_msgs/msg/CompressedImage'
+CAMERA_INFO = 'sensor_msgs/msg/CameraInfo'
+
+#: Exact disparity of the left image as a 16-bit PNG in units of 1/256 pixel, 0 = unknown (the
+#: convention of KITTI), in a CompressedImage with the stamp of the pair.
+TRUTH_TOPIC = 'ground_truth/disparity/compressed'
+
+#: Left and right in the names of topics: most drivers, RealSense, EuRoC and other data sets.
+SIDES = (('left', 'right'), ('Left', 'Right'), ('infra1', 'infra2'), ('cam0', 'cam1'),
+         ('cam_0', 'cam_1'), ('camera0', 'camera1'), ('camera_0', 'camera_1'))
+
+#: Images beside those of the cameras.
+_DERIVED = ('depth', 'disparity', 'confidence', 'mask')
+
+_ADVICE = 'name the one to use with --left and --right (launch: left_image:=, right_image:=)'
+_INFO_ADVICE = 'name it with --{side}-info (launch: {side}_info:=)'
+
+#: Suffixes of the files in a rosbag2 folder, each of which is a bag, too.
+_FILES = ('.mcap', '.db3')
+
+
+def is_bag(path: pathlib.Path) -> bool:
+    """Whether a path is a rosbag2 folder, a file of one, or a ROS 1 bag file, by its name."""
+    return (path.suffix in ('.bag', *_FILES) or (path / 'metadata.yaml').is_file()
+            or file_without_metadata(path) is not None)
+
+
+def file_without_metadata(path: pathlib.Path) -> pathlib.Path | None:
+    """The only file of a rosbag2 folder whose recording was not ended in order."""
+    files = [file for file in path.iterdir() if file.suffix in _FILES] if path.is_dir() else []
+    return files[0] if len(files) == 1 and not (path / 'metadata.yaml').is_file() else None
+
+
+@dataclasses.dataclass(frozen=True)
+class StereoTopics:
+    """Names of the topics of a pair in a bag; '' = not named, or (``truth``) there is none."""
+
+    left_image: str = ''
+    right_image: str = ''
+    left_info: str = ''
+    right_info: str = ''
+    truth: str = ''
+
+    def roles(self) -> dict[str, str]:
+        """Topic name to the node's relative name."""
+        return {self.left_image: 'left/image_rect', self.right_image: 'right/image_rect',
+                self.left_info: 'left/camera_info', self.right_info: 'right/camera_info'}
+
+    def options(self) -> list[str]:
+        """The command-line options that name the same topics."""
+        named = {'--left': self.left_image, '--right': self.right_image,
+                 '--left-info': self.left_info, '--right-info': self.right_info}
+        return [word for option, topic in named.items() if topic for word in (option, topic)]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pair:
+    """Two image topics; ``camera`` is the left one's name up to the word that says left."""
+
+    left: str
+    right: str
+    camera: str = ''
+
+    def rank(self) -> tuple[bool, bool, int, str]:
+        """The smallest is the best of one camera: rectified, then raw, then the plainest name."""
+        return (not is_rectified_name(self.left), self.left.endswith('/compressed'),
+                len(self.left), self.left)
+
+
+def find_stereo_topics(topics: Mapping[str, str],
+                       named: StereoTopics | None = None) -> StereoTopics:
+    """The stereo topics among topic names and types.
+
+    Of one camera, rectified images win over others, and raw over compressed.
+
+    :param named: topics that the user has chosen; the others are found.
+    :raises StereoError: none or several candidates; the text lists them.
+    """
+    named = named or StereoTopics()
+    images = [topic for topic, kind in sorted(topics.items())
+              if kind in (IMAGE, COMPRESSED_IMAGE)]
+    infos = [topic for topic, kind in sorted(topics.items()) if kind == CAMERA_INFO]
+    pair = _choose(images, topics, _resolve(named.left_image, images, 'image'),
+                   _resolve(named.right_image, images, 'image'))
+    left, right = (_resolve(name, infos, 'camera_info') or _info(image, side, infos)
+                   for name, image, side in ((named.left_info, pair.left, 'left'),
+                                             (named.right_info, pair.right, 'right')))
+    if left == right:
+        raise StereoError(f'{left} is the only camera_info of {pair.left} and {pair.right}, but '
+                          'each camera has its own; name both with --left-info and '
+                          '--right-info (launch: left_info:=, right_info:=)')
+    truth = [topic for topic in images if topic.strip('/') == TRUTH_TOPIC
+             and topics[topic] == COMPRESSED_IMAGE]
+    return StereoTopics(pair.left, pair.right, left, right, truth[0] if truth else '')
+
+
+def is_rectified_name(topic: str) -> bool:
+    """Whether the name of an image topic says that its images are rectified."""
+    return 'rect' in topic.lower()
+
+
+def _choose(images: list[str], types: Mapping[str, str], left: str, right: str) -> _Pair:
+    """The pair of image topics, of which one or both may be named already ('' = not)."""
+    if left and right:
+        if types[left] != types[right]:
+            raise StereoError(f'{left} is a {types[left]}, but {right} a {types[right]}')
+        return _Pair(left, right)
+    pairs = [pair for pair in _pairs(images, types)
+             if left in ('', pair.left) and right in ('', pair.right)]
+    cameras: dict[str, _Pair] = {}
+    for pair in sorted(pairs, key=_Pair.rank):
+        cameras.setdefault(pair.camera, pair)
+    best = [pair for pair in cameras.values() if is_rectified_name(pair.left)]
+    best = best or list(cameras.values())
+    if len(best) == 1:
+        return best[0]
+    if best:
+        raise StereoError('several stereo pairs: '
+                          + '; '.join(sorted(f'{pair.left} and {pair.right}' for pair in best))
+                          + f'; {_ADVICE}')
+    of = f' of {left or right}' if left or right else ''
+    raise StereoError(f'no pair of left and right image topics{of} among '
+                      f'{_listed(images or types)}; {_ADVICE}')
+
+
+def _pairs(images: list[str], types: Mapping[str, str]) -> Iterator[_Pair]:
+    for topic in images:
+        if topic.strip('/').startswith('ground_truth') or any(
+                word in topic.lower() for word in _DERIVED):
+            continue
+        for left, right in SIDES:
+            words = list(re.finditer(rf'{left}(?!\d)', topic))
+            if not words:
+                continue
+            # In /left_arm/camera/left/image the last word is the camera's.
+            candidates = [topic[:w.start()] + right + topic[w.end():] for w in reversed(words)]
+            candidates.insert(1, re.sub(rf'{left}(?!\d)', right, topic))
+            found = [c for c in candidates if types.get(c) == types[topic]]
+            if found:
+                yield _Pair(topic, found[0], topic[:words[-1].end()])
+                break
+
+
+def _info(image: str, side: str, infos: list[str]) -> str:
+    """The camera_info of an image topic: beside it, or the only one of its side."""
+    base = image.removesuffix('/compressed')
+    beside = base.rpartition('/')[0] + '/camera_info'
+    if beside in infos:
+        return beside
+    words = [pair[side == 'right'] for pair in SIDES]
+    found = [info for info in infos if any(word in image and word in info for word in words)]
+    if len(found) == 1:
+        return found[0]
+    what = f'several camera_info topics may belong to {image}: {_listed(found)}' if found else \
+        f'no camera_info belongs to {image} among {_listed(infos)}'
+    raise StereoError(f'{what}; {_INFO_ADVICE.format(side=side)}')
+
+
+def _resolve(name: str, known: list[str], kind: str) -> str:
+    """A topic as the bag has it, for one that was named with or without the first slash."""
+    if not name:
+        return ''
+    for topic in known:
+        if topic.strip('/') == name.strip('/'):
+            return topic
+    raise StereoError(f'there is no {kind} topic {name} among {_listed(known)}')
+
+
+def _listed(topics: Iterable[str]) -> str:
+    return ', '.join(sorted(topics)) or 'no topics'

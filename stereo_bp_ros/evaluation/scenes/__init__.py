@@ -1,0 +1,1 @@
+"""Rendered streets with exact ground truth; ``sequence`` is what others use."""

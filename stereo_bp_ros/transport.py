@@ -1,0 +1,110 @@
+"""What Fast DDS finds when ROS starts: room for images in shared memory, or UDP without it.
+
+To be settled before ``rclpy`` is imported: Fast DDS and the tracing library that comes with it
+look at the environment and the shared memory once. For a process that is not this package's, such
+as the camera's, ``eval "$(python3 -m stereo_bp_ros.transport)"`` settles it in a shell.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shlex
+import sys
+from collections.abc import MutableMapping
+
+from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.resources import PRESETS
+
+#: A segment of 16 MiB for every process, the camera's too; and none at all.
+LARGE_IMAGES, UDP_ALONE = (PRESETS / f'fastdds_{name}.xml'
+                           for name in ('large_images', 'udp'))
+
+PROFILE_VARIABLES = ('FASTDDS_DEFAULT_PROFILES_FILE', 'FASTRTPS_DEFAULT_PROFILES_FILE')
+
+#: What a process without a profile takes its transports from.
+BUILTIN_TRANSPORTS = 'FASTDDS_BUILTIN_TRANSPORTS'
+
+SHARED_MEMORY = pathlib.Path('/dev/shm')
+
+#: Bytes of shared memory that a process takes: the profile's segment, its tables and ports.
+NEEDED = 18 * 2**20
+
+
+def prepare(environment: MutableMapping[str, str] = os.environ,
+            shared_memory: pathlib.Path = SHARED_MEMORY) -> str:
+    """Choose the Fast DDS profile of this process, and of those that it starts.
+
+    What the user has set stays. Returns what is missing, in words; '' where nothing is.
+
+    :raises StereoError: so little is free that ROS would be killed by SIGBUS.
+    """
+    free = _free(shared_memory)
+    short = free is not None and free < NEEDED
+    room = remedy = ''
+    if free is not None and short:
+        room = (f'{shared_memory} has {free / 2**20:.1f} MiB free, but a process takes up to '
+                f'{NEEDED / 2**20:.0f} MiB of it for images')
+        remedy = ("make room ('fastdds shm clean' removes what crashed processes left), or give "
+                  'the container more (docker run --shm-size=256m)')
+        if free < 2 * os.sysconf('SC_PAGE_SIZE') and not _traced(shared_memory):
+            raise StereoError(f'{room}; not even a page is left, and ROS 2 would be killed by '
+                              f'SIGBUS: {remedy}')
+    if 'fastrtps' not in environment.get('RMW_IMPLEMENTATION', 'rmw_fastrtps_cpp'):
+        return ''
+    theirs = environment.get(BUILTIN_TRANSPORTS) or next(
+        (environment[name] for name in PROFILE_VARIABLES if environment.get(name)
+         and pathlib.Path(environment[name]).name not in (LARGE_IMAGES.name, UDP_ALONE.name)), '')
+    if theirs:
+        return f'{room}; {theirs}, which you have set, stays; {remedy}' if short else ''
+    for name in PROFILE_VARIABLES:
+        environment.pop(name, None)
+    # Humble's Fast DDS knows the old name only; newer ones warn about it.
+    name = PROFILE_VARIABLES[environment.get('ROS_DISTRO') == 'humble']
+    environment[name] = str((UDP_ALONE if short else LARGE_IMAGES).resolve())
+    return f'{room}; going on with UDP alone, which loses large images: {remedy}' if short else ''
+
+
+def _free(shared_memory: pathlib.Path) -> int | None:
+    """Bytes that a file there may take; None where there is no such file system."""
+    try:
+        found = os.statvfs(shared_memory)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize if found.f_blocks else None
+
+
+def _traced(shared_memory: pathlib.Path) -> bool:
+    """Whether the pages exist that LTTng, which ROS 2 is linked to, reads from shared memory.
+
+    It makes two files where there are none, one for all and one for the user, and reads them
+    without asking whether there is room for a page.
+    """
+    try:
+        held = {path.name for path in shared_memory.glob('lttng-ust-wait-*')
+                if path.stat().st_blocks}
+    except OSError:
+        return False
+    return any(f'{name}-{os.getuid()}' in held for name in held)
+
+
+def main() -> int:
+    """Print for a shell what ``prepare`` chooses; returns the exit status."""
+    environment = dict(os.environ)
+    try:
+        missing = prepare(environment)
+    except StereoError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if missing:
+        print(missing, file=sys.stderr)
+    for name in PROFILE_VARIABLES:
+        if name in environment:
+            print(f'export {name}={shlex.quote(environment[name])}')
+        elif name in os.environ:
+            print(f'unset {name}')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
