@@ -1,118 +1,104 @@
-"""Times the CUDA engine on the five sets of ``docs/performance_cuda.md``.
+"""Times the CUDA engine on the five sets of ``docs/performance.md``.
 
-    python benchmarks/cuda_five_sets.py DATA [--types int16 float32] [--frames 300] [--kernels]
+    python -m benchmarks.cuda_five_sets ../shared/data/middlebury [--types int16] [--kernels]
 
-DATA is a folder with ``middlebury/<set>/left.png`` and ``right.png``. Host images in, host
-disparity out, medians in milliseconds: ``frame`` from and to ordinary arrays, ``pinned`` from and
-to pinned ones, ``fixed`` the same with disparities of 16 bits (``fixed_disparity``), ``graph`` is
-the launch of the frame's CUDA graph (that of ``pinned``) until its end. Building the
-engine (allocation and compiling, or reading what was compiled before) is a row of its own.
+Host images in, host disparity out, medians in milliseconds: ``frame`` from and to ordinary
+arrays, ``pinned`` from and to pinned ones, ``fixed`` the same with disparities of 16 bits
+(``fixed_disparity``), ``graph`` is the launch of the frame's CUDA graph (that of ``pinned``)
+until its end. ``build`` allocates and compiles, or reads what was compiled before.
 ``--kernels`` adds every pass with its time, registers, shared memory, occupancy and bytes per
 second, and the kernel that selects what labels they leave, without publication.
 """
 
 from __future__ import annotations
 
-import argparse
-import pathlib
+import functools
 import statistics
-import time
+from collections.abc import Callable
 from typing import Any
 
 import cupy
-import cv2
 import numpy as np
 
-from stereo_bp_ros import MatcherConfig, RawImage
-from stereo_bp_ros.engines.cuda import beliefs, compiler, device, layout, messages, pinned, tiling
-from stereo_bp_ros.engines.cuda.engine import CudaEngine
+from benchmarks import common, device
+from stereo_bp_ros import MatcherConfig, RawImage, engines
+from stereo_bp_ros.engines.cuda.hierarchical import labels, launch, messages
+from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
+from stereo_bp_ros.engines.cuda.runtime import compiler, pinned
+from stereo_bp_ros.engines.cuda.runtime import device as runtime_device
+from stereo_bp_ros.evaluation.timing import Pair
 
-SETS = {'tsukuba': (16, 0.085), 'venus': (21, 0.11), 'barn1': (32, 0.15),
-        'cones_quarter': (64, 0.25), 'cones_half': (128, 1.2)}
+#: Milliseconds of an int16 frame from and to pinned arrays.
+TARGETS = {'tsukuba': 0.085, 'venus': 0.11, 'barn1': 0.15, 'cones_quarter': 0.25,
+           'cones_half': 1.2}
 
 #: Frames from ordinary arrays, then from pinned ones, and so on.
 TURN = 25
 
+ON_DEVICE = 3       # cudaMemcpyKind
+
 
 def main() -> None:
     """Read the command line and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('data', type=pathlib.Path)
+    parser = common.parser(__doc__)
+    common.add_data(parser, common.FIVE_SETS)
     parser.add_argument('--types', nargs='+', default=['int16', 'float32', 'float16'])
-    parser.add_argument('--frames', type=int, default=300)
+    common.add_frames(parser, 300, of='of every column')
     parser.add_argument('--kernels', action='store_true')
-    arguments = parser.parse_args()
-    print(device.describe(0))
+    options = parser.parse_args()
+    base = MatcherConfig(
+        preprocessing='none', data_weight=0.1, data_truncation=15.0, discontinuity_slope=1.0,
+        discontinuity_truncation=0.0, subpixel=False, border='keep', backend='cuda')
+    common.print_machine(base)
     print(f'device-to-device copy: {copy_ceiling():.2f} TB/s read and written')
-    print(f'{"set":14} {"type":8} {"frame":>7} {"pinned":>7} {"fixed":>7} {"graph":>7} '
-          f'{"target":>7}  stages (ms)')
-    for name in SETS:
-        for message_type in arguments.types:
-            time_set(arguments.data, name, message_type, arguments.frames, arguments.kernels)
+    common.print_head('set', 'type', 'frame', 'pinned', 'fixed', 'graph', 'target of int16',
+                      'build, s', 'of it compile', 'first frame', 'arena, MiB', 'stages')
+    passes: list[tuple[object, ...]] = []
+    for one in common.sets(options.data, options.sets):
+        pair = common.timed(one, is_grey=True)
+        for message_type in options.types:
+            config = base.replace(disparity_range=pair.disparities, message_type=message_type)
+            passes += time_set(config, pair, options.frames, options.kernels)
+    if passes:
+        common.print_head('set', 'type', 'level', 'iterations', 'tile', 'us',
+                          'TB/s of messages', 'registers', 'local B', 'shared B', 'warps')
+        for row in passes:
+            common.print_row(*row)
 
 
-def time_set(data: pathlib.Path, name: str, message_type: str, frames: int,
-             kernels: bool) -> None:
-    """One row, and one for each pass of the messages."""
-    disparities, target = SETS[name]
-    left, right = (cv2.imread(str(data / 'middlebury' / name / f'{side}.png'), 0)
-                   for side in ('left', 'right'))
-    config = MatcherConfig(
-        preprocessing='none', disparity_range=disparities, data_weight=0.1,
-        data_truncation=15.0, discontinuity_slope=1.0, discontinuity_truncation=0.0,
-        message_type=message_type, subpixel=False, border='keep')
-    height, width = left.shape
-    engine = CudaEngine(config, width, height)
-    images = [RawImage.from_array(left), RawImage.from_array(right)]
-    outputs = {'disparity': np.zeros((height, width), np.float32)}
-    start = time.perf_counter()
-    engine.compute(*images, None, outputs)
-    first = time.perf_counter() - start
-    pinned_images = [RawImage.from_array(pinned_copy(image)) for image in (left, right)]
-    locked = {'disparity': pinned_copy(outputs['disparity'])}
+def time_set(config: MatcherConfig, pair: Pair, frames: int, is_for_passes: bool
+             ) -> list[tuple[object, ...]]:
+    """Print one row; returns the rows of the passes where they are wanted."""
+    height, width = pair.left.shape
+    engine: Any = engines.create_engine(config, width, height)
+    stages: list[dict[str, float]] = []
+    ordinary = {'disparity': np.zeros((height, width), np.float32)}
+    locked = {'disparity': pinned.empty((height, width), 'float32')}
     fixed = {'fixed_disparity': pinned.empty((height, width), 'int16')}
-    frame_times: list[float] = []
-    pinned_times: list[float] = []
-    fixed_times: list[float] = []
-    stages = []
-    for _ in range(-(-frames // TURN)):
-        stages += turn(engine, images, outputs, frame_times)
-        turn(engine, pinned_images, fixed, fixed_times)
-        turn(engine, pinned_images, locked, pinned_times)
-    assert np.array_equal(locked['disparity'], outputs['disparity'])
-    assert np.array_equal(fixed['fixed_disparity'], 16 * outputs['disparity'])
-    graph = engine._launched
-    graph_times = []
-    for _ in range(frames):
-        start = time.perf_counter()
-        graph.launch(engine._stream)
-        engine._stream.synchronize()
-        graph_times.append((time.perf_counter() - start) * 1e3)
+    images = [RawImage.from_array(side) for side in (pair.left, pair.right)]
+    pinned_images = [RawImage.from_array(pinned_copy(side)) for side in (pair.left, pair.right)]
+    programs: dict[str, Callable[[], object]] = {
+        'frame': lambda: stages.append(engine.compute(*images, None, ordinary)),
+        'fixed': functools.partial(engine.compute, *pinned_images, None, fixed),
+        'pinned': functools.partial(engine.compute, *pinned_images, None, locked)}
+    first = common.milliseconds(programs['frame'])
+    times = common.in_turn(programs, -(-frames // TURN), turn=TURN)
+    assert np.array_equal(locked['disparity'], ordinary['disparity'])
+    assert np.array_equal(fixed['fixed_disparity'], 16 * ordinary['disparity'])
+    times['graph'] = [1e3 * engine.replay() for _ in range(frames)]
     medians = {stage: statistics.median(row[stage] for row in stages) for stage in stages[0]}
-    print(f'{name:14} {message_type:8} {statistics.median(frame_times):7.3f} '
-          f'{statistics.median(pinned_times):7.3f} {statistics.median(fixed_times):7.3f} '
-          f'{statistics.median(graph_times):7.3f} {target:7.3f} ',
-          ' '.join(f'{stage} {value:.3f}' for stage, value in medians.items() if value),
-          f'| build {engine.build_time:.2f} s, of it compile {engine.compile_time:.2f} s, '
-          f'first frame {first * 1e3:.1f} ms, arena {engine.plan.total / 2**20:.0f} MiB')
-    if kernels:
-        time_passes(engine, config, width)
+    common.print_row(
+        pair.name, config.message_type,
+        *(f'{statistics.median(times[name]):.3f}'
+          for name in ('frame', 'pinned', 'fixed', 'graph')), TARGETS.get(pair.name, '-'),
+        f'{engine.build_time:.2f}', f'{engine.compile_time:.2f}', f'{first:.1f}',
+        f'{engine.plan.memory.total / 2**20:.0f}',
+        ', '.join(f'{stage} {value:.3f}' for stage, value in medians.items() if value))
+    rows: list[tuple[object, ...]] = []
+    if is_for_passes:
+        rows = [(pair.name, config.message_type, *row) for row in time_passes(engine)]
     engine.close()
-
-
-def turn(engine: CudaEngine, images: list[RawImage], outputs: dict[str, np.ndarray],
-         times: list[float]) -> list[dict[str, float]]:
-    """Match ``TURN`` frames after one that is not counted: it brings another graph to the device.
-
-    Appends milliseconds to ``times`` and returns those of the stages.
-    """
-    stages = []
-    engine.compute(*images, None, outputs)
-    for _ in range(TURN):
-        start = time.perf_counter()
-        stages.append(engine.compute(*images, None, outputs))
-        times.append((time.perf_counter() - start) * 1e3)
-    return stages
+    return rows
 
 
 def pinned_copy(array: np.ndarray) -> np.ndarray:
@@ -122,73 +108,54 @@ def pinned_copy(array: np.ndarray) -> np.ndarray:
     return copy
 
 
-def time_passes(engine: CudaEngine, config: MatcherConfig, width: int) -> None:
-    """Every pass alone, repeated in one graph."""
-    found = device.properties(0)
-    out = beliefs.matches(config, width, engine.height, engine._arena,
-                          engine.parts.partitions[0], False, False, False)
-    for step, parameters in zip(engine.passes, engine._matching._messages._parameters,
-                                strict=True):
+def time_passes(engine: Any) -> list[tuple[object, ...]]:
+    """Rows of every pass of a CUDA engine alone."""
+    found, config = runtime_device.properties(0), engine.config
+    stream, matching = engine._stream, engine._pipeline.matching
+    shape, launches = MessageFormat.of(config), engine.plan.launches
+    out = labels.matches(config, engine.width, engine.height, engine._arena,
+                         engine.plan.parts.partitions[0], False, False, False)
+    base = messages.base_cost(config, 'uint8', launches)
+    rows: list[tuple[object, ...]] = []
+    for step, parameters in zip(launches, matching._messages._parameters, strict=True):
         parameters.matches = out
-        base = messages.base_cost(config, 'uint8', engine.passes)
         kernel = compiler.kernel(found, *messages.kernel_of(config, step, base))
         cut, threads = step.tiling, messages.threads_of(config, step, base)
         grid = (-(-parameters.width // cut.width), -(-parameters.height // cut.height), 1)
-        elapsed = repeated(engine._stream, lambda kernel=kernel, grid=grid, step=step,
-                           threads=threads, parameters=parameters: kernel.launch(
-                               engine._stream.ptr, grid, (threads, 1, 1), step.shared_bytes,
-                               parameters))
-        shape = layout.shape(config)
+        elapsed = alone(stream, functools.partial(
+            kernel.launch, stream.ptr, grid, (threads, 1, 1), step.shared_bytes, parameters))
         nodes = parameters.width * parameters.height / 2
-        vectors = 4 * (1 if step.start == tiling.FROM_MESSAGES
-                       else 0.5 if step.start == tiling.FROM_PARENTS else 0)
-        vectors += {tiling.LAST_COLOUR: 4, tiling.BOTH_COLOURS: 8, tiling.LABELS: 0,
-                    tiling.OWN_LABELS: 4}[step.finish]
+        vectors = 4 * (1 if step.start == launch.FROM_MESSAGES
+                       else 0.5 if step.start == launch.FROM_PARENTS else 0)
+        vectors += {launch.LAST_COLOUR: 4, launch.BOTH_COLOURS: 8, launch.LABELS: 0,
+                    launch.OWN_LABELS: 4}[step.finish]
         moved = nodes * vectors * shape.units * shape.unit_bytes
         resources = kernel.resources
         warps = kernel.blocks_per_multiprocessor(threads, step.shared_bytes) * threads // 32
-        print(f'    level {step.level} iterations {step.first}-'
-              f'{step.first + step.iterations - 1} tile {cut.width}x{cut.height} '
-              f'{elapsed:8.1f} us, {moved / elapsed / 1e6:5.2f} TB/s of messages, '
-              f'{resources.registers} registers, {resources.local_bytes} B local, '
-              f'{step.shared_bytes} B shared, {warps}/64 warps')
-    stage = engine._matching._beliefs
-    if beliefs.kernels(config, engine.passes[-1], base):
-        elapsed = repeated(engine._stream, lambda: stage.enqueue(engine._stream.ptr, base, out))
-        print(f'    labels that the passes leave {elapsed:8.1f} us')
+        rows.append((
+            step.level, f'{step.first}-{step.first + step.iterations - 1}',
+            f'{cut.width}x{cut.height}', f'{elapsed:.1f}', f'{moved / elapsed / 1e6:.2f}',
+            resources.registers, resources.local_bytes, step.shared_bytes, f'{warps}/64'))
+    if labels.kernels(config, launches[-1], base):
+        elapsed = alone(stream, functools.partial(
+            matching._labels.enqueue, stream.ptr, base, out))
+        rows.append((0, 'labels that the passes leave', '', f'{elapsed:.1f}', *[''] * 5))
+    return rows
 
 
-def repeated(stream: Any, launch: Any, count: int = 10) -> float:
+def alone(stream: Any, launch: Callable[[], object], count: int = 10) -> float:
     """Microseconds of one launch among ``count`` in a graph, the best of three."""
-    with stream:
-        stream.begin_capture()
-        for _ in range(count):
-            launch()
-        graph = stream.end_capture()
-    best = float('inf')
-    for _ in range(3):
-        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-        begin.record(stream)
-        graph.launch(stream)
-        end.record(stream)
-        end.synchronize()
-        best = min(best, cupy.cuda.get_elapsed_time(begin, end) / count * 1e3)
-    return best
+    return min(device.microseconds(stream, device.graph(stream, launch, count), 3)) / count
 
 
 def copy_ceiling(size: int = 2**31) -> float:
     """TB/s of a large copy on the device, bytes read plus bytes written."""
     source, target = (cupy.cuda.memory.Memory(size) for _ in range(2))
     stream, count = cupy.cuda.Stream(non_blocking=True), 20
-    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-    for event in (begin, end):      # the first round warms up
-        event.record(stream)
-        for _ in range(count):
-            cupy.cuda.runtime.memcpyAsync(target.ptr, source.ptr, size, 3, stream.ptr)
-    begin, middle = end, cupy.cuda.Event()
-    middle.record(stream)
-    middle.synchronize()
-    return 2 * size * count / cupy.cuda.get_elapsed_time(begin, middle) / 1e9
+    launched = device.graph(stream, lambda: cupy.cuda.runtime.memcpyAsync(
+        target.ptr, source.ptr, size, ON_DEVICE, stream.ptr), count)
+    taken = device.microseconds(stream, launched, 1, uncounted=1)[0]
+    return 2 * size * count / taken / 1e6
 
 
 if __name__ == '__main__':

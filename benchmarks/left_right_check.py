@@ -1,8 +1,8 @@
 """Times and scores two ways to check belief propagation left against right.
 
-    python benchmarks/left_right_check.py DATA [--backend cuda] [--frames 100]
+    python -m benchmarks.left_right_check ../shared/data/middlebury [--backend cuda]
 
-DATA holds ``sets.yaml``. `same messages` is what ``disp12_max_diff`` does: every belief of the
+`same messages` is what ``disp12_max_diff`` does: every belief of the
 left image is offered to its pixel of the right one. `second pass` matches once more with the
 right image as reference, and compares on the host; its time is that of both frames, without the
 comparison. Wall clock of whole frames, medians; the ways take turns. Quality with a tolerance
@@ -12,56 +12,60 @@ than 1.
 
 from __future__ import annotations
 
-import argparse
-import pathlib
+from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros import MatcherConfig, StereoMatcher, engines
+from benchmarks import common
+from stereo_bp_ros import MatcherConfig, StereoMatcher
 from stereo_bp_ros.evaluation import metrics, timing
-from stereo_bp_ros.evaluation.datasets import StereoPair, open_dataset
+from stereo_bp_ros.evaluation.datasets import StereoPair
 
-WAYS = {'no check': {}, 'same messages': {'disp12_max_diff': 1},
-        'right image': {'reference_image': 'right'}}
+WAYS: dict[str, dict[str, Any]] = {
+    'no check': {}, 'same messages': {'disp12_max_diff': 1},
+    'right image': {'reference_image': 'right'}}
 
 
 def main() -> None:
     """Read the command line and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('data', type=pathlib.Path)
-    parser.add_argument('--backend', default='auto', choices=('auto', 'cuda', 'cpu'))
+    parser = common.parser(__doc__)
+    common.add_data(parser, sets=())
+    common.add_backend(parser)
     parser.add_argument('--message-type', default='int16')
-    parser.add_argument('--frames', type=int, default=100)
-    arguments = parser.parse_args()
-    print('| set | way | ms | ms more than without | kept, % | of them bad, % |')
-    print('| --- | --- | --- | --- | --- | --- |')
-    for pair in open_dataset(arguments.data):
-        print_rows(pair, arguments)
+    common.add_frames(parser, 100)
+    options = parser.parse_args()
+    base = MatcherConfig.preset('five_sets', backend=options.backend,
+                                message_type=options.message_type)
+    common.print_machine(base)
+    common.print_head('set', 'way', 'ms', 'ms more than without', 'kept, %', 'of them bad, %')
+    for pair in common.sets(options.data, options.sets):
+        print_rows(pair, base.replace(disparity_range=pair.disparities), options.frames)
 
 
-def print_rows(pair: StereoPair, arguments: argparse.Namespace) -> None:
+def print_rows(pair: StereoPair, config: MatcherConfig, frames: int) -> None:
     """Three rows of one pair."""
     assert pair.truth is not None
-    variants = [timing.Variant(name, MatcherConfig.preset(
-        'five_sets', disparity_range=pair.disparities, backend=arguments.backend,
-        message_type=arguments.message_type, **settings)) for name, settings in WAYS.items()]
-    ms = {one.variant: one.median for one in timing.measure(
-        timing.Pair(pair.name, pair.left, pair.right, pair.disparities), variants,
-        arguments.frames, engines)}
-    frames = []
-    for variant in variants:
-        with StereoMatcher(variant.config) as matcher:
-            frames.append(matcher.compute(pair.left, pair.right))
-    plain, checked, right = frames
-    twice = plain.valid & agrees(plain.disparity, right.disparity, right.valid)
+    variants = [timing.Variant(name, config.replace(**changes)) for name, changes in WAYS.items()]
+    ms = {one.variant: one.median
+          for one in common.measure(common.timed(pair), variants, frames)}
+    (plain, valid), (_, checked), (right, right_valid) = (
+        matched(pair, one.config) for one in variants)
+    twice = valid & agrees(plain, right, right_valid)
     for name, total, kept in (
-            ('no check', ms['no check'], plain.valid),
-            ('same messages', ms['same messages'], checked.valid),
+            ('no check', ms['no check'], valid), ('same messages', ms['same messages'], checked),
             ('second pass', ms['no check'] + ms['right image'], twice)):
-        score = metrics.score(plain.disparity, pair.truth, kept, thresholds=(1.0,))
-        print(f'| {pair.name} | {name} | {total:.3f} | {total - ms["no check"]:.3f} '
-              f'| {100 * score.estimated / score.known:.1f} '
-              f'| {100 * score.bad[0] / score.estimated:.2f} |')
+        score = metrics.score(plain, pair.truth, kept, thresholds=(1.0,))
+        common.print_row(pair.name, name, f'{total:.3f}', f'{total - ms["no check"]:.3f}',
+                         f'{100 * score.estimated / score.known:.1f}',
+                         f'{100 * score.bad[0] / score.estimated:.2f}')
+
+
+def matched(pair: StereoPair, config: MatcherConfig) -> tuple[np.ndarray, np.ndarray]:
+    """Disparities and where they are valid."""
+    with StereoMatcher(config) as matcher:
+        frame = matcher.compute(pair.left, pair.right)
+        assert frame.disparity is not None
+        return frame.disparity, frame.valid
 
 
 def agrees(left: np.ndarray, right: np.ndarray, is_valid: np.ndarray) -> np.ndarray:
@@ -69,8 +73,8 @@ def agrees(left: np.ndarray, right: np.ndarray, is_valid: np.ndarray) -> np.ndar
     columns = np.arange(left.shape[1]) - np.rint(left).astype(int)
     inside = np.clip(columns, 0, left.shape[1] - 1)
     other = np.take_along_axis(right, inside, axis=1)
-    return ((columns == inside) & np.take_along_axis(is_valid, inside, axis=1)
-            & (np.abs(np.rint(left) - np.rint(other)) <= 1))
+    return np.asarray((columns == inside) & np.take_along_axis(is_valid, inside, axis=1)
+                      & (np.abs(np.rint(left) - np.rint(other)) <= 1))
 
 
 if __name__ == '__main__':

@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 """A camera and a listener for measurements of the node: one process each, led line by line.
 
-  node_traffic.py camera PAIRS.npz     plays pairs to the node's topics
-  node_traffic.py listener             counts and times what the node answers
+    python -m benchmarks.node_traffic camera PAIRS.npz  plays pairs to the node's topics
+    python -m benchmarks.node_traffic listener          counts and times what the node answers
 
 Both answer a JSON object on standard input with one on standard output:
 
@@ -13,7 +12,6 @@ Both answer a JSON object on standard input with one on standard output:
 
 from __future__ import annotations
 
-import argparse
 import json
 import pathlib
 import sys
@@ -31,6 +29,7 @@ from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import CameraInfo, Image
 from stereo_msgs.msg import DisparityImage
 
+from benchmarks import common
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.evaluation import bags
 
@@ -43,8 +42,7 @@ STALL_MS = 4.0
 
 def main() -> int:
     """Run one of the two roles until standard input ends."""
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common.parser(__doc__)
     parser.add_argument('role', choices=('camera', 'listener'))
     parser.add_argument('pairs', nargs='?', type=pathlib.Path,
                         help='of the camera: .npz with left and right, uint8 N x H x W')

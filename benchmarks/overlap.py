@@ -1,69 +1,70 @@
-"""What it would gain to have two frames in flight: one engine, then two that take turns.
+"""What it would gain to have two frames in flight: one matcher, then two that take turns.
 
-    python benchmarks/overlap.py [--size 640x480x64 1280x720x128] [--preset '' road] [--frames 400]
+    python -m benchmarks.overlap [--size 640x480x64 1280x720x128] [--preset '' road]
 
-Two engines of their own streams and memory, each led by a thread, overlap upload, computing and
-download of successive frames as far as the device allows. Prints frames a second, and the median
-and 99th percentile of a frame's time from its images in ordinary memory to its disparity there.
+Two matchers with streams and memory of their own, each led by a thread, overlap upload, computing
+and download of successive frames as far as the device allows. Prints frames a second, and the
+median and 99th percentile of a frame's time from its images in ordinary memory to its disparity
+there.
 """
 
 from __future__ import annotations
 
-import argparse
+import contextlib
+import functools
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 
-from stereo_bp_ros import MatcherConfig, RawImage
-from stereo_bp_ros.config import load_preset
-from stereo_bp_ros.engines.cuda import device
-from stereo_bp_ros.engines.cuda import engine as cuda
+from benchmarks import common
+from stereo_bp_ros import MatcherConfig, RawImage, StereoMatcher
+from stereo_bp_ros.evaluation.timing import Pair, percentile
 
 
 def main() -> None:
     """Read the command line and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--size', nargs='+', default=['640x480x64', '1280x720x128'])
-    parser.add_argument('--preset', nargs='+', default=['', 'road'])
-    parser.add_argument('--frames', type=int, default=400, help='of each engine')
-    arguments = parser.parse_args()
-    print(device.describe(0))
-    print('| size, preset | in flight | frames/s | median ms | 99th percentile ms |')
-    print('| --- | --- | --- | --- | --- |')
-    for size in arguments.size:
-        width, height, disparities = (int(part) for part in size.split('x'))
-        for preset in arguments.preset:
-            config = MatcherConfig(**{**(load_preset(preset) if preset else {}),
-                                      'disparity_range': disparities})
-            engines = [cuda.CudaEngine(config, width, height) for _ in range(2)]
-            for in_flight in (1, 2, 1, 2):
-                rate, times = play(engines[:in_flight], arguments.frames)
-                print(f'| {size} {preset} | {in_flight} | {rate:.0f} | '
-                      f'{np.median(times):.3f} | {np.percentile(times, 99):.3f} |', flush=True)
-            for engine in engines:
-                engine.close()
+    parser = common.parser(__doc__)
+    common.add_sizes(parser, common.VGA, common.HD)
+    parser.add_argument('--preset', nargs='+', default=['', 'road'],
+                        help="default: '' (the defaults of the settings) and road")
+    common.add_backend(parser, 'cuda')
+    common.add_frames(parser, 400, of='of each matcher')
+    options = parser.parse_args()
+    common.print_machine(MatcherConfig(backend=options.backend))
+    common.print_head('size, preset', 'in flight', 'frames/s', 'median ms', '99th percentile ms')
+    for size in options.size:
+        pair = common.noise(size)
+        for preset in options.preset:
+            changes = {'disparity_range': size.disparities, 'backend': options.backend}
+            config = (MatcherConfig.preset(preset, **changes) if preset
+                      else MatcherConfig.from_mapping(changes))
+            with contextlib.ExitStack() as opened:
+                matchers = [opened.enter_context(StereoMatcher(config)) for _ in range(2)]
+                for in_flight in (1, 2, 1, 2):
+                    rate, times = play(matchers[:in_flight], pair, options.frames)
+                    common.print_row(f'{size} {preset}', in_flight, f'{rate:.0f}',
+                                     *(f'{percentile(times, part):.3f}' for part in (50, 99)))
 
 
-def play(engines: list[cuda.CudaEngine], frames: int) -> tuple[float, list[float]]:
-    """Frames a second of all engines together, and every frame's milliseconds."""
-    width, height = engines[0].width, engines[0].height
-    left = np.random.default_rng(0).integers(0, 256, (height, width), dtype=np.uint8)
-    pair = [RawImage.from_array(image) for image in (left, np.roll(left, -7, axis=1))]
+def play(matchers: list[StereoMatcher], pair: Pair, frames: int) -> tuple[float, list[float]]:
+    """Frames a second of all matchers together, and every frame's milliseconds."""
+    images = RawImage.from_array(pair.left), RawImage.from_array(pair.right)
     times: list[float] = []
-    ready = threading.Barrier(len(engines) + 1)
+    ready = threading.Barrier(len(matchers) + 1)
 
-    def lead(engine: cuda.CudaEngine) -> None:
-        out = {'disparity': np.empty((height, width), np.float32)}
-        for _ in range(20):
-            engine.compute(*pair, None, out)
+    def lead(match: Callable[[], object]) -> None:
         ready.wait()
         for _ in range(frames):
-            start = time.perf_counter()
-            engine.compute(*pair, None, out)
-            times.append((time.perf_counter() - start) * 1e3)
+            times.append(common.milliseconds(match))
 
-    threads = [threading.Thread(target=lead, args=(engine,)) for engine in engines]
+    programs = [functools.partial(matcher.compute, *images, out={
+        'disparity': np.empty(pair.left.shape, np.float32)}) for matcher in matchers]
+    for match in programs:
+        for _ in range(20):
+            match()
+    threads = [threading.Thread(target=lead, args=(match,)) for match in programs]
     for thread in threads:
         thread.start()
     ready.wait()

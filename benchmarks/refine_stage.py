@@ -1,6 +1,6 @@
 """Times refinement on CUDA step by step, and speckle removal on the host beside it.
 
-    python benchmarks/refine_stage.py [--size 640x480x64 1280x720x128] [--repeats 101]
+    python -m benchmarks.refine_stage [--size 640x480x64 1280x720x128] [--repeats 101]
 
 Labels are those of the preset `road` on a rendered street, or noise. Device time of the stage
 alone in a graph, medians in microseconds, with the disparity written into device memory and into
@@ -9,7 +9,6 @@ the host's; then what OpenCV takes on one core, and with the way there and back.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import statistics
 import time
@@ -20,11 +19,10 @@ import cv2
 import numpy as np
 from cupy.cuda import runtime
 
+from benchmarks import common, device
 from stereo_bp_ros import MatcherConfig, RawImage, engines
-from stereo_bp_ros.config import load_preset
-from stereo_bp_ros.engines.cuda import device, refine
-from stereo_bp_ros.engines.cuda import engine as cuda
-from stereo_bp_ros.evaluation import scenes
+from stereo_bp_ros.engines.cuda.stages import refine
+from stereo_bp_ros.evaluation.timing import Pair
 
 INVALID = -16
 TO_DEVICE, FROM_DEVICE = 1, 2       # cudaMemcpyKind
@@ -40,37 +38,29 @@ STEPS: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    """Read the command line and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--size', nargs='+', default=['640x480x64', '1280x720x128'])
-    parser.add_argument('--repeats', type=int, default=101)
-    arguments = parser.parse_args()
-    print(device.describe(0))
-    rows: dict[str, list[str]] = {name: [] for name in (*STEPS, OPENCV, THERE_AND_BACK)}
-    heads = []
-    for size in arguments.size:
-        width, height, disparities = (int(part) for part in size.split('x'))
-        frame = scenes.RoadSequence(width=width, height=height, frames=1, noise_sigma=1.5,
-                                    max_disparity=disparities - 2).frame(0)
-        noise = np.random.default_rng(0).integers(0, 256, (2, height, width), dtype=np.uint8)
-        for content, pair in (('street', (frame.left, frame.right)), ('noise', tuple(noise))):
-            heads.append(f'{size}, {content}: device, host')
-            measured = measure(width, height, disparities, pair, arguments.repeats)
-            for name, cell in measured.items():
-                rows[name].append(cell)
-    print('| step | ' + ' | '.join(heads) + ' |')
-    print('| --- |' + ' --- |' * len(heads))
-    for name, cells in rows.items():
-        print(f'| {name} | ' + ' | '.join(cells) + ' |')
+    """Read the command line and print the table."""
+    parser = common.parser(__doc__)
+    common.add_sizes(parser, common.VGA, common.HD)
+    common.add_frames(parser, 101, '--repeats', 'graphs that a median is of')
+    options = parser.parse_args()
+    # The sums that the texture threshold reads belong to the stage before.
+    base = MatcherConfig.preset('road', texture_threshold=0, backend='cuda')
+    common.print_machine(base)
+    pairs = [pair for size in options.size
+             for pair in (common.street(size, noise_sigma=1.5), common.noise(size))]
+    columns = [measure(base.replace(disparity_range=pair.disparities), pair, options.repeats)
+               for pair in pairs]
+    common.print_head('step', *(f'{pair.name}: device, host' for pair in pairs))
+    for name in (*STEPS, OPENCV, THERE_AND_BACK):
+        common.print_row(name, *(column[name] for column in columns))
 
 
-def measure(width: int, height: int, disparities: int, pair: tuple[np.ndarray, ...],
-            repeats: int) -> dict[str, str]:
+def measure(config: MatcherConfig, pair: Pair, repeats: int) -> dict[str, str]:
     """Microseconds of every step for the labels of one pair."""
-    config = MatcherConfig(**{**load_preset('road'), 'disparity_range': disparities})
-    engine = cuda.CudaEngine(config, width, height)
-    out = np.empty((height, width), np.float32)
-    engine.compute(*(RawImage.from_array(image) for image in pair), None, {'disparity': out})
+    height, width = pair.left.shape
+    engine: Any = engines.create_engine(config, width, height)
+    out = {'disparity': np.empty((height, width), np.float32)}
+    engine.compute(RawImage.from_array(pair.left), RawImage.from_array(pair.right), None, out)
     targets = (cupy.empty((height, width), np.float32).data.ptr,
                engine._arena.host_address['disparity'])
     cells = {name: ', '.join(
@@ -78,13 +68,12 @@ def measure(width: int, height: int, disparities: int, pair: tuple[np.ndarray, .
         for target in targets) for name, changes in STEPS.items()}
     # What the median leaves, in place of what earlier frames have.
     stage_time(engine, config.replace(speckle_size=0), targets[0], 1)
-    cells |= host_times(engine, config, repeats // 5)
+    cells |= host_times(engine, config, -(-repeats // 5))
     engine.close()
     return cells
 
 
-def stage_time(engine: cuda.CudaEngine, config: MatcherConfig, target: int,
-               repeats: int) -> float:
+def stage_time(engine: Any, config: MatcherConfig, target: int, repeats: int) -> float:
     """Median of the stage's graph; ``target`` is where the disparity goes."""
     parameters = refine.Parameters()
     parameters.fill(config, None)
@@ -92,24 +81,14 @@ def stage_time(engine: cuda.CudaEngine, config: MatcherConfig, target: int,
     runtime.memcpy(engine._arena.device['parameters'], ctypes.addressof(parameters),
                    ctypes.sizeof(parameters), TO_DEVICE)
     stream = engine._stream
-    with stream:
-        stream.begin_capture()
-        engine._refine.enqueue(stream.ptr, refine.steps(config, ('disparity',)))
-        graph = stream.end_capture()
-    times = []
-    for _ in range(repeats + 2):
-        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-        begin.record(stream)
-        graph.launch(stream)
-        end.record(stream)
-        end.synchronize()
-        times.append(cupy.cuda.get_elapsed_time(begin, end) * 1e3)
-    return statistics.median(times[2:])
+    launched = device.graph(stream, lambda: engine._pipeline.refine.enqueue(
+        stream.ptr, refine.steps(config, ('disparity',))))
+    return statistics.median(device.microseconds(stream, launched, repeats, uncounted=2))
 
 
-def host_times(engine: cuda.CudaEngine, config: MatcherConfig, repeats: int) -> dict[str, str]:
+def host_times(engine: Any, config: MatcherConfig, repeats: int) -> dict[str, str]:
     """Median of OpenCV's speckle removal, alone and with both copies."""
-    pixels = engines.empty_pinned((engine.height, engine.width), 'int16')
+    pixels = engines.choose(config).empty_pinned((engine.height, engine.width), 'int16')
     stream, at = engine._stream, engine._arena.device['filtered']
     alone, whole = [], []
     buffer = None

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """The node as a vehicle would run it: latency, highest rate, and 10,000 frames accounted for.
 
 Camera, node and listener are processes of their own; images go over DDS with the shipped Fast
@@ -6,9 +5,9 @@ DDS profile and reliable QoS overrides. Latency counts from the receipt of the s
 the return of publish, end to end from the stamp (taken before the left image is published) to
 the listener.
 
-  python benchmarks/node_on_gpu.py
-  python benchmarks/node_on_gpu.py --backend cpu --runs sad --frames 100 --long 1000
-  python benchmarks/node_on_gpu.py --output node.json
+    python -m benchmarks.node
+    python -m benchmarks.node --backend cpu --runs sad_30_hz bp_small
+    python -m benchmarks.node --output node.json
 
 Each run starts a node for a size and an algorithm; where a run says so, the long run follows at
 --long-rate, and the highest rate without loss is searched for. Prints Markdown tables, and for
@@ -24,7 +23,6 @@ import dataclasses
 import json
 import os
 import pathlib
-import platform
 import shutil
 import signal
 import subprocess
@@ -38,18 +36,17 @@ from typing import Any
 import numpy as np
 import yaml
 
+from benchmarks import common
 from stereo_bp_ros.config import Value, parse_assignments
-from stereo_bp_ros.evaluation import scenes
-from stereo_bp_ros.parameter_files import load_preset
+from stereo_bp_ros.config.files import load_preset
+from stereo_bp_ros.evaluation.scenes import sequence as scenes
 from stereo_bp_ros.replay import session
-
-TRAFFIC = pathlib.Path(__file__).with_name('node_traffic.py')
 
 #: Different pairs that are played in turn.
 PAIRS = 8
 
-#: Frames after which memory must no longer grow, and MiB that it may.
-SETTLED, GROWTH_MIB = 500, 8.0
+#: Frames after which memory should no longer grow.
+SETTLED = 500
 
 #: Rates that the search begins with, Hz; between the last good and the first bad it bisects.
 RATES = (200, 300, 400, 500, 600, 800, 1000)
@@ -76,7 +73,9 @@ RUNS = {
     'bp': Run(640, 480, 64, '', 30.0, (2.0, 4.0), searches=True),
     'bp_large': Run(1280, 720, 128, '', 30.0, (6.0, 10.0)),
     'road': Run(640, 480, 64, 'road', 30.0, (2.0, 4.0)),
-    'sad': Run(640, 480, 64, 'sad_fast', 100.0, (2.0, 4.0))}
+    'sad': Run(640, 480, 64, 'sad_fast', 100.0, (2.0, 4.0)),
+    'bp_small': Run(320, 240, 32, 'road', 30.0, None),
+    'sad_30_hz': Run(640, 480, 64, 'sad_fast', 30.0, None)}
 
 
 class Helper:
@@ -87,8 +86,8 @@ class Helper:
         self._log = log
         with open(log, 'w', encoding='utf-8') as file:
             self._process = subprocess.Popen(
-                [sys.executable, str(TRAFFIC), *command], env=environment, text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file)
+                [sys.executable, '-m', 'benchmarks.node_traffic', *command], env=environment,
+                text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file)
 
     def ask(self, **question: Any) -> dict[str, Any]:
         """Send a question and wait for the answer."""
@@ -188,11 +187,11 @@ def device_memory() -> float | None:
 
 def main() -> int:
     """Read the command line, make the runs, print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--runs', nargs='+', choices=tuple(RUNS), default=list(RUNS))
-    parser.add_argument('--backend', choices=('auto', 'cuda', 'cpu'), default='auto')
-    parser.add_argument('--frames', type=int, default=300, help='of every run (default 300)')
+    parser = common.parser(__doc__)
+    parser.add_argument('--runs', nargs='+', choices=tuple(RUNS),
+                        default=['bp', 'bp_large', 'road', 'sad'])
+    common.add_backend(parser)
+    common.add_frames(parser, 300, of='of every run')
     parser.add_argument('--long', type=int, default=10_000, metavar='FRAMES',
                         help='of the long run (default 10000, 0 = none)')
     parser.add_argument('--long-rate', type=float, default=200.0, metavar='HZ',
@@ -202,18 +201,15 @@ def main() -> int:
     parser.add_argument('--no-search', action='store_true', help='leave out the highest rate')
     parser.add_argument('--set', action='append', default=[], metavar='KEY=VALUE',
                         dest='settings', help='change a parameter of the node')
-    parser.add_argument('--output', type=pathlib.Path, metavar='FILE', help='write JSON there')
+    common.add_output(parser)
     parser.add_argument('--logs', type=pathlib.Path, metavar='DIR', help='keep logs there')
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix='node_on_gpu_') as temporary:
+    with tempfile.TemporaryDirectory(prefix='node_') as temporary:
         folder = options.logs or pathlib.Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         rows = [row for name in options.runs for row in measure(name, options, folder)]
-    report = {'machine': platform.platform(), 'cores': len(os.sched_getaffinity(0)),
-              'date': time.strftime('%Y-%m-%d'), 'command': ' '.join(sys.argv), 'rows': rows}
-    if options.output:
-        options.output.write_text(json.dumps(report, indent=1) + '\n', encoding='utf-8')
-    print_tables(report)
+    common.write_report(options.output, rows=rows)
+    print_tables(rows)
     return 0 if all(row['adds_up'] and (row['is_lossless'] or row['step'] == 'search')
                     for row in rows) else 1
 
@@ -335,7 +331,7 @@ def account(run: Run, name: str, step: str, rate: float, sent: dict[str, Any],
     received, published = new['received left'], new['published']
     accounted = published + new['waiting left'] + new['held'] + sum(
         count for key, count in dropped.items() if key.startswith(('pairs', 'left')))
-    latency = {stage: percentiles(values) for stage, values in heard['stages_ms'].items()}
+    latency = {stage: common.percentiles(values) for stage, values in heard['stages_ms'].items()}
     total = latency.get('total')
     return {
         'run': name, 'step': step, 'size': f'{run.width}x{run.height}x{run.disparities}',
@@ -350,7 +346,7 @@ def account(run: Run, name: str, step: str, rate: float, sent: dict[str, Any],
         'lost_to_node': sent['sent'] - received, 'lost_from_node': published - heard['received'],
         'is_lossless': sent['sent'] == received == published == heard['received'],
         'wanted_ms': run.latency_ms, 'latency_ms': latency,
-        'end_to_end_ms': percentiles(heard['end_to_end_ms']),
+        'end_to_end_ms': common.percentiles(heard['end_to_end_ms']),
         'stalls_s_ms': stalls(heard['received_s'], heard['end_to_end_ms']),
         'is_in_time': None if run.latency_ms is None or total is None else bool(
             total['p50'] <= run.latency_ms[0] and total['p99'] <= run.latency_ms[1]),
@@ -370,26 +366,10 @@ def stalls(received_s: list[float], end_to_end_ms: list[float]) -> list[tuple[fl
     return found
 
 
-def percentiles(values: list[float]) -> dict[str, float] | None:
-    """Median, 95th and 99th percentile and maximum."""
-    if not values:
-        return None
-    p50, p95, p99 = np.percentile(values, (50, 95, 99))
-    return {'p50': float(p50), 'p95': float(p95), 'p99': float(p99), 'max': max(values)}
-
-
-def print_tables(report: dict[str, Any]) -> None:
-    """Frames and latency, then stages, as Markdown."""
-    def cells(*values: object) -> None:
-        print('| ' + ' | '.join(str(value) for value in values) + ' |')
-
-    def head(*names: str) -> None:
-        print()
-        cells(*names)
-        cells(*('---' for _ in names))
-
-    rows = report['rows']
-    print(f'{report["machine"]}, {report["cores"]} cores, {report["date"]}: {report["command"]}')
+def print_tables(rows: list[dict[str, Any]]) -> None:
+    """Frames and latency, then stages."""
+    common.print_machine()
+    head, cells = common.print_head, common.print_row
     head('run', 'step', 'back end', 'Hz', 'sent', 'received', 'published', 'heard', 'dropped',
          'waiting', 'p50', 'p95', 'p99', 'max', 'wanted p50, p99', 'end to end p50, p99')
     for row in rows:
@@ -415,8 +395,6 @@ def print_tables(report: dict[str, Any]) -> None:
                   f'{figure(row["resident_mib"])}, {figure(row["resident_growth_mib"])}',
                   figure(row['anonymous_growth_mib']),
                   f'{figure(row["device_mib"])}, {figure(row["device_change_mib"])}')
-
-
     for row in rows:
         if row['lost_at_s'] or row['step'] == 'long':
             print(f'\n{row["run"]}, {row["step"]} at {row["sent_hz"]:.0f} Hz: not heard of at '

@@ -1,0 +1,1 @@
+"""Programs that measure: each runs as ``python -m benchmarks.<name>``."""

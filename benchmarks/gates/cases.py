@@ -1,0 +1,163 @@
+"""The configurations that the gates make plans for: always the same list."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+#: What a frame is of, and the outputs that are asked for.
+FRAMES = (('mono8', ('disparity',)), ('mono16', ('disparity', 'confidence')),
+          ('rgb8', ('disparity', 'depth', 'confidence', 'fixed_disparity')))
+
+#: What differs from the typical device.
+DEVICES: dict[str, dict[str, Any]] = {
+    'typical': {},
+    'small': {'name': 'small', 'capability': (7, 5), 'multiprocessors': 8,
+              'shared_memory': 64 * 1024, 'shared_memory_sm': 64 * 1024, 'memory': 2**33},
+    'integrated': {'name': 'integrated', 'capability': (8, 7), 'multiprocessors': 16,
+                   'shared_memory': 163 * 1024, 'shared_memory_sm': 164 * 1024,
+                   'memory': 2**35, 'is_integrated': True}}
+
+PRESETS = ('cones_2010', 'five_sets', 'indoor', 'road', 'road_2009', 'sad_fast', 'sad_venus',
+           'tsukuba_2009', 'tsukuba_2010', 'tsukuba_2019')
+
+TYPES = ('int16', 'float32', 'float16')
+VGA, HD = (640, 480), (1280, 720)
+
+#: Costs that are whole numbers, as in the papers; what most engines of the tests are built for.
+WHOLE = {'preprocessing': 'none', 'data_weight': 0.1, 'data_truncation': 15.0,
+         'discontinuity_slope': 1.0}
+
+#: Each changes what comes before or after matching.
+AROUND: tuple[dict[str, Any], ...] = (
+    {'subpixel': False}, {'uniqueness_ratio': 5.0}, {'disp12_max_diff': 1},
+    {'texture_threshold': 100}, {'median_window_size': 3}, {'median_window_size': 5},
+    {'speckle_size': 100}, {'filling': 'background'}, {'border': 'keep'},
+    {'reference_image': 'right'}, {'smoothing_sigma': 1.0}, {'preprocessing': 'none'},
+    {'preprocessing': 'sobel'}, {'preprocessing': 'residual', 'residual_iterations': 3},
+    {'min_disparity': -16}, {'message_type': 'float32', 'exact': True},
+    {'uniqueness_ratio': 5.0, 'disp12_max_diff': 2, 'texture_threshold': 50,
+     'median_window_size': 3, 'speckle_size': 50, 'filling': 'background', 'subpixel': False})
+
+#: Storage, layout and allocation of the papers' plain steps.
+PAPERS: tuple[dict[str, Any], ...] = (
+    {'message_storage': 'register', 'storage_blocks': 2},
+    {'message_storage': 'hybrid', 'storage_registers': 20, 'storage_shared': 12},
+    {'message_storage': 'local', 'storage_block_width': 64, 'storage_block_height': 2},
+    {'message_layout': 'disparity_major', 'aligned_rows': False},
+    {'message_layout': 'pixel_major', 'aligned_rows': False},
+    {'message_layout': 'disparity_major', 'allocation': 'single'},
+    {'message_layout': 'disparity_major', 'allocation': 'separate'},
+    {'message_layout': 'pixel_major', 'vectorised': False},
+    {'message_layout': 'disparity_major', 'packed_halves': True})
+
+
+class Case(NamedTuple):
+    """Settings (``preset``: what they change), size in pixels and key of ``DEVICES``."""
+
+    settings: dict[str, Any]
+    width: int
+    height: int
+    device: str = 'typical'
+
+    @property
+    def label(self) -> str:
+        """Says all of it."""
+        settings = ' '.join(f'{name}={value}' for name, value in self.settings.items())
+        return f'{self.width}x{self.height} {self.device} {settings}'.strip()
+
+
+def cases() -> dict[str, Case]:
+    """All of them by label."""
+    found = itertools.chain(_hierarchical(), _costs(), _presets(), _around(), _papers(),
+                            _tiled(), _sad(), _partitions(), _devices())
+    return {case.label: case for case in found}
+
+
+def _hierarchical() -> Iterator[Case]:
+    """Types, ranges, sizes, levels and iterations."""
+    for kind, disparities in itertools.product(TYPES, (2, 8, 16, 21, 32, 64, 77, 128, 256, 512)):
+        yield Case({'message_type': kind, 'disparity_range': disparities, **WHOLE}, *VGA)
+    for kind, disparities, size in itertools.product(
+            TYPES, (16, 64, 128), ((384, 288), (53, 37), HD)):
+        yield Case({'message_type': kind, 'disparity_range': disparities, **WHOLE}, *size)
+    for kind, iterations in itertools.product(TYPES, (0, 1, 2, 3, 5, 10, 40)):
+        yield Case({'message_type': kind, 'iterations': iterations, **WHOLE}, *VGA)
+    for kind, levels in itertools.product(TYPES, (1, 2, 4, 6, 9)):
+        yield Case({'message_type': kind, 'levels': levels, **WHOLE}, *VGA)
+
+
+def _costs() -> Iterator[Case]:
+    """Weights and truncations that decide how messages and costs are kept."""
+    for kind, slope in itertools.product(('int16', 'float32'), (0.03, 0.3, 1.1, 5.9, 10.0)):
+        yield Case({'message_type': kind, 'disparity_range': 128, **WHOLE,
+                    'discontinuity_slope': slope, 'discontinuity_truncation': 30.0}, *VGA)
+    for kind, truncation in itertools.product(TYPES, (15.3, 40.0, 127.0, 255.0)):
+        yield Case({'message_type': kind, **WHOLE, 'data_truncation': truncation}, *VGA)
+    for kind, image in itertools.product(TYPES, ('sobel_x', 'sobel', 'residual')):
+        yield Case({'message_type': kind, 'disparity_range': 48, 'preprocessing': image}, *VGA)
+
+
+def _presets() -> Iterator[Case]:
+    for preset, size in itertools.product(PRESETS, ((450, 375), HD)):
+        yield Case({'preset': preset}, *size)
+    for disparities in (16, 21, 32, 128):
+        yield Case({'preset': 'five_sets', 'disparity_range': disparities}, 434, 383)
+
+
+def _around() -> Iterator[Case]:
+    for algorithm, change in itertools.product(('bp', 'tiled_bp', 'sad'), AROUND):
+        yield Case({'stereo_algorithm': algorithm, **change}, *VGA)
+
+
+def _papers() -> Iterator[Case]:
+    for kind, storage, order in itertools.product(
+            TYPES, ('register', 'shared', 'local'), ('disparity_major', 'pixel_major')):
+        yield Case({'preset': 'five_sets', 'disparity_range': 32, 'message_type': kind,
+                    'message_storage': storage, 'message_layout': order}, 434, 383)
+    for kind, change in itertools.product(('float32', 'float16'), PAPERS):
+        yield Case({'preset': 'five_sets', 'disparity_range': 64, 'message_type': kind,
+                    **change}, *VGA)
+
+
+def _tiled() -> Iterator[Case]:
+    schedules = ('auto', 'speculative', 'rows', 'cooperative', 'lock_free', 'launches')
+    for kind, schedule in itertools.product(('int16', 'float32'), schedules):
+        yield Case({'stereo_algorithm': 'tiled_bp', 'tile_schedule': schedule,
+                    'message_type': kind, 'disparity_range': 16, **WHOLE}, 384, 288)
+    for size, computation in itertools.product((3, 5, 20, 64), ('plain', 'fast')):
+        yield Case({'stereo_algorithm': 'tiled_bp', 'tile_size': size, 'disparity_range': 16,
+                    'message_computation': computation, 'outer_iterations': 2}, *VGA)
+    for disparities in (5, 128, 300, 512):
+        yield Case({'stereo_algorithm': 'tiled_bp', 'disparity_range': disparities,
+                    'tile_schedule': 'lock_free', 'tile_synchronisation': 'all',
+                    'inner_iterations': 2}, 384, 288)
+
+
+def _sad() -> Iterator[Case]:
+    for window, disparities in itertools.product((5, 15, 35, 51), (2, 64, 128, 512)):
+        yield Case({'stereo_algorithm': 'sad', 'correlation_window_size': window,
+                    'disparity_range': disparities}, *HD)
+    for variant, window in itertools.product(('global', 'shared_one', 'shared_all'), (5, 15)):
+        yield Case({'stereo_algorithm': 'sad', 'sad_variant': variant,
+                    'correlation_window_size': window, 'preprocessing': 'none'}, *VGA)
+
+
+def _partitions() -> Iterator[Case]:
+    for kind, (columns, rows) in itertools.product(
+            ('int16', 'float32'), ((2, 1), (1, 2), (2, 2), (3, 2), (9, 9))):
+        yield Case({'message_type': kind, 'partition_columns': columns,
+                    'partition_rows': rows}, *HD)
+    for limit in (2**26, 2**27, 2**28):
+        yield Case({'memory_limit': limit, 'disp12_max_diff': 1}, *HD)
+
+
+def _devices() -> Iterator[Case]:
+    changes: tuple[dict[str, Any], ...] = (
+        {}, {'message_type': 'float32'}, {'disparity_range': 256},
+        {'stereo_algorithm': 'sad'}, {'stereo_algorithm': 'sad', 'sad_variant': 'shared_all'},
+        {'stereo_algorithm': 'tiled_bp'}, {'stereo_algorithm': 'tiled_bp', 'tile_size': 5},
+        {'message_storage': 'shared'})
+    for where, change in itertools.product(('small', 'integrated'), changes):
+        yield Case(change, *VGA, where)
