@@ -1,32 +1,52 @@
-# make demo   renders a road sequence, replays it through the node over DDS, writes build/demo
-# make test   ruff, mypy and pytest with coverage
-# make clean  removes everything that the two made
+# make demo      renders a road sequence, replays it through the node over DDS, writes build/demo
+# make test      ruff, mypy and the quick tests, side by side on all cores
+# make test-all  the same with every test, and coverage
+# make test-gpu  the tests that need an NVIDIA GPU, with the Python at hand: installs nothing
+# make docs      builds the pages of docs/ with their links checked: build/docs/index.html
+# make clean     removes everything that these made
 #
-# Both install what they need into .venv, on a fresh machine with Python 3.10 or later and
-# nothing else. PYTHON names the interpreter, STEREO_BP_DATA the folder of real stereo data.
+# All but test-gpu install what they need into .venv, on a fresh machine with Python 3.10 or
+# later and nothing else. PYTHON names the interpreter, STEREO_BP_DATA the folder of real stereo
+# data, PYTEST_OPTIONS a part of the tests.
 
 PYTHON ?= python3
 STEREO_BP_DATA ?= ../shared/data
-export STEREO_BP_DATA
+# Commands also run in other folders than this one.
+export override STEREO_BP_DATA := $(abspath $(STEREO_BP_DATA))
 
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKSPACE := build/workspace
 SOURCES := $(shell find stereo_bp_ros config kernels launch -type f -not -name '*.pyc') package.xml setup.py setup.cfg
 
+# Tests of a module that share a node stay together until a core has nothing left to do.
+SIDE_BY_SIDE := -n auto --dist worksteal
+
 # What the demo matches: a rendered sequence, or BAG=<rosbag2> or IMAGES=<folder of pairs>.
 DEMO := $(if $(BAG),--bag $(BAG)) $(if $(IMAGES),--images $(IMAGES)) $(DEMO_OPTIONS)
 
-.PHONY: demo test clean
+.PHONY: demo test test-all test-gpu docs clean
 
 demo: $(WORKSPACE)/.built
 	. $(VENV)/bin/activate && . $(WORKSPACE)/install/local_setup.sh \
 	&& stereo_bp demo --output build/demo $(DEMO)
 
 test: $(VENV)/.test
+	. $(VENV)/bin/activate && ruff check . && mypy \
+	&& python -m pytest $(SIDE_BY_SIDE) -m 'not slow and not gpu' $(PYTEST_OPTIONS)
+
+test-all: $(VENV)/.test
 	. $(VENV)/bin/activate && ruff check . && mypy && coverage erase \
-	&& coverage run -m pytest $(PYTEST_OPTIONS) \
+	&& coverage run -m pytest $(SIDE_BY_SIDE) $(PYTEST_OPTIONS) \
 	&& coverage combine --quiet && coverage report --sort=cover
+
+docs: $(VENV)/.docs
+	$(VENV)/bin/python -m sphinx -W --keep-going -n -q -b html -d build/doctrees docs build/docs
+	@echo 'build/docs/index.html'
+
+# One after another: some measure what is free of the device's memory.
+test-gpu:
+	$(PYTHON) -m pytest -m gpu $(PYTEST_OPTIONS)
 
 clean:
 	rm -rf $(VENV) build install log dist *.egg-info .coverage* .pytest_cache .mypy_cache \
@@ -35,6 +55,12 @@ clean:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	touch $(VENV)/COLCON_IGNORE
+
+# Linked to no other target: the pages need neither ROS nor a compiler.
+$(VENV)/.docs: $(VENV)/bin/python setup.py constraints.txt
+	$(PIP) 'setuptools==79.0.1' wheel
+	$(PIP) --no-build-isolation -e '.[docs]'
+	touch $@
 
 # The package itself is installed editable, so that tests run on the sources.
 $(VENV)/.demo: $(VENV)/bin/python setup.py constraints.txt

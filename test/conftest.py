@@ -1,20 +1,38 @@
-"""Fixtures shared by all tests: the data folder, a private ROS domain, small synthetic pairs."""
+"""Shared by all tests: the data folder, private ROS domains, small synthetic pairs; GPU or not."""
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
-import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+
+from test import domains
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
 # Before anything imports rclpy: tests never talk to the network or to each other.
 os.environ['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'LOCALHOST'
-os.environ['ROS_DOMAIN_ID'] = str(random.SystemRandom().randint(1, 100))
+_domain, _holder = domains.claim()
+os.environ['ROS_DOMAIN_ID'] = str(_domain)
+
+
+@functools.cache
+def _no_gpu() -> str | None:
+    """Why tests marked ``gpu`` cannot run here."""
+    from stereo_bp_ros.engines.cuda.runtime import device
+
+    return device.unavailable(0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs a GPU where there is none, before its fixtures are made."""
+    if item.get_closest_marker('gpu') and _no_gpu() is not None:
+        pytest.skip('needs an NVIDIA GPU')
 
 
 @pytest.fixture(scope='session')
@@ -33,10 +51,10 @@ def data() -> pathlib.Path:
 
 
 @pytest.fixture
-def ros_environment() -> dict[str, str]:
+def ros_environment() -> Iterator[dict[str, str]]:
     """Environment for child processes that speak ROS: this machine only, a domain of their own."""
-    return {**os.environ, 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
-            'ROS_DOMAIN_ID': str(random.SystemRandom().randint(1, 100))}
+    with domains.domain() as number:
+        yield {**os.environ, 'ROS_DOMAIN_ID': str(number)}
 
 
 @pytest.fixture(scope='session')

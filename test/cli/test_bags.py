@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import types
+
 import numpy as np
 import pytest
+from rosbags import rosbag1
+from rosbags.typesys import Stores, get_typestore
 
 from stereo_bp_ros import Calibration, StereoError
+from stereo_bp_ros.cli.evaluate import open_pairs
+from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.evaluation.bag_topics import is_bag
 
 CALIBRATION = Calibration(400.0, 0.25, 31.5, 33.5, 20.0)
 
@@ -66,11 +75,211 @@ def test_rectified_and_raw_topics_are_preferred():
     assert topics.truth == ''
 
 
-def test_topics_that_cannot_be_told_apart_are_listed():
-    with pytest.raises(StereoError, match=r'several left topics.*/a/left.*/b/left'):
-        bags.find_stereo_topics({'/a/left': bags.IMAGE, '/b/left': bags.IMAGE})
-    with pytest.raises(StereoError, match=r'no left topic.*/imu'):
+def topics_of(*names: str, compressed: bool = False) -> dict[str, str]:
+    """Topics and types: camera_info by the last word, else images."""
+    image = bags.COMPRESSED_IMAGE if compressed else bags.IMAGE
+    return {name: bags.CAMERA_INFO if name.endswith('info') else image for name in names}
+
+
+@pytest.mark.parametrize(('names', 'expected'), [
+    pytest.param(
+        ('/zed/zed_node/left/image_rect_color', '/zed/zed_node/left/camera_info',
+         '/zed/zed_node/right/image_rect_color', '/zed/zed_node/right/camera_info',
+         '/zed/zed_node/left_raw/image_raw_color', '/zed/zed_node/left_raw/camera_info',
+         '/zed/zed_node/right_raw/image_raw_color', '/zed/zed_node/right_raw/camera_info',
+         '/zed/zed_node/rgb/image_rect_color', '/zed/zed_node/rgb/camera_info',
+         '/zed/zed_node/depth/depth_registered', '/zed/zed_node/depth/camera_info'),
+        ('/zed/zed_node/left/image_rect_color', '/zed/zed_node/right/image_rect_color',
+         '/zed/zed_node/left/camera_info', '/zed/zed_node/right/camera_info'), id='ZED'),
+    pytest.param(
+        ('/zed/zed_node/left/color/rect/image', '/zed/zed_node/left/color/rect/camera_info',
+         '/zed/zed_node/left/gray/rect/image', '/zed/zed_node/left/gray/rect/camera_info',
+         '/zed/zed_node/right/color/rect/image', '/zed/zed_node/right/color/rect/camera_info',
+         '/zed/zed_node/right/gray/rect/image', '/zed/zed_node/right/gray/rect/camera_info'),
+        ('/zed/zed_node/left/gray/rect/image', '/zed/zed_node/right/gray/rect/image',
+         '/zed/zed_node/left/gray/rect/camera_info',
+         '/zed/zed_node/right/gray/rect/camera_info'), id='ZED, newer driver'),
+    pytest.param(
+        ('/camera/camera/infra1/image_rect_raw', '/camera/camera/infra1/camera_info',
+         '/camera/camera/infra2/image_rect_raw', '/camera/camera/infra2/camera_info',
+         '/camera/camera/depth/image_rect_raw', '/camera/camera/depth/camera_info',
+         '/camera/camera/aligned_depth_to_infra1/image_raw',
+         '/camera/camera/aligned_depth_to_infra1/camera_info',
+         '/camera/camera/color/image_raw', '/camera/camera/color/camera_info'),
+        ('/camera/camera/infra1/image_rect_raw', '/camera/camera/infra2/image_rect_raw',
+         '/camera/camera/infra1/camera_info', '/camera/camera/infra2/camera_info'),
+        id='RealSense'),
+    pytest.param(
+        ('/cam0/image_raw', '/cam0/camera_info', '/cam1/image_raw', '/cam1/camera_info'),
+        ('/cam0/image_raw', '/cam1/image_raw', '/cam0/camera_info', '/cam1/camera_info'),
+        id='cam0 and cam1'),
+    pytest.param(
+        ('/left_arm/stereo/left/image_rect', '/left_arm/stereo/left/camera_info',
+         '/left_arm/stereo/right/image_rect', '/left_arm/stereo/right/camera_info'),
+        ('/left_arm/stereo/left/image_rect', '/left_arm/stereo/right/image_rect',
+         '/left_arm/stereo/left/camera_info', '/left_arm/stereo/right/camera_info'),
+        id='left in the name of the robot, too'),
+    pytest.param(
+        ('/image_left', '/image_right', '/info/left_info', '/info/right_info'),
+        ('/image_left', '/image_right', '/info/left_info', '/info/right_info'),
+        id='camera_info elsewhere')])
+def test_the_topics_of_well_known_cameras_are_found(names, expected):
+    found = bags.find_stereo_topics(topics_of(*names))
+    assert (found.left_image, found.right_image, found.left_info, found.right_info) == expected
+
+
+TWO_CAMERAS = topics_of(*(f'/{camera}/{side}/{name}' for camera in ('front', 'rear')
+                          for side in ('left', 'right') for name in ('image_rect', 'camera_info')))
+
+
+def test_several_stereo_cameras_are_listed_with_what_chooses_one():
+    with pytest.raises(StereoError, match=r'several stereo pairs: /front/left/image_rect and '
+                       r'/front/right/image_rect; /rear/left/image_rect and .*--left'):
+        bags.find_stereo_topics(TWO_CAMERAS)
+    found = bags.find_stereo_topics(TWO_CAMERAS, bags.StereoTopics('rear/left/image_rect'))
+    assert found == bags.StereoTopics(
+        '/rear/left/image_rect', '/rear/right/image_rect', '/rear/left/camera_info',
+        '/rear/right/camera_info')
+
+
+def test_topics_are_named_one_by_one_where_their_names_tell_nothing():
+    topics = topics_of('/a/image', '/b/image', '/a/info', '/b/info')
+    with pytest.raises(StereoError, match=r'no pair of left.*/a/image, /b/image.*--left'):
+        bags.find_stereo_topics(topics)
+    with pytest.raises(StereoError, match=r'no camera_info belongs to /a/image.*--left-info'):
+        bags.find_stereo_topics(topics, bags.StereoTopics('/a/image', '/b/image'))
+    named = bags.StereoTopics('/a/image', '/b/image', '/a/info', '/b/info')
+    assert bags.find_stereo_topics(topics, named) == named
+    with pytest.raises(StereoError, match=r'no image topic /c/image among /a/image, /b/image'):
+        bags.find_stereo_topics(topics, bags.StereoTopics('/c/image', '/b/image'))
+
+
+def test_topics_without_a_stereo_pair_are_listed():
+    with pytest.raises(StereoError, match=r'no pair of left and right.*/a/left, /b/left'):
+        bags.find_stereo_topics(topics_of('/a/left', '/b/left'))
+    with pytest.raises(StereoError, match=r'no pair of left and right.*/imu'):
         bags.find_stereo_topics({'/imu': 'sensor_msgs/msg/Imu'})
+    with pytest.raises(StereoError, match='camera_info is the only camera_info'):
+        bags.find_stereo_topics(topics_of('/left', '/right', '/camera_info'))
+
+
+def write_ros1_bag(path, sides=('left', 'right'), name='image_rect', d=(0.0,) * 5, count=3):
+    """Pairs in a ROS 1 bag, with header.seq and CameraInfo's D, K, R and P."""
+    store = get_typestore(Stores.ROS1_NOETIC)
+    types = store.types
+    with rosbag1.Writer(path) as writer:
+        image, info = ([writer.add_connection(f'/{side}/{topic}', kind, typestore=store)
+                        for side in sides]
+                       for topic, kind in ((name, bags.IMAGE),
+                                           ('camera_info', bags.CAMERA_INFO)))
+        for index in range(count):
+            stamp_ns = 10**18 + index * 10**8 + 7
+            for k, side in enumerate(sides):
+                header = types['std_msgs/msg/Header'](
+                    index, types['builtin_interfaces/msg/Time'](*divmod(stamp_ns, 10**9)), side)
+                p = np.array([400, 0, 31.5 + 2 * k, -100 * k, 0, 400, 20, 0, 0, 0, 1, 0.0])
+                roi = types['sensor_msgs/msg/RegionOfInterest'](0, 0, 0, 0, False)
+                message = types[bags.CAMERA_INFO](
+                    header, 32, 64, 'plumb_bob', np.array(d), p[[0, 1, 2, 4, 5, 6, 8, 9, 10]],
+                    np.eye(3).reshape(-1), p, 0, 0, roi)
+                writer.write(info[k], stamp_ns + 10**6,
+                             store.serialize_ros1(message, bags.CAMERA_INFO))
+                pixels = np.full(32 * 64, 10 * (k + 1) + index, np.uint8)
+                message = types[bags.IMAGE](header, 32, 64, 'mono8', 0, 64, pixels)
+                writer.write(image[k], stamp_ns + 10**6,
+                             store.serialize_ros1(message, bags.IMAGE))
+    return path
+
+
+def test_a_ros_1_bag_is_read(tmp_path):
+    with bags.StereoBag(write_ros1_bag(tmp_path / 'old.bag')) as bag:
+        assert bag.is_ros1
+        assert bag.pairs == 3
+        assert bag.warnings() == []
+        pairs = list(bag.read())
+    assert [p.stamp_ns for p in pairs] == [10**18 + i * 10**8 + 7 for i in range(3)]
+    assert [int(p.left.pixels[3, 5]) for p in pairs] == [10, 11, 12]
+    assert [int(p.right.pixels[3, 5]) for p in pairs] == [20, 21, 22]
+    assert all(p.calibration == CALIBRATION for p in pairs)
+
+
+def test_a_ros_1_bag_is_played_as_the_messages_of_ros_2(tmp_path):
+    ros2 = get_typestore(Stores.ROS2_KILTED)
+    with bags.StereoBag(write_ros1_bag(tmp_path / 'old.bag')) as bag:
+        events = list(bag.raw())
+    assert len(events) == 12
+    seen = set()
+    for topic, time_ns, data in events:
+        kind = bags.CAMERA_INFO if topic.endswith('info') else bags.IMAGE
+        message = ros2.deserialize_cdr(data, kind)
+        stamp_ns = message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
+        assert time_ns == stamp_ns + 10**6
+        assert bags.stamp_of(data) == stamp_ns
+        side = topic.partition('/')[0]
+        assert message.header.frame_id == side
+        assert (message.width, message.height) == (64, 32)
+        if kind == bags.CAMERA_INFO:
+            assert message.p[3] == (0 if side == 'left' else -100)
+            assert list(message.r) == [1, 0, 0, 0, 1, 0, 0, 0, 1]
+        else:
+            assert message.data.size == 32 * 64
+        seen.add(topic)
+    assert seen == {'left/image_rect', 'left/camera_info', 'right/image_rect',
+                    'right/camera_info'}
+
+
+def test_a_file_of_a_bag_alone_is_a_bag(bag, tmp_path):
+    file, = bag.glob('*.mcap')
+    alone = tmp_path / 'x.mcap'
+    shutil.copy(file, alone)
+    (bag / 'metadata.yaml').unlink()        # the recording was not ended in order
+    for path in (alone, bag):
+        assert is_bag(path)
+        with bags.StereoBag(path) as opened:
+            assert len(list(opened.read())) == 3
+
+
+def info(d=(0.0,) * 5, k=(400.0, 0, 32, 0, 400, 20, 0, 0, 1), r=(1, 0, 0, 0, 1, 0, 0, 0, 1),
+         p=(400.0, 0, 32, 0, 0, 400, 20, 0, 0, 0, 1, 0)):
+    return types.SimpleNamespace(d=np.array(d), k=np.array(k), r=np.array(r), p=np.array(p))
+
+
+DISTORTED = (-0.3, 0.1, 0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(('topic', 'message', 'reason'), [
+    ('/left/image_raw', info(d=DISTORTED), 'distortion'),
+    ('/left/image_raw', info(r=(0, 1, 0, -1, 0, 0, 0, 0, 1)), 'a rotation R'),
+    ('/left/image', info(k=(390.0, 0, 32, 0, 390, 20, 0, 0, 1)), 'K unlike P'),
+    ('/left/image_raw', info(), ''),                        # rendered, or rectified offline
+    ('/left/image_rect', info(d=DISTORTED), ''),            # image_proc keeps the camera_info
+    ('/left/image_raw', info(k=(0,) * 9), '')])             # says nothing about the camera
+def test_images_that_are_not_rectified_are_told_from_their_camera_info(topic, message, reason):
+    warning = bags.rectification_warning(topic, message)
+    if reason:
+        assert reason in warning
+        assert f'{topic} is not rectified' in warning
+        assert 'image_proc' in warning
+    else:
+        assert warning == ''
+
+
+def test_evaluate_takes_a_ros_1_bag_and_says_that_its_images_are_not_rectified(
+        tmp_path, capsys, caplog):
+    path = write_ros1_bag(tmp_path / 'old.bag', sides=('a', 'b'), name='image_raw', d=DISTORTED)
+    command = ['evaluate', str(path), '--preset', 'sad_fast', '--set', 'disparity_range=16',
+               '--repeat', '1', '--backend', 'cpu', '--json']
+    assert main(command) == 2
+    assert 'no pair of left and right image topics' in capsys.readouterr().err
+    assert main([*command, '--left', '/a/image_raw', '--right', '/b/image_raw']) == 0
+    assert len(json.loads(capsys.readouterr().out)['pairs']) == 3
+    assert '/a/image_raw is not rectified: its camera_info has distortion' in caplog.text
+    assert caplog.text.count('/a/image_raw is not rectified') == 1
+    # A report opens a bag again for each loop of a run, and does not say it again.
+    caplog.clear()
+    topics = bags.StereoTopics('/a/image_raw', '/b/image_raw')
+    assert len(list(open_pairs(path, topics)[1])) == 3
+    assert caplog.text == ''
 
 
 def test_what_is_no_bag_is_named(tmp_path):

@@ -58,7 +58,7 @@ def test_papers_prints_the_paper_and_the_reasons_for_people(no_data, capsys):
 
 @pytest.mark.parametrize(('arguments', 'text'), [
     (['--table', '77'], "--table is '77', but must be one of table 1"),
-    (['--frames', '0'], '--frames is 0'), (['--seconds', '0'], '--seconds is 0'),
+    (['--frames', '0'], "--frames: '0'"), (['--seconds', '0'], "--seconds: '0'"),
     (['nowhere'], 'there is no folder nowhere')])
 def test_a_mistake_is_one_line(arguments, text, capsys):
     assert main(['benchmark', 'papers', '--paper', 'gpu_cpu', *arguments]) == 2

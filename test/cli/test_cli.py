@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration
+from stereo_bp_ros import Calibration, engines
 from stereo_bp_ros.cli.main import VERBS, main
-from stereo_bp_ros.errors import BackendUnavailable
-from stereo_bp_ros.evaluation import bags, files
+from stereo_bp_ros.engines.cpu.backend import CpuBackend
+from stereo_bp_ros.engines.cuda.backend import CudaBackend
+from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
+from stereo_bp_ros.evaluation import bags, files, metrics
 
 FAST = ['--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations=4',
         '--backend', 'cpu']
@@ -69,6 +74,117 @@ def test_match_writes_16_bit_png_and_depth_and_scores_against_truth(pair, tmp_pa
     assert np.allclose(metres[both], 60 / disparity[both], rtol=1e-2)
 
 
+SHIFTED = ('cam0=[100 0 48; 0 100 24; 0 0 1]\ncam1=[100 0 68; 0 100 24; 0 0 1]\ndoffs=20\n'
+           'baseline=600\n')
+
+
+@pytest.mark.parametrize('adjust', ['true', 'false'])
+def test_a_calibration_shifts_what_match_writes_and_not_its_scores(pair, tmp_path, capsys, adjust):
+    (tmp_path / 'calib.txt').write_text(SHIFTED)
+    files.write_pfm(tmp_path / 'truth.pfm', np.full((48, 96), 6, np.float32))
+    assert main(['match', *pair, '-o', str(tmp_path / 'd.pfm'), '--truth',
+                 str(tmp_path / 'truth.pfm'), '--calibration', str(tmp_path / 'calib.txt'),
+                 '--set', f'pre_adjust_disparity={adjust}', '--json', *FAST]) == 0
+    report = report_of(capsys)
+    shift = -20 if adjust == 'true' else 0
+    assert report['disparity_shift'] == shift
+    assert report['disparity']['median'] == pytest.approx(6 - shift, abs=0.5)
+    assert report['score']['bad_1_estimated'] < 1
+
+
+def test_evaluate_and_match_agree_where_principal_points_differ(tmp_path, textured_pair, capsys):
+    left, right = textured_pair(96, 48, 6)
+    folder = tmp_path / 'set'
+    folder.mkdir()
+    names = [str(folder / name) for name in ('im0.png', 'im1.png')]
+    for name, image in zip(names, (left, right), strict=True):
+        cv2.imwrite(name, image)
+    truth = np.full((48, 96), 6, np.float32)
+    files.write_pfm(folder / 'disp0.pfm', truth)
+    (folder / 'calib.txt').write_text(SHIFTED)
+    bags.write_bag(tmp_path / 'bag', Calibration(100, 0.6, 48, 68, 24),
+                   [(10**18, left, right, truth)])
+    scores = []
+    for arguments in (['evaluate', str(folder)], ['evaluate', str(tmp_path / 'bag')],
+                      ['match', *names, '--truth', str(folder / 'disp0.pfm'), '-o',
+                       str(tmp_path / 'd.pfm'), '--calibration', str(folder / 'calib.txt')]):
+        assert main([*arguments, '--json', *FAST]) == 0
+        report = report_of(capsys)
+        scores.append(report.get('score') or report['all'])
+    assert scores[0]['bad_1_estimated'] < 1
+    for score in scores[1:]:
+        assert score == pytest.approx(scores[0], abs=0.01)
+
+
+def test_a_truth_of_8_bits_needs_its_scale(pair, tmp_path, capsys):
+    truth = tmp_path / 'tsukuba' / 'disparity.png'
+    truth.parent.mkdir()
+    cv2.imwrite(str(truth), np.full((48, 96), 6 * 16, np.uint8))
+    arguments = ['match', *pair, '-o', str(tmp_path / 'd.pfm'), '--truth', str(truth), '--json',
+                 *FAST]
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert 'disparity.png has 8 bits' in error
+    assert '--truth-scale' in error
+    assert not (tmp_path / 'd.pfm').exists()
+    assert main([*arguments, '--truth-scale', '16']) == 0
+    given = report_of(capsys)
+    (tmp_path / 'sets.yaml').write_text('tsukuba: {disparities: 16, disparity_scale: 16}\n')
+    assert main(arguments) == 0
+    described = report_of(capsys)
+    for report in (given, described):
+        assert report['truth_scale'] == 16
+        assert report['score']['bad_1_estimated'] < 1
+
+
+def test_match_says_what_it_wrote_and_what_its_scores_mean(pair, tmp_path, capsys):
+    files.write_pfm(tmp_path / 'truth.pfm', np.full((48, 96), 6, np.float32))
+    output = tmp_path / 'result[b].pfm'
+    arguments = ['match', *pair, '-o', str(output), '--truth', str(tmp_path / 'truth.pfm'), *FAST]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert f'Wrote disparity: {output}' in printed
+    assert f'Wrote picture: {tmp_path}/result[b]_picture.png' in printed
+    for words in ('bad-1: pixels wrong by more than 1 px or without a disparity, of those with '
+                  'truth', 'root mean square error'):
+        row, = (line for line in printed.splitlines() if words in line)
+        assert row.rstrip(' │').endswith((' %', ' px'))
+    assert main([*arguments, '--json']) == 0
+    report = report_of(capsys)
+    assert set(report['files'].values()) == {str(path) for path in tmp_path.glob('result*')}
+
+
+@pytest.mark.parametrize('verb', ['match', 'evaluate'])
+def test_the_help_explains_every_key_of_the_scores(verb, capsys):
+    with pytest.raises(SystemExit):
+        main([verb, '--help'])
+    printed = capsys.readouterr().out
+    for key in metrics.Score().as_dict():
+        assert f'\n  {key} ' in printed
+
+
+def test_disparities_that_a_png_cannot_hold_are_counted(pair, tmp_path, capsys):
+    assert main(['match', *reversed(pair), '-o', str(tmp_path / 'd.png'), '--set',
+                 'min_disparity=-12', *FAST]) == 0
+    assert 'disparities below 0 are unknown in ' in capsys.readouterr().err
+
+
+def test_any_name_of_a_folder_is_shown_and_reported(tmp_path, textured_pair, capsys):
+    folder = tmp_path / 'the [red] sets' / os.fsdecode(b'a [bold] :cat: #1 \xff')
+    folder.mkdir(parents=True)
+    for name, image in zip(('left', 'right'), textured_pair(96, 48, 6), strict=True):
+        files.write_image(folder / f'{name}.png', image)
+    output = tmp_path / 'report'
+    assert main(['evaluate', str(folder.parent), '--repeat', '1', '--output', str(output),
+                 *FAST]) == 0
+    printed = capsys.readouterr().out
+    assert 'the [red] sets on cpu' in printed
+    assert 'a [bold] :cat: #1 \\udcff' in printed
+    assert [path.name for path in output.glob('*.png')] == [f'{folder.name}.png']
+    assert 'src="a%20%5Bbold%5D%20%3Acat%3A%20%231%20%FF.png"' in (
+        output / 'report.html').read_text()
+
+
 def test_match_prints_a_table_for_people(pair, tmp_path, capsys):
     assert main(['match', *pair, '-o', str(tmp_path / 'r.pfm'), *FAST]) == 0
     assert 'matched in' in capsys.readouterr().out
@@ -77,12 +193,23 @@ def test_match_prints_a_table_for_people(pair, tmp_path, capsys):
 @pytest.mark.parametrize(('arguments', 'text'), [
     (['--set', 'disparity_range=1'], 'disparity_range is 1'),
     (['--set', 'nonsense=1'], 'no setting of this name'),
+    (['--set', 'disparity_rang=32'], 'did you mean disparity_range?'),
+    (['--preset', 'raod'], 'did you mean road?'),
     (['--set', 'queue_size=5'], 'setting of the node'),
     (['--preset', 'motorway'], 'must be one of'),
-    (['--backend', 'cuda', '--set', 'message_type=float32', '--set', 'exact=true'], 'exact'),
+    (['--backend', 'cuda', '--set', 'program=plain_steps', '--set',
+      'plain_steps.vectorised=false'], 'use backend cpu'),
+    (['--set', 'plain_steps.storage=register'], 'belongs to program plain_steps, and program is '
+     'default'),
+    (['--set', 'message_storage=register'],
+     'message_storage is now plain_steps.storage, with program: plain_steps'),
     (['-o', 'result.tiff'], 'must end in .pfm or .png'),
     (['--depth', 'depth.pfm'], '--depth needs --calibration'),
-    (['--repeat', '0'], '--repeat is 0'),
+    (['--depth', 'depth.png'], 'must end in .pfm'),
+    (['--truth-scale', '8'], '--truth-scale needs --truth'),
+    (['-o', 'nowhere/d.pfm'], 'there is no folder nowhere'),
+    (['--picture', 'nowhere/d.png'], 'there is no folder nowhere'),
+    (['--repeat', '0'], "--repeat: '0' is not a whole number from 1"),
 ])
 def test_a_mistake_is_one_line_and_status_2(pair, tmp_path, capsys, monkeypatch, arguments, text):
     monkeypatch.chdir(tmp_path)
@@ -175,69 +302,14 @@ def test_benchmark_prints_frames_stages_and_cold_start(capsys):
 
 
 @pytest.mark.parametrize(('arguments', 'text'), [
-    (['--size', '64x48'], 'WIDTHxHEIGHTxDISPARITIES'), (['--frames', '0'], '--frames is 0'),
+    (['--size', '64x48'], 'WIDTHxHEIGHTxDISPARITIES'), (['--frames', '0'], "--frames: '0'"),
     (['--variant', 'a', '--variant', 'a'], 'two variants'),
     (['--variant', 'a:levels=99'], 'levels is 99'),
+    (['--output', 'nowhere/times.json'], 'there is no folder nowhere'),
     (['--size', '64x48x8', '--backend', 'cpu', '--pinned'], 'cuda only')])
 def test_a_mistake_in_a_benchmark_is_one_line(capsys, arguments, text):
     assert main(['benchmark', 'bp', *arguments]) == 2
     assert text in capsys.readouterr().err
-
-
-def test_info_prints_the_memory_plan_with_the_papers_bound(capsys):
-    assert main(['info', '--size', '640x480', '--disparities', '32', '--backend', 'cpu',
-                 '--json']) == 0
-    report = report_of(capsys)
-    memory = report['memory']
-    assert memory['paper_bound_bytes'] == 4 * (5 + 320) * 640 * 480
-    assert sum(a['bytes'] for a in memory['arrays']) <= memory['total_bytes']
-    assert report['backend']['backend'] == 'cpu'
-    assert report['settings']['disparity_range'] == 32
-
-
-def test_info_tells_how_an_image_that_does_not_fit_is_cut(capsys):
-    arguments = ['info', '--size', '900x750', '--disparities', '128', '--backend', 'cpu',
-                 '--set', 'memory_limit=200000000']
-    assert main([*arguments, '--json']) == 0
-    memory = report_of(capsys)['memory']
-    found = memory['partitions']
-    assert found['columns'] * found['rows'] == len(found['kept']) > 1
-    assert found['padding'] >= 64
-    assert memory['total_bytes'] <= memory['allowed_bytes'] == 200000000
-    assert main(arguments) == 0
-    assert (f'{found["columns"]} x {found["rows"]} partitions of {found["width"]} x '
-            f'{found["height"]} pixels') in ' '.join(capsys.readouterr().out.split())
-
-
-def test_info_refuses_a_size_that_fits_in_no_partition(capsys):
-    assert main(['info', '--size', '900x750', '--backend', 'cpu', '--set',
-                 'memory_limit=1000000']) == 2
-    assert 'memory_limit allows 1.0 MiB' in capsys.readouterr().err
-
-
-def test_tune_says_that_the_cpu_has_nothing_to_tune(capsys):
-    assert main(['tune', '--backend', 'cpu']) == 0
-    assert 'nothing to tune' in capsys.readouterr().out
-
-
-def test_tune_refuses_a_size_that_is_none(capsys):
-    assert main(['tune', '--backend', 'cpu', '--size', '640x480']) == 2
-    assert 'WIDTHxHEIGHTxDISPARITIES' in capsys.readouterr().err
-
-
-def test_info_says_in_full_why_the_cpu_computes(capsys, monkeypatch):
-    problem = BackendUnavailable('a reason of many words ' * 12, 'and a remedy of many more')
-    monkeypatch.setattr('stereo_bp_ros.engines.cuda.device.unavailable', lambda index: problem)
-    assert main(['info', '--backend', 'auto']) == 0
-    printed = capsys.readouterr().out
-    words = ' '.join(printed.replace('│', ' ').split())
-    assert 'and a remedy of many more' in words
-    assert 'available memory MiB' in words
-
-
-def test_info_refuses_a_size_that_is_none(capsys):
-    assert main(['info', '--size', 'large']) == 2
-    assert 'WIDTHxHEIGHT' in capsys.readouterr().err
 
 
 def test_the_shared_pairs_give_the_errors_that_the_field_knows(data, capsys):
@@ -248,3 +320,74 @@ def test_the_shared_pairs_give_the_errors_that_the_field_knows(data, capsys):
     # gives its border pixels a disparity, which are invalid here.
     for name, expected in {'tsukuba': 3.93, 'venus': 3.19, 'barn1': 4.70}.items():
         assert bad[name] == pytest.approx(expected, abs=1.1)
+
+
+def run_alone(arguments, cache):
+    """A new process of stereo_bp: its standard output and error."""
+    done = subprocess.run(
+        [sys.executable, '-m', 'stereo_bp_ros.cli.main', *arguments], capture_output=True,
+        text=True, timeout=300, check=False,
+        env={**os.environ, 'XDG_CACHE_HOME': str(cache), 'COVERAGE_PROCESS_CONFIG': ''})
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_after_a_warm_up_the_first_match_of_a_new_process_compiles_nothing(tmp_path, pair):
+    color = cv2.cvtColor(cv2.imread(pair[0], 0), cv2.COLOR_GRAY2BGR)
+    cv2.imwrite(pair[0], color)
+    match = ['match', *pair, '--preset', 'sad_fast', '--backend', 'cpu', '--json', '-o',
+             str(tmp_path / 'out.pfm')]
+    out, err = run_alone(['info', '--warm-up', 'sad_fast', '--backend', 'cpu', '--json'],
+                         tmp_path / 'cache')
+    assert 'compiling kernels' in err
+    assert str(tmp_path / 'cache') in err
+    (row,) = json.loads(out)['warm_up']
+    assert (row['preset'], row['backend']) == ('sad_fast', 'cpu')
+    assert row['kept'] == row['compiled'] > 0
+    files = {file: file.stat().st_mtime_ns for file in (tmp_path / 'cache').rglob('*.nbc')}
+    out, err = run_alone(match, tmp_path / 'cache')
+    assert err == ''
+    assert json.loads(out)['backend'] == 'cpu'
+    assert files == {file: file.stat().st_mtime_ns
+                     for file in (tmp_path / 'cache').rglob('*.nbc')}
+
+
+def test_the_first_match_says_on_standard_error_that_it_compiles(tmp_path, pair):
+    out, err = run_alone(['match', *pair, '--preset', 'sad_fast', '--backend', 'cpu', '--json',
+                          '-o', str(tmp_path / 'out.pfm')], tmp_path / 'cache')
+    assert json.loads(out)['backend'] == 'cpu'
+    assert 'compiling kernels' in err
+    assert str(tmp_path / 'cache') in err
+
+
+def test_a_warm_up_that_cannot_be_kept_fails(tmp_path, capsys, monkeypatch):
+    counts = iter([{'compiled': 0, 'kept': 0, 'disk': 0}, {'compiled': 5, 'kept': 2, 'disk': 1}])
+    monkeypatch.setattr(CpuBackend, 'origins', lambda _: next(counts))
+    monkeypatch.setattr(CpuBackend, 'warm_up', lambda *_: None)
+    assert main(['info', '--warm-up', 'road', '--backend', 'cpu']) == 2
+    assert 'road: 5 kernels were compiled, but 2 kept' in capsys.readouterr().err
+
+
+def test_a_warm_up_on_cuda_needs_the_size(capsys, monkeypatch):
+    monkeypatch.setattr(engines, 'choose', lambda _: CudaBackend(TYPICAL, 'found'))
+    assert main(['info', '--warm-up', 'road']) == 2
+    assert '--warm-up needs --size' in capsys.readouterr().err
+
+
+def test_a_warm_up_of_no_preset_is_refused(capsys):
+    assert main(['info', '--warm-up', 'roads']) == 2
+    assert 'roads' in capsys.readouterr().err
+
+
+def test_the_shared_motorcycle_has_one_score_with_and_without_its_calibration(data, tmp_path,
+                                                                              capsys):
+    folder = data / 'middlebury2014' / 'Motorcycle'
+    scores = []
+    for arguments in ([], ['--calibration', str(folder / 'calib.txt')]):
+        assert main(['match', str(folder / 'im0.png'), str(folder / 'im1.png'), '--truth',
+                     str(folder / 'disp0.pfm'), '-o', str(tmp_path / 'd.pfm'), '--backend', 'cpu',
+                     '--json', *arguments]) == 0
+        scores.append(report_of(capsys)['score'])
+    assert scores[1] == pytest.approx(scores[0], abs=0.01)
+    assert scores[0]['bad_1_known'] < 25

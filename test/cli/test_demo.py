@@ -5,34 +5,38 @@ from __future__ import annotations
 import json
 
 import cv2
+import numpy as np
 import pytest
 
 pytest.importorskip('rclpy', reason='the demo needs rclpy')
 
-from stereo_bp_ros.cli import demo
+from stereo_bp_ros import Calibration
+from stereo_bp_ros.cli import run_report
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.replay.analysis import Analysis
+from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.replay.analysis import Analysis, Answer
+from stereo_bp_ros.replay.session import SessionResult
 
-RUN = demo.Run('bp', 'a run', {}, least_rate_hz=10.0)
 
-
-def analysis(**frames) -> Analysis:
+def recorded(**frames) -> run_report.RecordedRun:
     counts = {'sent': 100, 'received': 100, 'published': 100, 'recorded': 100, 'dropped': {},
               'lost_in_transport': 0, **frames}
-    return Analysis(counts, {}, [], rate_hz=frames.get('rate', 10.0))
+    figures = Analysis(counts, {}, [], rate_hz=frames.get('rate', 10.0))
+    return run_report.RecordedRun('bp', 'a run', figures, least_rate_hz=10.0)
 
 
 def test_a_run_with_every_frame_accounted_for_at_its_rate_passes():
-    assert demo._failures(RUN, analysis()) == []
+    assert run_report.failures_of(recorded()) == []
 
 
 @pytest.mark.parametrize(('frames', 'text'), [
     ({'lost_in_transport': 1}, '1 frames are not accounted for'),
     ({'recorded': 0}, 'nothing was published'),
+    ({'recorded': 0, 'dropped': {'stale': 100}}, 'set use_sim_time'),
     ({'node_status': 3}, 'ended with status 3'),
     ({'rate': 8.0}, '8.0 frames a second, not 10')])
 def test_what_a_run_does_not_reach_is_named(frames, text):
-    failures = demo._failures(RUN, analysis(**frames))
+    failures = run_report.failures_of(recorded(**frames))
     assert any(text in failure for failure in failures)
 
 
@@ -43,12 +47,47 @@ def test_a_folder_that_is_not_an_earlier_demos_is_left_alone(tmp_path, capsys):
     assert (tmp_path / 'thesis.txt').is_file()
 
 
+def test_an_earlier_demo_stays_where_the_next_has_no_source(tmp_path, capsys):
+    (tmp_path / 'report.json').write_text('{}')
+    for source in ('--bag', '--images'):
+        assert main(['demo', source, str(tmp_path / 'none'), '--output', str(tmp_path)]) == 2
+        assert 'none' in capsys.readouterr().err
+    assert (tmp_path / 'report.json').is_file()
+
+
+def test_frames_of_a_recording_are_not_cut_without_a_word(tmp_path, capsys):
+    assert main(['demo', '--images', str(tmp_path), '--frames', '5', '--output',
+                 str(tmp_path / 'demo')]) == 2
+    assert '--frames is the length of the rendered sequences' in capsys.readouterr().err
+    assert not (tmp_path / 'demo').exists()
+
+
+def test_the_demo_scores_without_the_shift_of_principal_points(tmp_path, monkeypatch):
+    calibration = Calibration(100, 0.6, 48, 68, 24)
+    truth = np.full((48, 96), 6, np.float32)
+    image = np.zeros((48, 96), np.uint8)
+    bags.write_bag(tmp_path / 'bag', calibration, [(10**18, image, image, truth)])
+    answer = Answer(10**18, truth + 20, np.ones(truth.shape, bool), 20, 83)
+    monkeypatch.setattr('stereo_bp_ros.replay.analysis.answers', lambda bag: [answer])
+    result = SessionResult({}, {'disparity': 1}, tmp_path, 0, 0.0)
+    monkeypatch.setattr('stereo_bp_ros.replay.analysis.analyse',
+                        lambda _: recorded(recorded=1).figures)
+    score = run_report.judge('bp', 'a run', tmp_path / 'bag', result, tmp_path).figures.score
+    assert score.known == truth.size
+    assert score.mae == 0
+
+
+@pytest.mark.parametrize('sent', [0, 1])
+def test_a_run_that_sent_nothing_is_judged_all_the_same(sent):
+    assert run_report.failures_of(recorded(sent=sent, recorded=0, rate=0.0))
+
+
 @pytest.mark.ros
 @pytest.mark.slow
 def test_a_short_demo_leaves_report_and_pictures_with_every_frame_accounted_for(
         tmp_path, capsys, monkeypatch):
     # A busy machine may drop frames; that they are accounted for does not depend on it.
-    monkeypatch.setattr(demo, '_failures', lambda one, figures: [])
+    monkeypatch.setattr(run_report, 'failures_of', lambda one: [])
     output = tmp_path / 'demo'
     assert main(['demo', '--output', str(output), '--frames', '12', '--json']) == 0
     report = json.loads(capsys.readouterr().out)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import types
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stereo_bp_ros.camera import (
     Calibration,
@@ -13,6 +16,8 @@ from stereo_bp_ros.camera import (
     rectification_warnings,
 )
 from stereo_bp_ros.errors import InputError, InputReason
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def camera_info(side='left', *, focal=500.0, cx=320.0, cy=240.0, baseline=0.2, binning=(0, 0),
@@ -55,6 +60,42 @@ def test_calibrations_that_cannot_be_are_refused_with_their_reason(left, right, 
     with pytest.raises(InputError) as error:
         Calibration.from_camera_info(left, right)
     assert error.value.reason is reason
+
+
+@pytest.mark.parametrize(('name', 'fields'), [
+    ('focal_px', {'focal': 4e38}),
+    ('focal_px', {'focal': 1e-46}),
+    ('baseline_m', {'focal': 1e-10, 'baseline': 1e39}),
+    ('baseline_m', {'baseline': 1e-46}),
+    ('focal_px x baseline_m', {'focal': 1e25, 'baseline': 1e10}),
+    ('cx_left', {'cx': 1e39}),
+    ('cy', {'cy': -1e39}),
+])
+def test_numbers_that_float32_does_not_hold_are_refused_by_name(name, fields):
+    """They would leave in messages as infinite, or as 0."""
+    with pytest.raises(InputError, match=rf'bad calibration: {name} is .*float32'):
+        Calibration.from_camera_info(camera_info(**fields), camera_info('right', **fields))
+
+
+def test_principal_points_whose_difference_float32_does_not_hold_are_refused():
+    with pytest.raises(InputError, match=r'cx_left - cx_right is .*float32'):
+        Calibration.from_camera_info(camera_info(cx=3e38), camera_info('right', cx=-3e38))
+
+
+@given(focal=FINITE, baseline=FINITE, cx_left=FINITE, cx_right=FINITE)
+def test_an_accepted_calibration_gives_finite_float32_numbers(focal, baseline, cx_left, cx_right):
+    try:
+        calibration = Calibration(focal, baseline, cx_left, cx_right, 0.0)
+    except InputError:
+        return
+    with np.errstate(over='raise'):
+        focal, baseline, shift = (np.float32(value) for value in (
+            calibration.focal_px, calibration.baseline_m, calibration.shift))
+        least, disparity, most = (np.float32(value) for value in (-4096.0, 1 / 16, 4096.0))
+        numbers = (focal, baseline, least - shift, most - shift, focal * baseline / disparity)
+    assert focal > 0
+    assert baseline > 0
+    assert np.isfinite(numbers).all()
 
 
 def test_an_image_of_another_size_than_its_camera_info_is_refused_naming_both():

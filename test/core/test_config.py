@@ -11,10 +11,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stereo_bp_ros import quantisation
 from stereo_bp_ros.cli.info import settings_reference
 from stereo_bp_ros.config import MatcherConfig, NodeConfig, all_settings, parse_assignments, split
+from stereo_bp_ros.config.files import load_parameter_file, preset_names
 from stereo_bp_ros.errors import ConfigError
-from stereo_bp_ros.parameter_files import PRESETS_DIRECTORY, load_parameter_file, preset_names
+from stereo_bp_ros.resources import PRESETS
 
 
 def test_every_declared_default_is_accepted_by_its_own_declaration():
@@ -91,9 +93,9 @@ def test_the_int16_scale_cannot_overflow_and_is_at_least_a_quarter_of_what_could
         config = MatcherConfig(message_type='int16', **values)
     except ConfigError:
         return
-    scale = config.message_scale()
+    scale = quantisation.message_scale(config)
     largest_cost = math.floor(scale * weight * truncation + 0.5) * 4 ** (levels - 1)
-    assert largest_cost + 3 * config.message_smoothness()[1] <= 32767
+    assert largest_cost + 3 * quantisation.message_smoothness(config)[1] <= 32767
     most = min(32767 / (weight * truncation * 4 ** (levels - 1) + 3 * smooth), 128)
     assert most / 4 < scale <= most
 
@@ -103,14 +105,14 @@ def test_the_int16_scale_cannot_overflow_and_is_at_least_a_quarter_of_what_could
 def test_16_bits_hold_the_parameters_of_the_five_sets_exactly(disparities, message_type):
     config = MatcherConfig.preset('five_sets', disparity_range=disparities,
                                   message_type=message_type)
-    scale = config.message_scale()
+    scale = quantisation.message_scale(config)
     for value in (config.data_weight, config.discontinuity_slope, config.truncation):
         assert scale * value == pytest.approx(round(scale * value), rel=1e-12)
     assert scale * config.truncation <= 2048
 
 
 def test_float32_messages_are_in_units_of_the_costs():
-    assert MatcherConfig(message_type='float32').message_scale() == 1
+    assert quantisation.message_scale(MatcherConfig(message_type='float32')) == 1
 
 
 def test_int16_is_refused_where_the_slope_would_vanish():
@@ -124,12 +126,29 @@ def test_only_live_settings_change_without_a_new_engine():
     assert not config.is_live_change(config.replace(disparity_range=32, speckle_size=50))
 
 
+def test_what_is_declared_is_read_once_and_cannot_be_changed():
+    """A node asks for it at every change of a parameter."""
+    for kind in (MatcherConfig, NodeConfig):
+        assert kind.settings() is kind.settings()
+        with pytest.raises(TypeError):
+            kind.settings()['another'] = None
+    assert set(MatcherConfig.settings()) != set(NodeConfig.settings())
+
+
+def test_a_change_of_another_setting_searches_no_scale_anew(monkeypatch):
+    config = MatcherConfig()
+    scale = quantisation.message_scale(config)
+    monkeypatch.setattr(quantisation, 'round_half_up', lambda _: pytest.fail('searched'))
+    for changes in ({'uniqueness_ratio': 3.25}, {'speckle_size': 41}, {'num_threads': 3}):
+        assert quantisation.message_scale(config.replace(**changes)) == scale
+
+
 def test_every_preset_is_a_valid_configuration_and_a_ros_parameter_file():
     assert {'tsukuba_2010', 'tsukuba_2009', 'cones_2010', 'road_2009', 'five_sets', 'road',
             'indoor', 'sad_venus', 'sad_fast', 'tsukuba_2019'} <= set(preset_names())
     for name in preset_names():
         MatcherConfig.preset(name)
-        path = PRESETS_DIRECTORY / f'{name}.yaml'
+        path = PRESETS / f'{name}.yaml'
         content = yaml.safe_load(path.read_text())
         assert list(content) == ['/**']
         assert list(content['/**']) == ['ros__parameters']
@@ -178,6 +197,25 @@ def test_assignments_are_parsed_to_the_declared_types():
         'stereo_algorithm': 'sad', 'preset': 'road'}
 
 
+@pytest.mark.parametrize(('text', 'value'), [
+    ('levels= 3 ', 3), ('levels=+3', 3), ('levels=0x3', 3), ('data_weight=.5', 0.5),
+    ('exact=yes', True), ('stereo_algorithm=bp', 'bp'), ('stereo_algorithm=1', 'bp'),
+    ('preset=[1]', '[1]')])
+def test_a_value_is_read_as_a_plain_scalar_of_yaml(text, value):
+    assert list(parse_assignments([text]).values()) == [value]
+
+
+@pytest.mark.parametrize('value', [
+    10**400, -10**400, 16**5000, [1], {'a': 1}, None, b'x', np.array([1, 2]), float('-inf'), 1j,
+    'x' * 10**6, 2**70], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize('name', ['data_weight', 'levels', 'stereo_algorithm', 'exact'])
+def test_a_value_of_any_type_and_length_is_refused_in_a_line(name, value):
+    with pytest.raises(ConfigError) as error:
+        MatcherConfig(**{name: value})
+    assert str(error.value).startswith(f'{name} is ')
+    assert len(str(error.value)) < 400
+
+
 @pytest.mark.parametrize('text', ['disparity_range', 'disparities=3', 'disparity_range=x'])
 def test_a_malformed_assignment_is_refused(text):
     with pytest.raises(ConfigError):
@@ -208,6 +246,15 @@ def test_one_side_of_the_expected_size_alone_is_refused():
         NodeConfig(image_width=640)
 
 
+def test_approximate_sync_without_a_limit_is_refused_and_its_default_elsewhere_taken():
+    """0 means no limit to stereo_image_proc, whose default it is, too."""
+    with pytest.raises(ConfigError, match=r'approximate_sync_tolerance_seconds is 0\.0, but with '
+                       'approximate_sync it must be above 0'):
+        NodeConfig(approximate_sync=True, approximate_sync_tolerance_seconds=0.0)
+    assert NodeConfig(approximate_sync_tolerance_seconds=0.0).approximate_sync is False
+    assert NodeConfig(approximate_sync=True).approximate_sync_tolerance_seconds == 0.01
+
+
 def test_the_page_of_settings_is_what_the_declaration_prints(repository):
-    assert (repository / 'docs/parameters.md').read_text() == settings_reference(), \
-        'run: stereo_bp info --settings > docs/parameters.md'
+    assert (repository / 'docs/reference/parameters.md').read_text() == settings_reference(), \
+        'run: stereo_bp info --settings > docs/reference/parameters.md'

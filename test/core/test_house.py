@@ -7,27 +7,45 @@ import pathlib
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 
 import pytest
 
 PACKAGE = 'stereo_bp_ros'
-CORE = {'config', 'parameter_files', 'settings', 'errors', 'types', 'images', 'camera', 'geometry',
-        'partitions'}
+CORE = {'config', 'quantisation', 'errors', 'types', 'images', 'camera', 'geometry', 'partitions',
+        'resources', 'transport'}
+
+#: What a file or room may import; the innermost room decides.
 ALLOWED = {
+    **dict.fromkeys(CORE, CORE),
     'engines': CORE | {'engines'},
+    'engines/cuda/runtime': {'errors', 'resources', 'geometry', 'engines/cache',
+                             'engines/compiling', 'engines/cuda/runtime'},
+    'engines/cpu/simd': {'errors', 'engines/cache', 'engines/compiling', 'engines/cpu/simd'},
     'matcher': CORE | {'engines'},
+    'papers': CORE | {'engines', 'papers'},
+    'papers/tables': CORE | {'engines', 'papers', 'matcher', 'evaluation'},
     'node': CORE | {'matcher', 'engines', 'node', ''},
     'evaluation': CORE | {'matcher', 'evaluation'},
     'replay': CORE | {'matcher', 'evaluation', 'replay'},
-    'cli': CORE | {'matcher', 'engines', 'evaluation', 'replay', 'cli', ''},
-    **dict.fromkeys(CORE, CORE),
+    'cli': CORE | {'matcher', 'engines', 'papers', 'evaluation', 'replay', 'cli', ''},
 }
-OWNERS = {'numba': {'engines/cpu'}, 'llvmlite': {'engines/cpu'}, 'cupy': {'engines/cuda'},
-          'rclpy': {'node', 'replay', 'cli/replay.py', 'cli/demo.py'}}
+
+#: Lines of a file, and characters of a line; tables and addresses of pages aside.
+LONGEST_FILE, LONGEST_LINE = 450, 99
+
+OWNERS = {'numba': {'engines/cpu', 'papers'}, 'llvmlite': {'engines/cpu'},
+          'cupy': {'engines/cuda', 'papers'},
+          'rclpy': {'node', 'replay', 'cli/replay', 'cli/demo'}}
 
 
 def modules(repository: pathlib.Path) -> list[pathlib.Path]:
     return sorted((repository / PACKAGE).rglob('*.py'))
+
+
+def pages(repository: pathlib.Path) -> list[pathlib.Path]:
+    return sorted(page for folder in ('', 'docs', 'kernels')
+                  for page in (repository / folder).glob('**/*.md' if folder else '*.md'))
 
 
 def imports(path: pathlib.Path) -> set[str]:
@@ -40,25 +58,31 @@ def imports(path: pathlib.Path) -> set[str]:
     return found
 
 
-def room(path: pathlib.Path, repository: pathlib.Path) -> str:
-    return path.relative_to(repository / PACKAGE).with_suffix('').parts[0]
+def is_in(place: str, rooms: Iterable[str]) -> bool:
+    return any(place == room or place.startswith(f'{room}/') for room in rooms)
+
+
+def place_of(name: str, repository: pathlib.Path) -> str:
+    """The file or room of the package that an import names; '' for a name of the package."""
+    parts = name.split('.')[1:]
+    while parts and not ((repository / PACKAGE).joinpath(*parts).is_dir()
+                         or (repository / PACKAGE).joinpath(*parts).with_suffix('.py').is_file()):
+        parts.pop()
+    return '/'.join(parts)
 
 
 def test_every_room_imports_only_the_rooms_that_it_may(repository):
     violations = []
     for path in modules(repository):
-        here = room(path, repository)
+        here = path.relative_to(repository / PACKAGE).with_suffix('').as_posix()
         if here == '__init__':
             continue
+        allowed = ALLOWED[max((room for room in ALLOWED if is_in(here, [room])), key=len)]
         for name in imports(path):
-            parts = name.split('.')
-            if parts[0] != PACKAGE:
+            if name.split('.')[0] != PACKAGE:
                 continue
-            target = parts[1] if len(parts) > 1 else ''
-            if not (repository / PACKAGE / target).is_dir() and \
-                    not (repository / PACKAGE / f'{target}.py').is_file():
-                target = ''         # a name of the package itself, such as __version__
-            if target not in ALLOWED[here]:
+            place = place_of(name, repository)
+            if not (is_in(place, allowed) if place else '' in allowed):
                 violations.append(f'{path.relative_to(repository)} imports {name}')
     assert not violations
 
@@ -66,10 +90,9 @@ def test_every_room_imports_only_the_rooms_that_it_may(repository):
 def test_numba_cupy_and_rclpy_are_imported_only_by_their_rooms(repository):
     violations = []
     for path in modules(repository):
-        where = path.relative_to(repository / PACKAGE).as_posix()
+        where = path.relative_to(repository / PACKAGE).with_suffix('').as_posix()
         for name in {n.split('.')[0] for n in imports(path)} & OWNERS.keys():
-            if not any(where == owner or where.startswith(f'{owner}/')
-                       for owner in OWNERS[name]):
+            if not is_in(where, OWNERS[name]):
                 violations.append(f'{where} imports {name}')
     assert not violations
 
@@ -82,9 +105,30 @@ def test_importing_the_package_loads_neither_numba_nor_cupy_nor_rclpy():
     assert output.strip() == '[]'
 
 
+def kernels(repository: pathlib.Path) -> list[pathlib.Path]:
+    """Everything that is C++: kernels, and the headers with which tests run them."""
+    return sorted(path for folder in ('kernels', 'test')
+                  for path in (repository / folder).rglob('*')
+                  if path.suffix in ('.cu', '.cuh', '.h'))
+
+
 def test_no_file_needs_a_table_of_contents(repository):
-    long = {str(path.relative_to(repository)): lines for path in modules(repository)
-            if (lines := len(path.read_text().splitlines())) > 450}
+    long = {str(path.relative_to(repository)): lines
+            for path in [*modules(repository), *kernels(repository), *pages(repository),
+                         *(repository / 'test').rglob('*.py'),
+                         *(repository / 'benchmarks').rglob('*.py')]
+            if (lines := len(path.read_text(encoding='utf-8').splitlines())) > LONGEST_FILE}
+    assert not long
+
+
+def test_lines_of_kernels_and_pages_are_as_short_as_those_of_python(repository):
+    assert kernels(repository)
+    assert pages(repository)
+    long = [f'{path.relative_to(repository)}:{number}'
+            for path in [*kernels(repository), *pages(repository)]
+            for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1)
+            if len(line) > LONGEST_LINE
+            and not (path.suffix == '.md' and (line.lstrip().startswith('|') or '://' in line))]
     assert not long
 
 

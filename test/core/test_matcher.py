@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -19,8 +20,12 @@ from stereo_bp_ros import (
     RawImage,
     StereoError,
     StereoMatcher,
+    engines,
+    partitions,
 )
-from stereo_bp_ros.engines.cuda import device
+from stereo_bp_ros.engines import host_memory
+from stereo_bp_ros.engines.backend import Backend
+from stereo_bp_ros.engines.cuda.runtime import device
 
 SMALL = MatcherConfig(disparity_range=16, levels=3, iterations=4, backend='cpu')
 
@@ -225,12 +230,22 @@ def test_without_a_gpu_auto_says_why_it_took_the_cpu_and_cuda_what_would_help(mo
 
 def test_what_only_the_cpu_engine_has_goes_to_the_cpu_and_is_refused_on_cuda(monkeypatch):
     monkeypatch.setattr(device, 'unavailable', lambda index: None)
-    config = SMALL.replace(message_type='float32', exact=True)
+    monkeypatch.setattr(device, 'properties', lambda _: device.TYPICAL)
+    config = SMALL.replace(message_type='float32', program='plain_steps',
+                           **{'plain_steps.vectorised': False})
     with StereoMatcher(config, backend='auto') as matcher:
         assert matcher.backend == 'cpu'
-        assert 'exact' in matcher.backend_reason
+        assert 'plain_steps.vectorised' in matcher.backend_reason
     with pytest.raises(ConfigError):
         StereoMatcher(config, backend='cuda')
+
+
+def test_exact_runs_on_cuda_where_there_is_a_device(monkeypatch):
+    monkeypatch.setattr(device, 'unavailable', lambda index: None)
+    monkeypatch.setattr(device, 'properties', lambda index: device.TYPICAL)
+    config = SMALL.replace(message_type='float32', exact=True)
+    for backend in ('auto', 'cuda'):
+        assert engines.choose(config.replace(backend=backend)).name == 'cuda'
 
 
 def test_an_unknown_backend_is_refused():
@@ -273,5 +288,114 @@ def test_an_engine_that_cannot_be_warmed_up_changes_nothing(monkeypatch, texture
         assert matcher.compute(left, right).disparity is not None
 
 
+def test_what_was_warmed_up_is_not_run_again_for_the_first_image(monkeypatch):
+    config = MatcherConfig(disparity_range=8, levels=2, backend='cpu')
+    with StereoMatcher(config) as matcher:
+        matcher.prepare()
+        monkeypatch.setattr('stereo_bp_ros.engines.cpu.engine.warm_up', fail_to_compile)
+        matcher.prepare(64, 48)
+        assert matcher.size == (64, 48)
+
+
+def test_a_live_change_needs_no_engine_before_the_first_image_either(monkeypatch, textured_pair):
+    config = MatcherConfig(disparity_range=8, levels=2, backend='cpu')
+    with StereoMatcher(config) as matcher:
+        with monkeypatch.context() as broken:
+            broken.setattr('stereo_bp_ros.engines.cpu.engine.warm_up', fail_to_compile)
+            assert not matcher.reconfigure(config.replace(subpixel=False))
+        assert matcher.compute(*textured_pair(64, 48, 3)).delta_d == 1.0
+
+
 def fail_to_compile(config):
     raise RuntimeError('no compiler')
+
+
+@pytest.fixture
+def scarce(monkeypatch):
+    """Sets how many bytes a matcher's host has: what its engine does not hold is free."""
+    engines.warm_up(SMALL)          # or room is left for the compiler
+
+    def install(matcher, total):
+        def free(**_):
+            plan = matcher.memory_plan
+            return total - (plan.total if plan else 0)
+        monkeypatch.setattr(host_memory, 'available', free)
+    return install
+
+
+def fitting_total(config, width, height):
+    """Bytes free at which an engine just fits as a whole."""
+    plan = engines.choose(config).plan(config, width, height, partitions.whole(width, height))
+    return int(plan.memory.total / engines.SHARE) + 1
+
+
+LARGER = SMALL.replace(disparity_range=32)
+
+
+def test_a_reconfiguration_near_the_limit_gives_what_a_fresh_start_gives(textured_pair, scarce):
+    pair = textured_pair(400, 300, 7)
+    with StereoMatcher(LARGER) as fresh, StereoMatcher(SMALL) as changed:
+        scarce(fresh, fitting_total(LARGER, 400, 300))
+        expected = fresh.compute(*pair).disparity
+        scarce(changed, fitting_total(LARGER, 400, 300))
+        changed.compute(*pair)
+        assert changed.reconfigure(LARGER) is True
+        assert fresh.partitions.count == changed.partitions.count == 1
+        assert np.array_equal(changed.compute(*pair).disparity, expected)
+
+
+def test_with_room_for_both_the_old_engine_stays_until_the_new_one_is_built(textured_pair,
+                                                                           scarce, monkeypatch):
+    with StereoMatcher(SMALL) as matcher:
+        scarce(matcher, 2 * fitting_total(LARGER, 400, 300))
+        matcher.compute(*textured_pair(400, 300, 7))
+        monkeypatch.setattr(Backend, 'create', lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            matcher.reconfigure(LARGER)
+        assert matcher.size == (400, 300)
+
+
+def test_where_the_new_engine_does_not_fit_at_all_the_old_one_stays(textured_pair, scarce):
+    with StereoMatcher(SMALL) as matcher:
+        scarce(matcher, fitting_total(SMALL, 64, 48))
+        matcher.compute(*textured_pair(64, 48, 7))
+        with pytest.raises(MemoryLimitError):
+            matcher.reconfigure(SMALL.replace(disparity_range=512))
+        assert (matcher.config, matcher.size) == (SMALL, (64, 48))
+
+
+def test_where_building_fails_after_the_old_engine_was_closed_the_old_configuration_stays(
+        textured_pair, scarce, monkeypatch):
+    pair = textured_pair(400, 300, 7)
+    with StereoMatcher(SMALL) as matcher:
+        scarce(matcher, fitting_total(LARGER, 400, 300))
+        expected = matcher.compute(*pair).disparity
+        with monkeypatch.context() as patched:
+            patched.setattr(Backend, 'create', lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                matcher.reconfigure(LARGER)
+        assert matcher.config == SMALL
+        assert np.array_equal(matcher.compute(*pair).disparity, expected)
+
+
+def test_a_closed_engine_holds_no_memory():
+    engine = engines.create_engine(SMALL, 64, 48)
+    arena = next(iter(engine._arrays.values()))
+    while isinstance(arena.base, np.ndarray):
+        arena = arena.base
+    alive = weakref.ref(arena)
+    del arena
+    engine.close()
+    assert alive() is None
+
+
+def test_whether_a_configuration_fits_is_told_without_asking_a_device_what_is_free(monkeypatch):
+    def refuse(_):
+        raise AssertionError('asked the device')
+    monkeypatch.setattr(device, 'unavailable', lambda _: None)
+    monkeypatch.setattr(device, 'properties', lambda _: device.TYPICAL)
+    monkeypatch.setattr(device, 'available_memory', refuse)
+    on_device = SMALL.replace(backend='cuda')
+    engines.choose(on_device).fit_at_best(on_device, 640, 480)
+    with pytest.raises(MemoryLimitError):
+        engines.choose(on_device).fit_at_best(on_device.replace(memory_limit=1000), 640, 480)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.errors import ConfigError, MemoryLimitError
+from stereo_bp_ros.errors import ConfigError, InputError, MemoryLimitError
 from stereo_bp_ros.geometry import MemoryPlan
 from stereo_bp_ros.partitions import Partitioning, choose, cut, whole
 
@@ -74,6 +75,22 @@ def test_every_pixel_is_kept_once(width: int, height: int, columns: int, rows: i
     assert (seen == 1).all()
     assert parts.count == len(parts.partitions) == columns * rows
     assert parts.padding >= padding or parts.count == 1
+
+
+def test_no_partitions_are_sought_for_an_image_that_no_engine_takes() -> None:
+    config = MatcherConfig(max_image_width=1000, max_image_height=500)
+    choose(config, 1000, 500, 2**60, plan_of)
+    for width, height in ((1001, 500), (1000, 501), (10**6, 10**6)):
+        with pytest.raises(InputError, match=f'too large: {width} x {height}; .*1000 x 500'):
+            choose(config, width, height, 10**6, plan_of)
+
+
+def test_partitions_of_the_largest_image_are_found_within_seconds() -> None:
+    config = MatcherConfig(max_image_width=65536, max_image_height=65536, levels=1,
+                           partition_padding=1)
+    start = time.monotonic()
+    assert choose(config, 65536, 65536, 5 * 2**30, plan_of).count > 1000
+    assert time.monotonic() - start < 10
 
 
 def test_an_image_that_fits_is_not_cut() -> None:

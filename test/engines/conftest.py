@@ -1,4 +1,4 @@
-"""Makes the plain reference implementations beside the tests importable."""
+"""Fixtures of the engines' tests: a fresh interpreter, and frames that may not allocate."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import sys
 from collections.abc import Callable
 
 import pytest
-
-sys.path.append(str(pathlib.Path(__file__).parent))
 
 
 @pytest.fixture
@@ -24,13 +22,14 @@ def child(repository: pathlib.Path) -> Callable[..., str]:
         return done.stdout.strip()
     return run
 
+
 @pytest.fixture
 def refuse_to_allocate(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Makes every further allocation and compilation of the CUDA engine fail the test."""
     def install() -> None:
         from cupy.cuda import memory, nvrtc, pinned_memory
 
-        from stereo_bp_ros.engines.cuda import arena
+        from stereo_bp_ros.engines.cuda.runtime import arena
 
         def refuse(*_: object, **__: object) -> None:
             raise AssertionError('allocated or compiled during a frame')

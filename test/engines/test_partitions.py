@@ -11,12 +11,11 @@ import pytest
 
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage, StereoMatcher, engines, partitions
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
-from stereo_bp_ros.engines.cuda import device
 from stereo_bp_ros.types import OUTPUT_TYPES, OUTPUTS
+from test.settings import five_sets
 
 CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
-on_gpu = [pytest.mark.gpu,
-          pytest.mark.skipif(device.unavailable(0) is not None, reason='needs an NVIDIA GPU')]
+on_gpu = pytest.mark.gpu
 BACKENDS = ['cpu', pytest.param('cuda', marks=on_gpu)]
 
 #: Everything that reads more of a pixel than its label.
@@ -25,10 +24,7 @@ EVERYTHING = {'subpixel': True, 'uniqueness_ratio': 3.0, 'disp12_max_diff': 1,
 
 
 def config_of(**changes: Any) -> MatcherConfig:
-    return MatcherConfig(**{
-        'preprocessing': 'none', 'disparity_range': 24, 'levels': 3, 'data_weight': 0.1,
-        'data_truncation': 15.0, 'discontinuity_slope': 1.0, 'discontinuity_truncation': 0.0,
-        'border': 'keep', 'partition_padding': 9, **changes})
+    return five_sets(24, **{'levels': 3, 'border': 'keep', 'partition_padding': 9, **changes})
 
 
 def pair(width: int, height: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -48,9 +44,9 @@ def matched(config: MatcherConfig, left: np.ndarray, right: np.ndarray, backend:
     height, width = left.shape
     if backend == 'cuda':
         from stereo_bp_ros.engines.cuda.engine import CudaEngine
-        engine: engines.Engine = CudaEngine(config, width, height, parts=parts)
+        engine: engines.Engine = CudaEngine.of(config, width, height, parts=parts)
     else:
-        engine = CpuEngine(config, width, height, parts)
+        engine = CpuEngine.of(config, width, height, parts)
     outputs = {name: np.full((height, width), -7, OUTPUT_TYPES[name]) for name in OUTPUTS}
     for _ in range(frames):
         engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION,
@@ -61,8 +57,8 @@ def matched(config: MatcherConfig, left: np.ndarray, right: np.ndarray, backend:
 
 def cut(config: MatcherConfig, width: int, height: int) -> partitions.Partitioning:
     def plan_of(parts: partitions.Partitioning) -> Any:
-        from stereo_bp_ros.engines.cpu.plan import memory_plan
-        return memory_plan(config, width, height, parts)
+        from stereo_bp_ros.engines.cpu import plan
+        return plan.plan_of(config, width, height, parts).memory
     return partitions.choose(config, width, height, 2**60, plan_of)
 
 
@@ -78,7 +74,6 @@ def test_one_partition_is_the_whole_image(width: int, height: int, backend: str)
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(device.unavailable(0) is not None, reason='needs an NVIDIA GPU')
 @pytest.mark.parametrize('changes', [
     {}, EVERYTHING, {**EVERYTHING, 'reference_image': 'right'}, {'min_disparity': -9},
     {**EVERYTHING, 'preprocessing': 'sobel_x'}, {'iterations': 0}, {'iterations': 1},
@@ -105,7 +100,6 @@ def test_both_engines_give_the_same_bits_in_partitions(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(device.unavailable(0) is not None, reason='needs an NVIDIA GPU')
 @pytest.mark.parametrize('message_type', ['float32', 'float16'])
 def test_floats_in_partitions_agree_with_the_other_engine(message_type: str) -> None:
     config = config_of(message_type=message_type, partition_columns=2, partition_rows=3)
@@ -131,7 +125,8 @@ def test_what_does_not_fit_is_matched_in_partitions_within_the_limit(
         plan, cut_into = matcher.memory_plan, matcher.partitions
     assert plan is not None
     assert plan.total <= limit
-    assert cut_into == engines.partitioning(config.replace(memory_limit=limit), 640, 480)
+    config = config.replace(memory_limit=limit)
+    assert cut_into == engines.choose(config).fit(config, 640, 480).parts
     assert cut_into.count > 1
     assert 'partitions of' in caplog.text
     assert parts.disparity is not None
@@ -163,7 +158,6 @@ def test_three_rows_of_cones_half_hardly_differ_from_the_whole(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(device.unavailable(0) is not None, reason='needs an NVIDIA GPU')
 def test_a_large_pair_is_matched_within_2_gib_of_the_device() -> None:
     """4096 x 3072 pixels and 256 disparities, int16: whole it would take 38 GiB."""
     from cupy.cuda import runtime
@@ -188,4 +182,4 @@ def test_a_large_pair_is_matched_within_2_gib_of_the_device() -> None:
 
 def test_block_matching_is_never_cut() -> None:
     config = MatcherConfig(stereo_algorithm='sad', backend='cpu', partition_rows=3)
-    assert engines.partitioning(config, 320, 240) == partitions.whole(320, 240)
+    assert engines.choose(config).fit(config, 320, 240).parts == partitions.whole(320, 240)

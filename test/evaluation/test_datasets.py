@@ -29,14 +29,40 @@ def test_a_plain_pair_is_a_data_set_of_one(tmp_path):
 
 
 def test_the_truth_of_a_plain_pair_may_be_pfm_or_png(tmp_path):
-    for name in ('pfm', 'wide', 'narrow'):
+    for name in ('pfm', 'wide'):
         make_pair(tmp_path / name)
     disparity = np.full((4, 6), 3.5, np.float32)
     files.write_pfm(tmp_path / 'pfm' / 'disparity.pfm', disparity)
     files.write_disparity_png(tmp_path / 'wide' / 'disparity.png', disparity)
-    make_image(tmp_path / 'narrow' / 'disparity.png', 3)
     truths = {pair.name: float(pair.truth[0, 0]) for pair in open_dataset(tmp_path)}
-    assert truths == {'narrow': 3.0, 'pfm': 3.5, 'wide': 3.5}
+    assert truths == {'pfm': 3.5, 'wide': 3.5}
+
+
+def test_a_truth_of_8_bits_without_a_scale_is_refused_by_name(tmp_path):
+    make_pair(tmp_path / 'hall')
+    make_image(tmp_path / 'hall' / 'disparity.png', 3)
+    with pytest.raises(ValueError, match=r'hall/disparity\.png has 8 bits.*disparity_scale'):
+        open_dataset(tmp_path / 'hall')[0]
+
+
+@pytest.mark.parametrize('scale', ['.inf', '.nan', '0', '-8', '1' + 400 * '0', '[8]', 'eight',
+                                   '2001-13-45', '!!int x', '!!bool x', '*none', '"\\x"'])
+def test_a_description_that_makes_no_sense_is_refused_by_name(tmp_path, scale):
+    make_pair(tmp_path / 's')
+    make_image(tmp_path / 's' / 'disparity.png', 40)
+    for keys in ('disparities: 16, disparity_scale: {}', 'disparities: {}, disparity_scale: 8'):
+        (tmp_path / 'sets.yaml').write_text('s: {' + keys.format(scale) + '}\n')
+        with pytest.raises(ValueError, match=r'sets\.yaml'):
+            open_dataset(tmp_path)[0]
+
+
+def test_a_number_of_disparities_that_is_none_is_refused_by_name(tmp_path):
+    make_image(tmp_path / 'im0.png')
+    make_image(tmp_path / 'im1.png')
+    for value in ('\u00b2', '9' * 400, '-3', ''):
+        (tmp_path / 'calib.txt').write_text(f'ndisp={value}\n')
+        with pytest.raises(ValueError, match=r'calib\.txt: ndisp is'):
+            open_dataset(tmp_path)
 
 
 def test_described_sets_keep_their_order_scale_and_search_range(tmp_path):

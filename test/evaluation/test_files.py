@@ -48,6 +48,7 @@ def test_a_pfm_file_agrees_with_opencv(tmp_path):
     (b'PF\n1 1\n-1.0\n' + bytes(12), 'three channels'),
     (b'Pf\n4 4\n-1.0\n' + bytes(60), 'ends early'),
     (b'Pf\n99999999 9999999\n-1.0\n', '99999999'),
+    (b'Pf\n' + 5000 * b'9' + b' 1\n-1.0\n', 'does not begin'),
     (b'Pf\n2 1\n-1.0.0\n' + bytes(8), 'scale'),
 ])
 def test_a_damaged_pfm_file_is_refused_by_name(tmp_path, content, words):
@@ -81,6 +82,19 @@ def test_a_disparity_beyond_16_bits_is_refused_rather_than_wrapped(tmp_path):
     with pytest.raises(ValueError, match='do not fit'):
         files.write_disparity_png(tmp_path / 'd.png', np.full((2, 2), 300.0, np.float32))
     assert not (tmp_path / 'd.png').exists()
+
+
+@pytest.mark.parametrize('scale', [0, -8, float('nan'), float('inf')])
+def test_a_scale_that_is_none_is_refused_by_name(tmp_path, scale):
+    files.write_image(tmp_path / 'd.png', np.array([[0, 16]], np.uint8))
+    with pytest.raises(ValueError, match=r'd\.png is .* must be above 0'):
+        files.read_disparity_png(tmp_path / 'd.png', scale)
+
+
+def test_an_8_bit_disparity_image_without_a_scale_is_refused_by_name(tmp_path):
+    files.write_image(tmp_path / 'd.png', np.array([[0, 16]], np.uint8))
+    with pytest.raises(ValueError, match=r'd\.png has 8 bits'):
+        files.read_disparity_png(tmp_path / 'd.png')
 
 
 def test_the_scale_of_an_8_bit_disparity_image_is_applied(tmp_path):
@@ -166,6 +180,8 @@ def test_kitti_calibration_takes_the_pair_of_cameras_asked_for(tmp_path):
 @pytest.mark.parametrize(('text', 'words'), [
     ('cam0=[1 0 0; 0 1 0; 0 0 1]\n', 'no cam1'),
     ('cam0=[1 0; 0 1]\ncam1=[1 0 0; 0 1 0; 0 0 1]\nbaseline=1\n', 'cam0 should be 9'),
+    ('cam0=[9 0 1e30; 0 9 0; 0 0 1]\ncam1=[9 0 0; 0 9 0; 0 0 1]\nbaseline=1\n', 'beyond'),
+    ('cam0=[9 0 nan; 0 9 0; 0 0 1]\ncam1=[9 0 0; 0 9 0; 0 0 1]\nbaseline=1\n', 'not finite'),
     ('cam0=[1 0 a; 0 1 0; 0 0 1]\ncam1=[1 0 0; 0 1 0; 0 0 1]\nbaseline=1\n', 'not made of'),
     ('cam0=[9 0 0; 0 9 0; 0 0 1]\ncam1=[9 0 0; 0 9 0; 0 0 1]\nbaseline=0\n', 'baseline'),
 ])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import types
 
 import cv2
 import numpy as np
@@ -14,22 +13,13 @@ pytest.importorskip('numba')
 from stereo_bp_ros import engines
 from stereo_bp_ros.errors import BackendUnavailable, StereoError
 from stereo_bp_ros.evaluation import datasets
-from stereo_bp_ros.evaluation.papers import catalogue, gpu_cpu, plots, rendering, sad
-from stereo_bp_ros.evaluation.papers.bench import (
-    Bench,
-    fastest,
-    mean,
-    speedup,
-)
-from stereo_bp_ros.evaluation.papers.images import SIZES, Images, Missing
-from stereo_bp_ros.evaluation.papers.published import (
-    ai_2009,
-    lcpc_2010,
-    thesis_2019,
-)
-from stereo_bp_ros.evaluation.papers.published import gpu_cpu as gpu_cpu_tables
-from stereo_bp_ros.evaluation.papers.published import sad as sad_figures
-from stereo_bp_ros.evaluation.papers.tables import (
+from stereo_bp_ros.papers.tables import catalogue, gpu_cpu, plots, rendering, sad
+from stereo_bp_ros.papers.tables.bench import Bench, fastest, mean, speedup
+from stereo_bp_ros.papers.tables.images import SIZES, Images, Missing
+from stereo_bp_ros.papers.tables.published import ai_2009, lcpc_2010, thesis_2019
+from stereo_bp_ros.papers.tables.published import gpu_cpu as gpu_cpu_tables
+from stereo_bp_ros.papers.tables.published import sad as sad_figures
+from stereo_bp_ros.papers.tables.results import (
     Cell,
     Measurement,
     Published,
@@ -91,7 +81,7 @@ class TinyImages(Images):
 
 @pytest.fixture
 def bench(textured_pair):
-    return Bench(TinyImages(textured_pair, {'cones_full', 'red_barrel'}), engines, frames=2,
+    return Bench(TinyImages(textured_pair, {'cones_full', 'red_barrel'}), frames=2,
                  backend='cpu')
 
 
@@ -302,28 +292,30 @@ def test_a_plot_shows_the_paper_and_the_measurement(bench, tmp_path):
     assert not (tmp_path / 'none.svg').exists()
 
 
-def streaming_times(config, left, right, repeats):
-    """Microseconds that a device could have needed: only the round robin of one thread rises."""
-    times = {}
-    for streaming in sad.NAMES:
-        for pixel in ('int32', 'uint8'):
-            for threads in sad.BLOCKS:
-                rises = streaming == 'shared_one'
-                times[streaming, pixel, True, threads] = (
-                    None if pixel == 'int32' and threads == 512
-                    else 10.0 * threads if rises else 3200.0 / threads)
-    return 8.0, times
+class CudaBench(Bench):
+    """A bench on a machine whose CUDA device times the ways of streaming, and nothing else."""
+
+    def _described(self, config):
+        if config.backend == 'cpu':
+            raise BackendUnavailable('no Numba', 'install it')
+        return 'a GPU'
+
+    def _variant_times(self, config, left, right, repeats):
+        """Microseconds that a device could need: only the round robin of one thread rises."""
+        times = {}
+        for streaming in sad.NAMES:
+            for pixel in ('int32', 'uint8'):
+                for threads in sad.BLOCKS:
+                    rises = streaming == 'shared_one'
+                    times[streaming, pixel, True, threads] = (
+                        None if pixel == 'int32' and threads == 512
+                        else 10.0 * threads if rises else 3200.0 / threads)
+        return 8.0, times
 
 
 @pytest.fixture
 def cuda_bench(textured_pair):
-    """A bench on a machine whose CUDA device times the ways of streaming, and nothing else."""
-    def device_info(config):
-        if config.backend == 'cpu':
-            raise BackendUnavailable('no Numba', 'install it')
-        return {'device': 'a GPU'}
-    return Bench(TinyImages(textured_pair), types.SimpleNamespace(
-        device_info=device_info, sad_variant_times=streaming_times))
+    return CudaBench(TinyImages(textured_pair))
 
 
 def test_the_ways_of_streaming_become_figures_8_and_9(cuda_bench):
@@ -342,16 +334,18 @@ def test_the_ways_of_streaming_become_figures_8_and_9(cuda_bench):
     assert cuda_bench.absent['cpu'].startswith('no Numba')
 
 
-def test_a_machine_without_any_back_end_says_why():
-    def device_info(config):
+def test_a_machine_without_any_back_end_says_why(monkeypatch):
+    def refuse(config):
         raise BackendUnavailable('nothing here', 'buy something')
+    monkeypatch.setattr(engines, 'choose', refuse)
     with pytest.raises(StereoError, match='nothing here'):
-        Bench(Images(None), types.SimpleNamespace(device_info=device_info))
+        Bench(Images(None))
 
 
 def test_figures_made_of_missing_ones_are_missing(bench):
     times = bench.compare('venus', 16, {'slow': {'iterations': 8}, 'none': {'tiles': 3}})
-    assert times['none'] == Missing('tiles is 3, but there is no setting of this name')
+    assert times['none'] == Missing('tiles is 3, but there is no setting of this name; did you '
+                                    'mean tile_size?')
     assert speedup(times['slow'], times['none']).missing == times['none'].reason
     assert speedup(times['none'], times['slow']).missing == times['none'].reason
     assert speedup(times['slow'], times['slow']).values == (1.0,)

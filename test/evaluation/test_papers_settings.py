@@ -6,17 +6,17 @@ Nothing is computed here: ``Planned`` checks what would be, and makes up how lon
 from __future__ import annotations
 
 import itertools
-import types
 
 import numpy as np
 import pytest
 
-from stereo_bp_ros.engines.cpu import layout_plan
-from stereo_bp_ros.engines.cuda import plan, storage_layout, storage_plan, tuner
+from stereo_bp_ros.engines import programs
+from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.evaluation import datasets, metrics, timing
-from stereo_bp_ros.evaluation.papers import bench as benches
-from stereo_bp_ros.evaluation.papers import catalogue, lcpc_2010, lcpc_2010_walk, sad
-from stereo_bp_ros.evaluation.papers.images import SIZES, Images, Missing
+from stereo_bp_ros.papers.plain_steps import cuda_arrays, occupancy, tune
+from stereo_bp_ros.papers.tables import bench as benches
+from stereo_bp_ros.papers.tables import catalogue, lcpc_2010, lcpc_2010_walk, sad
+from stereo_bp_ros.papers.tables.images import SIZES, Images, Missing
 
 INITIAL_MS, BEST_MS, OTHER_MS = 7.0, 2.0, 3.5
 #: The walk's seventh configuration is made the fastest.
@@ -39,30 +39,36 @@ class Pictures(Images):
 
 
 def occupancy_walk(config, initial_values, most_values):
-    return [(occupancy, tuner.settings_of(walked)) for occupancy, walked in
-            storage_plan.candidates(storage_plan.TYPICAL, config.disparity_range,
-                                    initial_values=initial_values, most_values=most_values)]
+    return [(most, tune.settings_of(walked)) for most, walked in
+            occupancy.candidates(occupancy.TYPICAL, config.disparity_range,
+                                 initial_values=initial_values, most_values=most_values)]
 
 
 class Planned(benches.Bench):
     """A bench of a machine with both back ends; notes what either would refuse."""
 
     def __init__(self, images):
-        super().__init__(images, types.SimpleNamespace(
-            device_info=lambda config: {'device': f'a {config.backend}'},
-            occupancy_walk=occupancy_walk,
-            sad_variant_times=lambda *_: (8.0, {
-                (streaming, pixel, is_unrolled, threads): 9.0 for streaming in sad.NAMES
-                for pixel in ('int32', 'uint8') for is_unrolled in (False, True)
-                for threads in sad.BLOCKS})))
+        super().__init__(images)
         self.refused = []
+
+    def _described(self, config):
+        return f'a {config.backend}'
+
+    def _walk(self, config, initial_values, most_values):
+        return occupancy_walk(config, initial_values, most_values)
+
+    def _variant_times(self, config, left, right, repeats):
+        return 8.0, {
+            (streaming, pixel, is_unrolled, threads): 9.0 for streaming in sad.NAMES
+            for pixel in ('int32', 'uint8') for is_unrolled in (False, True)
+            for threads in sad.BLOCKS}
 
     def _config(self, settings, disparities):
         config = super()._config(settings, disparities)
         if isinstance(config, Missing):
             self.refused.append(config.reason)
         else:
-            (plan if config.backend == 'cuda' else layout_plan).check(config)
+            programs.check(config.backend, config, TYPICAL)
         return config
 
     def _compare(self, image, disparities, variants):
@@ -81,14 +87,15 @@ class Planned(benches.Bench):
         return timing.Times(
             pair, name, config.backend, False, timing.ColdStart(0, 0, 0, {}),
             [self._milliseconds(config)], {}, 1000,
-            kernels if config.backend == 'cuda' and config.repeats_papers else [], (48, 48))
+            kernels if (config.backend, config.program) == ('cuda', 'plain_steps') else [],
+            (48, 48))
 
     def _milliseconds(self, config):
-        if config.message_storage != 'hybrid':
+        if config.plain_steps.storage != 'hybrid':
             return INITIAL_MS
         walked = occupancy_walk(config, 12, 50)
         best = walked[BEST][1]
-        return BEST_MS if best == {key: getattr(config, key) for key in best} else OTHER_MS
+        return BEST_MS if best.items() <= config.to_mapping().items() else OTHER_MS
 
     def score(self, image, disparities, settings):
         found = self.images.load(image)
@@ -131,10 +138,10 @@ def test_the_walk_ends_with_its_fastest_configuration():
     difference, = cells(three, name, three.columns[4])
     assert difference.values == (pytest.approx(100 * (OTHER_MS / BEST_MS - 1)),)
     at_best = next(row for row in four.measured.rows if row.name == f'{occupancy:.2f}')
-    split = [settings['storage_registers'], settings['storage_shared']]
+    split = [settings['plain_steps.registers'], settings['plain_steps.shared']]
     assert [cell.text for cell in at_best.cells[2:]] == [
-        f'32 X {settings["storage_block_height"]}', '-'.join(map(str, [*split, 65 - sum(split)])),
-        name]
+        f'32 X {settings["plain_steps.block_height"]}',
+        '-'.join(map(str, [*split, 65 - sum(split)])), name]
     walks = [len(occupancy_walk(bench._config({}, 65), *constants))
              for constants in lcpc_2010_walk.WALKS.values()]
     assert len(four.measured.rows) == sum(walks) > 80
@@ -191,9 +198,9 @@ def test_the_walk_needs_cuda():
 
 
 def test_whatever_an_engine_loads_is_compiled_beforehand():
-    config = benches.MatcherConfig(message_storage='local', smoothing_sigma=1.0)
+    config = benches.MatcherConfig(program='plain_steps', smoothing_sigma=1.0)
     for changes, pixels in (({}, {'float'}), ({'smoothing_sigma': 0.0}, {'float'}),
                             ({'smoothing_sigma': 0.0, 'preprocessing': 'none'},
                              {'uint8', 'float'})):
-        names = storage_layout.all_kernels(config.replace(**changes))
+        names = cuda_arrays.all_kernels(config.replace(**changes))
         assert {name.split(', ')[1] for name in names if name.startswith('store_costs')} == pixels

@@ -6,9 +6,9 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros.evaluation import _render
 from stereo_bp_ros.evaluation.metrics import score
-from stereo_bp_ros.evaluation.scenes import CAMERA_HEIGHT_M, RoadSequence, render
+from stereo_bp_ros.evaluation.scenes import renderer
+from stereo_bp_ros.evaluation.scenes.sequence import CAMERA_HEIGHT_M, RoadSequence, render
 
 SMALL = RoadSequence(width=320, height=240, frames=40)
 CLEAN = dataclasses.replace(SMALL, noise_sigma=0.0)
@@ -165,6 +165,51 @@ def test_a_common_matcher_finds_the_truth():
     assert result.mae < 0.5
 
 
+def inside(mask):
+    """Pixels of a mask whose neighbours belong to it, too: at its edge pixels mix two surfaces."""
+    return cv2.erode(mask.astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
+
+
+def test_the_sky_is_drawn_exactly_where_its_mask_says():
+    clouds = CLEAN.frame(17)
+    dark, bright = (dataclasses.replace(CLEAN, sky=sky).frame(17)
+                    for sky in ('textureless', 'saturated'))
+    assert clouds.sky.dtype == bool
+    assert 0.05 < clouds.sky.mean() < 0.5
+    assert (bright.left > dark.left)[clouds.sky].all()
+    for frame in (dark, bright):
+        street = inside(~clouds.sky)
+        np.testing.assert_array_equal(frame.left[street], clouds.left[street])
+        for name in ('sky', 'disparity', 'occluded'):
+            np.testing.assert_array_equal(getattr(frame, name), getattr(clouds, name))
+
+
+def test_the_sky_is_what_lies_infinitely_far(clean_frame):
+    np.testing.assert_array_equal(clean_frame.sky, clean_frame.disparity == 0)
+
+
+@pytest.mark.parametrize('options', [
+    {'noise_sigma': 3.0}, {'noise_sigma': 2.0, 'exposure_gain': 0.7, 'exposure_offset': -10.0},
+    {'blur_sigma': 0.8}], ids=str)
+def test_a_saturated_sky_is_white_without_noise_in_both_images(options):
+    frame = dataclasses.replace(SMALL, sky='saturated', **options).frame(3)
+    seen_by_both = cv2.erode((frame.sky & ~frame.occluded).astype(np.uint8),
+                             np.ones((9, 9), np.uint8)) > 0
+    assert seen_by_both.any()
+    assert frame.left[seen_by_both].min() == 255
+    assert frame.right[seen_by_both].min() == 255
+
+
+def test_a_textureless_sky_has_nothing_but_the_noise_of_each_sensor():
+    frame = dataclasses.replace(SMALL, sky='textureless', noise_sigma=2.0).frame(3)
+    seen_by_both = inside(frame.sky & ~frame.occluded)
+    left, right = (image[seen_by_both].astype(float) for image in (frame.left, frame.right))
+    for values in (left, right):
+        assert values.mean() == pytest.approx(215, abs=0.2)
+        assert values.std() == pytest.approx(2.0, rel=0.05)
+    assert abs(np.corrcoef(left, right)[0, 1]) < 0.05
+
+
 def test_processes_draw_the_same_frames_in_order():
     sequence = dataclasses.replace(SMALL, frames=5)
     done = []
@@ -191,20 +236,21 @@ def test_a_frame_outside_the_sequence_is_refused(index):
 @pytest.mark.parametrize(('options', 'words'), [
     ({'width': 3}, 'width is 3'), ({'rate_hz': 0.0}, 'rate_hz'), ({'noise_sigma': -1.0}, 'noise'),
     ({'max_disparity': 0}, 'max_disparity'), ({'baseline_m': 2.0}, r'at most 0\.\d+ fits'),
-    ({'focal_px': float('nan')}, 'focal_px'), ({'seed': -1}, 'seed')])
+    ({'focal_px': float('nan')}, 'focal_px'), ({'seed': -1}, 'seed'),
+    ({'sky': 'blue'}, "sky is 'blue', but must be one of clouds, textureless, saturated")])
 def test_a_drive_that_cannot_be_drawn_is_refused_in_words(options, words):
     with pytest.raises(ValueError, match=words):
         RoadSequence(**options)
 
 
-GREY = _render.Texture(np.full((16, 16), 100, np.uint8))
-CAMERA = _render.Camera(width=40, height=30, focal_px=50.0, cx=19.5, cy=14.5, baseline_m=0.2)
+GREY = renderer.Texture(np.full((16, 16), 100, np.uint8))
+CAMERA = renderer.Camera(width=40, height=30, focal_px=50.0, cx=19.5, cy=14.5, baseline_m=0.2)
 SKY = np.zeros((61, 81), np.uint8)
 
 
 def test_a_slanted_plane_has_the_disparity_of_its_rays():
     origin, u, v = np.array([-9.0, -8.0, 3.0]), np.array([16.0, 0.0, 9.0]), np.array([0, 18.0, 0])
-    mesh = _render.split_by_depth(_render.patch(GREY, origin, u, v))
+    mesh = renderer.split_by_depth(renderer.patch(GREY, origin, u, v))
     found = CAMERA.view(mesh, SKY).truth()
     for x, y in ((0, 0), (7, 29), (20, 14), (39, 3)):
         ray = np.array([(x - 19.5) / 50, (y - 14.5) / 50, 1.0])
@@ -213,18 +259,18 @@ def test_a_slanted_plane_has_the_disparity_of_its_rays():
 
 
 def test_the_nearer_of_two_surfaces_is_seen_whatever_the_order():
-    near = _render.patch(GREY, (0, -9, 2.0), (9, 0, 0), (0, 18, 0))
-    far = _render.patch(GREY, (-9, -9, 5.0), (18, 0, 0), (0, 18, 0))
+    near = renderer.patch(GREY, (0, -9, 2.0), (9, 0, 0), (0, 18, 0))
+    far = renderer.patch(GREY, (-9, -9, 5.0), (18, 0, 0), (0, 18, 0))
     for meshes in ([near, far], [far, near]):
-        disparity = CAMERA.view(_render.join(meshes), SKY).truth()
+        disparity = CAMERA.view(renderer.join(meshes), SKY).truth()
         np.testing.assert_allclose(disparity[:, :20], 2.0)
         np.testing.assert_allclose(disparity[:, 20:], 5.0)
 
 
 def test_neighbouring_patches_leave_no_gap_and_do_not_overlap():
     halves = ([(0, 0), (0.437, 0), (0.61, 1), (0, 1)], [(0.437, 0), (1, 0), (1, 1), (0.61, 1)])
-    mesh = _render.join([_render.patch(GREY, (-4, -3, 3.0), (8, 0.7, 0), (0, 6, 0), outline=half)
+    mesh = renderer.join([renderer.patch(GREY, (-4, -3, 3.0), (8, 0.7, 0), (0, 6, 0), outline=half)
                          for half in halves])
-    whole = _render.patch(GREY, (-4, -3, 3.0), (8, 0.7, 0), (0, 6, 0))
+    whole = renderer.patch(GREY, (-4, -3, 3.0), (8, 0.7, 0), (0, 6, 0))
     np.testing.assert_array_equal(CAMERA.view(mesh, SKY).disparity,
                                   CAMERA.view(whole, SKY).disparity)

@@ -25,7 +25,7 @@ def variants() -> list[timing.Variant]:
 
 def test_a_variant_that_cannot_run_is_left_out_where_refusals_are_noted(pair):
     refused = {}
-    results = timing.measure(pair, variants(), 3, engines, refused=refused)
+    results = timing.measure(pair, variants(), 3, engines.choose, refused=refused)
     assert [one.variant for one in results] == ['first', 'last']
     assert [len(one.total) for one in results] == [3, 3]
     assert list(refused) == ['large']
@@ -34,11 +34,11 @@ def test_a_variant_that_cannot_run_is_left_out_where_refusals_are_noted(pair):
 
 def test_a_variant_that_cannot_run_is_an_error_otherwise(pair):
     with pytest.raises(MemoryLimitError):
-        timing.measure(pair, variants(), 3, engines)
+        timing.measure(pair, variants(), 3, engines.choose)
 
 
 def test_no_turn_begins_after_the_time_but_the_first(pair):
-    results = timing.measure(pair, variants()[::2], 1000, engines, seconds=1e-9)
+    results = timing.measure(pair, variants()[::2], 1000, engines.choose, seconds=1e-9)
     assert [len(one.total) for one in results] == [1, 1]
 
 
@@ -51,9 +51,9 @@ def test_slow_variants_take_turns_frame_by_frame_and_every_frame_counts(pair, mo
         return compute(self, *arguments, **options)
     monkeypatch.setattr(timing.StereoMatcher, 'compute', counted)
     seen = []
-    timing.measure(pair, variants()[::2], 25, engines, lambda: seen.append(len(matched)))
+    timing.measure(pair, variants()[::2], 25, engines.choose, lambda: seen.append(len(matched)))
     assert seen[0] == 2 + 2 * (1 + timing.TURN)     # the cold start, and one uncounted frame
     assert len(matched) == 2 + 2 * (25 + 3)
     matched.clear()
-    timing.measure(pair, variants()[::2], 25, engines, seconds=1e-9)
+    timing.measure(pair, variants()[::2], 25, engines.choose, seconds=1e-9)
     assert len(matched) == 2 + 2

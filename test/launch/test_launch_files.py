@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import pathlib
-import random
 import signal
 import subprocess
 import sys
@@ -18,6 +17,11 @@ import cv2
 import numpy as np
 import pytest
 import yaml
+
+from stereo_bp_ros import Calibration
+from stereo_bp_ros.config import all_settings
+from stereo_bp_ros.evaluation import bags
+from test.domains import domain
 
 launch_ros = pytest.importorskip('launch_ros.actions')
 launch = pytest.importorskip('launch')
@@ -47,6 +51,7 @@ with open({path!r} + str(os.getpid()), 'w') as file:
     json.dump({{'arguments': sys.argv[1:], 'environment': dict(os.environ)}}, file)
 os.rename(file.name, file.name + '.json')
 time.sleep({seconds})
+sys.exit({status})
 """
 
 REAL = """#!/bin/sh
@@ -57,7 +62,7 @@ exec {python} -m {module} "$@"
 class Bench:
     """An installation of the package in a temporary prefix, with the launch files as they are."""
 
-    def __init__(self, directory: pathlib.Path, repository: pathlib.Path) -> None:
+    def __init__(self, directory: pathlib.Path, repository: pathlib.Path, domain: int) -> None:
         self.directory = directory
         self.repository = repository
         self.prefix = directory / 'prefix'
@@ -66,7 +71,7 @@ class Bench:
         index = self.prefix / 'share/ament_index/resource_index/packages'
         index.mkdir(parents=True)
         (index / 'stereo_bp_ros').touch()
-        self.domain = random.SystemRandom().randint(1, 100)
+        self.domain = domain
 
     def install(self, name: str, text: str) -> None:
         path = self.prefix / 'lib/stereo_bp_ros' / name
@@ -74,8 +79,8 @@ class Bench:
         path.write_text(text)
         path.chmod(0o755)
 
-    def install_telling(self, name: str, seconds: float = 60.0) -> None:
-        self.install(name, TELL.format(python=sys.executable, seconds=seconds,
+    def install_telling(self, name: str, seconds: float = 60.0, status: int = 0) -> None:
+        self.install(name, TELL.format(python=sys.executable, seconds=seconds, status=status,
                                        path=str(self.told / f'{name}.')))
 
     def install_real(self, name: str, module: str) -> None:
@@ -122,8 +127,9 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: pathlib.Path, repository: pathlib.Path) -> Bench:
-    return Bench(tmp_path, repository)
+def bench(tmp_path: pathlib.Path, repository: pathlib.Path) -> Iterator[Bench]:
+    with domain() as number:
+        yield Bench(tmp_path, repository, number)
 
 
 def parameter_files(arguments: list[str]) -> list[dict[str, Any]]:
@@ -151,8 +157,13 @@ def test_every_argument_is_described(repository: pathlib.Path, file: str) -> Non
     for argument in arguments.values():
         assert argument.description
         assert argument.default_value is not None
-    for name in ('preset', 'use_sim_time', 'log_level', 'autostart', 'respawn'):
+    for name in ('preset', 'log_level'):
         assert len(arguments[name].choices) >= 2
+    for name in ('use_sim_time', 'autostart', 'respawn'):
+        assert 'true or false' in arguments[name].description
+    # Every parameter is an argument, and none is that of something else, too.
+    for name, setting in all_settings().items():
+        assert name == 'preset' or setting.meaning in arguments[name].description
 
 
 def test_what_is_not_set_is_not_passed_on(bench: Bench) -> None:
@@ -205,8 +216,58 @@ def test_the_users_own_dds_profile_stays(bench: Bench, name: str) -> None:
         name: '/their/own.xml'}
 
 
+def test_parameters_are_passed_on_as_parameters(bench: Bench) -> None:
+    """A launch file written for stereo_image_proc needs another package name and no more."""
+    bench.install_telling('stereo_bp_node')
+    with bench.running('stereo_bp.launch.py', 'approximate_sync:=True', 'disparity_range:=96',
+                       'stereo_algorithm:=0', 'uniqueness_ratio:=15', 'filling:=none'):
+        arguments, _ = bench.call('stereo_bp_node')
+        assert parameter_files(arguments) == [{
+            'approximate_sync': True, 'disparity_range': 96, 'stereo_algorithm': 'sad',
+            'uniqueness_ratio': 15.0, 'filling': 'none'}]
+    assert 'WARNING' not in bench.log
+
+
+@pytest.mark.parametrize('spelling', ['True', 'TRUE', 'yes', 'on'])
+def test_a_boolean_is_true_in_every_spelling_of_yaml(bench: Bench, spelling: str) -> None:
+    bench.install_telling('stereo_bp_node')
+    with bench.running('stereo_bp.launch.py', f'use_sim_time:={spelling}',
+                       f'autostart:={spelling}', f'respawn:={spelling}'):
+        arguments, _ = bench.call('stereo_bp_node')
+        assert parameter_files(arguments) == [{'use_sim_time': True, 'autostart': True}]
+
+
+def test_an_unknown_argument_is_a_warning_with_the_closest_one(bench: Bench) -> None:
+    bench.install_telling('stereo_bp_node')
+    with bench.running('stereo_bp.launch.py', 'aproximate_sync:=true', 'preset:=road',
+                       'sigterm_timeout:=1'):
+        bench.call('stereo_bp_node')
+    assert ('stereo_bp.launch.py has no argument aproximate_sync; '
+            'did you mean approximate_sync?') in bench.log
+    assert bench.log.count('has no argument') == 1
+
+
+def test_a_file_that_is_included_leaves_its_parents_arguments_alone(bench: Bench) -> None:
+    bench.install_telling('stereo_bp_node')
+    parent = bench.directory / 'bringup.launch.py'
+    parent.write_text(f"""
+from launch import LaunchDescription
+from launch.actions import IncludeLaunchDescription
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+def generate_launch_description():
+    return LaunchDescription([IncludeLaunchDescription(
+        PythonLaunchDescriptionSource({str(bench.repository / 'launch/stereo_bp.launch.py')!r}),
+        launch_arguments=[('disparity_range', '96')])])
+""")
+    with bench.running(str(parent), 'camera_model:=zed'):
+        arguments, _ = bench.call('stereo_bp_node')
+        assert parameter_files(arguments) == [{'disparity_range': 96}]
+    assert 'camera_model' not in bench.log
+
+
 @pytest.mark.parametrize('argument', ['preset:=nowhere', 'use_sim_time:=maybe',
-                                      'log_level:=loud'])
+                                      'log_level:=loud', 'respawn:=maybe', 'params_file:=/no/file',
+                                      'disparity_range:=1000', 'approximate_sync:=maybe'])
 def test_other_values_than_the_choices_are_refused(bench: Bench, argument: str) -> None:
     bench.install_telling('stereo_bp_node')
     with bench.running('stereo_bp.launch.py', argument) as process:
@@ -220,6 +281,49 @@ def test_a_node_that_has_ended_is_started_again_after_a_delay(bench: Bench) -> N
     with bench.running('stereo_bp.launch.py'):
         bench.wait_for('process started with pid', 15, count=2)
         assert len(list(bench.told.iterdir())) >= 1
+
+
+@pytest.mark.parametrize('status', [1, 3])
+def test_a_crash_or_a_lost_device_is_followed_by_a_new_start(bench: Bench, status: int) -> None:
+    bench.install_telling('stereo_bp_node', seconds=0.1, status=status)
+    with bench.running('stereo_bp.launch.py'):
+        bench.wait_for('process started with pid', 15, count=3)
+    assert 'not started again' not in bench.log
+
+
+def test_a_wrong_value_in_the_parameter_file_leaves_the_node_down_and_says_so(
+        bench: Bench) -> None:
+    bench.install_real('stereo_bp_node', 'stereo_bp_ros.node.main')
+    file = bench.directory / 'mine.yaml'
+    file.write_text('/**:\n  ros__parameters:\n    disparity_range: 1000\n')
+    with bench.running('stereo_bp.launch.py', f'params_file:={file}') as process:
+        process.wait(60)
+    assert bench.log.count('process started with pid') == 1
+    assert 'disparity_range' in bench.log
+    assert 'the node has refused to start, see above, and is not started' in bench.log
+
+
+def test_a_node_that_is_down_for_good_lets_what_else_was_launched_run(bench: Bench) -> None:
+    bench.install_telling('stereo_bp_node', seconds=0.1, status=2)
+    parent = bench.directory / 'bringup.launch.py'
+    parent.write_text(f"""
+from launch import LaunchDescription
+from launch.actions import ExecuteProcess, IncludeLaunchDescription
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+def generate_launch_description():
+    return LaunchDescription([
+        ExecuteProcess(cmd=['sleep', '60'], name='camera'),
+        IncludeLaunchDescription(PythonLaunchDescriptionSource(
+            {str(bench.repository / 'launch/stereo_bp.launch.py')!r}))])
+""")
+    with bench.running(str(parent)) as process:
+        bench.wait_for('is not started again', 15)
+        time.sleep(4)       # twice the delay of respawning
+        assert process.poll() is None
+        assert bench.log.count('[stereo_bp_node-2]: process started with pid') == 1
+        assert '[camera-1]: process has' not in bench.log
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(15) == 0
 
 
 def test_without_respawn_it_is_not(bench: Bench) -> None:
@@ -250,7 +354,8 @@ def test_a_folder_of_pairs_is_replayed_to_the_node(bench: Bench, textured_pair: 
         p = np.array([[500, 0, 48, 0 if side == 'left' else -50], [0, 500, 32, 0], [0, 0, 1, 0]])
         np.savetxt(folder / f'P_{side}.txt', p)
     with bench.running('stereo_bp_replay.launch.py', f'images:={folder}', 'loop:=3',
-                       'rate:=2.0', 'preset:=sad_fast', 'left_namespace:=/cam/left') as process:
+                       'rate:=2.0', 'preset:=sad_fast', 'left_namespace:=/cam/left',
+                       'output:=none') as process:
         assert process.wait(240) == 0
     assert '12 pairs in' in bench.log
     assert 'active: waiting for /cam/left/image_rect, /right/image_rect' in bench.log
@@ -261,12 +366,65 @@ def test_a_folder_of_pairs_is_replayed_to_the_node(bench: Bench, textured_pair: 
 def test_the_clock_is_played_for_sim_time(bench: Bench) -> None:
     for name in ('stereo_bp_node', 'stereo_bp'):
         bench.install_telling(name)
-    with bench.running('stereo_bp_replay.launch.py', 'bag:=/some/bag', 'rate:=0.5',
-                       'use_sim_time:=true', 'namespace:=robot'):
+    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}', 'rate:=0.5',
+                       'loop:=0', 'use_sim_time:=True', 'namespace:=robot',
+                       'left_image:=left/image_rect'):
         arguments, _ = bench.call('stereo_bp')
         assert parameter_files(bench.call('stereo_bp_node')[0]) == [{'use_sim_time': True}]
-    assert arguments[:7] == ['replay', '/some/bag', '--rate', '0.5', '--loop', '1', '--clock']
+    assert arguments[:arguments.index('--ros-args')] == [
+        'replay', str(bench.directory / 'bag'), '--rate', '0.5', '--loop', '0', '--wait', '180',
+        '--left', 'left/image_rect', '--clock']
     assert remappings(arguments) == {'__ns': '/robot'}
+
+
+def recording(bench: Bench, image: Any = None) -> pathlib.Path:
+    """A bag of twelve equal pairs, 5 px apart, with truth."""
+    path = bench.directory / 'bag'
+    image = np.zeros((64, 96), np.uint8) if image is None else image
+    bags.write_bag(path, Calibration(500, 0.1, 48, 48, 32), (
+        (10**18 + k * 10**8, np.roll(image, 5, axis=1), image, np.full(image.shape, 5, np.float32))
+        for k in range(12)))
+    return path
+
+
+def test_a_replay_as_the_readme_has_it_computes_and_writes_the_report(
+        bench: Bench, textured_pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one's own parameter file, and the default folder of the report."""
+    bench.install_real('stereo_bp_node', 'stereo_bp_ros.node.main')
+    bench.install_real('stereo_bp', 'stereo_bp_ros.cli.main')
+    bag = recording(bench, textured_pair(96, 64, 5)[1])
+    file = bench.directory / 'mine.yaml'
+    file.write_text('/**:\n  ros__parameters:\n    disparity_range: 16\n')
+    monkeypatch.chdir(bench.directory)
+    with bench.running('stereo_bp_replay.launch.py', f'bag:={bag}', 'preset:=sad_fast',
+                       f'params_file:={file}', 'namespace:=robot',
+                       'left_namespace:=/cam/left') as process:
+        assert process.wait(240) == 0
+    assert 'everything has been played' in bench.log
+    assert '\x1b[2K' not in bench.log     # a bar that is drawn again would fill the log
+    report = json.loads((bench.directory / 'stereo_bp_replay/report.json').read_text())
+    frames = report['runs']['replay']['frames']
+    assert frames['sent'] == 12
+    assert frames['lost_in_transport'] == 0
+    assert frames['published'] >= 6
+    assert report['runs']['replay']['accuracy']['bad_3_estimated'] < 1
+    assert (bench.directory / 'stereo_bp_replay/report.html').is_file()
+
+
+def test_a_node_that_refuses_its_configuration_ends_the_replay(bench: Bench) -> None:
+    bench.install_telling('stereo_bp_node', seconds=0.1, status=2)
+    bench.install_telling('stereo_bp')
+    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}') as process:
+        process.wait(30)
+    assert 'is not started again' in bench.log
+
+
+def test_an_unknown_argument_of_a_replay_is_said_once(bench: Bench) -> None:
+    for name in ('stereo_bp_node', 'stereo_bp'):
+        bench.install_telling(name)
+    with bench.running('stereo_bp_replay.launch.py', f'bag:={recording(bench)}', 'outptu:=here'):
+        bench.call('stereo_bp')
+    assert bench.log.count('has no argument outptu; did you mean output?') == 1
 
 
 @pytest.mark.parametrize('arguments', [(), ('bag:=/a', 'images:=/b')])

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 import types
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip('rclpy')
 
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
-from stereo_bp_ros.errors import InputReason
-from stereo_bp_ros.node.accounting import ImageDrop, Ledger, PairDrop
-from stereo_bp_ros.node.conditions import Condition, Conditions, Level
-from stereo_bp_ros.node.diagnostics import DiagnosticsBuilder, Report
-from stereo_bp_ros.node.input_monitor import TopicMonitor, TopicReport
-from stereo_bp_ros.node.latency import Distribution, LatencyWindow
+from stereo_bp_ros.errors import InputReason, quoted
+from stereo_bp_ros.node.diagnostics.conditions import (
+    QUOTATIONS,
+    SENTENCES,
+    Condition,
+    Conditions,
+    Level,
+)
+from stereo_bp_ros.node.diagnostics.latency import Distribution, LatencyWindow
+from stereo_bp_ros.node.diagnostics.ledger import SIDES, ImageDrop, Ledger, PairDrop
+from stereo_bp_ros.node.diagnostics.monitors import (
+    DrySpell,
+    OutputMonitor,
+    TopicMonitor,
+    TopicReport,
+    missing_images,
+)
+from stereo_bp_ros.node.diagnostics.report import DiagnosticsBuilder, Report
 
 pytestmark = pytest.mark.ros
 
@@ -27,10 +41,10 @@ def make_report(**fields: Any) -> Report:
     ledger = Ledger()
     values: dict[str, Any] = {
         'state': 'active', 'idle': False, 'images': [ALIVE], 'infos': [], 'missing': [],
-        'conditions': [], 'counts': ledger.counts(), 'before': ledger.counts(),
+        'conditions': [], 'counts': ledger.counts(), 'before': ledger.counts(), 'dry': None,
         'waiting': {'left': 0, 'right': 0}, 'held': 0, 'closest_miss': None,
-        'distribution': None, 'matcher': None, 'device': {}, 'config': MatcherConfig(),
-        'settings': NodeConfig(), **fields}
+        'distribution': None, 'recent': None, 'matcher': None, 'device': {},
+        'config': MatcherConfig(), 'settings': NodeConfig(), **fields}
     return Report(**values)
 
 
@@ -55,6 +69,11 @@ def test_a_topic_is_silent_after_the_timeout() -> None:
     silent = dataclasses.replace(ALIVE, silent=1.01)
     found = status(make_report(images=[silent]), 'input')
     assert (found.level, found.message) == (2, 'nothing on /left/image_rect for 1.0 s')
+    for publishers, reason in ((0, ': nobody publishes it'),
+                               (2, ': its publisher sends nothing, or its images are lost')):
+        told = dataclasses.replace(silent, publishers=publishers)
+        found = status(make_report(images=[told]), 'input')
+        assert found.message.startswith(f'nothing on /left/image_rect for 1.0 s{reason}')
     patient = make_report(images=[silent], settings=NodeConfig(input_timeout=2.0))
     assert status(patient, 'input').level == 0
 
@@ -121,10 +140,19 @@ def test_pairs_without_any_result_are_an_error() -> None:
     before = ledger.counts()
     ledger.pair()
     ledger.drop_pair(PairDrop.BAD_INPUT, InputReason.SHORT_DATA)
-    report = make_report(counts=ledger.counts(), before=before)
+    report = make_report(counts=ledger.counts(), before=before, dry=DrySpell(2.0, before))
     found = status(report, 'pairing')
-    assert (found.level, found.message) == (2, 'nothing published; dropped: 1 bad input')
+    assert (found.level, found.message) == (
+        2, 'nothing published for 2 s: dropped: 1 bad input')
     assert status(report, 'input').values['bad input: short data'] == '1'
+
+
+def both_sides() -> Ledger:
+    """A ledger of one image of each side, which are no pair."""
+    ledger = Ledger()
+    for side in SIDES:
+        ledger.receive(side)
+    return ledger
 
 
 @pytest.mark.parametrize(('settings', 'hint'), [
@@ -132,20 +160,164 @@ def test_pairs_without_any_result_are_an_error() -> None:
     ({'approximate_sync': True}, 'approximate_sync_tolerance_seconds is 0.01')])
 def test_images_that_never_pair_are_an_error_that_says_by_how_much(settings: dict[str, Any],
                                                                    hint: str) -> None:
-    found = status(make_report(closest_miss=0.0123, settings=NodeConfig(**settings)), 'pairing')
+    ledger = both_sides()
+    report = make_report(counts=ledger.counts(), closest_miss=0.0123,
+                         settings=NodeConfig(**settings))
+    found = status(report, 'pairing')
+    assert found.level == 1
+    assert 'differ by 0.012300 s' in found.message
+    dry = dataclasses.replace(report, dry=DrySpell(2.0, report.before))
+    found = status(dry, 'pairing')
     assert found.level == 2
+    assert found.message.startswith('nothing published for 2 s: images of both sides')
     assert 'differ by 0.012300 s' in found.message
     assert hint in found.message
 
 
-def test_a_latency_over_the_budget_is_a_warning() -> None:
-    distribution = Distribution(100, 20.0, 90.0, 120.0, 130.0)
-    found = status(make_report(distribution=distribution), 'latency')
+def test_images_with_gaps_that_never_pair_are_no_matter_of_the_tolerance() -> None:
+    sparse = TopicMonitor('/left/image_rect', 0.0)
+    for k in (0, 1, 2, 9, 10, 30):
+        sparse.tick(k * 0.05, types.SimpleNamespace(width=4, height=3), k * PERIOD)
+    left = sparse.report(1.5)
+    ledger = both_sides()
+    report = make_report(images=[left, ALIVE], counts=ledger.counts(), closest_miss=0.05)
+    text = status(report, 'pairing').message
+    assert 'there are gaps among them' in text
+    assert 'approximate_sync' not in text
+    for k in range(31, 51):
+        sparse.tick(k * 0.05, types.SimpleNamespace(width=4, height=3), k * PERIOD)
+    assert left.gaps
+    assert not sparse.report(2.5).gaps
+
+
+def test_with_one_side_silent_nobody_speaks_of_images_of_both_sides() -> None:
+    ledger = both_sides()
+    before = ledger.counts()
+    for _ in range(20):
+        ledger.receive('right')
+    silent = dataclasses.replace(ALIVE, silent=1.5)
+    found = status(make_report(images=[silent, ALIVE], counts=ledger.counts(), before=before,
+                               closest_miss=0.05, dry=DrySpell(2.0, before)), 'pairing')
+    assert (found.level, found.message) == (2, 'nothing published for 2 s: no left images')
+
+
+@pytest.mark.parametrize(('ahead', 'text'), [
+    (-10.0, 'the stamps of left images are 10.000 s behind those of right ones'),
+    (10.0, 'the stamps of right images are 10.000 s behind those of left ones')])
+def test_a_side_that_is_behind_is_named_with_the_difference(ahead: float, text: str) -> None:
+    ledger = both_sides()
+    before = Ledger().counts()
+    report = make_report(images=[dataclasses.replace(ALIVE, ahead=ahead), ALIVE],
+                         counts=ledger.counts(), before=before, closest_miss=9.8,
+                         dry=DrySpell(3.0, before))
+    found = status(report, 'pairing')
+    assert found.level == 2
+    assert text in found.message
+    assert 'approximate_sync' not in found.message
+
+
+PERIOD = 50_000_000
+
+
+def topic(stamps: Iterable[int]) -> TopicReport:
+    return dataclasses.replace(ALIVE, stamps=tuple(stamp * PERIOD for stamp in stamps))
+
+
+@pytest.mark.parametrize(('left', 'right', 'expected'), [
+    (range(20), range(20), {}),
+    (range(0, 20, 2), range(20), {'left': (9, 19)}),        # up to the last that both have
+    ([0, 1, 2, 5, 9, 13, 17, 19], range(20), {'left': (12, 20)}),
+    ([3], range(20), {'left': (19, 20)}),
+    ([], range(20), {'left': (20, 20)}),
+    ([0, 1, 3, 4, 6, 7, 9], [0, 2, 3, 5, 6, 8, 9], {'left': (3, 10), 'right': (3, 10)}),
+    (range(1, 20), range(19), {}),                          # on its way at both ends
+    (range(4, 24), range(20), {}),                          # late, but all of them
+    (range(100, 120), range(20), {}),                       # far behind
+    ([0.4 + k for k in range(20)], range(20), {}),          # not synchronised
+    ([0.4 + 3 * k for k in range(7)], range(20), {'left': (13, 20)})])
+def test_missing_images_are_told_from_cameras_that_are_not_synchronised(
+        left: Iterable[int], right: Iterable[int], expected: dict[str, tuple[int, int]]) -> None:
+    assert missing_images(topic(left), topic(right)) == expected
+    mirrored = {{'left': 'right', 'right': 'left'}[side]: n for side, n in expected.items()}
+    assert missing_images(topic(right), topic(left)) == mirrored
+
+
+def test_images_that_pair_within_the_tolerance_are_not_missing() -> None:
+    near = [k + 0.1 for k in range(20) if k % 4]
+    assert missing_images(topic(range(20)), topic(near), PERIOD // 5) == {'right': (4, 19)}
+    assert missing_images(topic(range(20)), topic([k + 0.1 for k in range(20)]),
+                          PERIOD // 5) == {}
+
+
+def test_images_lost_on_the_way_are_a_diagnosis_of_their_own() -> None:
+    ledger = both_sides()
+    ledger.drop_image('right', ImageDrop.UNMATCHED, 9)
+    report = make_report(images=[topic(range(0, 20, 2)), topic(range(20))],
+                         counts=ledger.counts(), closest_miss=0.05)
+    found = status(report, 'pairing')
+    assert (found.level, found.message) == (
+        1, 'left images do not arrive: 9 of 19 are missing; if the camera sends them, see Large '
+        'images and Fast DDS in the README; dropped: 9 unmatched right')
+    found = status(dataclasses.replace(report, dry=DrySpell(2.0, report.before)), 'pairing')
+    assert found.level == 2
+    assert 'left images do not arrive' in found.message
+    assert 'approximate_sync' not in found.message
+
+
+def test_nothing_published_while_images_come_is_noticed_whatever_the_cause() -> None:
+    """One report a second; 20 images of each side in each of them."""
+    def spells(*happens: Callable[[Ledger], None], **options: Any) -> list[float]:
+        ledger, monitor = Ledger(), OutputMonitor()
+        options = {'wanted': True, 'timeout': 1.0, **options}
+        found = []
+        for k, happen in enumerate(happens):
+            happen(ledger)
+            spell = monitor.report(100.0 + k, ledger.counts(), **options)
+            found.append(spell.seconds if spell else 0.0)
+        return found
+
+    def receive(ledger: Ledger) -> None:
+        for _ in range(20):
+            for side in SIDES:
+                ledger.receive(side)
+
+    def publish(ledger: Ledger) -> None:
+        receive(ledger)
+        for _ in range(20):
+            ledger.pair()
+            ledger.publish()
+
+    def lose(ledger: Ledger) -> None:
+        receive(ledger)
+        for side in SIDES:
+            ledger.drop_image(side, ImageDrop.DUPLICATE, 20)
+
+    def silence(ledger: Ledger) -> None:
+        pass
+
+    assert spells(publish, lose, lose, lose, publish) == [0, 1, 2, 3, 0]
+    assert spells(publish, lose, lose, timeout=2.0) == [0, 0, 2]
+    # Nothing was dropped, but what came a report ago is not out yet.
+    assert spells(publish, receive, receive) == [0, 0, 2]
+    assert spells(lose, lose, lose, wanted=False) == [0, 0, 0]
+    assert spells(publish, *[silence] * 5) == [0] * 6
+    assert spells(publish, lose, *[silence] * 5) == [0, 1, 2, 3, 0, 0, 0]
+
+
+def test_a_latency_over_the_budget_is_a_warning_while_frames_come() -> None:
+    window, slow = Distribution(300, 20.0, 90.0, 120.0, 130.0), Distribution(20, 30, 85, 90, 91)
+    strict = NodeConfig(latency_budget_ms=80)
+    found = status(make_report(distribution=window, recent=slow), 'latency')
     assert (found.level, found.values['p99 ms']) == (0, '120.000')
-    over = make_report(distribution=distribution, settings=NodeConfig(latency_budget_ms=80))
-    assert status(over, 'latency').level == 1
-    off = make_report(distribution=distribution, settings=NodeConfig(latency_budget_ms=0))
+    over = status(make_report(distribution=window, recent=slow, settings=strict), 'latency')
+    assert (over.level, over.message) == (
+        1, 'p50 30.0 ms, p95 85.0 ms, over latency_budget_ms 80')
+    off = make_report(distribution=window, recent=slow, settings=NodeConfig(latency_budget_ms=0))
     assert status(off, 'latency').level == 0
+    fast = make_report(distribution=window, recent=Distribution(20, 1, 2, 3, 4), settings=strict)
+    assert status(fast, 'latency').level == 0
+    ended = status(make_report(distribution=window, settings=strict), 'latency')
+    assert (ended.level, ended.message, ended.values['frames']) == (0, 'no frames', '300')
 
 
 def test_percentiles_are_taken_over_the_window() -> None:
@@ -180,18 +352,86 @@ def test_what_came_before_the_clock_was_known_is_not_silent_when_it_is() -> None
     assert monitor.report(1002.0).silent == 2.0
 
 
-def test_the_same_sentence_is_logged_once_in_a_while_whatever_its_numbers() -> None:
-    logged: list[tuple[Level, str]] = []
-    conditions = Conditions(lambda level, text: logged.append((level, text)))
+class Log:
+    """Conditions with a clock of their own, and what they log."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.lines: list[str] = []
+        self.conditions = Conditions(lambda level, text: self.lines.append(text),
+                                     lambda: self.now)
+
+
+def test_the_same_sentence_is_logged_once_in_a_while_with_its_count() -> None:
+    log = Log()
     for k in range(100):
-        conditions.warn('age', f'a pair is {k}.5 s old')
-    conditions.error('input', 'bad input: short data: 5 bytes', detail='more')
+        log.conditions.warn('age', f'a pair is {k}.5 s old')
+    log.conditions.error('input', 'bad input: short data: 5 bytes', detail='more')
+    log.conditions.error('input', 'bad input: bad step: step is 7')
+    assert log.lines == ['a pair is 0.5 s old', 'bad input: short data: 5 bytes\nmore',
+                         'bad input: bad step: step is 7']
+    log.now += 9.9
+    log.conditions.report()
+    assert len(log.lines) == 3
+    log.now += 0.2
+    log.conditions.report()
+    assert log.lines[3:] == ['a pair is 99.5 s old (99 more in 10 s)']
+    log.now += 30
+    log.conditions.report()
+    log.conditions.warn('age', 'a pair is 3 s old')
+    assert log.lines[4:] == ['a pair is 3 s old']
+
+
+def test_a_text_that_is_another_one_each_time_is_told_apart_a_few_times_and_then_counted() -> None:
+    log = Log()
+    random = np.random.default_rng(0)
+    said = 0
+    for _ in range(2000):                   # 100 s at 20 Hz
+        text = bytes(random.integers(0, 256, 300, np.uint8)).decode('latin-1')
+        log.conditions.error('input', f'bad input: unknown encoding: {quoted(text)}; no')
+        log.now += 0.05
+        log.conditions.report()
+    assert len(log.lines) <= QUOTATIONS + 1 + 10
+    for line in log.lines:
+        count = line.partition('; no (')[2]
+        said += 1 if not count else int(count.split()[0])
+    assert said > 1750                      # but for what the last 10 s will say
+    before = len(log.lines)
+    for k in range(1000):
+        log.conditions.error('engine', 'matching failed: ' + chr(ord('a') + k))
+    assert len(log.lines) - before == SENTENCES + 1
+
+
+def test_an_event_is_told_in_one_report_and_a_state_until_it_ends() -> None:
+    log = Log()
+    conditions = log.conditions
     conditions.error('input', 'bad input: bad step: step is 7')
-    assert [text for _, text in logged] == [
-        'a pair is 0.5 s old', 'bad input: short data: 5 bytes\nmore',
-        'bad input: bad step: step is 7']
-    assert [c.text for c in conditions.active()] == ['bad input: bad step: step is 7',
-                                                     'a pair is 99.5 s old']
-    conditions.clear('input')
-    conditions.replace('age', [])
-    assert conditions.active() == []
+    conditions.hold('device', Level.ERROR, 'device lost')
+    conditions.replace('quality', ['black'])
+    conditions.replace('quality', [])
+    assert [c.text for c in conditions.report()] == ['device lost',
+                                                     'bad input: bad step: step is 7']
+    assert [c.text for c in conditions.report()] == ['device lost']
+    conditions.hold('device', Level.ERROR, 'device lost')
+    conditions.hold('device', Level.ERROR)
+    assert conditions.report() == []
+    assert log.lines == ['bad input: bad step: step is 7', 'device lost', 'black']
+
+
+@pytest.mark.parametrize(('text', 'shown'), [
+    ('mono8', "'mono8'"), ('', "''"), ("it's", "'it\\'s'"), ('a\\', "'a\\\\'"),
+    ('\x1b[2J\n\u202e', "'\\x1b[2J\\n\\u202e'"), ('b\u00e4yer', "'b\u00e4yer'"),
+    ('y' * 80, f"'{'y' * 80}'"), ('y' * 81, f"'{'y' * 77}...'"),
+    ('\0' * 300000, "'" + '\\x00' * 19 + "...'")])
+def test_a_text_from_outside_is_cut_and_escaped(text: str, shown: str) -> None:
+    assert quoted(text) == shown
+
+
+def test_the_detail_of_a_topic_is_bounded() -> None:
+    monitor = TopicMonitor('/t', 0.0)
+    for message in (types.SimpleNamespace(width=4, height=3, encoding='\n' * 300000),
+                    types.SimpleNamespace(data=b'', format='\n' * 300000)):
+        monitor.tick(0.0, message)
+        detail = monitor.report(1.0).detail
+        assert len(detail) < 100
+        assert detail.isprintable()

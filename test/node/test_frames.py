@@ -12,12 +12,12 @@ import pytest
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
 from stereo_bp_ros.errors import DeviceLostError, InputReason, OutOfDeviceMemory
-from stereo_bp_ros.node.accounting import Ledger, PairDrop
-from stereo_bp_ros.node.conditions import Conditions, Level
-from stereo_bp_ros.node.engine_room import EngineRoom
+from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
+from stereo_bp_ros.node.diagnostics.latency import STAGES, FrameLatency, LatencyWindow
+from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.frames import FrameProcessor
 from stereo_bp_ros.node.generation import Generation
-from stereo_bp_ros.node.latency import STAGES, FrameLatency, LatencyWindow
+from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.pairing import StereoPair
 from stereo_bp_ros.types import DisparityFrame
 
@@ -57,16 +57,16 @@ class Bench:
         self.latencies = LatencyWindow()
         self.logged: list[tuple[Level, str]] = []
         self.conditions = Conditions(lambda level, text: self.logged.append((level, text)))
-        self.room = EngineRoom(factory)
+        self.room = MatcherHost(factory)
         self.room.build(config or MatcherConfig(disparity_range=8), 0, 0)
         self.now = NOW
         self.lost: list[str] = []
         self.left_info = messages.info(side='left')
         self.right_info = messages.info(side='right')
         self.processor = FrameProcessor(
-            engine_room=self.room, outputs=self.outputs, ledger=self.ledger,
+            matcher_host=self.room, outputs=self.outputs, ledger=self.ledger,
             generation=self.generation, latencies=self.latencies, conditions=self.conditions,
-            settings=NodeConfig(**options), refresh=lambda pair: pair,
+            settings=NodeConfig(**options),
             now_ns=lambda: self.now, on_device_loss=self.lost.append)
 
     @property
@@ -128,12 +128,10 @@ def test_without_subscribers_nothing_is_computed(make: Callable[..., Bench]) -> 
     bench = make()
     bench.outputs.names = ()
     bench.process()
-    assert bench.processor.idle
     assert bench.matcher.computed == 0
     assert bench.outcome() == {PairDrop.NO_SUBSCRIBERS: 1}
     bench.outputs.names = ('depth',)
     bench.process()
-    assert not bench.processor.idle
     assert bench.outputs.published[0][4].disparity is None
 
 
@@ -167,6 +165,7 @@ def test_the_stale_warning_names_the_remedy_for_bags_and_ends_with_a_fresh_pair(
     bench = make()
     bench.process(NOW - 5 * SECOND)
     assert 'use_sim_time' in bench.texts('age')
+    bench.conditions.report()
     bench.process(NOW)
     assert bench.texts('age') == ''
 
@@ -257,6 +256,7 @@ def test_bad_input_is_counted_by_its_reason_and_the_next_good_pair_is_published(
     assert bench.outcome() == {PairDrop.BAD_INPUT: 1, InputReason(name): 1}
     assert name in bench.texts('input')
     assert bench.matcher.computed == 0
+    bench.conditions.report()
     bench.left_info, bench.right_info = infos
     bench.process()
     assert bench.outcome()['published'] == 1
@@ -328,6 +328,41 @@ def test_rows_that_do_not_match_and_foreign_frame_ids_are_warnings(make: Callabl
     bench.process()
     assert 'rows do not match' in bench.texts('calibration')
     assert "'elsewhere'" in bench.texts('quality')
+
+
+def test_every_warning_is_renewed_by_every_frame_and_ends_with_its_cause(
+        make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.left_info.header.frame_id = 'elsewhere'
+    bench.right_info.p[6] += 3
+    for k in range(5):                  # all within one look at the images
+        bench.process(NOW + k)
+        texts = ' '.join(condition.text for condition in bench.conditions.report())
+        assert 'rows do not match' in texts
+        assert "'elsewhere'" in texts
+    bench.conditions.report()
+    assert bench.conditions.report() == []
+
+
+def test_texts_of_messages_are_cut_and_made_printable_wherever_they_are_told(
+        make: Callable[..., Bench]) -> None:
+    long = 'x\n\x1b[31m\u202e\0' * 60000
+    for field, told in (('frame_id', 'quality'), ('encoding', 'input'), ('format', 'input')):
+        bench = make()
+        random = np.random.default_rng(0).integers(0, 256, (24, 32), np.uint8)
+        left = bench.messages.image(NOW, random)
+        if field == 'frame_id':
+            bench.left_info.header.frame_id = long
+            left.header.frame_id = long[1:]
+        elif field == 'encoding':
+            left.encoding = long
+        else:
+            left = bench.messages.stamped(NOW, data=b'no image', format=long)
+        bench.process(left=left)
+        for text in (bench.texts(told), *(text for _, text in bench.logged)):
+            assert len(text) < 700, field
+            assert text.isprintable()
+            assert text.count('x\\n') <= 2 * 80 / len('x\\n')
 
 
 def test_a_lost_device_ends_the_node_by_default(make: Callable[..., Bench]) -> None:

@@ -1,12 +1,14 @@
-"""Large best-effort images reach the node when the camera's process uses the shipped profile."""
+"""Large images reach the node where the camera has the profile; memory waits for an image."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import pathlib
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,26 +16,27 @@ import pytest
 pytest.importorskip('rclpy')
 pytestmark = pytest.mark.ros
 
-PAIRS = 20
+PAIRS = 60
 
-#: A camera of 1280 x 720 at 20 Hz.
-CAMERA = f"""
-import array, time, rclpy
-from rclpy.qos import qos_profile_sensor_data
+#: A camera at 20 Hz: width, height, 'reliable' or 'best_effort', number of mono8 pairs.
+CAMERA = """
+import array, sys, time, rclpy
+from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
+width, height = int(sys.argv[1]), int(sys.argv[2])
+qos = QoSProfile(depth=5, reliability=ReliabilityPolicy[sys.argv[3].upper()])
 rclpy.init()
 node = rclpy.create_node('camera')
 images = dict()
 for side in ('left', 'right'):
-    message = Image(height=720, width=1280, step=1280, encoding='mono8')
-    message.data = array.array('B', bytes(1280 * 720))
-    images[side] = (
-        message, node.create_publisher(Image, side + '/image_rect', qos_profile_sensor_data))
+    message = Image(height=height, width=width, step=width, encoding='mono8')
+    message.data = array.array('B', bytes(width * height))
+    images[side] = message, node.create_publisher(Image, side + '/image_rect', qos)
 publishers = [publisher for _, publisher in images.values()]
 while not all(publisher.get_subscription_count() for publisher in publishers):
     time.sleep(0.05)
 time.sleep(0.5)
-for _ in range({PAIRS}):
+for _ in range(int(sys.argv[4])):
     stamp = node.get_clock().now().to_msg()
     for message, publisher in images.values():
         message.header.stamp = stamp
@@ -43,19 +46,58 @@ time.sleep(0.5)
 """
 
 
-def test_no_large_image_is_lost_with_the_shipped_dds_profile(
-        run_node: Any, client_class: Any, repository: pathlib.Path, tmp_path: pathlib.Path
-        ) -> None:
-    profile = repository / 'config' / 'fastdds_large_images.xml'
+@contextlib.contextmanager
+def running_camera(domain: int, repository: pathlib.Path, *arguments: str, setup: str = 'true'
+                   ) -> Iterator[subprocess.Popen[bytes]]:
+    """The camera in a shell without a profile, after a line that may set one."""
+    environment = {name: value for name, value in os.environ.items()
+                   if 'PROFILES_FILE' not in name}
+    environment |= {'ROS_DOMAIN_ID': str(domain), 'PYTHONPATH': os.pathsep.join(
+        [str(repository), os.environ.get('PYTHONPATH', '')])}
+    process = subprocess.Popen(
+        ['sh', '-c', f'{setup} && exec "$@"', 'sh', sys.executable, '-c', CAMERA, *arguments],
+        env=environment)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+@pytest.mark.parametrize(('width', 'height', 'reliability'), [
+    (640, 480, 'best_effort'), (752, 480, 'reliable'), (1280, 720, 'best_effort')])
+def test_no_image_is_lost_when_one_line_gave_the_camera_the_profile(
+        run_node: Any, client_class: Any, repository: pathlib.Path, tmp_path: pathlib.Path,
+        width: int, height: int, reliability: str) -> None:
+    line = f'eval "$({sys.executable} -m stereo_bp_ros.transport)"'
     with run_node(tmp_path, {'stereo_algorithm': 'sad', 'disparity_range': 16}) as node, \
-            contextlib.closing(client_class(node.domain, ('/diagnostics',))) as client:
-        subprocess.run(
-            [sys.executable, '-c', CAMERA], check=True, timeout=60,
-            env={**os.environ, 'ROS_DOMAIN_ID': str(node.domain),
-                 'FASTDDS_DEFAULT_PROFILES_FILE': str(profile),
-                 'FASTRTPS_DEFAULT_PROFILES_FILE': str(profile)})
+            contextlib.closing(client_class(node.domain, ('/diagnostics',))) as client, \
+            running_camera(node.domain, repository, str(width), str(height), reliability,
+                           str(PAIRS), setup=line) as camera:
+        assert camera.wait(60) == 0
         values = client.counts()
-    # Without the profile most are lost.
     for side in ('left', 'right'):
         assert values[f'received {side}'] >= PAIRS - 1
     assert values['pairs'] >= PAIRS - 1
+
+
+def test_camera_info_of_a_huge_size_takes_no_memory_and_holds_no_other_camera_up(
+        run_node: Any, client_class: Any, textured_pair: Any, tmp_path: pathlib.Path) -> None:
+    parameters = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0}
+    with run_node(tmp_path, parameters) as node, \
+            contextlib.closing(client_class(node.domain)) as client:
+        client.connect()
+        before = peak_memory(node.process.pid)
+        for width, height in ((8192, 8192), (96, 64)):      # 3.6 GiB for the first
+            for side in ('left', 'right'):
+                client.send_info(side, client.info(side, width, height))
+            client.status('input')
+        left, right = (client.image(image) for image in textured_pair(96, 64, 5))
+        client.result('disparity', client.send_pair_after(1.5, left, right))
+        assert peak_memory(node.process.pid) - before < 200
+
+
+def peak_memory(process: int) -> int:
+    """The most that a process has held, in MiB."""
+    status = pathlib.Path(f'/proc/{process}/status').read_text()
+    return int(re.search(r'VmHWM:\s+(\d+) kB', status)[1]) // 1024

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,8 +24,7 @@ def client(run_node: Any, client_class: Any, tmp_path_factory: pytest.TempPathFa
            ) -> Iterator[Any]:
     with run_node(tmp_path_factory.mktemp('node'), PARAMETERS, wait='') as node, \
             contextlib.closing(client_class(node.domain)) as client:
-        client.log = lambda: node.log
-        client.pid = node.process.pid
+        client.node_process = node
         yield client
 
 
@@ -99,6 +99,17 @@ def test_a_configuration_that_cannot_run_leaves_the_node_unconfigured_and_says_w
 
 def test_nothing_is_published_after_deactivate_returns(client: Any, images: tuple[Any, Any],
                                                        active: None) -> None:
+    from diagnostic_msgs.msg import DiagnosticArray
+    from sensor_msgs.msg import Image
+    from stereo_msgs.msg import DisparityImage
+
+    #: Topic and time of publication, which may be long before that of arrival.
+    published: list[tuple[str, int]] = []
+    kinds = {'disparity': DisparityImage, 'depth': Image, 'latency': DiagnosticArray}
+    for topic, kind in kinds.items():
+        client.node.create_subscription(
+            kind, topic, lambda message, info, topic=topic: published.append(
+                (topic, info['source_timestamp'])), 100)
     match(client, images)
     stop = threading.Event()
 
@@ -110,22 +121,21 @@ def test_nothing_is_published_after_deactivate_returns(client: Any, images: tupl
     thread.start()
     try:
         for _ in range(3):
+            published.clear()
             seen = len(client.received['disparity'])
             client.wait_until(lambda seen=seen: len(client.received['disparity']) > seen + 3)
-            assert client.change_state('deactivate', 10)
-            time.sleep(0.2)         # what is under way between the processes
-            seen = {topic: len(client.received[topic]) for topic in ('disparity', 'depth',
-                                                                     'latency')}
-            time.sleep(0.5)
-            for topic, count in seen.items():
-                assert len(client.received[topic]) == count
+            assert client.change_state('deactivate')
+            returned = time.time_ns()
+            time.sleep(0.5)         # for whatever comes nevertheless
+            assert {topic for topic, _ in published} == set(kinds)
+            assert [entry for entry in published if entry[1] > returned] == []
             assert client.change_state('activate')
         seen = len(client.received['disparity'])
         client.wait_until(lambda: len(client.received['disparity']) > seen)
     finally:
         stop.set()
         thread.join()
-    assert client.change_state('deactivate', 10)
+    assert client.change_state('deactivate')
     values = client.settled()
     assert values['waiting left'] == values['waiting right'] == values['held'] == 0
     dropped = sum(v for k, v in values.items() if k.startswith('dropped pairs: '))
@@ -146,13 +156,13 @@ def test_services_answer_while_frames_are_computed(client: Any, images: tuple[An
     thread = threading.Thread(target=load)
     thread.start()
     try:
-        slowest = 0.0
+        times = []
         for k in range(15):
             start = time.monotonic()
             assert client.set_parameters(speckle_size=k)[0].successful
             assert client.state() == 'active'
-            slowest = max(slowest, time.monotonic() - start)
-        assert slowest < 3
+            times.append(time.monotonic() - start)
+        assert statistics.median(times) < 1
         # Rebuilds under load: every frame that comes out is of one configuration or the other.
         for disparity_range in (24, 16, 32, 16):
             assert client.set_parameters(disparity_range=disparity_range)[0].successful
@@ -180,7 +190,7 @@ def test_repeated_activation_leaks_neither_threads_nor_memory(client: Any,
             assert client.change_state(transition)
 
     def figures() -> tuple[int, int]:
-        with open(f'/proc/{client.pid}/status', encoding='ascii') as file:
+        with open(f'/proc/{client.node_process.process.pid}/status', encoding='ascii') as file:
             values = dict(line.split(':', 1) for line in file)
         return int(values['Threads']), int(values['VmRSS'].split()[0])
 

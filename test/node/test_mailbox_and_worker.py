@@ -9,11 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from stereo_bp_ros.node import worker
-from stereo_bp_ros.node.accounting import Ledger, PairDrop
+from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.generation import Generation
-from stereo_bp_ros.node.mailbox import Mailbox
 from stereo_bp_ros.node.pairing import StereoPair
-from stereo_bp_ros.node.worker import Worker, WorkerStopped
+from stereo_bp_ros.node.worker import Mailbox, Worker, WorkerStopped
 
 
 def pair(stamp_ns: int, generation: int = 1) -> StereoPair:

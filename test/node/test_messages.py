@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip('rclpy')
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.node.latency import STAGES, FrameLatency
-from stereo_bp_ros.node.messages import DepthMessage, DisparityMessage, latency_message
+from stereo_bp_ros.node.diagnostics.latency import STAGES, FrameLatency
+from stereo_bp_ros.node.publishing import DepthMessage, DisparityMessage, latency_message
 from stereo_bp_ros.types import DisparityFrame, ValidWindow
 
 pytestmark = pytest.mark.ros

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,8 +12,8 @@ import pytest
 import yaml
 
 from stereo_bp_ros.config import MatcherConfig, all_settings
+from stereo_bp_ros.config.files import preset_names
 from stereo_bp_ros.errors import ConfigError, StereoError
-from stereo_bp_ros.parameter_files import preset_names
 
 pytest.importorskip('rclpy')
 
@@ -24,7 +23,8 @@ from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValu
 from rclpy.parameter import Parameter
 
 from stereo_bp_ros.node.node import StereoBpNode
-from stereo_bp_ros.node.parameter_service import set_together
+from stereo_bp_ros.node.parameters import set_together
+from test.domains import domain
 
 pytestmark = pytest.mark.ros
 
@@ -32,9 +32,10 @@ pytestmark = pytest.mark.ros
 @pytest.fixture(scope='module')
 def context() -> Iterator[Any]:
     context = rclpy.Context()
-    rclpy.init(context=context, args=[], domain_id=random.SystemRandom().randint(1, 100))
-    yield context
-    context.try_shutdown()
+    with domain() as number:
+        rclpy.init(context=context, args=[], domain_id=number)
+        yield context
+        context.try_shutdown()
 
 
 class Bench:
@@ -70,7 +71,7 @@ class Bench:
     def settle(self) -> None:
         """Let the compiler finish and the worker run what has been posted."""
         deadline = time.monotonic() + 60
-        while self.node._engine_keeper.compiling:
+        while self.node._reconfiguration.compiling:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         self.node._worker.call(lambda: None, limit=10)
@@ -90,7 +91,9 @@ def make(context: Any, fake_matcher: type) -> Iterator[Callable[..., Bench]]:
 def test_every_setting_is_a_parameter_with_meaning_limits_and_default(
         make: Callable[..., Bench]) -> None:
     bench = make()
-    for name, setting in all_settings().items():
+    assert not any(bench.node.has_parameter(name)
+                   for name in all_settings().keys() - all_settings('default').keys())
+    for name, setting in all_settings('default').items():
         assert bench.get(name) == setting.default
         found = bench.node.describe_parameter(name)
         assert setting.meaning in found.description
@@ -99,6 +102,48 @@ def test_every_setting_is_a_parameter_with_meaning_limits_and_default(
         if setting.minimum is not None and setting.type in (int, float):
             assert (ranges[0].from_value, ranges[0].to_value) == (setting.minimum,
                                                                  setting.maximum)
+
+
+PLAIN = {'program': 'plain_steps', 'plain_steps.storage': 'register', 'plain_steps.blocks': 2}
+
+
+def test_a_program_brings_its_parameters(make: Callable[..., Bench]) -> None:
+    bench = make(preset='five_sets', **PLAIN)
+    assert bench.node._configuration.matcher == MatcherConfig.preset('five_sets', **PLAIN)
+    assert not bench.node.has_parameter('tiled_barriers.schedule')
+    assert 'read-only' in bench.set(program='default').reason
+    assert bench.set(**{'plain_steps.blocks': 4}).successful
+    assert bench.node._configuration.matcher.plain_steps.blocks == 4
+    assert 'must be one of' in bench.set(**{'plain_steps.storage': 'tape'}).reason
+    results = set_together(bench.node, [Parameter('storage_blocks', value=3)])
+    assert 'storage_blocks is now plain_steps.blocks' in results[0].reason
+
+
+def test_a_program_that_cannot_be_built_with_new_settings_keeps_its_old_ones(
+        make: Callable[..., Bench]) -> None:
+    bench = make(**PLAIN)
+    bench.configure()
+    bench.matcher.refuse.append(StereoError('no room'))
+    assert bench.set(**{'plain_steps.blocks': 4, 'levels': 3}).successful
+    bench.settle()
+    assert (bench.get('plain_steps.blocks'), bench.get('levels')) == (2, 5)
+    assert bench.matcher.config == MatcherConfig.from_mapping(PLAIN)
+
+
+@pytest.mark.parametrize(('values', 'sentence'), [
+    ({'message_storage': 'register'},
+     'message_storage is now plain_steps.storage, with program: plain_steps'),
+    ({'tile_schedule': 'rows', 'program': 'tiled_barriers', 'stereo_algorithm': 'tiled_bp'},
+     'tile_schedule is now tiled_barriers.schedule, with program: tiled_barriers'),
+    ({'plain_steps.storage': 'register'},
+     'it belongs to program plain_steps, and program is default'),
+    ({**PLAIN, 'stereo_algorithm': 'sad'}, 'it is one of stereo_algorithm bp, which is sad'),
+    ({'program': 'plain'}, 'must be one of default, plain_steps')])
+def test_settings_that_ros_would_leave_out_silently_end_the_start(
+        make: Callable[..., Bench], values: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        make(**values)
+    assert sentence in str(refused.value)
 
 
 @pytest.mark.parametrize('name', preset_names())
@@ -168,11 +213,11 @@ def test_a_parameter_cannot_be_unset(make: Callable[..., Bench], name: str) -> N
 
 def test_a_set_that_needs_more_memory_than_allowed_is_refused_before_anything_is_built(
         make: Callable[..., Bench]) -> None:
-    bench = make(image_width=640, image_height=480)
+    bench = make(image_width=640, image_height=480, backend='cpu')
     bench.configure()
     result = bench.set(memory_limit=1_000_000)
     assert not result.successful
-    assert 'memory_limit allows 1.0 MiB' in result.reason
+    assert '1.0 MiB are allowed (memory_limit' in result.reason
     assert len(bench.made) == 1
 
 
@@ -187,7 +232,7 @@ def test_an_unavailable_back_end_is_refused_with_its_remedy(make: Callable[..., 
 
     bench = make(image_width=64, image_height=48)
     bench.configure()
-    monkeypatch.setattr(engines, 'memory_plan', refuse)
+    monkeypatch.setattr(engines, 'known', refuse)
     result = bench.set(backend='cuda')
     assert not result.successful
     assert result.reason == 'there is no GPU here; use backend cpu or auto'
@@ -218,6 +263,7 @@ def test_values_set_before_configure_are_what_is_built(make: Callable[..., Bench
 def test_what_cannot_be_built_is_set_back(make: Callable[..., Bench]) -> None:
     bench = make()
     bench.configure()
+    bench.node._ticker.stop()           # a report forgets what has happened
     bench.matcher.refuse.append(StereoError('no room'))
     assert bench.set(disparity_range=128, speckle_size=5).successful
     bench.settle()

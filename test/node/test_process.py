@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 
 pytest.importorskip('rclpy')
+from stereo_bp_ros.node.main import main
+from test.node.processes import LIMIT
+from test.processor_time import cpu_seconds
+
 pytestmark = pytest.mark.ros
 
 FAST = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0}
@@ -21,6 +25,8 @@ SLOW_NODE = """
 import sys, time
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node.main import main
+from test.node.processes import LIMIT
+from test.processor_time import cpu_seconds
 class Slow(StereoMatcher):
     def prepare(self, width=0, height=0):
         end = time.monotonic() + 60
@@ -36,6 +42,8 @@ import sys
 from stereo_bp_ros.errors import DeviceLostError
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node.main import main
+from test.node.processes import LIMIT
+from test.processor_time import cpu_seconds
 class Lost(StereoMatcher):
     frames = 0
     def compute(self, *args, **options):
@@ -60,9 +68,11 @@ def test_a_signal_ends_an_active_node_with_status_0(run_node: Any, client_class:
         client.result('disparity', client.send_pair(left, right))
         for _ in range(5):
             client.send_pair(left, right)
-        start = time.monotonic()
-        assert node.end(number, 5) == 0
-        assert time.monotonic() - start < 3
+        before = cpu_seconds(node.process.pid)
+        node.process.send_signal(number)
+        node.wait_for_log('shutting down', LIMIT)
+        assert cpu_seconds(node.process.pid) - before < 1
+        assert node.end() == 0
         name = signal.Signals(number).name
         assert f'shutting down ({name})' in node.log
         assert 'Traceback' not in node.log
@@ -79,12 +89,13 @@ def test_a_signal_is_answered_within_a_second_while_the_engine_compiles(
                 assert status.message == 'configuring'
                 assert client.set_parameters(speckle_size=3)[0].successful
                 assert client.state() == 'configuring'
-            node.wait_for_log('still compiling after 4 s', 8)
-        start = time.monotonic()
+            node.wait_for_log('still compiling after 4 s', LIMIT)
+        # It computes all the time: what a busy machine keeps from it does not count.
+        before = cpu_seconds(node.process.pid)
         node.process.send_signal(number)
-        node.wait_for_log('shutting down', 1.0)
-        assert node.process.wait(5) == 0
-        assert time.monotonic() - start < 4
+        node.wait_for_log('shutting down', LIMIT)
+        assert cpu_seconds(node.process.pid) - before < 1
+        assert node.process.wait(20) == 0       # its matcher would take a minute
         assert 'Traceback' not in node.log
 
 
@@ -94,12 +105,12 @@ def test_two_signals_are_no_worse_than_one(run_node: Any, tmp_path: pathlib.Path
         time.sleep(0.05)
         node.process.send_signal(signal.SIGINT)
         node.process.send_signal(signal.SIGTERM)
-        assert node.process.wait(5) == 0
+        assert node.process.wait(LIMIT) == 0
 
 
 def test_a_signal_during_the_start_ends_it_too(run_node: Any, tmp_path: pathlib.Path) -> None:
     with run_node(tmp_path, FAST, wait='configuring') as node:
-        assert node.end(signal.SIGTERM, 5) == 0
+        assert node.end(signal.SIGTERM) == 0
 
 
 def test_a_lost_device_ends_the_process_with_an_error_status(
@@ -115,12 +126,22 @@ def test_a_lost_device_ends_the_process_with_an_error_status(
             client.result('disparity', client.send_pair(left, right))
         seen = len(client.received['/diagnostics'])
         client.send_pair(left, right)
-        assert node.process.wait(10) == 3
+        assert node.process.wait(LIMIT) == 3
         assert 'the device has fallen off the bus' in node.log
         assert len(client.received['disparity']) == 2
         # The node's last word: one of every second may have come before it.
         status = client.status('device', after=seen, level=2)
         assert 'device lost' in status.message
+
+
+def test_an_old_name_in_a_parameter_file_ends_the_start(run_node: Any, tmp_path: pathlib.Path
+                                                       ) -> None:
+    file = tmp_path / 'mine.yaml'
+    file.write_text('/**:\n  ros__parameters:\n    message_storage: register\n')
+    with run_node(tmp_path, {}, '--params-file', str(file), wait='') as node:
+        assert node.process.wait(60) == 2
+        assert ('message_storage is now plain_steps.storage, with program: plain_steps'
+                in node.log)
 
 
 def test_what_ros_refuses_is_one_line_and_an_exit_status(run_node: Any, tmp_path: pathlib.Path
@@ -130,6 +151,21 @@ def test_what_ros_refuses_is_one_line_and_an_exit_status(run_node: Any, tmp_path
             assert node.process.wait(60) == 2
             assert 'stereo_bp_node: ' in node.log
             assert 'Traceback' not in node.log
+
+
+@pytest.mark.parametrize('arguments', [['--help'], ['-h', '--ros-args', '-p', 'preset:=road']])
+def test_help_is_a_usage_and_no_start(arguments: list[str], capsys: pytest.CaptureFixture[str]
+                                      ) -> None:
+    assert main(arguments) == 0
+    assert 'usage: stereo_bp_node' in capsys.readouterr().out
+
+
+def test_without_rclpy_one_line_says_what_is_missing(monkeypatch: pytest.MonkeyPatch,
+                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
+    assert main([]) == 2
+    line, = capsys.readouterr().err.splitlines()
+    assert 'needs rclpy' in line
 
 
 @pytest.mark.parametrize(('topic', 'kind', 'transition'), [
@@ -187,13 +223,13 @@ def test_an_incompatible_qos_is_reported_with_the_topic(run_node: Any, client_cl
             client_class(node.domain, ('/diagnostics',))) as client:
         client.node.create_publisher(Image, 'left/image_rect', best_effort)
         node.wait_for_log('a publisher of /left/image_rect has an incompatible QoS '
-                          '(reliability)', 10)
+                          '(reliability)', LIMIT)
         client.wait_for_status('input', lambda s: 'incompatible QoS' in s.message)
         from rclpy.qos import DurabilityPolicy
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         client.node.create_subscription(DisparityImage, 'disparity', print, latched)
         node.wait_for_log('a subscription of /disparity has an incompatible QoS '
-                          '(durability)', 10)
+                          '(durability)', LIMIT)
 
 
 def test_sim_time_is_the_clock_of_ages_stamps_and_silence(

@@ -14,8 +14,6 @@ import pytest
 IGNORED = shutil.ignore_patterns('.git', '.venv', 'build', 'install', 'log', '.*_cache',
                                  '__pycache__', '.hypothesis', '.carry', '*.egg-info')
 
-pytestmark = pytest.mark.slow
-
 
 def colcon() -> str:
     path = pathlib.Path(sys.executable).parent / 'colcon'
@@ -63,6 +61,10 @@ def test_a_workspace_has_the_executables_and_shares_presets_and_launch_files(sou
               '--preset road'
     output = run(['sh', '-c', command], cwd=workspace).stdout
     assert '"disparity_range": 128' in output
+    count = 'from stereo_bp_ros.resources import KERNELS; print(len(list(KERNELS.rglob("*.cu*"))))'
+    output = run(['sh', '-c', f". install/local_setup.sh && {sys.executable} -c '{count}'"],
+                 cwd=workspace).stdout
+    assert int(output) == len(list((source / 'kernels').rglob('*.cu*')))
 
 
 def test_pip_installs_the_library_with_its_presets_and_scripts(source, tmp_path):

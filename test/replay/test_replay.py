@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+import types
 
 import cv2
 import numpy as np
 import pytest
+import yaml
+from rosbags.highlevel import AnyReader
+from rosbags.rosbag2 import Writer
+from rosbags.typesys import Stores, get_typestore
 
 from stereo_bp_ros import Calibration, MatcherConfig, StereoError, StereoMatcher
-from stereo_bp_ros.evaluation import bags, metrics, scenes
+from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.evaluation import bags, metrics
+from stereo_bp_ros.evaluation.scenes import sequence as scenes
 from stereo_bp_ros.replay.source import open_source
 
-pytest.importorskip('rclpy', reason='replay over ROS needs rclpy')
+rclpy = pytest.importorskip('rclpy', reason='replay over ROS needs rclpy')
 
 pytestmark = pytest.mark.ros
 
@@ -71,13 +79,165 @@ def test_a_folder_without_calibration_asks_for_one(tmp_path, textured_pair):
     assert len(list(open_source(tmp_path, calibration=known).events())) == 4
 
 
+class WritesDown:
+    """A node whose publishers write down (topic, bytes, when) in the order of publishing."""
+
+    def __init__(self) -> None:
+        self.sent = []
+
+    def create_publisher(self, kind, topic, qos):
+        def publish(data):
+            self.sent.append((topic, bytes(data), time.perf_counter()))
+
+        return types.SimpleNamespace(publish=publish, topic_name=topic,
+                                     wait_for_all_acked=lambda timeout: True)
+
+
+@pytest.mark.parametrize('period_s', [0.1, 0.0], ids=['0.4 s', 'one moment'])
+def test_in_each_loop_the_clock_goes_back_before_the_first_stamp(folder, period_s):
+    """Whatever the length of the source."""
+    from stereo_bp_ros.replay.player import Player
+    for path in folder.rglob('*.png'):      # numbered, not stamped
+        path.rename(path.with_name(f'frame_{path.name}'))
+    source = open_source(folder, period_s=period_s)
+    node = WritesDown()
+    rclpy.init()
+    try:
+        report = Player(node, source, clock=True).play(3)
+    finally:
+        rclpy.try_shutdown()
+    assert report.pairs == 9
+    clock, loops = None, 0
+    for topic, data, _ in node.sent:
+        stamp = bags.stamp_of(data)
+        if topic == '/clock':
+            if clock is None or stamp < clock:
+                loops, first = loops + 1, True
+            clock = stamp
+        else:
+            # The clock of this loop was there before its first message, and is at its time.
+            assert clock == stamp
+            assert not first or stamp == 10**18
+            first = False
+    assert loops == 3
+    starts = [when for topic, data, when in node.sent
+              if topic == '/clock' and bags.stamp_of(data) < 10**18]
+    firsts = [when for topic, data, when in node.sent
+              if topic == 'left/camera_info' and bags.stamp_of(data) == 10**18]
+    assert len(starts) >= 3
+    assert firsts[0] - starts[0] > 0.04     # time to arrive first
+
+
+@pytest.mark.slow
+def test_a_looped_run_is_reported_as_one(recording, tmp_path):
+    """Stamps begin again with each loop: rate, truth and pictures follow them."""
+    from stereo_bp_ros.cli import run_report
+    from stereo_bp_ros.replay.session import run_session
+    result = run_session(recording, tmp_path, SETTINGS, player_options=('--loop', '3'))
+    recorded = run_report.judge('run', 'A run', recording, result, tmp_path)
+    frames = recorded.figures.frames
+    assert frames['sent'] == 36
+    assert frames['lost_in_transport'] == 0
+    assert frames['published'] + sum(frames['dropped'].values()) == 36
+    assert frames['published'] >= 18
+    assert 4 < recorded.figures.rate_hz < 11
+    assert recorded.figures.score.bad_estimated(3.0) < 5
+    assert len(recorded.pictures) == 3
+
+
+def test_compressed_images_are_played_to_a_node_that_decompresses_them(recording, tmp_path):
+    """image_transport follows the bag."""
+    from stereo_bp_ros.replay.analysis import analyse
+    from stereo_bp_ros.replay.session import run_session
+    compress(recording, tmp_path / 'compressed')
+    source = open_source(tmp_path / 'compressed')
+    assert set(source.types) == {
+        'left/image_rect/compressed', 'left/camera_info', 'right/image_rect/compressed',
+        'right/camera_info'}
+    (tmp_path / 'run').mkdir()
+    figures = analyse(run_session(tmp_path / 'compressed', tmp_path / 'run', SETTINGS))
+    assert figures.frames['sent'] == 12
+    assert figures.frames['published'] >= 6
+
+
+def test_a_ros_1_bag_is_played_to_the_node(recording, tmp_path):
+    from stereo_bp_ros.replay.analysis import analyse
+    from stereo_bp_ros.replay.session import run_session
+    bag = tmp_path / 'old.bag'
+    subprocess.run([sys.executable, '-m', 'rosbags.convert', '--src', str(recording), '--dst',
+                    str(bag)], check=True, capture_output=True, timeout=60)
+    assert bag.read_bytes().startswith(b'#ROSBAG V2.0')
+    (tmp_path / 'run').mkdir()
+    figures = analyse(run_session(bag, tmp_path / 'run', SETTINGS))
+    assert figures.frames['sent'] == 12
+    assert figures.frames['published'] >= 6
+
+
+def compress(source, target):
+    """The same bag with its images as PNG."""
+    store = get_typestore(Stores.ROS2_KILTED)
+    with AnyReader([source]) as reader, Writer(target, version=9) as writer:
+        connections = {}
+        for connection, time_ns, data in reader.messages():
+            topic, kind = connection.topic, connection.msgtype
+            if kind == bags.IMAGE:
+                message = reader.deserialize(data, kind)
+                topic, kind = f'{topic}/compressed', bags.COMPRESSED_IMAGE
+                _, png = cv2.imencode('.png', message.data.reshape(message.height, -1))
+                data = store.serialize_cdr(store.types[kind](
+                    store.types['std_msgs/msg/Header'](
+                        store.types['builtin_interfaces/msg/Time'](
+                            message.header.stamp.sec, message.header.stamp.nanosec),
+                        message.header.frame_id), 'mono8; png compressed ', png.reshape(-1)), kind)
+            if topic not in connections:
+                connections[topic] = writer.add_connection(topic, kind, typestore=store)
+            writer.write(connections[topic], time_ns, data)
+
+
+def test_the_verb_records_and_reports_what_a_node_answers_that_runs_already(
+        recording, tmp_path, capfd, ros_environment, monkeypatch):
+    for name, value in ros_environment.items():
+        monkeypatch.setenv(name, value)
+    parameters = tmp_path / 'node.yaml'
+    parameters.write_text(yaml.safe_dump({'/**': {'ros__parameters': {
+        **SETTINGS, 'use_sim_time': True}}}))
+    node = subprocess.Popen(
+        [sys.executable, '-m', 'stereo_bp_ros.node.main', '--ros-args', '-r', '__ns:=/robot',
+         '--params-file', str(parameters)], env=ros_environment)
+    reports = []
+    try:
+        for _ in range(2):          # what the node has done before is not counted again
+            command = ['replay', str(recording), '--output', str(tmp_path / 'report'), '--json',
+                       '--ros-args', '-r', '__ns:=/robot']
+            status = main(command)
+            out, err = capfd.readouterr()
+            assert status == 0, err
+            reports.append(json.loads(out)['runs']['replay'])
+            assert node.poll() is None
+    finally:
+        node.kill()
+        node.wait(10)
+    for run in reports:
+        assert run['frames']['sent'] == 12
+        assert run['frames']['lost_in_transport'] == 0
+        assert run['frames']['published'] >= 6
+        assert run['accuracy']['bad_3_estimated'] < 5
+    page = (tmp_path / 'report/report.html').read_text()
+    assert 'replay_0001.png' in page
+    assert (tmp_path / 'report/replay_0001.png').is_file()
+
+
+def test_a_run_that_is_recorded_ends(recording, tmp_path, capsys):
+    assert main(['replay', str(recording), '--output', str(tmp_path / 'r'), '--loop', '0']) == 2
+    assert 'a run that is recorded has an end' in capsys.readouterr().err
+
+
 @pytest.fixture(scope='module')
 def session_result(recording, tmp_path_factory):
     from stereo_bp_ros.replay.session import run_session
     return run_session(recording, tmp_path_factory.mktemp('session'), SETTINGS)
 
 
-@pytest.mark.slow
 def test_every_frame_of_a_run_is_accounted_for(session_result):
     from stereo_bp_ros.replay.analysis import analyse
     figures = analyse(session_result)
@@ -93,7 +253,6 @@ def test_every_frame_of_a_run_is_accounted_for(session_result):
         assert row['p50'] <= row['p95'] <= row['p99'] <= row['max']
 
 
-@pytest.mark.slow
 def test_what_came_back_over_dds_is_what_the_matcher_computes(session_result, recording):
     from stereo_bp_ros.replay.analysis import answers
     settings = {k: v for k, v in SETTINGS.items() if not k.startswith('image_')}
@@ -113,7 +272,6 @@ def test_what_came_back_over_dds_is_what_the_matcher_computes(session_result, re
     assert total.bad_estimated(3.0) < 5
 
 
-@pytest.mark.slow
 def test_the_verb_publishes_at_the_time_of_publishing(folder, ros_environment):
     """Without --clock stamps are now, equal on both sides, and as far apart as recorded."""
     script = """

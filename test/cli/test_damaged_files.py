@@ -1,0 +1,267 @@
+"""Whatever the files are, a verb ends with one line and a status."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+import time
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_typestore
+
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import all_settings
+from stereo_bp_ros.config.files import load_parameter_file
+from stereo_bp_ros.errors import ConfigError
+from stereo_bp_ros.evaluation import bags, files
+from test.cli.runs import check, run, steady, time_limit, words
+
+FAST = ('--backend', 'cpu', '--set', 'stereo_algorithm=sad', '--set', 'disparity_range=8',
+        '--set', 'correlation_window_size=5')
+
+
+def damaged(content: bytes) -> st.SearchStrategy[bytes]:
+    """The same bytes cut short, with some of them changed, or others altogether."""
+    def change(edits: list[tuple[int, int]]) -> bytes:
+        changed = bytearray(content)
+        for place, value in edits:
+            changed[place] ^= value
+        return bytes(changed)
+    places = st.integers(0, len(content) - 1) | st.integers(0, min(199, len(content) - 1))
+    return st.one_of(
+        st.integers(0, len(content)).map(lambda end: content[:end]),
+        st.lists(st.tuples(places, st.integers(1, 255)), min_size=1, max_size=8).map(change),
+        st.binary(max_size=60))
+
+
+CALIBRATION = ('cam0=[100 0 32; 0 100 24; 0 0 1]\ncam1=[100 0 34; 0 100 24; 0 0 1]\n'
+               'doffs=2\nbaseline=600\nndisp=8\n')
+
+
+@pytest.fixture
+def pair(tmp_path, textured_pair) -> pathlib.Path:
+    """A folder with left.png, right.png, disparity.pfm, disparity.png and calib.txt."""
+    folder = tmp_path / 'sets' / 'pair'
+    folder.mkdir(parents=True)
+    for side, image in zip(('left', 'right'), textured_pair(64, 48, 4), strict=True):
+        cv2.imwrite(str(folder / f'{side}.png'), image)
+    files.write_pfm(folder / 'disparity.pfm', np.full((48, 64), 4, np.float32))
+    files.write_disparity_png(folder / 'disparity.png', np.full((48, 64), 4, np.float32))
+    (folder / 'calib.txt').write_text(CALIBRATION)
+    return folder
+
+
+def match(folder: pathlib.Path, truth: str) -> int:
+    return check('match', str(folder / 'left.png'), str(folder / 'right.png'), '--calibration',
+                 str(folder / 'calib.txt'), '--truth', str(folder / truth), '--depth',
+                 str(folder / 'out.pfm'), '-o', str(folder / 'out.png'), *FAST)
+
+
+@pytest.mark.parametrize('name', ['left.png', 'disparity.png', 'disparity.pfm', 'calib.txt'])
+def test_a_damaged_file_of_a_pair_ends_in_a_status(pair, name):
+    truth = name if name.startswith('disparity') else 'disparity.pfm'
+    assert match(pair, truth) == 0
+
+    @settings(steady, max_examples=40)
+    @given(content=damaged((pair / name).read_bytes()))
+    def holds(content: bytes) -> None:
+        (pair / name).write_bytes(content)
+        match(pair, truth)
+    holds()
+
+
+@settings(steady, max_examples=40)
+@given(values=st.lists(st.sampled_from(['100', '0', '-1', '1e30', '1e308', '-1e308', '1e-300',
+                                        'nan', 'inf', '']), min_size=5, max_size=5))
+def test_any_numbers_of_a_calibration_end_in_a_status(pair, values):
+    focal, left, right, cy, baseline = values
+    (pair / 'calib.txt').write_text(
+        f'cam0=[{focal} 0 {left}; 0 100 {cy}; 0 0 1]\ncam1=[{focal} 0 {right}; 0 100 {cy}; 0 0 1]'
+        f'\nbaseline={baseline}\n')
+    match(pair, 'disparity.pfm')
+
+
+@settings(steady, max_examples=40)
+@given(left=st.tuples(st.integers(1, 40), st.integers(1, 40)), kind=st.sampled_from(
+    ['u1', 'u2', 'rgb', 'rgba', 'wide']))
+def test_images_of_any_size_and_kind_end_in_a_status(tmp_path, left, kind):
+    shape = (*left, {'rgb': 3, 'rgba': 4, 'wide': 3}.get(kind, 1))
+    image = np.random.default_rng(0).integers(0, 256, shape).astype(
+        'u2' if kind in ('u2', 'wide') else 'u1')
+    for side in ('left', 'right'):
+        cv2.imwrite(str(tmp_path / f'{side}.png'), image)
+    for algorithm in ('sad', 'bp', 'tiled_bp'):
+        check('match', str(tmp_path / 'left.png'), str(tmp_path / 'right.png'), '-o',
+              str(tmp_path / 'out.pfm'), *FAST, '--set', f'stereo_algorithm={algorithm}')
+
+
+@settings(steady, max_examples=80)
+@given(parts=st.tuples(words, words, words), whole=st.none() | st.binary(max_size=30))
+@example(('pair', '.inf', '8'), None)
+@example(('pair', '16', '.inf'), None)
+@example(('pair', '16', '.nan'), None)
+@example(('pair', '&a [*a]', '*a'), None)
+def test_any_sets_yaml_ends_in_a_status(pair, parts, whole):
+    name, disparities, scale = (part.encode('utf-8', 'surrogateescape') for part in
+                                (text.encode('utf-8', 'replace').decode() for text in parts))
+    (pair.parent / 'sets.yaml').write_bytes(
+        whole if whole is not None else b'%s: {disparities: %s, disparity_scale: %s}\n' % (
+            name, disparities, scale))
+    check('evaluate', str(pair.parent), '--repeat', '1', *FAST)
+    check('evaluate', str(pair), '--repeat', '1', *FAST)
+
+
+@settings(steady, max_examples=300)
+@given(name=st.sampled_from(sorted(all_settings())), text=words,
+       whole=st.none() | st.binary(max_size=40))
+@example('levels', '&a {b: *a}', None)
+def test_any_parameter_file_is_read_or_refused_by_name(tmp_path, monkeypatch, name, text, whole):
+    monkeypatch.chdir(tmp_path)     # errors shorten long paths
+    path = pathlib.Path('node.yaml')
+    content = f'/**:\n  ros__parameters:\n    {name}: {text}\n'.encode('utf-8', 'replace')
+    path.write_bytes(content if whole is None else whole)
+    refused = name
+    try:
+        for key, value in load_parameter_file(path).items():
+            if key in all_settings():
+                all_settings()[key].coerce(value)
+    except ConfigError as error:
+        refused = str(error)
+    assert name in refused or 'node.yaml' in refused
+
+
+def test_aliases_in_a_parameter_file_cost_no_time(tmp_path):
+    path = tmp_path / 'node.yaml'
+    lines = ['a0: &a0 {x: 1}'] + [f'a{i}: &a{i} {{p: *a{i - 1}, q: *a{i - 1}}}'
+                                  for i in range(1, 40)]
+    path.write_text('\n'.join(lines) + '\nself: &self {again: *self}\n')
+    start = time.monotonic()
+    with time_limit(), pytest.raises(ConfigError, match='no ros__parameters block'):
+        load_parameter_file(path)
+    assert time.monotonic() - start < 2
+
+
+def papers(value: object) -> bytes:
+    return json.dumps({'tables': [value]}).encode()
+
+
+@settings(steady, max_examples=60)
+@given(content=st.binary(max_size=30) | st.recursive(
+    st.none() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(['published', 'measured', 'paper']), inner)).map(papers))
+@example(b'[' * 100000)
+@example(b'[]')
+@example(b'{"tables": {"a": 1}}')
+def test_any_report_of_the_papers_ends_in_a_status(tmp_path, content):
+    (tmp_path / 'papers.json').write_bytes(content)
+    check('benchmark', 'papers', '--read', str(tmp_path / 'papers.json'))
+
+
+# --- bags
+
+def write_bag(path: pathlib.Path, plugin: StoragePlugin, textured_pair, *, encoded: bool = False
+              ) -> None:
+    store = get_typestore(Stores.ROS2_KILTED)
+    calibration = Calibration(100, 0.5, 32, 32, 24)
+    kind = bags.COMPRESSED_IMAGE if encoded else bags.IMAGE
+    with Writer(path, version=9, storage_plugin=plugin) as writer:
+        topics = {name: writer.add_connection(f'/{name}', kind_, typestore=store)
+                  for name, kind_ in (('left/image_rect', kind), ('right/image_rect', kind),
+                                      ('left/camera_info', bags.CAMERA_INFO),
+                                      ('right/camera_info', bags.CAMERA_INFO),
+                                      (bags.TRUTH_TOPIC, bags.COMPRESSED_IMAGE))}
+        for index in range(2):
+            stamp = 10**18 + index * 10**8
+            for side, image in zip(('left', 'right'), textured_pair(64, 48, 4), strict=True):
+                writer.write(topics[f'{side}/camera_info'], stamp, bags.serialize_camera_info(
+                    stamp, side, calibration, 64, 48))
+                data = bags.serialize_image(stamp, side, image, 'mono8')
+                if encoded:
+                    message = store.types[kind](
+                        header=store.deserialize_cdr(data, bags.IMAGE).header, format='png',
+                        data=cv2.imencode('.png', image)[1].reshape(-1))
+                    data = store.serialize_cdr(message, kind)
+                writer.write(topics[f'{side}/image_rect'], stamp, data)
+            writer.write(topics[bags.TRUTH_TOPIC], stamp, bags.serialize_truth(
+                stamp, np.full((48, 64), 4, np.float32)))
+
+
+@pytest.mark.parametrize(('plugin', 'suffix'), [
+    (StoragePlugin.SQLITE3, 'db3'), (StoragePlugin.MCAP, 'mcap')])
+def test_a_damaged_bag_ends_in_a_status(tmp_path, textured_pair, plugin, suffix):
+    bag = tmp_path / 'bag'
+    write_bag(bag, plugin, textured_pair)
+    storage, = bag.glob(f'*.{suffix}')
+    sound = {path: path.read_bytes() for path in (storage, bag / 'metadata.yaml')}
+    assert check('evaluate', str(bag), '--repeat', '1', *FAST) == 0
+
+    @settings(steady, max_examples=60)
+    @given(data=st.data())
+    def holds(data: st.DataObject) -> None:
+        path = data.draw(st.sampled_from([storage, storage, storage, bag / 'metadata.yaml']))
+        for other, content in sound.items():
+            other.write_bytes(content)
+        path.write_bytes(data.draw(damaged(sound[path])))
+        check('evaluate', str(bag), '--repeat', '1', *FAST)
+    holds()
+
+
+def rewritten(source: pathlib.Path, target: pathlib.Path, topic: str, index: int,
+              content: bytes) -> None:
+    """A sound bag whose message of this topic and number, from 0, has these bytes."""
+    shutil.rmtree(target, ignore_errors=True)
+    seen = 0
+    with bags.AnyReader([source]) as reader, Writer(target, version=9) as writer:
+        connections = {c.id: writer.add_connection(c.topic, c.msgtype, typestore=bags._STORE)
+                       for c in reader.connections}
+        for connection, time_ns, data in reader.messages():
+            if connection.topic == topic:
+                data, seen = (content if seen == index else data), seen + 1
+            writer.write(connections[connection.id], time_ns, data)
+
+
+@pytest.mark.parametrize('encoded', [
+    pytest.param(False, id='raw'),
+    pytest.param(True, id='compressed', marks=pytest.mark.slow)])
+def test_a_damaged_message_in_a_sound_bag_ends_in_a_status(tmp_path, textured_pair, encoded):
+    write_bag(tmp_path / 'bag', StoragePlugin.SQLITE3, textured_pair, encoded=encoded)
+    with bags.AnyReader([tmp_path / 'bag']) as reader:
+        messages = [(c.topic, bytes(data)) for c, _, data in reader.messages()]
+
+    @settings(steady, max_examples=60)
+    @given(data=st.data())
+    def holds(data: st.DataObject) -> None:
+        topic, content = data.draw(st.sampled_from(messages))
+        rewritten(tmp_path / 'bag', tmp_path / 'damaged', topic, 1, data.draw(damaged(content)))
+        check('evaluate', str(tmp_path / 'damaged'), '--repeat', '1', *FAST)
+    holds()
+
+
+@pytest.mark.parametrize('content', [b'', b'\0\1\0\0', b'\0\1\0\0' + b'\xff' * 40])
+def test_a_damaged_message_is_named_by_its_topic_and_number(tmp_path, textured_pair, content):
+    write_bag(tmp_path / 'bag', StoragePlugin.SQLITE3, textured_pair)
+    rewritten(tmp_path / 'bag', tmp_path / 'damaged', '/right/image_rect', 1, content)
+    status, _, err = run('evaluate', str(tmp_path / 'damaged'), '--repeat', '1', *FAST)
+    assert status == 2
+    assert 'message 2 of /right/image_rect is damaged' in err
+
+
+@pytest.mark.ros
+@pytest.mark.parametrize(('content', 'words'), [
+    (b'\0\1\0\0', 'message 2 of /right/image_rect is damaged'),
+    (b'\0\1\0\0\xff\xff\xff\x7f' + bytes(40), 'does not fit a message')],
+    ids=['short', 'stamp'])
+def test_a_damaged_message_ends_a_replay_in_one_line(tmp_path, textured_pair, content, words):
+    pytest.importorskip('rclpy')
+    write_bag(tmp_path / 'bag', StoragePlugin.SQLITE3, textured_pair)
+    rewritten(tmp_path / 'bag', tmp_path / 'damaged', '/right/image_rect', 1, content)
+    status, _, err = run('replay', str(tmp_path / 'damaged'), '--wait', '0')
+    assert status == 2
+    assert words in err.splitlines()[-1]
+    assert 'Traceback' not in err

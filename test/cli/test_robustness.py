@@ -1,0 +1,230 @@
+"""Whatever the arguments and the surroundings are, a verb ends with one line and a status."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import cv2
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from stereo_bp_ros.cli import main
+from stereo_bp_ros.config import all_settings, parse_assignments
+from stereo_bp_ros.errors import ConfigError
+from test.cli.runs import LIMIT_S, check, run, steady, texts, words
+from test.processor_time import cpu_seconds
+
+
+@settings(steady, max_examples=1500)
+@given(name=st.sampled_from(sorted(all_settings())), text=words)
+def test_any_text_is_a_value_of_a_setting_or_refused_in_one_line(name, text):
+    refusal = ''
+    try:
+        value = parse_assignments([f'{name}={text}'])[name]
+    except ConfigError as error:
+        value, refusal = all_settings()[name].default, main.one_line(str(error))
+    assert isinstance(value, all_settings()[name].type)
+    assert len(refusal) < 600
+
+
+@settings(steady, max_examples=60)
+@given(assignments=st.lists(st.tuples(st.sampled_from(sorted(all_settings())) | texts, words),
+                            min_size=1, max_size=3))
+@example([('data_weight', '9' * 400)])
+@example([('stereo_algorithm', '[1]')])
+@example([('disparity_range', '[1, 2')])
+@example([('a\udcff\nb', '1')])
+def test_any_setting_on_the_command_line_ends_in_a_status(assignments):
+    check('info', '--backend', 'cpu',
+          *itertools.chain(*(('--set', f'{name}={text}') for name, text in assignments)))
+
+
+OPTIONS = {
+    'match': ('--truth-scale', '--repeat', '--set', '--preset', '--backend', '-o'),
+    'evaluate': ('--repeat', '--limit', '--set', '--preset'),
+    'benchmark': ('--frames', '--size', '--variant', '--kernels', '--seconds', '--paper'),
+    'tune': ('--size', '--strategy', '--afresh'),
+    'replay': ('--rate', '--loop', '--clock', '--period', '--focal', '--baseline', '--wait'),
+    'info': ('--size', '--disparities', '--settings', '--json'),
+    'demo': ('--frames', '--noise', '--exposure', '--blur', '--rate'),
+}
+
+
+@settings(steady, max_examples=150)
+@given(data=st.data())
+def test_any_arguments_are_taken_or_refused_in_one_line(data):
+    verb = data.draw(st.sampled_from(main.VERBS))
+    arguments = data.draw(st.lists(st.sampled_from(OPTIONS[verb]) | words, max_size=6))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in main.VERBS:             # what they do with files is tested below
+            patch.setattr(f'stereo_bp_ros.cli.{name}.run', lambda options: 0)
+        check(verb, *arguments)
+
+
+@pytest.mark.parametrize('value', ['nan', 'inf', '-inf', '-1', '1e400', '9' * 400, 'x', ''])
+@pytest.mark.parametrize(('verb', 'option'), [
+    ('replay', '--rate'), ('replay', '--loop'), ('replay', '--period'), ('replay', '--focal'),
+    ('replay', '--baseline'), ('replay', '--wait'), ('demo', '--frames'), ('demo', '--noise'),
+    ('demo', '--exposure'), ('demo', '--blur'), ('demo', '--rate'), ('evaluate', '--repeat'),
+    ('evaluate', '--limit'), ('match', '--repeat'), ('match', '--truth-scale'),
+    ('info', '--disparities')])
+def test_a_number_that_is_none_is_refused_with_its_limits(tmp_path, verb, option, value):
+    arguments = [] if verb in ('demo', 'info') else [str(tmp_path)] * (2 if verb == 'match' else 1)
+    status, _, err = run(verb, *arguments, f'{option}={value}')
+    assert status == 2
+    assert f'argument {option}: ' in err
+    assert ' number from ' in err
+    assert err.count('\n') == 1
+
+
+@pytest.mark.parametrize(('verb', 'size'), [
+    (verb, size) for verb, sizes in (
+        ('info', ('1000000x1000000', '65536x65536', '9' * 400 + 'x5', '-5x5', 'axb', 'x', '5')),
+        ('tune', ('640x480', '640x480x1', '640x480xnan', '1x1x1')),
+        ('benchmark', ('640x480', '1000000x1000000x64', '64x48x9999', '64x48x2')))
+    for size in sizes])
+def test_a_size_that_is_none_is_refused_at_once(verb, size):
+    start = time.monotonic()
+    words = ('benchmark', 'bp') if verb == 'benchmark' else (verb,)
+    assert check(*words, '--backend', 'cpu', f'--size={size}') == 2
+    assert time.monotonic() - start < 5
+
+
+def test_the_largest_image_that_can_be_allowed_is_planned_in_seconds():
+    start = time.monotonic()
+    check('info', '--backend', 'cpu', '--size', '65536x65536', '--set', 'max_image_width=65536',
+          '--set', 'max_image_height=65536', '--set', 'levels=1', '--set', 'partition_padding=1')
+    assert time.monotonic() - start < 10
+
+
+def test_arguments_for_ros_that_ros_refuses_are_one_line(tmp_path, textured_pair):
+    pytest.importorskip('rclpy')
+    for side, image in zip(('left', 'right'), textured_pair(64, 48, 4), strict=True):
+        (tmp_path / side).mkdir()
+        cv2.imwrite(str(tmp_path / side / '1000.png'), image)
+    for ros in (('-r', '::::'), ('-r', '__ns:=//'), ('--log-level', 'x'), ('-p', '[')):
+        assert check('replay', str(tmp_path), '--wait', '0', '--focal', '100', '--ros-args',
+                     *ros) == 2
+    assert check('info', '--ros-args', '-r', '__ns:=/stereo') == 2
+
+
+@pytest.mark.parametrize(('error', 'words'), [
+    (MemoryError(), 'not enough memory'), (MemoryError('of 5 GiB'), 'memory: of 5 GiB'),
+    (OSError(28, 'No space left on device', 'a\nb'), 'No space left'),
+    (UnicodeEncodeError('utf-8', '\udcff', 0, 1, 'surrogates not allowed'), 'surrogates')])
+def test_causes_outside_the_program_are_one_line(monkeypatch, error, words):
+    def fail(options: object) -> int:
+        raise error
+    monkeypatch.setattr('stereo_bp_ros.cli.info.run', fail)
+    status, _, err = run('info')
+    assert (status, err.count('\n')) == (2, 1)
+    assert words in err
+
+
+def test_a_defect_of_the_program_is_not_hidden(monkeypatch):
+    def fail(options: object) -> int:
+        raise ZeroDivisionError
+    monkeypatch.setattr('stereo_bp_ros.cli.info.run', fail)
+    with pytest.raises(ZeroDivisionError):
+        run('info')
+
+
+# --- processes
+
+COMMAND = [sys.executable, '-m', 'stereo_bp_ros.cli.main']
+
+
+def process(arguments: Sequence[str | bytes], **environment: str
+            ) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, timeout=LIMIT_S,
+                          check=False, env={**os.environ, **environment})
+
+
+@pytest.mark.parametrize(('arguments', 'words'), [
+    (['replay', 'nothing', '--rate', 'nan'], b"--rate: 'nan' is not a number"),
+    (['replay', 'nothing', '--wait', 'nan'], b"--wait: 'nan' is not a number"),
+    (['info', '--set', b'levels=\xff'], b"levels is '\\udcff', but must be"),
+    (['match', b'\xff\n.png', 'right.png'], b'\\udcff .png cannot be read')])
+def test_a_mistake_is_one_line_of_a_process(arguments, words):
+    done = process(arguments, LC_ALL='C.UTF-8')
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert done.stderr.count(b'\n') == 1
+
+
+@pytest.mark.parametrize('value', ['abc', '0', '-1', '', '9' * 400])
+def test_threads_of_numba_that_are_no_number_are_one_line(value, tmp_path, textured_pair):
+    names = [str(tmp_path / 'left.png'), str(tmp_path / 'right.png')]
+    for name, image in zip(names, textured_pair(64, 48, 4), strict=True):
+        cv2.imwrite(name, image)
+    done = process(['match', *names, '-o', str(tmp_path / 'out.pfm'), '--backend', 'cpu'],
+                   NUMBA_NUM_THREADS=value)
+    assert done.returncode == 2
+    assert b'NUMBA_NUM_THREADS is ' in done.stderr
+    assert done.stderr.count(b'\n') == 1
+
+
+@pytest.mark.parametrize('arguments', [['info'], ['info', '--settings'], ['--help'],
+                                       ['match', '--help']])
+def test_a_reader_that_goes_is_no_error(arguments):
+    child = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.close()
+    try:
+        _, err = child.communicate(timeout=LIMIT_S)
+    finally:
+        child.kill()
+    assert err == b''
+    assert child.returncode in (0, main.BROKEN_PIPE)
+
+
+def test_an_interruption_says_nothing(tmp_path):
+    arguments = ['benchmark', 'sad', '--backend', 'cpu', '--size', '320x240x16', '--output',
+                 str(tmp_path / 'times.json'), '--frames']
+    assert process([*arguments, '1']).returncode == 0       # compiles, which is said
+    child = subprocess.Popen([*COMMAND, *arguments, '100000'], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE)
+    try:
+        while cpu_seconds(child.pid) < 5.0:     # it has started, and measures
+            assert child.poll() is None
+            time.sleep(0.1)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=LIMIT_S)
+    finally:
+        child.kill()
+    assert (child.returncode, out, err) == (main.INTERRUPTED, b'', b'')
+
+
+@pytest.mark.parametrize('closed', ['>&-', '2>&-', '>&- 2>&-', '>/dev/full'])
+def test_output_that_cannot_be_written_ends_in_a_status(closed):
+    done = subprocess.run(['sh', '-c', f'exec "$@" {closed}', 'sh', *COMMAND, 'info'],
+                          capture_output=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == (2 if 'full' in closed else 0)
+    assert b'Traceback' not in done.stderr
+    assert b'Exception' not in done.stderr
+
+
+@pytest.mark.parametrize('verb', ['demo', 'replay'])
+@pytest.mark.parametrize('lacking', ['rclpy', 'rosbags'])
+def test_a_verb_that_cannot_run_here_says_what_it_needs(monkeypatch, verb, lacking):
+    find = importlib.util.find_spec
+    monkeypatch.setattr('importlib.util.find_spec',
+                        lambda name, *rest: None if name == lacking else find(name, *rest))
+    monkeypatch.setitem(sys.modules, lacking, None)     # what importing a missing module does
+    status, out, _ = run(verb, '--help')
+    assert status == 0
+    assert f'usage: stereo_bp {verb} ' in out
+    assert f'{verb} cannot run here: it needs {lacking}' in ' '.join(out.split())
+    status, _, err = run(verb, *(['nothing'] if verb == 'replay' else []))
+    assert (status, err.count('\n')) == (2, 1)
+    assert lacking in err
+    assert 'extra' in err

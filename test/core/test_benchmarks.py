@@ -1,0 +1,168 @@
+"""Benchmarks can be imported, say how they are called, and measure."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+import pytest
+import yaml
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+NAMES = sorted(path.relative_to(REPOSITORY / 'benchmarks').with_suffix('').as_posix()
+               for path in (REPOSITORY / 'benchmarks').glob('*.py'))
+PROGRAMS = [name for name in NAMES if name not in ('__init__', 'common', 'device')]
+
+#: Modules that each needs beside the package's own requirements.
+NEEDS = {'cuda_five_sets': 'cupy', 'device': 'cupy', 'partitions': 'cupy', 'refine_stage': 'cupy',
+         'sad_sizes': 'cupy', 'tiled_schedules': 'cupy', 'node_traffic': 'rclpy'}
+
+pytest.importorskip('numba')
+
+
+def run(name: str, *arguments: object) -> str:
+    """What a benchmark prints, run as docs say."""
+    done = subprocess.run([sys.executable, '-m', f'benchmarks.{name}', *map(str, arguments)],
+                          cwd=REPOSITORY, capture_output=True, text=True, timeout=300,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows(printed: str) -> list[list[str]]:
+    """Cells of the tables, without their heads."""
+    lines = [line for line in printed.splitlines() if line.startswith('|')]
+    starts = [i for i, line in enumerate(lines) if line.startswith('| ---')]
+    return [[cell.strip() for cell in line.strip('|').split('|')]
+            for i, line in enumerate(lines) if i not in starts and i + 1 not in starts]
+
+
+@pytest.fixture
+def sets(tmp_path: pathlib.Path,
+         textured_pair: Callable[..., tuple[np.ndarray, np.ndarray]]) -> pathlib.Path:
+    """A data set of one small pair, whose truth is 5 pixels everywhere."""
+    (tmp_path / 'small').mkdir()
+    for side, image in zip(('left', 'right'), textured_pair(160, 96, 5), strict=True):
+        cv2.imwrite(str(tmp_path / 'small' / f'{side}.png'), image)
+    cv2.imwrite(str(tmp_path / 'small' / 'disparity.png'), np.full((96, 160), 40, np.uint8))
+    (tmp_path / 'sets.yaml').write_text(
+        yaml.safe_dump({'small': {'disparities': 16, 'disparity_scale': 8}}))
+    return tmp_path
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_every_benchmark_can_be_imported(name: str) -> None:
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    importlib.import_module(f'benchmarks.{name}')
+
+
+@pytest.mark.parametrize('name', [*PROGRAMS, 'gates'])
+def test_every_benchmark_says_how_it_is_called(name: str) -> None:
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    assert f'python -m benchmarks.{name}' in run(name, '--help')
+
+
+def test_programs_are_timed_in_turn_after_runs_that_do_not_count() -> None:
+    from benchmarks import common
+    ran: list[str] = []
+    times = common.in_turn({name: lambda name=name: ran.append(name) for name in 'ab'}, 2)
+    assert ''.join(ran) == 'aabb' + 'ab'
+    assert {name: len(found) for name, found in times.items()} == {'a': 2, 'b': 2}
+    ran.clear()
+    times = common.in_turn({name: lambda name=name: ran.append(name) for name in 'ab'}, 2, turn=3)
+    assert ''.join(ran) == 2 * ('aaaa' + 'bbbb')
+    assert {name: len(found) for name, found in times.items()} == {'a': 6, 'b': 6}
+
+
+def test_peers_on_the_cpu(sets: pathlib.Path) -> None:
+    report = sets / 'report.json'
+    found = rows(run('cpu_peers', sets, '--rounds', 1, '--size', '160x96x16', '--output', report))
+    assert [row[0] for row in found] == ['small', 'street 160x96x16']
+    times = json.loads(report.read_text())['median_and_minimum_ms']
+    assert list(times) == [row[0] for row in found]
+    assert all(0 < least <= median for pair in times.values() for median, least in pair.values())
+
+
+def test_storage_on_the_cpu(sets: pathlib.Path) -> None:
+    from benchmarks import storage
+    found = rows(run('storage', sets, '--backend', 'cpu', '--sets', 'small', '--frames', 1))
+    assert [row[1] for row in found] == list(storage.CPU)
+    assert found[0][3] == '1.00'
+    assert all(float(row[2]) > 0 for row in found)
+
+
+def test_left_right_check_on_the_cpu(sets: pathlib.Path) -> None:
+    found = rows(run('left_right_check', sets, '--backend', 'cpu', '--frames', 1))
+    assert [row[1] for row in found] == ['no check', 'same messages', 'second pass']
+    kept, bad = ([float(row[column]) for row in found] for column in (4, 5))
+    assert min(kept) > 80
+    assert max(kept) == kept[0]
+    assert max(bad) == bad[0] < 10
+
+
+def test_overlap_on_the_cpu() -> None:
+    found = rows(run('overlap', '--backend', 'cpu', '--size', '64x48x16', '--preset', 'sad_fast',
+                     '--frames', 3))
+    assert [row[1] for row in found] == ['1', '2', '1', '2']
+    assert all(float(row[2]) > 0 for row in found)
+
+
+@pytest.mark.slow
+def test_sky_on_the_cpu(tmp_path: pathlib.Path) -> None:
+    image = np.random.default_rng(0).integers(0, 200, (130, 700), dtype=np.uint8)
+    image[:100, 450:650] = 255
+    for folder, content in (('image_0', image), ('image_1', image),
+                            ('disp_occ', np.full(image.shape, 256, np.uint16))):
+        (tmp_path / folder).mkdir()
+        cv2.imwrite(str(tmp_path / folder / '000000_10.png'), content)
+    found = rows(run('sky', tmp_path, '--backend', 'cpu', '--frames', 1))
+    assert len(found) == 7
+    shares = [float(cell.split()[0]) for row in found for cell in row[1:]]
+    assert len(shares) == 7 * 5
+    assert all(0 <= share <= 100 for share in shares)
+
+
+def test_a_set_that_is_not_there_is_named(sets: pathlib.Path) -> None:
+    from benchmarks import common
+    with pytest.raises(ValueError, match='has no set venus; it has small'):
+        list(common.sets(sets, ['venus']))
+
+
+@pytest.mark.ros
+@pytest.mark.slow
+def test_the_node_on_the_cpu(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip('rclpy')
+    report = tmp_path / 'report.json'
+    printed = run('node', '--backend', 'cpu', '--runs', 'bp_small', '--frames', 10, '--output',
+                  report)
+    assert 'bp_small 320x240x32' in printed
+    row, = json.loads(report.read_text())['rows']
+    assert (row['step'], row['sent'], row['heard']) == ('steady', 10, 10)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(('name', 'arguments'), [
+    ('cuda_five_sets', ['SETS', '--sets', 'small', '--types', 'int16', '--frames', 2,
+                        '--kernels']),
+    ('left_right_check', ['SETS', '--backend', 'cuda', '--frames', 2]),
+    ('overlap', ['--size', '64x48x16', '--frames', 2]),
+    ('partitions', ['--frames', 1]),
+    ('refine_stage', ['--size', '320x240x32', '--repeats', 5]),
+    ('sad_sizes', ['--size', '320x240x32', '--windows', 5, '--repeats', 3]),
+    ('storage', ['SETS', '--sets', 'small', '--part', 'storage', '--part', 'layouts',
+                 '--frames', 2]),
+    ('tiled_schedules', ['SETS', '--sets', 'small', '--frames', 2])])
+def test_benchmarks_on_a_gpu(name: str, arguments: list[object], sets: pathlib.Path) -> None:
+    pytest.importorskip('cupy')
+    from stereo_bp_ros.engines.cuda.runtime import device
+    if device.unavailable(0):
+        pytest.skip('needs an NVIDIA GPU')
+    assert rows(run(name, *(sets if part == 'SETS' else part for part in arguments)))

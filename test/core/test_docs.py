@@ -1,0 +1,137 @@
+"""The pages of the project: their links lead somewhere, and their tables are what is true."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import re
+
+import pytest
+
+from stereo_bp_ros import InputReason, preset_names
+from stereo_bp_ros.cli.main import build_parser
+from stereo_bp_ros.config import IGNORED
+from stereo_bp_ros.images import ENCODINGS
+from stereo_bp_ros.node import main as node
+from stereo_bp_ros.node.diagnostics.latency import STAGES
+from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, PairDrop
+
+LINK = re.compile(r'\]\(([^()\s]+)\)')
+HEADING = re.compile(r'^#{1,6} +(.*?) *$', re.MULTILINE)
+FENCED = re.compile(r'^ *(`{3,}).*?^ *\1 *$', re.MULTILINE | re.DOTALL)
+
+
+def pages(repository: pathlib.Path) -> list[pathlib.Path]:
+    return [repository / 'README.md', repository / 'CONTRIBUTING.md',
+            *(page for folder in ('docs', 'kernels')
+              for page in sorted((repository / folder).rglob('*.md')))]
+
+
+def prose(page: pathlib.Path) -> str:
+    """The text without its blocks of code."""
+    return FENCED.sub('', page.read_text())
+
+
+def anchors(page: pathlib.Path) -> set[str]:
+    """The anchors that forges and MyST give to headings."""
+    found: set[str] = set()
+    for title in HEADING.findall(prose(page)):
+        slug = re.sub(r'[^\w\- ]', '', LINK.sub(']', title).lower()).replace(' ', '-')
+        number = 1
+        anchor = slug
+        while anchor in found:
+            anchor = f'{slug}-{number}'
+            number += 1
+        found.add(anchor)
+    return found
+
+
+def broken_links(page: pathlib.Path) -> list[str]:
+    broken = []
+    for link in LINK.findall(re.sub(r'`[^`\n]+`', '', prose(page))):
+        if re.match('[a-z]+:', link):
+            continue
+        path, _, anchor = link.partition('#')
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(f'{page.name}: {link}')
+    return broken
+
+
+def test_every_link_between_files_and_to_headings_leads_somewhere(repository):
+    assert len(pages(repository)) > 10
+    assert [link for page in pages(repository) for link in broken_links(page)] == []
+
+
+def test_a_link_to_no_file_or_no_heading_is_found(tmp_path):
+    (tmp_path / 'other.md').write_text('# Here & there\n\n```\n# Not a heading\n```\n## Same\n'
+                                       '## Same\n')
+    page = tmp_path / 'page.md'
+    page.write_text('[a](other.md#here--there) [b](other.md#same-1) [c](#d) `[e](f.md)`\n'
+                    '[g](other.md#not-a-heading) [h](https://host/i) [j](k.md)\n# D\n')
+    assert broken_links(page) == ['page.md: other.md#not-a-heading', 'page.md: k.md']
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Every verb that has options, with its parser; benchmark has verbs below it."""
+    found = {}
+    waiting = {'stereo_bp': build_parser()}
+    while waiting:
+        name, parser = waiting.popitem()
+        below = [action for action in parser._actions
+                 if isinstance(action, argparse._SubParsersAction)]
+        for action in below:
+            waiting.update({f'{name} {verb}': child for verb, child in action.choices.items()})
+        if not below:
+            found[name] = parser
+    return found
+
+
+def rows(parser: argparse.ArgumentParser) -> list[str]:
+    """The options of a verb as its table in the page has them."""
+    found = []
+    for action in parser._actions:
+        if isinstance(action, argparse._HelpAction):
+            continue
+        value = action.metavar or ('{' + ','.join(map(str, action.choices)) + '}'
+                                   if action.choices else action.dest.upper())
+        value = '' if action.nargs == 0 else f' {value}'
+        names = ', '.join(f'`{name}{value}`' for name in action.option_strings)
+        meaning = ' '.join((action.help or '').split()).replace('|', r'\|')
+        found.append(f'| {names or f"`{action.metavar or action.dest}`"} | {meaning} |')
+    return found
+
+
+def test_the_page_of_commands_has_every_verb_and_the_options_that_help_prints(repository):
+    page = (repository / 'docs/reference/cli.md').read_text()
+    tables = {}
+    for title, text in re.findall(r'^##+ (stereo_bp .*?)\n(.*?)(?=^##|\Z)', page,
+                                  re.MULTILINE | re.DOTALL):
+        table = re.findall(r'^\| .*', text, re.MULTILINE)[2:]
+        # Verbs with the same options share a section; one over others has no table.
+        tables.update(dict.fromkeys(title.split(', ') if table else [], table))
+    wanted = {name: rows(parser) for name, parser in parsers().items()}
+    assert tables == wanted, '\n\n'.join(
+        f'{name} is to have the table\n' + '\n'.join(table)
+        for name, table in wanted.items() if tables.get(name) != table)
+
+
+def test_the_page_of_the_node_has_every_reason_stage_encoding_and_exit_status(repository):
+    page = ' '.join((repository / 'docs/reference/node.md').read_text().split())
+    known = [f'`{name}`' for name in (*ImageDrop, *PairDrop, *STAGES)]
+    known += [str(reason) for reason in InputReason] + list(ENCODINGS)
+    known += [f'| {status} | ' for status in (0, node.EXIT_REFUSED, node.EXIT_DEVICE_LOST)]
+    assert [text for text in known if text not in page] == []
+
+
+@pytest.mark.parametrize('page', ['README.md', 'docs/howto/choose_settings.md'])
+def test_every_preset_is_offered(repository, page):
+    table = re.findall(r'^\| `.*', (repository / page).read_text(), re.MULTILINE)
+    named = {name for row in table for name in re.findall(r'`(\w+)`', row.split('|')[1])}
+    assert set(preset_names()) <= named
+
+
+def test_settings_that_are_ignored_are_named_for_those_who_migrate(repository):
+    page = (repository / 'docs/howto/migrate_from_stereo_image_proc.md').read_text()
+    row, = [line for line in page.splitlines() if 'accepted and ignored' in line]
+    assert set(re.findall(r'`(\w+)`', row.split('|')[1])) == set(IGNORED)

@@ -1,0 +1,94 @@
+"""Room in shared memory: the profile where there is, UDP and words where there is not."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import types
+
+import pytest
+
+from stereo_bp_ros import transport
+from stereo_bp_ros.errors import StereoError
+
+PLENTY, LITTLE, NOTHING = 64 * 2**20, 2 * 2**20, 0
+NAME = 'FASTDDS_DEFAULT_PROFILES_FILE'
+
+
+@pytest.fixture
+def with_room(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path):
+    """``with_room(free, **environment)`` returns what is said and the environment after it."""
+    def prepare(free: int, **environment: str) -> tuple[str, dict[str, str]]:
+        monkeypatch.setattr(os, 'statvfs', lambda path: types.SimpleNamespace(
+            f_blocks=100, f_bavail=free // 4096, f_frsize=4096))
+        return transport.prepare(environment, tmp_path), environment
+
+    return prepare
+
+
+def test_with_room_the_profile_for_large_images_is_taken_in_silence(with_room):
+    said, environment = with_room(PLENTY)
+    assert said == ''
+    assert environment == {NAME: str(transport.LARGE_IMAGES.resolve())}
+    assert 'SHM' in pathlib.Path(environment[NAME]).read_text()
+
+
+def test_without_room_udp_is_taken_and_said_with_what_is_missing(with_room):
+    said, environment = with_room(LITTLE)
+    assert 'has 2.0 MiB free, but a process takes up to 18 MiB' in said
+    assert 'going on with UDP alone' in said
+    assert '--shm-size' in said
+    assert environment == {NAME: str(transport.UDP_ALONE.resolve())}
+    assert 'SHM' not in pathlib.Path(environment[NAME]).read_text()
+    # A process that this one starts finds the same; the launch files' copy is the package's, too.
+    assert with_room(LITTLE, **environment) == (said, environment)
+    launched = {NAME: '/opt/ws/share/stereo_bp_ros/config/fastdds_large_images.xml'}
+    assert with_room(LITTLE, **launched) == (said, environment)
+    assert with_room(PLENTY, **environment)[1] == {NAME: str(transport.LARGE_IMAGES.resolve())}
+
+
+def test_what_the_user_has_set_stays(with_room):
+    for theirs in ({NAME: '/their/own.xml'}, {'FASTDDS_BUILTIN_TRANSPORTS': 'LARGE_DATA'},
+                   {'FASTRTPS_DEFAULT_PROFILES_FILE': '/their/own.xml'}):
+        assert with_room(PLENTY, **theirs) == ('', theirs)
+        said, environment = with_room(LITTLE, **theirs)
+        assert environment == theirs
+        assert f'{next(iter(theirs.values()))}, which you have set, stays' in said
+
+
+def test_humble_knows_the_variable_by_its_old_name(with_room):
+    assert with_room(PLENTY, ROS_DISTRO='humble')[1] == {
+        'ROS_DISTRO': 'humble',
+        'FASTRTPS_DEFAULT_PROFILES_FILE': str(transport.LARGE_IMAGES.resolve())}
+
+
+def test_another_middleware_is_left_alone(with_room):
+    other = {'RMW_IMPLEMENTATION': 'rmw_cyclonedds_cpp'}
+    assert with_room(LITTLE, **other) == ('', other)
+
+
+def test_without_a_single_page_the_start_is_refused_in_words(with_room):
+    with pytest.raises(StereoError, match='SIGBUS'):
+        with_room(NOTHING)
+
+
+def test_without_a_single_page_ros_still_runs_where_its_tracing_has_one(with_room, tmp_path):
+    for name in ('lttng-ust-wait-6', f'lttng-ust-wait-6-{os.getuid()}'):
+        (tmp_path / name).write_bytes(b'\1' * 4096)
+    said, environment = with_room(NOTHING)
+    assert 'has 0.0 MiB free' in said
+    assert environment == {NAME: str(transport.UDP_ALONE.resolve())}
+
+
+def test_one_line_sets_the_profile_of_a_cameras_shell(repository):
+    line = f'eval "$({sys.executable} -m stereo_bp_ros.transport)"'
+    shell = subprocess.run(
+        ['sh', '-c', f'{line} && printf %s "${NAME}"'], capture_output=True, text=True,
+        timeout=60, cwd='/', check=True, env={
+            'PATH': os.environ['PATH'],
+            'PYTHONPATH': os.pathsep.join([str(repository), *filter(None, [
+                os.environ.get('PYTHONPATH')])])})
+    assert shell.stdout in (str(transport.LARGE_IMAGES.resolve()),
+                            str(transport.UDP_ALONE.resolve()))

@@ -1,0 +1,339 @@
+"""Hierarchical belief propagation on the CPU: the reference maps, the definition, the bounds."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import yaml
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from test.engines.support import naive_bp
+
+pytest.importorskip('numba')
+from stereo_bp_ros import MatcherConfig, StereoMatcher, partitions, quantisation
+from stereo_bp_ros.engines.cpu import memory
+from stereo_bp_ros.engines.cpu.hierarchical import cost, labels, messages
+from stereo_bp_ros.engines.cpu.plan import plan_of
+from stereo_bp_ros.engines.cpu.simd import runtime
+from stereo_bp_ros.errors import ConfigError
+from stereo_bp_ros.geometry import valid_window
+
+EXACT = {'message_type': 'float32', 'exact': True}
+FAST = {'message_type': 'float32'}
+INT16 = {'message_type': 'int16'}
+HALF = {'message_type': 'float16'}
+
+
+def matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
+            parts: partitions.Partitioning | None = None) -> dict[str, Any]:
+    """The stages of belief propagation on arrays full of rubbish."""
+    height, width = left.shape
+    parts = parts or partitions.whole(width, height)
+    arrays = {}
+    for spec in plan_of(config, width, height, parts).memory.arrays:
+        arrays[spec.name] = np.full(spec.nbytes, 0xa5, np.uint8).view(spec.dtype).reshape(
+            spec.shape)
+    levels = memory.levels(config, parts.width, parts.height)
+    costs = [arrays[f'cost_{k}'].reshape(-1) for k in range(config.levels)]
+    sent = [arrays[f'messages_{k}'].reshape(-1) for k in range(config.levels)]
+    found = {name: arrays[name] for name in
+             ('label', 'fraction', 'best', 'second', 'right_label')}
+    right_least = arrays.get('right_least', np.empty((0, 0), memory.sum_dtype(config)))
+    with runtime.frame(config.num_threads):
+        slots = [memory.row_slots(config, k, level.height) for k, level in enumerate(levels)]
+        for part in parts.partitions:
+            cost.data_cost(left, right, part.x, part.y, levels, config.min_disparity,
+                           config.data_weight, config.data_truncation,
+                           quantisation.message_scale(config),
+                           costs, arrays['image_rows'], arrays['cost_rows'])
+            selection = labels.selection(
+                part, config.min_disparity, **found, right_least=right_least,
+                beliefs=arrays['belief_rows'], selected=arrays['selected_rows'],
+                right=arrays['right_rows'])
+            messages.pass_messages(levels, costs, sent, slots, arrays['message_vectors'],
+                                   memory.threads(config), config.iterations,
+                                   *quantisation.message_smoothness(config), config.exact,
+                                   selection)
+    return found
+
+
+def expected_matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
+                     parts: partitions.Partitioning | None = None) -> dict[str, np.ndarray]:
+    """The same from the plain implementation, pixel by pixel."""
+    volume = naive_bp.belief_propagation(left, right, config, parts)
+    label = naive_bp.labels(volume)
+    height, width, disparities = volume.shape
+    fraction, best, second = (np.zeros((height, width), kind)
+                              for kind in (int, volume.dtype, volume.dtype))
+    right_label = np.full((height, width), -1)
+    right_best: dict[tuple[int, int], tuple[float, int]] = {}
+    window_columns = valid_window(config, width, height).slices[1]
+    for y, x in zip(*np.nonzero(label >= 0), strict=True):
+        found, row = label[y, x], volume[y, x]
+        best[y, x] = row[found]
+        others = [row[other] for other in range(disparities) if abs(other - found) > 1]
+        second[y, x] = min(others, default=labels.NO_SECOND)
+        if 0 < found < disparities - 1:
+            before, least, after = (float(v) for v in row[found - 1:found + 2])
+            if before - 2 * least + after > 0:
+                fraction[y, x] = np.floor(
+                    16 * (before - after) / (2 * (before - 2 * least + after)) + 0.5)
+        if not (window_columns.start <= x < window_columns.stop):
+            continue
+        for other in range(disparities):
+            target = (y, x - config.min_disparity - other)
+            right_best[target] = min(right_best.get(target, (np.inf, 0)), (row[other], other))
+    for place, (_, other) in right_best.items():
+        right_label[place] = other
+    return {'label': label, 'fraction': fraction, 'best': best, 'second': second,
+            'right_label': right_label}
+
+
+@st.composite
+def cases(draw: Callable[..., Any]) -> dict[str, Any]:
+    """Small pairs of any shape, and settings."""
+    return {
+        'width': draw(st.integers(1, 150)), 'height': draw(st.integers(1, 40)),
+        'seed': draw(st.integers(0, 99)), 'smooth': draw(st.booleans()),
+        'min_disparity': draw(st.integers(-9, 9)), 'disparity_range': draw(st.integers(2, 19)),
+        'levels': draw(st.integers(1, 5)), 'iterations': draw(st.integers(0, 19)),
+        'data_weight': draw(st.sampled_from([0.07, 0.1, 1.0])),
+        'data_truncation': draw(st.sampled_from([5.0, 15.0])),
+        'discontinuity_slope': draw(st.sampled_from([0.5, 1.0, 40.0])),
+        'discontinuity_truncation': draw(st.sampled_from([0.0, 1.7, 6.0]))}
+
+
+def pair_and_config(case: dict[str, Any], **changes: Any
+                    ) -> tuple[np.ndarray, np.ndarray, MatcherConfig]:
+    values = dict(case)
+    width, height, seed, smooth = (values.pop(name)
+                                   for name in ('width', 'height', 'seed', 'smooth'))
+    rng = np.random.default_rng(seed)
+    left, right = rng.uniform(0, 60, (2, height, width)).astype(np.float32)
+    if not smooth:                      # whole grey values: many ties
+        left, right = np.floor(left), np.floor(right)
+    return left, right, MatcherConfig(preprocessing='none', **values, **changes)
+
+
+@pytest.mark.parametrize('kind', [INT16, EXACT], ids=['int16', 'exact'])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=cases())
+def test_every_match_is_the_one_of_the_definition(kind: dict[str, Any],
+                                                  case: dict[str, Any]) -> None:
+    left, right, config = pair_and_config(case, **kind)
+    found, expected = matches(left, right, config), expected_matches(left, right, config)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize('kind', [INT16, EXACT], ids=['int16', 'exact'])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=cases(), levels=st.integers(1, 3), columns=st.integers(1, 4), rows=st.integers(1, 3),
+       padding=st.integers(1, 9))
+def test_partitions_match_what_their_parts_of_the_costs_make(
+        kind: dict[str, Any], case: dict[str, Any], levels: int, columns: int, rows: int,
+        padding: int) -> None:
+    left, right, config = pair_and_config({**case, 'levels': levels}, **kind)
+    height, width = left.shape
+    sides = [partitions.cut(length, count, partitions.alignment(config), padding)
+             for length, count in ((width, columns), (height, rows))]
+    assume(None not in sides)
+    parts = partitions.Partitioning(*sides)
+    found = matches(left, right, config, parts)
+    for name, values in expected_matches(left, right, config, parts).items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+def whole_steps(**changes: Any) -> MatcherConfig:
+    """int16 with S = 1, so that slope and truncation are messages' units."""
+    config = MatcherConfig(**{
+        'preprocessing': 'none', 'data_weight': 1.0, 'data_truncation': 60.0, 'levels': 2,
+        'discontinuity_slope': 100.0, 'discontinuity_truncation': 2700.0, **INT16, **changes})
+    assert quantisation.message_scale(config) == 1
+    return config
+
+
+@pytest.mark.parametrize(('slope', 'kept'), [(127, 'int8'), (128, 'uint16')])
+@pytest.mark.parametrize('disparities', [12, 40])
+def test_the_steepest_slope_of_bytes_loses_nothing(slope: int, kept: str,
+                                                   disparities: int) -> None:
+    config = whole_steps(discontinuity_slope=float(slope), disparity_range=disparities,
+                         data_weight=10.0, levels=1)
+    assert memory.message_dtype(config) == kept
+    left, right = np.random.default_rng(slope).integers(0, 256, (2, 23, 140)).astype(np.float32)
+    found, expected = matches(left, right, config), expected_matches(left, right, config)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize(('truncation', 'kept'), [(255.4, 'uint8'), (255.5, 'uint16')])
+def test_the_largest_cost_of_bytes_loses_nothing(truncation: float, kept: str) -> None:
+    config = whole_steps(data_truncation=truncation, disparity_range=9)
+    assert memory.cost_dtype(config, 0) == kept
+    left, right = np.random.default_rng(7).uniform(0, 600, (2, 20, 75)).astype(np.float32)
+    found, expected = matches(left, right, config), expected_matches(left, right, config)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize('disparities', [2, 3, 31, 32, 128, 511, 512])
+@pytest.mark.parametrize('kind', [INT16, EXACT], ids=['int16', 'exact'])
+def test_any_range_is_matched_as_defined(kind: dict[str, Any], disparities: int) -> None:
+    rng = np.random.default_rng(disparities)
+    left, right = rng.integers(0, 60, (2, 7, disparities + 33)).astype(np.float32)
+    config = MatcherConfig(preprocessing='none', disparity_range=disparities, min_disparity=-5,
+                           levels=3, **kind)
+    found, expected = matches(left, right, config), expected_matches(left, right, config)
+    assert (expected['label'][1:-1, disparities:-8] > 0).any()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize('threads', [1, 2, 3, 4])
+@pytest.mark.parametrize('iterations', [0, 1, 7, 8, 9])
+@pytest.mark.parametrize('height', [1, 2, 3, 16, 67, 200])
+def test_rows_that_are_in_use_at_once_have_slots_of_their_own(
+        monkeypatch: pytest.MonkeyPatch, height: int, iterations: int, threads: int) -> None:
+    monkeypatch.setenv('NUMBA_NUM_THREADS', '4')
+    config = MatcherConfig(iterations=iterations, num_threads=threads)
+    slots = memory.row_slots(config, 0, height)
+    assert set(slots) == set(range(slots.max() + 1))
+    steps = iterations + 1
+    if iterations > memory.SWEEP_ITERATIONS:
+        assert slots.max() + 1 == height
+    else:
+        assert slots.max() + 1 <= threads * (steps + 2) + (threads - 1) * 2 * steps
+        cuts = [memory.band_edge(height, band, memory.bands(height, threads, steps))
+                for band in range(1, memory.bands(height, threads, steps))]
+        at_cuts = [slots[y] for cut in cuts for y in range(cut - steps, cut + steps)]
+        assert all((slots == slot).sum() == 1 for slot in at_cuts)
+    apart = np.abs(np.subtract.outer(np.arange(height), np.arange(height)))
+    assert (apart[np.equal.outer(slots, slots) & (apart > 0)] >= steps + 2).all()
+    assert np.array_equal(memory.row_slots(config, 1, height), np.arange(height))
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(disparity=st.integers(-12, 12), seed=st.integers(0, 99),
+       kind=st.sampled_from([INT16, FAST, HALF, EXACT]))
+def test_a_constant_disparity_is_found_everywhere(
+        textured_pair: Callable[..., Any], disparity: int, seed: int,
+        kind: dict[str, Any]) -> None:
+    config = MatcherConfig.preset('five_sets', disparity_range=8, min_disparity=disparity - 3,
+                                  **kind)
+    with StereoMatcher(config, 'cpu') as matcher:
+        frame = matcher.compute(*textured_pair(70, 40, disparity, seed))
+    assert (frame.disparity[frame.valid_window.slices] == disparity).all()
+
+
+# --- real images
+
+def load_set(data: pathlib.Path, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Left, right, true disparities (NaN = unknown), number of disparities."""
+    folder = data / 'middlebury' / name
+    entry = yaml.safe_load((data / 'middlebury' / 'sets.yaml').read_text())[name]
+    left, right, true = (cv2.imread(str(folder / f'{image}.png'), cv2.IMREAD_GRAYSCALE)
+                         for image in ('left', 'right', 'disparity'))
+    truth = np.where(true > 0, true / np.float32(entry['disparity_scale']), np.nan)
+    return left, right, truth, entry['disparities']
+
+
+def disparity_map(data: pathlib.Path, name: str, **changes: Any) -> np.ndarray:
+    left, right, _, disparities = load_set(data, name)
+    config = MatcherConfig.preset('five_sets', disparity_range=disparities, **changes)
+    with StereoMatcher(config, 'cpu') as matcher:
+        frame = matcher.compute(left, right)
+    assert frame.disparity is not None
+    return frame.disparity
+
+
+def bad_pixels(disparity: np.ndarray, truth: np.ndarray) -> float:
+    """Per cent of the pixels with known truth that are wrong by more than 1 pixel."""
+    known = ~np.isnan(truth)
+    return float(100 * (np.abs(disparity - truth)[known] > 1).mean())
+
+
+def check_bounds(found: np.ndarray, exact: np.ndarray, truth: np.ndarray) -> None:
+    """``docs/explanation/algorithms.md``: how far another order, type or normalisation may be."""
+    assert (found == exact).mean() >= 0.994
+    assert (np.abs(found - exact) > 1).mean() <= 0.002
+    assert abs(bad_pixels(found, truth) - bad_pixels(exact, truth)) <= 0.1
+
+
+INTERIOR = (slice(1, -1), slice(1, -1))
+
+
+@pytest.mark.parametrize('name', ['tsukuba', 'cones_quarter'])
+def test_exact_equals_the_reference_map_on_every_interior_pixel(data: pathlib.Path,
+                                                                name: str) -> None:
+    reference = cv2.imread(str(data / 'reference' / f'{name}_hbp_float32.png'),
+                           cv2.IMREAD_GRAYSCALE)
+    found = disparity_map(data, name, **EXACT)
+    np.testing.assert_array_equal(found[INTERIOR], reference[INTERIOR])
+
+
+@pytest.mark.parametrize('name', [
+    'tsukuba', 'cones_quarter', pytest.param('cones_half', marks=pytest.mark.slow)])
+def test_fast_floats_agree_with_exact_ones(data: pathlib.Path, name: str) -> None:
+    check_bounds(disparity_map(data, name, **FAST)[INTERIOR],
+                 disparity_map(data, name, **EXACT)[INTERIOR], load_set(data, name)[2][INTERIOR])
+
+
+@pytest.mark.parametrize('name', [
+    'tsukuba', 'venus', 'barn1', 'cones_quarter',
+    pytest.param('cones_half', marks=pytest.mark.slow)])
+def test_halves_agree_with_exact_floats(data: pathlib.Path, name: str) -> None:
+    check_bounds(disparity_map(data, name, **HALF)[INTERIOR],
+                 disparity_map(data, name, **EXACT)[INTERIOR], load_set(data, name)[2][INTERIOR])
+
+
+@pytest.mark.slow
+def test_halves_are_the_same_on_a_cpu_that_has_no_instruction_for_them(
+        child: Callable[..., str]) -> None:
+    source = ('import hashlib, numpy as np\n'
+              'from stereo_bp_ros import MatcherConfig, StereoMatcher\n'
+              'pair = np.random.default_rng(5).integers(0, 256, (2, 61, 97), dtype=np.uint8)\n'
+              'config = MatcherConfig(disparity_range=9, message_type="float16")\n'
+              'with StereoMatcher(config, "cpu") as matcher:\n'
+              '    disparity = matcher.compute(*pair).disparity\n'
+              'print(hashlib.sha256(disparity.tobytes()).hexdigest())')
+    assert child(source) == child(source, NUMBA_CPU_NAME='generic')
+
+
+def test_float16_is_refused_where_costs_overflow_it() -> None:
+    with pytest.raises(ConfigError, match='largest number is 65504'):
+        MatcherConfig(data_weight=20.0, **HALF)
+
+
+@pytest.mark.parametrize('name', [
+    'tsukuba', 'venus', 'barn1', 'cones_quarter',
+    pytest.param('cones_half', marks=pytest.mark.slow)])
+def test_int16_agrees_with_exact_floats(data: pathlib.Path, name: str) -> None:
+    check_bounds(disparity_map(data, name, **INT16)[INTERIOR],
+                 disparity_map(data, name, **EXACT)[INTERIOR], load_set(data, name)[2][INTERIOR])
+
+
+def test_the_number_of_threads_changes_no_pixel(child: Callable[..., str]) -> None:
+    outcome = child(
+        'import numpy as np\n'
+        'from stereo_bp_ros import MatcherConfig, StereoMatcher\n'
+        'pair = np.random.default_rng(5).integers(0, 256, (2, 131, 97), dtype=np.uint8)\n'
+        'for kind in ({}, {"discontinuity_slope": 5.0}, {"message_type": "float32"},\n'
+        '             {"message_type": "float16"},\n'
+        '             {"message_type": "float32", "exact": True}):\n'
+        '    for iterations in (5, 11):\n'
+        '        maps = []\n'
+        '        for threads in (1, 2, 3, 4):\n'
+        '            config = MatcherConfig(disparity_range=21, num_threads=threads,\n'
+        '                                   border="keep", iterations=iterations, **kind)\n'
+        '            with StereoMatcher(config, "cpu") as matcher:\n'
+        '                maps.append(matcher.compute(*pair).disparity)\n'
+        '        assert len(np.unique(maps[0])) > 20\n'
+        '        print(all(np.array_equal(maps[0], other) for other in maps))',
+        NUMBA_NUM_THREADS='4')
+    assert outcome.split() == ['True'] * 10

@@ -1,0 +1,235 @@
+"""The CPU engine as a whole: frames, live settings, memory, compilation."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip('numba')
+from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros.engines.cpu.engine import CpuEngine
+from stereo_bp_ros.engines.cpu.plan import plan_of
+from stereo_bp_ros.types import ENGINE_STAGES, OUTPUT_TYPES, OUTPUTS, empty_output
+
+CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
+WIDTH, HEIGHT = 96, 50
+
+KINDS = {
+    'int16': {},
+    'float32': {'message_type': 'float32'},
+    'float16': {'message_type': 'float16'},
+    'exact': {'message_type': 'float32', 'exact': True},
+    'sad': {'stereo_algorithm': 'sad', 'correlation_window_size': 7},
+}
+
+
+@pytest.fixture(params=KINDS)
+def config(request: pytest.FixtureRequest) -> MatcherConfig:
+    """One configuration of every kind of engine."""
+    return MatcherConfig(disparity_range=16, **KINDS[request.param])
+
+
+def noisy_pair(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Two disparities, a plain patch and noise: every check rejects something."""
+    rng = np.random.default_rng(seed)
+    left = rng.integers(0, 256, (HEIGHT, WIDTH), dtype=np.uint8)
+    left[10:40, 30:60] = 128
+    right = np.roll(left, -5, axis=1)
+    right[HEIGHT // 2:] = np.roll(left[HEIGHT // 2:], -9, axis=1)
+    noise = rng.integers(0, 256, (HEIGHT, WIDTH), dtype=np.uint8)
+    return left, np.where(rng.random((HEIGHT, WIDTH)) < 0.1, noise, right)
+
+
+def frame(engine: CpuEngine, left: np.ndarray, right: np.ndarray,
+          names: tuple[str, ...] = OUTPUTS) -> dict[str, np.ndarray]:
+    outputs = {name: np.full((HEIGHT, WIDTH), -7, OUTPUT_TYPES[name]) for name in names}
+    engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION, outputs)
+    return outputs
+
+
+def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+def test_the_right_image_as_reference_is_the_mirror_of_the_left(config: MatcherConfig) -> None:
+    config = config.replace(disp12_max_diff=1, uniqueness_ratio=2.0)
+    left, right = noisy_pair()
+    of_right = frame(CpuEngine.of(config.replace(reference_image='right'), WIDTH, HEIGHT), left,
+                     right)
+    mirrored = frame(CpuEngine.of(config, WIDTH, HEIGHT), right[:, ::-1], left[:, ::-1])
+    assert_same(of_right, {name: values[:, ::-1] for name, values in mirrored.items()})
+
+
+def test_a_pixel_of_the_right_reference_matches_one_further_right(
+        textured_pair: Callable[..., Any], config: MatcherConfig) -> None:
+    engine = CpuEngine.of(config.replace(reference_image='right', subpixel=False,
+                                      pre_adjust_disparity=False), WIDTH, HEIGHT)
+    disparity = frame(engine, *textured_pair(WIDTH, HEIGHT, 5))['disparity']
+    assert (disparity[10:-10, 10:-25] == 5).all()
+    assert (disparity[:, -15:] == -1).all()         # where the range leaves the left image
+
+
+@pytest.mark.parametrize('change', [
+    {'uniqueness_ratio': 8.0}, {'texture_threshold': 500}, {'subpixel': False},
+    {'disp12_max_diff': 1}, {'median_window_size': 5}, {'speckle_size': 30},
+    {'filling': 'background', 'disp12_max_diff': 1}, {'pre_adjust_disparity': False}],
+    ids=lambda change: next(iter(change)))
+def test_a_live_setting_acts_without_a_new_engine(config: MatcherConfig,
+                                                  change: dict[str, Any]) -> None:
+    left, right = noisy_pair()
+    engine = CpuEngine.of(config, WIDTH, HEIGHT)
+    before = frame(engine, left, right)
+    engine.update(config.replace(**change))
+    after = frame(engine, left, right)
+    assert_same(after, frame(CpuEngine.of(config.replace(**change), WIDTH, HEIGHT), left, right))
+    assert any(not np.array_equal(after[name], before[name], equal_nan=True) for name in OUTPUTS)
+    engine.update(config)
+    assert_same(frame(engine, left, right), before)
+
+
+def test_a_frame_leaves_nothing_behind_for_the_next(config: MatcherConfig) -> None:
+    engine = CpuEngine.of(config, WIDTH, HEIGHT)
+    frame(engine, *noisy_pair(1))
+    assert_same(frame(engine, *noisy_pair(2)),
+                frame(CpuEngine.of(config, WIDTH, HEIGHT), *noisy_pair(2)))
+
+
+def test_outputs_are_the_callers_own(config: MatcherConfig) -> None:
+    engine = CpuEngine.of(config, WIDTH, HEIGHT)
+    first = frame(engine, *noisy_pair(1))
+    kept = {name: values.copy() for name, values in first.items()}
+    frame(engine, *noisy_pair(2))
+    engine.close()
+    assert_same(first, kept)
+
+
+def test_an_output_does_not_depend_on_the_others(config: MatcherConfig) -> None:
+    engine = CpuEngine.of(config, WIDTH, HEIGHT)
+    together = frame(engine, *noisy_pair())
+    for name in OUTPUTS:
+        assert_same(frame(engine, *noisy_pair(), names=(name,)), {name: together[name]})
+
+
+def test_a_frame_tells_the_time_of_every_stage(config: MatcherConfig) -> None:
+    engine = CpuEngine.of(config, WIDTH, HEIGHT)
+    image = RawImage.from_array(noisy_pair()[0])
+    timings = engine.compute(image, image, None,
+                             {'disparity': np.empty((HEIGHT, WIDTH), np.float32)})
+    assert tuple(timings) == ENGINE_STAGES
+    assert timings['messages'] > 0
+    assert timings['refine'] > 0
+
+
+def test_no_frame_after_the_first_allocates(config: MatcherConfig) -> None:
+    config = config.replace(disp12_max_diff=1, uniqueness_ratio=2.0, texture_threshold=10,
+                            median_window_size=3, speckle_size=50, filling='background')
+    shape = (300, 400)
+    engine = CpuEngine.of(config, shape[1], shape[0])
+    rng = np.random.default_rng(0)
+    images = [RawImage.from_array(rng.integers(0, 256, shape, np.uint8)) for _ in range(2)]
+    outputs = {name: empty_output(name, shape) for name in OUTPUTS}
+    engine.compute(*images, CALIBRATION, outputs)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        engine.compute(*images, CALIBRATION, outputs)
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    # Less than one image of bytes: NumPy's 64 KiB for conversions, and Python's own objects.
+    assert peak < shape[0] * shape[1]
+
+
+def test_memory_stays_within_the_plan(child: Callable[..., str]) -> None:
+    # Resident memory, which also counts what OpenCV and the C library allocate.
+    outcome = child(
+        'import json, resource, numpy as np\n'
+        'from stereo_bp_ros import MatcherConfig, StereoMatcher\n'
+        'from stereo_bp_ros.engines import warm_up\n'
+        'config = MatcherConfig(disparity_range=64, disp12_max_diff=1, median_window_size=3,\n'
+        '                       uniqueness_ratio=2.0, speckle_size=50, num_threads=2)\n'
+        'def peak():\n'
+        '    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n'
+        'warm_up(config)\n'
+        'pair = np.random.default_rng(0).integers(0, 256, (2, 480, 640), dtype=np.uint8)\n'
+        'before = peak()\n'
+        'with StereoMatcher(config, "cpu") as matcher:\n'
+        '    matcher.compute(*pair)\n'
+        '    first = peak()\n'
+        '    for _ in range(10):\n'
+        '        matcher.compute(*pair)\n'
+        '    print(json.dumps([first - before, peak() - first, matcher.memory_plan.total]))')
+    grown, later, planned = json.loads(outcome)
+    images = 480 * 640 * 4
+    assert grown < planned + 4 * images         # the result, and Python's own
+    assert later < 2 * images
+
+
+def test_sad_cares_for_no_setting_of_belief_propagation() -> None:
+    config = MatcherConfig(disparity_range=16, **KINDS['sad'])
+    unfit = config.replace(data_weight=1000.0)          # int16 messages could not hold it
+    assert_same(frame(CpuEngine.of(unfit, WIDTH, HEIGHT), *noisy_pair()),
+                frame(CpuEngine.of(config, WIDTH, HEIGHT), *noisy_pair()))
+
+
+def test_messages_of_level_0_take_no_memory_for_rows_that_are_done() -> None:
+    config = MatcherConfig(disparity_range=16, num_threads=1)
+    sizes = [next(array.nbytes for array in plan_of(config, 640, height).memory.arrays
+                  if array.name == 'messages_0') for height in (64, 480)]
+    assert sizes[0] == sizes[1] > 0
+
+
+def test_a_closed_engine_says_so(config: MatcherConfig) -> None:
+    engine = CpuEngine.of(config, WIDTH, HEIGHT)
+    engine.close()
+    with pytest.raises(RuntimeError, match='closed'):
+        frame(engine, *noisy_pair())
+
+
+def test_the_memory_plan_names_every_array_once(config: MatcherConfig) -> None:
+    arrays = plan_of(config, 640, 480).memory.arrays
+    assert len({array.name for array in arrays}) == len(arrays)
+
+
+def test_the_memory_plan_needs_no_numba(child: Callable[..., str]) -> None:
+    assert child('import sys\n'
+                 'from stereo_bp_ros import MatcherConfig, engines\n'
+                 'engines.choose(MatcherConfig()).fit(MatcherConfig(), 640, 480).memory\n'
+                 'print("numba" in sys.modules)') == 'False'
+
+
+@pytest.mark.parametrize('changes', KINDS.values(), ids=KINDS)
+def test_after_warm_up_no_frame_compiles(child: Callable[..., str],
+                                         changes: dict[str, Any]) -> None:
+    outcome = child(
+        'import itertools, numpy as np\n'
+        'from stereo_bp_ros import *\n'
+        'from stereo_bp_ros.engines import warm_up\n'
+        'from stereo_bp_ros.engines.cpu.simd import runtime\n'
+        f'config = MatcherConfig(disparity_range=16, **{changes!r})\n'
+        'live = [{}, {"uniqueness_ratio": 8.0}, {"texture_threshold": 500},\n'
+        '        {"subpixel": False}, {"disp12_max_diff": 1}, {"median_window_size": 3},\n'
+        '        {"median_window_size": 5}, {"speckle_size": 9}, {"filling": "background"}]\n'
+        'warm_up(config)\n'
+        'compiled = runtime.compiled_signatures()\n'
+        'assert compiled > 5\n'
+        'calibration = Calibration(300, 0.2, 40, 41, 30)\n'
+        'rng = np.random.default_rng(0)\n'
+        'images = [rng.integers(0, 256, shape, dtype) for shape, dtype in\n'
+        '          (((50, 96), np.uint8), ((51, 97, 3), np.uint8), ((40, 80), np.uint16))]\n'
+        'for image, change in itertools.product(images, live):\n'
+        '    for side in ("left", "right"):\n'
+        '        with StereoMatcher(config.replace(reference_image=side, **change)) as matcher:\n'
+        '            for outputs in (("disparity",), ("depth", "confidence")):\n'
+        '                matcher.compute(image, image, calibration=calibration,\n'
+        '                                outputs=outputs)\n'
+        'print(runtime.compiled_signatures() - compiled)')
+    assert outcome == '0'

@@ -1,0 +1,254 @@
+"""Refinement on the CPU, every step against its definition written as plain loops."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+
+from stereo_bp_ros.engines.cpu import scratch
+from stereo_bp_ros.engines.cpu.stages import refine as stage
+from stereo_bp_ros.types import OUTPUTS
+from test.engines.support.refinement import (
+    CALIBRATION,
+    HEIGHT,
+    WIDTH,
+    D,
+    bp,
+    matched,
+    plain_sixteenths,
+    refine,
+    refined,
+    sad,
+    window_of,
+)
+
+# --- labels, subpixel, border
+
+@pytest.mark.parametrize('config', [sad(), bp(), sad(subpixel=False), bp(subpixel=False),
+                                    bp(border='keep'), sad(min_disparity=-7),
+                                    bp(min_disparity=5, border='keep')], ids=str)
+def test_labels_become_disparities_where_they_may(config):
+    inputs = matched(config)
+    np.testing.assert_array_equal(refined(config, inputs), plain_sixteenths(config, inputs))
+
+
+def test_border_keep_publishes_the_guesses_outside_the_valid_window():
+    inputs = matched(bp())
+    band = (slice(1, -1), slice(1, D - 2))
+    assert (refined(bp(), inputs)[band] == -16).all()
+    assert (refined(bp(border='keep'), inputs)[band] >= 0).all()
+
+
+@pytest.mark.parametrize('filters', [{}, {'median_window_size': 5},
+                                     {'median_window_size': 3, 'speckle_size': 30}])
+def test_border_keep_never_invents_a_value_where_there_is_no_label(filters):
+    config = bp(border='keep', **filters)
+    inputs = matched(config)
+    inputs['label'][10:12, 40:43] = -1
+    assert (refined(config, inputs)[inputs['label'] < 0] == -16).all()
+
+
+@pytest.mark.parametrize('filters', [{'median_window_size': 3}, {'median_window_size': 5},
+                                     {'median_window_size': 5, 'speckle_size': 20},
+                                     {'filling': 'background'}])
+@pytest.mark.parametrize('make', [sad, bp])
+def test_pixels_outside_the_valid_window_stay_invalid_through_every_filter(make, filters):
+    config = make(min_disparity=3, **filters)
+    found = refined(config, matched(config))
+    outside = np.ones(found.shape, bool)
+    outside[window_of(config)] = False
+    assert (found[outside] == -16).all()
+    assert (found[~outside] >= 0).any()
+
+
+@pytest.mark.parametrize('config', [sad(), bp(border='keep'), sad(
+    median_window_size=3, filling='background', speckle_size=12, uniqueness_ratio=20.0)], ids=str)
+def test_the_right_reference_is_mirrored_back(config):
+    inputs = matched(config)
+    mirrored = config.replace(reference_image='right')
+    for name in OUTPUTS:
+        expected = refine(config, inputs, CALIBRATION, OUTPUTS)[name]
+        found = refine(mirrored, inputs, CALIBRATION, OUTPUTS)[name]
+        np.testing.assert_array_equal(found[:, ::-1], expected)
+
+
+# --- rejection
+
+@pytest.mark.parametrize('ratio', [0.0, 1.0, 10.0, 15.0, 33.3, 100.0])
+def test_sad_needs_a_second_best_above_the_ratio(ratio):
+    config = sad(uniqueness_ratio=ratio)
+    inputs = matched(config)
+    expected = plain_sixteenths(config, inputs)
+    for (y, x), best in np.ndenumerate(inputs['best']):
+        if ratio and 100.0 * int(inputs['second'][y, x]) <= (100.0 + ratio) * int(best):
+            expected[y, x] = -16
+    np.testing.assert_array_equal(refined(config, inputs), expected)
+
+
+@pytest.mark.parametrize(('second', 'is_valid'), [(109, False), (110, False), (111, True)])
+def test_a_second_best_at_exactly_the_ratio_is_rejected_as_opencv_does(second, is_valid):
+    config = sad(uniqueness_ratio=10.0)
+    inputs = matched(config)
+    inputs['best'][:], inputs['second'][:] = 100, second
+    found = refined(config, inputs)[window_of(config)]
+    assert (found >= 0).all() if is_valid else (found < 0).all()
+
+
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
+@pytest.mark.parametrize('ratio', [0.0, 20.0, 50.0, 100.0])
+def test_bp_needs_a_lead_of_a_part_of_the_largest_data_cost(ratio, message_type):
+    config = bp(uniqueness_ratio=ratio, message_type=message_type)
+    inputs = matched(config)
+    expected = plain_sixteenths(config, inputs)
+    for (y, x), best in np.ndenumerate(inputs['best']):
+        if float(inputs['second'][y, x]) - float(best) < ratio / 100 * 10.0:
+            expected[y, x] = -16
+    np.testing.assert_array_equal(refined(config, inputs, largest_cost=10.0), expected)
+
+
+@pytest.mark.parametrize('make', [sad, bp])
+def test_a_pixel_without_a_second_best_is_unique(make):
+    config = make(uniqueness_ratio=100.0)
+    inputs = matched(config)
+    none = np.inf if inputs['second'].dtype == np.float32 else stage.NO_SECOND
+    inputs['second'][:] = none
+    np.testing.assert_array_equal(refined(config, inputs), plain_sixteenths(config, inputs))
+
+
+@pytest.mark.parametrize('threshold', [0, 50, 200, 500])
+@pytest.mark.parametrize('config', [sad(correlation_window_size=5), bp(correlation_window_size=9),
+                                    sad(sobel_scale=1.0, prefilter_cap=31.0),
+                                    sad(sobel_scale=1.0, prefilter_cap=0.0)], ids=str)
+def test_texture_is_the_sum_of_clipped_derivatives_over_the_window(config, threshold):
+    config = config.replace(texture_threshold=threshold)
+    inputs = matched(config)
+    inputs['grey'][:, 30:50] = 80 + inputs['grey'][:, 30:50] // 64
+    extended = np.pad(inputs['grey'].astype(np.float64), 1, mode='edge')
+    derivative = sum(weight * (extended[i:i + HEIGHT, 2:] - extended[i:i + HEIGHT, :-2])
+                     for i, weight in enumerate((1, 2, 1)))
+    clipped = np.minimum(np.abs(config.sobel_scale * derivative), config.prefilter_cap or np.inf)
+    half = config.correlation_window_size // 2
+    extended = np.pad(clipped, half, mode='edge')
+    expected = plain_sixteenths(config, inputs)
+    for y in range(HEIGHT):
+        for x in range(WIDTH):
+            if extended[y:y + 2 * half + 1, x:x + 2 * half + 1].sum() < threshold:
+                expected[y, x] = -16
+    np.testing.assert_array_equal(refined(config, inputs), expected)
+    if threshold == 200:
+        assert (expected >= 0).any()
+        assert (expected < plain_sixteenths(config, inputs)).any()
+
+
+@pytest.mark.parametrize('limit', [0, 1, 3, 128])
+@pytest.mark.parametrize('config', [sad(), sad(min_disparity=-9), bp(min_disparity=4),
+                                    bp(border='keep')], ids=str)
+def test_the_left_right_check_compares_labels_of_both_images(config, limit):
+    config = config.replace(disp12_max_diff=limit)
+    inputs = matched(config)
+    expected = plain_sixteenths(config, inputs)
+    for (y, x), label in np.ndenumerate(inputs['label'].astype(int)):
+        if not limit or label < 0:
+            continue
+        column = x - (config.min_disparity + label)
+        other = int(inputs['right_label'][y, column]) if 0 <= column < WIDTH else -1
+        if other < 0 or abs(label - other) > limit:
+            expected[y, x] = -16
+    np.testing.assert_array_equal(refined(config, inputs), expected)
+
+
+# --- filters
+
+def plain_median(values, side):
+    half = side // 2
+    extended = np.pad(values, half, mode='edge')
+    out = np.empty_like(values)
+    for y in range(values.shape[0]):
+        for x in range(values.shape[1]):
+            out[y, x] = np.median(extended[y:y + side, x:x + side])
+    return out
+
+
+@pytest.mark.parametrize('side', [3, 5])
+@pytest.mark.parametrize('config', [sad(), sad(min_disparity=-20), bp(border='keep')], ids=str)
+def test_the_median_is_taken_over_sixteenths(config, side):
+    config = config.replace(median_window_size=side, uniqueness_ratio=15.0)
+    inputs = matched(config)
+    rejected = refined(config.replace(median_window_size=0), inputs)
+    expected = plain_median(rejected, side)
+    expected[plain_sixteenths(config, inputs) < 0] = -16
+    np.testing.assert_array_equal(refined(config, inputs), expected)
+
+
+def plain_speckles(values, size, step):
+    """Regions of neighbours whose values differ by at most ``step`` sixteenths."""
+    out, seen = values.copy(), values == -16
+    for start in np.ndindex(values.shape):
+        if seen[start]:
+            continue
+        seen[start] = True
+        region = [start]
+        for y, x in region:
+            for near in ((y - 1, x), (y + 1, x), (y, x - 1), (y, x + 1)):
+                if (0 <= near[0] < values.shape[0] and 0 <= near[1] < values.shape[1]
+                        and not seen[near] and abs(values[near] - values[y, x]) <= step):
+                    seen[near] = True
+                    region.append(near)
+        if len(region) <= size:
+            for pixel in region:
+                out[pixel] = -16
+    return out
+
+
+@pytest.mark.parametrize(('size', 'step'), [(1, 1.0), (10, 1.0), (40, 0.5), (40, 4.0), (90, 0.0)])
+def test_regions_of_at_most_the_speckle_size_are_removed(size, step):
+    config = sad(speckle_size=size, speckle_range=step)
+    inputs = matched(config)
+    expected = plain_speckles(plain_sixteenths(config, inputs), size, 16 * step)
+    np.testing.assert_array_equal(refined(config, inputs), expected)
+
+
+def test_speckles_are_removed_after_the_median():
+    config = sad(speckle_size=25, median_window_size=3)
+    inputs = matched(config)
+    smooth = refined(config.replace(speckle_size=0), inputs)
+    np.testing.assert_array_equal(refined(config, inputs), plain_speckles(smooth, 25, 16))
+
+
+@pytest.mark.parametrize(('width', 'height'), [(1, 1), (70, 33), (641, 119)])
+def test_speckle_removal_allocates_nothing(width, height):
+    arrays = {name: np.zeros(shape, dtype)
+              for name, shape, dtype in scratch.refine(sad(), width, height)}
+    buffer = arrays['speckle_buffer']
+    _, used = cv2.filterSpeckles(arrays['sixteenths'], -16, 5, 16.0, buffer)
+    assert np.shares_memory(used, buffer)
+
+
+def plain_filling(values, rows, columns):
+    out = values.copy()
+    for y in range(rows.start, rows.stop):
+        for x in range(columns.start, columns.stop):
+            if values[y, x] >= 0:
+                continue
+            left = [v for v in values[y, columns.start:x][::-1] if v >= 0][:1]
+            right = [v for v in values[y, x + 1:columns.stop] if v >= 0][:1]
+            out[y, x] = min(left + right, default=-16)
+    return out
+
+
+@pytest.mark.parametrize('config', [sad(), sad(min_disparity=-6), bp(), bp(border='keep'),
+                                    sad(speckle_size=30)], ids=str)
+def test_filling_takes_the_farther_of_both_sides_within_the_window(config):
+    config = config.replace(uniqueness_ratio=30.0)
+    inputs = matched(config)
+    rows, columns = window_of(config)
+    inputs['second'][5] = inputs['best'][5]                     # a row with nothing valid
+    inputs['second'][7, :40] = inputs['best'][7, :40]           # nothing on the left
+    inputs['second'][8, 40:] = inputs['best'][8, 40:]           # nothing on the right
+    holes = refined(config, inputs)
+    expected = plain_filling(holes, rows, columns)
+    found = refined(config.replace(filling='background'), inputs)
+    np.testing.assert_array_equal(found, expected)
+    assert (found[5, columns] == -16).all()
+    assert (found[rows, columns] >= 0).sum() > (holes[rows, columns] >= 0).sum()

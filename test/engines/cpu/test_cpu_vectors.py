@@ -1,0 +1,216 @@
+"""Vectors of 64 bytes against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip('numba')
+from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES, vectors
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel
+
+DTYPES = [np.uint16, np.float32]
+
+
+@pytest.fixture(params=DTYPES, ids=lambda dtype: dtype.__name__)
+def pair(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray]:
+    """Two vectors' worth of values of either type."""
+    rng = np.random.default_rng(3)
+    count = VECTOR_BYTES // np.dtype(request.param).itemsize
+    return tuple(rng.integers(0, 65536, (2, count)).astype(request.param))
+
+
+@kernel
+def _arithmetic(a: Any, b: Any, out: Any) -> None:
+    count = a.size
+    x, y = vectors.load(a, 0), vectors.load(b, 0)
+    vectors.store(out, 0, x + y)
+    vectors.store(out, count, x - y)
+    vectors.store(out, 2 * count, vectors.minimum(x, y))
+    vectors.store(out, 3 * count, vectors.where_less(x, y, vectors.splat(a[0]), y))
+    vectors.store(out, 4 * count, vectors.where_lane(2, 5, x, y))
+
+
+def test_lanes_are_numpys_elements(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    a, b = pair
+    out = np.zeros((5, a.size), a.dtype)
+    _arithmetic(a, b, out.reshape(-1))
+    lane = np.arange(a.size)
+    expected = [a + b, a - b, np.minimum(a, b), np.where(a < b, a[0], b),
+                np.where((lane >= 2) & (lane < 5), a, b)]
+    np.testing.assert_array_equal(out, expected)
+
+
+@kernel
+def _shuffles(a: Any, b: Any, out: Any) -> None:
+    count = a.size
+    low, high = vectors.interleave(vectors.load(a, 0), vectors.load(b, 0))
+    vectors.store(out, 0, low)
+    vectors.store(out, count, high)
+    even, odd = vectors.deinterleave(low, high)
+    vectors.store(out, 2 * count, even)
+    vectors.store(out, 3 * count, odd)
+
+
+def test_interleaving_is_undone_by_deinterleaving(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    a, b = pair
+    out = np.zeros((4, a.size), a.dtype)
+    _shuffles(a, b, out.reshape(-1))
+    np.testing.assert_array_equal(out[:2].reshape(-1), np.stack([a, b], axis=1).reshape(-1))
+    np.testing.assert_array_equal(out[2:], [a, b])
+
+
+@kernel
+def _neighbours(a: Any, b: Any, out: Any) -> None:
+    vectors.store(out, 0, vectors.following(vectors.load(a, 0), vectors.load(b, 0)))
+    vectors.store(out, a.size, vectors.preceding(vectors.load(b, 0), vectors.load(a, 0)))
+
+
+def test_neighbouring_lanes_come_from_two_vectors(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    a, b = pair
+    out = np.zeros((2, a.size), a.dtype)
+    _neighbours(a, b, out.reshape(-1))
+    np.testing.assert_array_equal(out[0], np.append(a[1:], b[0]))
+    np.testing.assert_array_equal(out[1], np.append(a[-1], b[:-1]))
+
+
+@kernel
+def _shifts(a: Any, out: Any) -> None:
+    vectors.store(out, 0, vectors.load(a, 0) << vectors.splat(np.uint16(8)))
+    vectors.store(out, a.size, vectors.load(a, 0) >> vectors.splat(np.uint16(8)))
+
+
+def test_integers_shift_as_numpys() -> None:
+    a = np.random.default_rng(6).integers(0, 65536, 32).astype(np.uint16)
+    out = np.zeros((2, 32), np.uint16)
+    _shifts(a, out.reshape(-1))
+    np.testing.assert_array_equal(out, [a << 8, a >> 8])
+
+
+@kernel
+def _least(a: Any) -> Any:
+    return vectors.least_lane(vectors.load(a, 0))
+
+
+@pytest.mark.parametrize('dtype', [np.uint16, np.uint32])
+def test_the_least_lane_is_numpys_minimum(dtype: Any) -> None:
+    for seed in range(8):
+        a = np.random.default_rng(seed).integers(5, np.iinfo(dtype).max, 32, dtype, endpoint=True)
+        assert _least(a) == a[:VECTOR_BYTES // a.itemsize].min()
+
+
+@kernel
+def _spread_and_mask(a: Any, out: Any) -> None:
+    low, high = vectors.spread(vectors.load(a, 0))
+    vectors.store(out, 0, low)
+    vectors.store(out, 16, high)
+    vectors.store(out, 32, vectors.maximum(low, high))
+    vectors.store(out, 48, low & vectors.splat(np.uint32(0xff00ff)))
+
+
+def test_lanes_of_16_bits_spread_with_their_sign() -> None:
+    a = np.random.default_rng(2).integers(0, 65536, 32).astype(np.uint16)
+    out = np.zeros(64, np.uint32)
+    _spread_and_mask(a, out)
+    wide = a.astype(np.int16).astype(np.uint32)
+    np.testing.assert_array_equal(out[:32], wide)
+    np.testing.assert_array_equal(out[32:48], np.maximum(wide[:16], wide[16:]))
+    np.testing.assert_array_equal(out[48:], wide[:16] & 0xff00ff)
+
+
+@kernel
+def _widen_and_narrow(source: Any, wide: Any, back: Any) -> None:
+    at = vectors.address(source)        # an address stands for its array
+    for place in range(0, source.size, vectors.lanes(at)):
+        vectors.store(wide, place, vectors.load(at, place))
+        vectors.store(back, place, vectors.load(wide, place))
+
+
+@pytest.mark.parametrize('dtype', [np.int8, np.uint8])
+def test_bytes_become_lanes_of_16_bits_and_bytes_again(dtype: Any) -> None:
+    source = np.arange(256, dtype=np.uint8).view(dtype)
+    wide, back = np.zeros(256, np.uint16), np.zeros(256, dtype)
+    _widen_and_narrow(source, wide, back)
+    np.testing.assert_array_equal(wide, source.astype(np.uint16))
+    np.testing.assert_array_equal(back, source)
+
+
+@kernel
+def _move(source: Any, out: Any) -> None:
+    for place in range(0, source.size, 2 * vectors.lanes(source)):
+        first, second = vectors.interleave(
+            vectors.load_stored(source, place),
+            vectors.load_stored(source, place + vectors.lanes(source)))
+        vectors.store(out, place, first)
+        vectors.store(out, place + vectors.lanes(source), second)
+
+
+@pytest.mark.parametrize(('dtype', 'lanes'), [
+    (np.int8, 32), (np.uint16, 32), (np.int16, 16), (np.float32, 16)])
+def test_lanes_move_as_they_are_kept(dtype: Any, lanes: int) -> None:
+    # Among them bits that a conversion to float32 and back would change.
+    source = np.random.default_rng(8).integers(0, 256, 512, np.uint8).view(dtype)
+    out = np.zeros_like(source)
+    _move(source, out)
+    expected = source.reshape(-1, 2, lanes).transpose(0, 2, 1).reshape(-1)
+    np.testing.assert_array_equal(out.view(np.uint8), expected.copy().view(np.uint8))
+
+
+@kernel
+def _copy_from(a: Any, offset: int, out: Any) -> None:
+    vectors.store(out, offset, vectors.load(a, offset))
+
+
+@pytest.mark.parametrize('dtype', DTYPES)
+@pytest.mark.parametrize('offset', [0, 1, 7])
+def test_any_alignment_is_read_and_written(dtype: Any, offset: int) -> None:
+    count = VECTOR_BYTES // np.dtype(dtype).itemsize
+    source = np.arange(3 * count).astype(dtype)
+    out = np.zeros(3 * count, dtype)
+    _copy_from(source, offset, out)
+    expected = np.where((source >= offset) & (source < offset + count), source, 0)
+    np.testing.assert_array_equal(out, expected)
+
+
+@kernel
+def _convert(source: Any, out: Any) -> None:
+    for place in range(0, source.size, 16):
+        vectors.store(out, place, vectors.load(source, place))
+
+
+def halves_differ_from_numpys() -> list[str]:
+    """Every float16, and float32 numbers of every size and kind of tie, there and back."""
+    bits = np.arange(65536, dtype=np.uint16).view(np.int16)
+    widened = np.empty(65536, np.float32)
+    _convert(bits, widened)
+    wrong = []
+    if not np.array_equal(widened, bits.view(np.float16).astype(np.float32), equal_nan=True):
+        wrong.append('widen')
+    finite = np.sort(bits.view(np.float16)[np.isfinite(bits.view(np.float16))])
+    ties = (finite[1:].astype(np.float32) + finite[:-1].astype(np.float32)) / 2
+    random = np.random.default_rng(4).integers(0, 2**32, 2**20, np.uint32).view(np.float32)
+    numbers = np.concatenate([
+        widened, ties, np.nextafter(ties, np.float32(np.inf)),
+        np.nextafter(ties, np.float32(-np.inf)), random])
+    numbers = numbers[~np.isnan(numbers)]
+    numbers = numbers[:numbers.size // 16 * 16].copy()
+    narrowed = np.empty(numbers.size, np.int16)
+    _convert(numbers, narrowed)
+    with np.errstate(over='ignore'):
+        expected = numbers.astype(np.float16).view(np.int16)
+    return wrong if np.array_equal(narrowed, expected) else [*wrong, 'narrow']
+
+
+def test_halves_are_numpys() -> None:
+    assert halves_differ_from_numpys() == []
+
+
+def test_halves_are_the_same_on_a_cpu_that_has_no_instruction_for_them(
+        child: Callable[..., str]) -> None:
+    source = ('from stereo_bp_ros.engines.cpu.simd import float16\n'
+              'from test.engines.cpu.test_cpu_vectors import halves_differ_from_numpys\n'
+              'print(float16.in_hardware(), halves_differ_from_numpys())')
+    assert child(source, NUMBA_CPU_NAME='generic') in ('False []', 'True []')

@@ -1,0 +1,283 @@
+"""Every kernel compiles for every architecture, without a driver or a GPU (NVRTC alone)."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import re
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip('cupy')
+from stereo_bp_ros import MatcherConfig
+from stereo_bp_ros.engines import cache
+from stereo_bp_ros.engines.cuda.hierarchical import cost, labels, messages, schedule
+from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
+from stereo_bp_ros.engines.cuda.plan import computed
+from stereo_bp_ros.engines.cuda.runtime import compiler, device
+from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
+from stereo_bp_ros.engines.cuda.sad import matching as sad
+from stereo_bp_ros.engines.cuda.stages import convert, preprocess, refine, right_labels
+from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
+from stereo_bp_ros.engines.cuda.tiled import matching as tiled
+from stereo_bp_ros.papers.plain_steps import cuda_arrays
+from stereo_bp_ros.papers.streamed_sad import cuda
+from test.settings import five_sets, plain
+from test.settings import tiled as barriers
+
+#: The first one compiles everything, which the others repeat for few ranges.
+ARCHITECTURES = ('sm_90', 'sm_75', 'sm_87', 'sm_120')
+RANGES = (2, 8, 16, 21, 32, 64, 128, 256, 512)
+RANGES_OF_OTHERS = (21, 128)
+MESSAGE_TYPES = ('int16', 'float32', 'float16')
+#: The cases of belief propagation that take little.
+QUICK = ((16, 'int16', 'sm_90'), (64, 'float32', 'sm_90'))
+CASES = [pytest.param(disparities, message_type, architecture,
+                      marks=[] if (disparities, message_type, architecture) in QUICK
+                      else pytest.mark.slow)
+         for architecture in ARCHITECTURES for message_type in MESSAGE_TYPES
+         for disparities in (RANGES if architecture == 'sm_90' else RANGES_OF_OTHERS)]
+
+every_architecture = pytest.mark.parametrize('architecture', [
+    ARCHITECTURES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in ARCHITECTURES[1:])])
+
+
+def kernels_of(disparities: int, message_type: str) -> list[tuple[str, str]]:
+    """File and name of every kernel that a configuration of this kind can launch."""
+    config = five_sets(disparities, message_type=message_type)
+    names = [('hierarchical/messages.cu', messages.inherit_name(config))]
+    for image in ('uint8', 'float'):
+        names += cost.kernels(config, image, True)
+    if message_type == 'int16':
+        names += cost.kernels(config.replace(preprocessing='sobel_x'), 'float', True)
+        names += cost.kernels(config.replace(data_truncation=15.3, levels=7), 'uint8', True)
+    steps = schedule.launches(config, 640, 480)
+    for image in ('uint8', 'float'):
+        base = messages.base_cost(config, image, steps)
+        names += cost.kernels(config, image, True, base)
+        names += [messages.kernel_of(config, step, base, has_more)
+                  for step in steps for has_more in (False, True)]
+        names += labels.kernels(config, steps[-1], base)
+    # Without iterations, and with tilings whose last pass leaves messages.
+    names += labels.kernels(config, None, CostFormat.of(config, 0).name)[1:]    # with all there is
+    if message_type != 'int16':
+        names += cost.kernels(config.replace(levels=6), 'uint8', True, 'Multiples')
+    return sorted(set(names))
+
+
+def compile_all(names: list[tuple[str, str]], architecture: str) -> dict[str, str]:
+    """Compile kernels side by side; the compiler's log by name."""
+    def log(name: tuple[str, str]) -> tuple[str, str]:
+        return name[1], compiler.compile_with_log(*name, architecture,
+                                                  ('--ptxas-options=-v',))[2]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
+        return dict(threads.map(log, names))
+
+
+def spilled_bytes(log: str) -> int:
+    """Bytes of local memory that the compiler reports for a kernel."""
+    found = re.findall(r'(\d+) bytes stack frame', log)
+    assert found, log
+    return max(map(int, found))
+
+
+@pytest.mark.parametrize(('disparities', 'message_type', 'architecture'), CASES)
+def test_kernels_of_belief_propagation_compile(disparities: int, message_type: str,
+                                               architecture: str) -> None:
+    logs = compile_all(kernels_of(disparities, message_type), architecture)
+    if architecture == 'sm_90':
+        assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
+
+
+def kernels_of_the_other_stages() -> list[tuple[str, str]]:
+    """Everything before and after matching, whatever the settings."""
+    names = list(refine.KERNELS)
+    names += [('frame/convert.cu', name) for name in convert.kernels()]
+    names += sorted({('frame/preprocess.cu', name) for method in ('sobel', 'residual')
+                     for sigma in (0.0, 1.0)
+                     for name in preprocess.kernels(MatcherConfig(preprocessing=method,
+                                                                  smoothing_sigma=sigma))})
+    return [*names, *map(right_labels.kernel, right_labels.KEYS)]
+
+
+@every_architecture
+def test_kernels_of_the_other_stages_compile(architecture: str) -> None:
+    logs = compile_all(kernels_of_the_other_stages(), architecture)
+    assert all(spilled_bytes(log) == 0 for log in logs.values())
+
+
+def kernels_of_sad() -> list[tuple[str, str]]:
+    """Kernels of every number of tiles and chunks, and of every variant."""
+    names = [right_labels.kernel('uint32')]
+    everything = {'uniqueness_ratio': 5.0, 'disp12_max_diff': 1}
+    for window, disparities, image, changes in (
+            (5, 2, 'uint8', {'subpixel': False}), (15, 64, 'uint8', {}),
+            (15, 128, 'float', {}), (21, 64, 'uint8', everything),
+            (35, 40, 'float', everything), (51, 512, 'uint8', everything)):
+        config = MatcherConfig(stereo_algorithm='sad', correlation_window_size=window,
+                               disparity_range=disparities, **changes)
+        found, wanted = sad_launch.cut(config, 1280, 720), refine.steps(config, ())
+        names.append(('sad/sad.cu', sad.kernel_name(found, image, wanted)))
+    names.append(('sad/sad.cu', sad.kernel_name(found._replace(copies=1), image, wanted)))
+    for number, streaming in enumerate(cuda.STREAMING):
+        for pixel, unrolled in (('uint8', number % 2 == 0), ('int32', number % 2 == 1)):
+            variant = cuda.Variant(streaming, pixel, unrolled, 128)
+            names.append(('papers/streamed_sad.cu', variant.kernel_name(5)))
+    return [*names, ('papers/streamed_sad.cu', 'cut_to_8bit<float, int>')]
+
+
+@every_architecture
+def test_kernels_of_sad_compile(architecture: str) -> None:
+    logs = compile_all(kernels_of_sad(), architecture)
+    if architecture == 'sm_90':
+        assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
+
+
+def kernels_of_the_papers() -> list[tuple[str, str]]:
+    """Every number type with a storage and a layout of its own, and the widest unrolled range."""
+    names = []
+    for disparities, change in (
+            (21, {'message_type': 'float32', **plain(storage='local')}),
+            (128, {'message_type': 'float32', **plain(storage='register', blocks=2)}),
+            (32, {'message_type': 'float16', **plain(storage='shared', layout='pixel_major')}),
+            (64, {'message_type': 'float16', **plain(
+                packed_halves=True, storage='hybrid', registers=20, shared=30, block_height=2)}),
+            (16, {'message_type': 'int16', **plain(storage='register')}),
+            (16, {'message_type': 'float32', 'exact': True}),
+            (512, {'message_type': 'float32', 'exact': True})):
+        config = computed(MatcherConfig.from_mapping(
+            {'disparity_range': disparities, **change}), device.TYPICAL)
+        for image in ('uint8', 'float'):
+            names += [('papers/plain_steps.cu', name)
+                      for name in cuda_arrays.kernels(config, image).values()]
+    return sorted(set(names))
+
+
+@every_architecture
+def test_kernels_of_the_papers_compile(architecture: str) -> None:
+    logs = compile_all(kernels_of_the_papers(), architecture)
+    if architecture != 'sm_90':
+        return
+    for name, log in logs.items():
+        if name.startswith('send_messages'):
+            numbers = [int(number) for number in re.findall(r' (\d+)', name)]
+            disparities, registers, shared = numbers[0], *numbers[-2:]
+            local = -(-4 * (disparities - registers - shared) // 8) * 8
+            assert spilled_bytes(log) >= local, name
+            # Values beyond what 255 registers hold are spilled, as in the paper.
+            assert disparities > 32 or spilled_bytes(log) == local, name
+
+
+def kernels_of_tiles(architecture: str) -> list[tuple[str, str]]:
+    """Kernels of every schedule, type, way to compute costs, and number of lanes."""
+    names = []
+    fast = {'tiled_barriers.computation': 'fast'}
+    number = int(architecture[3:])
+    found = dataclasses.replace(device.TYPICAL, capability=(number // 10, number % 10))
+    for disparities, size, image, order, changes in (
+            (16, 13, 'uint8', 'speculative', {}),
+            (16, 13, 'uint8', 'speculative', fast),
+            (32, 5, 'float', 'speculative', {'message_type': 'float32', **fast}),
+            (16, 13, 'uint8', 'rows', {}), (16, 13, 'uint8', 'rows', {'data_truncation': 15.3}),
+            (21, 13, 'float', 'rows', {'message_type': 'float32'}),
+            (5, 20, 'uint8', 'cooperative', fast),
+            (64, 13, 'float', 'cooperative', {'preprocessing': 'sobel_x'}),
+            (128, 13, 'float', 'lock_free', {'tiled_barriers.synchronisation': 'all',
+                                             'preprocessing': 'sobel'}),
+            (512, 3, 'uint8', 'launches', {'message_type': 'float32'}),
+            (300, 5, 'uint8', 'launches', fast)):
+        config = five_sets(disparities, **{'stereo_algorithm': 'tiled_bp', 'tile_size': size,
+                                           **barriers(order), **changes})
+        # Where all tiles are to be on chip: runs of six as on Tsukuba, and of two.
+        width, height = ((640, 480) if order != 'speculative' else (384, 288)
+                         if size == 13 else (90, 60))
+        cut = tiled_launch.cut(config, width, height, found)
+        names.append(tiled.kernel(config, cut, image, True))
+    return names
+
+
+@every_architecture
+def test_kernels_of_tiles_compile(architecture: str) -> None:
+    logs = compile_all(kernels_of_tiles(architecture), architecture)
+    if architecture == 'sm_90':
+        assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
+
+
+@pytest.fixture
+def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Iterator[None]:
+    """A user's cache directory of its own for one test."""
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    compiler.cache_directory.cache_clear()
+    yield
+    compiler.cache_directory.cache_clear()
+
+
+@pytest.mark.usefixtures('empty_cache')
+def test_compiled_kernels_are_kept_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = compiler.origins()
+    first = compiler.compiled('frame/refine.cu', 'median<3>', 'sm_90')
+    assert compiler.origins()['compiled'] == before['compiled'] + 1
+    monkeypatch.setattr(compiler, 'compile_kernel', None)
+    assert compiler.compiled('frame/refine.cu', 'median<3>', 'sm_90') == first
+    assert compiler.origins()['disk'] == before['disk'] + 1
+    directory = compiler.cache_directory()
+    assert directory is not None
+    assert directory.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.usefixtures('empty_cache')
+def test_files_of_another_format_are_no_damaged_ones(monkeypatch: pytest.MonkeyPatch,
+                                                     tmp_path: pathlib.Path) -> None:
+    """After an update those of the version before stay as they are, and go unmentioned."""
+    monkeypatch.setattr(compiler, 'compile_kernel', lambda file, name, *_: (b'code', name))
+    for number in ('1', '2'):
+        monkeypatch.setattr(cache, 'FORMAT', f'stereo_bp_ros {number}')
+        compiler.compiled('frame/refine.cu', 'any', 'sm_90')
+    assert len(list(tmp_path.rglob('*.cubin'))) == 2
+    assert not list(tmp_path.rglob('*.damaged'))
+
+
+@pytest.mark.usefixtures('empty_cache')
+def test_without_a_cache_kernels_are_compiled_each_time(monkeypatch: pytest.MonkeyPatch,
+                                                       tmp_path: pathlib.Path) -> None:
+    monkeypatch.setattr(compiler, 'compile_kernel', lambda file, name, *_: (b'code', name))
+    (tmp_path / 'stereo_bp_ros').touch()
+    for _ in range(2):
+        before = compiler.origins()
+        assert compiler.compiled('frame/refine.cu', 'any', 'sm_90') == (b'code', 'any')
+        assert compiler.origins()['compiled'] == before['compiled'] + 1
+
+
+@pytest.mark.usefixtures('empty_cache')
+def test_kernels_compiled_side_by_side_are_found_on_the_disk() -> None:
+    names = [right_labels.kernel('uint64'), ('frame/preprocess.cu', 'texture'),
+             ('frame/preprocess.cu', 'texture')]
+    seen: list[tuple[int, int]] = []
+    before = compiler.origins()
+    compiler.compile_side_by_side(names, 'sm_90', lambda *done: seen.append(done))
+    assert seen == [(1, 2), (2, 2)]
+    assert compiler.origins()['compiled'] == before['compiled'] + 2
+    compiler.compiled(*names[0], 'sm_90')
+    assert compiler.origins()['disk'] == before['disk'] + 1
+    with pytest.raises(RuntimeError, match='does not compile'):
+        compiler.compile_side_by_side([('hierarchical/labels.cu', 'nothing')], 'sm_90')
+
+
+@pytest.mark.usefixtures('empty_cache')
+def test_files_that_others_remove_meanwhile_disturb_nobody(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path,
+        caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(compiler, 'FILES_KEPT', 2)
+    monkeypatch.setattr(compiler, 'compile_kernel', lambda file, name, *_: (b'code', name))
+    directory = compiler.cache_directory()
+    assert directory is not None
+    # Like a file that was there when the directory was read, and is not any more.
+    (directory / 'gone.cubin').symlink_to(tmp_path / 'nowhere')
+    for name in ('first', 'second', 'third', 'third'):
+        assert compiler.compiled('frame/refine.cu', name, 'sm_90') == (b'code', name)
+    assert caplog.messages == []
+    kept = {cache.read(file) for file in directory.glob('*.cubin')}
+    assert kept == {b'second\ncode', b'third\ncode'}

@@ -1,0 +1,150 @@
+"""Why there is no CUDA device, in words; nothing here needs one."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+import sys
+import types
+from collections.abc import Callable
+
+import pytest
+
+from stereo_bp_ros.engines.cuda.runtime import device
+
+
+class FakeRuntimeError(RuntimeError):
+    """Stands for CuPy's CUDARuntimeError."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f'cudaError {status}: something')
+        self.status = status
+
+
+def pretend_cupy(monkeypatch: pytest.MonkeyPatch, count: Callable[[], int],
+                 version: int = 13000, capability: tuple[int, int] = (9, 0)) -> None:
+    """Install a CuPy whose runtime knows just enough."""
+    runtime = types.SimpleNamespace(
+        CUDARuntimeError=FakeRuntimeError, getDeviceCount=count,
+        runtimeGetVersion=lambda: version)
+    modules = {'cupy': types.ModuleType('cupy'), 'cupy.cuda': types.ModuleType('cupy.cuda')}
+    modules['cupy.cuda'].runtime = runtime      # type: ignore[attr-defined]
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(importlib.util, 'find_spec', lambda name: types.SimpleNamespace())
+    found = device.Properties(0, 'Some GPU', capability, 8, 65536, 65536, 2**33, False)
+    monkeypatch.setattr(device, 'properties', lambda index: found)
+
+
+def test_without_cupy_the_remedy_names_both_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+    problem = device.unavailable(0)
+    assert problem is not None
+    assert 'CuPy is not installed' in problem.reason
+    assert 'cupy-cuda12x' in problem.remedy
+    assert 'cupy-cuda13x' in problem.remedy
+
+
+def raises(status: int) -> Callable[[], int]:
+    def count() -> int:
+        raise FakeRuntimeError(status)
+    return count
+
+
+def test_an_old_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_cupy(monkeypatch, raises(35))
+    monkeypatch.setattr(device, '_has_driver', lambda: True)
+    problem = device.unavailable(0)
+    assert problem is not None
+    assert 'driver is older' in problem.reason
+
+
+def test_a_machine_without_a_driver_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    # CUDA answers the same to a driver that is too old and to one that is not there.
+    pretend_cupy(monkeypatch, raises(35))
+    monkeypatch.setattr(device, '_has_driver', lambda: False)
+    problem = device.unavailable(0)
+    assert problem is not None
+    assert 'no NVIDIA driver' in problem.reason
+    assert 'backend cpu' in problem.remedy
+
+
+def test_no_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_cupy(monkeypatch, raises(100))
+    problem = device.unavailable(0)
+    assert problem is not None
+    assert 'no CUDA device answers' in problem.reason
+    assert '\n' not in str(problem)
+
+
+def test_a_device_number_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_cupy(monkeypatch, lambda: 1)
+    problem = device.unavailable(3)
+    assert problem is not None
+    assert 'there is no CUDA device 3' in problem.reason
+
+
+@pytest.mark.parametrize(('version', 'capability', 'works'), [
+    (13000, (7, 5), True), (13000, (7, 0), False), (12080, (7, 0), True), (12080, (7, 2), True),
+    (12080, (6, 1), False), (13000, (12, 0), True)])
+def test_old_devices_are_refused_in_words(monkeypatch: pytest.MonkeyPatch, version: int,
+                                          capability: tuple[int, int], works: bool) -> None:
+    pretend_cupy(monkeypatch, lambda: 1, version, capability)
+    problem = device.unavailable(0)
+    assert (problem is None) == works
+    if problem is not None:
+        assert f'{capability[0]}.{capability[1]}' in problem.reason
+        assert ('cupy-cuda12x' in problem.remedy) == (capability >= (7, 0))
+
+
+def test_importing_the_package_of_the_engine_needs_no_cupy(child: Callable[..., str]) -> None:
+    assert child('import sys; sys.modules["cupy"] = None\n'
+                 'import stereo_bp_ros.engines.cuda.engine\nprint("fine")') == 'fine'
+
+
+FAILURES = {
+    'home': 'import os; os.makedirs("/proc/1/nowhere/.cupy")',
+    'read-only': 'raise OSError(30, "Read-only file system", "/home/robot/.cupy")',
+    'runtime': 'raise RuntimeError("two copies\\nof CuPy")',
+    'attribute': 'import math; math.nothing',
+    'import': 'import a_library_that_is_not_there',
+    'syntax': 'this is no Python',
+}
+
+
+@pytest.mark.parametrize('source', FAILURES.values(), ids=FAILURES.keys())
+def test_whatever_ends_cupy_s_start_auto_takes_the_cpu_in_one_line(
+        source: str, tmp_path: pathlib.Path, repository: pathlib.Path,
+        child: Callable[..., str]) -> None:
+    (tmp_path / 'cupy').mkdir()
+    (tmp_path / 'cupy' / '__init__.py').write_text(source)
+    lines = child('from stereo_bp_ros import MatcherConfig, StereoMatcher\n'
+                  'matcher = StereoMatcher(MatcherConfig(backend="auto"))\n'
+                  'print(matcher.backend)\nprint(matcher.backend_reason)', tmp_path,
+                  PYTHONPATH=f'{tmp_path}{os.pathsep}{repository}').splitlines()
+    assert lines[0] == 'cpu'
+    assert len(lines) == 2
+    assert 'CuPy does not start' in lines[1]
+
+
+def test_a_home_that_cannot_be_written_is_the_reason_with_the_remedy(
+        child: Callable[..., str]) -> None:
+    pytest.importorskip('cupy')
+    source = ('from stereo_bp_ros.engines.cuda.runtime import device\n'
+              'print(device.unavailable(0))')
+    told = child(source, HOME='/proc/1/nowhere', CUPY_CACHE_DIR='')
+    assert 'CuPy does not start' in told
+    assert 'CUPY_CACHE_DIR' in told
+
+
+def test_a_device_whose_properties_cannot_be_read_is_not_used(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_cupy(monkeypatch, lambda: 1)
+
+    def fail(_: int) -> None:
+        raise FakeRuntimeError(999)
+    monkeypatch.setattr(device, 'properties', fail)
+    problem = device.unavailable(0)
+    assert problem is not None
+    assert 'no CUDA device answers' in problem.reason

@@ -1,0 +1,410 @@
+"""The CUDA engine on a GPU: results, memory, live settings, errors."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+pytest.importorskip('cupy')
+from stereo_bp_ros import MatcherConfig, RawImage
+from stereo_bp_ros.engines.cuda import engine as cuda
+from stereo_bp_ros.engines.cuda.hierarchical import cost, formats, labels, messages, schedule
+from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
+from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
+from stereo_bp_ros.engines.cuda.runtime import compiler, device
+from stereo_bp_ros.engines.cuda.stages import refine
+from stereo_bp_ros.types import OUTPUTS, empty_output
+from test.engines.support.cuda_runs import CALIBRATION, naive_labels, run
+from test.engines.support.cuda_runs import labels as labels_of
+from test.engines.support.pairs import noisy_pair
+from test.settings import paper
+
+pytestmark = pytest.mark.gpu
+
+FIVE_SETS = {'tsukuba': 16, 'venus': 21, 'barn1': 32, 'cones_quarter': 64, 'cones_half': 128}
+
+
+@pytest.mark.parametrize('disparities', [2, 3, 8, 9, 21, 64, 77, 128, 300, 512])
+def test_int16_labels_equal_the_plain_implementation(disparities: int) -> None:
+    config = paper(disparities, levels=3, iterations=5, min_disparity=-5)
+    left, right = noisy_pair(49, 33)
+    found = labels_of(config, run(config, left, right)['disparity'])
+    assert np.array_equal(found, naive_labels(config, left, right))
+
+
+@pytest.mark.parametrize(('width', 'height'), [(16, 16), (17, 16), (16, 19), (31, 64), (130, 17)])
+@pytest.mark.parametrize('levels', [1, 4, 6])
+def test_odd_sizes_and_more_levels_than_the_image_has(width: int, height: int,
+                                                      levels: int) -> None:
+    config = paper(12, levels=levels, iterations=4)
+    left, right = noisy_pair(width, height)
+    found = labels_of(config, run(config, left, right)['disparity'])
+    assert np.array_equal(found, naive_labels(config, left, right))
+
+
+@pytest.mark.parametrize('iterations', [0, 1, 2, 3, 6, 11])
+@pytest.mark.parametrize('per_pass', [1, 2, 3, 7])
+@pytest.mark.parametrize('directions', [1, 2, 4])
+def test_results_do_not_depend_on_the_tiling(iterations: int, per_pass: int,
+                                             directions: int) -> None:
+    config = paper(20, levels=3, iterations=iterations)
+    tiles = {k: schedule.Tiling(per_pass, 10, 6, 256, 1, directions) for k in range(3)}
+    left, right = noisy_pair(61, 45)
+    found = labels_of(config, run(config, left, right, tilings=tiles)['disparity'])
+    assert np.array_equal(found, naive_labels(config, left, right))
+
+
+@pytest.mark.parametrize(('disparities', 'iterations', 'per_pass'), [
+    (6, 2, 2), (6, 7, 7), (20, 5, 3), (20, 7, 7), (20, 4, 2), (40, 9, 3), (40, 7, 7), (150, 4, 2)])
+@pytest.mark.parametrize('directions', [1, 2, 4])
+def test_results_do_not_depend_on_where_nodes_are_kept(disparities: int, iterations: int,
+                                                       per_pass: int, directions: int) -> None:
+    left, right = noisy_pair(61, 45)
+    kept = schedule.Tiling(per_pass, 6, 4, 1024, 1, directions, resident=True)
+    moving = schedule.Tiling(per_pass, 10, 6, 128, 1, directions)
+    for message_type in ('int16', 'float32') if disparities < 100 else ('int16',):
+        config = paper(disparities, levels=3, iterations=iterations, message_type=message_type)
+        found = [run(config, left, right, tilings=dict.fromkeys(range(3), cut))['disparity']
+                 for cut in (kept, moving)]
+        assert np.array_equal(*found)
+
+
+@pytest.mark.parametrize('disparities', [12, 40, 77, 128])
+@pytest.mark.parametrize(('iterations', 'directions'), [(1, 2), (4, 1), (5, 2)])
+@pytest.mark.parametrize('truncation', [15.0, 20.0])
+def test_an_iteration_that_labels_come_out_of_changes_nothing(disparities: int, iterations: int,
+                                                              directions: int,
+                                                              truncation: float) -> None:
+    # A truncation of 15 leaves costs of 4 bits, where messages are in bytes.
+    config = paper(disparities, levels=3, iterations=iterations, data_truncation=truncation,
+                   discontinuity_truncation=6.0)
+    one = schedule.Tiling(1, 16, 8, 128, 1, directions)
+    tiles = {0: one._replace(last=schedule.Tiling(1, 14, 6, 128, 1, directions))}
+    left, right = noisy_pair(149, 45)
+    found = labels_of(config, run(config, left, right, tilings=tiles)['disparity'])
+    assert np.array_equal(found, naive_labels(config, left, right))
+    # What few want is taken from the messages once more.
+    config = config.replace(subpixel=True, uniqueness_ratio=3.0, disp12_max_diff=1)
+    results = [run(config, left, right, OUTPUTS, tilings=tilings) for tilings in (tiles, {
+        0: schedule.Tiling(2, 10, 6, 128, 1, directions)})]
+    for name in OUTPUTS:
+        assert np.array_equal(results[0][name], results[1][name], equal_nan=True)
+
+
+@pytest.mark.parametrize('disparities', [16, 40, 64, 122])
+def test_messages_kept_in_few_bits_change_nothing(monkeypatch: pytest.MonkeyPatch,
+                                                  disparities: int) -> None:
+    left, right = noisy_pair(90, 57)
+    # Values, differences, and 16 bits; what is kept in bytes, 6 bits and differences at all.
+    kinds = [('Int16Deltas', 0, 0, 8), ('Int16', 0, 0, 10000)]
+    kinds.append(('Int16Bytes', 255, 0, 8) if disparities < 64 else ('Int16SixBits', 0, 31, 8))
+    for changes in ({}, {'uniqueness_ratio': 3.0, 'disp12_max_diff': 1}):
+        config = paper(disparities, **changes)
+        results = []
+        for kind, largest, steepest, least in kinds:
+            monkeypatch.setattr(formats, 'LARGEST_BYTE', largest)
+            monkeypatch.setattr(formats, 'LARGEST_SLOPE_OF_SIX_BITS', steepest)
+            monkeypatch.setattr(formats, 'LEAST_RANGE_OF_DELTAS', least)
+            schedule.forget()
+            assert MessageFormat.of(config).name == kind
+            results.append(run(config, left, right, OUTPUTS if changes else ('disparity',)))
+        schedule.forget()
+        for name in results[0]:
+            for other in results[1:]:
+                assert np.array_equal(results[0][name], other[name], equal_nan=True)
+
+
+@pytest.mark.parametrize('disparities', [64, 128])
+def test_tiles_of_whole_rounds_change_nothing(disparities: int) -> None:
+    # Threads of their own where images are of 8 bits and labels are all that is wanted.
+    config = paper(disparities, levels=2, iterations=2, data_truncation=15.0)
+    whole = schedule.Tiling(1, 16, 8, 128, 1, 2)
+    left, right = noisy_pair(149, 75)
+    for changes in ({}, {'preprocessing': 'sobel_x'}, {'uniqueness_ratio': 3.0, 'subpixel': True}):
+        results = [run(config.replace(**changes), left, right, ('disparity', 'confidence')
+                       if 'subpixel' in changes else ('disparity',), tilings={0: whole._replace(
+                           last=schedule.Tiling(1, 30, 22, threads, 1, 2))})
+                   for threads in (schedule.LIMITS.label_threads, 256)]
+        for name in results[0]:
+            assert np.array_equal(*(found[name] for found in results), equal_nan=True)
+
+
+@pytest.mark.parametrize('disparities', [16, 40, 128, 200])
+@pytest.mark.parametrize('architecture', ['compute_75', 'compute_80', 'compute_87'])
+def test_the_arithmetic_of_older_devices_gives_the_same_labels(
+        monkeypatch: pytest.MonkeyPatch, architecture: str, disparities: int) -> None:
+    # Their packed minimum has other instructions; a newer device runs their PTX.
+    monkeypatch.setattr(device.Properties, 'architecture', architecture)
+    monkeypatch.setattr(compiler, '_loaded', {})
+    config = paper(disparities, levels=3, iterations=5)
+    left, right = noisy_pair(49, 33)
+    found = labels_of(config, run(config, left, right)['disparity'])
+    assert np.array_equal(found, naive_labels(config, left, right))
+
+
+CASES: dict[str, dict[str, Any]] = {
+    'defaults': {},
+    'negative disparities': {'min_disparity': -20},
+    'right reference': {'reference_image': 'right', 'min_disparity': -4},
+    'grey values': {'preprocessing': 'none'},
+    'gaussian': {'smoothing_sigma': 0.8},
+    'gradient': {'preprocessing': 'sobel'},
+    'residual': {'preprocessing': 'residual'},
+    'wide residual': {'preprocessing': 'residual', 'residual_window_size': 9,
+                      'residual_iterations': 2},
+    'costs of 16 bits': {'levels': 2, 'data_weight': 2.0, 'data_truncation': 200.0},
+    'uniqueness': {'uniqueness_ratio': 20.0},
+    'texture': {'texture_threshold': 900},
+    'left-right check': {'disp12_max_diff': 1},
+    'median 3': {'median_window_size': 3},
+    'median 5 and check': {'median_window_size': 5, 'disp12_max_diff': 1},
+    'speckles': {'speckle_size': 40, 'speckle_range': 2.0},
+    'filling': {'filling': 'background', 'disp12_max_diff': 1},
+    'border': {'border': 'keep'},
+    'no subpixel': {'subpixel': False},
+    'everything': {'filling': 'background', 'disp12_max_diff': 2, 'speckle_size': 30,
+                   'median_window_size': 3, 'uniqueness_ratio': 5.0, 'texture_threshold': 200,
+                   'reference_image': 'right', 'border': 'keep'},
+}
+
+
+@pytest.mark.parametrize('case', CASES)
+@pytest.mark.parametrize('image', ['mono8', 'mono16', 'rgb8'])
+def test_every_setting_gives_what_the_cpu_engine_gives(case: str, image: str) -> None:
+    pytest.importorskip('numba')
+    from stereo_bp_ros.engines.cpu.engine import CpuEngine
+    config = MatcherConfig(**{'disparity_range': 30, 'levels': 4, **CASES[case]})
+    left, right = noisy_pair(88, 47)
+    if image == 'mono16':
+        left, right = (side.astype(np.uint16) * 200 + 13 for side in (left, right))
+    elif image == 'rgb8':
+        left, right = (np.ascontiguousarray(np.dstack((side, side[::-1], 255 - side)))
+                       for side in (left, right))
+    found = run(config, left, right, OUTPUTS)
+    engine = CpuEngine.of(config, 88, 47)
+    expected = {name: empty_output(name, (47, 88)) for name in OUTPUTS}
+    engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION, expected)
+    engine.close()
+    for name in OUTPUTS:
+        assert np.array_equal(found[name], expected[name], equal_nan=True), name
+
+
+@pytest.mark.parametrize('name', FIVE_SETS)
+@pytest.mark.parametrize('message_type', ['float32', 'float16', 'int16'])
+def test_agrees_with_exact_on_the_five_sets(data: pathlib.Path, name: str,
+                                            message_type: str) -> None:
+    pytest.importorskip('numba')
+    from stereo_bp_ros.engines.cpu.engine import CpuEngine
+    left, right, truth = (cv2.imread(str(data / 'middlebury' / name / f'{part}.png'), 0)
+                          for part in ('left', 'right', 'disparity'))
+    config = paper(FIVE_SETS[name], message_type=message_type)
+    exact = config.replace(message_type='float32', exact=True)
+    height, width = left.shape
+    expected = {'disparity': np.empty((height, width), np.float32)}
+    engine = CpuEngine.of(exact, width, height)
+    engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION, expected)
+    engine.close()
+    inside = (slice(1, -1), slice(1, -1))
+    found = labels_of(config, run(config, left, right)['disparity'])[inside]
+    wanted = labels_of(exact, expected['disparity'])[inside]
+    scale = {16: 16, 21: 8, 32: 8, 64: 4, 128: 2}[FIVE_SETS[name]]
+    known = truth[inside] > 0
+
+    def bad(disparity: np.ndarray) -> float:
+        return 100 * float(np.mean(np.abs(disparity - truth[inside] / scale)[known] > 1))
+
+    assert np.mean(found == wanted) >= 0.994
+    assert np.mean(np.abs(found - wanted) > 1) <= 0.002
+    assert abs(bad(found) - bad(wanted)) <= 0.1
+
+
+@pytest.mark.parametrize('message_type', ['int16', 'float32', 'float16'])
+def test_no_default_kernel_uses_local_memory(message_type: str) -> None:
+    found = device.properties(0)
+    for disparities in (*FIVE_SETS.values(), 2, 8, 256, 512):
+        config = paper(disparities, message_type=message_type)
+        engine = cuda.CudaEngine.of(config, 320, 240)
+        names = []
+        for image in ('uint8', 'float'):
+            base = messages.base_cost(config, image, engine.plan.launches)
+            names += [messages.kernel_of(config, step, base, has_more)
+                      for step in engine.plan.launches for has_more in (False, True)]
+            names += cost.kernels(config, image, True, base)
+            names += labels.kernels(config, engine.plan.launches[-1], base)
+        names += labels.kernels(config, None, CostFormat.of(config, 0).name)
+        names += refine.KERNELS
+        for file, name in names:
+            assert compiler.kernel(found, file, name).resources.local_bytes == 0, name
+        engine.close()
+
+
+def test_a_thousand_frames_allocate_and_compile_nothing(
+        refuse_to_allocate: Callable[[], None]) -> None:
+    from cupy.cuda import runtime
+    config = paper(16, speckle_size=20, uniqueness_ratio=2.0, disp12_max_diff=1)
+    left, right = (RawImage.from_array(image) for image in noisy_pair(160, 120))
+    engine = cuda.CudaEngine.of(config, 160, 120)
+    outputs = {name: empty_output(name, (120, 160)) for name in OUTPUTS}
+    for _ in range(3):
+        engine.compute(left, right, CALIBRATION, outputs)
+
+    refuse_to_allocate()
+    free = runtime.memGetInfo()[0]
+    tracemalloc.start()
+    try:
+        for _ in range(1000):
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            engine.compute(left, right, CALIBRATION, outputs)
+            assert tracemalloc.get_traced_memory()[1] - before < 4096
+    finally:
+        tracemalloc.stop()
+    assert runtime.memGetInfo()[0] == free
+    engine.close()
+
+
+@pytest.mark.parametrize('message_type', ['int16', 'float32', 'float16'])
+@pytest.mark.parametrize('disparities', [16, 128])
+def test_labels_do_not_depend_on_what_else_is_wanted(disparities: int, message_type: str) -> None:
+    config = paper(disparities, message_type=message_type, data_weight=0.07)
+    pair = noisy_pair(240, 130)
+    assert np.array_equal(run(config, *pair)['disparity'],
+                          run(config, *pair, OUTPUTS)['disparity'])
+
+
+def test_two_engines_in_two_threads_do_not_disturb_each_other() -> None:
+    configs = (paper(16, discontinuity_truncation=1.7), paper(40, data_weight=0.3, levels=3))
+    pairs = (noisy_pair(97, 80, 1), noisy_pair(121, 64, 2))
+    alone = [run(config, *pair)['disparity'] for config, pair in zip(configs, pairs, strict=True)]
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        left, right = pairs[number]
+        engine = cuda.CudaEngine.of(configs[number], left.shape[1], left.shape[0])
+        for _ in range(100):
+            if not np.array_equal(run(configs[number], left, right, engine=engine)['disparity'],
+                                  alone[number]):
+                wrong.append(number)
+        engine.close()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_live_settings_act_on_the_next_frame() -> None:
+    config = paper(16)
+    left, right = noisy_pair(90, 60)
+    engine = cuda.CudaEngine.of(config, 90, 60)
+    run(config, left, right, engine=engine)
+    changed = config.replace(subpixel=True, disp12_max_diff=1, median_window_size=3,
+                             speckle_size=10, filling='background', border='invalid')
+    engine.update(changed)
+    after = run(changed, left, right, OUTPUTS, engine=engine)
+    engine.close()
+    fresh = run(changed, left, right, OUTPUTS)
+    for name in OUTPUTS:
+        assert np.array_equal(after[name], fresh[name], equal_nan=True)
+
+
+def test_a_fault_on_the_device_is_a_named_error_that_stays(child: Callable[..., str]) -> None:
+    said = child("""
+import numpy as np, cupy
+from stereo_bp_ros import MatcherConfig, RawImage
+from stereo_bp_ros.errors import DeviceLostError, BackendUnavailable
+from stereo_bp_ros.engines.cuda import engine
+from stereo_bp_ros.engines.cuda.runtime import device
+config = MatcherConfig(disparity_range=16, levels=3)
+image = RawImage.from_array(np.zeros((48, 64), np.uint8))
+out = {'disparity': np.empty((48, 64), np.float32)}
+first = engine.CudaEngine.of(config, 64, 48)
+first.compute(image, image, None, out)
+fault = cupy.RawKernel('extern "C" __global__ void fault(int* p) { *p = 1; }', 'fault')
+fault((1,), (1,), (np.uint64(8),))
+for action in (lambda: first.compute(image, image, None, out),
+               lambda: engine.CudaEngine.of(config, 64, 48)):
+    try:
+        action()
+        print('no error')
+    except DeviceLostError as error:
+        print('lost')
+first.close()
+print(device.unavailable(0).reason.split('(')[0])
+import os; os._exit(0 if not __import__('sys').stdout.flush() else 0)
+""")
+    assert said.splitlines() == ['lost', 'lost', 'CUDA device 0 was lost']
+
+
+def test_a_full_device_is_a_named_error_and_recoverable(child: Callable[..., str]) -> None:
+    said = child("""
+import numpy as np
+from cupy.cuda import runtime
+from stereo_bp_ros import MatcherConfig, RawImage
+from stereo_bp_ros.errors import OutOfDeviceMemory
+from stereo_bp_ros.engines.cuda import engine
+config = MatcherConfig(disparity_range=128)
+runtime.setDevice(0)
+engine.CudaEngine.of(config, 64, 48).close()
+held, size = [], runtime.memGetInfo()[0]
+while size > 2**24:
+    try:
+        held.append(runtime.malloc(size))
+    except runtime.CUDARuntimeError:
+        size //= 2
+try:
+    engine.CudaEngine.of(config, 900, 750)
+    print('no error')
+except OutOfDeviceMemory:
+    print('out of memory')
+for address in held:
+    runtime.free(address)
+made = engine.CudaEngine.of(config, 900, 750)
+image = RawImage.from_array(np.zeros((750, 900), np.uint8))
+made.compute(image, image, None, {'disparity': np.empty((750, 900), np.float32)})
+print('works again')
+""")
+    assert said.splitlines() == ['out of memory', 'works again']
+
+
+def test_a_closed_engine_says_so() -> None:
+    engine = cuda.CudaEngine.of(paper(16), 64, 48)
+    engine.close()
+    engine.close()
+    with pytest.raises(RuntimeError, match='closed'):
+        run(paper(16), *noisy_pair(64, 48), engine=engine)
+
+
+def test_timings_name_every_stage() -> None:
+    from stereo_bp_ros.types import ENGINE_STAGES
+    engine = cuda.CudaEngine.of(paper(16), 96, 64)
+    left, right = (RawImage.from_array(image) for image in noisy_pair(96, 64))
+    timings = engine.compute(left, right, None, {'disparity': np.empty((64, 96), np.float32)})
+    engine.close()
+    assert set(timings) == set(ENGINE_STAGES)
+    assert all(value >= 0 for value in timings.values())
+    assert engine.compile_time >= 0
+
+
+@pytest.mark.parametrize(('settings', 'is_apart'), [
+    ({}, False), ({'disp12_max_diff': 1}, True),
+    ({'median_window_size': 3, 'speckle_size': 30}, True), ({'stereo_algorithm': 'sad'}, True)])
+def test_refinement_has_a_time_where_it_has_kernels_of_its_own(settings: dict[str, Any],
+                                                               is_apart: bool) -> None:
+    config = MatcherConfig(disparity_range=32, **settings)
+    engine = cuda.CudaEngine.of(config, 320, 240)
+    pair = [RawImage.from_array(image) for image in noisy_pair(320, 240)]
+    for _ in range(3):
+        timings = engine.compute(*pair, None, {'disparity': np.empty((240, 320), np.float32)})
+        assert (timings['refine'] > 0) == is_apart
+        assert min(timings['messages'], timings['download']) > 0
+    engine.close()

@@ -1,0 +1,143 @@
+"""Belief propagation with messages of floats on a GPU: how they are kept, and labels of theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from test.engines.support import naive_bp
+
+pytest.importorskip('cupy')
+from stereo_bp_ros.engines.cuda.hierarchical import formats, messages, schedule
+from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
+from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
+from stereo_bp_ros.types import OUTPUTS
+from test.engines.support.cuda_runs import labels, naive_labels, run
+from test.engines.support.pairs import noisy_pair
+from test.settings import paper
+
+pytestmark = pytest.mark.gpu
+
+RANGES = (2, 12, 21, 40, 64, 77, 128, 150, 300, 512)
+
+
+def kinds_of(disparities: int) -> list[tuple[str, tuple[float, float], float]]:
+    """Ways to keep float32, and limits of layout for which it is so: costs of whole numbers, of
+    three bytes."""
+    never, always = float('inf'), formats.LEAST_COST_OF_THREE_BYTES
+    halves = disparities > 56
+    found = [('Float32ThreeByteHalves' if halves else 'Float32ThreeBytes', (never, never), always),
+             ('Float32Halves' if halves else 'Float32', (never, never), never)]
+    if 56 < disparities <= 128:
+        found.insert(0, ('Fixed32', formats.COSTS_OF_FIXED, always))
+    return found
+
+
+@pytest.mark.parametrize('disparities', RANGES)
+@pytest.mark.parametrize('changes', [{}, {'data_truncation': 15.3}, {'preprocessing': 'sobel_x'}])
+def test_fewer_bytes_are_as_good_as_four(monkeypatch: pytest.MonkeyPatch, disparities: int,
+                                         changes: dict[str, Any]) -> None:
+    config = paper(disparities, **{'message_type': 'float32', 'levels': 3, 'subpixel': True,
+                                   **changes})
+    left, right = noisy_pair(149, 75)
+    results = []
+    for kind, fixed, least in kinds_of(disparities):
+        monkeypatch.setattr(formats, 'COSTS_OF_FIXED', fixed)
+        monkeypatch.setattr(formats, 'LEAST_COST_OF_THREE_BYTES', least)
+        schedule.forget()
+        assert MessageFormat.of(config).name == kind
+        results.append(run(config, left, right, ('disparity', 'confidence')))
+    schedule.forget()
+    *others, expected = results
+    # Another order of sums alone does as much to beliefs that are hardly apart.
+    for found in others:
+        assert np.mean(np.abs(found['disparity'] - expected['disparity']) > 1 / 16) < 0.002
+        assert np.mean(np.abs(found['confidence'] - expected['confidence']) > 5e-4) < 0.002
+
+
+@pytest.mark.parametrize('disparities', [21, 64, 77, 128])
+def test_labels_with_a_lead_are_found_whatever_a_step_is(monkeypatch: pytest.MonkeyPatch,
+                                                         disparities: int) -> None:
+    # No step is a part of this slope. Without a lead, rounding decides, which iterations amplify.
+    config = paper(disparities, message_type='float32', levels=3, discontinuity_slope=0.7310585)
+    left, right = noisy_pair(149, 75)
+    beliefs = naive_bp.belief_propagation(left.astype(np.float32), right.astype(np.float32),
+                                          config)
+    least, second = np.moveaxis(np.sort(beliefs, axis=2)[..., :2], 2, 0)
+    decided = second - least > 0.01
+    assert decided.mean() > 0.4
+    for kind, fixed, in_bytes in kinds_of(disparities):
+        monkeypatch.setattr(formats, 'COSTS_OF_FIXED', fixed)
+        monkeypatch.setattr(formats, 'LEAST_COST_OF_THREE_BYTES', in_bytes)
+        schedule.forget()
+        assert MessageFormat.of(config).name == kind
+        found = labels(config, run(config, left, right)['disparity'])
+        assert np.array_equal(found[decided], naive_bp.labels(beliefs)[decided])
+    schedule.forget()
+
+
+@pytest.mark.parametrize('disparities', [64, 77, 121, 128])
+@pytest.mark.parametrize('changes', [{}, {'preprocessing': 'sobel_x'}, {'levels': 1},
+                                     {'iterations': 1}, {'iterations': 0}, {'data_weight': 1.0}])
+def test_whole_numbers_are_exact_where_float32_is(monkeypatch: pytest.MonkeyPatch,
+                                                  disparities: int,
+                                                  changes: dict[str, Any]) -> None:
+    # Costs, slope and truncation are multiples of 1/8.
+    config = paper(disparities, **{
+        'message_type': 'float32', 'levels': 3, 'data_weight': 0.125, 'discontinuity_slope': 0.5,
+        'discontinuity_truncation': 7.5, 'subpixel': True, 'disp12_max_diff': 1,
+        'uniqueness_ratio': 3.0, 'sobel_scale': 1.0, **changes})
+    left, right = noisy_pair(149, 75)
+    results = []
+    for kind, fixed, least in kinds_of(disparities)[::2]:
+        monkeypatch.setattr(formats, 'COSTS_OF_FIXED', fixed)
+        monkeypatch.setattr(formats, 'LEAST_COST_OF_THREE_BYTES', least)
+        schedule.forget()
+        assert MessageFormat.of(config).name == kind
+        results.append(run(config, left, right, OUTPUTS))
+    schedule.forget()
+    for name in OUTPUTS:
+        assert np.array_equal(*(found[name] for found in results), equal_nan=True)
+    # Means of as many labels are exact, which the plain implementation subtracts.
+    if 'preprocessing' not in changes and disparities in (64, 128):
+        monkeypatch.undo()
+        schedule.forget()
+        assert isinstance(MessageFormat.of(config), formats.Fixed32)
+        plain = config.replace(disp12_max_diff=0, uniqueness_ratio=0.0, subpixel=False)
+        found = labels(plain, run(plain, left, right)['disparity'])
+        assert np.array_equal(found, naive_labels(plain, left, right))
+
+
+@pytest.mark.parametrize('disparities', [64, 128])
+def test_costs_far_below_the_truncation_are_still_told_apart(disparities: int) -> None:
+    # Three bytes would have few steps for them.
+    config = paper(disparities, message_type='float32', levels=3, data_weight=5e-4)
+    assert MessageFormat.of(config).name == 'Float32Halves'
+    left, right = noisy_pair(149, 75)
+    found = labels(config, run(config, left, right)['disparity'])
+    assert np.mean(found != naive_labels(config, left, right)) < 0.006
+
+
+@pytest.mark.parametrize('disparities', RANGES)
+@pytest.mark.parametrize('message_type', ['float32', 'float16'])
+@pytest.mark.parametrize('directions', [1, 2, 4])
+@pytest.mark.parametrize('truncation', [15.0, 15.3])
+def test_what_else_is_wanted_changes_no_label(disparities: int, message_type: str,
+                                              directions: int, truncation: float) -> None:
+    config = paper(disparities, message_type=message_type, levels=2, iterations=4,
+                   data_truncation=truncation)
+    left, right = noisy_pair(149, 45)
+    one = schedule.Tiling(1, 16, 8, 128, 1, directions)
+    side = 4 if disparities < 500 else 2
+    for last in (schedule.Tiling(1, side + 2, side, 128, 1, directions),
+                 schedule.Tiling(2, side, side, 128, 1, directions),
+                 *([schedule.Tiling(2, 4, 4, 1024, 1, directions, True)] * (disparities <= 40))):
+        tiles = {0: one._replace(last=last)}
+        steps = schedule.launches(config, 149, 45, tilings=tiles)
+        assert messages.base_cost(config, 'uint8', steps) == (
+            'Multiples' if truncation == 15.0 else CostFormat.of(config, 0).name)
+        alone, with_more = (run(config, left, right, names, tilings=tiles)['disparity']
+                            for names in (('disparity',), ('disparity', 'confidence')))
+        assert np.array_equal(alone, with_more)

@@ -1,0 +1,318 @@
+"""The CUDA engine's host code without a device: what it launches, and with which arguments.
+
+Everything of CUDA's that touches a device is replaced; kernels are not run. That the results are
+right, the tests with the marker ``gpu`` say.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip('cupy')
+from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros.engines import create_engine, warm_up
+from stereo_bp_ros.engines.cuda.hierarchical import cost, formats, labels, launch, messages
+from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
+from stereo_bp_ros.engines.cuda.runtime import arena, compiler, device
+from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
+from stereo_bp_ros.engines.cuda.sad import matching as sad
+from stereo_bp_ros.engines.cuda.stages import convert, preprocess, refine
+from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
+from stereo_bp_ros.engines.cuda.tiled import matching as tiled
+from stereo_bp_ros.papers.plain_steps import cuda as storage
+from stereo_bp_ros.types import OUTPUTS, empty_output
+from test.settings import plain, streamed
+from test.settings import tiled as barriers
+
+STRUCTURES = [
+    ('hierarchical/messages.cu', 'Launch', messages.LaunchParameters),
+    ('hierarchical/messages.cu', 'Matches', labels.Matches),
+    ('hierarchical/labels.cu', 'Selection', labels.Selection),
+    ('frame/refine.cu', 'Frame', refine.Frame),
+    ('frame/refine.cu', 'Parameters', refine.Parameters),
+    ('hierarchical/cost.cu', 'CostLaunch', cost.CostLaunch),
+    ('hierarchical/cost.cu', 'CostLevel', cost.CostLevel),
+    ('sad/sad.cu', 'Windows', sad.Windows), ('tiled/tiled.cu', 'TiledLaunch', tiled.TiledPass),
+    ('papers/plain_steps.cu', 'StorageLevel', storage.StorageLevel),
+    ('papers/plain_steps.cu', 'StorageCost', storage.StorageCost),
+    ('papers/plain_steps.cu', 'StoragePass', storage.StoragePass),
+    ('frame/convert.cu', 'Upload', convert._Upload),
+    ('frame/convert.cu', 'Conversion', convert._Conversion),
+    ('frame/preprocess.cu', 'Planes', preprocess._Planes),
+    ('frame/preprocess.cu', 'Gaussian', preprocess._Gaussian),
+    ('frame/preprocess.cu', 'Box', preprocess._Box),
+    ('frame/preprocess.cu', 'Derivative', preprocess._Derivative)]
+
+
+@pytest.mark.parametrize(('file', 'name', 'structure'), STRUCTURES,
+                         ids=[name for _, name, _ in STRUCTURES])
+def test_a_structure_lies_in_memory_as_its_kernels_see_it(file, name, structure):
+    checks = [f'sizeof({name}) == {ctypes.sizeof(structure)}']
+    offsets = sorted(getattr(structure, field[0]).offset for field in structure._fields_)
+    assert len(set(offsets)) == len(offsets)
+    # Names differ where C++ has a shorter one; what both sides call the same must be in its place.
+    source = (compiler.KERNELS / file).read_text(encoding='utf-8')
+    declared = source + ''.join(path.read_text(encoding='utf-8')
+                                for path in compiler.KERNELS.rglob('*.cuh'))
+    body = declared.partition(f'struct {name} {{')[2].partition('\n};')[0]
+    assert body, f'{name} is not declared in {file} or a header'
+    for field in structure._fields_:
+        if f' {field[0]};' in body or f' {field[0]},' in body or f' {field[0]}[' in body:
+            place = getattr(structure, field[0]).offset
+            # The compiler's own offsetof: NVRTC before 13.5 has no other, and no header.
+            checks.append(f'__INTADDR__(&(({name}*)0)->{field[0]}) == {place}')
+    assert len(checks) > len(structure._fields_) / 2
+    assert_in_cpp(file, checks)
+
+
+def assert_in_cpp(file: str, checks: list[str]) -> None:
+    """Compile a kernel file with conditions that must hold in it."""
+    from cupy.cuda import nvrtc
+    source = (compiler.KERNELS / file).read_text(encoding='utf-8')
+    source += ''.join(f'\nstatic_assert({check}, "see the condition");' for check in checks)
+    program = nvrtc.createProgram(source, file, (), ())
+    try:
+        nvrtc.compileProgram(program, (*compiler.OPTIONS, '-arch=sm_90'))
+    except nvrtc.NVRTCError:
+        pytest.fail(nvrtc.getProgramLog(program))
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+# File, C++ expression, value in Python.
+CONSTANTS = [
+    ('hierarchical/messages.cu', 'LARGEST_HALO', launch.LARGEST_HALO),
+    ('hierarchical/messages.cu', 'FROM_ZERO', launch.FROM_ZERO),
+    ('hierarchical/messages.cu', 'FROM_PARENTS', launch.FROM_PARENTS),
+    ('hierarchical/messages.cu', 'FROM_MESSAGES', launch.FROM_MESSAGES),
+    ('hierarchical/messages.cu', 'LAST_COLOUR', launch.LAST_COLOUR),
+    ('hierarchical/messages.cu', 'BOTH_COLOURS', launch.BOTH_COLOURS),
+    ('hierarchical/messages.cu', 'LABELS', launch.LABELS),
+    ('hierarchical/messages.cu', 'OWN_LABELS', launch.OWN_LABELS),
+    ('hierarchical/messages.cu', 'Shape<Int16, 9>::PADDED', 2 * formats.CHUNK),
+    ('hierarchical/cost.cu', 'TILE_WIDTH', cost.TILE_WIDTH),
+    ('hierarchical/cost.cu', 'TILE_HEIGHT', cost.TILE_HEIGHT),
+    ('hierarchical/cost.cu', 'TILE_LEVELS', cost.TILE_LEVELS),
+    *(('hierarchical/cost.cu', f'Warps<{chunks}>::COUNT', cost._warps(chunks))
+      for chunks in (1, 3, 5, 8, 9, 16, 17, 32, 64)),
+    ('frame/preprocess.cu', 'TILE_WIDTH', preprocess.TILE_WIDTH),
+    ('frame/preprocess.cu', 'TILE_HEIGHT', preprocess.TILE_HEIGHT),
+    ('frame/preprocess.cu', 'THREADS', preprocess.BLOCK[0] * preprocess.BLOCK[1]),
+    ('frame/preprocess.cu', 'MOST_RADIUS', preprocess.MOST_RADIUS),
+    ('frame/speckles.cu', 'TILE_WIDTH', refine.TILE),
+    ('frame/speckles.cu', 'TILE_HEIGHT', refine.TILE),
+    ('sad/sad.cu', 'STRIP', sad_launch.STRIP),
+    ('sad/sad.cu', 'KEY_SCALE', sad_launch.MOST_LABELS),
+    ('hierarchical/labels.cu', 'THREADS', labels.THREADS),
+    ('sad/sad.cu', 'resident_threads(2, LABELS_ALONE)', sad_launch.RESIDENT_THREADS),
+    ('tiled/tiled.cu', 'PLANES', tiled_launch.PLANES),
+    ('tiled/tiled.cu', 'STAGES', tiled_launch.STAGES),
+    ('tiled/tiled.cu', 'CLUSTER_BLOCKS', 1 << tiled_launch.CLUSTER_BITS),
+    *(('tiled/tiled.cu', name.upper(), number)
+      for number, name in enumerate(tiled_launch.EDGES)),
+]
+
+@pytest.mark.parametrize('file', sorted({file for file, _, _ in CONSTANTS}))
+def test_a_constant_is_the_same_in_both_languages(file):
+    assert_in_cpp(file, [f'{expression} == {value}' for place, expression, value in CONSTANTS
+                         if place == file])
+
+
+def test_formats_lie_in_memory_as_their_kernels_see_them():
+    checks = []
+    for family in formats.FAMILIES:
+        for chunks in (1, 3, 7, 8, 9, 16, 17, 24, 32, 64):
+            is_split = family.names[0] == 'Fixed32' or (
+                family.names[0] != family.names[1] and chunks >= 8)
+            if issubclass(family, formats.Int16SixBits) and chunks % 8:
+                continue
+            message = family(chunks, is_split, 1.0, 1, 8)
+            shape = f'Shape<{message.name}, {8 * chunks}>'
+            checks += [f'{shape}::CHUNKS == {chunks}', f'{shape}::UNITS == {message.units}',
+                       f'{shape}::LANES == {message.lanes}',
+                       f'sizeof({message.name}::Unit) == {message.unit_bytes}',
+                       f'{shape}::WORDS * {message.name}::WORD_REGISTERS == {message.registers}',
+                       f'{message.name}::IS_WHOLE == {str(message.is_whole).lower()}']
+    for name in ('Nibbles', 'Bytes', 'Multiples', 'MultipleSums', 'Int16', 'Float16', 'Float32'):
+        kept = CostFormat(name, 0)
+        checks += [f'{name}::UNITS_PER_CHUNK == {kept.units}',
+                   f'sizeof({name}::Unit) == {kept.unit_bytes}']
+    assert_in_cpp('hierarchical/messages.cu', checks)
+
+
+class Log:
+    """Kernels in the order in which they were loaded and launched, as 'file: name'."""
+
+    def __init__(self) -> None:
+        self.loaded: list[str] = []
+        self.launched: list[str] = []
+
+
+class Kernel:
+    """Stands for a loaded kernel, and looks at what it is launched with."""
+
+    resources = compiler.Resources(registers=32, local_bytes=0, shared_bytes=0, max_threads=1024)
+
+    def __init__(self, key: str, log: Log) -> None:
+        self._key, self._log = key, log
+
+    def launch(self, stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
+               shared_bytes: int, *arguments: Any, cooperative: bool = False) -> None:
+        assert all(isinstance(count, int) and count > 0 for count in (*grid, *block))
+        assert block[0] * block[1] * block[2] <= 1024
+        assert 0 <= shared_bytes <= device.TYPICAL.shared_memory
+        for argument in arguments:
+            ctypes.addressof(argument)
+        self._log.launched.append(self._key)
+
+    def blocks_per_multiprocessor(self, threads: int, shared_bytes: int) -> int:
+        return 1
+
+
+class Context:
+    """Stands for a device, a stream or a graph."""
+
+    ptr = 1
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+    def begin_capture(self) -> None: ...
+    def end_capture(self) -> Context:
+        return Context()
+
+    def launch(self, stream: object) -> None: ...
+    def synchronize(self) -> None: ...
+
+
+class HostMemory:
+    """Stands for both kinds of allocations."""
+
+    def __init__(self, size: int, _flags: int = 0) -> None:
+        self.array = np.zeros(max(size, 1), np.uint8)
+        self.ptr = self.array.ctypes.data
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    """Replaces CUDA, and notes kernels."""
+    import cupy
+    from cupy.cuda import memory, pinned_memory, runtime
+    found = Log()
+
+    def kernel(_: device.Properties, file: str, name: str) -> Kernel:
+        key = f'{file}: {name}'
+        found.loaded.append(key)
+        return Kernel(key, found)
+
+    monkeypatch.setattr(compiler, 'kernel', kernel)
+    monkeypatch.setattr(device, 'unavailable', lambda _: None)
+    monkeypatch.setattr(device, 'properties', lambda _: device.TYPICAL)
+    monkeypatch.setattr(device, 'available_memory', lambda _: 2**37)
+    monkeypatch.setattr(device, 'mapped_address', lambda *_: 0)
+    monkeypatch.setattr(cupy.cuda, 'Device', Context)
+    monkeypatch.setattr(cupy.cuda, 'Stream', Context)
+    for name in ('memset', 'memsetAsync', 'memcpyAsync', 'free'):
+        monkeypatch.setattr(runtime, name, lambda *_: None)
+    monkeypatch.setattr(runtime, 'malloc', lambda _: 4096)
+    monkeypatch.setattr(memory, 'Memory', HostMemory)
+    monkeypatch.setattr(pinned_memory, 'PinnedMemory', HostMemory)
+    monkeypatch.setattr(pinned_memory, 'PinnedMemoryPointer', lambda owner, _: owner)
+
+    def view(owner: HostMemory, offset: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        return np.frombuffer(owner.array, dtype, int(np.prod(shape)), offset).reshape(shape)
+
+    monkeypatch.setattr(arena, '_view', view)
+    return found
+
+
+#: The function that ``log`` replaces.
+KERNEL = compiler.kernel
+
+TILED = {'stereo_algorithm': 'tiled_bp', 'disparity_range': 16}
+PAPERS = {'message_type': 'float32', 'disparity_range': 16}
+CONFIGURATIONS = {
+    'int16': {'disparity_range': 24},
+    'bytes': {'disparity_range': 128},
+    'float32': {'message_type': 'float32'},
+    'float16': {'message_type': 'float16'},
+    'right': {'reference_image': 'right', 'smoothing_sigma': 0.7, 'preprocessing': 'residual'},
+    'refined': {'disp12_max_diff': 1, 'uniqueness_ratio': 5.0, 'texture_threshold': 3,
+                'filling': 'background', 'median_window_size': 5},
+    'partitions': {'partition_rows': 2, 'partition_columns': 2, 'partition_padding': 32},
+    'sad': {'stereo_algorithm': 'sad', 'disp12_max_diff': 1},
+    **{f'sad {name}': {'stereo_algorithm': 'sad', **streamed(name)}
+       for name in ('global', 'shared_one', 'shared_all')},
+    **{f'tiled {name}': {**TILED, **barriers(name)}
+       for name in ('rows', 'cooperative', 'lock_free', 'launches')},
+    'tiled speculative': {**TILED, **barriers('speculative'), 'disparity_range': 8},
+    'tiled float32': {**TILED, 'message_type': 'float32', 'disp12_max_diff': 1},
+    **{f'storage {name}': {**PAPERS, **plain(storage=name)}
+       for name in ('register', 'shared', 'local')},
+    'hybrid': {**PAPERS, **plain(storage='hybrid', registers=5, shared=6)},
+    'exact': {'message_type': 'float32', 'exact': True},
+    **{f'allocation {name}': {'message_type': 'float16', **plain(
+        layout='pixel_major', allocation=name, packed_halves=True)}
+       for name in ('single', 'separate')},
+}
+
+
+@pytest.mark.parametrize('outputs', [('disparity',), OUTPUTS], ids=['one output', 'all outputs'])
+@pytest.mark.parametrize('settings', CONFIGURATIONS.values(), ids=CONFIGURATIONS.keys())
+def test_a_frame_launches_only_what_was_loaded_with_its_engine(log, settings, outputs):
+    width, height = 320, 240
+    config = MatcherConfig.from_mapping({'backend': 'cuda', **settings})
+    engine = create_engine(config, width, height)
+    known = set(log.loaded)
+    images = [RawImage.from_array(np.full((height, width, 3), grey, np.uint8))
+              for grey in (90, 110)]
+    arrays = {name: empty_output(name, (height, width)) for name in outputs}
+    calibration = Calibration(400.0, 0.1, 160.0, 161.0, 120.0)
+    for live in ({}, {'speckle_size': 20, 'median_window_size': 3}):
+        before = len(log.launched)
+        engine.update(engine.config.replace(**live))
+        timings = engine.compute(*images, calibration, arrays)
+        assert {'upload', 'download'} <= timings.keys()
+        assert len(log.launched) > before
+        captured = len(log.launched)
+        engine.compute(*images, calibration, arrays)
+        is_graph = settings.get('plain_steps.allocation', 'once') == 'once'
+        assert (len(log.launched) == captured) == is_graph
+    assert set(log.loaded) == known
+    assert set(log.launched) <= known
+    engine.close()
+
+
+@pytest.mark.parametrize('settings', CONFIGURATIONS.values(), ids=CONFIGURATIONS.keys())
+def test_warming_up_compiles_the_kernels_of_an_engine_and_touches_no_device(
+        log, settings, monkeypatch):
+    import cupy
+    from cupy.cuda import memory, pinned_memory, runtime
+    config = MatcherConfig.from_mapping({'backend': 'cuda', **settings})
+    create_engine(config, 320, 240).close()
+
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail('touched the device')
+
+    for owner, name in ((memory, 'Memory'), (pinned_memory, 'PinnedMemory'),
+                        (runtime, 'malloc'), (cupy.cuda, 'Device'), (cupy.cuda, 'Stream'),
+                        (device, 'available_memory')):
+        monkeypatch.setattr(owner, name, refuse)
+    compiled = set()
+
+    def compile_one(file: str, name: str, _architecture: str) -> tuple[bytes, str]:
+        compiled.add(f'{file}: {name}')
+        return b'', name
+
+    monkeypatch.setattr(compiler, 'kernel', KERNEL)
+    monkeypatch.setattr(compiler, 'compiled', compile_one)
+    monkeypatch.setattr(compiler, '_ahead', {})
+    warm_up(config, 320, 240)
+    assert compiled == set(log.loaded)
+    assert not log.launched

@@ -1,0 +1,91 @@
+"""What a tuner sees of the CUDA engine: kernels of a frame, cold start, pinned arrays."""
+
+from __future__ import annotations
+
+import array
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+pytest.importorskip('cupy')
+from stereo_bp_ros import MatcherConfig, StereoMatcher, engines
+from stereo_bp_ros.engines.cuda.runtime import compiler, device
+from stereo_bp_ros.engines.cuda.runtime import pinned as pinned_memory
+from stereo_bp_ros.errors import BackendUnavailable
+
+Pairs = Callable[..., tuple[np.ndarray, np.ndarray]]
+
+CONFIG = MatcherConfig(backend='cuda', disparity_range=32, levels=3)
+
+
+def test_without_a_device_pinned_memory_is_refused_in_words(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = BackendUnavailable('no NVIDIA driver is installed', 'use backend cpu')
+    monkeypatch.setattr(device, 'unavailable', lambda index: problem)
+    with pytest.raises(BackendUnavailable, match='no NVIDIA driver'):
+        pinned_memory.empty((4, 4), 'uint8')
+
+
+@pytest.mark.gpu
+class TestOnTheDevice:
+    """What needs one."""
+
+    def test_the_first_frame_shows_every_kernel_with_its_resources(
+            self, textured_pair: Pairs) -> None:
+        left, right = textured_pair(160, 96, 6)
+        with StereoMatcher(CONFIG) as matcher:
+            matcher.prepare(160, 96)
+            with engines.choose(CONFIG).kernels_used() as first:
+                matcher.compute(left, right)
+            with engines.choose(CONFIG).kernels_used() as second:
+                matcher.compute(left, right)
+        names = {one.name.partition('<')[0] for one in first}
+        assert 'data_cost' in names
+        assert any(name.startswith('pass_') for name in names)
+        for one in first:
+            assert one.registers > 0
+            assert one.launches > 0
+            assert one.resident > 0
+            assert 0 < one.occupancy <= 1
+        assert second == []         # a graph is captured once
+
+    def test_with_its_size_known_warming_up_leaves_nothing_to_compile(self) -> None:
+        engines.warm_up(CONFIG, 200, 120)
+        before = compiler.origins()
+        with StereoMatcher(CONFIG) as matcher:
+            matcher.prepare(200, 120)
+            assert compiler.origins() == before
+            assert matcher.compile_time < 0.5
+
+    def test_pinned_arrays_give_the_same_disparity(self, textured_pair: Pairs) -> None:
+        images = textured_pair(160, 96, 6)
+        pinned = [pinned_memory.empty(image.shape, 'uint8') for image in images]
+        for target, image in zip(pinned, images, strict=True):
+            np.copyto(target, image)
+        out = pinned_memory.empty((96, 160), 'float32')
+        with StereoMatcher(CONFIG) as matcher:
+            expected = matcher.compute(*images).disparity
+            matcher.compute(*pinned, out={'disparity': out})
+        np.testing.assert_array_equal(out, expected)
+
+    def test_a_pinned_buffer_is_written_directly_and_let_go_with_its_owner(
+            self, textured_pair: Pairs) -> None:
+        images = textured_pair(640, 480, 6)
+        buffer = array.array('B', bytes(4 * 640 * 480))
+        out = np.frombuffer(buffer, np.float32).reshape(480, 640)
+        assert device.mapped_address(out) == 0
+        assert engines.choose(CONFIG).pin(buffer)
+        assert device.mapped_address(out)
+        with StereoMatcher(CONFIG) as matcher:
+            expected = matcher.compute(*images).disparity
+            matcher.compute(*images, out={'disparity': out})
+        np.testing.assert_array_equal(out, expected)
+        told: list[bool] = []
+        weakref.finalize(buffer, told.append, True)
+        pointer = out.ctypes.data
+        del buffer, out
+        assert told
+        runtime = pytest.importorskip('cupy').cuda.runtime
+        assert runtime.pointerGetAttributes(pointer).type != runtime.memoryTypeHost

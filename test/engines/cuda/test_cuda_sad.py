@@ -1,0 +1,218 @@
+"""SAD block matching on a GPU: the CPU engine's bits, from every variant and launch."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip('cupy')
+pytest.importorskip('numba')
+from stereo_bp_ros import Calibration, MatcherConfig, RawImage, StereoMatcher
+from stereo_bp_ros.engines import choose
+from stereo_bp_ros.engines.cpu.engine import CpuEngine
+from stereo_bp_ros.engines.cuda.engine import CudaEngine
+from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
+from stereo_bp_ros.types import OUTPUTS, empty_output
+from test.engines.support.pairs import all_outputs, compare_engines, noisy_pair
+from test.settings import streamed
+
+pytestmark = pytest.mark.gpu
+
+CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
+VARIANTS = ('global', 'shared_one', 'shared_all')
+
+#: Everything that SAD fills, read by what these settings publish.
+EVERYTHING = {'uniqueness_ratio': 8.0, 'disp12_max_diff': 1}
+
+
+def configuration(**changes: Any) -> MatcherConfig:
+    return MatcherConfig.from_mapping({'stereo_algorithm': 'sad', **changes})
+
+
+def run(engine: Any, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
+    return all_outputs(engine, left, right, CALIBRATION)
+
+
+def compare(config: MatcherConfig, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
+    return compare_engines(config, left, right, CALIBRATION)
+
+
+@pytest.mark.parametrize('window', [1, 3, 5, 7, 9, 15, 17, 19, 21, 33, 35, 49, 51])
+@pytest.mark.parametrize('disparities', [2, 21, 64, 130])
+def test_every_window_gives_what_the_cpu_engine_gives(window: int, disparities: int) -> None:
+    config = configuration(correlation_window_size=window, disparity_range=disparities,
+                           **EVERYTHING)
+    found = compare(config, *noisy_pair(disparities + window + 77, window + 41, window, nearer=9))
+    assert (found['disparity'] >= 0).any()
+
+
+@pytest.mark.parametrize('disparities', [2, 3, 8, 9, 16, 17, 40, 63, 65, 72, 100, 128, 129, 192,
+                                         256, 300, 449, 511, 512])
+@pytest.mark.parametrize('subpixel', [True, False])
+def test_every_range_gives_what_the_cpu_engine_gives(disparities: int, subpixel: bool) -> None:
+    config = configuration(correlation_window_size=7, disparity_range=disparities,
+                           preprocessing='none', subpixel=subpixel, **EVERYTHING)
+    compare(config, *noisy_pair(disparities + 101, 50, disparities, nearer=9))
+
+
+@pytest.mark.parametrize(('width', 'height'), [(16, 16), (24, 9), (25, 8), (31, 64), (130, 17),
+                                               (39, 100), (300, 19), (2, 2), (5, 3)])
+def test_odd_narrow_and_too_small_images(width: int, height: int) -> None:
+    config = configuration(correlation_window_size=9, disparity_range=16, **EVERYTHING)
+    found = compare(config, *noisy_pair(width, height, nearer=9))
+    assert (found['confidence'] > 0).any() == (width >= 24 and height >= 9)
+
+
+@pytest.mark.parametrize('first', [-200, -31, -16, -3, 2, 19, 150])
+@pytest.mark.parametrize('reference', ['left', 'right'])
+def test_both_references_and_signs_of_the_first_disparity(first: int, reference: str) -> None:
+    config = configuration(correlation_window_size=5, disparity_range=24, min_disparity=first,
+                           reference_image=reference, **EVERYTHING)
+    compare(config, *noisy_pair(141, 60, nearer=9))
+
+
+CASES: dict[str, dict[str, Any]] = {
+    'defaults': {},
+    'grey values': {'preprocessing': 'none'},
+    'gaussian': {'smoothing_sigma': 0.8},
+    'gradient': {'preprocessing': 'sobel'},
+    'residual': {'preprocessing': 'residual'},
+    'uniqueness': {'uniqueness_ratio': 20.0},
+    'texture': {'texture_threshold': 900},
+    'left-right check': {'disp12_max_diff': 1},
+    'median and speckles': {'median_window_size': 3, 'speckle_size': 40},
+    'filling': {'filling': 'background', 'disp12_max_diff': 1},
+    'no subpixel': {'subpixel': False},
+    'messages of another type': {'message_type': 'float32'},
+    'everything': {'filling': 'background', 'disp12_max_diff': 2, 'speckle_size': 30,
+                   'median_window_size': 5, 'uniqueness_ratio': 5.0, 'texture_threshold': 200,
+                   'reference_image': 'right'},
+}
+
+
+@pytest.mark.parametrize('case', CASES)
+@pytest.mark.parametrize('image', ['mono8', 'mono16'])
+def test_every_setting_gives_what_the_cpu_engine_gives(case: str, image: str) -> None:
+    config = configuration(**{'disparity_range': 30, 'correlation_window_size': 11,
+                              **CASES[case]})
+    left, right = noisy_pair(88, 47, nearer=9)
+    if image == 'mono16':
+        left, right = (side.astype(np.uint16) * 251 for side in (left, right))
+    if image == 'mono8' and case not in ('gaussian', 'gradient'):
+        compare(config, left, right)
+        return
+    # The last bits of the matched images depend on the order of sums, and with them, rarely, how
+    # a pixel is rounded to 8 bits.
+    found, expected = (run(engine(config, 88, 47), left, right)
+                       for engine in (CudaEngine, CpuEngine))
+    for name, step in (('disparity', 0.125), ('confidence', 0.02)):
+        assert np.mean(np.abs(found[name] - expected[name]) <= step) > 0.98, name
+
+
+def test_the_largest_sums_do_not_overflow() -> None:
+    config = configuration(correlation_window_size=51, disparity_range=130, preprocessing='none',
+                           **EVERYTHING)
+    left, right = np.full((60, 200), 255, np.uint8), np.zeros((60, 200), np.uint8)
+    compare(config, left, right)
+    right[:, ::3] = 255
+    compare(config, left, right)
+
+
+@pytest.mark.parametrize('rows', [1, 2, 7, 13, 200])
+def test_results_do_not_depend_on_the_rows_of_a_block(monkeypatch: pytest.MonkeyPatch,
+                                                      rows: int) -> None:
+    choose = sad_launch.cut
+    monkeypatch.setattr(sad_launch, 'cut', lambda *given: choose(*given, rows=rows))
+    config = configuration(correlation_window_size=9, disparity_range=70, **EVERYTHING)
+    compare(config, *noisy_pair(190, 48, nearer=9))
+
+
+@pytest.mark.parametrize(('window', 'disparities'), [(5, 64), (51, 256)])
+def test_devices_with_little_shared_memory_keep_one_copy(monkeypatch: pytest.MonkeyPatch,
+                                                         window: int, disparities: int) -> None:
+    config = configuration(correlation_window_size=window, disparity_range=disparities,
+                           **EVERYTHING)
+    monkeypatch.setattr(sad_launch, 'LEAST_ROWS', 1000)
+    assert sad_launch.cut(config, 400, 100).copies == 1
+    compare(config, *noisy_pair(400, 100, nearer=9))
+
+
+@pytest.mark.parametrize('variant', VARIANTS)
+@pytest.mark.parametrize(('window', 'disparities', 'first'), [(5, 64, 0), (1, 2, -1), (13, 30, -9),
+                                                              (51, 40, 3)])
+def test_every_variant_gives_what_the_cpu_engine_gives(variant: str, window: int,
+                                                       disparities: int, first: int) -> None:
+    config = configuration(correlation_window_size=window, disparity_range=disparities,
+                           min_disparity=first, **streamed(variant), **EVERYTHING)
+    compare(config, *noisy_pair(disparities + window + 60, window + 30, nearer=9))
+
+
+@pytest.mark.parametrize('variant', VARIANTS)
+def test_every_variant_takes_every_kind_of_frame(variant: str) -> None:
+    for preprocessing, reference in itertools.product(('none', 'sobel_x'), ('left', 'right')):
+        compare(configuration(correlation_window_size=5, disparity_range=16,
+                              preprocessing=preprocessing, reference_image=reference,
+                              **streamed(variant)), *noisy_pair(90, 40, nearer=9))
+    compare(configuration(correlation_window_size=9, disparity_range=16, **streamed(variant)),
+            *noisy_pair(20, 40, nearer=9))
+
+
+def test_auto_takes_the_gpu_and_says_so() -> None:
+    config = configuration(backend='auto')
+    assert choose(config).name == 'cuda'
+    left, right = noisy_pair(200, 60, nearer=9)
+    matcher = StereoMatcher(config)
+    assert matcher.compute(left, right).backend == 'cuda'
+
+
+def test_live_settings_act_on_the_next_frame() -> None:
+    config = configuration(disparity_range=20, correlation_window_size=5)
+    left, right = noisy_pair(90, 60, nearer=9)
+    engine = CudaEngine.of(config, 90, 60)
+    outputs = {'disparity': np.empty((60, 90), np.float32)}
+    images = RawImage.from_array(left), RawImage.from_array(right)
+    engine.compute(*images, CALIBRATION, outputs)
+    changed = config.replace(subpixel=False, **EVERYTHING)
+    engine.update(changed)
+    engine.compute(*images, CALIBRATION, outputs)
+    engine.close()
+    expected = run(CpuEngine.of(changed, 90, 60), left, right)
+    np.testing.assert_array_equal(outputs['disparity'], expected['disparity'])
+
+
+def test_no_kernel_uses_local_memory() -> None:
+    for window, disparities, image in itertools.product((5, 21, 51), (64, 512),
+                                                        ('none', 'sobel_x')):
+        config = configuration(correlation_window_size=window, disparity_range=disparities,
+                               preprocessing=image, **EVERYTHING)
+        run(CudaEngine.of(config, 640, 60), *noisy_pair(640, 60, nearer=9))
+    used = {name: found.local_bytes for name, found in compiler.loaded_kernels(0).items()
+            if '_windows' in name and found.local_bytes}
+    assert used == {}
+
+
+@pytest.mark.parametrize('variant', ['auto', 'shared_all'])
+def test_a_thousand_frames_allocate_and_compile_nothing(
+        refuse_to_allocate: Callable[[], None], variant: str) -> None:
+    from cupy.cuda import runtime
+    config = configuration(disparity_range=16, correlation_window_size=5,
+                           **streamed(variant), **EVERYTHING)
+    left, right = (RawImage.from_array(image) for image in noisy_pair(160, 120, nearer=9))
+    engine = CudaEngine.of(config, 160, 120)
+    outputs = {name: empty_output(name, (120, 160)) for name in OUTPUTS}
+    for _ in range(3):
+        engine.compute(left, right, CALIBRATION, outputs)
+
+    refuse_to_allocate()
+    free = runtime.memGetInfo()[0]
+    for _ in range(1000):
+        engine.compute(left, right, CALIBRATION, outputs)
+    if 'PYTEST_XDIST_WORKER' not in os.environ:     # others allocate on the device meanwhile
+        assert runtime.memGetInfo()[0] == free
+    engine.close()

@@ -1,0 +1,179 @@
+"""Tiled belief propagation on a GPU: the CPU engine's bits, from every schedule."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip('cupy')
+pytest.importorskip('numba')
+from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros.engines.cpu.engine import CpuEngine
+from stereo_bp_ros.engines.cuda.engine import CudaEngine
+from stereo_bp_ros.engines.cuda.runtime import compiler, device
+from stereo_bp_ros.types import OUTPUTS, empty_output
+from test.engines.support.pairs import all_outputs, compare_engines, noisy_pair
+from test.settings import five_sets, tiled
+
+pytestmark = pytest.mark.gpu
+
+CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
+SCHEDULES = ('speculative', 'rows', 'cooperative', 'lock_free', 'launches')
+
+#: Those that any image fits, and any number of inner iterations; and those with barriers.
+GENERAL, WITH_BARRIERS = SCHEDULES[1:], SCHEDULES[2:]
+
+#: Everything that is filled, read by what these settings publish.
+EVERYTHING = {'uniqueness_ratio': 8.0, 'disp12_max_diff': 1}
+
+
+def configuration(**changes: Any) -> MatcherConfig:
+    return five_sets(**{'stereo_algorithm': 'tiled_bp', 'disparity_range': 16, 'tile_size': 6,
+                        **changes})
+
+
+def run(engine: Any, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
+    return all_outputs(engine, left, right, CALIBRATION)
+
+
+def compare(config: MatcherConfig, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
+    return compare_engines(config, left, right, CALIBRATION)
+
+
+@pytest.mark.parametrize('schedule', SCHEDULES)
+@pytest.mark.parametrize('disparities', [2, 3, 8, 9, 16, 21, 33, 64, 100, 128, 200, 300, 512])
+def test_every_range_gives_what_the_cpu_engine_gives(disparities: int, schedule: str) -> None:
+    size = 2 if disparities > 256 else 3 if disparities > 100 else 5
+    config = configuration(disparity_range=disparities, tile_size=size, min_disparity=-2,
+                           **tiled(schedule), **EVERYTHING)
+    height = 5 if schedule == 'speculative' and disparities > 256 else 23     # all on chip
+    found = compare(config, *noisy_pair(disparities + 31, height, disparities))
+    assert (found['disparity'] >= 0).any()
+
+
+@pytest.mark.parametrize(('schedule', 'synchronisation', 'outer', 'inner'), [
+    *((schedule, 'needed', outer, 1) for schedule in SCHEDULES for outer in (1, 2)),
+    *((schedule, 'needed', *iterations) for schedule in GENERAL
+      for iterations in ((1, 2), (3, 4))),
+    *((schedule, 'all', *iterations) for schedule in WITH_BARRIERS
+      for iterations in ((1, 1), (1, 2), (2, 1), (3, 4)))])
+@pytest.mark.parametrize('computation', ['plain', 'fast'])
+def test_every_schedule_and_number_of_iterations_gives_what_the_cpu_engine_gives(
+        outer: int, inner: int, computation: str, schedule: str, synchronisation: str) -> None:
+    config = configuration(outer_iterations=outer, inner_iterations=inner,
+                           **tiled(schedule, computation=computation,
+                                   synchronisation=synchronisation))
+    compare(config, *noisy_pair(71, 47, outer + inner))
+
+
+@pytest.mark.parametrize(('schedule', 'size'), [
+    *itertools.product(SCHEDULES, [2, 3, 4, 7, 13, 16, 23]),
+    *itertools.product(WITH_BARRIERS, [33, 47])])
+def test_every_size_of_tile_gives_what_the_cpu_engine_gives(schedule: str, size: int) -> None:
+    config = configuration(tile_size=size, disparity_range=7, **tiled(schedule))
+    compare(config, *noisy_pair(79, 55, size))
+
+
+@pytest.mark.parametrize('schedule', SCHEDULES)
+@pytest.mark.parametrize(('width', 'height'), [(1, 1), (5, 2), (16, 16), (17, 64), (130, 17),
+                                               (6, 500), (700, 6)])
+def test_odd_narrow_and_small_images(width: int, height: int, schedule: str) -> None:
+    config = configuration(disparity_range=5, outer_iterations=2, **tiled(schedule),
+                           **EVERYTHING)
+    compare(config, *noisy_pair(width, height))
+
+
+@pytest.mark.parametrize('schedule', ['rows', 'cooperative'])
+def test_more_rows_of_tiles_than_multiprocessors(schedule: str) -> None:
+    config = configuration(tile_size=2, outer_iterations=2, disparity_range=6,
+                           **tiled(schedule))
+    compare(config, *noisy_pair(40, 700))
+
+
+@pytest.mark.parametrize('kind', ['flat', 'stripes', 'ramp', 'noise'])
+def test_messages_that_travel_far_are_those_of_the_order_of_visits(kind: str) -> None:
+    # Without texture a message goes on unchanged, from a speck in the corner to everywhere.
+    width, height = 260, 150
+    left = np.full((height, width), 90, np.uint8)
+    left[:9, :60] = np.random.default_rng(0).integers(0, 256, (9, 60))
+    if kind == 'stripes':
+        left[::7] = 30
+    elif kind == 'ramp':
+        left[:] = np.arange(width) // 2
+    right = np.roll(left, -4, axis=1)
+    if kind == 'noise':
+        left, right = np.random.default_rng(1).integers(0, 256, (2, height, width), np.uint8)
+    for outer in (1, 2):
+        compare(configuration(outer_iterations=outer, border='keep', **tiled('speculative'),
+                              **EVERYTHING), left, right)
+
+
+CASES: dict[str, dict[str, Any]] = {
+    'sobel x': {'preprocessing': 'sobel_x'},
+    'gradient': {'preprocessing': 'sobel'},
+    'gaussian': {'smoothing_sigma': 0.8},
+    'a truncation that is no whole number': {'data_truncation': 15.3},
+    'a large slope': {'discontinuity_slope': 50.0},
+    'wide reach': {**tiled(computation='fast'), 'discontinuity_truncation': 9.0},
+    'right reference': {'reference_image': 'right', 'min_disparity': -4, **EVERYTHING},
+    'positive first disparity': {'min_disparity': 3, **EVERYTHING},
+    'confidence and border': {'border': 'keep', **EVERYTHING},
+    'everything': {'filling': 'background', 'disp12_max_diff': 2, 'speckle_size': 30,
+                   'median_window_size': 3, 'uniqueness_ratio': 5.0, 'texture_threshold': 200},
+}
+
+
+@pytest.mark.parametrize('case', CASES)
+@pytest.mark.parametrize('schedule', ['speculative', 'rows', 'launches'])
+def test_every_setting_gives_what_the_cpu_engine_gives(case: str, schedule: str) -> None:
+    compare(configuration(**{**CASES[case], 'program': 'tiled_barriers',
+                             'tiled_barriers.schedule': schedule}), *noisy_pair(83, 41))
+
+
+@pytest.mark.parametrize('disparities', [5, 16, 40])
+@pytest.mark.parametrize('computation', ['plain', 'fast'])
+@pytest.mark.parametrize('inner', [1, 2])
+def test_float32_labels_hardly_differ_from_the_cpu_engines(disparities: int, computation: str,
+                                                           inner: int) -> None:
+    config = configuration(disparity_range=disparities, message_type='float32',
+                           subpixel=False, border='keep', outer_iterations=2,
+                           inner_iterations=inner, **tiled(computation=computation))
+    left, right = noisy_pair(150, 90)
+    expected = run(CpuEngine.of(config, 150, 90), left, right)['disparity']
+    schedules = SCHEDULES if inner == 1 else GENERAL
+    found = {name: run(CudaEngine.of(config.replace(**tiled(name)), 150, 90), left,
+                       right)['disparity'] for name in schedules}
+    for name in schedules:
+        assert np.array_equal(found[name], found['rows']), name
+    assert (found['rows'] != expected).mean() < 0.006
+    assert (np.abs(found['rows'] - expected) > 1).mean() < 0.002
+
+
+@pytest.mark.parametrize('architecture', ['compute_75', 'compute_80', 'compute_87'])
+@pytest.mark.parametrize('computation', ['plain', 'fast'])
+def test_the_arithmetic_of_older_devices_gives_the_same_labels(
+        monkeypatch: pytest.MonkeyPatch, architecture: str, computation: str) -> None:
+    monkeypatch.setattr(device.Properties, 'architecture', architecture)
+    monkeypatch.setattr(compiler, '_loaded', {})
+    # Clusters are what only newer ones have.
+    compare(configuration(disparity_range=21,
+                          **tiled('cooperative', computation=computation)), *noisy_pair(61, 37))
+
+
+def test_engines_side_by_side_do_not_wait_for_each_other_for_ever() -> None:
+    left, right = noisy_pair(200, 150)
+    config = configuration(outer_iterations=2)
+    engines = [CudaEngine.of(config.replace(**tiled(name)), 200, 150)
+               for name in SCHEDULES]
+    results = [{name: empty_output(name, (150, 200)) for name in OUTPUTS} for _ in engines]
+    for _ in range(20):
+        for engine, result in zip(engines, results, strict=True):
+            engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION,
+                           result)
+    for result in results[1:]:
+        assert np.array_equal(result['disparity'], results[0]['disparity'])
+    for engine in engines:
+        engine.close()

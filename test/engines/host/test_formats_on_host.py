@@ -1,0 +1,135 @@
+"""How messages are kept in memory, as C++ of the kernels on the host."""
+
+from __future__ import annotations
+
+import ctypes
+import pathlib
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros.engines.cuda.hierarchical import formats
+from test.engines.support import host_cuda
+
+pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
+
+ROUND_TRIP = """
+extern "C" void keep(const float* values, unsigned* kept, float* back) {
+    using M = Float32ThreeBytes;
+    M::Word words[4];
+    for (int i = 0; i < 4; ++i) words[i] = make_float2(values[2 * i], values[2 * i + 1]);
+    M::Unit units[3 * 5];
+    std::memset(units, 0xff, sizeof units);
+    M::store(units, 5, words);
+    for (int i = 0; i < 3; ++i) {
+        kept[2 * i] = units[5 * i].x;
+        kept[2 * i + 1] = units[5 * i].y;
+    }
+    M::load(units, 5, words);
+    for (int i = 0; i < 4; ++i) {
+        back[2 * i] = words[i].x;
+        back[2 * i + 1] = words[i].y;
+    }
+}
+"""
+
+HALVES_ROUND_TRIP = """
+// Both sides of two chunks, one after the other: side, chunk, value.
+extern "C" void keep_halves(const float* values, unsigned* kept, float* back) {
+    using M = Float32ThreeByteHalves;
+    M::Unit units[3 * 5];
+    for (int side = 0; side < 2; ++side) {
+        const M::Word words[4] = {values[4 * side], values[4 * side + 1], values[4 * side + 2],
+                                  values[4 * side + 3]};
+        M::store(units, 5, side, words);
+    }
+    for (int i = 0; i < 3; ++i) {
+        kept[2 * i] = units[5 * i].x;
+        kept[2 * i + 1] = units[5 * i].y;
+    }
+    for (int side = 0; side < 2; ++side) {
+        M::Word words[4];
+        M::load<false>(units, 5, side, words);
+        for (int i = 0; i < 4; ++i) back[4 * side + i] = words[i];
+    }
+}
+
+// A side of a vector, whose last value is ``middle`` or one slope off it.
+extern "C" void keep_fixed(const int* values, int chunks, int middle, int bound, int* back) {
+    using M = Fixed32;
+    std::vector<uint2> kept(chunks);
+    M::Running value = M::begin(middle);
+    for (int c = chunks - 1; c >= 0; --c) {
+        const M::Word words[4] = {values[4 * c], values[4 * c + 1], values[4 * c + 2],
+                                  values[4 * c + 3]};
+        kept[c] = M::lead(words, value);
+    }
+    value = M::begin(bound);
+    for (int c = chunks - 1; c >= 0; --c) {
+        M::Word words[4];
+        M::follow(kept[c], 0, value, words);
+        for (int i = 0; i < 4; ++i) back[4 * c + i] = words[i];
+    }
+}
+"""
+
+
+@pytest.fixture(scope='module')
+def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    directory: pathlib.Path = tmp_path_factory.mktemp('words')
+    source = host_cuda.source('hierarchical/formats.cuh')
+    return host_cuda.compiled(source + ROUND_TRIP + HALVES_ROUND_TRIP, directory)
+
+
+def kept(library: Any, values: np.ndarray, in_halves: bool = False
+         ) -> tuple[np.ndarray, np.ndarray]:
+    """Words and values of 8 values that were kept in three bytes each."""
+    words, back = np.empty(6, np.uint32), np.empty(8, np.float32)
+    pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (values, words, back)]
+    (library.keep_halves if in_halves else library.keep)(*pointers)
+    return words, back
+
+
+@pytest.mark.parametrize('in_halves', [False, True])
+def test_three_bytes_keep_values_up_to_half_a_step(library: Any, in_halves: bool) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        values = rng.uniform(0, 2, 8).astype(np.float32)
+        back = kept(library, values, in_halves)[1]
+        assert np.abs(back.astype(float) - values).max() <= 2.0 ** -23
+        # What has been kept once does not change any more.
+        assert np.array_equal(kept(library, back, in_halves)[1], back)
+
+
+@pytest.mark.parametrize('in_halves', [False, True])
+def test_every_value_has_bytes_of_its_own(library: Any, in_halves: bool) -> None:
+    for i in range(8):
+        for value in (2.0 ** -22, 1.0, 1.25, np.nextafter(np.float32(2), np.float32(0))):
+            values = np.zeros(8, np.float32)
+            values[i] = value
+            back = kept(library, values, in_halves)[1]
+            assert abs(back[i] - value) <= 2.0 ** -23
+            assert not np.delete(back, i).any()
+
+
+@pytest.mark.parametrize('in_halves', [False, True])
+def test_zeros_are_bytes_of_zero(library: Any, in_halves: bool) -> None:
+    words, back = kept(library, np.zeros(8, np.float32), in_halves)
+    assert not words.any()
+    assert not back.any()
+
+
+@pytest.mark.parametrize('chunks', [8, 13, 16])
+def test_whole_numbers_lose_a_constant_and_nothing_else(library: Any, chunks: int) -> None:
+    rng = np.random.default_rng(1)
+    slope, bound = formats.LARGEST_SLOPE_OF_FIXED, 127 * formats.LARGEST_SLOPE_OF_FIXED
+    for steps in (rng.integers(-slope, slope + 1, 4 * chunks),
+                  np.full(4 * chunks, slope), np.full(4 * chunks, -slope)):
+        # From the middle, where the other side is, outwards.
+        values = (bound // 2 + np.cumsum(steps)[::-1]).astype(np.int32)
+        back = np.empty_like(values)
+        library.keep_fixed(values.ctypes.data_as(ctypes.c_void_p), chunks, bound // 2, bound,
+                           back.ctypes.data_as(ctypes.c_void_p))
+        assert np.array_equal(back - bound, values - bound // 2)

@@ -1,0 +1,224 @@
+"""The kernels that pass messages of long vectors, run on the host, do what is defined."""
+
+from __future__ import annotations
+
+import ctypes
+import pathlib
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+
+from test.engines.support import host_cuda, naive_bp
+
+pytest.importorskip('cupy')
+from stereo_bp_ros import MatcherConfig, partitions
+from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.hierarchical import (
+    cost_formats,
+    formats,
+    labels,
+    messages,
+    schedule,
+)
+from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
+from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
+from stereo_bp_ros.engines.cuda.plan import plan_of
+from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
+from test.settings import five_sets
+
+pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
+
+RUN = """
+extern "C" void run(const ARGUMENT* argument, int columns, int rows, int threads) {
+    HostBlock block(threads);
+    for (unsigned y = 0; y < unsigned(rows); ++y)
+        for (unsigned x = 0; x < unsigned(columns); ++x)
+            block.run({x, y, 0}, {unsigned(columns), unsigned(rows), 1},
+                      [&] { KERNEL(*argument); });
+}
+"""
+
+
+class HostKernel:
+    """A kernel as ``compiler.kernel`` returns it, on threads of the host."""
+
+    def __init__(self, file: str, name: str, directory: pathlib.Path) -> None:
+        directory.mkdir()
+        text = host_cuda.source(file).replace('extern __shared__ uint4 shared[];',
+                                              'uint4* const shared = host_shared;')
+        argument = {'hierarchical/messages.cu': 'Launch',
+                    'hierarchical/labels.cu': 'Selection'}[file]
+        self._library = host_cuda.compiled(
+            text + RUN.replace('ARGUMENT', argument).replace('KERNEL', name), directory)
+
+    def launch(self, _stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
+               shared_bytes: int, argument: ctypes.Structure) -> None:
+        assert shared_bytes == 0
+        self._library.run(ctypes.byref(argument), grid[0], grid[1], block[0])
+
+
+class HostArena:
+    """As ``Arena``, in ordinary memory."""
+
+    def __init__(self, wanted: Any) -> None:
+        self._memory = np.full(wanted.total // 8 + 64, 0x5b5b5b5b5b5b5b5b, np.uint64)     # rubbish
+        base = -(-self._memory.ctypes.data // 256) * 256
+        self.device = {spec.name: base + spec.offset for spec in wanted.arrays}
+        self._specs = {spec.name: spec for spec in wanted.arrays}
+
+    def stamp(self, _stage: str) -> None:
+        return None
+
+    def spoil(self, start: str) -> None:
+        """Rubbish into all arrays whose names begin so."""
+        for name, spec in self._specs.items():
+            if name.startswith(start):
+                ctypes.memset(self.device[name], 0x5b, spec.nbytes)
+
+    def view(self, name: str) -> np.ndarray:
+        spec = self._specs[name]
+        memory = (ctypes.c_char * spec.nbytes).from_address(self.device[name])
+        return np.frombuffer(memory, spec.dtype).reshape(spec.shape)
+
+
+def put_multiples(arena: HostArena, config: MatcherConfig, k: int, level: formats.Level,
+                  multiples: np.ndarray) -> None:
+    """Write H x W x D whole numbers as ``kernels/README.md`` draws them."""
+    chunks = MessageFormat.of(config).chunks
+    kind = {'Multiples': np.uint8, 'MultipleSums': np.uint16}[
+        CostFormat.of(config, k, 'Multiples').name]
+    padded = np.zeros((level.height, level.width, 8 * chunks), kind)
+    padded[..., :config.disparity_range] = multiples
+    middle = 4 * chunks
+    pairs = np.stack([padded[..., :middle], padded[..., :middle - 1:-1]], axis=-1)
+    y, x = np.mgrid[:level.height, :level.width]
+    lines = np.zeros((level.height, 2, chunks, level.columns, 8), kind)
+    lines[y, (x + y) % 2, :, x // 2] = pairs.reshape(level.height, level.width, chunks, 8)
+    found = arena.view(f'cost_{k}').reshape(-1).view(kind)
+    found[:lines.size] = lines.reshape(-1)
+
+
+@pytest.fixture
+def host_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """Kernels run on the host."""
+    kernels: dict[str, HostKernel] = {}
+
+    def kernel(_found: Any, file: str, name: str) -> HostKernel:
+        if name not in kernels:
+            kernels[name] = HostKernel(file, name, tmp_path / str(len(kernels)))
+        return kernels[name]
+
+    monkeypatch.setattr(compiler, 'kernel', kernel)
+
+
+def configured(disparities: int, **changes: Any) -> MatcherConfig:
+    return five_sets(disparities, **{'message_type': 'float32', 'levels': 2, 'iterations': 3,
+                                     **changes})
+
+
+def noise(config: MatcherConfig, width: int, height: int) -> list[np.ndarray]:
+    """Whole numbers from 0 to 15, H x W x D, and their sums at every level."""
+    rng = np.random.default_rng(config.disparity_range)
+    found = [rng.integers(0, 16, (height, width, config.disparity_range))]
+    for _ in range(config.levels - 1):
+        found.append(naive_bp.parents(found[-1]))
+    return found
+
+
+def sixteenths(values: np.ndarray) -> np.ndarray:
+    """From the least of each pixel's values to the vertex of the parabola, H x W."""
+    label = np.argmin(values, axis=2)[..., np.newaxis]
+    before, least, after = (
+        np.take_along_axis(values, np.clip(label + step, 0, values.shape[2] - 1), 2)[..., 0]
+        for step in (-1, 0, 1))
+    curvature = before - 2 * least + after
+    is_inner = (label[..., 0] > 0) & (label[..., 0] < values.shape[2] - 1) & (curvature > 0)
+    return np.where(is_inner, np.floor(8 * (before - after) / np.maximum(curvature, 1) + 0.5), 0)
+
+
+def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarray,
+          unit: float) -> None:
+    """Pass messages over costs; labels and leads are those of beliefs of ``unit`` each."""
+    height, width = multiples[0].shape[:2]
+    tilings = {k: schedule.Tiling(1, 32, 2, 128, 1, 2) for k in range(config.levels)}
+    launches = schedule.launches(config, width, height, TYPICAL, tilings)
+    arena = HostArena(plan_of(config, width, height, TYPICAL, tilings).memory)
+    for k, level in enumerate(formats.levels(config, width, height)):
+        put_multiples(arena, config, k, level, multiples[k])
+    uncut = partitions.whole(width, height)
+    context = Context(TYPICAL, config, width, height, arena)
+    passing = messages.Messages(context, launches, uncut)
+    for address, values in passing._constants.items():
+        ctypes.memmove(address, values.ctypes.data, values.nbytes)
+    selecting = labels.Labels(context, launches, uncut)
+    for has_more in (False, True):
+        arena.spoil('messages_')
+        for name in ('label', 'fraction', 'best', 'second', 'right_keys'):
+            arena.view(name).view(np.uint8)[...] = 0xff
+        out = labels.matches(config, width, height, arena, uncut.partitions[0], has_more,
+                              has_more, has_more)
+        passing.enqueue(0, 'Multiples', out)
+        selecting.enqueue(0, 'Multiples', out)
+        assert np.array_equal(arena.view('label'), naive_bp.labels(expected))
+    inside = (slice(1, -1), slice(1, -1))
+    label = arena.view('label')[inside][..., np.newaxis]
+    is_other = np.abs(np.arange(config.disparity_range) - label) > 1
+    others = np.where(is_other, expected[inside], np.iinfo(np.int64).max)
+    lead = others.min(axis=2) - expected[inside].min(axis=2)
+    found = arena.view('second')[inside] - arena.view('best')[inside]
+    assert np.array_equal(found, unit * lead)
+    assert np.array_equal(arena.view('fraction')[inside], sixteenths(expected)[inside])
+    keys = naive_bp.right_keys(expected, config.min_disparity, border=1)
+    is_offered = keys != 2 ** 64 - 1
+    assert is_offered.any() == (width > config.disparity_range)
+    found = arena.view('right_keys')
+    assert np.array_equal(found != 2 ** 64 - 1, is_offered)
+    assert np.array_equal(found[is_offered] & 0xffff, keys[is_offered] & 0xffff)
+    kind = np.int32 if MessageFormat.of(config).is_whole else np.float32
+    values = (found[is_offered] >> np.uint64(32)).astype(np.uint32).view(kind)
+    assert np.array_equal(values, unit * (keys[is_offered] >> np.uint64(32)))
+
+
+@pytest.mark.parametrize(('disparities', 'width', 'changes'), [
+    (64, 37, {}),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+        (57, 75, {'data_weight': 1.0, 'discontinuity_slope': 0.7310585, 'iterations': 2}),
+        (77, 37, {'message_type': 'float16', 'levels': 4, 'iterations': 2}),
+        (128, 131, {'discontinuity_truncation': 6.0, 'iterations': 2, 'levels': 1})))
+])
+@pytest.mark.usefixtures('host_kernels')
+def test_whole_numbers_of_32_bits_are_passed_as_they_are_defined(
+        disparities: int, width: int, changes: dict[str, Any]) -> None:
+    config = configured(disparities, **changes)
+    message = MessageFormat.of(config)
+    assert message.name == 'Fixed32'
+    multiples = noise(config, width, 18 if width < 100 else 8)
+    factor = np.float64(np.float32(cost_formats.real_factor(config)))
+    costs = [np.rint(values * factor).astype(np.int64) for values in multiples]
+    check(config, multiples, naive_bp.beliefs_from(costs, message.slope,
+                                                   message.truncation, config.iterations), 1)
+
+
+@pytest.mark.parametrize(('disparities', 'width', 'kind', 'least_cost'), [
+    (121, 40, 'Float32ThreeByteHalves', 1e-3),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+        (64, 70, 'Float32Halves', float('inf')), (136, 150, 'Float32ThreeByteHalves', 1e-3),
+        (260, 40, 'Float32Halves', float('inf'))))])
+@pytest.mark.usefixtures('host_kernels')
+def test_halves_of_floats_are_exact_where_sums_are(
+        disparities: int, width: int, kind: str, least_cost: float,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, 'COSTS_OF_FIXED', (float('inf'), float('inf')))
+    monkeypatch.setattr(formats, 'LEAST_COST_OF_THREE_BYTES', least_cost)
+    formats.forget()
+    # Everything is a multiple of 1/8.
+    config = configured(disparities, data_weight=0.125, discontinuity_slope=0.5,
+                        discontinuity_truncation=7.5, iterations=2, min_disparity=-3)
+    assert MessageFormat.of(config).name == kind
+    multiples = noise(config, width, 14 if width < 100 else 7)
+    check(config, multiples, naive_bp.beliefs_from(multiples, 4, 60, config.iterations),
+          MessageFormat.of(config).scale / 8)
+    formats.forget()

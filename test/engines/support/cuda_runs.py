@@ -1,0 +1,37 @@
+"""Frames of a CUDA engine with the parameters of the five sets, and their labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros.engines.cuda import engine as cuda
+from stereo_bp_ros.types import OUTPUT_TYPES
+from test.engines.support import naive_bp
+
+CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
+
+
+def run(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
+        names: tuple[str, ...] = ('disparity',), engine: Any = None,
+        tilings: Any = None) -> dict[str, np.ndarray]:
+    height, width = left.shape[:2]
+    made = engine or cuda.CudaEngine.of(config, width, height, tilings=tilings)
+    outputs = {name: np.full((height, width), -7, OUTPUT_TYPES[name]) for name in names}
+    made.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION, outputs)
+    if engine is None:
+        made.close()
+    return outputs
+
+
+def naive_labels(config: MatcherConfig, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    beliefs = naive_bp.belief_propagation(left.astype(np.float32), right.astype(np.float32),
+                                          config)
+    return naive_bp.labels(beliefs)
+
+
+def labels(config: MatcherConfig, disparity: np.ndarray) -> np.ndarray:
+    shift = CALIBRATION.shift if config.pre_adjust_disparity else 0.0
+    return np.rint(disparity + shift - config.min_disparity).astype(int)

@@ -1,0 +1,134 @@
+"""The kernels of tiled belief propagation as C++ on threads of the host: no GPU, no NVRTC.
+
+A thread stands for a CUDA thread; warps exchange values, and blocks wait, by barriers. What is
+written in PTX is replaced by name, see ``BODIES``; everything else is the kernels' own source.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import pathlib
+import re
+import subprocess
+
+from stereo_bp_ros.engines.cuda.runtime.compiler import KERNELS
+
+#: Functions that have PTX in them: their bodies here.
+BODIES = {
+    'uint32 permute_signed(': 'return host_permute(a, b, selectors);',
+    'uint64 time_in_ns()': 'return 0;',
+    'void stamp_last(': '',
+    'Word widen(uint32 packed)': 'return Word();',
+    'uint32 narrow(Word word)': 'return 0;',
+    'Word least_small(Word a, Word b)': 'return least(a, b);',
+    'void load_relaxed(': 'for (int i = 0; i < COUNT; ++i) to[i] = __atomic_load_n(from + i, '
+                          '__ATOMIC_SEQ_CST); sched_yield();',
+    'void store_relaxed(': 'for (int i = 0; i < COUNT; ++i) __atomic_store_n(to + i, from[i], '
+                           '__ATOMIC_SEQ_CST);',
+    # A barrier here: bytes that have arrived, and above them those of a phase.
+    'uint32 shared_address(': 'return 0;',
+    'void init_barrier(': '*barrier = 0;',
+    'void fence_barrier_init()': '',
+    'void expect_bytes(': '__atomic_fetch_or(barrier, uint64(bytes) << 32, __ATOMIC_SEQ_CST);',
+    'void wait_parity(': 'for (;;) { const uint64 seen = __atomic_load_n(barrier, '
+                         '__ATOMIC_SEQ_CST); if (uint32(seen) / (seen >> 32) % 2 != parity) '
+                         'break; sched_yield(); }',
+    'void store_async(': 'char* const own = reinterpret_cast<char*>(host_shared); char* const '
+                         'there = reinterpret_cast<char*>(host_shared_of_blocks[blockIdx.x / 8 '
+                         '* 8 + rank]); std::memcpy(there + (reinterpret_cast<char*>(to) - own), '
+                         'from, 4 * COUNT); __atomic_fetch_add(reinterpret_cast<uint64*>(there + '
+                         '(reinterpret_cast<char*>(barrier) - own)), uint64(4 * COUNT), '
+                         '__ATOMIC_SEQ_CST);',
+    'void wait_for_cluster()': 'pthread_barrier_wait(&host_grid);',
+    'uint32 load_acquire(': 'sched_yield(); return __atomic_load_n(at, __ATOMIC_SEQ_CST);',
+    'uint32 four(uint32 pixel': 'return 0;',      # four costs at once: not used in tiles
+}
+
+RUN = """
+extern "C" void run(const TiledLaunch* launch, int blocks, int threads, int shared_bytes,
+                    int first, int end) {
+    std::vector<std::vector<uint4>> shared(blocks, std::vector<uint4>(shared_bytes / 16 + 1));
+    std::vector<pthread_barrier_t> barriers(blocks);
+    std::vector<int> said(blocks);
+    std::vector<HostWarp> warps(blocks * threads / 32);
+    std::vector<std::thread> all;
+    pthread_barrier_init(&host_grid, nullptr, blocks * threads);
+    host_shared_of_blocks.clear();
+    for (auto& one : shared) {
+        std::memset(one.data(), 0x5b, 16 * one.size());       // rubbish
+        host_shared_of_blocks.push_back(one.data());
+    }
+    for (auto& barrier : barriers) pthread_barrier_init(&barrier, nullptr, threads);
+    for (auto& warp : warps) pthread_barrier_init(&warp.barrier, nullptr, 32);
+    for (int block = 0; block < blocks; ++block)
+        for (int thread = 0; thread < threads; ++thread)
+            all.emplace_back([&, block, thread] {
+                threadIdx.x = thread;
+                blockIdx.x = block;
+                blockDim.x = threads;
+                gridDim.x = blocks;
+                host_shared = shared[block].data();
+                host_block = &barriers[block];
+                host_said = &said[block];
+                host_warp = &warps[(block * threads + thread) / 32];
+                KERNEL;
+            });
+    for (auto& thread : all) thread.join();
+}
+"""
+
+
+def build(file: str, kernel: str, directory: pathlib.Path) -> ctypes.CDLL:
+    """Compile one kernel of a file, with its template arguments; ``run`` launches it.
+
+    :raises CalledProcessError: it does not compile.
+    """
+    text = source(file).replace('extern __shared__ uint4 memory[];',
+                                'uint4* const memory = host_shared;')
+    steps = ', first, end' if kernel.startswith('visit_diagonals') else ''
+    call = f'{kernel}(*launch{steps})'
+    return compiled(text + RUN.replace('KERNEL', call), directory)
+
+
+def source(file: str) -> str:
+    """A file of the kernels, with all that it includes, for the host."""
+    return _with_bodies(_expanded(file, set()))
+
+
+def compiled(text: str, directory: pathlib.Path) -> ctypes.CDLL:
+    """Compile C++ that may use what CUDA has.
+
+    :raises CalledProcessError: it does not compile.
+    """
+    source, library = directory / 'kernel.cpp', directory / 'kernel.so'
+    source.write_text('#include "host_cuda.h"\n' + text)
+    subprocess.run(['g++', '-std=c++20', '-O1', '-w', '-shared', '-fPIC', '-pthread',
+                    f'-I{pathlib.Path(__file__).parent}', source, '-o', library],
+                   check=True, capture_output=True, text=True, timeout=120)
+    return ctypes.CDLL(str(library))
+
+
+def _expanded(file: str, seen: set[str]) -> str:
+    """A source file with all that it includes, each once."""
+    def include(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name in seen:
+            return ''
+        seen.add(name)
+        return _expanded(name, seen)
+    text = (KERNELS / file).read_text(encoding='utf-8')
+    text = re.sub(r'^#pragma.*$', '', text, flags=re.MULTILINE)
+    return re.sub(r'^#include "(.*)"$', include, text, flags=re.MULTILINE)
+
+
+def _with_bodies(text: str) -> str:
+    for start, body in BODIES.items():
+        if start not in text:
+            continue
+        begin = text.index('{', text.index(start))
+        depth, end = 1, begin + 1
+        while depth:
+            depth += {'{': 1, '}': -1}.get(text[end], 0)
+            end += 1
+        text = f'{text[:begin]}{{ {body} }}{text[end:]}'
+    return text

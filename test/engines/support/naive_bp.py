@@ -1,0 +1,148 @@
+"""Belief propagation straight from ``docs/explanation/algorithms.md``: slow, and plainly right.
+
+Arrays are [row][x][label]; nothing of the layout, order or arithmetic of an engine is shared.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from stereo_bp_ros import quantisation
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.partitions import Partitioning, whole
+
+
+def belief_propagation(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
+                       parts: Partitioning | None = None) -> np.ndarray:
+    """Beliefs H x W x D of float32 images: int64 with int16 messages, float32 with ``exact``.
+
+    :param parts: what is kept of each partition, which is matched as an image of its own would
+        be but for the data cost, which is the whole image's.
+    """
+    cost = _data_cost(left, right, config, quantisation.message_scale(config))
+    beliefs = np.zeros_like(cost)
+    for x, y, kept in (parts or whole(left.shape[1], left.shape[0])).partitions:
+        height, width = (parts.height, parts.width) if parts else left.shape
+        part = _pass_messages(cost[y:y + height, x:x + width], config)
+        beliefs[kept.top:kept.bottom, kept.left:kept.right] = part[
+            kept.top - y:kept.bottom - y, kept.left - x:kept.right - x]
+    return beliefs
+
+
+def _pass_messages(cost: np.ndarray, config: MatcherConfig) -> np.ndarray:
+    """Beliefs from the data cost."""
+    is_integer = config.message_type == 'int16'
+    scale = quantisation.message_scale(config)
+    costs = [cost]
+    for _ in range(config.levels - 1):
+        costs.append(parents(costs[-1]))
+    slope, truncation = config.discontinuity_slope, config.truncation
+    if is_integer:
+        slope = math.floor(scale * slope + 0.5)
+        truncation = math.floor(scale * truncation + 0.5)
+    else:
+        slope, truncation = np.float32(slope), np.float32(truncation)
+    return beliefs_from(costs, slope, truncation, config.iterations)
+
+
+def beliefs_from(costs: list[np.ndarray], slope: float, truncation: float,
+                 iterations: int) -> np.ndarray:
+    """Beliefs H x W x D from the data costs of every level, level 0 first, int64 or float32."""
+    up = down = to_left = to_right = np.zeros_like(costs[-1])
+    for cost in reversed(costs):
+        if cost.shape != up.shape:
+            rows = np.arange(cost.shape[0]) // 2
+            columns = np.arange(cost.shape[1]) // 2
+            up, down, to_left, to_right = (sent[rows][:, columns]
+                                           for sent in (up, down, to_left, to_right))
+        up, down, to_left, to_right = (sent.copy() for sent in (up, down, to_left, to_right))
+        for t in range(iterations):
+            y, x = _updated(cost.shape, t)
+            c = cost[y, x]
+            below, above = up[y + 1, x], down[y - 1, x]
+            right_of, left_of = to_left[y, x + 1], to_right[y, x - 1]
+            up[y, x] = _message(below + right_of + left_of + c, slope, truncation)
+            down[y, x] = _message(above + right_of + left_of + c, slope, truncation)
+            to_left[y, x] = _message(below + above + right_of + c, slope, truncation)
+            to_right[y, x] = _message(below + above + left_of + c, slope, truncation)
+    beliefs = np.zeros_like(costs[0])
+    beliefs[1:-1, 1:-1] = (up[2:, 1:-1] + down[:-2, 1:-1] + to_left[1:-1, 2:]
+                           + to_right[1:-1, :-2] + costs[0][1:-1, 1:-1])
+    return beliefs
+
+
+def labels(beliefs: np.ndarray) -> np.ndarray:
+    """Lowest label of least belief, -1 on the border of the image."""
+    found = np.full(beliefs.shape[:2], -1)
+    found[1:-1, 1:-1] = np.argmin(beliefs, axis=2)[1:-1, 1:-1]
+    return found
+
+
+def right_keys(beliefs: np.ndarray, first: int, border: int = 0) -> np.ndarray:
+    """Belief and label that each pixel of the other image is offered, the least of them.
+
+    :param first: min_disparity; ``border``: pixels around the image that offer nothing.
+    """
+    height, width, labels = beliefs.shape
+    keys = np.full((height, width), 2**64 - 1, np.uint64)
+    rows = slice(border, height - border)
+    for x in range(max(border, first + labels - 1), min(width - border, width + first)):
+        for label in range(labels):
+            offered = beliefs[rows, x, label].astype(np.uint64) << np.uint64(32)
+            there = keys[rows, x - first - label]
+            np.minimum(there, offered + np.uint64(label), out=there)
+    return keys
+
+
+def _data_cost(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
+               scale: int) -> np.ndarray:
+    height, width = left.shape
+    first = config.min_disparity
+    disparities = range(first, first + config.disparity_range)
+    cost = np.zeros((height, width, config.disparity_range),
+                    np.int64 if config.message_type == 'int16' else np.float32)
+    for x in range(width):
+        if x - disparities[-1] < 0 or x - disparities[0] > width - 1:
+            continue                    # no evidence
+        for label, d in enumerate(disparities):
+            if config.message_type == 'int16':
+                difference = np.abs(left[:, x].astype(np.float64) - right[:, x - d])
+                kept = np.minimum(difference, config.data_truncation)
+                cost[:, x, label] = np.floor(scale * config.data_weight * kept + 0.5)
+            else:
+                kept = np.minimum(np.abs(left[:, x] - right[:, x - d]),
+                                  np.float32(config.data_truncation))
+                cost[:, x, label] = np.float32(config.data_weight) * kept
+    return cost
+
+
+def parents(children: np.ndarray) -> np.ndarray:
+    height, width, _ = children.shape
+    even = np.pad(children, ((0, height % 2), (0, width % 2), (0, 0)))
+    return even[::2, ::2] + even[::2, 1::2] + even[1::2, ::2] + even[1::2, 1::2]
+
+
+def _updated(shape: tuple[int, ...], iteration: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of the nodes that an iteration updates."""
+    nodes = [(y, x) for y in range(1, shape[0] - 1)
+             for x in range((y + iteration) % 2 + 1, shape[1] - 1, 2)]
+    y, x = np.array(nodes, int).reshape(-1, 2).T
+    return y, x
+
+
+def _message(h: np.ndarray, slope: float, truncation: float) -> np.ndarray:
+    """Truncated linear lower envelope of h (nodes x labels), normalised."""
+    message = h.copy()
+    for label in range(1, h.shape[1]):
+        message[:, label] = np.minimum(message[:, label], message[:, label - 1] + slope)
+    for label in range(h.shape[1] - 2, -1, -1):
+        message[:, label] = np.minimum(message[:, label], message[:, label + 1] + slope)
+    message = np.minimum(message, h.min(axis=1, keepdims=True) + truncation)
+    if message.dtype == np.int64:
+        return message - message.min(axis=1, keepdims=True)
+    total = np.zeros(len(message), np.float32)
+    for label in range(message.shape[1]):       # np.sum adds pairwise
+        total += message[:, label]
+    return message - (total / np.float32(message.shape[1]))[:, np.newaxis]

@@ -1,0 +1,313 @@
+"""A client that sends pairs to a node and collects the answers."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import threading
+import time
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from test.node.processes import LIMIT, START_LIMIT, NodeProcess
+
+
+class Client:
+    """Publishes pairs to a node and collects what it answers; spins in a thread of its own."""
+
+    TOPICS = ('disparity', 'depth', 'latency', '/diagnostics')
+
+    def __init__(self, domain: int, topics: Sequence[str] = TOPICS, *, compressed: bool = False,
+                 node: str = '/stereo_bp', depth: int = 100) -> None:
+        import rclpy
+        from diagnostic_msgs.msg import DiagnosticArray
+        from rclpy.executors import SingleThreadedExecutor
+        from rclpy.qos import QoSProfile
+        from sensor_msgs.msg import CameraInfo, CompressedImage, Image
+        from stereo_msgs.msg import DisparityImage
+
+        self.context = rclpy.Context()
+        rclpy.init(context=self.context, args=[], domain_id=domain)
+        self.node = rclpy.create_node(f'client_{domain}', context=self.context)
+        self.target = node
+        #: The process of the node, where a fixture has started it for this client.
+        self.node_process: NodeProcess | None = None
+        self.executor = SingleThreadedExecutor(context=self.context)
+        self.executor.add_node(self.node)
+        qos = QoSProfile(depth=depth)
+        suffix, kind = ('/compressed', CompressedImage) if compressed else ('', Image)
+        self.image_class, self.info_class = kind, CameraInfo
+        self.image_publishers = {
+            side: self.node.create_publisher(kind, f'{side}/image_rect{suffix}', qos)
+            for side in ('left', 'right')}
+        self.info_publishers = {
+            side: self.node.create_publisher(CameraInfo, f'{side}/camera_info', qos)
+            for side in ('left', 'right')}
+        types_ = {'disparity': DisparityImage, 'depth': Image, 'latency': DiagnosticArray,
+                  '/diagnostics': DiagnosticArray}
+        self.received: dict[str, list[Any]] = {topic: [] for topic in self.TOPICS}
+        self.subscriptions = {
+            topic: self.node.create_subscription(types_[topic], topic,
+                                                 self.received[topic].append, qos)
+            for topic in topics}
+        self._types, self._qos = types_, qos
+        self._closing = False
+        self._thread = threading.Thread(target=self._spin, daemon=True)
+        self._thread.start()
+
+    def _spin(self) -> None:
+        while not self._closing:
+            with contextlib.suppress(Exception):
+                self.executor.spin_once(timeout_sec=0.2)
+
+    def close(self) -> None:
+        self._closing = True
+        self._thread.join(5)
+        self.executor.shutdown()
+        self.context.try_shutdown()
+
+    def log(self) -> str:
+        """What the node of this client has logged."""
+        assert self.node_process is not None
+        return self.node_process.log
+
+    # Waiting
+
+    def wait_until(self, condition: Callable[[], Any], limit: float = LIMIT, what: str = ''
+                   ) -> Any:
+        """Wait for something to be true and return it."""
+        end = time.monotonic() + limit
+        while not (value := condition()):
+            assert time.monotonic() < end, f'not within {limit} s: {what or condition}'
+            time.sleep(0.005)
+        return value
+
+    def connect(self, limit: float = LIMIT) -> None:
+        """Wait until both ends of every topic know each other."""
+        publishers = [*self.image_publishers.values(), *self.info_publishers.values()]
+        self.wait_until(lambda: all(p.get_subscription_count() for p in publishers), limit,
+                        'subscriptions of the node')
+        names = [t for t in self.subscriptions if t != '/diagnostics']
+        self.wait_until(lambda: all(self.node.count_publishers(t) for t in names), limit,
+                        'publishers of the node')
+        time.sleep(0.3)     # the node's side of the match
+
+    def subscribe(self, topic: str) -> None:
+        self.subscriptions[topic] = self.node.create_subscription(
+            self._types[topic], topic, self.received[topic].append, self._qos)
+        self.wait_until(lambda: self.node.count_publishers(topic), 10, topic)
+        time.sleep(0.3)
+
+    def unsubscribe(self, topic: str) -> None:
+        self.node.destroy_subscription(self.subscriptions.pop(topic))
+        time.sleep(0.3)
+
+    # Publishing
+
+    def now_ns(self) -> int:
+        return self.node.get_clock().now().nanoseconds
+
+    def image(self, pixels: np.ndarray, encoding: str = 'mono8', *, padding: int = 0,
+              frame_id: str = '', **fields: Any) -> Any:
+        """An Image message of an array, each row followed by ``padding`` bytes of noise."""
+        height = pixels.shape[0]
+        rows = np.ascontiguousarray(pixels).view(np.uint8).reshape(height, -1)
+        noise = np.random.default_rng(1).integers(0, 256, (height, padding), np.uint8)
+        message = self.image_class()
+        message.height, message.width = pixels.shape[:2]
+        message.encoding = encoding
+        message.step = rows.shape[1] + padding
+        message.header.frame_id = frame_id
+        message.data = array.array('B', np.hstack([rows, noise]).tobytes())
+        for name, value in fields.items():
+            setattr(message, name, value)
+        return message
+
+    def info(self, side: str, width: int, height: int, *, focal: float = 500.0,
+             baseline: float = 0.1, cx: float | None = None, **fields: Any) -> Any:
+        """A CameraInfo of a rectified camera; ``roi=dict(...)`` and other fields on top."""
+        message = self.info_class()
+        message.header.frame_id = f'{side}_camera'
+        message.width, message.height = width, height
+        cx = width / 2 if cx is None else cx
+        message.p = [focal, 0.0, cx, 0.0 if side == 'left' else -focal * baseline,
+                     0.0, focal, height / 2, 0.0, 0.0, 0.0, 1.0, 0.0]
+        for name, value in fields.pop('roi', {}).items():
+            setattr(message.roi, name, value)
+        for name, value in fields.items():
+            setattr(message, name, value)
+        return message
+
+    def send_image(self, side: str, message: Any, stamp_ns: int) -> None:
+        set_stamp(message, stamp_ns)
+        self.image_publishers[side].publish(message)
+
+    def send_info(self, side: str, message: Any, stamp_ns: int = 1) -> None:
+        set_stamp(message, stamp_ns)
+        self.info_publishers[side].publish(message)
+
+    def send_infos(self, infos: Mapping[str, Any]) -> None:
+        """Publish camera_infos of both sides without stamps of images, in force on return.
+
+        Twice: a change of one side applies when the other has sent one since.
+        """
+        for _ in range(2):
+            for side, info in infos.items():
+                self.send_info(side, info)
+            time.sleep(0.1)
+
+    def send_pair(self, left: Any, right: Any, stamp_ns: int | None = None) -> int:
+        """Publish two images with one stamp (now, where none is given) and return it."""
+        stamp_ns = stamp_ns or self.now_ns()
+        self.send_image('left', left, stamp_ns)
+        self.send_image('right', right, stamp_ns)
+        return stamp_ns
+
+    def send_pair_after(self, seconds: float, left: Any, right: Any) -> int:
+        """As ``send_pair``, once what was sent before has had its turn."""
+        time.sleep(seconds)
+        return self.send_pair(left, right)
+
+    # Results
+
+    def result(self, topic: str, stamp_ns: int, limit: float = LIMIT) -> Any:
+        """Wait for the message with this stamp."""
+        return self.wait_until(
+            lambda: next((m for m in list(self.received[topic])
+                          if stamp_of(m) == stamp_ns), None),
+            limit, f'{topic} at {stamp_ns}')
+
+    def stamps(self, topic: str = 'disparity') -> list[int]:
+        return [stamp_of(m) for m in list(self.received[topic])]
+
+    def status(self, name: str, *, after: int | None = None, level: int | None = None,
+               limit: float = LIMIT) -> types.SimpleNamespace:
+        """A status of this name in /diagnostics: level, message and values.
+
+        The next to come, or the first from message number ``after`` on; of any level or of one.
+        """
+        seen = len(self.received['/diagnostics']) if after is None else after
+
+        def find() -> Any:
+            for message in self.received['/diagnostics'][seen:]:
+                for status in message.status:
+                    if status.name == f'{self.target}: {name}' and level in (
+                            None, int.from_bytes(status.level, 'little')):
+                        return status
+            return None
+
+        status = self.wait_until(find, limit, f'status {name}')
+        return types.SimpleNamespace(level=int.from_bytes(status.level, 'little'),
+                                     message=status.message,
+                                     values={v.key: v.value for v in status.values})
+
+    def wait_for_status(self, name: str, condition: Callable[[Any], Any], limit: float = LIMIT
+                        ) -> types.SimpleNamespace:
+        """Wait for a status for which a condition holds."""
+        end = time.monotonic() + limit
+        while True:
+            status = self.status(name)
+            if condition(status):
+                return status
+            assert time.monotonic() < end, f'last {name} status: {status}'
+
+    def counts(self) -> dict[str, int]:
+        """The counters of the next pairing status and of refused input; they must add up."""
+        after = len(self.received['/diagnostics'])
+        pairing = self.status('pairing', after=after).values
+        refused = self.status('input', after=after).values
+        values = {k: int(v) for k, v in pairing.items()}
+        values |= {k: int(v) for k, v in refused.items() if k.startswith('bad input: ')}
+        return values
+
+    def settled(self) -> dict[str, int]:
+        """The counters at rest."""
+        before = self.counts()
+        while (values := self.counts()) != before:
+            before = values
+        check_identity(values)
+        return values
+
+    def expect(self, before: Mapping[str, int], expected: Mapping[str, int],
+               limit: float = LIMIT) -> dict[str, int]:
+        """Wait until exactly these counters have changed by so much since ``before``.
+
+        All of them must add up then; returns them.
+        """
+        end = time.monotonic() + limit
+        while True:
+            after = self.counts()
+            changed = {k: v - before.get(k, 0) for k, v in after.items()
+                       if v != before.get(k, 0)}
+            if changed == {k: v for k, v in expected.items() if v}:
+                check_identity(after)
+                return after
+            assert time.monotonic() < end, f'changed: {changed}, expected: {expected}'
+
+    # Services
+
+    def call(self, kind: Any, name: str, limit: float = LIMIT, **fields: Any) -> Any:
+        client = self.node.create_client(kind, f'{self.target}/{name}')
+        try:
+            assert client.wait_for_service(limit), name
+            future = client.call_async(kind.Request(**fields))
+            self.wait_until(future.done, limit, name)
+            return future.result()
+        finally:
+            self.node.destroy_client(client)
+
+    def set_parameters(self, atomically: bool = False, **values: Any) -> list[Any]:
+        """Set parameters through the service; returns the results."""
+        from rcl_interfaces.srv import SetParameters, SetParametersAtomically
+        from rclpy.parameter import Parameter
+
+        parameters = [Parameter(n, value=v).to_parameter_msg() for n, v in values.items()]
+        if atomically:
+            return [self.call(SetParametersAtomically, 'set_parameters_atomically',
+                              parameters=parameters).result]
+        return list(self.call(SetParameters, 'set_parameters', parameters=parameters).results)
+
+    def wait_for_algorithm(self, name: str) -> None:
+        """Until the engine in use computes this: the old one serves while another compiles."""
+        self.wait_for_status('device', lambda status: status.values['algorithm'] == name)
+
+    def get_parameters(self, *names: str) -> dict[str, Any]:
+        from rcl_interfaces.srv import GetParameters
+        from rclpy.parameter import parameter_value_to_python
+
+        values = self.call(GetParameters, 'get_parameters', names=list(names)).values
+        return {n: parameter_value_to_python(v) for n, v in zip(names, values, strict=True)}
+
+    def change_state(self, transition: str, limit: float = START_LIMIT) -> bool:
+        from lifecycle_msgs.msg import Transition
+        from lifecycle_msgs.srv import ChangeState
+
+        return bool(self.call(ChangeState, 'change_state', limit,
+                              transition=Transition(label=transition)).success)
+
+    def state(self) -> str:
+        from lifecycle_msgs.srv import GetState
+
+        return str(self.call(GetState, 'get_state').current_state.label)
+
+
+def set_stamp(message: Any, stamp_ns: int) -> None:
+    message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, 10**9)
+
+
+def stamp_of(message: Any) -> int:
+    return int(message.header.stamp.sec) * 10**9 + int(message.header.stamp.nanosec)
+
+
+def check_identity(values: Mapping[str, int]) -> None:
+    """Every image received was published or dropped for a reason, or is known to wait."""
+    pair_drops = sum(v for k, v in values.items() if k.startswith('dropped pairs: '))
+    assert values['pairs'] == values['published'] + pair_drops + values['held'], values
+    for side in ('left', 'right'):
+        drops = sum(v for k, v in values.items() if k.startswith(f'dropped {side}: '))
+        assert values[f'received {side}'] == (
+            values['published'] + pair_drops + values['held'] + drops
+            + values[f'waiting {side}']), values

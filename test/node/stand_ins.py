@@ -1,0 +1,93 @@
+"""Stand-ins for messages and the matcher, for tests of the node without ROS or computation."""
+
+from __future__ import annotations
+
+import array
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros import geometry
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.types import DisparityFrame
+
+
+def make_stamped(stamp_ns: int, **fields: Any) -> types.SimpleNamespace:
+    """Anything with a header."""
+    stamp = types.SimpleNamespace(sec=stamp_ns // 10**9, nanosec=stamp_ns % 10**9)
+    header = types.SimpleNamespace(stamp=stamp, frame_id='camera')
+    return types.SimpleNamespace(header=header, **fields)
+
+
+def make_info(stamp_ns: int = 0, *, side: str = 'left', width: int = 32, height: int = 24,
+              focal: float = 100.0, baseline: float = 0.1, cx: float = 16.0
+              ) -> types.SimpleNamespace:
+    """Something CameraInfo-like."""
+    p = [focal, 0, cx, 0 if side == 'left' else -focal * baseline,
+         0, focal, height / 2, 0, 0, 0, 1, 0]
+    return make_stamped(stamp_ns, p=p, width=width, height=height, binning_x=0, binning_y=0,
+                        roi=types.SimpleNamespace(x_offset=0, y_offset=0, width=0, height=0))
+
+
+def make_image(stamp_ns: int, pixels: np.ndarray) -> types.SimpleNamespace:
+    """Something Image-like, mono8."""
+    return make_stamped(stamp_ns, data=array.array('B', pixels.tobytes()), encoding='mono8',
+                        height=pixels.shape[0], width=pixels.shape[1], step=pixels.shape[1],
+                        is_bigendian=0)
+
+
+class FakeMatcher:
+    """Has the interface of StereoMatcher; every pixel gets ``min_disparity``.
+
+    ``fail`` is raised by the next call of ``compute``, ``refuse`` by the next of ``reconfigure``.
+    """
+
+    backend_reason = 'a stand-in'
+
+    def __init__(self, config: MatcherConfig) -> None:
+        self.config = config
+        self.backend = 'cpu' if config.backend == 'cpu' else 'fake'
+        self.size: tuple[int, int] | None = None
+        self.memory_plan: geometry.MemoryPlan | None = None
+        self.fail: list[Exception] = []
+        self.refuse: list[Exception] = []
+        self.before_compute: Callable[[], None] = lambda: None
+        self.closed = False
+        self.computed = 0
+
+    compile_time = 0.0
+
+    def prepare(self, width: int = 0, height: int = 0) -> float:
+        if width:
+            self.size = (width, height)
+        return 0.0
+
+    def reconfigure(self, config: MatcherConfig) -> bool:
+        if self.refuse:
+            raise self.refuse.pop(0)
+        needed = not self.config.is_live_change(config)
+        self.config = config
+        return needed
+
+    def compute(self, left: Any, right: Any, *, calibration: Any = None,
+                outputs: Sequence[str] = ('disparity',),
+                out: Mapping[str, np.ndarray] | None = None) -> DisparityFrame:
+        self.before_compute()
+        if self.fail:
+            raise self.fail.pop(0)
+        self.computed += 1
+        arrays = dict(out or {})
+        for values in arrays.values():
+            values[:] = self.config.min_disparity
+        return DisparityFrame(
+            disparity=arrays.get('disparity'), depth=arrays.get('depth'), confidence=None,
+            min_disparity=self.config.min_disparity,
+            max_disparity=self.config.min_disparity + self.config.disparity_range - 1,
+            delta_d=geometry.disparity_step(self.config),
+            valid_window=geometry.valid_window(self.config, left.width, left.height),
+            timings={'messages': 0.0}, backend=self.backend)
+
+    def close(self) -> None:
+        self.closed = True

@@ -1,0 +1,105 @@
+"""Only the worker's thread calls CUDA, whatever the executor's thread validates."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+import time
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from stereo_bp_ros import engines
+from stereo_bp_ros.config import MatcherConfig, NodeConfig
+from stereo_bp_ros.engines.cuda import backend
+from stereo_bp_ros.engines.cuda.runtime import compiler, device
+from stereo_bp_ros.errors import MemoryLimitError
+from stereo_bp_ros.node.reconfiguration import Reconfiguration
+
+OLD = MatcherConfig(disparity_range=16, backend='cuda')
+SIZE = NodeConfig(image_width=640, image_height=480)
+GPU = {'name': b'fake', 'major': 9, 'minor': 0, 'multiProcessorCount': 132,
+       'sharedMemPerBlockOptin': 227 * 1024, 'sharedMemPerMultiprocessor': 228 * 1024,
+       'totalGlobalMem': 2**33, 'integrated': 0}
+
+
+@pytest.fixture
+def callers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Names of the threads that have called CUDA, of which a fake answers."""
+    cupy = pytest.importorskip('cupy')
+    from cupy.cuda import runtime
+    names: list[str] = []
+
+    def answers(result: Any) -> Any:
+        def call(*_: Any, **__: Any) -> Any:
+            names.append(threading.current_thread().name)
+            return result
+        return call
+
+    for name, result in (('getDeviceCount', 1), ('getDeviceProperties', GPU),
+                         ('runtimeGetVersion', 13000), ('driverGetVersion', 13000),
+                         ('memGetInfo', (2**33, 2**33)), ('malloc', 4096),
+                         ('pointerGetAttributes', None)):
+        monkeypatch.setattr(runtime, name, answers(result))
+    for name in ('Device', 'Stream'):
+        monkeypatch.setattr(cupy.cuda, name, answers(types.SimpleNamespace()))
+    monkeypatch.setattr(compiler, 'compiled', lambda file, name, architecture: (b'', name))
+    monkeypatch.setattr(compiler, '_ahead', {})
+    monkeypatch.setattr(backend, '_known', {})
+    device.properties.cache_clear()
+    yield names
+    device.properties.cache_clear()
+
+
+@pytest.fixture
+def bench(callers: list[str]) -> Iterator[types.SimpleNamespace]:
+    """A keeper whose worker is a thread that has asked for the device, as at configure."""
+    room = types.SimpleNamespace(config=OLD, matcher=None, effective=lambda wanted: wanted)
+
+    def reconfigure(wanted: MatcherConfig) -> bool:
+        engines.choose(wanted)
+        room.config = wanted
+        return True
+
+    room.reconfigure = reconfigure
+    conditions = types.SimpleNamespace(clear=lambda key: None, warn=lambda key, text: None)
+    with concurrent.futures.ThreadPoolExecutor(1, 'worker') as pool:
+        keeper = Reconfiguration(
+            matcher_host=room, worker=types.SimpleNamespace(post=pool.submit),   # type: ignore
+            mailbox=types.SimpleNamespace(reconfiguring=False),                 # type: ignore
+            conditions=conditions, log=lambda text: None)                       # type: ignore
+        yield types.SimpleNamespace(keeper=keeper, room=room, pool=pool)
+
+
+def test_validating_a_change_and_compiling_for_it_call_no_cuda(
+        bench: types.SimpleNamespace, callers: list[str]) -> None:
+    bench.pool.submit(engines.choose, OLD).result(10)
+    assert callers
+    for changes in ({'message_type': 'float32'}, {'disparity_range': 128}):
+        wanted = OLD.replace(**changes)
+        bench.keeper.check(bench.room.config, wanted, SIZE)
+        bench.keeper.apply(types.SimpleNamespace(matcher=wanted, node=SIZE))
+        end = time.monotonic() + 60
+        while bench.room.config != wanted:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    assert {name.split('_')[0] for name in callers} == {'worker'}
+
+
+def test_a_change_that_no_device_could_hold_is_refused_without_cuda(
+        bench: types.SimpleNamespace, callers: list[str]) -> None:
+    bench.pool.submit(engines.choose, OLD).result(10)
+    callers.clear()
+    wanted = OLD.replace(stereo_algorithm='sad', max_image_width=65536,
+                         max_image_height=65536)
+    with pytest.raises(MemoryLimitError):
+        bench.keeper.check(OLD, wanted, SIZE.replace(image_width=65536, image_height=65536))
+    assert not callers
+
+
+def test_a_device_that_nobody_has_asked_is_left_to_the_worker(
+        bench: types.SimpleNamespace, callers: list[str]) -> None:
+    bench.keeper.check(OLD.replace(backend='cpu'), OLD, SIZE)
+    assert not callers

@@ -1,0 +1,341 @@
+"""From messages to raw images: compressed ones, foreign encodings, and doubtful content."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import pathlib
+import struct
+import subprocess
+import sys
+import types
+import zlib
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from stereo_bp_ros.errors import InputError, InputReason
+from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.node import input_images
+
+RANDOM = np.random.default_rng(3)
+GREY = RANDOM.integers(0, 256, (24, 32), np.uint8)
+COLOUR = RANDOM.integers(0, 256, (24, 32, 3), np.uint8)
+
+
+def _compressed(pixels: np.ndarray, kind: str, description: str = '') -> types.SimpleNamespace:
+    done, data = cv2.imencode(f'.{kind}', pixels)
+    assert done
+    return types.SimpleNamespace(data=data.tobytes(), format=description or kind)
+
+
+@pytest.mark.parametrize(('pixels', 'description', 'encoding'), [
+    (GREY, 'png', 'mono8'),
+    (GREY, 'mono8; png compressed ', 'mono8'),
+    (GREY, 'bayer_rggb8; png compressed bayer_rggb8', 'bayer_rggb8'),
+    (COLOUR, 'rgb8; png compressed bgr8', 'bgr8'),
+    (GREY.astype(np.uint16) * 257, 'mono16; png compressed', 'mono16'),
+    (np.dstack([COLOUR, GREY]), 'rgba8; png compressed', 'bgra8'),
+])
+def test_compressed_images_come_out_as_they_went_in(pixels: np.ndarray, description: str,
+                                                    encoding: str) -> None:
+    image = input_images.from_compressed(_compressed(pixels, 'png', description), 100, 100)
+    assert image.encoding == encoding
+    assert np.array_equal(image.pixels, pixels)
+
+
+def test_jpeg_is_decoded(textured_pair: Any) -> None:
+    smooth = cv2.GaussianBlur(GREY, (0, 0), 4)
+    image = input_images.from_compressed(_compressed(smooth, 'jpg', 'jpeg'), 100, 100)
+    assert image.encoding == 'mono8'
+    assert np.abs(image.pixels.astype(int) - smooth).max() < 12
+
+
+@pytest.mark.parametrize('kind', ['png', 'jpg'])
+def test_the_size_is_read_before_anything_is_decoded(kind: str,
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    message = _compressed(COLOUR, kind)
+    assert input_images.compressed_size(message.data) == (32, 24)
+    monkeypatch.setattr(cv2, 'imdecode', lambda *_: pytest.fail('decoded'))
+    with pytest.raises(InputError) as caught:
+        input_images.from_compressed(message, 31, 100)
+    assert caught.value.reason is InputReason.TOO_LARGE
+
+
+@pytest.mark.parametrize('data', [
+    b'', b'\xff', b'\xff\xd8', b'\xff\xd8\xff', b'\xff\xd8\xff\xe0\x00\x00' * 3,
+    b'\x89PNG\r\n\x1a\n', b'\x89PNG\r\n\x1a\n' + bytes(40), b'neither', bytes(1000),
+    _compressed(COLOUR, 'jpg').data[:60], _compressed(COLOUR, 'png').data[:60]])
+def test_broken_data_is_bad_compression(data: bytes) -> None:
+    with pytest.raises(InputError) as caught:
+        input_images.from_compressed(types.SimpleNamespace(data=data, format='jpeg'), 100, 100)
+    assert caught.value.reason is InputReason.BAD_COMPRESSION
+
+
+FOREIGN = {
+    'JPEG 2000': b'\0\0\0\x0cjP  \r\n\x87\n', 'TIFF': b'II*\0\x08\0\0\0', 'BMP': b'BM\x36\0\0\0',
+    'WebP': b'RIFF\x24\0\0\0WEBPVP8 ', 'GIF': b'GIF89a', 'OpenEXR': b'v/1\x01\x02\0\0\0',
+    'Netpbm': b'P5\n32 24\n255\n', 'Radiance HDR': b'#?RADIANCE\n', 'JPEG XL': b'\xff\x0a\xfa\x7f',
+    'AVIF or HEIF': b'\0\0\0\x20ftypavif', 'an unknown format': b'neither', 'no data': b''}
+
+
+@pytest.mark.parametrize(('name', 'start'), FOREIGN.items(), ids=FOREIGN)
+def test_other_formats_are_refused_by_name_before_a_decoder_sees_them(
+        name: str, start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cv2, 'imdecode', lambda *_: pytest.fail('decoded'))
+    data = start + bytes(500) if start else b''
+    with pytest.raises(InputError, match=f'this is {name}; PNG and JPEG are') as caught:
+        input_images.from_compressed(types.SimpleNamespace(data=data, format='jpeg'), 100, 100)
+    assert caught.value.reason is InputReason.BAD_COMPRESSION
+
+
+@pytest.mark.parametrize('kind', ['jp2', 'tiff', 'bmp', 'webp', 'ppm', 'ras', 'gif'])
+def test_what_opencv_writes_in_other_formats_is_known_by_name(kind: str) -> None:
+    name = input_images.format_name(_written(np.tile(COLOUR, (8, 8, 1)), kind))
+    assert name not in ('PNG', 'JPEG', 'an unknown format')
+
+
+def test_depth_of_the_compressed_depth_transport_is_refused_by_name() -> None:
+    message = _compressed(GREY.astype(np.uint16), 'png', '16UC1; compressedDepth png')
+    with pytest.raises(InputError, match='this is compressedDepth; PNG and JPEG'):
+        input_images.from_compressed(message, 100, 100)
+
+
+# Damaged and hostile files
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    return (struct.pack('>I', len(content)) + kind + content
+            + struct.pack('>I', zlib.crc32(kind + content)))
+
+
+def _header(width: int, height: int) -> bytes:
+    return _chunk(b'IHDR', struct.pack('>IIBBBBB', width, height, 8, 0, 0, 0, 0))
+
+
+def _rows(pixels: np.ndarray) -> bytes:
+    """Each with the byte that says how it is filtered, here not at all."""
+    return np.pad(pixels, ((0, 0), (1, 0))).tobytes()
+
+
+def _png(pixels: np.ndarray, *, before: bytes = b'', surplus: int = 0) -> bytes:
+    """A grey PNG with chunks before its pixels, and zeros after the last of them."""
+    rows = _rows(pixels) + bytes(surplus)
+    return (input_images.PNG + _header(pixels.shape[1], pixels.shape[0]) + before
+            + _chunk(b'IDAT', zlib.compress(rows, 9)) + _chunk(b'IEND', b''))
+
+
+def _jpeg(side: int, scans: int) -> bytes:
+    """A black progressive JPEG whose last scan comes so many times more."""
+    done, encoded = cv2.imencode('.jpg', np.zeros((side, side), np.uint8),
+                                 [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])
+    assert done
+    data = encoded.tobytes()
+    last = data.rindex(b'\xff\xda')
+    return data[:-2] + data[last:-2] * scans + data[-2:]
+
+
+def _written(pixels: np.ndarray, kind: str) -> bytes:
+    """As OpenCV writes it, where it was built with this format."""
+    with contextlib.suppress(cv2.error):
+        done, data = cv2.imencode(f'.{kind}', pixels)
+        if done:
+            return bytes(data.tobytes())
+    pytest.skip(f'this OpenCV does not write {kind}')
+
+
+JPEG = _compressed(GREY, 'jpg').data
+FRAME = JPEG.index(b'\xff\xc0')
+
+
+@pytest.mark.parametrize('data', [
+    input_images.PNG + _chunk(b'tEXt', b'a\0b') + _png(GREY)[8:],
+    input_images.PNG + _header(0, 24) + _png(GREY)[33:],
+    JPEG[:FRAME] + b'\xff\xd0' + JPEG[FRAME:], JPEG[:FRAME] + b'\xff\x00' + JPEG[FRAME:],
+    JPEG[:FRAME] + b'\0' + JPEG[FRAME:], JPEG[:FRAME + 5] + bytes(2) + JPEG[FRAME + 7:],
+    JPEG[:FRAME] + JPEG[JPEG.index(b'\xff\xda'):], b'\xff\xd8\xff\xf7' + bytes(40)])
+def test_a_file_that_does_not_begin_with_its_size_is_not_decoded(
+        data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cv2, 'imdecode', lambda *_: pytest.fail('decoded'))
+    with pytest.raises(InputError, match='does not begin with its size') as caught:
+        input_images.from_compressed(types.SimpleNamespace(data=data, format='jpeg'), 100, 100)
+    assert caught.value.reason is InputReason.BAD_COMPRESSION
+
+
+def test_an_image_of_another_size_than_its_header_says_is_refused(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cv2, 'imdecode', lambda *_: np.zeros((240, 320), np.uint8))
+    with pytest.raises(InputError, match='not of the size that its header says'):
+        input_images.from_compressed(_compressed(GREY, 'png'), 1000, 1000)
+
+
+@pytest.mark.parametrize('data', [
+    _png(GREY)[:33] + _header(90, 90) + _png(GREY)[33:],
+    JPEG[:FRAME] + JPEG[FRAME:FRAME + 5] + bytes([0, 90, 0, 90]) + JPEG[FRAME + 9:FRAME + 13]
+    + JPEG[FRAME:], JPEG[:-2], JPEG[:len(JPEG) // 2], _png(GREY)[:400], _png(GREY)[:-12]],
+    ids=['two IHDR', 'two SOF', 'no EOI', 'half a JPEG', 'half a PNG', 'no IEND'])
+def test_two_sizes_or_a_part_of_an_image_are_bad_compression(data: bytes) -> None:
+    with pytest.raises(InputError) as caught:
+        input_images.from_compressed(types.SimpleNamespace(data=data, format='png'), 100, 100)
+    assert caught.value.reason is InputReason.BAD_COMPRESSION
+
+
+def test_thumbnails_texts_and_what_follows_the_image_do_not_matter() -> None:
+    thumbnail = b'\xff\xe1' + struct.pack('>H', len(JPEG) + 2) + JPEG
+    decoded = cv2.imdecode(np.frombuffer(JPEG, np.uint8), cv2.IMREAD_UNCHANGED)
+    for data, expected in ((JPEG[:2] + thumbnail + JPEG[2:], decoded), (JPEG + bytes(9), decoded),
+                           (_png(GREY, before=_chunk(b'tEXt', b'a\0b')), GREY),
+                           (_png(GREY) + b'more', GREY)):
+        image = input_images.from_compressed(types.SimpleNamespace(data=data, format='x'), 32, 24)
+        assert np.array_equal(image.pixels, expected)
+
+
+def test_interlaced_palette_and_grey_images_of_any_size_are_decoded() -> None:
+    for height, width in ((1, 1), (3, 5), (17, 9), (64, 96)):
+        grey = RANDOM.integers(0, 256, (height, width), np.uint8)
+        for pixels in (grey, grey.astype(np.uint16) * 200, np.dstack([grey] * 3)):
+            image = input_images.from_compressed(_compressed(pixels, 'png'), 100, 100)
+            assert np.array_equal(image.pixels, pixels)
+        rows = [_rows(grey[y::dy, x::dx]) for x, y, dx, dy in (
+            (0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4),
+            (1, 0, 2, 2), (0, 1, 1, 2)) if grey[y::dy, x::dx].size]
+        palette = _chunk(b'PLTE', bytes(range(256)) * 3)
+        for form, data in (((8, 0, 0, 0, 1), b''.join(rows)), ((8, 3, 0, 0, 0), _rows(grey))):
+            header = struct.pack('>IIBBBBB', width, height, *form)
+            file = (input_images.PNG + _chunk(b'IHDR', header)
+                    + (palette if form[1] else b'') + _chunk(b'IDAT', zlib.compress(data))
+                    + _chunk(b'IEND', b''))
+            image = input_images.from_compressed(
+                types.SimpleNamespace(data=file, format='png'), 100, 100)
+            assert (image.width, image.height) == (width, height)
+            assert form[1] or np.array_equal(image.pixels, grey)
+
+
+TEXT = _chunk(b'zTXt', b'a\0\0' + zlib.compress(bytes(7_900_000), 9))
+#: Without the checks: 0.5 to 9 s of the processor, and up to a GiB.
+HOSTILE = {
+    'JPEG 2000': lambda: _written(np.zeros((8192, 8192, 3), np.uint8), 'jp2'),
+    'PNG with compressed texts': lambda: _png(GREY, before=TEXT * 100),
+    'PNG with a surplus of pixels': lambda: _png(GREY, surplus=1_000_000_000),
+    'PNG with an animation': lambda: _png(GREY, before=_chunk(
+        b'acTL', struct.pack('>II', 2, 0)) + _chunk(b'fcTL', struct.pack(
+            '>IIIIIHHBB', 0, 16000, 16000, 0, 0, 1, 1, 0, 0))),
+    'JPEG of many scans': lambda: _jpeg(4096, 500),
+}
+DECODE = """
+import re, sys, time
+from types import SimpleNamespace
+from stereo_bp_ros.errors import InputError
+from stereo_bp_ros.node import input_images
+
+def peak():     # not ru_maxrss, which begins with that of the parent
+    return int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) / 1024
+
+message = SimpleNamespace(data=open(sys.argv[1], 'rb').read(), format='png')
+before, start = peak(), time.process_time()
+try:
+    input_images.from_compressed(message, 8192, 8192)
+    print('decoded')
+except InputError:
+    print('refused')
+print(time.process_time() - start, peak() - before)
+"""
+
+
+@pytest.mark.parametrize(('name', 'outcome'), [
+    (name, 'decoded' if name in ('PNG with compressed texts', 'PNG with an animation')
+     else 'refused') for name in HOSTILE])
+def test_a_small_file_takes_neither_time_nor_memory(
+        name: str, outcome: str, tmp_path: pathlib.Path, repository: pathlib.Path) -> None:
+    path = tmp_path / 'image'
+    path.write_bytes(HOSTILE[name]())
+    done = subprocess.run([sys.executable, '-c', DECODE, str(path)], cwd=repository, text=True,
+                          capture_output=True, check=True, timeout=120)
+    found, seconds, mebibytes = done.stdout.split()
+    print(f'{name}: {path.stat().st_size} bytes, {found}, {seconds} s, {mebibytes} MiB')
+    assert found == outcome
+    assert float(seconds) < 0.5         # of the processor's time, however busy it is
+    assert float(mebibytes) < 32
+
+
+def _foreign(messages: types.SimpleNamespace) -> types.SimpleNamespace:
+    message: types.SimpleNamespace = messages.image(1, GREY)
+    message.encoding = '32FC1'
+    return message
+
+
+def test_a_foreign_encoding_without_cv_bridge_lists_what_is_supported(
+        messages: types.SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_images, 'cv_bridge', lambda: None)
+    with pytest.raises(InputError, match=r'32FC1.*supported without cv_bridge.*yuv422_yuy2'):
+        input_images.from_image(_foreign(messages), 100, 100)
+
+
+def test_a_foreign_encoding_goes_through_cv_bridge(
+        messages: types.SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    bridge = types.SimpleNamespace(imgmsg_to_cv2=lambda message, desired_encoding: GREY)
+    monkeypatch.setattr(input_images, 'cv_bridge', lambda: bridge)
+    assert np.array_equal(input_images.from_image(_foreign(messages), 100, 100).pixels, GREY)
+
+
+def test_what_cv_bridge_cannot_convert_is_an_unknown_encoding(
+        messages: types.SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError('no such conversion')
+
+    monkeypatch.setattr(input_images, 'cv_bridge',
+                        lambda: types.SimpleNamespace(imgmsg_to_cv2=refuse))
+    with pytest.raises(InputError, match='no such conversion') as caught:
+        input_images.from_image(_foreign(messages), 100, 100)
+    assert caught.value.reason is InputReason.UNKNOWN_ENCODING
+
+
+@pytest.mark.parametrize('error', [ImportError, AttributeError, SystemError, RuntimeError])
+def test_a_cv_bridge_that_cannot_be_imported_counts_as_absent(
+        error: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    real_import = builtins.__import__
+
+    def broken(name: str, *rest: Any) -> Any:
+        if name == 'cv_bridge':
+            raise error('built for another NumPy')
+        return real_import(name, *rest)
+
+    monkeypatch.setattr(builtins, '__import__', broken)
+    input_images.cv_bridge.cache_clear()
+    assert input_images.cv_bridge() is None
+    input_images.cv_bridge.cache_clear()
+
+
+def test_sizes_over_the_limit_are_refused_before_cv_bridge_sees_them(
+        messages: types.SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_images, 'cv_bridge', lambda: pytest.fail('asked'))
+    with pytest.raises(InputError) as caught:
+        input_images.from_image(_foreign(messages), 31, 100)
+    assert caught.value.reason is InputReason.TOO_LARGE
+
+
+@pytest.mark.parametrize(('left', 'right', 'expected'), [
+    (GREY, GREY[::-1].copy(), []),
+    (GREY, GREY, ['left and right image are identical']),
+    (np.zeros_like(GREY), GREY, ['the left image is black']),
+    (GREY, np.full_like(GREY, 255), ['the right image is saturated']),
+    (np.zeros_like(COLOUR), COLOUR, ['the left image is black']),
+    (GREY.astype(np.uint16), GREY[::-1].astype(np.uint16),
+     ['the left image is black (does mono16_scale', 'the right image is black']),
+    (GREY.astype(np.uint16) * 256, GREY[::-1].astype(np.uint16) * 256, []),
+])
+def test_doubtful_images_are_named(left: np.ndarray, right: np.ndarray, expected: list[str]
+                                   ) -> None:
+    found = input_images.image_warnings(RawImage.from_array(left), RawImage.from_array(right),
+                                   1 / 256)
+    assert len(found) == len(expected)
+    assert all(text.startswith(start) for text, start in zip(found, expected, strict=True))
+
+
+def test_only_the_luma_of_yuv_says_whether_an_image_is_black() -> None:
+    yuv = np.zeros((8, 8, 2), np.uint8)
+    yuv[..., 0] = 128       # neutral colour
+    image = RawImage.from_array(yuv, 'yuv422')
+    other = RawImage.from_array(yuv + np.uint8(60), 'yuv422')
+    assert input_images.image_warnings(image, other, 1.0) == ['the left image is black']

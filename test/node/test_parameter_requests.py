@@ -1,0 +1,136 @@
+"""Many changes of parameters from another process: all are answered, fast, and built together."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import statistics
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip('rclpy')
+
+from rclpy.parameter import Parameter
+
+pytestmark = pytest.mark.ros
+
+#: A node with one parameter and nothing else: what ROS itself takes for a request.
+BARE = """
+import rclpy
+rclpy.init()
+node = rclpy.create_node('stereo_bp')
+node.declare_parameter('uniqueness_ratio', 0.0)
+node.get_logger().info('active: waiting')
+rclpy.spin(node)
+"""
+
+
+class Setter:
+    """Sets parameters of a node again and again through one client."""
+
+    def __init__(self, client: Any) -> None:
+        from rcl_interfaces.srv import SetParameters
+        from rclpy.qos import qos_profile_parameters
+
+        self._kind = SetParameters
+        # The default of a client keeps ten answers, and loses others of many that come at once.
+        self._client = client.node.create_client(
+            SetParameters, f'{client.target}/set_parameters', qos_profile=qos_profile_parameters)
+        assert self._client.wait_for_service(20)
+        time.sleep(0.3)         # the node's side of the match
+
+    def send(self, done: Callable[[Any], object], **values: Any) -> None:
+        """Send a request; ``done`` is told the future of its response."""
+        self._client.call_async(self._kind.Request(parameters=[
+            Parameter(name, value=value).to_parameter_msg() for name, value in values.items()
+        ])).add_done_callback(done)
+
+    def seconds(self, **values: Any) -> float:
+        """Set parameters and return how long the answer took."""
+        answered = threading.Event()
+        start = time.perf_counter()
+        self.send(lambda future: answered.set(), **values)
+        assert answered.wait(60)
+        return time.perf_counter() - start
+
+    def send_all(self, requests: list[dict[str, Any]], limit: float) -> list[Any]:
+        """Send requests all at once; returns the results that are there after ``limit``
+        seconds, or when all are."""
+        results: list[Any] = []
+        for values in requests:
+            self.send(lambda future: results.extend(future.result().results), **values)
+        end = time.monotonic() + limit
+        while len(results) < len(requests) and time.monotonic() < end:
+            time.sleep(0.01)
+        return results
+
+
+@pytest.fixture
+def matching(run_node: Any, client_class: Any, textured_pair: Any, tmp_path: pathlib.Path
+             ) -> Iterator[types.SimpleNamespace]:
+    """A node that matches small pairs at 50 Hz: node, client, and how many were ``sent``."""
+    parameters = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0}
+    with run_node(tmp_path, parameters) as node, contextlib.closing(
+            client_class(node.domain, topics=('disparity', '/diagnostics'))) as client:
+        client.connect()
+        left, right = (client.image(image) for image in textured_pair(96, 64, 5))
+        for side in ('left', 'right'):
+            client.send_info(side, client.info(side, 96, 64))
+        client.result('disparity', client.send_pair(left, right))
+        bench = types.SimpleNamespace(node=node, client=client, sent=1)
+        ended = threading.Event()
+
+        def publish() -> None:
+            while not ended.wait(0.02):
+                client.send_pair(left, right)
+                bench.sent += 1
+
+        camera = threading.Thread(target=publish, daemon=True)
+        camera.start()
+        yield bench
+        ended.set()
+        camera.join(5)
+
+
+def test_a_live_parameter_is_set_nearly_as_fast_as_in_a_bare_node(
+        matching: types.SimpleNamespace, run_node: Any, client_class: Any,
+        tmp_path: pathlib.Path) -> None:
+    with run_node(tmp_path, {}, code=BARE) as bare, contextlib.closing(
+            client_class(bare.domain, topics=())) as client:
+        setters = Setter(client), Setter(matching.client)
+        # In turn, so that both see the machine equally busy.
+        times = [[setter.seconds(uniqueness_ratio=i / 10) for setter in setters]
+                 for i in range(150)]
+    of_bare, of_node = (statistics.median(column) for column in zip(*times, strict=True))
+    print(f'a live parameter: {1e3 * of_node:.2f} ms, of a bare node {1e3 * of_bare:.2f} ms')
+    assert of_node < 5 * of_bare        # 8 to 30 times, when all was declared anew for each
+    assert matching.client.get_parameters('uniqueness_ratio') == {'uniqueness_ratio': 14.9}
+
+
+def test_every_one_of_many_requests_is_answered_while_pairs_are_matched(
+        matching: types.SimpleNamespace) -> None:
+    setter = Setter(matching.client)
+    published, sent = len(matching.client.stamps()), matching.sent
+    results = setter.send_all([{'uniqueness_ratio': i / 10} for i in range(1000)], limit=60.0)
+    assert len(results) == 1000
+    assert all(result.successful for result in results)
+    assert len(matching.client.stamps()) - published > (matching.sent - sent) / 2
+    assert 'a new engine' not in matching.node.log
+
+
+def test_a_burst_of_changes_that_need_another_engine_builds_few(
+        matching: types.SimpleNamespace) -> None:
+    results = Setter(matching.client).send_all(
+        [{'disparity_range': 17 + i} for i in range(100)], limit=60.0)
+    assert [result.successful for result in results] == [True] * 100
+    before = len(matching.client.received['disparity'])
+    matching.client.wait_until(lambda: any(
+        message.max_disparity == 115.0
+        for message in matching.client.received['disparity'][before:]), what='the last one')
+    # A machine that is busy elsewhere makes pauses between them.
+    assert 1 <= matching.node.log.count('a new engine is in use') <= 50

@@ -1,0 +1,16 @@
+"""A run between processes may take longer to end where other tests run beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from stereo_bp_ros.replay import session
+
+
+@pytest.fixture(scope='package', autouse=True)
+def patience() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, 'STOP_LIMIT_S', 60.0)
+        yield
