@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 LARGEST_FLOAT16 = 65504
 LARGEST_INT16 = 32767
+#: Combined data costs of a pixel are cut at this.
+LARGEST_BYTE = 255
 #: Finer steps of a grey value's cost than 1 / 128 change no map that was measured.
 LARGEST_SCALE = 128
 
@@ -27,7 +29,7 @@ def message_scale(config: MatcherConfig) -> int:
 
     :raises ConfigError: int16, and no S keeps the slope or the costs above 0.
     """
-    if config.message_type == 'float32':
+    if config.message_type == 'float32' or config.has_combined_cost:
         return 1
     sums = pixels, truncations = _largest_sum(config)
     data = config.data_weight * config.data_truncation
@@ -59,6 +61,14 @@ def message_smoothness(config: MatcherConfig) -> tuple[float, float]:
     return slope, truncation
 
 
+def first_step(config: MatcherConfig) -> float:
+    """Smoothness cost of a step of one label in units of the messages."""
+    if config.discontinuity_first_step == 0:
+        return message_smoothness(config)[0]
+    step = message_scale(config) * config.discontinuity_first_step
+    return round_half_up(step) if config.message_type == 'int16' else step
+
+
 def check_float16(config: MatcherConfig) -> None:
     """Refuse costs and messages that float16 cannot hold.
 
@@ -76,6 +86,8 @@ def check_float16(config: MatcherConfig) -> None:
 
 def largest_cost(config: MatcherConfig) -> float:
     """The largest data cost of a pixel in units of the messages."""
+    if config.has_combined_cost:
+        return LARGEST_BYTE
     return message_scale(config) * config.data_weight * config.data_truncation
 
 

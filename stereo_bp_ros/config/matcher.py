@@ -19,6 +19,7 @@ from stereo_bp_ros.config.programs import (
 from stereo_bp_ros.config.settings import Setting, Settings, Value, setting
 from stereo_bp_ros.errors import ConfigError, printable
 
+CENSUS_WINDOWS = ('5x5', '7x5', '9x7')
 ALGORITHMS = ('sad', 'bp', 'tiled_bp')      # position = the number that stereo_image_proc gives it
 
 
@@ -73,6 +74,9 @@ class MatcherConfig(Settings):
         5, 'levels of the pyramid of belief propagation', 1, 10)
     iterations: int = setting(
         7, 'iterations per level; one updates one colour of the checkerboard', 0, 1000)
+    level_iterations: str = setting(
+        '', 'iterations of each level, level 0 first, with commas; the last number holds for '
+        'the levels that follow; empty = iterations (bp)')
     tile_size: int = setting(
         13, 'side of the tiles of tiled_bp', 2, 64, unit='pixels')
     outer_iterations: int = setting(
@@ -87,6 +91,38 @@ class MatcherConfig(Settings):
     discontinuity_slope: float = setting(0.5, 'slope of the smoothness cost', 0.0001, 1000)
     discontinuity_truncation: float = setting(
         6.0, 'bound of the smoothness cost; 0 = disparity_range / 7.5', 0, 10000)
+    discontinuity_first_step: float = setting(
+        0.0, 'cost of a step of one label where it is less than the slope; 0 = the slope (bp with '
+        'int16)', 0, 1000)
+
+    census_weight: float = setting(
+        0.0, 'weight of the census cost, the Hamming distance of the bits neighbour < centre. '
+        'Where one of these four weights is above 0, the data cost is the sum of their costs in '
+        'whole numbers up to 255, in place of data_weight (bp with int16)', 0, 16)
+    census_window: str = setting(
+        '9x7', 'width x height of the window of the census', choices=CENSUS_WINDOWS,
+        unit='pixels')
+    sobel_weight: float = setting(
+        0.0, 'weight of the difference of the Sobel x derivatives', 0, 16)
+    sobel_bound: int = setting(
+        20, 'bound of this difference', 1, 255, unit='grey levels')
+    grey_weight: float = setting(0.0, 'weight of the difference of grey values', 0, 16)
+    grey_bound: int = setting(
+        20, 'bound of this difference', 1, 255, unit='grey levels')
+    residual_weight: float = setting(
+        0.0, 'weight of the difference of the residuals of a box mean', 0, 16)
+    residual_bound: int = setting(
+        20, 'bound of this difference', 1, 255, unit='grey levels')
+    outside_cost: int = setting(
+        20, 'cost of a label whose partner lies outside the other image (with these weights)', 0,
+        255)
+    path_sums: bool = setting(
+        False, 'add up the data cost along paths from four sides, as semi-global matching does, '
+        'before belief propagation (with these weights)')
+    path_step_penalty: int = setting(
+        15, 'path sums: cost of a step of one label', 0, 255)
+    path_jump_penalty: int = setting(
+        200, 'path sums: cost of a larger step', 0, 255)
 
     correlation_window_size: int = setting(
         15, 'side of the window of SAD, and of texture_threshold', 1, 51, odd=True, unit='pixels')
@@ -111,9 +147,15 @@ class MatcherConfig(Settings):
     speckle_range: float = setting(
         1.0, 'largest step between neighbours of one region', 0, 128, unit='pixels', live=True)
     filling: str = setting(
-        'none', 'value of invalid pixels inside the valid window: none, or the smaller of '
-        'the nearest valid disparities left and right', choices=('none', 'background'),
-        live=True)
+        'none', 'value of invalid pixels inside the valid window: none; background, the smaller '
+        'of the nearest valid disparities left and right; plane, the same, but in the band that '
+        'the other image does not see a plane through what lies beside it',
+        choices=('none', 'background', 'plane'), live=True)
+    bilateral_passes: int = setting(
+        0, 'passes of a bilateral filter over the filled disparity; 0 = off', 0, 10, live=True)
+    bilateral_sigma: float = setting(
+        2.0, 'standard deviation of its weights over differences of disparity', 0.1, 100,
+        unit='pixels', live=True)
     border: str = setting(
         'invalid', 'pixels outside the valid window: invalid, or keep the guess of belief '
         'propagation', choices=('invalid', 'keep'), live=True)
@@ -162,6 +204,7 @@ class MatcherConfig(Settings):
             quantisation.check_float16(self)
         if self.stereo_algorithm == 'tiled_bp':
             self._check_tiles()
+        self._check_hierarchy()
         if self.stereo_algorithm == 'sad' and self.border == 'keep':
             raise ConfigError('border', self.border,
                               'SAD has no result outside the valid window: use invalid')
@@ -175,6 +218,54 @@ class MatcherConfig(Settings):
     def truncation(self) -> float:
         """The bound of the smoothness cost, with 0 resolved to disparity_range / 7.5."""
         return self.discontinuity_truncation or self.disparity_range / 7.5
+
+    @property
+    def has_combined_cost(self) -> bool:
+        """Whether the data cost is the weighted sum of several costs, in whole numbers."""
+        return any((self.census_weight, self.sobel_weight, self.grey_weight, self.residual_weight))
+
+    @property
+    def iterations_of_levels(self) -> tuple[int, ...]:
+        """Iterations of each level, level 0 first."""
+        given = self._level_iterations() or (self.iterations,)
+        return (given + (given[-1],) * self.levels)[:self.levels]
+
+    def _level_iterations(self) -> tuple[int, ...]:
+        words = [word.strip() for word in self.level_iterations.split(',')]
+        if words == ['']:
+            return ()
+        if not all(word.isdecimal() and int(word) <= 1000 for word in words):
+            raise ConfigError('level_iterations', self.level_iterations,
+                              'must be whole numbers from 0 to 1000 with commas between them')
+        if len(words) > self.levels:
+            raise ConfigError('level_iterations', self.level_iterations,
+                              f'must be at most levels ({self.levels}) numbers')
+        return tuple(map(int, words))
+
+    def _check_hierarchy(self) -> None:
+        """Refuse what only hierarchical belief propagation in whole numbers has."""
+        self._level_iterations()
+        is_hierarchical = self.stereo_algorithm == 'bp' and self.program == 'default'
+        if self.level_iterations and not is_hierarchical:
+            raise ConfigError('level_iterations', self.level_iterations,
+                              'needs stereo_algorithm bp and program default')
+        for name in ('discontinuity_first_step', 'census_weight', 'sobel_weight',
+                     'grey_weight', 'residual_weight', 'path_sums'):
+            value = getattr(self, name)
+            if value != type(self).settings()[name].default and not (
+                    is_hierarchical and self.message_type == 'int16'):
+                raise ConfigError(name, value, 'needs stereo_algorithm bp, program default and '
+                                  'message_type int16')
+        if self.discontinuity_first_step > self.discontinuity_slope:
+            raise ConfigError('discontinuity_first_step', self.discontinuity_first_step,
+                              'must be at most discontinuity_slope '
+                              f'({self.discontinuity_slope:g})')
+        if self.path_sums and not self.has_combined_cost:
+            raise ConfigError('path_sums', self.path_sums, 'needs a weight above 0 of census, '
+                              'sobel, grey or residual')
+        if self.path_step_penalty > self.path_jump_penalty:
+            raise ConfigError('path_step_penalty', self.path_step_penalty,
+                              f'must be at most path_jump_penalty ({self.path_jump_penalty})')
 
     def _check_program(self) -> None:
         """Refuse a program of another algorithm, and settings of one that is not chosen."""

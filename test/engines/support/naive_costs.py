@@ -1,0 +1,130 @@
+"""Combined data costs and path sums, one definition after the other, in plain NumPy.
+
+Images are uint8 H x W, volumes H x W x D: label d of pixel (x, y) meets (x - min_disparity - d, y)
+of the right image.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros import MatcherConfig
+
+Array = np.ndarray[Any, Any]
+
+
+def weighted(difference: Array, weight: float, bound: int) -> Array:
+    """floor(w min(difference, bound) + 1/2), w: the weight rounded to 64ths."""
+    return (int(weight * 64 + 0.5) * np.minimum(difference, bound) + 32) // 64
+
+
+def census(grey: Array, window: str) -> Array:
+    """The bits ``neighbour < centre`` of a window, rows first, borders replicated; bool."""
+    columns, rows = map(int, window.split('x'))
+    height, width = grey.shape
+    padded = np.pad(grey, ((rows // 2,) * 2, (columns // 2,) * 2), 'edge')
+    return np.stack([padded[y:y + height, x:x + width] < grey
+                     for y in range(rows) for x in range(columns)
+                     if (x, y) != (columns // 2, rows // 2)], -1)
+
+
+def sobel(grey: Array, scale: float, cap: float) -> Array:
+    """The Sobel x derivative, scaled, clipped and rounded half up, plus 128, in 0 to 255."""
+    p = np.pad(grey.astype(np.int32), 1, 'edge')
+    derivative = ((p[:-2, 2:] - p[:-2, :-2]) + 2 * (p[1:-1, 2:] - p[1:-1, :-2])
+                  + (p[2:, 2:] - p[2:, :-2]))
+    cap = np.float32(cap or np.inf)
+    values = np.clip(derivative.astype(np.float32) * np.float32(scale), -cap, cap)
+    return np.clip(np.floor(values.astype(np.float64) + 128.5), 0, 255).astype(np.uint8)
+
+
+def residual(grey: Array, side: int) -> Array:
+    """Grey value minus the box mean, rounded half up, plus 128, in 0 to 255."""
+    padded = np.pad(grey.astype(np.int64), side // 2, 'edge')
+    height, width = grey.shape
+    total = sum(padded[y:y + height, x:x + width] for y in range(side) for x in range(side))
+    count = side * side
+    doubled = 2 * (count * grey.astype(np.int64) - total) + count
+    return np.clip(doubled // (2 * count) + 128, 0, 255).astype(np.uint8)
+
+
+def combined_cost(left: Array, right: Array, config: MatcherConfig) -> Array:
+    """The data cost, uint8 H x W x D, of grey images that the Gaussian has left in 8 bits."""
+    height, width = left.shape
+    terms = []
+    if config.census_weight:
+        terms.append((census(left, config.census_window), census(right, config.census_window),
+                      config.census_weight, 64))
+    for weight, bound, feature in (
+            (config.sobel_weight, config.sobel_bound,
+             lambda image: sobel(image, config.sobel_scale, config.prefilter_cap)),
+            (config.grey_weight, config.grey_bound, lambda image: image),
+            (config.residual_weight, config.residual_bound,
+             lambda image: residual(image, config.residual_window_size))):
+        if weight:
+            terms.append((feature(left).astype(int)[..., None],
+                          feature(right).astype(int)[..., None], weight, bound))
+    cost = np.full((height, width, config.disparity_range), config.outside_cost, np.int64)
+    for label in range(config.disparity_range):
+        d = config.min_disparity + label
+        first, end = max(0, d), min(width, width + d)
+        if first >= end:
+            continue
+        here, there = slice(first, end), slice(first - d, end - d)
+        total = sum(weighted(np.abs(own[:, here].astype(int) - other[:, there]).sum(-1), weight,
+                             bound) for own, other, weight, bound in terms)
+        cost[:, here, label] = np.minimum(total, 255)
+    return cost.astype(np.uint8)
+
+
+def path_sums(cost: Array, config: MatcherConfig) -> Array:
+    """The costs of paths from four sides added up, less their least, a quarter of it: uint8.
+
+    Along a path, cut at 255: L(p, d) = C(p, d) + min(L(q, d), L(q, d - 1) + step,
+    L(q, d + 1) + step, min L(q) + jump) - min L(q), q the pixel before p.
+    """
+    total = np.zeros(cost.shape, np.int64)
+    for axis, is_backward in ((1, False), (1, True), (0, False), (0, True)):
+        seen, added = np.moveaxis(cost, axis, 0), np.moveaxis(total, axis, 0)
+        if is_backward:
+            seen, added = seen[::-1], added[::-1]
+        before = None
+        for own, out in zip(seen.astype(np.int64), added, strict=True):
+            if before is not None:
+                least = before.min(-1, keepdims=True)
+                reached = np.minimum(before, least + config.path_jump_penalty)
+                reached[:, 1:] = np.minimum(reached[:, 1:],
+                                            before[:, :-1] + config.path_step_penalty)
+                reached[:, :-1] = np.minimum(reached[:, :-1],
+                                             before[:, 1:] + config.path_step_penalty)
+                own = np.minimum(own + reached - least, 255)
+            out += own
+            before = own
+    rest = total - total.min(-1, keepdims=True)
+    return np.minimum((rest + 2) // 4, 255).astype(np.uint8)
+
+
+def coarser(cost: Array, truncation: int) -> Array:
+    """The next level of the pyramid: sums of up to four children, less their least.
+
+    Cut at four truncations: no message can tell, and 16 bits hold all sums.
+    """
+    height, width, labels = cost.shape
+    padded = np.zeros((height + height % 2, width + width % 2, labels), np.int64)
+    padded[:height, :width] = cost
+    total = padded[::2, ::2] + padded[::2, 1::2] + padded[1::2, ::2] + padded[1::2, 1::2]
+    return np.minimum(total - total.min(-1, keepdims=True), 4 * truncation)
+
+
+def envelope(h: Array, first_step: int, slope: int, truncation: int) -> Array:
+    """min over e of h(e) + V(|d - e|), less the least, along the last axis.
+
+    V(0) = 0, V(k) = min(first_step + slope (k - 1), truncation).
+    """
+    labels = h.shape[-1]
+    distance = np.abs(np.arange(labels)[:, None] - np.arange(labels))
+    smoothness = np.where(distance == 0, 0, np.minimum(first_step + slope * (distance - 1),
+                                                       truncation))
+    return (h[..., None, :] + smoothness).min(-1) - h.min(-1, keepdims=True)
