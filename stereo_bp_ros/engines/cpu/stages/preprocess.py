@@ -15,6 +15,9 @@ from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 #: Grey level that 0 becomes in 8 bits, for the methods whose values have a sign.
 SIGNED_OFFSET = 128
 
+#: Side of the windows of ``contrast_threshold``, pixels.
+CONTRAST_SIDE = 7
+
 
 def preprocess(grey: np.ndarray[Any, Any], config: MatcherConfig,
                smoothed: np.ndarray[Any, Any], matched: np.ndarray[Any, Any],
@@ -63,6 +66,24 @@ def sobel_x(smoothed: np.ndarray[Any, Any], config: MatcherConfig,
     """
     cv2.Sobel(smoothed, cv2.CV_32F, 1, 0, dst=out, ksize=3, borderType=cv2.BORDER_REPLICATE)
     _scale_and_clip(out, np.float32(config.sobel_scale), _cap(config))
+
+
+def low_contrast(smoothed: np.ndarray[Any, Any], threshold: float, out: np.ndarray[Any, Any],
+                 largest: np.ndarray[Any, Any], least: np.ndarray[Any, Any]) -> None:
+    """Where a pixel lies in a window whose grey values range over less than the threshold.
+
+    Windows of ``CONTRAST_SIDE`` pixels, their centres inside the image and cut at its border.
+
+    :param smoothed: float32 H x W, grey values.
+    :param out: uint8 H x W, 1 where it does, else 0.
+    :param largest, least: float32 H x W, scratch.
+    """
+    window = np.ones((CONTRAST_SIDE, CONTRAST_SIDE), np.uint8)
+    cv2.dilate(smoothed, window, dst=largest)
+    cv2.erode(smoothed, window, dst=least)
+    np.subtract(largest, least, out=largest)
+    np.less(largest, np.float32(threshold), out=out.view(np.bool_))
+    cv2.dilate(out, window, dst=out)
 
 
 def _sobel_magnitude(smoothed: np.ndarray[Any, Any], config: MatcherConfig,
