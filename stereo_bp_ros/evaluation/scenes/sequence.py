@@ -196,9 +196,9 @@ class RoadSequence:
         random = np.random.default_rng([self.seed, 3, index])
         return SceneFrame(
             index, self.stamp_ns(index),
-            self._sensor(self._light(left) + self._glare(index, 0), truth, random),
-            self._sensor(self._light(right) + self._glare(index, 1), right.truth(), random,
-                         self.exposure_gain, self.exposure_offset),
+            self._sensor(self._light(left) + self._glare(index, 0), random),
+            self._sensor(self._light(right) + self._glare(index, 1), random, self.exposure_gain,
+                         self.exposure_offset),
             truth, hidden(truth, right.disparity), truth == 0, left.labels())
 
     def _mesh(self, index: int) -> Mesh:
@@ -249,18 +249,19 @@ class RoadSequence:
         return (self.glare * strength * spot).astype(np.float32)
 
     def _light(self, view: View) -> np.ndarray:
-        """What reaches the sensor, float32 H x W: grey levels, and a sky's may be above 255."""
+        """What reaches the lens, float32 H x W: grey levels, and a sky's may be above 255."""
+        image = view.image()
         if self.sky in PLAIN_SKIES:
-            return view.image() + np.float32(PLAIN_SKIES[self.sky]) * view.sky_share()
-        return view.image()
-
-    def _sensor(self, image: np.ndarray, disparity: np.ndarray, random: np.random.Generator,
-                gain: float = 1.0, offset: float = 0.0) -> np.ndarray:
-        """Haze, optics, exposure, noise and rounding: float32 to uint8 grey levels."""
+            image = image + np.float32(PLAIN_SKIES[self.sky]) * view.sky_share()
         # Haze grows with distance and leaves the sky, which has its own, as it is.
+        disparity = view.truth()
         unit = self.focal_px * self.baseline_m / HAZE_DISTANCE_M
         haze = np.where(disparity > 0, unit / (unit + disparity), np.float32(0))
-        image = image + haze.astype(np.float32) * (np.float32(HAZE_GREY) - image)
+        return np.asarray(image + haze.astype(np.float32) * (np.float32(HAZE_GREY) - image))
+
+    def _sensor(self, image: np.ndarray, random: np.random.Generator, gain: float = 1.0,
+                offset: float = 0.0) -> np.ndarray:
+        """Optics, exposure, noise and rounding: float32 to uint8 grey levels."""
         if self.blur_sigma > 0:
             image = cv2.GaussianBlur(image, (0, 0), self.blur_sigma,
                                      borderType=cv2.BORDER_REPLICATE)
