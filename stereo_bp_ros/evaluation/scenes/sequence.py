@@ -190,7 +190,7 @@ class RoadSequence:
             raise IndexError(f'frame {index} of a sequence of {self.frames}')
         cameras = [Camera(self.width, self.height, self.focal_px, self.cx, self.cy,
                           self.baseline_m, x) for x in (0.0, self.baseline_m)]
-        mesh = split_by_depth(self._mesh(index))
+        mesh = split_by_depth(self.surfaces(index))
         left, right = self._views(cameras, mesh)
         truth = left.truth()
         random = np.random.default_rng([self.seed, 3, index])
@@ -201,8 +201,8 @@ class RoadSequence:
                          self.exposure_offset),
             truth, hidden(truth, right.disparity), truth == 0, left.labels())
 
-    def _mesh(self, index: int) -> Mesh:
-        """The street before the left camera."""
+    def surfaces(self, index: int) -> Mesh:
+        """The street before the left camera at the time of a frame, in its coordinates."""
         extras = street.Extras(self.fence, self.poles, self.reflections, self.wetness)
         mesh = street.street(self.seed, extras).pose(
             index / self.rate_hz, CAMERA_HEIGHT_M, clearance=self.nearest_m + 2.5,
