@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
+from stereo_bp_ros.evaluation.scenes import textures
+
 PANORAMA_SHAPE = (256, 1024)
-PANORAMA_BLUR = 3.0
-BULGE = 0.3
+PANORAMA_BLUR = 1.2
+BULGE = 0.15
 """A panel's normal is tilted by up to this tangent at its edges, as a body's is."""
 
 WALLS_M = (-11.2, 7.9)
@@ -55,10 +57,26 @@ class Surroundings:
         facade += haze * (200.0 - facade)
         stands = (up > 0) & (up < height)
         grey[stands] = facade[stands]
+        self._trees_and_cars(rng, grey, elevation)
         # The azimuth goes round: blur over its ends.
         around = np.pad(grey.astype(np.float32), ((0, 0), (32, 32)), mode='wrap')
         self.panorama = np.ascontiguousarray(
             cv2.GaussianBlur(around, (0, 0), PANORAMA_BLUR)[:, 32:-32])
+
+    @staticmethod
+    def _trees_and_cars(rng: np.random.Generator, grey: np.ndarray, elevation: np.ndarray
+                        ) -> None:
+        """Clouds, trees before the houses, cars before the trees, and stains on the road."""
+        coarse, fine = (textures.noise(rng, PANORAMA_SHAPE, grain, 2, 0.85) for grain in (64, 16))
+        grey *= 1 + 0.12 * coarse + 0.06 * fine
+        leaves = (elevation > 0.05) & (0.8 * coarse + fine > 0.5 + 4 * elevation)
+        grey[leaves] = 38 + 14 * fine[leaves]
+        cars = np.abs(elevation + 0.09) < 0.09
+        width = PANORAMA_SHAPE[1] // 48
+        for first in range(0, PANORAMA_SHAPE[1], 2 * width):
+            body = np.where(elevation > -0.06, 40.0, rng.uniform(20, 240))
+            part = grey[:, first:first + round(1.6 * width)]
+            part[:] = np.where(cars, body, part)
 
     def towards(self, x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         """Grey levels in directions of unit length, float32 of the same shape each."""

@@ -54,7 +54,7 @@ standard deviation as a part of its width, and strength."""
 
 HARD: dict[str, Any] = {
     'sky': 'saturated', 'noise_sigma': 2.0, 'exposure_gain': 0.9, 'exposure_offset': 6.0,
-    'fence': True, 'poles': True, 'side_slope': 0.03, 'wetness': 0.7, 'reflections': 0.12,
+    'fence': True, 'poles': True, 'side_slope': 0.03, 'wetness': 0.7, 'reflections': 0.25,
     'glare': 90.0}
 """Options of `RoadSequence.hard`."""
 
