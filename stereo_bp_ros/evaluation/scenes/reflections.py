@@ -68,7 +68,8 @@ class Surroundings:
                         ) -> None:
         """Clouds, trees before the houses, cars before the trees, and stains on the road."""
         coarse, fine = (textures.noise(rng, PANORAMA_SHAPE, grain, 2, 0.85) for grain in (64, 16))
-        grey *= 1 + 0.12 * coarse + 0.06 * fine
+        # Towards the zenith and its opposite, columns meet and stains would become rays.
+        grey *= 1 + np.cos(elevation) ** 2 * (0.12 * coarse + 0.06 * fine)
         leaves = (elevation > 0.05) & (0.8 * coarse + fine > 0.5 + 4 * elevation)
         grey[leaves] = 38 + 14 * fine[leaves]
         cars = np.abs(elevation + 0.09) < 0.09
