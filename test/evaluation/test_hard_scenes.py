@@ -229,6 +229,30 @@ def test_a_wet_road_mirrors_what_is_not_at_its_place():
     np.testing.assert_array_equal(wet.left[above], dry.left[above])
 
 
+def test_water_lies_on_the_road_that_mirrors():
+    mesh = HARD_STREET.surfaces(INDEX)
+    water = mesh.select(np.flatnonzero(mesh.kind == meshes.WET))
+    assert len(water) == 1
+    points = meshes.corner_points(water)
+    np.testing.assert_allclose(meshes.corner_points(water.mirrored(*HARD_STREET.road_plane)),
+                               points, atol=1e-9)
+    assert np.ptp(points[..., 1]) == pytest.approx(0.03 * np.ptp(points[..., 0]))
+    moved = meshes.corner_points(water.moved(y=-0.5).mirrored(np.array([0, -2.0, 0]),
+                                                              np.array([3.0, 1.0, 4.0])))
+    np.testing.assert_allclose(moved, points * (1, -1, 1) + (0, 2.5, 0), atol=1e-9)
+
+
+def test_what_hides_a_vehicle_takes_its_label_away_whatever_the_order():
+    camera = renderer.Camera(40, 30, 50.0, 19.5, 14.5, 0.2)
+    grey = meshes.Texture(np.full((8, 8), 90, np.uint8))
+    car = meshes.patch(grey, (-9, -9, 5.0), (18, 0, 0), (0, 18, 0)).marked(meshes.VEHICLE)
+    tree = meshes.patch(grey, (0, -9, 2.0), (9, 0, 0), (0, 18, 0))
+    for order in ([car, tree], [tree, car]):
+        labels = camera.view(meshes.join(order), np.zeros((61, 81), np.uint8)).labels()
+        assert (labels[:, :20] == meshes.VEHICLE).all()
+        assert (labels[:, 20:] == meshes.OTHER).all()
+
+
 def test_a_wet_road_shows_a_bright_thing_upside_down():
     camera = renderer.Camera(60, 80, 60.0, 29.5, 20.0, 0.2)
     ground = meshes.patch(meshes.Texture(np.full((8, 8), 60, np.uint8)), (-9, 1.0, 1.0),

@@ -173,6 +173,11 @@ class RoadSequence:
         side = self.focal_px * street.NEAREST_SIDE_M / (self.cx + 0.5)
         return min(road, side)
 
+    @property
+    def road_plane(self) -> tuple[np.ndarray, np.ndarray]:
+        """Normal and a point of the road before the left camera, float64 3 each, metres."""
+        return np.array([self.side_slope, -1.0, 0.0]), np.array([0.0, CAMERA_HEIGHT_M, 0.0])
+
     def stamp_ns(self, index: int) -> int:
         """Time of a frame, nanoseconds."""
         return self.start_stamp_ns + round(index * 1e9 / self.rate_hz)
@@ -220,9 +225,7 @@ class RoadSequence:
                 self.seed, min(PLAIN_SKIES.get(self.sky, CLOUDY_GREY), BRIGHTEST_MIRRORED))
         if self.wetness == 0:
             return [camera.view(mesh, sky, None, around) for camera in cameras]
-        normal = np.array([self.side_slope, -1.0, 0.0])
-        below = mesh.select(np.flatnonzero(mesh.kind == SOLID)).mirrored(
-            normal, np.array([0.0, CAMERA_HEIGHT_M, 0.0])).marked(gloss=0.0)
+        below = mesh.select(np.flatnonzero(mesh.kind == SOLID)).mirrored(*self.road_plane)
         views = []
         for camera in cameras:
             mirror = camera.view(below, self._clouds(mirrored=True)).grey
