@@ -130,6 +130,17 @@ def test_sky_on_the_cpu(tmp_path: pathlib.Path) -> None:
     assert all(0 <= share <= 100 for share in shares)
 
 
+@pytest.mark.slow
+def test_hard_street_on_the_cpu() -> None:
+    found = rows(run('hard_street', '--backend', 'cpu', '--frames', 1, '--size', '320x120x32',
+                     '--preset', 'sad_fast', '--set', 'correlation_window_size=9'))
+    assert (found[0][0], found[-1][0]) == ('without options', 'all')
+    assert found[0][4] == '-'
+    bad, kept = zip(*(map(float, row[1].strip(')').split(' (')) for row in found), strict=True)
+    assert bad[-1] > 2 * bad[0]
+    assert min(kept) > 20
+
+
 def test_a_set_that_is_not_there_is_named(sets: pathlib.Path) -> None:
     from benchmarks import common
     with pytest.raises(ValueError, match='has no set venus; it has small'):
