@@ -2,15 +2,16 @@
 
 import json
 import math
+import re
 import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from stereo_bp_ros.evaluation.metrics import Score, combine, score
+from stereo_bp_ros.evaluation.metrics import THRESHOLDS, Score, combine, score
 
 TRUTH = np.array([[10.0, 10.0, 10.0, 10.0], [20.0, 20.0, np.nan, np.inf]], np.float32)
 ESTIMATE = np.array([[10.0, 11.0, 11.5, 14.0], [20.0, -1.0, 5.0, 5.0]], np.float32)
@@ -120,6 +121,7 @@ def test_no_scores_combine_to_an_empty_one():
     assert combine([]) == Score()
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(maps, maps, masks)
 def test_the_scores_of_two_halves_add_up_to_the_score_of_the_whole(disparity, truth, mask):
     whole = score(disparity, truth)
@@ -130,8 +132,16 @@ def test_the_scores_of_two_halves_add_up_to_the_score_of_the_whole(disparity, tr
     assert parts.squared_error == pytest.approx(whole.squared_error)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(maps)
 def test_a_map_compared_with_itself_has_no_error(disparity):
     result = score(disparity, disparity)
     assert (result.bad, result.outliers, result.absolute_error) == ((0,) * 5, 0, 0.0)
     assert result.estimated == result.known
+
+
+def test_the_page_of_metrics_has_every_key(repository):
+    page = (repository / 'docs/reference/metrics.md').read_text()
+    keys = {re.sub(r'^bad_[\d.]+', 'bad_N', key) for key in Score().as_dict()}
+    assert [key for key in keys if f'`{key}`' not in page] == []
+    assert 'N = ' + ', '.join(f'{value:g}' for value in THRESHOLDS) in page

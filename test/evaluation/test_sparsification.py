@@ -4,13 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stereo_bp_ros.evaluation.sparsification import SHARES, sparsify
 
 pixels = st.lists(st.tuples(st.floats(0, 50), st.sampled_from([0.0, 0.25, 0.5, 1.0])),
-                  min_size=1, max_size=7)
+                  min_size=1, max_size=5)
 
 
 def test_areas_are_means_of_the_running_means():
@@ -53,6 +53,7 @@ def test_no_pixel_has_no_curve_and_other_shapes_are_refused():
             sparsify(error, confidence)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pixels)
 def test_equal_confidences_stand_for_all_their_orders(values):
     def area(order):
