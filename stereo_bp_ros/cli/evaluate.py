@@ -146,9 +146,8 @@ def _summary(options: argparse.Namespace, config: MatcherConfig, backend: str,
              ) -> dict[str, Any]:
     own, *others = totals
     with peers.threads(config.num_threads) as threads:
-        about_peers = {name: {'settings': peers.Peer(
-            name, config.disparity_range, config.min_disparity).settings, 'threads': threads}
-            for name in others}
+        about_peers = {name: {'settings': peers.SETTINGS[name], 'threads': threads}
+                       for name in others}
     return {
         'source': str(options.path), 'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
         'versions': versions(), 'machine': machine(), 'backend': backend, 'matcher': own,
@@ -169,10 +168,7 @@ def _print(title: str, results: Sequence[tables.Result], totals: Mapping[str, ta
     columns, rows = tables.region_table(totals)
     if rows:
         shared.print_table(f'By region, mean of {len(results)}', columns, rows)
-    texts = [tables.sparsification_text(totals)]
-    if any(total.pooled.whole.published.known for total in totals.values()):
-        texts.append(tables.LEGEND)
-    for text in filter(None, texts):
+    for text in filter(None, (tables.sparsification_text(totals), table.legend)):
         print(text)
 
 
@@ -296,7 +292,7 @@ def _write_html(path: pathlib.Path, name: str, backend: str, results: list[table
     few = len(results) <= tables.ROWS
     shown: Iterable[tables.Result] = results if few else results[::len(results) // tables.ROWS]
     table = tables.frame_table(results, totals)
-    sections = [report.Section('Figures', tables.LEGEND, tiles=tiles, tables=[
+    sections = [report.Section('Figures', table.legend, tiles=tiles, tables=[
         report.Table('Pairs', table.columns, table.rows)])]
     columns, rows = tables.region_table(totals)
     if rows:

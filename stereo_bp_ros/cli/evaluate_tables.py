@@ -21,6 +21,9 @@ share of the pixels with truth. bad-N: wrong by more than N px; D1: by more than
 3 px and 5 % of the truth. or hole: the same with every hole counted as wrong.
 mean: of the figures of the frames; all: of all their pixels together."""
 
+NO_TRUTH_LEGEND = """\
+There is no truth. of all valid: pixels with a disparity, per cent of all pixels."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
@@ -129,11 +132,13 @@ WITHOUT_TRUTH = (Column('of all\nvalid', ('score', 'coverage'), 0),)
 
 @dataclasses.dataclass(frozen=True)
 class FrameTable:
-    """Headings, rows of cells, and the rank of each column as ``options.fitting`` takes it."""
+    """Headings, rows of cells, the rank of each column as ``options.fitting`` takes it, and what
+    is to be said below."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     ranks: Sequence[int]
+    legend: str
 
 
 def frame_table(results: Sequence[Result], totals: Mapping[str, Summary]) -> FrameTable:
@@ -162,7 +167,7 @@ def frame_table(results: Sequence[Result], totals: Mapping[str, Summary]) -> Fra
         rows += [row(f'all {total.frames}', matcher, '', '',
                      {'median_ms': total.median_ms, **total.pooled.as_dict()})
                  for matcher, total in totals.items()]
-    return FrameTable(columns, rows, ranks)
+    return FrameTable(columns, rows, ranks, LEGEND if has_truth else NO_TRUTH_LEGEND)
 
 
 REGION_COLUMNS = (

@@ -85,7 +85,7 @@ def test_opencvs_matchers_are_scored_by_the_same_rules(folder, capsys):
     assert list(report['against']) == ['sgbm', 'bm']
     for name, peer in report['against'].items():
         pair = report['pairs'][0]['against'][name]
-        assert (peer['settings']['NumDisparities'], peer['threads']) == (16, 1)
+        assert (peer['settings']['PreFilterCap'], peer['threads']) == (31, 1)
         assert pair['filled']['bad_3_known'] == pytest.approx(
             report['pairs'][0]['filled']['bad_3_known'], abs=2)
         assert pair['filled']['density'] == 100
@@ -145,6 +145,15 @@ def test_80_columns_hold_every_important_figure(folder, capsys, monkeypatch, arg
     assert 'all 2' in table
     for text in ('near edges', 'vehicles', 'sky', 'AUSE'):
         assert text in printed
+
+
+def test_pairs_without_truth_get_a_table_without_accuracy(folder, capsys):
+    assert main(['evaluate', str(folder / 'two'), *FAST]) == 0
+    printed = capsys.readouterr().out
+    assert '96 x 48' in printed
+    assert 'There is no truth' in printed
+    for word in ('filled', 'EPE', 'By region'):
+        assert word not in printed
 
 
 def test_a_wider_terminal_shows_more_columns_in_their_order(monkeypatch):

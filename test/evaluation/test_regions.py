@@ -44,6 +44,12 @@ def test_a_slanted_surface_has_no_edge_across_a_gap_and_a_step_has():
     assert regions.depth_edges(step).tolist() == [[True, False, False, False, True]]
 
 
+@pytest.mark.parametrize(('unknown', 'is_edge'), [(7, True), (8, False)])
+def test_known_pixels_too_far_apart_have_no_edge_between_them(unknown, is_edge):
+    truth = np.array([[5, *[nan] * unknown, 50]], np.float32)
+    assert regions.depth_edges(truth).any() == is_edge
+
+
 def test_the_ends_of_a_row_and_the_beginning_of_the_next_are_no_neighbours():
     truth = np.array([[5, 5, nan, nan], [nan, nan, 50, 50]], np.float32)
     assert not regions.depth_edges(truth).any()
