@@ -49,7 +49,7 @@ def test_any_setting_on_the_command_line_ends_in_a_status(assignments):
 
 OPTIONS = {
     'match': ('--truth-scale', '--repeat', '--set', '--preset', '--backend', '-o'),
-    'evaluate': ('--repeat', '--limit', '--set', '--preset'),
+    'evaluate': ('--repeat', '--limit', '--set', '--preset', '--against', '--focal'),
     'benchmark': ('--frames', '--size', '--variant', '--kernels', '--seconds', '--paper'),
     'tune': ('--size', '--strategy', '--afresh'),
     'replay': ('--rate', '--loop', '--clock', '--period', '--focal', '--baseline', '--wait'),
@@ -74,8 +74,8 @@ def test_any_arguments_are_taken_or_refused_in_one_line(data):
     ('replay', '--rate'), ('replay', '--loop'), ('replay', '--period'), ('replay', '--focal'),
     ('replay', '--baseline'), ('replay', '--wait'), ('demo', '--frames'), ('demo', '--noise'),
     ('demo', '--exposure'), ('demo', '--blur'), ('demo', '--rate'), ('evaluate', '--repeat'),
-    ('evaluate', '--limit'), ('match', '--repeat'), ('match', '--truth-scale'),
-    ('info', '--disparities')])
+    ('evaluate', '--limit'), ('evaluate', '--focal'), ('evaluate', '--baseline'),
+    ('match', '--repeat'), ('match', '--truth-scale'), ('info', '--disparities')])
 def test_a_number_that_is_none_is_refused_with_its_limits(tmp_path, verb, option, value):
     arguments = [] if verb in ('demo', 'info') else [str(tmp_path)] * (2 if verb == 'match' else 1)
     status, _, err = run(verb, *arguments, f'{option}={value}')
