@@ -32,7 +32,7 @@ from test.settings import tiled as barriers
 ARCHITECTURES = ('sm_90', 'sm_75', 'sm_87', 'sm_120')
 RANGES = (2, 8, 16, 21, 32, 64, 128, 256, 512)
 RANGES_OF_OTHERS = (21, 128)
-MESSAGE_TYPES = ('int16', 'float32', 'float16')
+MESSAGE_TYPES = ('int16', 'float32')
 #: The cases of belief propagation that take little.
 QUICK = ((16, 'int16', 'sm_90'), (64, 'float32', 'sm_90'))
 CASES = [pytest.param(disparities, message_type, architecture,

@@ -186,7 +186,7 @@ def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarr
     (64, 37, {}),
     *(pytest.param(*case, marks=pytest.mark.slow) for case in (
         (57, 75, {'data_weight': 1.0, 'discontinuity_slope': 0.7310585, 'iterations': 2}),
-        (77, 37, {'message_type': 'float16', 'levels': 4, 'iterations': 2}),
+        (77, 37, {'levels': 4, 'iterations': 2}),
         (128, 131, {'discontinuity_truncation': 6.0, 'iterations': 2, 'levels': 1})))
 ])
 @pytest.mark.usefixtures('host_kernels')

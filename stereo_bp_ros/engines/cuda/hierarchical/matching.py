@@ -38,6 +38,10 @@ class Hierarchical(CudaMatching):
 
     @classmethod
     def check(cls, config: MatcherConfig, device: Any = None) -> None:
+        if config.message_type == 'float16':
+            raise ConfigError('message_type', config.message_type,
+                              "CUDA computes it in the papers' steps alone: use program "
+                              'plain_steps, or backend cpu or auto')
         for name in ('partition_columns', 'partition_rows'):
             if config.exact and getattr(config, name) > 1:
                 raise ConfigError(name, getattr(config, name), 'CUDA computes exact on whole '
