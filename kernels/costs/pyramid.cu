@@ -101,7 +101,7 @@ struct Sharing {
 };
 
 // The costs of a coarser level: sums of up to four children, less their least. Kind: of the
-// children.
+// children. Padded labels are the high ones of words below PADS, and low ones from DISPARITIES on.
 template <typename Kind, int DISPARITIES>
 __global__ void __launch_bounds__(NODES * Sharing<Shape<Kind, DISPARITIES>::CHUNKS>::WARPS)
     add_children(const __grid_constant__ CoarserLaunch p) {
@@ -131,9 +131,9 @@ __global__ void __launch_bounds__(NODES * Sharing<Shape<Kind, DISPARITIES>::CHUN
         }
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const bool is_padded = 4 * chunk + i < S::PADS;  // the high label
-            least = Int16::least(least, is_padded ? Int16::mask_high(sums[round][i])
-                                                  : sums[round][i]);
+            uint32 word = sums[round][i];
+            if (4 * chunk + i < S::PADS) word = Int16::mask_high(word);
+            if (4 * chunk + i < DISPARITIES) least = Int16::least(least, word);
         }
     }
     leasts[warp][node] = min(Int16::low(least), Int16::high(least));
@@ -153,6 +153,7 @@ __global__ void __launch_bounds__(NODES * Sharing<Shape<Kind, DISPARITIES>::CHUN
         for (int i = 0; i < 4; ++i) {
             sums[round][i] = Int16::least(sums[round][i] - smallest, largest);
             if (4 * chunk + i < S::PADS) sums[round][i] &= 0xffffu;
+            if (4 * chunk + i >= DISPARITIES) sums[round][i] = 0;
         }
         Int16::store(p.cost + (line * S::CHUNKS + chunk) * p.columns + (x >> 1), p.columns,
                      sums[round]);
