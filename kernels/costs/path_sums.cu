@@ -82,14 +82,14 @@ __global__ void __launch_bounds__(PATH_THREADS)
                                 : path + (is_backward ? pixels - p.width : 0);
     const long long stride = (is_row ? 1 : p.width) * (is_backward ? -V::PADDED : V::PADDED);
     const bool has_labels = lane * V::LANE_LABELS < V::PADDED;
-    const uint8* const from = p.cost + start * V::PADDED + lane * V::LANE_LABELS;
+    const uint8* from = p.cost + start * V::PADDED + lane * V::LANE_LABELS;
     uint8* to = p.paths + ((is_row ? 0 : 2) + is_backward) * pixels * V::PADDED + (from - p.cost);
     const auto load = [&](int pixel) {
         Bytes bytes;
 #pragma unroll
         for (int i = 0; i < V::WORDS; ++i) bytes.words[i] = ~0u;
-        if (has_labels)
-            bytes = *reinterpret_cast<const Bytes*>(from + min(pixel, length - 1) * stride);
+        if (has_labels && pixel < length) bytes = *reinterpret_cast<const Bytes*>(from);
+        from += stride;
         return bytes;
     };
 
@@ -104,11 +104,10 @@ __global__ void __launch_bounds__(PATH_THREADS)
         for (int i = 0; i < AHEAD; ++i) next[i] = load(first + AHEAD + i);
 #pragma unroll
         for (int i = 0; i < AHEAD; ++i) {
-            if (first + i < length) {
-                const Bytes bytes = state.follow(now[i], step, jump);
-                if (has_labels) *reinterpret_cast<Bytes*>(to) = bytes;
-                to += stride;
-            }
+            // Beyond the end nothing is written: there is no need to stop in between.
+            const Bytes bytes = state.follow(now[i], step, jump);
+            if (has_labels && first + i < length) *reinterpret_cast<Bytes*>(to) = bytes;
+            to += stride;
             now[i] = next[i];
         }
     }
