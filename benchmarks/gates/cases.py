@@ -29,6 +29,10 @@ VGA, HD = (640, 480), (1280, 720)
 WHOLE = {'preprocessing': 'none', 'data_weight': 0.1, 'data_truncation': 15.0,
          'discontinuity_slope': 1.0}
 
+#: Sums of several costs in whole numbers.
+COMBINED = {'census_weight': 0.8, 'sobel_weight': 1.0, 'discontinuity_slope': 20.0,
+            'discontinuity_truncation': 120.0, 'levels': 3}
+
 #: Each changes what comes before or after matching.
 AROUND: tuple[dict[str, Any], ...] = (
     {'subpixel': False}, {'uniqueness_ratio': 5.0}, {'disp12_max_diff': 1},
@@ -97,6 +101,11 @@ def _costs() -> Iterator[Case]:
                     'discontinuity_slope': slope, 'discontinuity_truncation': 30.0}, *VGA)
     for kind, truncation in itertools.product(TYPES, (15.3, 40.0, 127.0, 255.0)):
         yield Case({'message_type': kind, **WHOLE, 'data_truncation': truncation}, *VGA)
+    for disparities, paths in itertools.product((21, 64, 128, 300), (False, True)):
+        yield Case({'disparity_range': disparities, **COMBINED, 'path_sums': paths}, *VGA)
+    for change in ({'grey_weight': 0.5, 'residual_weight': 2.0}, {'smoothing_sigma': 0.7},
+                   {'texture_threshold': 50}, {'partition_columns': 2, 'path_sums': True}):
+        yield Case({**COMBINED, **change}, *VGA)
     for kind, image in itertools.product(TYPES, ('sobel_x', 'sobel', 'residual')):
         yield Case({'message_type': kind, 'disparity_range': 48, 'preprocessing': image}, *VGA)
 

@@ -27,6 +27,7 @@ from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
+from test.engines.support.host_arena import HostArena
 from test.settings import five_sets
 
 pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
@@ -58,30 +59,6 @@ class HostKernel:
                shared_bytes: int, argument: ctypes.Structure) -> None:
         assert shared_bytes == 0
         self._library.run(ctypes.byref(argument), grid[0], grid[1], block[0])
-
-
-class HostArena:
-    """As ``Arena``, in ordinary memory."""
-
-    def __init__(self, wanted: Any) -> None:
-        self._memory = np.full(wanted.total // 8 + 64, 0x5b5b5b5b5b5b5b5b, np.uint64)     # rubbish
-        base = -(-self._memory.ctypes.data // 256) * 256
-        self.device = {spec.name: base + spec.offset for spec in wanted.arrays}
-        self._specs = {spec.name: spec for spec in wanted.arrays}
-
-    def stamp(self, _stage: str) -> None:
-        return None
-
-    def spoil(self, start: str) -> None:
-        """Rubbish into all arrays whose names begin so."""
-        for name, spec in self._specs.items():
-            if name.startswith(start):
-                ctypes.memset(self.device[name], 0x5b, spec.nbytes)
-
-    def view(self, name: str) -> np.ndarray:
-        spec = self._specs[name]
-        memory = (ctypes.c_char * spec.nbytes).from_address(self.device[name])
-        return np.frombuffer(memory, spec.dtype).reshape(spec.shape)
 
 
 def put_multiples(arena: HostArena, config: MatcherConfig, k: int, level: formats.Level,

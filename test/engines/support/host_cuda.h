@@ -19,6 +19,7 @@
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
 #define __grid_constant__
+#define __shared__ static  // one block runs after the other
 #define __CUDA_ARCH__ 900
 
 struct Index { unsigned x = 0, y = 0, z = 0; };
@@ -96,6 +97,25 @@ template <typename Value> Value __shfl_xor_sync(unsigned mask, Value value, int 
     return __shfl_sync(mask, value, (threadIdx.x % 32) ^ other);
 }
 
+// Lanes of a width take each other's values; at its end each keeps its own.
+template <typename Value>
+Value __shfl_up_sync(unsigned mask, Value value, unsigned lanes, unsigned width = 32) {
+    const unsigned lane = threadIdx.x % 32;
+    return __shfl_sync(mask, value, lane % width >= lanes ? lane - lanes : lane);
+}
+template <typename Value>
+Value __shfl_down_sync(unsigned mask, Value value, unsigned lanes, unsigned width = 32) {
+    const unsigned lane = threadIdx.x % 32;
+    return __shfl_sync(mask, value, lane % width + lanes < width ? lane + lanes : lane);
+}
+inline unsigned __reduce_min_sync(unsigned, unsigned value) {
+    host_warp->values[threadIdx.x % 32] = value;
+    pthread_barrier_wait(&host_warp->barrier);
+    const unsigned found = unsigned(*std::min_element(host_warp->values, host_warp->values + 32));
+    pthread_barrier_wait(&host_warp->barrier);
+    return found;
+}
+
 inline unsigned host_permute(unsigned a, unsigned b, unsigned selectors) {
     const unsigned long long bytes = (unsigned long long)b << 32 | a;
     unsigned result = 0;
@@ -155,6 +175,7 @@ template <typename Value> Value min(Value a, Value b) { return a < b ? a : b; }
 template <typename Value> Value max(Value a, Value b) { return a > b ? a : b; }
 inline unsigned min(unsigned a, int b) { return min(a, unsigned(b)); }
 using std::abs;
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }

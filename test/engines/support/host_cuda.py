@@ -90,9 +90,10 @@ def build(file: str, kernel: str, directory: pathlib.Path) -> ctypes.CDLL:
     return compiled(text + RUN.replace('KERNEL', call), directory)
 
 
-def source(file: str) -> str:
-    """A file of the kernels, with all that it includes, for the host."""
-    return _with_bodies(_expanded(file, set()))
+def source(*files: str) -> str:
+    """Files of the kernels, with all that they include, for the host."""
+    seen: set[str] = set()
+    return _with_bodies(''.join(_expanded(file, seen) for file in files))
 
 
 def compiled(text: str, directory: pathlib.Path) -> ctypes.CDLL:

@@ -111,8 +111,10 @@ def packed(config: MatcherConfig) -> Packed | None:
     """The whole numbers that give the costs of the table; None where there are none.
 
     The kernel that computes four bytes at a time needs a truncation of 7 bits. Beside messages of
-    floats 16 bits must hold the sums of every level.
+    floats 16 bits must hold the sums of every level. Combined costs are sums of several.
     """
+    if config.has_combined_cost:
+        return None
     if not MessageFormat.of(config).is_int16:
         truncation = min(config.data_truncation, 255.0)
         is_whole = (truncation < 128 and truncation == int(truncation)
