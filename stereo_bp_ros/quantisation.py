@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 LARGEST_FLOAT16 = 65504
 LARGEST_INT16 = 32767
+LARGEST_WORD = 65535
 #: Combined data costs of a pixel are cut at this.
 LARGEST_BYTE = 255
 #: Finer steps of a grey value's cost than 1 / 128 change no map that was measured.

@@ -44,10 +44,15 @@ class Hierarchical(CpuMatching):
         passed = [arrays[f'messages_{k}'].reshape(-1) for k in range(config.levels)]
         for part in self._plan.parts.partitions:
             with stopwatch(timings, 'cost'):
-                cost.data_cost(arrays['left_matched'], arrays['right_matched'], part.x, part.y,
-                               self._levels, config.min_disparity, config.data_weight,
-                               config.data_truncation, quantisation.message_scale(config), costs,
-                               arrays['image_rows'], arrays['cost_rows'])
+                if config.has_combined_cost:
+                    cost.combined_cost(config, self._plan.width, part.x, part.y, self._levels,
+                                       costs, arrays)
+                else:
+                    cost.data_cost(arrays['left_matched'], arrays['right_matched'], part.x,
+                                   part.y, self._levels, config.min_disparity,
+                                   config.data_weight, config.data_truncation,
+                                   quantisation.message_scale(config), costs,
+                                   arrays['image_rows'], arrays['cost_rows'])
             with stopwatch(timings, 'messages'):
                 found = labels.selection(
                     part, config.min_disparity, *out,
