@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
 
-from test.engines.support import naive_costs
+from test.engines.support import naive_bp, naive_costs
 
 pytest.importorskip('numba')
-from stereo_bp_ros import MatcherConfig, RawImage, partitions, quantisation
+from stereo_bp_ros import ConfigError, MatcherConfig, RawImage, partitions, quantisation
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.costs import features
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
@@ -124,7 +125,7 @@ def test_every_window_of_the_residual_is_as_defined(side: int) -> None:
     {'sobel_weight': 16.0, 'sobel_bound': 255},
     {'grey_weight': 16.0, 'census_weight': 16.0},
     {'grey_weight': 0.01, 'grey_bound': 255, 'sobel_bound': 1},
-    {'outside_cost': 255}, {'outside_cost': 0}], ids=str)
+    {'outside_cost': 255, 'residual_weight': 0.001}, {'outside_cost': 0}], ids=str)
 def test_weights_scales_and_bounds_are_those_of_the_definition(changes: dict[str, Any]) -> None:
     assert_defined(*pair(75, 30), combined(21, **{'sobel_weight': 1.0, **changes}))
 
@@ -160,7 +161,8 @@ def test_levels_are_cut_at_four_truncations(truncation: float) -> None:
 def test_partitions_have_costs_of_the_image_and_paths_of_their_own(
         settings: dict[str, Any]) -> None:
     rows, columns = partitions.cut(70, 2, 8, 8), partitions.cut(150, 3, 8, 8)
-    assert rows and columns
+    assert rows
+    assert columns
     parts = partitions.Partitioning(columns, rows)
     assert parts.count == 6
     assert_defined(*pair(150, 70), combined(19, min_disparity=-2, **settings), parts)
@@ -174,15 +176,96 @@ def test_the_number_of_parts_changes_no_cost(threads: int, settings: dict[str, A
     assert_defined(*pair(300, 37), combined(30, num_threads=threads, **settings))
 
 
-def labels_and_costs(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
-                     parts: partitions.Partitioning | None = None
-                     ) -> tuple[np.ndarray, np.ndarray, CpuEngine]:
-    """Disparities of a frame, the costs of level 0, and the engine."""
-    height, width = left.shape
+def frame(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
+          parts: partitions.Partitioning | None = None) -> dict[str, np.ndarray]:
+    """Arrays of an engine after a frame that is not its first, by name."""
+    height, width = left.shape[:2]
     engine = CpuEngine.of(config, width, height, parts)
     disparity = np.empty((height, width), np.float32)
-    for _ in range(2):          # the second finds what the first has left
-        engine.compute(RawImage.from_array(left), RawImage.from_array(right), None,
-                       {'disparity': disparity})
-    level = memory.levels(config, width, height)[0]
-    return disparity, by_pixel(engine._arrays['cost_0'].reshape(-1), level), engine
+    for images in ((right, left), (left, right)):
+        engine.compute(*map(RawImage.from_array, images), None, {'disparity': disparity})
+    levels = memory.levels(config, width, height)
+    found = {name: values.copy() for name, values in engine._arrays.items()}
+    engine.close()
+    if parts is None:
+        found |= {f'cost_{k}': by_pixel(found[f'cost_{k}'].reshape(-1), level)
+                  for k, level in enumerate(levels)}
+    return {**found, 'disparity': disparity}
+
+
+@pytest.mark.parametrize('settings', [ALL, SUMS], ids=['costs', 'sums'])
+def test_labels_are_those_of_the_definitions(settings: dict[str, Any]) -> None:
+    left, right = pair(64, 40)
+    config = combined(20, iterations=3, **settings)
+    slope, truncation = map(int, quantisation.message_smoothness(config))
+    beliefs = naive_bp.beliefs_from(expected_costs(left, right, config)[0], slope, truncation, 3)
+    found = frame(config, left, right)
+    np.testing.assert_array_equal(found['label'][1:-1, 1:-1],
+                                  naive_bp.labels(beliefs)[1:-1, 1:-1])
+
+
+def test_the_gaussian_comes_before_the_features_and_is_rounded() -> None:
+    left, right = pair(90, 40)
+    config = combined(18, smoothing_sigma=0.8, **SUMS)
+    side = 2 * (math.ceil(4 * 0.8) + 1) + 1
+    smoothed = [np.floor(cv2.GaussianBlur(
+        image.astype(np.float32), (side, side), 0.8, borderType=cv2.BORDER_REPLICATE
+    ).astype(np.float64) + 0.5).astype(np.uint8) for image in (left, right)]
+    expected = expected_costs(*smoothed, config)[0]
+    assert not np.array_equal(expected[0], expected_costs(left, right, config)[0][0])
+    np.testing.assert_array_equal(frame(config, left, right)['cost_0'], expected[0])
+
+
+def test_images_of_16_bits_are_scaled_and_rounded_half_up() -> None:
+    left, right = (image.astype(np.uint16) * 250 for image in pair(90, 40))
+    config = combined(18, mono16_scale=0.004, **ALL)
+    scaled = [np.minimum(np.floor((image.astype(np.float32) * np.float32(0.004)).astype(
+        np.float64) + 0.5), 255).astype(np.uint8) for image in (left, right)]
+    np.testing.assert_array_equal(frame(config, left, right)['cost_0'],
+                                  expected_costs(*scaled, config)[0][0])
+
+
+@pytest.mark.parametrize('settings', [ALL, SUMS], ids=['costs', 'sums'])
+def test_the_right_image_as_reference_has_the_costs_of_the_mirror(
+        settings: dict[str, Any]) -> None:
+    left, right = pair(85, 40)
+    config = combined(18, min_disparity=2, reference_image='right', **settings)
+    expected = expected_costs(np.ascontiguousarray(right[:, ::-1]),
+                              np.ascontiguousarray(left[:, ::-1]), config)[0]
+    found = frame(config, left, right)
+    for k, defined in enumerate(expected):
+        np.testing.assert_array_equal(found[f'cost_{k}'], defined)
+
+
+def test_the_number_of_threads_changes_no_pixel() -> None:
+    images = pair(150, 60)
+    found = [frame(combined(33, num_threads=threads, **SUMS), *images) for threads in (1, 2)]
+    for name in ('disparity', 'label', 'fraction', 'cost_0', 'cost_1', 'cost_2'):
+        np.testing.assert_array_equal(found[0][name], found[1][name])
+
+
+def test_partitions_with_all_of_the_other_as_padding_change_no_label_of_plain_costs() -> None:
+    left, right = pair(160, 40)
+    config = combined(16, iterations=1, levels=1, **ALL)
+    columns = partitions.cut(160, 2, 2, 30)
+    assert columns
+    parts = partitions.Partitioning(columns, partitions.Cut(40, (0,), (0, 40)))
+    np.testing.assert_array_equal(frame(config, left, right, parts)['label'],
+                                  frame(config, left, right)['label'])
+
+
+def test_the_plan_has_only_what_the_configuration_needs() -> None:
+    def names(**changes: Any) -> set[str]:
+        return {array.name for array in plan_of(combined(32, **changes), 320, 240).memory.arrays}
+
+    plain, costs, sums = names(), names(**ALL), names(**SUMS)
+    assert costs - plain == {'left_features', 'right_features', 'bordered_grey', 'census_planes',
+                             'strip_costs'}
+    assert plain - costs == {'left_matched', 'right_matched', 'image_rows', 'cost_rows'}
+    assert sums - costs == {'path_down', 'path_up', 'path_across', 'path_total'}
+
+
+def test_a_truncation_that_16_bits_cannot_hold_is_refused() -> None:
+    assert combined(16, discontinuity_truncation=4095.0, **ALL)
+    with pytest.raises(ConfigError, match='4095'):
+        combined(16, discontinuity_truncation=4096.0, **ALL)

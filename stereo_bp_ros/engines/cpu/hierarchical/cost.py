@@ -68,7 +68,7 @@ def combined_cost(config: MatcherConfig, width: int, x: int, y: int, levels: lis
     :param arrays: features, and the scratch of ``costs.layout.cost_arrays``.
     """
     volume.fill(config, width, x, y, levels[0], costs[0], arrays)
-    bound = min(4 * quantisation.message_smoothness(config)[1], quantisation.LARGEST_WORD)
+    bound = 4 * quantisation.message_smoothness(config)[1]
     for k in range(1, len(levels)):
         _sum_cut_children(costs[k - 1], levels[k - 1], costs[k], levels[k], np.uint16(bound))
 

@@ -13,6 +13,7 @@ import numpy as np
 from stereo_bp_ros import quantisation
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu import memory
+from stereo_bp_ros.engines.cpu.costs import layout
 from stereo_bp_ros.engines.cpu.matching import Array, CpuMatching, Matches, stopwatch
 from stereo_bp_ros.geometry import Wanted
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 class Hierarchical(CpuMatching):
     """See ``CpuMatching``. Partitions use the same costs and messages one after the other."""
 
-    kernel_settings = ('message_type', 'exact')
+    kernel_settings = ('message_type', 'exact', 'path_sums',
+                       *(f'{name}_weight' for name in layout.COSTS))
 
     def __init__(self, plan: Plan, arrays: Mapping[str, Array]) -> None:
         super().__init__(plan, arrays)
