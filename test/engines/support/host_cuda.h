@@ -51,6 +51,7 @@ struct HostBlock {
     template <typename Kernel> void run(Index at, Index grid, const Kernel& kernel);
 
     pthread_barrier_t barrier;
+    std::vector<uint4> shared = std::vector<uint4>(1 << 14);
     std::vector<HostWarp> warps;
     int threads;
 };
@@ -65,6 +66,7 @@ template <typename Kernel> void HostBlock::run(Index at, Index grid, const Kerne
             gridDim = grid;
             host_block = &barrier;
             host_warp = &warps[thread / 32];
+            host_shared = shared.data();
             kernel();
         });
     for (auto& thread : all) thread.join();
@@ -94,6 +96,12 @@ template <typename Value> Value __shfl_sync(unsigned, Value value, int lane) {
 }
 template <typename Value> Value __shfl_xor_sync(unsigned mask, Value value, int other) {
     return __shfl_sync(mask, value, (threadIdx.x % 32) ^ other);
+}
+
+inline bool __any_sync(unsigned mask, bool says) {
+    bool any = says;
+    for (int other = 1; other < 32; other *= 2) any |= __shfl_xor_sync(mask, any, other);
+    return any;
 }
 
 inline unsigned host_permute(unsigned a, unsigned b, unsigned selectors) {
