@@ -183,7 +183,7 @@ def test_the_steepest_slope_of_bytes_loses_nothing(slope: int, kept: str,
 STEPS = {'int8': (20.0, 10.0, 120.0, 10.0), 'uint16': (200.0, 70.0, 2700.0, 1.0)}
 
 
-@pytest.mark.parametrize('disparities', [2, 16, 21, 64, 128, 130, 300])
+@pytest.mark.parametrize('disparities', [16, 21, 64, 128, 130, 300])
 @pytest.mark.parametrize('kept', STEPS)
 def test_a_first_step_of_its_own_is_matched_as_defined(kept: str, disparities: int) -> None:
     slope, first_step, truncation, weight = STEPS[kept]
@@ -192,7 +192,7 @@ def test_a_first_step_of_its_own_is_matched_as_defined(kept: str, disparities: i
         level_iterations='2, 3', disparity_range=disparities, discontinuity_slope=slope,
         discontinuity_first_step=first_step, discontinuity_truncation=truncation, **INT16)
     assert memory.message_dtype(config) == kept
-    width = min(disparities, 140) + 27
+    width = disparities + 27
     left, right = np.random.default_rng(disparities).integers(0, 60, (2, 7, width)).astype(
         np.float32)
     found, expected = matches(left, right, config), expected_matches(left, right, config)

@@ -56,7 +56,7 @@ class HostKernel:
         argument = 'Selection' if file == 'hierarchical/labels.cu' else 'Launch'
         more = ', colour' if name.startswith('inherit_messages') else ''
         self._library = host_cuda.compiled(
-            text + RUN.replace('ARGUMENT', argument).replace('KERNEL', name).replace('MORE', more),
+            text + RUN.replace('ARGUMENT', argument).replace('MORE', more).replace('KERNEL', name),
             directory)
 
     def launch(self, _stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
@@ -146,9 +146,12 @@ def sixteenths(values: np.ndarray) -> np.ndarray:
     return np.where(is_inner, np.floor(8 * (before - after) / np.maximum(curvature, 1) + 0.5), 0)
 
 
+#: A row and the next, an iteration after the other.
+WIDE = schedule.Tiling(1, 32, 2, 128, 1, 2)
+
+
 def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarray, unit: float,
-          tiling: schedule.Tiling = schedule.Tiling(1, 32, 2, 128, 1, 2),
-          base: str = 'Multiples') -> None:
+          tiling: schedule.Tiling = WIDE, base: str = 'Multiples') -> None:
     """Pass messages over costs; labels and leads are those of beliefs of ``unit`` each.
 
     :param tiling: of every level.
@@ -210,8 +213,8 @@ def test_whole_numbers_of_32_bits_are_passed_as_they_are_defined(
     multiples = noise(config, width, 18 if width < 100 else 8)
     factor = np.float64(np.float32(cost_formats.real_factor(config)))
     costs = [np.rint(values * factor).astype(np.int64) for values in multiples]
-    check(config, multiples, naive_bp.beliefs_from(costs, message.slope,
-                                                   message.truncation, config.iterations_of_levels), 1)
+    check(config, multiples, naive_bp.beliefs_from(
+        costs, message.slope, message.truncation, config.iterations_of_levels), 1)
 
 
 @pytest.mark.parametrize(('disparities', 'width', 'kind', 'least_cost'), [
@@ -258,10 +261,9 @@ def test_a_first_step_and_iterations_of_levels_are_passed_as_they_are_defined(
         kind: str, disparities: int, iterations: str, tiling: schedule.Tiling) -> None:
     slope, first_step, truncation = STEPS[kind]
     config = MatcherConfig(
-        preprocessing='none', data_weight=1.0, data_truncation=60.0, levels=len(
-            iterations.split(',')), level_iterations=iterations, disparity_range=disparities,
-        discontinuity_slope=slope, discontinuity_first_step=first_step,
-        discontinuity_truncation=truncation, border='keep')
+        census_weight=1.0, levels=len(iterations.split(',')), level_iterations=iterations,
+        disparity_range=disparities, discontinuity_slope=slope,
+        discontinuity_first_step=first_step, discontinuity_truncation=truncation)
     message = MessageFormat.of(config)
     assert message.name == kind + 'FirstStep'
     costs = [values * 4 for values in noise(config, 37, 21)]

@@ -59,7 +59,8 @@ def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[n
             chosen = found if costs[k].dtype == costs[0].dtype else None
             _sweep(costs[k], messages[k], slots[k], scratch, levels[k], cuts, first, end,
                    dtype(slope), nearest, dtype(truncation), dtype(unreached),
-                   True if exact else None, messages[parent], levels[parent], parent > k and i == 0, chosen, selects)
+                   True if exact else None, messages[parent], levels[parent],
+                   parent > k and i == 0, chosen, selects)
 
 
 @kernel

@@ -33,10 +33,11 @@ class LaunchParameters(ctypes.Structure):
 
     _fields_ = (
         ('cost', ctypes.c_void_p), ('cost_factor', ctypes.c_uint32),
-        ('first_step', ctypes.c_int), ('parents', ctypes.c_void_p * 2), ('source', ctypes.c_void_p),
-        ('target', ctypes.c_void_p * 2), ('zero', ctypes.c_void_p), ('width', ctypes.c_int),
-        ('height', ctypes.c_int), ('columns', ctypes.c_int), ('parent_width', ctypes.c_int),
-        ('parent_height', ctypes.c_int), ('parent_columns', ctypes.c_int),
+        ('first_step', ctypes.c_int), ('parents', ctypes.c_void_p * 2),
+        ('source', ctypes.c_void_p), ('target', ctypes.c_void_p * 2), ('zero', ctypes.c_void_p),
+        ('width', ctypes.c_int), ('height', ctypes.c_int), ('columns', ctypes.c_int),
+        ('parent_width', ctypes.c_int), ('parent_height', ctypes.c_int),
+        ('parent_columns', ctypes.c_int),
         ('first', ctypes.c_int), ('iterations', ctypes.c_int), ('start', ctypes.c_int),
         ('finish', ctypes.c_int), ('tile_width', ctypes.c_int), ('tile_height', ctypes.c_int),
         ('halo_tile_columns', ctypes.c_int), ('halo_tile_height', ctypes.c_int),
@@ -108,6 +109,17 @@ def inherit_name(config: MatcherConfig) -> str:
     return f'inherit_messages<{MessageFormat.of(config).name}, {config.disparity_range}>'
 
 
+def inherited(config: MatcherConfig, step: Launch) -> tuple[int, ...]:
+    """The colours that a launch finds nowhere but at their parents, and that are wanted after it.
+
+    Without an iteration both, with a single one that which it does not update.
+    """
+    if not step.iterations:
+        return 0, 1
+    is_only = config.iterations_of_levels[step.level] == 1
+    return (0,) if is_only and step.finish != LABELS else ()
+
+
 class Messages:
     """The stage for one configuration and size."""
 
@@ -152,7 +164,7 @@ class Messages:
             parameters.publishes = frame is not None
             if frame is not None:
                 parameters.frame = frame
-            for colour in _inherited(self._config, step):
+            for colour in inherited(self._config, step):
                 self._inherit(stream, parameters, colour)
             if not step.iterations:
                 continue
@@ -169,17 +181,6 @@ class Messages:
                                   inherit_name(self._config))
         inherit.launch(
             stream, (-(-nodes // 128), 1, 1), (128, 1, 1), 0, parameters, ctypes.c_int(colour))
-
-
-def _inherited(config: MatcherConfig, step: Launch) -> tuple[int, ...]:
-    """The colours that a launch finds nowhere but at their parents, and that are wanted after it.
-
-    Without an iteration both, with a single one that which it does not update.
-    """
-    if not step.iterations:
-        return 0, 1
-    is_only = config.iterations_of_levels[step.level] == 1
-    return (0,) if is_only and step.finish != LABELS else ()
 
 
 def _nodes(step: Launch) -> np.ndarray[Any, Any]:
@@ -200,7 +201,7 @@ def _parameters(context: Context, parts: Partitioning, index: int, step: Launch
     level = pyramid[step.level]
     parent = pyramid[min(step.level + 1, len(pyramid) - 1)]
     targets = list(step.targets)
-    for colour in _inherited(config, step):
+    for colour in inherited(config, step):
         targets[colour] = f'messages_{step.level}_{colour}'
 
     def pair(names: object) -> ctypes.Array[ctypes.c_void_p]:
