@@ -18,10 +18,11 @@ struct Place {
     int stride;
 };
 
-// Slope and truncation of the smoothness cost, in every value of a word.
+// Slope and truncation of the smoothness cost, in every value of a word. ``first_step`` is that of
+// a FirstStep alone.
 template <typename Word>
 struct Smoothness {
-    Word slope, bound;
+    Word slope, bound, first_step;
 };
 
 template <typename Message, int DISPARITIES>

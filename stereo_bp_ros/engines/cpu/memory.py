@@ -128,9 +128,10 @@ def row_slots(config: MatcherConfig, level: int, height: int) -> np.ndarray:
     that a step at a cut between bands may read keep a slot of their own.
     """
     slots = np.arange(height)
-    if level > 0 or config.levels == 1 or sweeps(config.iterations) > 1:
+    iterations = config.iterations_of_levels[0]
+    if level > 0 or config.levels == 1 or sweeps(iterations) > 1:
         return slots
-    steps = config.iterations + 1
+    steps = iterations + 1
     cuts = bands(height, threads(config), steps)
     used = 0
     for band in range(cuts):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import itertools
 import types
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,6 +77,51 @@ def test_every_region_fits_the_shared_memory_of_a_block(disparities: int,
         assert step.shared_bytes <= TYPICAL.shared_memory - schedule.STATIC_SHARED
         assert step.tiling.width % 2 == 0
         assert step.halo_columns % 2 == 0
+
+
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
+@pytest.mark.parametrize('iterations', ['3, 0, 5', '0, 2, 1', '1, 7, 0', '0, 0, 4', '2, 3, 12'])
+@pytest.mark.parametrize('disparities', [16, 64, 300])
+def test_levels_have_iterations_of_their_own(disparities: int, iterations: str,
+                                             message_type: str) -> None:
+    config = five_sets(disparities, levels=3, level_iterations=iterations,
+                       message_type=message_type)
+    found = schedule.launches(config, 321, 157)
+    written: set[str | None] = set()
+    for step in found:
+        assert {step.source, *(step.parents or ())} - {None} <= written
+        # What a launch finds at the parents alone it passes on, see ``Messages``.
+        inherited = messages.inherited(config, step)
+        assert inherited == () or step.source is None
+        written |= {*step.targets, *(f'messages_{step.level}_{colour}' for colour in inherited)}
+    for k, wanted in enumerate(config.iterations_of_levels):
+        done = [t for step in found if step.level == k
+                for t in range(step.first, step.first + step.iterations)]
+        assert done == list(range(wanted))
+    starts = [step.start for step in found if step.first == 0]
+    assert starts == [schedule.FROM_ZERO] + [schedule.FROM_PARENTS] * (len(starts) - 1)
+    assert set(schedule.message_arrays(config, found)) >= written - {None}
+
+
+def test_levels_with_the_same_iterations_are_launched_as_ever() -> None:
+    config = five_sets(64, iterations=5)
+    given = config.replace(iterations=7, level_iterations='5')
+    assert schedule.launches(given, 640, 480) == schedule.launches(config, 640, 480)
+
+
+def test_a_first_step_is_kept_as_the_messages_are() -> None:
+    def message(**changes: Any) -> MessageFormat:
+        return MessageFormat.of(MatcherConfig(census_weight=1.0, discontinuity_slope=20.0,
+                                              discontinuity_truncation=120.0, **changes))
+    assert message().name == 'Int16Bytes'
+    assert message(discontinuity_first_step=20.0).name == 'Int16Bytes'
+    stepped = message(discontinuity_first_step=10.0)
+    assert (stepped.name, stepped.first_step) == ('Int16BytesFirstStep', 10)
+    assert message(discontinuity_first_step=0.3).first_step == 0
+    # No step costs more than the truncation: both are that.
+    steep = MatcherConfig(census_weight=1.0, discontinuity_slope=200.0,
+                          discontinuity_truncation=120.0, discontinuity_first_step=150.0)
+    assert MessageFormat.of(steep).name == 'Int16Bytes'
 
 
 @pytest.mark.parametrize('iterations', [1, 2, 3, 5, 8, 11, 16])

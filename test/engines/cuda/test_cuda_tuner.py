@@ -127,6 +127,17 @@ def test_every_candidate_differs_in_one_level_from_what_it_is_compared_with() ->
     assert clock.compared[-1][1] == {}
 
 
+def test_levels_without_iterations_are_not_tuned_and_others_are_another_problem() -> None:
+    config = config_of(level_iterations='4, 0, 5')
+    clock = Clock(likes_large_tiles)
+    search(clock, config).run()
+    assert {k for ours, _ in clock.compared for k in ours} == {0, 2}
+    assert look_up(config).tilings
+    assert not look_up().tilings
+    assert tuning.Problem.of(config, *SIZE).iterations == '4-0-5'
+    assert tuning.Problem.of(config_of(level_iterations='4'), *SIZE).iterations == 4
+
+
 @pytest.mark.parametrize('gain', [0.0, 0.5 * tuner.MARGIN])
 def test_the_engine_s_own_choice_stands_where_nothing_is_faster_beyond_the_spread(
         gain: float) -> None:

@@ -52,6 +52,7 @@ struct HostBlock {
     template <typename Kernel> void run(Index at, Index grid, const Kernel& kernel);
 
     pthread_barrier_t barrier;
+    std::vector<uint4> shared = std::vector<uint4>(1 << 14);
     std::vector<HostWarp> warps;
     int threads;
 };
@@ -66,6 +67,7 @@ template <typename Kernel> void HostBlock::run(Index at, Index grid, const Kerne
             gridDim = grid;
             host_block = &barrier;
             host_warp = &warps[thread / 32];
+            host_shared = shared.data();
             kernel();
         });
     for (auto& thread : all) thread.join();
@@ -114,6 +116,11 @@ inline unsigned __reduce_min_sync(unsigned, unsigned value) {
     const unsigned found = unsigned(*std::min_element(host_warp->values, host_warp->values + 32));
     pthread_barrier_wait(&host_warp->barrier);
     return found;
+}
+inline bool __any_sync(unsigned mask, bool says) {
+    bool any = says;
+    for (int other = 1; other < 32; other *= 2) any |= __shfl_xor_sync(mask, any, other);
+    return any;
 }
 
 inline unsigned host_permute(unsigned a, unsigned b, unsigned selectors) {

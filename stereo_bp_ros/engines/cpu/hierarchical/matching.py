@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Hierarchical(CpuMatching):
     """See ``CpuMatching``. Partitions use the same costs and messages one after the other."""
 
-    kernel_settings = ('message_type', 'exact', 'path_sums',
+    kernel_settings = ('message_type', 'exact', 'discontinuity_first_step', 'path_sums',
                        *(f'{name}_weight' for name in layout.COSTS))
 
     def __init__(self, plan: Plan, arrays: Mapping[str, Array]) -> None:
@@ -62,5 +62,6 @@ class Hierarchical(CpuMatching):
                     arrays['selected_rows'], arrays['right_rows'])
                 messages.pass_messages(
                     self._levels, costs, passed, self._slots, arrays['message_vectors'],
-                    self._plan.threads, config.iterations,
-                    *quantisation.message_smoothness(config), config.exact, found)
+                    self._plan.threads, config.iterations_of_levels,
+                    *quantisation.message_smoothness(config), quantisation.first_step(config),
+                    config.exact, found)

@@ -74,7 +74,8 @@ class MessageFormat(abc.ABC):
 
     chunks: of 8 disparities. is_split: two lanes have one side of the labels each. scale: device
     units of a message of 1. slope, truncation: of the smoothness cost in device units, int where
-    messages are whole numbers; no message is larger than the truncation.
+    messages are whole numbers; no message is larger than the truncation. first_step: the cost of
+    a step of one label where it is less than the slope (int16 alone).
     """
 
     chunks: int
@@ -82,6 +83,7 @@ class MessageFormat(abc.ABC):
     scale: float
     slope: float
     truncation: float
+    first_step: int | None = None
 
     #: Name in C++, and that of the split variant.
     names: ClassVar[tuple[str, str]]
@@ -99,8 +101,9 @@ class MessageFormat(abc.ABC):
     def of(config: MatcherConfig) -> MessageFormat:
         """The format of a configuration: the first family of ``FAMILIES`` that suits it."""
         family = next(family for family in FAMILIES if family.suits(config))
-        return family(-(-config.disparity_range // CHUNK), _is_split(config),
-                      *family.numbers(config))
+        scale, slope, truncation = family.numbers(config)
+        return family(-(-config.disparity_range // CHUNK), _is_split(config), scale, slope,
+                      truncation, _first_step(config, slope))
 
     @classmethod
     @abc.abstractmethod
@@ -119,7 +122,7 @@ class MessageFormat(abc.ABC):
     @property
     def name(self) -> str:
         """The C++ type."""
-        return self.names[self.is_split]
+        return self.names[self.is_split] + ('' if self.first_step is None else 'FirstStep')
 
     @property
     def units(self) -> int:
@@ -328,6 +331,14 @@ class Fixed32(MessageFormat):
 #: The families, and the order in which they are tried.
 FAMILIES: tuple[type[MessageFormat], ...] = (
     Int16Bytes, Int16SixBits, Int16Deltas, Int16, Fixed32, Float32ThreeBytes, Float32)
+
+
+def _first_step(config: MatcherConfig, slope: float) -> int | None:
+    """The cost of a step of one label where it is less than the slope of the messages."""
+    if not config.discontinuity_first_step:
+        return None
+    step = int(quantisation.first_step(config))
+    return step if step < slope else None
 
 
 def _is_split(config: MatcherConfig) -> bool:

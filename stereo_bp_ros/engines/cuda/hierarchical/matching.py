@@ -48,6 +48,9 @@ class Hierarchical(CudaMatching):
             if config.exact and getattr(config, name) > 1:
                 raise ConfigError(name, getattr(config, name), 'CUDA computes exact on whole '
                                   'images: use backend cpu or auto')
+        if config.exact and config.level_iterations:
+            raise ConfigError('level_iterations', config.level_iterations, 'CUDA computes exact '
+                              'with iterations: use backend cpu or auto')
 
     @classmethod
     def replacement(cls, config: MatcherConfig, device: Properties) -> MatcherConfig:
