@@ -20,6 +20,7 @@ from stereo_bp_ros import Calibration, MatcherConfig, StereoError, StereoMatcher
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags, metrics
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
+from stereo_bp_ros.replay import session
 from stereo_bp_ros.replay.source import open_source
 
 rclpy = pytest.importorskip('rclpy', reason='replay over ROS needs rclpy')
@@ -200,7 +201,7 @@ def test_the_verb_records_and_reports_what_a_node_answers_that_runs_already(
         monkeypatch.setenv(name, value)
     parameters = tmp_path / 'node.yaml'
     parameters.write_text(yaml.safe_dump({'/**': {'ros__parameters': {
-        **SETTINGS, 'use_sim_time': True}}}))
+        **SETTINGS, 'use_sim_time': True, **session.reliable_overrides('/robot')}}}))
     node = subprocess.Popen(
         [sys.executable, '-m', 'stereo_bp_ros.node.main', '--ros-args', '-r', '__ns:=/robot',
          '--params-file', str(parameters)], env=ros_environment)
