@@ -90,8 +90,10 @@ class Settling:
 
     def is_over(self, told_s: float, now: Counters, recorded: int) -> bool:
         """Whether the counters that the node told at a time, in seconds, are its last."""
-        if is_complete(self._sent, recorded, self._before, now):
+        # The worker holds a pair for a moment after it is counted.
+        is_busy = in_progress(now) or now['held']
+        if not is_busy and is_complete(self._sent, recorded, self._before, now):
             return True
-        if in_progress(now) or (now, recorded) != self._last:
+        if is_busy or (now, recorded) != self._last:
             self._last, self._since = (now, recorded), told_s
         return told_s - self._since >= self._quiet_s

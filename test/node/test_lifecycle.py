@@ -110,6 +110,7 @@ def test_nothing_is_published_after_deactivate_returns(client: Any, images: tupl
         client.node.create_subscription(
             kind, topic, lambda message, info, topic=topic: published.append(
                 (topic, info['source_timestamp'])), 100)
+    client.wait_until_known()
     match(client, images)
     stop = threading.Event()
 
@@ -147,22 +148,30 @@ def test_nothing_is_published_after_deactivate_returns(client: Any, images: tupl
 def test_services_answer_while_frames_are_computed(client: Any, images: tuple[Any, Any],
                                                    active: None) -> None:
     match(client, images)
-    stop = threading.Event()
+    stop, flowing = threading.Event(), threading.Event()
 
     def load() -> None:
         while not stop.wait(0.02):
-            client.send_pair(*images)
+            if flowing.is_set():
+                client.send_pair(*images)
 
     thread = threading.Thread(target=load)
     thread.start()
     try:
-        times = []
-        for k in range(15):
+        # In turn, so that both see the machine equally busy.
+        times: dict[bool, list[float]] = {False: [], True: []}
+        for k in range(30):
+            if k % 2:
+                flowing.set()
+                seen = len(client.received['disparity'])
+                client.wait_until(lambda seen=seen: len(client.received['disparity']) > seen)
+            else:
+                flowing.clear()
             start = time.monotonic()
             assert client.set_parameters(speckle_size=k)[0].successful
             assert client.state() == 'active'
-            times.append(time.monotonic() - start)
-        assert statistics.median(times) < 1
+            times[flowing.is_set()].append(time.monotonic() - start)
+        assert statistics.median(times[True]) < 5 * statistics.median(times[False])
         # Rebuilds under load: every frame that comes out is of one configuration or the other.
         for disparity_range in (24, 16, 32, 16):
             assert client.set_parameters(disparity_range=disparity_range)[0].successful

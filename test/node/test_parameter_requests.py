@@ -17,6 +17,8 @@ pytest.importorskip('rclpy')
 
 from rclpy.parameter import Parameter
 
+from test.node.processes import LIMIT, START_LIMIT
+
 pytestmark = pytest.mark.ros
 
 #: A node with one parameter and nothing else: what ROS itself takes for a request.
@@ -41,8 +43,8 @@ class Setter:
         # The default of a client keeps ten answers, and loses others of many that come at once.
         self._client = client.node.create_client(
             SetParameters, f'{client.target}/set_parameters', qos_profile=qos_profile_parameters)
-        assert self._client.wait_for_service(20)
-        time.sleep(0.3)         # the node's side of the match
+        assert self._client.wait_for_service(LIMIT)
+        client.get_parameters('uniqueness_ratio')       # the node knows this client by now
 
     def send(self, done: Callable[[Any], object], **values: Any) -> None:
         """Send a request; ``done`` is told the future of its response."""
@@ -55,7 +57,7 @@ class Setter:
         answered = threading.Event()
         start = time.perf_counter()
         self.send(lambda future: answered.set(), **values)
-        assert answered.wait(60)
+        assert answered.wait(LIMIT)
         return time.perf_counter() - start
 
     def send_all(self, requests: list[dict[str, Any]], limit: float) -> list[Any]:
@@ -116,7 +118,8 @@ def test_every_one_of_many_requests_is_answered_while_pairs_are_matched(
         matching: types.SimpleNamespace) -> None:
     setter = Setter(matching.client)
     published, sent = len(matching.client.stamps()), matching.sent
-    results = setter.send_all([{'uniqueness_ratio': i / 10} for i in range(1000)], limit=60.0)
+    results = setter.send_all([{'uniqueness_ratio': i / 10} for i in range(1000)],
+                              limit=START_LIMIT)
     assert len(results) == 1000
     assert all(result.successful for result in results)
     assert len(matching.client.stamps()) - published > (matching.sent - sent) / 2
@@ -126,7 +129,7 @@ def test_every_one_of_many_requests_is_answered_while_pairs_are_matched(
 def test_a_burst_of_changes_that_need_another_engine_builds_few(
         matching: types.SimpleNamespace) -> None:
     results = Setter(matching.client).send_all(
-        [{'disparity_range': 17 + i} for i in range(100)], limit=60.0)
+        [{'disparity_range': 17 + i} for i in range(100)], limit=START_LIMIT)
     assert [result.successful for result in results] == [True] * 100
     before = len(matching.client.received['disparity'])
     matching.client.wait_until(lambda: any(

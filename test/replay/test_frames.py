@@ -18,7 +18,8 @@ def told(left: int = 0, right: int = 0, pairs: int = 0, published: int = 0, **dr
          ) -> dict[str, int]:
     """Counters of a node; ``pairs_stale=2`` stands for 'dropped pairs: stale'."""
     return {'received left': left, 'received right': right, 'pairs': pairs,
-            'published': published, 'dropped left: unmatched': 0, 'dropped pairs: stale': 0,
+            'published': published, 'held': 0, 'dropped left: unmatched': 0,
+            'dropped pairs: stale': 0,
             **{'dropped {}: {}'.format(*key.split('_')): count for key, count in drops.items()}}
 
 
@@ -70,8 +71,8 @@ def ends(*reports: tuple[float, dict[str, int], int]) -> list[bool]:
 
 def test_a_run_is_over_when_all_is_answered_and_recorded() -> None:
     partly, done = told(12, 12, 12, 11), told(12, 12, 12, 11, pairs_stale=1)
-    assert ends((0, partly, 11), (60, partly, 11), (61, done, 10), (62, done, 11)) == [
-        False, False, False, True]
+    assert ends((0, partly, 11), (60, partly, 11), (61, done, 10), (62, {**done, 'held': 1}, 11),
+                (63, done, 11)) == [False] * 4 + [True]
 
 
 def test_a_run_with_a_loss_is_over_when_nothing_has_changed_for_long_enough() -> None:

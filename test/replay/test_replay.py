@@ -295,9 +295,9 @@ print(json.dumps(stamps), flush=True)
     try:
         done = subprocess.run(
             [sys.executable, '-m', 'stereo_bp_ros.cli.main', 'replay', str(folder), '--json',
-             '--wait', '20'], env=ros_environment, capture_output=True, text=True, timeout=60,
+             '--wait', '60'], env=ros_environment, capture_output=True, text=True, timeout=120,
             check=True)
-        stamps = json.loads(listener.communicate(timeout=20)[0])
+        stamps = json.loads(listener.communicate(timeout=60)[0])
     finally:
         listener.kill()
     assert json.loads(done.stdout)['pairs'] == 3
