@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from stereo_bp_ros.replay.recorder import Recorder
 
 START_LIMIT_S = 180.0
-STOP_LIMIT_S = 10.0
+STOP_LIMIT_S = 30.0
+
+#: Seconds that the player waits for the subscribers of all topics; the node is active by then.
+_MATCH_LIMIT_S = 60.0
 
 #: Seconds without a change after which a frame that has not arrived is lost, and seconds that
 #: the last answers are waited for at most.
@@ -144,7 +147,8 @@ def record_session(source: pathlib.Path, directory: pathlib.Path, *,
             _wait_until_active(ros_node, images, recorder, node, log)
             ready_s = time.perf_counter() - start
             report('ready', 0)
-            sent = _play([str(source), '--clock', '--json', *player_options,
+            sent = _play([str(source), '--clock', '--json', '--wait', f'{_MATCH_LIMIT_S:g}',
+                          *player_options,
                           *(topics.options() if topics else ()), *ros_arguments],
                          directory, environment, recorder, node, report)
             report('stopping', recorder.counts['disparity'])

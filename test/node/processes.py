@@ -14,16 +14,12 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stereo_bp_ros.replay import session
 from test import domains
 
 #: Seconds. Compiling everything from scratch takes long on a small machine.
 START_LIMIT = 240.0
 #: Whatever else is waited for comes far earlier, on a machine that does nothing else.
 LIMIT = 120.0
-
-#: What is sent to the node waits until it is taken, and nothing is lost on a busy machine.
-RELIABLE = session.reliable_overrides(depth=200)
 
 
 @dataclasses.dataclass
@@ -62,12 +58,16 @@ class NodeProcess:
 @contextlib.contextmanager
 def running_node(directory: pathlib.Path, parameters: Mapping[str, Any],
                  *arguments: str, wait: str = 'active: waiting', code: str = '',
-                 domain: int | None = None, qos: Mapping[str, Any] = RELIABLE
+                 domain: int | None = None, qos: Mapping[str, Any] | None = None
                  ) -> Iterator[NodeProcess]:
     """A node, killed at the end, in a domain of another node or in one that nobody has.
 
-    ``qos`` are its overrides; {} = those of a node in a vehicle, which may lose messages.
+    ``qos`` are its overrides. By default whatever is sent waits until it is taken; {} leaves the
+    node as in a vehicle, which loses messages on a busy machine.
     """
+    if qos is None:
+        from stereo_bp_ros.replay import session
+        qos = session.reliable_overrides(depth=200)
     if domain is None:
         with domains.domain() as domain, running_node(
                 directory, parameters, *arguments, wait=wait, code=code, domain=domain,

@@ -209,7 +209,7 @@ def test_the_verb_records_and_reports_what_a_node_answers_that_runs_already(
     try:
         for _ in range(2):          # what the node has done before is not counted again
             command = ['replay', str(recording), '--output', str(tmp_path / 'report'), '--json',
-                       '--ros-args', '-r', '__ns:=/robot']
+                       '--wait', '60', '--ros-args', '-r', '__ns:=/robot']
             status = main(command)
             out, err = capfd.readouterr()
             assert status == 0, err
