@@ -128,13 +128,13 @@ class Camera:
 
 
 class Listener:
-    """Subscribes to disparity, latency and /diagnostics; no result is decoded while it counts."""
+    """Subscribes to disparity, latency and /diagnostics; nothing is decoded while it counts."""
 
     def __init__(self, node: Node) -> None:
         self._lock = threading.Lock()
         self._frames: list[tuple[int, int]] = []        # stamp, receipt, ns
         self._latency: list[bytes] = []
-        self._told: tuple[float, DiagnosticArray] | None = None     # when, in s, and the last
+        self._told: tuple[float, bytes] | None = None       # when, in seconds, and the last
         self._before: frames.Counters = {}
         # Deep enough that a burst waits here and is not lost.
         qos = QoSProfile(depth=50, reliability=ReliabilityPolicy.RELIABLE)
@@ -154,18 +154,17 @@ class Listener:
         settling = frames.Settling(dict.fromkeys(frames.SIDES, sent), self._before,
                                    session.QUIET_S)
         seen, deadline = self._told, time.monotonic() + session.SETTLE_LIMIT_S
-        has_settled = False
+        message, has_settled = DiagnosticArray(), False
         while not has_settled and time.monotonic() < deadline:
             time.sleep(0.02)
             told, heard = self._told, min(len(self._frames), len(self._latency))
             if told is not None and told is not seen:
-                seen = told
-                has_settled = settling.is_over(told[0], frames.counters(told[1]), heard)
+                seen, message = told, deserialize_message(told[1], DiagnosticArray)
+                has_settled = settling.is_over(told[0], frames.counters(message), heard)
         with self._lock:
             results, self._frames = self._frames, []
             latency, self._latency = self._latency, []
-        if seen is not None:
-            self._before = frames.counters(seen[1])
+        self._before = frames.counters(message)
         stages: dict[str, list[float]] = {}
         for data in latency:
             for pair in deserialize_message(data, DiagnosticArray).status[0].values:
@@ -175,7 +174,7 @@ class Listener:
             'stamps_ns': [stamp for stamp, _ in results],
             'received_s': [received * 1e-9 for _, received in results],
             'end_to_end_ms': [(received - stamp) * 1e-6 for stamp, received in results],
-            'diagnostics': _statuses(seen[1]) if seen is not None else {}}
+            'diagnostics': _statuses(message)}
 
     def _on_disparity(self, data: bytes) -> None:
         received = time.time_ns()
@@ -187,9 +186,7 @@ class Listener:
             self._latency.append(data)
 
     def _on_diagnostics(self, data: bytes) -> None:
-        message = deserialize_message(data, DiagnosticArray)
-        if frames.counters(message):
-            self._told = time.monotonic(), message
+        self._told = time.monotonic(), data
 
 
 def _statuses(message: DiagnosticArray) -> dict[str, dict[str, str]]:
