@@ -136,6 +136,7 @@ def test_malformed_calibrations(client: Any, pair: Any, name: str) -> None:
 
 def test_everything_refused_is_accounted_for_and_the_log_is_not_flooded(client: Any, pair: Any
                                                                         ) -> None:
+    good(client, pair)
     left, right = client.image(pair[0], encoding='flood'), client.image(pair[1])
     began = time.monotonic()
     for _ in range(50):
