@@ -108,7 +108,7 @@ def compiled(text: str, directory: pathlib.Path) -> ctypes.CDLL:
     source.write_text('#include "host_cuda.h"\n' + text)
     subprocess.run(['g++', '-std=c++20', '-O1', '-w', '-shared', '-fPIC', '-pthread',
                     f'-I{pathlib.Path(__file__).parent}', source, '-o', library],
-                   check=True, capture_output=True, text=True, timeout=120)
+                   check=True, capture_output=True, text=True, timeout=600)
     return ctypes.CDLL(str(library))
 
 
