@@ -17,7 +17,7 @@ INVALID = -16
 #: Weights over 0 to 7 pixels: 64 exp(-k^2 / 128), rounded half up.
 SPACE = [math.floor(64 * math.exp(-k * k / 128) + 0.5) for k in range(8)]
 #: Widest band; rows above and below, and columns, of the window that a plane is fitted in.
-BAND, ROWS, COLUMNS = 159, 10, 120
+BAND, ROWS, COLUMNS = 159, 10, 128
 #: Largest residuals of the rounds, sixteenths.
 RESIDUALS = 96, 48, 24, 24
 LEAST_INLIERS = 60

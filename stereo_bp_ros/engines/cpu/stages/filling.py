@@ -15,7 +15,7 @@ from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 
 #: Widest band that a plane fills, and the window that it is fitted in: rows above and below, and
 #: columns.
-BAND, ROWS, COLUMNS = 159, 10, 120
+BAND, ROWS, COLUMNS = 159, 10, 128
 
 #: Largest residuals of the rounds of least squares, sixteenths.
 RESIDUALS = (96, 48, 24, 24)
@@ -72,7 +72,7 @@ def _fill_band(values: Any, x_begin: int, x_end: int, y_begin: int, y_end: int, 
         return
     end = min(x_end, first + COLUMNS)
     top, bottom = max(y_begin, y - ROWS), min(y_end, y + ROWS + 1)
-    is_found, slope, constant = _plane(values[top:bottom, first:end], y - top)
+    is_found, slope, constant = _plane(values, y, top, bottom, first, end)
     if is_found:
         for x in range(x_begin, first):
             value = (slope * (x - first) + constant + 2048) >> 12
@@ -80,16 +80,17 @@ def _fill_band(values: Any, x_begin: int, x_end: int, y_begin: int, y_end: int, 
 
 
 @kernel
-def _plane(values: Any, own: int) -> tuple[bool, int, int]:
-    """Whether there is a plane, its slope along x, and its value at column 0 of row ``own``."""
-    a, b, c = 0, 0, _lower_median(values[own]) << 12
+def _plane(values: Any, y: int, top: int, bottom: int, first: int, end: int
+           ) -> tuple[bool, int, int]:
+    """Whether a window has a plane, its slope along x, and its value at (first, y)."""
+    a, b, c = 0, 0, _lower_median(values[y][first:end]) << 12
     points = inliers = 0
     for residual in RESIDUALS:
         points = n = u = t = uu = ut = tt = v = uv = tv = 0
-        for i in range(values.shape[0]):
-            row = i - own
-            valid, n_, u_, uu_, v_, uv_ = _row_sums(values[i], np.int32(a), np.int32(b * row + c),
-                                                    np.int32(residual << 12))
+        for row in range(top - y, bottom - y):
+            valid, n_, u_, uu_, v_, uv_ = _row_sums(
+                values[y + row][first:end], np.int32(a), np.int32(b * row + c),
+                np.int32(residual << 12))
             points += valid
             n += n_
             u += u_
