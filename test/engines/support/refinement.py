@@ -28,6 +28,10 @@ def bp(**changes):
                             'message_type': 'float32', 'correlation_window_size': 3, **changes})
 
 
+def combined(**changes):
+    return bp(**{'message_type': 'int16', 'census_weight': 1.0, **changes})
+
+
 def matched(config, width=WIDTH, height=HEIGHT, seed=0):
     """What a matching stage could hand over, in the frame of matching."""
     random = np.random.default_rng(seed)
