@@ -46,7 +46,7 @@ def matches(config: MatcherConfig, width: int, height: int, arena: Arena, part: 
     """
     first_pixel = part.y * width + part.x
     window = geometry.matched_window(config, width, height)
-    right = arena.device['right_keys'] + 8 * part.y * width if with_right else None
+    keys = arena.device['right_keys'] + 8 * part.y * width if with_right else None
 
     def array(name: str, itemsize: int, is_wanted: bool = True) -> int | None:
         return arena.device[name] + itemsize * first_pixel if is_wanted else None
@@ -54,7 +54,7 @@ def matches(config: MatcherConfig, width: int, height: int, arena: Arena, part: 
     left, top, right, bottom = part.kept
     return Matches(
         array('label', 2), array('fraction', 1, with_fraction), array('best', 4, with_costs),
-        array('second', 4, with_costs), right,
+        array('second', 4, with_costs), keys,
         part.x - config.min_disparity, window.x_offset - part.x,
         window.x_offset + window.width - part.x, width, left - part.x, top - part.y,
         right - left, bottom - top)
