@@ -160,7 +160,7 @@ def test_formats_lie_in_memory_as_their_kernels_see_them():
                        f'sizeof({message.name}::Unit) == {message.unit_bytes}',
                        f'{shape}::WORDS * {message.name}::WORD_REGISTERS == {message.registers}',
                        f'{message.name}::IS_WHOLE == {str(message.is_whole).lower()}']
-    for name in ('Nibbles', 'Bytes', 'Multiples', 'MultipleSums', 'Int16', 'Float16', 'Float32'):
+    for name in ('Nibbles', 'Bytes', 'Multiples', 'MultipleSums', 'Int16', 'Float32'):
         kept = CostFormat(name, 0)
         checks += [f'{name}::UNITS_PER_CHUNK == {kept.units}',
                    f'sizeof({name}::Unit) == {kept.unit_bytes}']
@@ -265,7 +265,6 @@ CONFIGURATIONS = {
     'int16': {'disparity_range': 24},
     'bytes': {'disparity_range': 128},
     'float32': {'message_type': 'float32'},
-    'float16': {'message_type': 'float16'},
     'right': {'reference_image': 'right', 'smoothing_sigma': 0.7, 'preprocessing': 'residual'},
     'refined': {'disp12_max_diff': 1, 'uniqueness_ratio': 5.0, 'texture_threshold': 3,
                 'filling': 'background', 'median_window_size': 5},

@@ -5,11 +5,13 @@ from __future__ import annotations
 import doctest
 import itertools
 import types
+from typing import Any
 
 import numpy as np
 import pytest
 
 from stereo_bp_ros import ConfigError, MatcherConfig, partitions, quantisation
+from stereo_bp_ros.engines.cpu.backend import CpuBackend
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.hierarchical import (
     cost_formats,
@@ -37,7 +39,7 @@ FIVE_SETS = {'tsukuba': (384, 288, 16), 'venus': (434, 383, 21), 'barn1': (432, 
              'cones_quarter': (450, 375, 64), 'cones_half': (900, 750, 128)}
 
 
-@pytest.mark.parametrize('message_type', ['int16', 'float32', 'float16'])
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
 @pytest.mark.parametrize('iterations', [0, 1, 2, 3, 7, 20])
 @pytest.mark.parametrize('disparities', [2, 16, 64, 300])
 def test_every_level_runs_every_iteration_once_and_in_order(
@@ -52,7 +54,7 @@ def test_every_level_runs_every_iteration_once_and_in_order(
 
 
 @pytest.mark.parametrize('disparities', [2, 8, 16, 21, 32, 64, 128, 256, 512])
-@pytest.mark.parametrize('message_type', ['int16', 'float32', 'float16'])
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
 def test_what_a_launch_reads_was_written_before_it(disparities: int, message_type: str) -> None:
     config = five_sets(disparities, message_type=message_type)
     written: set[str] = set()
@@ -67,7 +69,7 @@ def test_what_a_launch_reads_was_written_before_it(disparities: int, message_typ
 
 
 @pytest.mark.parametrize('disparities', [2, 3, 9, 16, 21, 64, 128, 137, 256, 257, 512])
-@pytest.mark.parametrize('message_type', ['int16', 'float32', 'float16'])
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
 def test_every_region_fits_the_shared_memory_of_a_block(disparities: int,
                                                         message_type: str) -> None:
     config = five_sets(disparities, message_type=message_type)
@@ -75,6 +77,51 @@ def test_every_region_fits_the_shared_memory_of_a_block(disparities: int,
         assert step.shared_bytes <= TYPICAL.shared_memory - schedule.STATIC_SHARED
         assert step.tiling.width % 2 == 0
         assert step.halo_columns % 2 == 0
+
+
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
+@pytest.mark.parametrize('iterations', ['3, 0, 5', '0, 2, 1', '1, 7, 0', '0, 0, 4', '2, 3, 12'])
+@pytest.mark.parametrize('disparities', [16, 64, 300])
+def test_levels_have_iterations_of_their_own(disparities: int, iterations: str,
+                                             message_type: str) -> None:
+    config = five_sets(disparities, levels=3, level_iterations=iterations,
+                       message_type=message_type)
+    found = schedule.launches(config, 321, 157)
+    written: set[str | None] = set()
+    for step in found:
+        assert {step.source, *(step.parents or ())} - {None} <= written
+        # What a launch finds at the parents alone it passes on, see ``Messages``.
+        inherited = messages.inherited(config, step)
+        assert inherited == () or step.source is None
+        written |= {*step.targets, *(f'messages_{step.level}_{colour}' for colour in inherited)}
+    for k, wanted in enumerate(config.iterations_of_levels):
+        done = [t for step in found if step.level == k
+                for t in range(step.first, step.first + step.iterations)]
+        assert done == list(range(wanted))
+    starts = [step.start for step in found if step.first == 0]
+    assert starts == [schedule.FROM_ZERO] + [schedule.FROM_PARENTS] * (len(starts) - 1)
+    assert set(schedule.message_arrays(config, found)) >= written - {None}
+
+
+def test_levels_with_the_same_iterations_are_launched_as_ever() -> None:
+    config = five_sets(64, iterations=5)
+    given = config.replace(iterations=7, level_iterations='5')
+    assert schedule.launches(given, 640, 480) == schedule.launches(config, 640, 480)
+
+
+def test_a_first_step_is_kept_as_the_messages_are() -> None:
+    def message(**changes: Any) -> MessageFormat:
+        return MessageFormat.of(MatcherConfig(census_weight=1.0, discontinuity_slope=20.0,
+                                              discontinuity_truncation=120.0, **changes))
+    assert message().name == 'Int16Bytes'
+    assert message(discontinuity_first_step=20.0).name == 'Int16Bytes'
+    stepped = message(discontinuity_first_step=10.0)
+    assert (stepped.name, stepped.first_step) == ('Int16BytesFirstStep', 10)
+    assert message(discontinuity_first_step=0.3).first_step == 0
+    # No step costs more than the truncation: both are that.
+    steep = MatcherConfig(census_weight=1.0, discontinuity_slope=200.0,
+                          discontinuity_truncation=120.0, discontinuity_first_step=150.0)
+    assert MessageFormat.of(steep).name == 'Int16Bytes'
 
 
 @pytest.mark.parametrize('iterations', [1, 2, 3, 5, 8, 11, 16])
@@ -153,7 +200,7 @@ def test_small_devices_get_smaller_regions() -> None:
         assert step.shared_bytes <= 64 * 1024
 
 
-@pytest.mark.parametrize('message_type', ['int16', 'float32', 'float16'])
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
 def test_arrays_of_the_arena_do_not_overlap(message_type: str) -> None:
     arrays = plan_of(five_sets(64, message_type=message_type), 450, 375).memory.arrays
     for before, after in itertools.pairwise(arrays):
@@ -213,18 +260,17 @@ def test_float32_is_kept_in_three_bytes_unless_costs_are_small(
         assert scale == 1
         assert (message.slope, message.truncation) == (
             min(slope, config.truncation), config.truncation)
-    for other in ({'message_type': 'float16'}, {'message_type': 'int16'},
+    for other in ({'message_type': 'int16'},
                   {'stereo_algorithm': 'tiled_bp'}, {'program': 'plain_steps'}):
         changed = five_sets(16, **{'message_type': 'float32', **other})
         assert MessageFormat.of(changed).scale == 1
 
 
-@pytest.mark.parametrize('message_type', ['float32', 'float16'])
 @pytest.mark.parametrize('disparities', [65, 77, 128])
 @pytest.mark.parametrize('slope', [0.03, 0.05, 0.3, 1.0, 1.1, 5.9, 6.1])
 def test_long_vectors_of_floats_are_whole_numbers_where_these_are_as_good(
-        message_type: str, disparities: int, slope: float) -> None:
-    config = five_sets(disparities, message_type=message_type, discontinuity_slope=slope,
+        disparities: int, slope: float) -> None:
+    config = five_sets(disparities, message_type='float32', discontinuity_slope=slope,
                        discontinuity_truncation=30.0)
     # The largest cost is 1.5: 32 slopes or less, and a quarter of one or more.
     is_fixed = 1.5 / 32 <= slope <= 6
@@ -306,9 +352,9 @@ def test_truncations_whose_sums_exceed_16_bits_are_refused() -> None:
 
 
 @pytest.mark.parametrize('changes', [
-    {'disparity_range': 64, 'message_type': 'float16'}, {'disparity_range': 56},
-    {'disparity_range': 129}, {'stereo_algorithm': 'tiled_bp'}, {'program': 'plain_steps'},
-    {'message_type': 'int16'}, {'discontinuity_truncation': 3.9}, {'levels': 9}])
+    {'disparity_range': 56}, {'disparity_range': 129}, {'stereo_algorithm': 'tiled_bp'},
+    {'program': 'plain_steps'}, {'message_type': 'int16'}, {'discontinuity_truncation': 3.9},
+    {'levels': 9}])
 def test_other_messages_are_no_whole_numbers_of_32_bits(changes: dict[str, object]) -> None:
     assert isinstance(MessageFormat.of(five_sets(64, message_type='float32')), Fixed32)
     config = five_sets(64, message_type='float32').replace(**changes)
@@ -348,6 +394,16 @@ def test_settings_of_the_cpu_engine_alone_are_refused() -> None:
             program='plain_steps', **{'plain_steps.vectorised': False})):
         with pytest.raises(ConfigError, match='use backend cpu'):
             plan_of(config, 64, 48)
+
+
+def test_float16_is_refused_in_words_that_name_where_it_is() -> None:
+    config = MatcherConfig(message_type='float16')
+    with pytest.raises(ConfigError, match='program plain_steps, or backend cpu') as refused:
+        plan_of(config, 64, 48)
+    assert refused.value.field == 'message_type'
+    found = plan_of(config.replace(program='plain_steps'), 64, 48)
+    assert found.matching.kept_as(found.config)[0].endswith('Halves')
+    assert CpuBackend('').fit(config, 64, 48).config == config
 
 
 @pytest.mark.parametrize(('disparities', 'storage'), [(64, 'register'), (200, 'local')])

@@ -18,6 +18,9 @@ BODIES = {
     'uint32 permute_signed(': 'return host_permute(a, b, selectors);',
     'uint64 time_in_ns()': 'return 0;',
     'void stamp_last(': '',
+    'void copy_unit(': '*to = *from;',
+    'void copied()': '',
+    'int hide_from_optimiser(': 'return colour;',
     'Word widen(uint32 packed)': 'return Word();',
     'uint32 narrow(Word word)': 'return 0;',
     'Word least_small(Word a, Word b)': 'return least(a, b);',
@@ -105,7 +108,7 @@ def compiled(text: str, directory: pathlib.Path) -> ctypes.CDLL:
     source.write_text('#include "host_cuda.h"\n' + text)
     subprocess.run(['g++', '-std=c++20', '-O1', '-w', '-shared', '-fPIC', '-pthread',
                     f'-I{pathlib.Path(__file__).parent}', source, '-o', library],
-                   check=True, capture_output=True, text=True, timeout=120)
+                   check=True, capture_output=True, text=True, timeout=600)
     return ctypes.CDLL(str(library))
 
 

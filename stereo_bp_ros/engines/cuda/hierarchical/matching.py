@@ -39,11 +39,18 @@ class Hierarchical(CudaMatching):
 
     @classmethod
     def check(cls, config: MatcherConfig, device: Any = None) -> None:
+        if config.message_type == 'float16':
+            raise ConfigError('message_type', config.message_type,
+                              "CUDA computes it in the papers' steps alone: use program "
+                              'plain_steps, or backend cpu or auto')
         combined.check(config)
         for name in ('partition_columns', 'partition_rows'):
             if config.exact and getattr(config, name) > 1:
                 raise ConfigError(name, getattr(config, name), 'CUDA computes exact on whole '
                                   'images: use backend cpu or auto')
+        if config.exact and config.level_iterations:
+            raise ConfigError('level_iterations', config.level_iterations, 'CUDA computes exact '
+                              'with iterations: use backend cpu or auto')
 
     @classmethod
     def replacement(cls, config: MatcherConfig, device: Properties) -> MatcherConfig:
