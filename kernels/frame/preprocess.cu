@@ -1,7 +1,7 @@
 // Stage preprocess: from grey values to the image that is matched, in float32; borders are
 // replicated. Grey is uint8 or float; blockIdx.z = image. Sums of whole numbers are exact, as
 // OpenCV's are, and so the results are equal.
-#include "frame/refine.cuh"
+#include "device.cuh"
 
 // Pixels of a block.
 constexpr int TILE_WIDTH = 32, TILE_HEIGHT = 16, THREADS = 256;
@@ -168,65 +168,55 @@ __global__ void __launch_bounds__(THREADS) sobel(const __grid_constant__ Derivat
     }
 }
 
-// Where windows of CONTRAST_SIDE pixels have little contrast; see ``low_contrast``.
-constexpr int CONTRAST_SIDE = 7, CONTRAST_RADIUS = CONTRAST_SIDE / 2;
+// The least range of grey values in a window of CONTRAST_SIDE pixels that has the pixel. The centres
+// of the windows are inside the image; what lies outside is not looked at, so replicated borders
+// will do.
+constexpr int CONTRAST_SIDE = 7;
 
-struct Contrast {
-    const void* from;               // H x W, grey values
-    uint8* to;                      // H x W
-    const struct Parameters* live;  // contrast_threshold
-    int width, height;
-    uint64* stamp;
-};
-
-// 1 where a pixel lies in a window whose grey values range over less than the threshold, else 0.
-// The centres of the windows are inside the image; what lies outside is not looked at, and so
-// replicated borders do.
 template <typename Grey>
-__global__ void __launch_bounds__(THREADS) low_contrast(const __grid_constant__ Contrast p) {
-    constexpr int R = CONTRAST_RADIUS, ROWS = TILE_HEIGHT + 4 * R, COLUMNS = TILE_WIDTH + 4 * R;
-    constexpr int INNER_ROWS = TILE_HEIGHT + 2 * R, INNER_COLUMNS = TILE_WIDTH + 2 * R;
-    __shared__ Grey grey[ROWS][COLUMNS], least[ROWS][INNER_COLUMNS], largest[ROWS][INNER_COLUMNS];
-    __shared__ bool is_low[INNER_ROWS][INNER_COLUMNS];
+__global__ void __launch_bounds__(THREADS) contrast(const __grid_constant__ Planes p) {
+    constexpr int RADIUS = CONTRAST_SIDE / 2;
+    constexpr int ROWS = TILE_HEIGHT + 4 * RADIUS, COLUMNS = TILE_WIDTH + 4 * RADIUS;
+    constexpr int CENTRE_ROWS = TILE_HEIGHT + 2 * RADIUS, CENTRES = TILE_WIDTH + 2 * RADIUS;
+    __shared__ Grey grey[ROWS][COLUMNS], least[ROWS][CENTRES], largest[ROWS][CENTRES];
+    __shared__ float ranges[CENTRE_ROWS][CENTRES];
     stamp_time(p.stamp);
     const int thread = threadIdx.y * TILE_WIDTH + threadIdx.x;
-    const int first_x = blockIdx.x * TILE_WIDTH - 2 * R, first_y = blockIdx.y * TILE_HEIGHT - 2 * R;
-    for (int i = thread; i < ROWS * COLUMNS; i += THREADS) {
-        const int x = min(max(first_x + i % COLUMNS, 0), p.width - 1);
-        const int y = min(max(first_y + i / COLUMNS, 0), p.height - 1);
-        grey[i / COLUMNS][i % COLUMNS] = static_cast<const Grey*>(p.from)[y * p.width + x];
-    }
+    const int first_x = blockIdx.x * TILE_WIDTH - 2 * RADIUS;
+    const int first_y = blockIdx.y * TILE_HEIGHT - 2 * RADIUS;
+    for (int i = thread; i < ROWS * COLUMNS; i += THREADS)
+        grey[i / COLUMNS][i % COLUMNS] =
+            value_at<Grey>(p, first_x + i % COLUMNS, first_y + i / COLUMNS);
     __syncthreads();
-    for (int i = thread; i < ROWS * INNER_COLUMNS; i += THREADS) {
-        const Grey* const first = &grey[i / INNER_COLUMNS][i % INNER_COLUMNS];
+    for (int i = thread; i < ROWS * CENTRES; i += THREADS) {
+        const Grey* const first = &grey[i / CENTRES][i % CENTRES];
         Grey low = *first, high = *first;
         for (int k = 1; k < CONTRAST_SIDE; ++k) {
             low = min(low, first[k]);
             high = max(high, first[k]);
         }
-        least[i / INNER_COLUMNS][i % INNER_COLUMNS] = low;
-        largest[i / INNER_COLUMNS][i % INNER_COLUMNS] = high;
+        least[i / CENTRES][i % CENTRES] = low;
+        largest[i / CENTRES][i % CENTRES] = high;
     }
     __syncthreads();
-    const double threshold = p.live->contrast_threshold;
-    for (int i = thread; i < INNER_ROWS * INNER_COLUMNS; i += THREADS) {
-        const int row = i / INNER_COLUMNS, column = i % INNER_COLUMNS;
+    for (int i = thread; i < CENTRE_ROWS * CENTRES; i += THREADS) {
+        const int row = i / CENTRES, column = i % CENTRES;
         Grey low = least[row][column], high = largest[row][column];
         for (int k = 1; k < CONTRAST_SIDE; ++k) {
             low = min(low, least[row + k][column]);
             high = max(high, largest[row + k][column]);
         }
-        const int x = first_x + R + column, y = first_y + R + row;
-        is_low[row][column] = x >= 0 && x < p.width && y >= 0 && y < p.height
-            && float(high) - float(low) < float(threshold);
+        const int x = first_x + RADIUS + column, y = first_y + RADIUS + row;
+        const bool is_centre = x >= 0 && x < p.width && y >= 0 && y < p.height;
+        ranges[row][column] = is_centre ? float(high) - float(low) : 3e38f;
     }
     __syncthreads();
     for (int row = threadIdx.y; row < TILE_HEIGHT; row += THREADS / TILE_WIDTH) {
         const int x = blockIdx.x * TILE_WIDTH + threadIdx.x, y = blockIdx.y * TILE_HEIGHT + row;
         if (x >= p.width || y >= p.height) return;
-        bool found = false;
+        float found = 3e38f;
         for (int k = 0; k < CONTRAST_SIDE * CONTRAST_SIDE; ++k)
-            found |= is_low[row + k / CONTRAST_SIDE][threadIdx.x + k % CONTRAST_SIDE];
-        p.to[y * p.width + x] = found;
+            found = fminf(found, ranges[row + k / CONTRAST_SIDE][threadIdx.x + k % CONTRAST_SIDE]);
+        p.to[blockIdx.z][y * p.width + x] = found;
     }
 }

@@ -68,22 +68,20 @@ def sobel_x(smoothed: np.ndarray[Any, Any], config: MatcherConfig,
     _scale_and_clip(out, np.float32(config.sobel_scale), _cap(config))
 
 
-def low_contrast(smoothed: np.ndarray[Any, Any], threshold: float, out: np.ndarray[Any, Any],
-                 largest: np.ndarray[Any, Any], least: np.ndarray[Any, Any]) -> None:
-    """Where a pixel lies in a window whose grey values range over less than the threshold.
+def contrast(smoothed: np.ndarray[Any, Any], out: np.ndarray[Any, Any],
+             ranges: np.ndarray[Any, Any]) -> None:
+    """The least range of grey values in a window that has the pixel; float32 H x W each.
 
     Windows of ``CONTRAST_SIDE`` pixels, their centres inside the image and cut at its border.
 
-    :param smoothed: float32 H x W, grey values.
-    :param out: uint8 H x W, 1 where it does, else 0.
-    :param largest, least: float32 H x W, scratch.
+    :param out: filled; scratch before that.
+    :param ranges: scratch.
     """
     window = np.ones((CONTRAST_SIDE, CONTRAST_SIDE), np.uint8)
-    cv2.dilate(smoothed, window, dst=largest)
-    cv2.erode(smoothed, window, dst=least)
-    np.subtract(largest, least, out=largest)
-    np.less(largest, np.float32(threshold), out=out.view(np.bool_))
-    cv2.dilate(out, window, dst=out)
+    cv2.dilate(smoothed, window, dst=ranges)
+    cv2.erode(smoothed, window, dst=out)
+    np.subtract(ranges, out, out=ranges)
+    cv2.erode(ranges, window, dst=out)
 
 
 def _sobel_magnitude(smoothed: np.ndarray[Any, Any], config: MatcherConfig,
