@@ -15,9 +15,9 @@ struct LeastLabel<Message, PADDED, true> {
     static constexpr int BITS = FITS_BYTES ? 8 : 9;
 
     // Labels of the low and of the high values of a chunk.
-    struct Labels {
+    struct ChunkLabels {
         uint32 low, high;
-        __device__ __forceinline__ explicit Labels(int chunk) {
+        __device__ __forceinline__ explicit ChunkLabels(int chunk) {
             if constexpr (FITS_BYTES) {
                 low = 0x03020100u + uint32(chunk) * 0x04040404u;
                 high = uint32(PADDED - 1) * 0x01010101u - low;
@@ -30,13 +30,13 @@ struct LeastLabel<Message, PADDED, true> {
 
     uint32 least = ~0u;
 
-    __device__ __forceinline__ void take_low(uint32 word, Labels labels, int i) {
+    __device__ __forceinline__ void take_low(uint32 word, ChunkLabels labels, int i) {
         // Four bytes: the label, the value, and twice the label's sign, which is 0.
         if constexpr (FITS_BYTES)
             least = min(least, permute_signed(word, labels.low, 0xc104 + 0x1001 * i));
         else least = min(least, (word & 0xffffu) << BITS | (labels.low + i));
     }
-    __device__ __forceinline__ void take_high(uint32 word, Labels labels, int i) {
+    __device__ __forceinline__ void take_high(uint32 word, ChunkLabels labels, int i) {
         if constexpr (FITS_BYTES)
             least = min(least, permute_signed(word, labels.high, 0xc324 + 0x1001 * i));
         else least = min(least, (word >> 16) << BITS | (labels.high - i));
@@ -51,9 +51,9 @@ struct LeastLabel<Message, PADDED, true> {
 // Real numbers, or whole numbers of 32 bits.
 template <typename Message, int PADDED>
 struct LeastLabel<Message, PADDED, false> {
-    struct Labels {
+    struct ChunkLabels {
         int low, high;
-        __device__ __forceinline__ explicit Labels(int chunk)
+        __device__ __forceinline__ explicit ChunkLabels(int chunk)
             : low(4 * chunk), high(PADDED - 1 - 4 * chunk) {}
     };
 
@@ -67,10 +67,10 @@ struct LeastLabel<Message, PADDED, false> {
             found = label;
         }
     }
-    __device__ __forceinline__ void take_low(float2 word, Labels labels, int i) {
+    __device__ __forceinline__ void take_low(float2 word, ChunkLabels labels, int i) {
         take(word.x, labels.low + i);
     }
-    __device__ __forceinline__ void take_high(float2 word, Labels labels, int i) {
+    __device__ __forceinline__ void take_high(float2 word, ChunkLabels labels, int i) {
         take(word.y, labels.high - i);
     }
     __device__ __forceinline__ void take_other(int mask) {
@@ -81,7 +81,8 @@ struct LeastLabel<Message, PADDED, false> {
     __device__ __forceinline__ Value value() const { return least; }
 };
 
-// Where labels go; all arrays are H x W of the matched image, from the first pixel of level 0 on.
+// Where labels go; all arrays are H x W of the matched image, from the first pixel of level 0 on,
+// but ``right`` from the first pixel of its row of the image.
 struct Matches {
     short* label;           // d - min_disparity
     signed char* fraction;  // sixteenths to the vertex of the parabola, or null
@@ -90,8 +91,8 @@ struct Matches {
     void* best;
     void* second;
     uint64* right;  // belief and label per pixel of the other image, or null
-    int min_disparity;
-    int first_x, end_x;  // pixels with data cost for every disparity
+    int first_partner;   // column of the other image that pixel 0 of level 0 meets at label 0
+    int first_x, end_x;  // pixels that offer their beliefs, at labels whose partner exists
     int image_width;
     int kept_left, kept_top, kept_width, kept_height;  // of level 0; the others get no label
 
@@ -122,7 +123,7 @@ struct LabelSelection {
         Least best;
 #pragma unroll
         for (int j = 0; j < S::LANE_CHUNKS; ++j) {
-            const typename Least::Labels labels(V::chunk(node.lane, j));
+            const typename Least::ChunkLabels labels(V::chunk(node.lane, j));
 #pragma unroll
             for (int i = 0; i < 4; ++i)
                 V::take(beliefs[4 * j + i], node.lane, 4 * j + i, labels, best);
@@ -189,11 +190,13 @@ private:
         const bool offers = out.right != nullptr && exists && x >= out.first_x && x < out.end_x;
         const Value constant_offset = out.right != nullptr ? node.constant_offset(distance)
                                                            : Value(0);
-        uint64* const row = out.right + at - out.min_disparity;
+        const int partner = x + out.first_partner;
+        uint64* const row = out.right + y * out.image_width + partner;
         Value second = Message::largest();
         const auto show = [&](Value value, int label) {
             if (abs(label - found) > 1 && value < second) second = value;
-            if (offers) offer(row - label, value - constant_offset, label);
+            if (offers && unsigned(partner - label) < unsigned(out.image_width))
+                offer(row - label, value - constant_offset, label);
         };
         node.restart();
 #pragma unroll 1
@@ -254,7 +257,7 @@ __device__ __forceinline__ void select_label(
 #pragma unroll
         for (int j = S::LANE_CHUNKS - 1; j >= 0; --j) {
             const int c = V::chunk(node.lane, j);
-            const typename LeastLabel<Message, S::PADDED>::Labels labels(c);
+            const typename LeastLabel<Message, S::PADDED>::ChunkLabels labels(c);
             typename Message::Word part[4];
             node.costs(c, part);
             node.template add_in_turn<DIRECTIONS>(c, j, part);

@@ -116,7 +116,7 @@ struct Update {
                                                             Word (&middles)[DIRECTIONS]) {
 #pragma unroll
         for (int j = 0; j < S::LANE_CHUNKS; ++j) {
-            const typename Least::Labels labels(V::chunk(team.lane, j));
+            const typename Least::ChunkLabels labels(V::chunk(team.lane, j));
             Word part[4];
             cost.expand(j, team, part);
 #pragma unroll

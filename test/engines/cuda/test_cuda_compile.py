@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.engines import cache
+from stereo_bp_ros.engines.cuda.costs import stage as combined
 from stereo_bp_ros.engines.cuda.hierarchical import cost, labels, messages, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
@@ -33,7 +34,9 @@ from test.settings import tiled as barriers
 ARCHITECTURES = ('sm_90', 'sm_75', 'sm_87', 'sm_120')
 RANGES = (2, 8, 16, 21, 32, 64, 128, 256, 512)
 RANGES_OF_OTHERS = (21, 128)
-MESSAGE_TYPES = ('int16', 'float32', 'float16')
+MESSAGE_TYPES = ('int16', 'float32')
+#: What combined costs are matched with.
+COMBINED = {'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0, 'levels': 3}
 #: The cases of belief propagation that take little.
 QUICK = ((16, 'int16', 'sm_90'), (64, 'float32', 'sm_90'))
 CASES = [pytest.param(disparities, message_type, architecture,
@@ -142,6 +145,37 @@ def kernels_of_the_other_stages() -> list[tuple[str, str]]:
 def test_kernels_of_the_other_stages_compile(architecture: str) -> None:
     logs = compile_all(kernels_of_the_other_stages(), architecture)
     assert all(spilled_bytes(log) == 0 for log in logs.values())
+
+
+def kernels_of_combined_costs(disparities: int) -> list[tuple[str, str]]:
+    """Every cost and window, with and without path sums."""
+    names = []
+    for window, changes in (
+            ('5x5', {}), ('7x5', {'residual_weight': 1.0, 'path_sums': True}),
+            ('9x7', {'sobel_weight': 1.0, 'path_sums': True}),
+            ('9x7', {'sobel_weight': 1.0, 'grey_weight': 1.0, 'residual_weight': 1.0})):
+        config = MatcherConfig.from_mapping({
+            'disparity_range': disparities, 'census_weight': 0.8, 'census_window': window,
+            **COMBINED, **changes})
+        for image in ('uint8', 'float'):
+            names += combined.kernels(config, image)
+        steps = schedule.launches(config, 640, 480)
+        base = messages.base_cost(config, 'uint8', steps)
+        names += [messages.kernel_of(config, step, base, has_more)
+                  for step in steps for has_more in (False, True)]
+        names += labels.kernels(config, steps[-1], base)
+    return sorted(set(names))
+
+
+@pytest.mark.parametrize(('disparities', 'architecture'), [
+    pytest.param(disparities, architecture,
+                 marks=[] if (disparities, architecture) == (128, 'sm_90') else pytest.mark.slow)
+    for architecture in ARCHITECTURES
+    for disparities in (RANGES if architecture == 'sm_90' else RANGES_OF_OTHERS)])
+def test_kernels_of_combined_costs_compile(disparities: int, architecture: str) -> None:
+    logs = compile_all(kernels_of_combined_costs(disparities), architecture)
+    if architecture == 'sm_90':
+        assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
 
 
 def kernels_of_sad() -> list[tuple[str, str]]:

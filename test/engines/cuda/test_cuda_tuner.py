@@ -356,7 +356,6 @@ def test_only_what_the_papers_inequalities_allow_keeps_vectors_on_chip() -> None
     floats = config_of(**whole)
     assert [tuner.most_disparities(floats, old, with_label) for with_label in (False, True)] == [
         91, 90]
-    assert tuner.most_disparities(config_of(message_type='float16'), old, False) == 182
     assert tuner.most_disparities(config_of(message_type='float32'), old, False) == 121
     on_chip, in_memory = Tiling(3, 8, 8, 256, 1, 4), Tiling(1, 16, 8, 128, 1, 4)
     for disparities, level, is_feasible in ((90, 0, True), (91, 0, False), (91, 1, True),

@@ -35,7 +35,7 @@ LEAST_COST_OF_THREE_BYTES = 2.0 ** -10
 
 #: Vectors of floats of so many chunks or more are split over two lanes: a thread's part is half as
 #: long then, and no part of the envelope is computed twice.
-LEAST_CHUNKS_OF_SPLIT = {'float32': 8, 'float16': 9}
+LEAST_CHUNKS_OF_SPLIT = 8
 
 #: ``Fixed32`` needs a largest cost of a pixel between these multiples of the slope, so that 2^14
 #: steps of the slope resolve costs as float32 does ...
@@ -46,9 +46,6 @@ LEAST_MESSAGE_OF_FIXED = 4
 
 #: The slope in steps of ``Fixed32``: 16 bits hold a difference of neighbouring labels.
 LARGEST_SLOPE_OF_FIXED = 32766
-
-#: The C++ types of messages as they are computed.
-MESSAGE_TYPES = {'int16': 'Int16', 'float32': 'Float32', 'float16': 'Float16'}
 
 
 class Level(NamedTuple):
@@ -251,14 +248,15 @@ class Int16SixBits(Int16Deltas):
 class Float32(MessageFormat):
     """4 bytes a label: two units of 16 bytes are a chunk.
 
-    Where costs are so far below the truncation that three bytes would lose them.
+    Where costs are so far below the truncation that three bytes would lose them. Other programs
+    keep messages in arrays of their own, and compute those of float16 like these.
     """
 
     names = ('Float32', 'Float32Halves')
 
     @classmethod
     def suits(cls, config: MatcherConfig) -> bool:
-        return config.message_type == 'float32'
+        return config.message_type != 'int16'
 
     @property
     def units(self) -> int:
@@ -293,22 +291,11 @@ class Float32ThreeBytes(Float32):
         return 3 * self.chunks
 
 
-class Float16(MessageFormat):
-    """binary16, 2 bytes a label: a unit of 16 bytes is a chunk. For ``message_type: float16``."""
-
-    names = ('Float16', 'Float16Halves')
-
-    @classmethod
-    def suits(cls, config: MatcherConfig) -> bool:
-        return config.message_type == 'float16'
-
-
 class Fixed32(MessageFormat):
     """Whole numbers of 32 bits, kept as 16-bit differences of neighbours: 16 bytes a chunk.
 
     For long vectors of floats, always split: each side must lie in one lane. Neighbours differ by
-    the slope at most, so that 16 bits hold a difference where three bytes hold a value; binary16
-    takes as many, and is less exact.
+    the slope at most, so that 16 bits hold a difference where three bytes hold a value.
     """
 
     names = ('Fixed32', 'Fixed32')
@@ -341,18 +328,9 @@ class Fixed32(MessageFormat):
                 quantisation.round_half_up(scale * _largest_message(config)))
 
 
-class Fixed32OfFloat16(Fixed32):
-    """The same for ``message_type: float16``; ``time_floats`` alone tells them apart."""
-
-    @classmethod
-    def suits(cls, config: MatcherConfig) -> bool:
-        return config.message_type == 'float16' and super().suits(config)
-
-
 #: The families, and the order in which they are tried.
 FAMILIES: tuple[type[MessageFormat], ...] = (
-    Int16Bytes, Int16SixBits, Int16Deltas, Int16,
-    Fixed32OfFloat16, Fixed32, Float32ThreeBytes, Float32, Float16)
+    Int16Bytes, Int16SixBits, Int16Deltas, Int16, Fixed32, Float32ThreeBytes, Float32)
 
 
 def _first_step(config: MatcherConfig, slope: float) -> int | None:
@@ -364,8 +342,8 @@ def _first_step(config: MatcherConfig, slope: float) -> int | None:
 
 
 def _is_split(config: MatcherConfig) -> bool:
-    least = LEAST_CHUNKS_OF_SPLIT.get(config.message_type)
-    return least is not None and -(-config.disparity_range // CHUNK) >= least
+    return (config.message_type != 'int16'
+            and -(-config.disparity_range // CHUNK) >= LEAST_CHUNKS_OF_SPLIT)
 
 
 def _is_default_program(config: MatcherConfig) -> bool:

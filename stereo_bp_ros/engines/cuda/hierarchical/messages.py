@@ -85,15 +85,24 @@ def kernel_of(config: MatcherConfig, step: Launch, base: str | None = None,
     threads = launch.compiled_threads(message, kind, step, has_more)
     arguments = (f'{message.name}, {config.disparity_range}, {kind}, '
                  f'{tiling.directions}, {threads}')
-    work = 'ONE_ITERATION' if step.iterations == 1 and not tiling.resident else 'ITERATIONS'
-    if step.finish == LABELS:
-        work += '_AND_MORE' if has_more else '_AND_LABELS'
-    elif step.finish == OWN_LABELS and not has_more:     # or all are selected afterwards
-        work += '_AND_OWN_LABELS'
+    labels = f'Labels::{selected(step, has_more)}'
     if tiling.resident:
-        return 'hierarchical/messages_small_tiles.cu', f'pass_resident<{arguments}, {work}>'
+        return 'hierarchical/messages_small_tiles.cu', f'pass_resident<{arguments}, {labels}>'
     blocks = launch.least_blocks(message, kind, step)
-    return 'hierarchical/messages.cu', f'pass_messages<{arguments}, {blocks}, {work}>'
+    is_single = str(step.iterations == 1).lower()
+    return ('hierarchical/messages.cu',
+            f'pass_messages<{arguments}, {blocks}, {is_single}, {labels}>')
+
+
+def selected(step: Launch, has_more: bool) -> str:
+    """The labels that a launch selects, a name of ``Labels`` in the kernels.
+
+    Where more than own labels is wanted, all are selected afterwards. ``has_more``: as for
+    ``kernel_of``.
+    """
+    if step.finish == LABELS:
+        return 'ALL_AND_MORE' if has_more else 'ALL'
+    return 'OWN' if step.finish == OWN_LABELS and not has_more else 'NONE'
 
 
 def threads_of(config: MatcherConfig, step: Launch, base: str | None = None,
