@@ -163,15 +163,16 @@ def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarr
     found = arena.view('second')[inside] - arena.view('best')[inside]
     assert np.array_equal(found, unit * lead)
     assert np.array_equal(arena.view('fraction')[inside], sixteenths(expected)[inside])
-    keys = naive_bp.right_keys(expected, config.min_disparity, border=1)
-    assert (keys != 2 ** 64 - 1).any() == (width > config.disparity_range)
+    needs_all = not config.has_combined_cost
+    keys = naive_bp.right_keys(expected, config.min_disparity, 1, needs_all_partners=needs_all)
+    assert (keys != 2 ** 64 - 1).any() == (width > config.disparity_range or not needs_all)
     check_right_keys(arena.view('right_keys'), keys, config, unit)
     # The same where a pixel offers what it believes of labels whose partner exists.
     arena.view('right_keys').view(np.uint8)[...] = 0xff
     arena.spoil('messages_')
     out.first_x, out.end_x = -1, width + 1
-    passing.enqueue(0, 'Multiples', out)
-    selecting.enqueue(0, 'Multiples', out)
+    passing.enqueue(0, base, out)
+    selecting.enqueue(0, base, out)
     keys = naive_bp.right_keys(expected, config.min_disparity, 1, needs_all_partners=False)
     check_right_keys(arena.view('right_keys'), keys, config, unit)
 
