@@ -154,6 +154,10 @@ def test_formats_lie_in_memory_as_their_kernels_see_them():
             if issubclass(family, formats.Int16SixBits) and chunks % 8:
                 continue
             message = family(chunks, is_split, 1.0, 1, 8)
+            if message.is_int16:
+                stepped = family(chunks, is_split, 1.0, 1, 8, first_step=0)
+                checks += [f'HAS_FIRST_STEP<{stepped.name}> && !HAS_FIRST_STEP<{message.name}>',
+                           f'Shape<{stepped.name}, {8 * chunks}>::UNITS == {stepped.units}']
             shape = f'Shape<{message.name}, {8 * chunks}>'
             checks += [f'{shape}::CHUNKS == {chunks}', f'{shape}::UNITS == {message.units}',
                        f'{shape}::LANES == {message.lanes}',

@@ -29,7 +29,7 @@ from stereo_bp_ros.engines.cuda.hierarchical.formats import (
     Int16SixBits,
     MessageFormat,
 )
-from stereo_bp_ros.engines.cuda.plan import computed, plan_of
+from stereo_bp_ros.engines.cuda.plan import check, computed, plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert
 from stereo_bp_ros.errors import MemoryLimitError
@@ -107,6 +107,13 @@ def test_levels_with_the_same_iterations_are_launched_as_ever() -> None:
     config = five_sets(64, iterations=5)
     given = config.replace(iterations=7, level_iterations='5')
     assert schedule.launches(given, 640, 480) == schedule.launches(config, 640, 480)
+
+
+def test_exact_with_iterations_of_levels_is_left_to_the_cpu() -> None:
+    config = five_sets(16, message_type='float32', exact=True, level_iterations='3, 5')
+    with pytest.raises(ConfigError, match='use backend cpu or auto') as refused:
+        check(config, TYPICAL)
+    assert refused.value.field == 'level_iterations'
 
 
 def test_a_first_step_is_kept_as_the_messages_are() -> None:
