@@ -21,6 +21,7 @@ import numpy as np
 
 from stereo_bp_ros import __version__, engines
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli.machine import processor
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import timing
 from stereo_bp_ros.evaluation.datasets import StereoPair, open_dataset
@@ -184,7 +185,7 @@ def print_head(*columns: str) -> None:
 
 def machine(config: MatcherConfig | None = None) -> dict[str, str]:
     """Processor, versions and date; with a configuration also the device that computes it."""
-    about = {'processor': _processor(), 'cores': str(len(os.sched_getaffinity(0))),
+    about = {'processor': processor(), 'cores': str(len(os.sched_getaffinity(0))),
              'load average': f'{os.getloadavg()[0]:.1f}', 'platform': platform.platform(),
              'python': platform.python_version(), 'numpy': np.__version__,
              'stereo_bp_ros': __version__, 'date': time.strftime('%Y-%m-%d')}
@@ -205,11 +206,3 @@ def write_report(path: pathlib.Path | None, config: MatcherConfig | None = None,
     if path:
         path.write_text(json.dumps({'machine': machine(config), 'command': sys.argv, **results},
                                    indent=1) + '\n', encoding='utf-8')
-
-
-def _processor() -> str:
-    with open('/proc/cpuinfo', encoding='ascii', errors='replace') as file:
-        for line in file:
-            if line.startswith('model name'):
-                return line.split(':', 1)[1].strip()
-    return platform.processor() or platform.machine()

@@ -42,7 +42,8 @@ def main() -> None:
     """Read the command line and print the tables."""
     parser = common.parser(__doc__)
     common.add_data(parser, common.FIVE_SETS)
-    parser.add_argument('--types', nargs='+', default=['int16', 'float32', 'float16'])
+    parser.add_argument('--types', nargs='+', default=['int16', 'float32'],
+                        choices=['int16', 'float32'])
     common.add_frames(parser, 300, of='of every column')
     parser.add_argument('--kernels', action='store_true')
     options = parser.parse_args()

@@ -12,7 +12,7 @@ the listener.
 Each run starts a node for a size and an algorithm; where a run says so, the long run follows at
 --long-rate, and the highest rate without loss is searched for. Prints Markdown tables, and for
 every frame that was lost when that was; --output takes every figure. Ends with status 1 where a
-frame was lost or dropped at a rate that a run asks for.
+frame was lost or dropped at a rate that a run asks for, and says on standard error why.
 """
 
 from __future__ import annotations
@@ -210,8 +210,34 @@ def main() -> int:
         rows = [row for name in options.runs for row in measure(name, options, folder)]
     common.write_report(options.output, rows=rows)
     print_tables(rows)
-    return 0 if all(row['adds_up'] and (row['is_lossless'] or row['step'] == 'search')
-                    for row in rows) else 1
+    failed = [f'FAILED {row["run"]}, {row["step"]} at {row["wanted_hz"]:g} Hz: {reason}'
+              for row in rows for reason in failures(row)]
+    print(*failed, sep='\n', end='\n' if failed else '', file=sys.stderr)
+    return 1 if failed else 0
+
+
+def failures(row: dict[str, Any]) -> list[str]:
+    """Why a row makes the status 1: frames that are not accounted for, lost or dropped.
+
+    A search is for the rate at which frames are lost; all it is held to is that they add up.
+    """
+    found = []
+    if not row['adds_up']:
+        found.append(f'of {row["received"]} frames received, {row["accounted"]} were published, '
+                     'dropped or wait' + ('' if row['has_settled'] else
+                                          ', and the counters still change'))
+    if row['step'] == 'search' or row['is_lossless']:
+        return found
+    if row['lost_to_node']:
+        found.append(f'{row["lost_to_node"]} of {row["sent"]} frames were lost on the way to the '
+                     'node')
+    found += [f'{count} dropped, {reason}' for reason, count in row['dropped'].items()]
+    if row['waiting']:
+        found.append(f'{row["waiting"]} frames wait for a partner or for the engine')
+    if row['lost_from_node']:
+        found.append(f'{row["lost_from_node"]} of {row["published"]} results were lost on the way '
+                     'from the node')
+    return found
 
 
 def measure(name: str, options: argparse.Namespace, folder: pathlib.Path
@@ -234,7 +260,7 @@ def measure(name: str, options: argparse.Namespace, folder: pathlib.Path
             print(f'{name}: {step}, {frames} frames at {rate:g} Hz', file=sys.stderr)
             watch = Watch(process.pid)
             sent = camera.ask(rate=rate, frames=frames)
-            heard = listener.ask(quiet=0.5)
+            heard = listener.ask(sent=frames)
             row = account(run, name, step, rate, sent, heard, counts)
             row['ready_s'] = ready
             times = heard['received_s']
@@ -329,7 +355,8 @@ def account(run: Run, name: str, step: str, rate: float, sent: dict[str, Any],
     dropped = {key.removeprefix('dropped '): value for key, value in new.items()
                if key.startswith('dropped ') and value}
     received, published = new['received left'], new['published']
-    accounted = published + new['waiting left'] + new['held'] + sum(
+    waiting = new['waiting left'] + new['held']
+    accounted = published + waiting + sum(
         count for key, count in dropped.items() if key.startswith(('pairs', 'left')))
     latency = {stage: common.percentiles(values) for stage, values in heard['stages_ms'].items()}
     total = latency.get('total')
@@ -342,7 +369,8 @@ def account(run: Run, name: str, step: str, rate: float, sent: dict[str, Any],
                       for stamp in sorted(set(sent['stamps_ns']) - set(heard['stamps_ns']))],
         'sent': sent['sent'], 'received': received, 'published': published,
         'heard': heard['received'], 'dropped': dropped,
-        'waiting': new['waiting left'] + new['held'], 'adds_up': received == accounted,
+        'waiting': waiting, 'accounted': accounted, 'adds_up': received == accounted,
+        'has_settled': heard['has_settled'],
         'lost_to_node': sent['sent'] - received, 'lost_from_node': published - heard['received'],
         'is_lossless': sent['sent'] == received == published == heard['received'],
         'wanted_ms': run.latency_ms, 'latency_ms': latency,

@@ -6,8 +6,8 @@
 Both answer a JSON object on standard input with one on standard output:
 
   camera:    {"rate": 30.0, "frames": 300}  ->  {"sent": 300, "seconds": 9.97, "stamps_ns": ...}
-  listener:  {"quiet": 1.5}                 ->  what came since the last question; asked as soon
-             as nothing has come for so many seconds and /diagnostics has spoken once more
+  listener:  {"sent": 300}                  ->  what came since the last question, as soon as so
+             many pairs are answered, or dropped, or nothing changes any more
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from stereo_msgs.msg import DisparityImage
 from benchmarks import common
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.replay import frames, session
 
 #: Seconds before its due time at which a message is no longer slept for: sleep is that coarse.
 SPIN = 0.0003
@@ -133,8 +134,8 @@ class Listener:
         self._lock = threading.Lock()
         self._frames: list[tuple[int, int]] = []        # stamp, receipt, ns
         self._latency: list[bytes] = []
-        self._diagnostics: list[bytes] = []
-        self._last = time.monotonic()
+        self._told: tuple[float, bytes] | None = None       # when, in seconds, and the last
+        self._before: frames.Counters = {}
         # Deep enough that a burst waits here and is not lost.
         qos = QoSProfile(depth=50, reliability=ReliabilityPolicy.RELIABLE)
         for topic, kind, take in (('disparity', DisparityImage, self._on_disparity),
@@ -145,47 +146,51 @@ class Listener:
         executor.add_node(node)
         threading.Thread(target=executor.spin, daemon=True).start()
 
-    def do(self, quiet: float) -> dict[str, Any]:
-        """What came since the last question, after that much silence."""
-        while time.monotonic() - self._last < quiet:
+    def do(self, sent: int) -> dict[str, Any]:
+        """What came since the last question, once it is known what became of every pair.
+
+        ``has_settled`` tells whether it is; it is not after ``session.SETTLE_LIMIT_S`` seconds.
+        """
+        settling = frames.Settling(dict.fromkeys(frames.SIDES, sent), self._before,
+                                   session.QUIET_S)
+        seen, deadline = self._told, time.monotonic() + session.SETTLE_LIMIT_S
+        message, has_settled = DiagnosticArray(), False
+        while not has_settled and time.monotonic() < deadline:
             time.sleep(0.02)
-        asked = len(self._diagnostics)
-        deadline = time.monotonic() + 5
-        while len(self._diagnostics) == asked and time.monotonic() < deadline:
-            time.sleep(0.02)
+            told, heard = self._told, min(len(self._frames), len(self._latency))
+            if told is not None and told is not seen:
+                seen, message = told, deserialize_message(told[1], DiagnosticArray)
+                has_settled = settling.is_over(told[0], frames.counters(message), heard)
         with self._lock:
-            frames, self._frames = self._frames, []
+            results, self._frames = self._frames, []
             latency, self._latency = self._latency, []
-            diagnostics, self._diagnostics = self._diagnostics, []
+        self._before = frames.counters(message)
         stages: dict[str, list[float]] = {}
         for data in latency:
             for pair in deserialize_message(data, DiagnosticArray).status[0].values:
                 stages.setdefault(pair.key, []).append(float(pair.value))
         return {
-            'received': len(frames), 'stages_ms': stages,
-            'stamps_ns': [stamp for stamp, _ in frames],
-            'received_s': [received * 1e-9 for _, received in frames],
-            'end_to_end_ms': [(received - stamp) * 1e-6 for stamp, received in frames],
-            'diagnostics': _statuses(diagnostics[-1]) if diagnostics else {}}
+            'received': len(results), 'has_settled': has_settled, 'stages_ms': stages,
+            'stamps_ns': [stamp for stamp, _ in results],
+            'received_s': [received * 1e-9 for _, received in results],
+            'end_to_end_ms': [(received - stamp) * 1e-6 for stamp, received in results],
+            'diagnostics': _statuses(message)}
 
     def _on_disparity(self, data: bytes) -> None:
         received = time.time_ns()
         with self._lock:
             self._frames.append((bags.stamp_of(data), received))
-        self._last = time.monotonic()
 
     def _on_latency(self, data: bytes) -> None:
         with self._lock:
             self._latency.append(data)
 
     def _on_diagnostics(self, data: bytes) -> None:
-        with self._lock:
-            self._diagnostics.append(data)
+        self._told = time.monotonic(), data
 
 
-def _statuses(data: bytes) -> dict[str, dict[str, str]]:
+def _statuses(message: DiagnosticArray) -> dict[str, dict[str, str]]:
     """Status name without the node's to its values, 'message' among them."""
-    message = deserialize_message(data, DiagnosticArray)
     return {status.name.rpartition(': ')[2]:
             {'message': status.message, **{pair.key: pair.value for pair in status.values}}
             for status in message.status}

@@ -22,6 +22,7 @@ from benchmarks import common
 from stereo_bp_ros import MatcherConfig, StereoMatcher
 from stereo_bp_ros.config import parse_assignments
 from stereo_bp_ros.evaluation import metrics
+from stereo_bp_ros.evaluation.peers import Peer
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
 
 KITTI_FRAME = '000000_10'
@@ -49,12 +50,11 @@ class Scene:
     frames: list[Frame]
 
 
-PEERS: dict[str, Callable[[int], cv2.StereoMatcher]] = {
-    'OpenCV StereoBM': lambda disparities: _block_matcher(disparities),
-    'OpenCV StereoSGBM': lambda disparities: cv2.StereoSGBM.create(
-        0, disparities, 15, 200, 400, 0, 31, 15, 100, 4),
-    'OpenCV StereoSGBM 3WAY, 5 x 5': lambda disparities: cv2.StereoSGBM.create(
-        0, disparities, 5, 200, 800, 0, 31, 15, 100, 4, cv2.STEREO_SGBM_MODE_SGBM_3WAY)}
+PEERS: dict[str, Callable[[int], Match]] = {
+    'OpenCV StereoBM': lambda disparities: Peer('bm', disparities).compute,
+    'OpenCV StereoSGBM': lambda disparities: theirs(cv2.StereoSGBM.create(
+        0, disparities, 15, 200, 400, 0, 31, 15, 100, 4)),
+    'OpenCV StereoSGBM 3WAY, 5 x 5': lambda disparities: Peer('sgbm', disparities).compute}
 
 
 def main() -> None:
@@ -87,10 +87,11 @@ def main() -> None:
                         disparity_range=scene.disparities, backend=options.backend)) as matcher:
                     sky, whole = scores(scene, ours(matcher))
             else:
-                sky, whole = scores(scene, theirs(PEERS[name](scene.disparities)))
+                sky, whole = scores(scene, PEERS[name](scene.disparities))
             if scene is all_scenes[0]:
                 frame = f'{whole.density:.1f} ({whole.bad_estimated(3.0):.2f})'
-            cells.append(f'{sky.coverage:.1f} ({100 * sky.bad[-1] / sky.pixels:.1f})')
+            wrong = sky.bad[sky.thresholds.index(3.0)]
+            cells.append(f'{sky.coverage:.1f} ({100 * wrong / sky.pixels:.1f})')
         common.print_row(name, *cells, frame)
 
 
@@ -148,17 +149,6 @@ def scores(scene: Scene, match: Match) -> tuple[metrics.Score, metrics.Score]:
         skies.append(metrics.score(disparity, np.zeros_like(disparity), valid, mask=one.sky))
         wholes.append(metrics.score(disparity, one.truth, valid))
     return metrics.combine(skies), metrics.combine(wholes)
-
-
-def _block_matcher(disparities: int) -> cv2.StereoMatcher:
-    peer = cv2.StereoBM.create(disparities, 15)
-    peer.setPreFilterSize(9)
-    peer.setPreFilterCap(31)
-    peer.setTextureThreshold(10)
-    peer.setUniquenessRatio(15)
-    peer.setSpeckleWindowSize(100)
-    peer.setSpeckleRange(4)
-    return peer
 
 
 if __name__ == '__main__':

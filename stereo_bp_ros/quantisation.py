@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 LARGEST_FLOAT16 = 65504
 LARGEST_INT16 = 32767
+#: Of 16 bits without a sign.
+LARGEST_WORD = 65535
 #: Combined data costs of a pixel are cut at this.
 LARGEST_BYTE = 255
 #: Finer steps of a grey value's cost than 1 / 128 change no map that was measured.
@@ -27,8 +29,11 @@ def message_scale(config: MatcherConfig) -> int:
     differs from what is meant: from a quarter of the largest S that fits, or of 128, up to
     it; the smallest of equals.
 
-    :raises ConfigError: int16, and no S keeps the slope or the costs above 0.
+    :raises ConfigError: int16, and no S keeps the slope or the costs above 0; combined costs, and
+        16 bits cannot hold sixteen truncations, the largest sum of four nodes' costs.
     """
+    if config.has_combined_cost:
+        _check_combined(config)
     if config.message_type == 'float32' or config.has_combined_cost:
         return 1
     sums = pixels, truncations = _largest_sum(config)
@@ -109,6 +114,13 @@ def _wholest_scale(most: float, message_type: str, sums: tuple[int, int], data_t
         if error < least - 1e-9:        # what float64 leaves of whole numbers is none
             best, least = scale, error
     return best
+
+
+def _check_combined(config: MatcherConfig) -> None:
+    most = LARGEST_WORD // 16
+    if round_half_up(config.truncation) > most:
+        raise ConfigError('discontinuity_truncation', config.discontinuity_truncation,
+                          f'with census, sobel, grey or residual_weight must be at most {most}')
 
 
 def _largest_sum(config: MatcherConfig) -> tuple[int, int]:

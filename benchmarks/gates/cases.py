@@ -22,12 +22,16 @@ DEVICES: dict[str, dict[str, Any]] = {
 PRESETS = ('cones_2010', 'five_sets', 'indoor', 'road', 'road_2009', 'sad_fast', 'sad_venus',
            'tsukuba_2009', 'tsukuba_2010', 'tsukuba_2019')
 
-TYPES = ('int16', 'float32', 'float16')
+TYPES = ('int16', 'float32')
 VGA, HD = (640, 480), (1280, 720)
 
 #: Costs that are whole numbers, as in the papers; what most engines of the tests are built for.
 WHOLE = {'preprocessing': 'none', 'data_weight': 0.1, 'data_truncation': 15.0,
          'discontinuity_slope': 1.0}
+
+#: Sums of several costs in whole numbers.
+COMBINED = {'census_weight': 0.8, 'sobel_weight': 1.0, 'discontinuity_slope': 20.0,
+            'discontinuity_truncation': 120.0, 'levels': 3}
 
 #: Each changes what comes before or after matching.
 AROUND: tuple[dict[str, Any], ...] = (
@@ -83,6 +87,8 @@ def _hierarchical() -> Iterator[Case]:
     for kind, disparities, size in itertools.product(
             TYPES, (16, 64, 128), ((384, 288), (53, 37), HD)):
         yield Case({'message_type': kind, 'disparity_range': disparities, **WHOLE}, *size)
+    for disparities in (16, 64, 128):       # of the CPU alone
+        yield Case({'message_type': 'float16', 'disparity_range': disparities, **WHOLE}, *VGA)
     for kind, iterations in itertools.product(TYPES, (0, 1, 2, 3, 5, 10, 40)):
         yield Case({'message_type': kind, 'iterations': iterations, **WHOLE}, *VGA)
     for kind, levels in itertools.product(TYPES, (1, 2, 4, 6, 9)):
@@ -96,6 +102,11 @@ def _costs() -> Iterator[Case]:
                     'discontinuity_slope': slope, 'discontinuity_truncation': 30.0}, *VGA)
     for kind, truncation in itertools.product(TYPES, (15.3, 40.0, 127.0, 255.0)):
         yield Case({'message_type': kind, **WHOLE, 'data_truncation': truncation}, *VGA)
+    for disparities, paths in itertools.product((21, 64, 128, 300), (False, True)):
+        yield Case({'disparity_range': disparities, **COMBINED, 'path_sums': paths}, *VGA)
+    for change in ({'grey_weight': 0.5, 'residual_weight': 2.0}, {'smoothing_sigma': 0.7},
+                   {'texture_threshold': 50}, {'partition_columns': 2, 'path_sums': True}):
+        yield Case({**COMBINED, **change}, *VGA)
     for kind, image in itertools.product(TYPES, ('sobel_x', 'sobel', 'residual')):
         yield Case({'message_type': kind, 'disparity_range': 48, 'preprocessing': image}, *VGA)
 
@@ -114,7 +125,8 @@ def _around() -> Iterator[Case]:
 
 def _papers() -> Iterator[Case]:
     for kind, storage, order in itertools.product(
-            TYPES, ('register', 'shared', 'local'), ('disparity_major', 'pixel_major')):
+            (*TYPES, 'float16'), ('register', 'shared', 'local'),
+            ('disparity_major', 'pixel_major')):
         yield Case({'preset': 'five_sets', 'disparity_range': 32, 'message_type': kind,
                     'message_storage': storage, 'message_layout': order}, 434, 383)
     for kind, change in itertools.product(('float32', 'float16'), PAPERS):

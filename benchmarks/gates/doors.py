@@ -45,6 +45,7 @@ def kernel_names(architecture: str, ranges: tuple[int, ...]) -> set[tuple[str, s
     for disparities in ranges or known.RANGES:
         for message_type in known.MESSAGE_TYPES:
             names += known.kernels_of(disparities, message_type)
+        names += known.kernels_of_combined_costs(disparities)
     return set(names)
 
 

@@ -378,7 +378,7 @@ struct SingleCosts {
             const auto low = Cost::of(p, weight, row.pixel(j), row.low(i, j));
             auto high = Cost::of(p, weight, row.pixel(j), row.high(i, j));
             if (S::PADS > 0 && 4 * chunk + i < S::PADS) high = 0;
-            words[i] = Kind::kept(Cost::word(low, high));
+            words[i] = Cost::word(low, high);
         }
     }
 };

@@ -9,6 +9,12 @@
 //
 // The minimum is subtracted and the truncation applied before the two scans. That is the same, as
 // the envelope of min(h, bound) is the envelope of h cut at the bound.
+//
+// With a first step of its own, at most the slope, a step over k labels costs
+// first_step + slope (k - 1):
+//
+//     m(d) = min(h(d), min(forward(d - 1), backward(d + 1)) + first_step, min h + truncation)
+//          - min h,  forward(d) = min over e <= d of (h(e) + slope (d - e)), backward alike.
 template <typename Message, int DISPARITIES>
 struct Envelope {
     using V = Vector<Message, DISPARITIES>;
@@ -20,7 +26,12 @@ struct Envelope {
     static __device__ __forceinline__ Word compute(Word (&h)[S::WORDS], int lane, int distance,
                                                    Smoothness<Word> smooth) {
         normalise(h, lane, distance, smooth.bound);
-        return scan(h, lane, distance, smooth);
+        if constexpr (HAS_FIRST_STEP<Message>) {
+            scan_with_first_step(h, lane, distance, smooth);
+            return h[S::WORDS - 1];
+        } else {
+            return scan(h, lane, distance, smooth);
+        }
     }
 
 private:
@@ -95,5 +106,46 @@ private:
             }
         }
         return V::side(lane) ? lower : h[S::WORDS - 1];
+    }
+
+    // The same with a first step of its own. The value that a scan goes on with is not the one
+    // that it leaves, so it must not run twice over what it has left: parts of a vector wait by
+    // repeating it without writing. What the second scan starts from has gone the other way
+    // before; there and back costs more than the direct way, and changes nothing.
+    static __device__ __forceinline__ void scan_with_first_step(Word (&h)[S::WORDS], int lane,
+                                                                int distance,
+                                                                Smoothness<Word> smooth) {
+        static_assert(S::SIDES == 1, "both sides in one lane");
+        const Word slope = smooth.slope, truncation = smooth.bound;
+        const int self = threadIdx.x % 32, part = V::part_of(lane);
+        Word carry = truncation;
+#pragma unroll 1
+        for (int turn = 1; turn < S::PARTS; ++turn) {
+#pragma unroll
+            for (int r = 0; r < S::WORDS; ++r) carry = Message::least_step(carry, slope, h[r]);
+            carry = Message::shuffle(carry, self - distance & 31);
+            if (part == 0) carry = truncation;
+        }
+#pragma unroll
+        for (int r = 0; r < S::WORDS; ++r) step(h[r], carry, smooth);
+        carry = S::PARTS == 1 || part == S::PARTS - 1 ? Message::swap(carry) : truncation;
+        const Word middle = carry;
+#pragma unroll 1
+        for (int turn = 1; turn < S::PARTS; ++turn) {
+#pragma unroll
+            for (int r = S::WORDS - 1; r >= 0; --r)
+                carry = Message::least_step(carry, slope, h[r]);
+            carry = Message::shuffle(carry, self + distance & 31);
+            if (part == S::PARTS - 1) carry = middle;
+        }
+#pragma unroll
+        for (int r = S::WORDS - 1; r >= 0; --r) step(h[r], carry, smooth);
+    }
+
+    // One word of a scan; ``carry``: the value that it goes on with.
+    static __device__ __forceinline__ void step(Word& word, Word& carry, Smoothness<Word> smooth) {
+        const Word before = carry;
+        carry = Message::least_step(before, smooth.slope, word);
+        word = Message::least_step(before, smooth.first_step, word);
     }
 };

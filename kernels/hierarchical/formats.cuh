@@ -24,8 +24,8 @@
 // memory and registers (load and store, or follow, expand and their inverses).
 #pragma once
 #include "hierarchical/formats/costs.cuh"
+#include "hierarchical/formats/first_step.cuh"
 #include "hierarchical/formats/fixed32.cuh"
-#include "hierarchical/formats/float16.cuh"
 #include "hierarchical/formats/float32.cuh"
 #include "hierarchical/formats/float32_three_bytes.cuh"
 #include "hierarchical/formats/int16.cuh"

@@ -15,9 +15,9 @@ struct LeastLabel<Message, PADDED, true> {
     static constexpr int BITS = FITS_BYTES ? 8 : 9;
 
     // Labels of the low and of the high values of a chunk.
-    struct Labels {
+    struct ChunkLabels {
         uint32 low, high;
-        __device__ __forceinline__ explicit Labels(int chunk) {
+        __device__ __forceinline__ explicit ChunkLabels(int chunk) {
             if constexpr (FITS_BYTES) {
                 low = 0x03020100u + uint32(chunk) * 0x04040404u;
                 high = uint32(PADDED - 1) * 0x01010101u - low;
@@ -30,13 +30,13 @@ struct LeastLabel<Message, PADDED, true> {
 
     uint32 least = ~0u;
 
-    __device__ __forceinline__ void take_low(uint32 word, Labels labels, int i) {
+    __device__ __forceinline__ void take_low(uint32 word, ChunkLabels labels, int i) {
         // Four bytes: the label, the value, and twice the label's sign, which is 0.
         if constexpr (FITS_BYTES)
             least = min(least, permute_signed(word, labels.low, 0xc104 + 0x1001 * i));
         else least = min(least, (word & 0xffffu) << BITS | (labels.low + i));
     }
-    __device__ __forceinline__ void take_high(uint32 word, Labels labels, int i) {
+    __device__ __forceinline__ void take_high(uint32 word, ChunkLabels labels, int i) {
         if constexpr (FITS_BYTES)
             least = min(least, permute_signed(word, labels.high, 0xc324 + 0x1001 * i));
         else least = min(least, (word >> 16) << BITS | (labels.high - i));
@@ -51,9 +51,9 @@ struct LeastLabel<Message, PADDED, true> {
 // Real numbers, or whole numbers of 32 bits.
 template <typename Message, int PADDED>
 struct LeastLabel<Message, PADDED, false> {
-    struct Labels {
+    struct ChunkLabels {
         int low, high;
-        __device__ __forceinline__ explicit Labels(int chunk)
+        __device__ __forceinline__ explicit ChunkLabels(int chunk)
             : low(4 * chunk), high(PADDED - 1 - 4 * chunk) {}
     };
 
@@ -67,10 +67,10 @@ struct LeastLabel<Message, PADDED, false> {
             found = label;
         }
     }
-    __device__ __forceinline__ void take_low(float2 word, Labels labels, int i) {
+    __device__ __forceinline__ void take_low(float2 word, ChunkLabels labels, int i) {
         take(word.x, labels.low + i);
     }
-    __device__ __forceinline__ void take_high(float2 word, Labels labels, int i) {
+    __device__ __forceinline__ void take_high(float2 word, ChunkLabels labels, int i) {
         take(word.y, labels.high - i);
     }
     __device__ __forceinline__ void take_other(int mask) {
@@ -123,7 +123,7 @@ struct LabelSelection {
         Least best;
 #pragma unroll
         for (int j = 0; j < S::LANE_CHUNKS; ++j) {
-            const typename Least::Labels labels(V::chunk(node.lane, j));
+            const typename Least::ChunkLabels labels(V::chunk(node.lane, j));
 #pragma unroll
             for (int i = 0; i < 4; ++i)
                 V::take(beliefs[4 * j + i], node.lane, 4 * j + i, labels, best);
@@ -257,7 +257,7 @@ __device__ __forceinline__ void select_label(
 #pragma unroll
         for (int j = S::LANE_CHUNKS - 1; j >= 0; --j) {
             const int c = V::chunk(node.lane, j);
-            const typename LeastLabel<Message, S::PADDED>::Labels labels(c);
+            const typename LeastLabel<Message, S::PADDED>::ChunkLabels labels(c);
             typename Message::Word part[4];
             node.costs(c, part);
             node.template add_in_turn<DIRECTIONS>(c, j, part);

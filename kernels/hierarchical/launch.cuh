@@ -6,19 +6,13 @@
 enum Start { FROM_ZERO, FROM_PARENTS, FROM_MESSAGES };
 enum Finish { LAST_COLOUR, BOTH_COLOURS, LABELS, OWN_LABELS };
 
-// Compile-time variant of a launch: a single iteration, which reads device memory, or several,
-// whose messages stay in shared memory; times the labels that it also selects. None; OWN: those of
-// the colour updated last (select_labels finds the others); all; MORE: all with whatever Matches
-// asks for beside labels.
-enum Work {
-    ONE_ITERATION,
-    ONE_ITERATION_AND_OWN_LABELS,
-    ONE_ITERATION_AND_LABELS,
-    ONE_ITERATION_AND_MORE,
-    ITERATIONS,
-    ITERATIONS_AND_LABELS,
-    ITERATIONS_AND_MORE
-};
+// The labels that a launch also selects. OWN: those of the colour updated last (select_labels
+// finds the others). ALL_AND_MORE: all, with whatever Matches asks for beside labels.
+enum class Labels { NONE, OWN, ALL, ALL_AND_MORE };
+
+constexpr bool are_all(Labels labels) {
+    return labels == Labels::ALL || labels == Labels::ALL_AND_MORE;
+}
 
 constexpr int LARGEST_HALO = 15;
 
@@ -27,6 +21,7 @@ constexpr int LARGEST_HALO = 15;
 struct Launch {
     const void* cost;
     uint32 cost_factor;          // of Nibbles; of multiples the pattern of a float
+    int first_step;              // smoothness cost of one label, of a FirstStep
     const void* parents[2];      // messages of the next coarser level, by colour
     const void* source;          // messages of the colour that the first iteration reads
     void* target[2];             // messages by colour of the sender

@@ -3,55 +3,53 @@
 // threads keep their nodes.
 #include "hierarchical/update.cuh"
 
-// Kind is the format of the level's data cost.
+// Kind is the format of the level's data cost. SINGLE: one iteration, which reads device memory;
+// else messages stay in shared memory from one iteration to the next. SELECTED: the labels.
 template <typename Message, int DISPARITIES, typename Kind, int DIRECTIONS, int THREADS,
-          int BLOCKS, Work WORK>
+          int BLOCKS, bool SINGLE, Labels SELECTED>
 __global__ void __launch_bounds__(THREADS, BLOCKS)
     pass_messages(const __grid_constant__ Launch p) {
     using S = Shape<Message, DISPARITIES>;
     using U = Update<Message, DISPARITIES, Kind, DIRECTIONS>;
     using T = typename U::T;
     using Unit = typename Message::Unit;
-    constexpr bool HAS_MORE = WORK == ONE_ITERATION_AND_MORE || WORK == ITERATIONS_AND_MORE;
-    constexpr bool SELECTS = WORK == ONE_ITERATION_AND_LABELS || WORK == ITERATIONS_AND_LABELS
-        || HAS_MORE;
-    // A single iteration without the other colour's labels reads and writes device memory alone.
-    constexpr bool HAS_SLOTS = WORK != ONE_ITERATION && WORK != ONE_ITERATION_AND_OWN_LABELS;
-    constexpr bool IS_ONE = !HAS_SLOTS || WORK == ONE_ITERATION_AND_LABELS
-        || WORK == ONE_ITERATION_AND_MORE;
+    constexpr bool SELECTS = are_all(SELECTED), HAS_MORE = SELECTED == Labels::ALL_AND_MORE;
+    constexpr bool CHOOSES_OWN = SELECTED == Labels::OWN;
+    static_assert(SINGLE || !CHOOSES_OWN, "own labels are those of a single iteration");
     extern __shared__ uint4 shared[];
     Unit* const slots = reinterpret_cast<Unit*>(shared);
     stamp_time(p.stamp);
 
     const HaloTile tile(p);
-    if constexpr (HAS_SLOTS) {
+    // A single iteration without the other colour's labels reads and writes device memory alone.
+    if constexpr (!SINGLE || SELECTS) {
         if (tile.clear<Message>(p, slots, 4 * S::UNITS * plane_units(p))) __syncthreads();
     }
-    if constexpr (!IS_ONE) {
+    if constexpr (!SINGLE) {
         U::load_slots(p, tile, p.iterations - 1 + SELECTS, slots);
         __syncthreads();
     }
 
     // Where labels are all that is wanted, the last iteration selects those of the colour it
     // updates.
-    constexpr bool CHOOSES = SELECTS && !HAS_MORE;
+    constexpr bool CHOOSES = SELECTED == Labels::ALL;
     const T team;
     for (int i = 0;; ++i) {
-        const bool is_last = IS_ONE || i == p.iterations - 1;
+        const bool is_last = SINGLE || i == p.iterations - 1;
         const int colour = (p.first + i + 1) & 1;
         Unit* const target = static_cast<Unit*>(colour ? p.target[1] : p.target[0]);
         if (SELECTS && is_last) {
             // The rest of Matches comes from messages that the update overwrites.
             if constexpr (!CHOOSES) {
-                U::template select_colour<IS_ONE, HAS_MORE>(p, tile, colour, slots);
+                U::template select_colour<SINGLE, HAS_MORE>(p, tile, colour, slots);
                 __syncthreads();
             }
-            U::template update_colour<IS_ONE, CHOOSES>(p, tile, team, colour, 1, slots, true,
+            U::template update_colour<SINGLE, CHOOSES>(p, tile, team, colour, 1, slots, true,
                                                        nullptr);
             break;
         }
-        U::template update_colour<IS_ONE, WORK == ONE_ITERATION_AND_OWN_LABELS>(
-            p, tile, team, colour, IS_ONE ? 0 : p.iterations - 1 - i + SELECTS, slots, !is_last,
+        U::template update_colour<SINGLE, CHOOSES_OWN>(
+            p, tile, team, colour, SINGLE ? 0 : p.iterations - 1 - i + SELECTS, slots, !is_last,
             is_last || (p.finish == BOTH_COLOURS && i == p.iterations - 2) ? target : nullptr);
         if (is_last) break;
         __syncthreads();

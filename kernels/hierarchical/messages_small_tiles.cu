@@ -90,15 +90,16 @@ struct SmallTileNode {
 };
 
 // A block has a team for each column of one colour in each row of its tile with halo.
-template <typename Message, int DISPARITIES, typename Kind, int DIRECTIONS, int THREADS, Work WORK>
+template <typename Message, int DISPARITIES, typename Kind, int DIRECTIONS, int THREADS,
+          Labels SELECTED>
 __global__ void __launch_bounds__(THREADS, 1) pass_resident(const __grid_constant__ Launch p) {
     using R = SmallTileNode<Message, DISPARITIES, Kind, DIRECTIONS>;
     using U = typename R::U;
     using T = typename R::T;
     using Unit = typename Message::Unit;
     using Word = typename Message::Word;
-    constexpr bool HAS_MORE = WORK == ITERATIONS_AND_MORE;
-    constexpr bool SELECTS = WORK == ITERATIONS_AND_LABELS || HAS_MORE;
+    constexpr bool SELECTS = are_all(SELECTED), HAS_MORE = SELECTED == Labels::ALL_AND_MORE;
+    static_assert(SELECTED != Labels::OWN, "own labels are those of a single iteration");
     extern __shared__ uint4 shared[];
     Unit* const all_slots = reinterpret_cast<Unit*>(shared);
     stamp_time(p.stamp);

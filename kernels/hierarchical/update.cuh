@@ -43,8 +43,11 @@ struct Update {
     using Least = LeastLabel<Message, S::PADDED>;
 
     static __device__ __forceinline__ Smoothness<Word> smoothness(const Launch& p) {
-        return {splat<Message>(p.slope, p.float_slope),
-                splat<Message>(p.truncation, p.float_truncation)};
+        Smoothness<Word> smooth = {splat<Message>(p.slope, p.float_slope),
+                                   splat<Message>(p.truncation, p.float_truncation)};
+        if constexpr (HAS_FIRST_STEP<Message>)
+            smooth.first_step = splat<Message>(p.first_step, 0.0f);
+        return smooth;
     }
 
     // A thread's share of the data cost of a node, as it is kept: the senders of the node take
@@ -113,7 +116,7 @@ struct Update {
                                                             Word (&middles)[DIRECTIONS]) {
 #pragma unroll
         for (int j = 0; j < S::LANE_CHUNKS; ++j) {
-            const typename Least::Labels labels(V::chunk(team.lane, j));
+            const typename Least::ChunkLabels labels(V::chunk(team.lane, j));
             Word part[4];
             cost.expand(j, team, part);
 #pragma unroll

@@ -18,10 +18,11 @@ struct Place {
     int stride;
 };
 
-// Slope and truncation of the smoothness cost, in every value of a word.
+// Slope and truncation of the smoothness cost, in every value of a word. ``first_step`` is that of
+// a FirstStep alone.
 template <typename Word>
 struct Smoothness {
-    Word slope, bound;
+    Word slope, bound, first_step;
 };
 
 template <typename Message, int DISPARITIES>
@@ -244,7 +245,7 @@ struct Vector {
     // Offers the labels of word r of a lane to ``best``.
     template <typename Least>
     static __device__ __forceinline__ void take(Word word, int lane, int r,
-                                                typename Least::Labels labels, Least& best) {
+                                                typename Least::ChunkLabels labels, Least& best) {
         if (is_filler(lane, r)) return;
         if constexpr (S::SIDES == 2) {
             if (is_pad(lane, r) && side(lane)) return;

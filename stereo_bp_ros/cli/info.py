@@ -9,23 +9,17 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import os
-import platform
 import time
 from typing import Any
 
-from stereo_bp_ros import __version__, engines, geometry
+from stereo_bp_ros import engines, geometry
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import IGNORED, MatcherConfig, NodeConfig, Setting
-from stereo_bp_ros.engines import host_memory
 from stereo_bp_ros.errors import BackendUnavailable
 
 HELP = 'versions, devices, and the memory plan for an image size'
 NEEDS = ()
-
-PACKAGES = ('numpy', 'opencv-python-headless', 'opencv-python', 'numba', 'llvmlite', 'tbb',
-            'cupy-cuda12x', 'cupy-cuda13x', 'rosbags', 'rclpy')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     if options.disparities is not None:
         values['disparity_range'] = options.disparities
     config = MatcherConfig.from_mapping(values)
-    report: dict[str, Any] = {'versions': _versions(), 'machine': _machine(),
+    report: dict[str, Any] = {'versions': versions(), 'machine': machine(),
                               'backend': _backend(config), 'settings': config.to_mapping()}
     if options.size:
         width, height = shared.parse_size(options.size, 'WIDTHxHEIGHT', (1, 1))
@@ -149,21 +143,6 @@ def _reference_row(setting: Setting) -> str:
     accepted = setting.limit().removeprefix('must be ')
     return f'| `{setting.name}` | `{default or "(none)"}` | {accepted} | {when} | ' \
            f'{setting.meaning} |'
-
-
-def _versions() -> dict[str, str]:
-    versions = {'stereo_bp_ros': __version__, 'python': platform.python_version()}
-    for name in PACKAGES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
-
-
-def _machine() -> dict[str, Any]:
-    return {'system': platform.platform(), 'cores': len(os.sched_getaffinity(0)),
-            'available memory MiB': round(host_memory.available() / 2**20)}
 
 
 def _backend(config: MatcherConfig) -> dict[str, str]:

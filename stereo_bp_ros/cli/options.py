@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -179,7 +180,7 @@ def write_json(path: pathlib.Path, report: Mapping[str, Any]) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *,
                 is_text: bool = False) -> None:
-    """A table on standard output: the first column is text, the others are figures.
+    """A table on standard output: the first column is text, which folds; others are figures.
 
     Names of files and settings are shown as they are: brackets in them are no markup.
 
@@ -187,13 +188,34 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     """
     table = Table(title=title, title_justify='left')
     for index, column in enumerate(columns):
-        folds = is_text and index > 0
+        folds = is_text or index == 0
         table.add_column(column, justify='right' if index and not is_text else 'left',
                          no_wrap=not folds, overflow='fold')
     for row in rows:
         table.add_row(*row)
+    _console().print(table)
+
+
+def _console() -> Console:
     # A pipe or a log has no width of its own; wrapped figures could not be read there.
-    Console(width=None if sys.stdout.isatty() else 160, markup=False, emoji=False).print(table)
+    return Console(width=None if sys.stdout.isatty() else 160, markup=False, emoji=False)
+
+
+def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], ranks: Sequence[int]
+            ) -> list[int]:
+    """Indices of the columns that a table in this terminal has room for, in their order.
+
+    :param ranks: of each column: 0 = always there, others from the least on while they fit.
+    """
+    def needs(chosen: Sequence[int]) -> int:
+        return 1 + sum(3 + max(cell_len(line) for cell in (columns[i], *(row[i] for row in rows))
+                               for line in cell.split('\n')) for i in chosen)
+    width = _console().width
+    chosen = [index for index, rank in enumerate(ranks) if rank == 0]
+    for index in sorted(set(range(len(ranks))) - set(chosen), key=lambda i: ranks[i]):
+        if needs([*chosen, index]) <= width:
+            chosen.append(index)
+    return sorted(chosen)
 
 
 def score_rows(score: Mapping[str, float | int | None]) -> list[tuple[str, str]]:
@@ -210,7 +232,7 @@ def score_rows(score: Mapping[str, float | int | None]) -> list[tuple[str, str]]
 def score_keys() -> str:
     """For --help: the figures of "score" in the output of --json."""
     return 'Figures of "score" with --json:\n' + '\n'.join(
-        f'  {key:16} {words}' + (f', {unit}' if unit else '')
+        f'  {key:17} {words}' + (f', {unit}' if unit else '')
         for key, (words, unit) in metrics.meanings().items())
 
 

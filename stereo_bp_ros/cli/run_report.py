@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,10 @@ from stereo_bp_ros.replay.source import made_stamp_ns
 
 #: Fractions of a run at which pictures are taken.
 MOMENTS = (0.15, 0.5, 0.85)
+
+#: What to do about losses.
+LOSE_NOTHING = ('; reliable qos_overrides and large images: see Lose no frame in '
+                'docs/howto/recordings.md')
 
 
 @dataclasses.dataclass
@@ -151,8 +155,7 @@ def failures_of(one: RecordedRun) -> list[str]:
     figures, frames = one.figures, one.figures.frames
     if frames.get('node_status'):
         found.append(f'{one.name}: the node ended with status {frames["node_status"]}')
-    if frames['lost_in_transport']:
-        found.append(f'{one.name}: {frames["lost_in_transport"]} frames are not accounted for')
+    found += [f'{one.name}: {text}' for text in _losses(frames)]
     if not frames['recorded']:
         is_untimely = {'stale', 'future'} & set(frames['dropped'])
         found.append(f'{one.name}: nothing was published' + (
@@ -166,13 +169,36 @@ def failures_of(one: RecordedRun) -> list[str]:
     return found
 
 
+def _losses(frames: Mapping[str, Any]) -> list[str]:
+    """Where frames were lost on their way, by the counters of both ends."""
+    sides = tuple((side, frames[f'sent{suffix}'], frames[f'received{suffix}'])
+                  for side, suffix in (('left', ''), ('right', '_right')))
+    arrived = ' and '.join(f'{received} of {sent} {side} images' for side, sent, received in sides)
+    if any(received > sent for _, sent, received in sides):
+        return [f'the node received {arrived}: something else publishes to it, too']
+    found = []
+    if frames['lost_to_node']:
+        found.append(f'{frames["lost_to_node"]} of {frames["sent"]} frames were lost on the way '
+                     f'to the node, which received {arrived}{LOSE_NOTHING}')
+    if frames['lost_from_node']:
+        found.append(f'{frames["lost_from_node"]} of {frames["published"]} results were lost on '
+                     f'the way from the node to the recorder{LOSE_NOTHING}')
+    if frames['in_progress']:
+        found.append(f'{frames["in_progress"]} of {frames["sent"]} frames were still in progress '
+                     f'after {session.SETTLE_LIMIT_S:g} s')
+    return found
+
+
 def _tables(figures: analysis.Analysis) -> list[report.Table]:
     frames = figures.frames
     rows = [[name.replace('_', ' '), str(frames[name])]
             for name in ('sent', 'received', 'published', 'recorded')]
     rows.append(['dropped', str(sum(frames['dropped'].values()))])
     rows += [[f'  {reason}', str(count)] for reason, count in frames['dropped'].items()]
-    rows.append(['lost in transport', str(frames['lost_in_transport'])])
+    rows += [[text, str(frames[name])] for name, text in (
+        ('waiting', 'without a partner'), ('in_progress', 'still in progress')) if frames[name]]
+    rows += [[name.replace('_', ' '), str(frames[name])]
+             for name in ('lost_to_node', 'lost_from_node')]
     columns = [f'p{p}' for p in analysis.PERCENTILES]
     stages = {name: row for name, row in figures.latency_ms.items() if name != 'age'}
     longest = max((row['p95'] for row in stages.values()), default=0.0) or 1.0

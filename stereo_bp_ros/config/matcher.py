@@ -65,8 +65,8 @@ class MatcherConfig(Settings):
         0.00390625, 'factor from 16-bit values to grey values 0..255', 1e-6, 255)
 
     message_type: str = setting(
-        'int16', 'number type of the messages of belief propagation; float16 is storage only, '
-        'sums take 32 bits', choices=('float32', 'float16', 'int16'))
+        'int16', 'number type of the messages of belief propagation; float16 (CPU, or program '
+        'plain_steps) is storage only, sums take 32 bits', choices=('float32', 'float16', 'int16'))
     exact: bool = setting(
         False, 'reproduce the reference maps of bp bit by bit (float32 messages, slower; on '
         'CUDA without partitions)')

@@ -7,10 +7,13 @@ folder of described sets      sets.yaml: name -> disparities, disparity_scale; n
                               name/disparity.png in disparity_scale grey levels per pixel
 Middlebury 2014               im0.png, im1.png, and if there disp0.pfm, calib.txt
 KITTI 2012                    image_0/, image_1/, also in training/; disp_occ/, calib/ if there
+KITTI 2015                    image_2/, image_3/, also in training/; disp_occ_0/, obj_map/, calib/
+                              if there
 sequence                      left/, right/ with images of the same names; a name that is a number
                               is the stamp in nanoseconds; P_left.txt, P_right.txt if there
 pair                          left.png, right.png, and if there disparity.pfm or disparity.png
-                              (16 bits in 1/256 pixel, or any with disparity_scale in ../sets.yaml)
+                              (16 bits in 1/256 pixel, or any with disparity_scale in
+                              ../sets.yaml), vehicles.png, sky.png (masks, not 0 where they are)
 folder of such                subfolders, each one of the above
 ============================  ====================================================================
 """
@@ -35,8 +38,8 @@ IMAGE_SUFFIXES = ('.png', '.pgm', '.ppm', '.jpg', '.jpeg', '.bmp', '.tif', '.tif
 LARGEST_SCALE = 65535
 """Most grey levels that one pixel of disparity can be, and more disparities than there are."""
 
-LAYOUTS = ('sets.yaml, im0.png with im1.png, image_0/ with image_1/, left/ with right/, or '
-           'left.png with right.png')
+LAYOUTS = ('sets.yaml, im0.png with im1.png, image_0/ with image_1/, image_2/ with image_3/, '
+           'left/ with right/, or left.png with right.png')
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class StereoPair:
     stamp_ns:    time of both images, nanoseconds, or None.
     calibration: of both cameras, or None.
     disparities: number of disparities to search from 0, where the data set says so, or None.
+    vehicles, sky: bool H x W, pixels of the left image that show vehicles or the sky; None where
+                 the data set has no such mask.
     """
 
     name: str
@@ -59,6 +64,8 @@ class StereoPair:
     stamp_ns: int | None = None
     calibration: Calibration | None = None
     disparities: int | None = None
+    vehicles: np.ndarray | None = None
+    sky: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,8 @@ class _Entry:
     stamp_ns: int | None = None
     calibration: Callable[[], Calibration] | None = None
     disparities: int | None = None
+    vehicles: Path | None = None
+    sky: Path | None = None
 
     def load(self) -> StereoPair:
         left, right = files.read_image(self.left), files.read_image(self.right)
@@ -84,7 +93,22 @@ class _Entry:
                              f'{truth.shape[0]}, the image {left.shape[1]} x {left.shape[0]}')
         return StereoPair(self.name, left, right, truth, self.stamp_ns,
                           None if self.calibration is None else self.calibration(),
-                          self.disparities)
+                          self.disparities, *(_read_mask(mask, left)
+                                              for mask in (self.vehicles, self.sky)))
+
+
+def _read_mask(path: Path | None, image: np.ndarray) -> np.ndarray | None:
+    if path is None:
+        return None
+    mask = files.read_mask(path)
+    if mask.shape != image.shape[:2]:
+        raise ValueError(f'the mask {path} is {mask.shape[1]} x {mask.shape[0]}, the image '
+                         f'{image.shape[1]} x {image.shape[0]}')
+    return mask
+
+
+def _existing(path: Path) -> Path | None:
+    return path if path.is_file() else None
 
 
 @dataclass(frozen=True)
@@ -242,7 +266,9 @@ def _pair(folder: Path) -> list[_Entry] | None:
             truth = functools.partial(read_truth, folder / name)
     disparities = description.get('disparities')
     return [_Entry(folder.name, left, right, truth, calibration=_calibration(folder),
-                   disparities=None if disparities is None else int(disparities))]
+                   disparities=None if disparities is None else int(disparities),
+                   vehicles=_existing(folder / 'vehicles.png'),
+                   sky=_existing(folder / 'sky.png'))]
 
 
 def _calibration(folder: Path) -> Callable[[], Calibration] | None:
@@ -279,27 +305,34 @@ def _ndisp(path: Path) -> int | None:
     return None
 
 
-def _kitti(folder: Path) -> list[_Entry] | None:
-    if (folder / 'training' / 'image_0').is_dir():
+def _kitti(folder: Path, left_name: str = 'image_0', right_name: str = 'image_1',
+           truth_name: str = 'disp_occ', cameras: tuple[int, int] = (0, 1)
+           ) -> list[_Entry] | None:
+    if (folder / 'training' / left_name).is_dir():
         folder = folder / 'training'
-    if not ((folder / 'image_0').is_dir() and (folder / 'image_1').is_dir()):
+    if not ((folder / left_name).is_dir() and (folder / right_name).is_dir()):
         return None
     entries = []
-    for left, right in _partners(folder / 'image_0', folder / 'image_1'):
-        disparity = folder / 'disp_occ' / f'{left.stem}.png'
+    for left, right in _partners(folder / left_name, folder / right_name):
+        disparity = folder / truth_name / f'{left.stem}.png'
         numbers = folder / 'calib' / f'{left.stem.split("_")[0]}.txt'
         entries.append(_Entry(
             left.stem, left, right, _reader(disparity) if disparity.is_file() else None,
-            calibration=_kitti_numbers(numbers) if numbers.is_file() else None))
+            calibration=_kitti_numbers(numbers, cameras) if numbers.is_file() else None,
+            vehicles=_existing(folder / 'obj_map' / f'{left.stem}.png')))
     return entries
+
+
+def _kitti2015(folder: Path) -> list[_Entry] | None:
+    return _kitti(folder, 'image_2', 'image_3', 'disp_occ_0', (2, 3))
 
 
 def _reader(path: Path) -> Callable[[], np.ndarray]:
     return lambda: files.read_disparity_png(path)
 
 
-def _kitti_numbers(path: Path) -> Callable[[], Calibration]:
-    return lambda: files.read_kitti_calibration(path)
+def _kitti_numbers(path: Path, cameras: tuple[int, int]) -> Callable[[], Calibration]:
+    return lambda: files.read_kitti_calibration(path, cameras)
 
 
 def _sequence(folder: Path) -> list[_Entry] | None:
@@ -336,6 +369,7 @@ _LAYOUTS: Mapping[str, Callable[[Path], list[_Entry] | None]] = {
     'described sets': _described,
     'Middlebury 2014': _middlebury2014,
     'KITTI 2012': _kitti,
+    'KITTI 2015': _kitti2015,
     'sequence': _sequence,
     'pair': _pair,
 }

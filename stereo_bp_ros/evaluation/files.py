@@ -171,6 +171,17 @@ def read_disparity_png(path: PathLike, scale: float | None = None) -> np.ndarray
     return np.asarray(disparity)
 
 
+def read_mask(path: PathLike) -> np.ndarray:
+    """Read a mask stored as a grey image: bool H x W, True where it is not 0.
+
+    :raises ValueError: no such file, or not a grey image.
+    """
+    levels = _decoded(path, 'mask')
+    if levels.ndim != 2:
+        raise ValueError(f'mask {path} is not grey')
+    return np.asarray(levels != 0)
+
+
 def write_disparity_png(path: PathLike, disparity: np.ndarray, valid: np.ndarray | None = None,
                         scale: float = KITTI_SCALE) -> None:
     """Write a disparity map as a 16-bit PNG: round(scale * disparity), 0 where unknown.

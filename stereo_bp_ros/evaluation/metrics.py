@@ -1,9 +1,13 @@
 """Scores of a disparity map against ground truth, in the field's usual figures.
 
-Bad-N and the mean absolute error are those of the Middlebury evaluation; a pixel is bad where its
-error is greater than N pixels. A map with holes has two well-known bad-N figures: over the pixels
-that have an estimate (Middlebury's "invalid" kept apart, KITTI's "est"), and over all pixels with
-known truth, a hole counting as bad.
+Bad-N and the mean absolute error (the end-point error, EPE) are those of the Middlebury
+evaluation; a pixel is bad where its error is greater than N pixels. D1 is that of KITTI 2015: a
+pixel is an outlier where its error is greater than 3 pixels and than 5 % of the truth. A map with
+holes has two well-known figures of each: over the pixels that have an estimate (Middlebury's
+"invalid" kept apart, KITTI's "est"), and over all pixels with known truth, a hole counting as bad.
+The third, over all pixels once holes are filled, is the score of a map of ``filling``.
+
+docs/reference/metrics.md defines all of them.
 """
 
 from __future__ import annotations
@@ -13,6 +17,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
+
+THRESHOLDS = (0.5, 1.0, 2.0, 3.0, 4.0)
+"""Errors above which a pixel is bad, pixels of disparity."""
+
+D1_PIXELS, D1_SHARE = 3.0, 0.05
+"""An outlier of KITTI 2015 exceeds both: pixels of disparity, and this share of the truth."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +38,18 @@ class Score:
     known:          of `pixels`, those with known truth.
     estimated:      of `known`, those with an estimate.
     bad:            of `estimated`, those with an error above each threshold.
+    outliers:       of `estimated`, those that D1 counts.
     absolute_error: sum over `estimated`, pixels of disparity.
     squared_error:  sum over `estimated`, squared pixels of disparity.
     """
 
-    thresholds: tuple[float, ...] = (1.0, 2.0, 3.0)
+    thresholds: tuple[float, ...] = THRESHOLDS
     pixels: int = 0
     matched: int = 0
     known: int = 0
     estimated: int = 0
-    bad: tuple[int, ...] = (0, 0, 0)
+    bad: tuple[int, ...] = (0,) * len(THRESHOLDS)
+    outliers: int = 0
     absolute_error: float = 0.0
     squared_error: float = 0.0
 
@@ -58,13 +70,23 @@ class Score:
 
     @property
     def mae(self) -> float:
-        """Mean absolute error of the estimated pixels, pixels of disparity; NaN without any."""
+        """Mean absolute (end-point) error of the estimated pixels, pixels; NaN without any."""
         return self.absolute_error / self.estimated if self.estimated else math.nan
 
     @property
     def rms(self) -> float:
         """Root mean square error of the estimated pixels, pixels; NaN without any."""
         return math.sqrt(self.squared_error / self.estimated) if self.estimated else math.nan
+
+    @property
+    def d1_estimated(self) -> float:
+        """Percentage of the estimated pixels that are outliers; NaN without any."""
+        return _percent(self.outliers, self.estimated)
+
+    @property
+    def d1_known(self) -> float:
+        """Percentage of the pixels with known truth that are outliers or have no estimate."""
+        return _percent(self.outliers + self.known - self.estimated, self.known)
 
     def bad_estimated(self, threshold: float) -> float:
         """Percentage of the estimated pixels that are bad; NaN without any.
@@ -109,12 +131,14 @@ class Score:
         for threshold in self.thresholds:
             figures[f'bad_{threshold:g}_estimated'] = self.bad_estimated(threshold)
             figures[f'bad_{threshold:g}_known'] = self.bad_known(threshold)
+        figures['d1_estimated'] = self.d1_estimated
+        figures['d1_known'] = self.d1_known
         figures['mae'] = self.mae
         figures['rms'] = self.rms
         return {name: None if math.isnan(value) else value for name, value in figures.items()}
 
 
-def meanings(thresholds: Sequence[float] = (1.0, 2.0, 3.0)) -> dict[str, tuple[str, str]]:
+def meanings(thresholds: Sequence[float] = THRESHOLDS) -> dict[str, tuple[str, str]]:
     """What the figures of ``Score.as_dict`` are: key to words and unit."""
     figures = {
         'pixels': ('all pixels', ''),
@@ -129,7 +153,11 @@ def meanings(thresholds: Sequence[float] = (1.0, 2.0, 3.0)) -> dict[str, tuple[s
             f'bad-{value:g} of estimated: {wrong}, of those with truth and a disparity', '%')
         figures[f'bad_{value:g}_known'] = (
             f'bad-{value:g}: {wrong} or without a disparity, of those with truth', '%')
-    figures['mae'] = ('mean absolute error of pixels with truth and a disparity', 'px')
+    wrong = f'pixels wrong by more than {D1_PIXELS:g} px and {100 * D1_SHARE:g} % of the truth'
+    figures['d1_estimated'] = (
+        f'D1 of estimated: {wrong}, of those with truth and a disparity', '%')
+    figures['d1_known'] = (f'D1: {wrong}, or without a disparity, of those with truth', '%')
+    figures['mae'] = ('mean absolute error (EPE) of pixels with truth and a disparity', 'px')
     figures['rms'] = ('root mean square error of the same pixels', 'px')
     return figures
 
@@ -150,7 +178,7 @@ def combine(scores: Iterable[Score]) -> Score:
 
 
 def score(disparity: np.ndarray, truth: np.ndarray, valid: np.ndarray | None = None,
-          thresholds: Sequence[float] = (1.0, 2.0, 3.0), mask: np.ndarray | None = None) -> Score:
+          thresholds: Sequence[float] = THRESHOLDS, mask: np.ndarray | None = None) -> Score:
     """Compare a disparity map with ground truth.
 
     disparity:  H x W, pixels. NaN and infinity are no estimate.
@@ -158,7 +186,7 @@ def score(disparity: np.ndarray, truth: np.ndarray, valid: np.ndarray | None = N
     valid:      bool H x W, where `disparity` is an estimate (`DisparityFrame.valid`); None: where
                 it is finite.
     thresholds: errors above which a pixel is bad, pixels.
-    mask:       bool H x W, pixels to look at (for instance the non-occluded); None: all.
+    mask:       H x W, not 0 at pixels to look at (for instance the non-occluded); None: all.
 
     :raises ValueError: an array is not two-dimensional or not of the same shape.
     """
@@ -173,10 +201,12 @@ def score(disparity: np.ndarray, truth: np.ndarray, valid: np.ndarray | None = N
         matched &= valid.astype(bool)
     known = looked_at & np.isfinite(truth)
     compared = matched & known
-    error = np.abs(disparity[compared].astype(np.float64) - truth[compared].astype(np.float64))
+    true = truth[compared].astype(np.float64)
+    error = np.abs(disparity[compared].astype(np.float64) - true)
     return Score(
         thresholds=tuple(float(value) for value in thresholds),
         pixels=int(np.count_nonzero(looked_at)), matched=int(np.count_nonzero(matched)),
         known=int(np.count_nonzero(known)), estimated=int(error.size),
         bad=tuple(int(np.count_nonzero(error > value)) for value in thresholds),
+        outliers=int(np.count_nonzero((error > D1_PIXELS) & (error > D1_SHARE * np.abs(true)))),
         absolute_error=float(error.sum()), squared_error=float(np.dot(error, error)))

@@ -11,7 +11,6 @@ import numpy as np
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 
-from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import metrics
 from stereo_bp_ros.replay.session import SessionResult
 
@@ -36,7 +35,7 @@ class Answer:
 class Analysis:
     """Figures of one run.
 
-    frames: sent, received, published, recorded, lost_in_transport, and dropped by reason.
+    frames: as of ``SessionResult``.
     latency_ms: stage to {p50, p95, p99, max} over all frames.
     totals_ms: total latency of every frame, in order.
     score: against the truth of the source; None where it has none.
@@ -57,54 +56,20 @@ class Analysis:
 
 
 def analyse(result: SessionResult) -> Analysis:
-    """Everything but accuracy, from the recorded bag.
-
-    :raises StereoError: the bag has no /diagnostics of the node.
-    """
+    """Everything but accuracy; latency is read from the recorded bag."""
     stages: dict[str, list[float]] = {}
-    counts: dict[str, int] = {}
-    before: dict[str, int] = {}
     stamps: list[int] = []
-    for topic, message in _messages(result.bag, ('/latency', '/diagnostics')):
-        if topic == '/latency':
-            stamp = message.header.stamp
-            stamps.append(stamp.sec * 10**9 + stamp.nanosec)
-            for pair in message.status[0].values:
-                stages.setdefault(pair.key, []).append(float(pair.value))
-        else:
-            for status in message.status:
-                if status.name.endswith('pairing'):
-                    counts = {pair.key: int(pair.value) for pair in status.values
-                              if pair.value.isdecimal()}
-                    before = before or counts
-    if not counts:
-        raise StereoError(f'{result.bag} has no diagnostics of the node')
+    for _, message in _messages(result.bag, ('/latency',)):
+        stamp = message.header.stamp
+        stamps.append(stamp.sec * 10**9 + stamp.nanosec)
+        for pair in message.status[0].values:
+            stages.setdefault(pair.key, []).append(float(pair.value))
     latency = {stage: {**{f'p{p}': float(np.percentile(values, p)) for p in PERCENTILES},
                        'max': max(values)} for stage, values in stages.items()}
-    # The node may have served others before; the first status was recorded before playing.
-    counts = {key: value - before.get(key, 0) for key, value in counts.items()}
     steps = np.diff(np.array(stamps, np.int64))
     steps = steps[steps > 0]        # each loop begins with the first stamp again
-    return Analysis(_frames(result, counts), latency, stages.get('total', []),
+    return Analysis(dict(result.frames), latency, stages.get('total', []),
                     float(len(steps) / (steps.sum() / 1e9)) if len(steps) else 0.0)
-
-
-def _frames(result: SessionResult, counts: dict[str, int]) -> dict[str, Any]:
-    """Pairs at every step; single images that found no partner count as dropped pairs."""
-    dropped: dict[str, int] = {}
-    for key, value in counts.items():
-        # An image without a partner is half a pair: the left side stands for both.
-        for prefix in ('dropped pairs: ', 'dropped left: '):
-            if key.startswith(prefix) and value:
-                reason = key.removeprefix(prefix)
-                dropped[reason] = dropped.get(reason, 0) + value
-    sent, published = int(result.sent['pairs']), counts['published']
-    recorded = result.recorded['disparity']
-    return {'sent': sent, 'received': counts['received left'], 'published': published,
-            'recorded': recorded, 'dropped': dropped,
-            # On the way to the node, and from the node to the recorder.
-            'lost_in_transport': (sent - published - sum(dropped.values())
-                                  + published - recorded)}
 
 
 def answers(bag: pathlib.Path) -> Iterator[Answer]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import threading
 import time
@@ -12,25 +13,42 @@ from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.serialization import deserialize_message
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 from stereo_msgs.msg import DisparityImage
+
+from stereo_bp_ros.replay import frames
 
 #: Topics that are recorded, relative to the node's namespace unless they begin with '/'.
 RECORDED: Mapping[str, type] = {
     'disparity': DisparityImage, 'latency': DiagnosticArray, '/diagnostics': DiagnosticArray}
 
 
+@dataclasses.dataclass(frozen=True)
+class Told:
+    """The node's counters when they came, in seconds of ``time.monotonic``."""
+
+    at_s: float
+    counters: frames.Counters
+
+
 class Recorder:
     """Subscribes to the node's results and writes them in the order of arrival.
 
-    Nothing is decoded, so that recording takes as little as it can from the node's machine.
+    Only /diagnostics is decoded, once a second, so that recording takes as little as it can from
+    the node's machine.
+
+    counts: messages recorded, by topic.
+    first, last: counters that the node has told; None before it has told any.
     """
 
     def __init__(self, node: Node, path: pathlib.Path, context: Context) -> None:
         self._writer = Writer(path, version=9, storage_plugin=StoragePlugin.MCAP)
         self._writer.open()
         self.counts = dict.fromkeys(RECORDED, 0)
+        self.first: Told | None = None
+        self.last: Told | None = None
         self._lock = threading.Lock()
         self._node = node
         store = get_typestore(Stores.ROS2_KILTED)
@@ -65,3 +83,8 @@ class Recorder:
         with self._lock:
             self._writer.write(connection, time.time_ns(), data)
             self.counts[topic] += 1
+        if topic == '/diagnostics':
+            found = frames.counters(deserialize_message(data, DiagnosticArray))
+            if found:
+                self.last = Told(time.monotonic(), found)
+                self.first = self.first or self.last

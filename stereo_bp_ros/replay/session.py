@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -25,11 +25,21 @@ from stereo_bp_ros import transport
 from stereo_bp_ros.config import Value
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
+from stereo_bp_ros.replay import frames
 from stereo_bp_ros.replay.source import open_source
 
+if TYPE_CHECKING:
+    from stereo_bp_ros.replay.recorder import Recorder
+
 START_LIMIT_S = 180.0
-STOP_LIMIT_S = 10.0
-_QUIET_S = 3.0
+STOP_LIMIT_S = 30.0
+
+#: Seconds that the player waits for the subscribers of all topics; the node is active by then.
+_MATCH_LIMIT_S = 60.0
+
+#: Seconds without a change after which a frame that has not arrived is lost, and seconds that
+#: the last answers are waited for at most.
+QUIET_S, SETTLE_LIMIT_S = 5.0, 60.0
 
 #: Called with the stage of a run and the number of disparity images recorded so far.
 Progress = Callable[[str, int], None]
@@ -39,8 +49,10 @@ Progress = Callable[[str, int], None]
 class SessionResult:
     """What a run left: files in its folder, and how the processes ended.
 
-    sent: what the player printed, with ``pairs``, ``seconds`` and ``worst_delay_ms``.
+    sent: what the player printed, with ``pairs``, ``messages``, ``seconds`` and
+        ``worst_delay_ms``.
     recorded: messages that reached the recorder, per topic.
+    frames: what became of every frame, as ``frames.account`` gives it.
     bag: rosbag2 folder with disparity, latency and /diagnostics.
     node_status: exit status of the node after SIGINT, 0 when all is well or others started it.
     ready_s: how long the node was waited for, seconds.
@@ -48,6 +60,7 @@ class SessionResult:
 
     sent: dict[str, Any]
     recorded: dict[str, int]
+    frames: dict[str, Any]
     bag: pathlib.Path
     node_status: int
     ready_s: float
@@ -134,29 +147,34 @@ def record_session(source: pathlib.Path, directory: pathlib.Path, *,
             _wait_until_active(ros_node, images, recorder, node, log)
             ready_s = time.perf_counter() - start
             report('ready', 0)
-            sent = _play([str(source), '--clock', '--json', *player_options,
+            sent = _play([str(source), '--clock', '--json', '--wait', f'{_MATCH_LIMIT_S:g}',
+                          *player_options,
                           *(topics.options() if topics else ()), *ros_arguments],
                          directory, environment, recorder, node, report)
             report('stopping', recorder.counts['disparity'])
-            _wait_until_quiet(recorder)
+            found = _settled_frames(recorder, sent['messages'])
             status = _stop(node, directory / 'node.log') if node else 0
         finally:
             recorder.close()
     finally:
         rclpy.try_shutdown(context=context)
-    return SessionResult(sent, dict(recorder.counts), directory / 'output', status, ready_s)
+    return SessionResult(sent, dict(recorder.counts), found, directory / 'output', status,
+                         ready_s)
 
 
-def reliable_overrides() -> dict[str, Value]:
+def reliable_overrides(namespace: str = '', *, depth: int = 10) -> dict[str, Value]:
     """Parameters of the node for runs that lose nothing.
 
     Reliable and a few frames deep, so that a busy machine delays frames.
+
+    :param namespace: the node's, such as '/robot': parameters are named by resolved topics.
+    :param depth: messages that wait in every queue.
     """
-    images = {f'qos_overrides./{side}/{topic}.subscription.{policy}': value
+    images = {f'qos_overrides.{namespace}/{side}/{topic}.subscription.{policy}': value
               for side in ('left', 'right')
               for topic in ('image_rect', 'image_rect/compressed', 'camera_info')
-              for policy, value in (('reliability', 'reliable'), ('depth', 10))}
-    results = {f'qos_overrides./{topic}.publisher.depth': 10
+              for policy, value in (('reliability', 'reliable'), ('depth', depth))}
+    results = {f'qos_overrides.{namespace}/{topic}.publisher.depth': depth
                for topic in ('disparity', 'latency')}
     return {**images, **results}
 
@@ -178,7 +196,7 @@ def _process(command: list[str], log: pathlib.Path, environment: Mapping[str, st
 
 
 def _play(options: list[str], directory: pathlib.Path, environment: Mapping[str, str] | None,
-          recorder: Any, node: subprocess.Popen[str] | None,
+          recorder: Recorder, node: subprocess.Popen[str] | None,
           report: Callable[[str, int], None]) -> dict[str, Any]:
     command = [sys.executable, '-m', 'stereo_bp_ros.cli.main', 'replay', *options]
     with _process(command, directory / 'player.log', environment or os.environ,
@@ -196,7 +214,7 @@ def _play(options: list[str], directory: pathlib.Path, environment: Mapping[str,
         return sent
 
 
-def _wait_until_active(ros_node: Any, image_topic: str, recorder: Any,
+def _wait_until_active(ros_node: Any, image_topic: str, recorder: Recorder,
                        node: subprocess.Popen[str] | None, log: pathlib.Path | None) -> None:
     """The node subscribes to images when it is activated, and publishes from then on.
 
@@ -206,9 +224,8 @@ def _wait_until_active(ros_node: Any, image_topic: str, recorder: Any,
                        for topic in (image_topic, 'disparity'))
     deadline = time.monotonic() + START_LIMIT_S
     while True:
-        counted = recorder.counts['/diagnostics']
         if (ros_node.count_subscribers(images) and ros_node.count_publishers(results)
-                and counted):
+                and recorder.first):
             return
         _check_running(node, log)
         if time.monotonic() > deadline:
@@ -232,11 +249,24 @@ def _stop(node: subprocess.Popen[str], log: pathlib.Path) -> int:
         raise StereoError(f'the node did not end after SIGINT; see {log}') from error
 
 
-def _wait_until_quiet(recorder: Any) -> None:
-    """Until no result came for a second and /diagnostics has told the final counts twice."""
-    deadline = time.monotonic() + 30
-    last, since = recorder.counts['disparity'], time.monotonic()
-    while time.monotonic() < deadline and time.monotonic() - since < _QUIET_S:
-        time.sleep(0.1)
-        if recorder.counts['disparity'] != last:
-            last, since = recorder.counts['disparity'], time.monotonic()
+def _settled_frames(recorder: Recorder, sent: Mapping[str, int]) -> dict[str, Any]:
+    """What became of every frame, once that is final or has been waited for long enough.
+
+    :param sent: messages that the player published, by topic.
+    """
+    images = {side: sum(count for topic, count in sent.items()
+                        if topic.startswith(f'{side}/image')) for side in frames.SIDES}
+    assert recorder.first is not None
+    before = recorder.first.counters
+    settling = frames.Settling(images, before, QUIET_S)
+    seen, deadline = recorder.last, time.monotonic() + SETTLE_LIMIT_S
+    while True:
+        told, recorded = recorder.last, recorder.counts['disparity']
+        assert told is not None
+        # The latency of a frame follows its disparity.
+        is_over = told is not seen and settling.is_over(
+            told.at_s, told.counters, min(recorded, recorder.counts['latency']))
+        if is_over or time.monotonic() > deadline:
+            return frames.account(images, recorded, before, told.counters)
+        seen = told
+        time.sleep(0.05)

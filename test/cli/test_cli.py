@@ -283,7 +283,8 @@ def test_benchmark_times_every_variant_on_every_size(tmp_path, capsys):
         assert row['frames'] == 3
         assert 0 < row['minimum_ms'] <= row['median_ms'] <= row['p95_ms']
         assert row['frames_per_second'] == pytest.approx(1e3 / row['median_ms'])
-        assert sum(row['stages_ms'].values()) <= 1.5 * row['median_ms']
+        # Of three frames one of the quicker two takes at least the median of a stage.
+        assert sum(row['stages_ms'].values()) <= 2 * row['median_ms']
         for stage, median in row['stages_ms'].items():
             assert 0 <= median <= row['stages_p95_ms'][stage]
         assert row['device_ms'] is None         # the CPU has no clock of its own

@@ -141,10 +141,10 @@ def test_aliases_in_a_parameter_file_cost_no_time(tmp_path):
     lines = ['a0: &a0 {x: 1}'] + [f'a{i}: &a{i} {{p: *a{i - 1}, q: *a{i - 1}}}'
                                   for i in range(1, 40)]
     path.write_text('\n'.join(lines) + '\nself: &self {again: *self}\n')
-    start = time.monotonic()
+    start = time.process_time()
     with time_limit(), pytest.raises(ConfigError, match='no ros__parameters block'):
         load_parameter_file(path)
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2
 
 
 def papers(value: object) -> bytes:

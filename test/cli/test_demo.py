@@ -19,8 +19,9 @@ from stereo_bp_ros.replay.session import SessionResult
 
 
 def recorded(**frames) -> run_report.RecordedRun:
-    counts = {'sent': 100, 'received': 100, 'published': 100, 'recorded': 100, 'dropped': {},
-              'lost_in_transport': 0, **frames}
+    counts = {'sent': 100, 'sent_right': 100, 'received': 100, 'received_right': 100,
+              'published': 100, 'recorded': 100, 'dropped': {}, 'waiting': 0, 'in_progress': 0,
+              'lost_to_node': 0, 'lost_from_node': 0, **frames}
     figures = Analysis(counts, {}, [], rate_hz=frames.get('rate', 10.0))
     return run_report.RecordedRun('bp', 'a run', figures, least_rate_hz=10.0)
 
@@ -30,7 +31,13 @@ def test_a_run_with_every_frame_accounted_for_at_its_rate_passes():
 
 
 @pytest.mark.parametrize(('frames', 'text'), [
-    ({'lost_in_transport': 1}, '1 frames are not accounted for'),
+    ({'lost_to_node': 2, 'received_right': 98},
+     '2 of 100 frames were lost on the way to the node, which received 100 of 100 left images '
+     'and 98 of 100 right images; reliable qos_overrides'),
+    ({'lost_from_node': 3, 'published': 90},
+     '3 of 90 results were lost on the way from the node to the recorder; reliable qos_overrides'),
+    ({'received': 150, 'lost_to_node': -50}, 'something else publishes to it, too'),
+    ({'in_progress': 1}, '1 of 100 frames were still in progress'),
     ({'recorded': 0}, 'nothing was published'),
     ({'recorded': 0, 'dropped': {'stale': 100}}, 'set use_sim_time'),
     ({'node_status': 3}, 'ended with status 3'),
@@ -69,12 +76,18 @@ def test_the_demo_scores_without_the_shift_of_principal_points(tmp_path, monkeyp
     bags.write_bag(tmp_path / 'bag', calibration, [(10**18, image, image, truth)])
     answer = Answer(10**18, truth + 20, np.ones(truth.shape, bool), 20, 83)
     monkeypatch.setattr('stereo_bp_ros.replay.analysis.answers', lambda bag: [answer])
-    result = SessionResult({}, {'disparity': 1}, tmp_path, 0, 0.0)
+    result = SessionResult({}, {'disparity': 1}, {}, tmp_path, 0, 0.0)
     monkeypatch.setattr('stereo_bp_ros.replay.analysis.analyse',
                         lambda _: recorded(recorded=1).figures)
     score = run_report.judge('bp', 'a run', tmp_path / 'bag', result, tmp_path).figures.score
     assert score.known == truth.size
     assert score.mae == 0
+
+
+def test_the_advice_on_lost_frames_leads_somewhere(repository):
+    page, title = (run_report.LOSE_NOTHING.split(' in ')[-1],
+                   run_report.LOSE_NOTHING.split('see ')[1].split(' in ')[0])
+    assert f'## {title}\n' in (repository / page).read_text()
 
 
 @pytest.mark.parametrize('sent', [0, 1])

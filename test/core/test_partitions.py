@@ -88,9 +88,9 @@ def test_no_partitions_are_sought_for_an_image_that_no_engine_takes() -> None:
 def test_partitions_of_the_largest_image_are_found_within_seconds() -> None:
     config = MatcherConfig(max_image_width=65536, max_image_height=65536, levels=1,
                            partition_padding=1)
-    start = time.monotonic()
+    start = time.process_time()
     assert choose(config, 65536, 65536, 5 * 2**30, plan_of).count > 1000
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_an_image_that_fits_is_not_cut() -> None:

@@ -100,9 +100,8 @@ def test_both_engines_give_the_same_bits_in_partitions(
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize('message_type', ['float32', 'float16'])
-def test_floats_in_partitions_agree_with_the_other_engine(message_type: str) -> None:
-    config = config_of(message_type=message_type, partition_columns=2, partition_rows=3)
+def test_floats_in_partitions_agree_with_the_other_engine() -> None:
+    config = config_of(message_type='float32', partition_columns=2, partition_rows=3)
     images = pair(193, 131)
     parts = cut(config, 193, 131)
     found, expected = (matched(config, *images, backend, parts)['disparity']

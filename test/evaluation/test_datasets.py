@@ -98,6 +98,40 @@ def test_kitti_is_found_in_its_folder_and_in_training(tmp_path):
         assert not dataset.has_truth
 
 
+def test_kitti_2015_has_its_truth_vehicles_and_the_calibration_of_its_cameras(tmp_path):
+    training = tmp_path / 'training'
+    for name in ('000007_10', '000007_11'):
+        for side in ('image_2', 'image_3'):
+            make_image(training / side / f'{name}.png')
+    make_image(training / 'obj_map' / '000007_10.png', 3)
+    (training / 'disp_occ_0').mkdir()
+    files.write_disparity_png(training / 'disp_occ_0' / '000007_10.png',
+                              np.full((4, 6), 9, np.float32))
+    (training / 'calib').mkdir()
+    (training / 'calib' / '000007.txt').write_text(''.join(
+        f'P{camera}: 700 0 600 {-700 * shift} 0 700 180 0 0 0 1 0\n'
+        for camera, shift in enumerate((0, 0.5, -0.25, 0.25))))
+    pair, later = open_dataset(tmp_path)
+    assert (pair.name, pair.truth.max(), pair.vehicles.all()) == ('000007_10', 9, True)
+    assert pair.calibration.baseline_m == pytest.approx(0.5)
+    assert pair.calibration.cx_left == 600
+    assert (later.truth, later.vehicles) == (None, None)
+
+
+def test_masks_lie_beside_a_pair_and_have_its_size(tmp_path):
+    make_pair(tmp_path / 'hall')
+    make_image(tmp_path / 'hall' / 'vehicles.png', 1)
+    make_image(tmp_path / 'hall' / 'sky.png', 0)
+    pair = open_dataset(tmp_path / 'hall')[0]
+    assert (pair.vehicles.dtype, pair.vehicles.all(), pair.sky.any()) == (np.bool_, True, False)
+    make_image(tmp_path / 'hall' / 'sky.png', 0, (4, 5))
+    with pytest.raises(ValueError, match=r'sky\.png is 5 x 4, the image 6 x 4'):
+        open_dataset(tmp_path / 'hall')[0]
+    files.write_image(tmp_path / 'hall' / 'sky.png', np.zeros((4, 6, 3), np.uint8))
+    with pytest.raises(ValueError, match=r'sky\.png is not grey'):
+        open_dataset(tmp_path / 'hall')[0]
+
+
 def test_files_are_read_only_when_a_pair_is_asked_for(tmp_path):
     make_pair(tmp_path / 'one')
     make_pair(tmp_path / 'two')

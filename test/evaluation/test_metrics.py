@@ -2,15 +2,16 @@
 
 import json
 import math
+import re
 import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from stereo_bp_ros.evaluation.metrics import Score, combine, score
+from stereo_bp_ros.evaluation.metrics import THRESHOLDS, Score, combine, score
 
 TRUTH = np.array([[10.0, 10.0, 10.0, 10.0], [20.0, 20.0, np.nan, np.inf]], np.float32)
 ESTIMATE = np.array([[10.0, 11.0, 11.5, 14.0], [20.0, -1.0, 5.0, 5.0]], np.float32)
@@ -23,7 +24,7 @@ masks = hnp.arrays(np.bool_, (4, 5))
 
 def test_a_pixel_is_bad_only_where_its_error_exceeds_the_threshold():
     result = score(ESTIMATE, TRUTH, VALID)
-    assert result.bad == (2, 1, 1)
+    assert result.bad == (3, 2, 1, 1, 0)
 
 
 def test_pixels_without_known_truth_are_not_judged():
@@ -45,14 +46,37 @@ def test_errors_are_means_over_the_estimated_pixels():
     assert result.rms == pytest.approx(math.sqrt((1 + 1.5 ** 2 + 16) / 5))
 
 
+def test_an_outlier_exceeds_3_pixels_and_5_per_cent_of_the_truth():
+    # Errors of 3.5 and 3 pixels at 10, of 3.5 and 5.5 at 100, which is less and more than 5 %.
+    truth = np.array([[10, 10, 100, 100, 100, np.nan]], np.float32)
+    estimate = np.array([[13.5, 13, 96.5, 105.5, -1, 7]], np.float32)
+    result = score(estimate, truth, estimate >= 0)
+    assert result.outliers == 2
+    assert result.d1_estimated == pytest.approx(100 * 2 / 4)
+    assert result.d1_known == pytest.approx(100 * 3 / 5)
+
+
+def test_every_error_above_3_pixels_is_an_outlier_where_the_truth_is_0():
+    result = score(np.array([[2.9, 3.1]], np.float32), np.zeros((1, 2), np.float32))
+    assert result.outliers == 1
+
+
+def test_a_sum_over_frames_is_the_pooled_score():
+    total = Score()
+    for row in range(2):
+        total += score(ESTIMATE[row:row + 1], TRUTH[row:row + 1], VALID[row:row + 1])
+    assert total == score(ESTIMATE, TRUTH, VALID)
+
+
 def test_an_estimate_that_is_not_finite_is_a_hole_even_without_a_valid_mask():
     estimate = ESTIMATE.copy()
     estimate[0, 0] = np.nan
     assert score(estimate, TRUTH).estimated == 5
 
 
-def test_only_pixels_of_the_mask_are_looked_at():
-    result = score(ESTIMATE, TRUTH, VALID, mask=TRUTH == 20)
+@pytest.mark.parametrize('kind', [bool, np.uint8])
+def test_only_pixels_of_the_mask_are_looked_at(kind):
+    result = score(ESTIMATE, TRUTH, VALID, mask=(7 * (TRUTH == 20)).astype(kind))
     assert (result.pixels, result.known, result.estimated) == (2, 2, 1)
 
 
@@ -84,8 +108,8 @@ def test_an_array_of_another_shape_is_refused_by_name(name):
 
 
 def test_a_threshold_that_was_not_counted_is_refused():
-    with pytest.raises(KeyError, match=r'0\.5'):
-        score(ESTIMATE, TRUTH).bad_known(0.5)
+    with pytest.raises(KeyError, match=r'2\.5'):
+        score(ESTIMATE, TRUTH).bad_known(2.5)
 
 
 def test_scores_with_different_thresholds_are_not_added():
@@ -97,18 +121,27 @@ def test_no_scores_combine_to_an_empty_one():
     assert combine([]) == Score()
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(maps, maps, masks)
 def test_the_scores_of_two_halves_add_up_to_the_score_of_the_whole(disparity, truth, mask):
     whole = score(disparity, truth)
     parts = combine([score(disparity, truth, mask=mask), score(disparity, truth, mask=~mask)])
-    assert (parts.pixels, parts.known, parts.estimated, parts.bad) == (
-        whole.pixels, whole.known, whole.estimated, whole.bad)
+    assert (parts.pixels, parts.known, parts.estimated, parts.bad, parts.outliers) == (
+        whole.pixels, whole.known, whole.estimated, whole.bad, whole.outliers)
     assert parts.absolute_error == pytest.approx(whole.absolute_error)
     assert parts.squared_error == pytest.approx(whole.squared_error)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(maps)
 def test_a_map_compared_with_itself_has_no_error(disparity):
     result = score(disparity, disparity)
-    assert (result.bad, result.absolute_error) == ((0, 0, 0), 0.0)
+    assert (result.bad, result.outliers, result.absolute_error) == ((0,) * 5, 0, 0.0)
     assert result.estimated == result.known
+
+
+def test_the_page_of_metrics_has_every_key(repository):
+    page = (repository / 'docs/reference/metrics.md').read_text()
+    keys = {re.sub(r'^bad_[\d.]+', 'bad_N', key) for key in Score().as_dict()}
+    assert [key for key in keys if f'`{key}`' not in page] == []
+    assert 'N = ' + ', '.join(f'{value:g}' for value in THRESHOLDS) in page

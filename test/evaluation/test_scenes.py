@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros.evaluation.metrics import score
-from stereo_bp_ros.evaluation.scenes import renderer
+from stereo_bp_ros.evaluation.scenes import meshes, renderer
 from stereo_bp_ros.evaluation.scenes.sequence import CAMERA_HEIGHT_M, RoadSequence, render
 
 SMALL = RoadSequence(width=320, height=240, frames=40)
@@ -92,9 +92,25 @@ def test_the_truth_stays_within_the_range_asked_for(options):
 def test_frames_are_the_same_every_time_and_in_any_order():
     alone = SMALL.frame(7)
     again = list(dataclasses.replace(SMALL, frames=8))[7]
-    for name in ('left', 'right', 'disparity', 'occluded'):
+    for name in ('left', 'right', 'disparity', 'occluded', 'sky', 'labels'):
         np.testing.assert_array_equal(getattr(again, name), getattr(alone, name))
     assert again.stamp_ns == alone.stamp_ns
+
+
+#: Means of blocks of 60 x 80 pixels of frame 7 of SMALL, by image.
+STREET = {
+    'left': [[130.138, 201.207, 201.574, 160.777], [118.026, 148.209, 146.426, 114.230],
+             [108.760, 108.702, 120.060, 120.940], [125.772, 111.727, 118.288, 117.076]],
+    'right': [[131.876, 202.991, 199.344, 156.925], [115.526, 149.683, 144.122, 110.774],
+              [106.029, 110.642, 120.746, 132.502], [117.132, 116.489, 121.884, 97.579]],
+    'disparity': [[5.825, 0.405, 1.068, 9.186], [8.012, 3.889, 5.629, 21.145],
+                  [19.052, 19.692, 20.308, 32.801], [44.398, 44.398, 44.398, 44.818]]}
+
+
+@pytest.mark.parametrize('image', STREET)
+def test_the_street_without_options_stays_the_one_that_figures_were_measured_on(image):
+    blocks = getattr(SMALL.frame(7), image).astype(float).reshape(4, 60, 4, 80)
+    np.testing.assert_allclose(blocks.mean(axis=(1, 3)), STREET[image], atol=0.01)
 
 
 def test_another_seed_is_another_street():
@@ -243,14 +259,14 @@ def test_a_drive_that_cannot_be_drawn_is_refused_in_words(options, words):
         RoadSequence(**options)
 
 
-GREY = renderer.Texture(np.full((16, 16), 100, np.uint8))
+GREY = meshes.Texture(np.full((16, 16), 100, np.uint8))
 CAMERA = renderer.Camera(width=40, height=30, focal_px=50.0, cx=19.5, cy=14.5, baseline_m=0.2)
 SKY = np.zeros((61, 81), np.uint8)
 
 
 def test_a_slanted_plane_has_the_disparity_of_its_rays():
     origin, u, v = np.array([-9.0, -8.0, 3.0]), np.array([16.0, 0.0, 9.0]), np.array([0, 18.0, 0])
-    mesh = renderer.split_by_depth(renderer.patch(GREY, origin, u, v))
+    mesh = meshes.split_by_depth(meshes.patch(GREY, origin, u, v))
     found = CAMERA.view(mesh, SKY).truth()
     for x, y in ((0, 0), (7, 29), (20, 14), (39, 3)):
         ray = np.array([(x - 19.5) / 50, (y - 14.5) / 50, 1.0])
@@ -259,18 +275,18 @@ def test_a_slanted_plane_has_the_disparity_of_its_rays():
 
 
 def test_the_nearer_of_two_surfaces_is_seen_whatever_the_order():
-    near = renderer.patch(GREY, (0, -9, 2.0), (9, 0, 0), (0, 18, 0))
-    far = renderer.patch(GREY, (-9, -9, 5.0), (18, 0, 0), (0, 18, 0))
-    for meshes in ([near, far], [far, near]):
-        disparity = CAMERA.view(renderer.join(meshes), SKY).truth()
+    near = meshes.patch(GREY, (0, -9, 2.0), (9, 0, 0), (0, 18, 0))
+    far = meshes.patch(GREY, (-9, -9, 5.0), (18, 0, 0), (0, 18, 0))
+    for order in ([near, far], [far, near]):
+        disparity = CAMERA.view(meshes.join(order), SKY).truth()
         np.testing.assert_allclose(disparity[:, :20], 2.0)
         np.testing.assert_allclose(disparity[:, 20:], 5.0)
 
 
 def test_neighbouring_patches_leave_no_gap_and_do_not_overlap():
     halves = ([(0, 0), (0.437, 0), (0.61, 1), (0, 1)], [(0.437, 0), (1, 0), (1, 1), (0.61, 1)])
-    mesh = renderer.join([renderer.patch(GREY, (-4, -3, 3.0), (8, 0.7, 0), (0, 6, 0), outline=half)
+    mesh = meshes.join([meshes.patch(GREY, (-4, -3, 3.0), (8, 0.7, 0), (0, 6, 0), outline=half)
                          for half in halves])
-    whole = renderer.patch(GREY, (-4, -3, 3.0), (8, 0.7, 0), (0, 6, 0))
+    whole = meshes.patch(GREY, (-4, -3, 3.0), (8, 0.7, 0), (0, 6, 0))
     np.testing.assert_array_equal(CAMERA.view(mesh, SKY).disparity,
                                   CAMERA.view(whole, SKY).disparity)

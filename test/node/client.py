@@ -93,17 +93,24 @@ class Client:
         names = [t for t in self.subscriptions if t != '/diagnostics']
         self.wait_until(lambda: all(self.node.count_publishers(t) for t in names), limit,
                         'publishers of the node')
-        time.sleep(0.3)     # the node's side of the match
+        self.wait_until_known()
+
+    def wait_until_known(self) -> None:
+        """Until the node knows the ends of all topics that this client has made or destroyed.
+
+        It learns of them in their order, and a service's are the last.
+        """
+        self.get_parameters('stereo_algorithm')
 
     def subscribe(self, topic: str) -> None:
         self.subscriptions[topic] = self.node.create_subscription(
             self._types[topic], topic, self.received[topic].append, self._qos)
-        self.wait_until(lambda: self.node.count_publishers(topic), 10, topic)
-        time.sleep(0.3)
+        self.wait_until(lambda: self.node.count_publishers(topic), LIMIT, topic)
+        self.wait_until_known()
 
     def unsubscribe(self, topic: str) -> None:
         self.node.destroy_subscription(self.subscriptions.pop(topic))
-        time.sleep(0.3)
+        self.wait_until_known()
 
     # Publishing
 
@@ -165,11 +172,6 @@ class Client:
         self.send_image('left', left, stamp_ns)
         self.send_image('right', right, stamp_ns)
         return stamp_ns
-
-    def send_pair_after(self, seconds: float, left: Any, right: Any) -> int:
-        """As ``send_pair``, once what was sent before has had its turn."""
-        time.sleep(seconds)
-        return self.send_pair(left, right)
 
     # Results
 
@@ -272,7 +274,8 @@ class Client:
 
     def wait_for_algorithm(self, name: str) -> None:
         """Until the engine in use computes this: the old one serves while another compiles."""
-        self.wait_for_status('device', lambda status: status.values['algorithm'] == name)
+        self.wait_for_status('device', lambda status: status.values['algorithm'] == name,
+                             START_LIMIT)
 
     def get_parameters(self, *names: str) -> dict[str, Any]:
         from rcl_interfaces.srv import GetParameters

@@ -65,14 +65,16 @@ def test_no_frame_mixes_the_calibrations_of_its_sides(
         ) -> None:
     offsets = {'both': {'left': 0, 'right': 0}, 'left': {'left': 0, 'right': -HOUR},
                'neither': {'left': HOUR, 'right': HOUR}}[stamped]
-    seen = len(client.received['disparity'])
+    seen, superseded = len(client.received['disparity']), 'dropped pairs: superseded'
+    before = client.counts()
     numbers = stream(client, textured_pair, order, rate, frames, offsets)
-    client.settled()
+    dropped = client.settled()[superseded] - before[superseded]
     found = results(client, seen)
-    assert len(found) > 0.5 * frames        # a busy machine drops some
+    assert len(found) > 0.5 * (frames - dropped) > 0        # a busy machine supersedes some
     # Equal principal points shift nothing: half a change would shift by MOVED.
     assert [result for result in found if result[2] != 0.0] == []
     if stamped == 'both':
         assert [r for r in found if r[1] != numbers[r[0]]] == []
     else:
-        assert len({number for _, number, _ in found}) > 0.5 * len(set(numbers.values()))
+        most = 0.5 * len(set(numbers.values()))
+        assert len({number for _, number, _ in found}) > most * (1 - dropped / frames)

@@ -17,6 +17,8 @@ pytest.importorskip('rclpy')
 
 from rclpy.parameter import Parameter
 
+from test.node.processes import LIMIT, START_LIMIT
+
 pytestmark = pytest.mark.ros
 
 #: A node with one parameter and nothing else: what ROS itself takes for a request.
@@ -30,6 +32,10 @@ rclpy.spin(node)
 """
 
 
+#: Seconds between pairs.
+PERIOD = 0.02
+
+
 class Setter:
     """Sets parameters of a node again and again through one client."""
 
@@ -41,8 +47,8 @@ class Setter:
         # The default of a client keeps ten answers, and loses others of many that come at once.
         self._client = client.node.create_client(
             SetParameters, f'{client.target}/set_parameters', qos_profile=qos_profile_parameters)
-        assert self._client.wait_for_service(20)
-        time.sleep(0.3)         # the node's side of the match
+        assert self._client.wait_for_service(LIMIT)
+        client.get_parameters('uniqueness_ratio')       # the node knows this client by now
 
     def send(self, done: Callable[[Any], object], **values: Any) -> None:
         """Send a request; ``done`` is told the future of its response."""
@@ -55,7 +61,7 @@ class Setter:
         answered = threading.Event()
         start = time.perf_counter()
         self.send(lambda future: answered.set(), **values)
-        assert answered.wait(60)
+        assert answered.wait(LIMIT)
         return time.perf_counter() - start
 
     def send_all(self, requests: list[dict[str, Any]], limit: float) -> list[Any]:
@@ -86,7 +92,7 @@ def matching(run_node: Any, client_class: Any, textured_pair: Any, tmp_path: pat
         ended = threading.Event()
 
         def publish() -> None:
-            while not ended.wait(0.02):
+            while not ended.wait(PERIOD):
                 client.send_pair(left, right)
                 bench.sent += 1
 
@@ -115,18 +121,26 @@ def test_a_live_parameter_is_set_nearly_as_fast_as_in_a_bare_node(
 def test_every_one_of_many_requests_is_answered_while_pairs_are_matched(
         matching: types.SimpleNamespace) -> None:
     setter = Setter(matching.client)
-    published, sent = len(matching.client.stamps()), matching.sent
-    results = setter.send_all([{'uniqueness_ratio': i / 10} for i in range(1000)], limit=60.0)
+    before = matching.client.counts()
+    published, sent, began = len(matching.client.stamps()), matching.sent, time.monotonic()
+    results = setter.send_all([{'uniqueness_ratio': i / 10} for i in range(1000)],
+                              limit=START_LIMIT)
     assert len(results) == 1000
     assert all(result.successful for result in results)
-    assert len(matching.client.stamps()) - published > (matching.sent - sent) / 2
+    more, sent = len(matching.client.stamps()) - published, matching.sent - sent
+    is_busy = sent * PERIOD < (time.monotonic() - began) / 2    # a camera that is late itself
+    assert more > sent / 2 or is_busy
+    pairs, matched, superseded = (
+        after - before[name] for name, after in matching.client.counts().items()
+        if name in ('pairs', 'published', 'dropped pairs: superseded'))
+    assert matched > (pairs - superseded) / 2
     assert 'a new engine' not in matching.node.log
 
 
 def test_a_burst_of_changes_that_need_another_engine_builds_few(
         matching: types.SimpleNamespace) -> None:
     results = Setter(matching.client).send_all(
-        [{'disparity_range': 17 + i} for i in range(100)], limit=60.0)
+        [{'disparity_range': 17 + i} for i in range(100)], limit=START_LIMIT)
     assert [result.successful for result in results] == [True] * 100
     before = len(matching.client.received['disparity'])
     matching.client.wait_until(lambda: any(

@@ -272,7 +272,7 @@ def test_camera_info_of_another_size_counts_until_there_is_an_engine(bench, on_c
 
 def test_a_change_during_a_burst_is_compiled_before_the_worker_has_it(in_a_thread, monkeypatch):
     bench = in_a_thread
-    monkeypatch.setattr(reconfiguration, 'QUIET', 0.3)
+    monkeypatch.setattr(reconfiguration, 'QUIET', 1.0)
     wanted = parameters()
     for changes in ({'disparity_range': 17}, {'disparity_range': 18}, {'message_type': 'float32'}):
         wanted.matcher = OLD.replace(**changes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -308,7 +307,7 @@ def test_what_nobody_subscribes_to_is_not_computed(client: Any, pair: Any) -> No
     for topic in ('disparity', 'depth'):
         client.unsubscribe(topic)
     try:
-        before = client.counts()
+        before = client.settled()
         left, right = (client.image(image) for image in pair)
         client.send_pair(left, right)
         after = client.expect(before, {'received left': 1, 'received right': 1, 'pairs': 1,
@@ -338,14 +337,14 @@ def test_doubtful_images_and_calibrations_are_warnings_in_the_input_status(
         client: Any, pair: Any) -> None:
     left, _ = pair
     send_infos(client, right={'p': [500.0, 0, 80.0, -50.0, 0, 510.0, 64.0, 0, 0, 0, 1.0, 0]})
-    for _ in range(12):                 # looked at once per second
+
+    def doubted(status: Any) -> bool:           # looked at once per second
         match(client, (left, left))
-        time.sleep(0.1)
-    status = client.status('input')
-    assert 'identical' in status.message
+        return 'identical' in status.message and "of frame 'optical'" in status.message
+
+    status = client.wait_for_status('input', doubted)
     assert status.level >= 1
     assert 'rows do not match' in status.message
-    assert "of frame 'optical'" in status.message
 
 
 def test_a_silent_topic_is_an_error_that_names_it(client: Any, pair: Any) -> None:
@@ -355,7 +354,7 @@ def test_a_silent_topic_is_an_error_that_names_it(client: Any, pair: Any) -> Non
     assert 'nothing on /right/image_rect for' in status.message
     for _ in range(15):
         client.send_image('left', client.image(left), client.now_ns())
-        status = client.status('input', limit=5)
+        status = client.status('input')
         if '/left/image_rect' not in status.message:
             break
     assert 'nothing on /right/image_rect for' in status.message
@@ -380,9 +379,11 @@ def test_a_second_node_takes_compressed_images(run_node: Any, client_class: Any,
         broken = message(pair[0])
         broken.data = broken.data[:100]
         large = message(np.zeros((10, 201), np.uint8))
-        for bad in (broken, large):
+        for bad, reason in ((broken, 'bad compression'), (large, 'too large')):
             client.send_pair(bad, right)
-            found = client.result('disparity', client.send_pair_after(0.2, left, right))
+            client.wait_for_status('input', lambda s, key=f'bad input: {reason}':
+                                   s.values.get(key) == '1')
+            found = client.result('disparity', client.send_pair(left, right))
             assert np.median(inside(found, pixels_of(found.image))) == DISPARITY
         status = client.status('input')
         assert status.values['bad input: bad compression'] == '1'

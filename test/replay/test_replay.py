@@ -20,14 +20,24 @@ from stereo_bp_ros import Calibration, MatcherConfig, StereoError, StereoMatcher
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags, metrics
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
+from stereo_bp_ros.replay import session
 from stereo_bp_ros.replay.source import open_source
 
 rclpy = pytest.importorskip('rclpy', reason='replay over ROS needs rclpy')
 
 pytestmark = pytest.mark.ros
 
-SETTINGS = {'disparity_range': 16, 'levels': 3, 'iterations': 4, 'image_width': 160,
-            'image_height': 120, 'subpixel': True}
+MATCHER = {'disparity_range': 16, 'levels': 3, 'iterations': 4, 'subpixel': True}
+SETTINGS = {**MATCHER, 'image_width': 160, 'image_height': 120, 'max_input_age': 0.0}
+
+
+def all_is_well(frames, sent, *reasons):
+    """Nothing is lost, and nothing dropped but what a busy machine does not come to."""
+    assert frames['sent'] == sent
+    assert frames['lost_in_transport'] == 0
+    assert set(frames['dropped']) <= {'superseded', *reasons}, frames
+    assert frames['published'] + sum(frames['dropped'].values()) == sent
+    return frames['published'] > 0
 
 
 @pytest.fixture(scope='module')
@@ -136,11 +146,10 @@ def test_a_looped_run_is_reported_as_one(recording, tmp_path):
     result = run_session(recording, tmp_path, SETTINGS, player_options=('--loop', '3'))
     recorded = run_report.judge('run', 'A run', recording, result, tmp_path)
     frames = recorded.figures.frames
-    assert frames['sent'] == 36
-    assert frames['lost_in_transport'] == 0
-    assert frames['published'] + sum(frames['dropped'].values()) == 36
-    assert frames['published'] >= 18
-    assert 4 < recorded.figures.rate_hz < 11
+    assert all_is_well(frames, 36, 'clock jump')        # the last frame of a loop
+    rate = recorded.figures.rate_hz
+    assert rate <= 10.01
+    assert rate == pytest.approx(10, abs=0.01) or frames['dropped']
     assert recorded.figures.score.bad_estimated(3.0) < 5
     assert len(recorded.pictures) == 3
 
@@ -156,8 +165,7 @@ def test_compressed_images_are_played_to_a_node_that_decompresses_them(recording
         'right/camera_info'}
     (tmp_path / 'run').mkdir()
     figures = analyse(run_session(tmp_path / 'compressed', tmp_path / 'run', SETTINGS))
-    assert figures.frames['sent'] == 12
-    assert figures.frames['published'] >= 6
+    assert all_is_well(figures.frames, 12)
 
 
 def test_a_ros_1_bag_is_played_to_the_node(recording, tmp_path):
@@ -169,8 +177,7 @@ def test_a_ros_1_bag_is_played_to_the_node(recording, tmp_path):
     assert bag.read_bytes().startswith(b'#ROSBAG V2.0')
     (tmp_path / 'run').mkdir()
     figures = analyse(run_session(bag, tmp_path / 'run', SETTINGS))
-    assert figures.frames['sent'] == 12
-    assert figures.frames['published'] >= 6
+    assert all_is_well(figures.frames, 12)
 
 
 def compress(source, target):
@@ -200,7 +207,7 @@ def test_the_verb_records_and_reports_what_a_node_answers_that_runs_already(
         monkeypatch.setenv(name, value)
     parameters = tmp_path / 'node.yaml'
     parameters.write_text(yaml.safe_dump({'/**': {'ros__parameters': {
-        **SETTINGS, 'use_sim_time': True}}}))
+        **SETTINGS, 'use_sim_time': True, **session.reliable_overrides('/robot')}}}))
     node = subprocess.Popen(
         [sys.executable, '-m', 'stereo_bp_ros.node.main', '--ros-args', '-r', '__ns:=/robot',
          '--params-file', str(parameters)], env=ros_environment)
@@ -208,7 +215,7 @@ def test_the_verb_records_and_reports_what_a_node_answers_that_runs_already(
     try:
         for _ in range(2):          # what the node has done before is not counted again
             command = ['replay', str(recording), '--output', str(tmp_path / 'report'), '--json',
-                       '--ros-args', '-r', '__ns:=/robot']
+                       '--wait', '60', '--ros-args', '-r', '__ns:=/robot']
             status = main(command)
             out, err = capfd.readouterr()
             assert status == 0, err
@@ -218,9 +225,7 @@ def test_the_verb_records_and_reports_what_a_node_answers_that_runs_already(
         node.kill()
         node.wait(10)
     for run in reports:
-        assert run['frames']['sent'] == 12
-        assert run['frames']['lost_in_transport'] == 0
-        assert run['frames']['published'] >= 6
+        assert all_is_well(run['frames'], 12)
         assert run['accuracy']['bad_3_estimated'] < 5
     page = (tmp_path / 'report/report.html').read_text()
     assert 'replay_0001.png' in page
@@ -243,10 +248,7 @@ def test_every_frame_of_a_run_is_accounted_for(session_result):
     figures = analyse(session_result)
     frames = figures.frames
     assert session_result.node_status == 0
-    assert frames['sent'] == 12
-    assert frames['lost_in_transport'] == 0
-    assert frames['published'] + sum(frames['dropped'].values()) == 12
-    assert frames['published'] >= 6
+    assert all_is_well(frames, 12)
     assert len(figures.totals_ms) == frames['published']
     assert {'receive', 'pair', 'wait', 'messages', 'publish', 'total'} <= set(figures.latency_ms)
     for row in figures.latency_ms.values():
@@ -255,12 +257,11 @@ def test_every_frame_of_a_run_is_accounted_for(session_result):
 
 def test_what_came_back_over_dds_is_what_the_matcher_computes(session_result, recording):
     from stereo_bp_ros.replay.analysis import answers
-    settings = {k: v for k, v in SETTINGS.items() if not k.startswith('image_')}
     with bags.StereoBag(recording) as bag:
         pairs = {pair.stamp_ns: pair for pair in bag.read()}
     total = metrics.Score()
     count = 0
-    with StereoMatcher(MatcherConfig(**settings)) as matcher:
+    with StereoMatcher(MatcherConfig(**MATCHER)) as matcher:
         for answer in answers(session_result.bag):
             pair = pairs[answer.stamp_ns]
             expected = matcher.compute(pair.left, pair.right, calibration=pair.calibration)
@@ -268,7 +269,7 @@ def test_what_came_back_over_dds_is_what_the_matcher_computes(session_result, re
             assert np.array_equal(answer.valid, expected.valid)
             total += metrics.score(answer.disparity, pair.disparity, answer.valid)
             count += 1
-    assert count >= 6
+    assert count == session_result.frames['published'] > 0
     assert total.bad_estimated(3.0) < 5
 
 
@@ -294,9 +295,9 @@ print(json.dumps(stamps), flush=True)
     try:
         done = subprocess.run(
             [sys.executable, '-m', 'stereo_bp_ros.cli.main', 'replay', str(folder), '--json',
-             '--wait', '20'], env=ros_environment, capture_output=True, text=True, timeout=60,
+             '--wait', '60'], env=ros_environment, capture_output=True, text=True, timeout=120,
             check=True)
-        stamps = json.loads(listener.communicate(timeout=20)[0])
+        stamps = json.loads(listener.communicate(timeout=60)[0])
     finally:
         listener.kill()
     assert json.loads(done.stdout)['pairs'] == 3

@@ -6,8 +6,6 @@ struct Float32 : FloatWords {
     using Sum = Float32;
     static constexpr int UNITS_PER_CHUNK = 2;
 
-    static __device__ __forceinline__ Word kept(Word word) { return word; }
-
     static __device__ __forceinline__ void load(const Unit* at, int stride, Word (&words)[4]) {
         const Unit a = at[0], b = at[stride];
         words[0] = make_float2(__uint_as_float(a.x), __uint_as_float(a.y));

@@ -119,6 +119,4 @@ struct Int16 {
     static __device__ __forceinline__ uint32 bits(Value value) { return value; }
     // 0, but known only once the word is: it orders instructions. Values are at most 32767.
     static __device__ __forceinline__ uint32 zero_after(Word a) { return a >> 31; }
-    // The word as it comes back from memory.
-    static __device__ __forceinline__ Word kept(Word word) { return word; }
 };

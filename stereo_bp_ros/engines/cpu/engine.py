@@ -12,6 +12,7 @@ from stereo_bp_ros import quantisation
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines import Engine
+from stereo_bp_ros.engines.cpu.costs import features
 from stereo_bp_ros.engines.cpu.matching import Matches, stopwatch
 from stereo_bp_ros.engines.cpu.plan import Plan, plan_of
 from stereo_bp_ros.engines.cpu.simd import runtime
@@ -80,12 +81,17 @@ class CpuEngine(Engine):
             grey = self._arrays[name]
             convert.to_grey(raw, grey, self.config, self._arrays)
             if self.config.reference_image == 'right':
-                mirrored = self._arrays[name.replace('grey', 'matched')]
+                mirrored = self._arrays['plane_a']
                 np.copyto(mirrored, grey[:, ::-1])
                 np.copyto(grey, mirrored)
 
     def _preprocess(self) -> None:
         for side in ('left', 'right'):
+            if self.config.has_combined_cost:
+                preprocess.smooth(self._arrays[f'{side}_grey'], self.config.smoothing_sigma,
+                                  self._smoothed(side))
+                features.extract(self._smoothed(side), side, self.config, self._arrays)
+                continue
             preprocess.preprocess(self._arrays[f'{side}_grey'], self.config,
                                   self._smoothed(side), self._arrays[f'{side}_matched'],
                                   self._arrays)

@@ -10,6 +10,7 @@ import numpy as np
 
 from stereo_bp_ros import geometry, quantisation
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cpu.costs import layout
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
 from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.partitions import Partitioning
@@ -95,8 +96,11 @@ def levels(config: MatcherConfig, width: int, height: int) -> list[Level]:
     """The pyramid, level 0 first."""
     labels = config.disparity_range
     planes = labels + (message_dtype(config) == 'int8')
-    return [Level(w, h, labels, -(-((w + 1) // 2) // _lanes(config)), labels | 1, planes | 1)
-            for w, h in geometry.pyramid(width, height, config.levels)]
+    # Combined costs come in whole vectors of labels.
+    cost_planes = layout.label_bytes(config) if config.has_combined_cost else labels
+    return [Level(w, h, labels, -(-((w + 1) // 2) // _lanes(config)),
+                  (cost_planes if k == 0 else labels) | 1, planes | 1)
+            for k, (w, h) in enumerate(geometry.pyramid(width, height, config.levels))]
 
 
 def _lanes(config: MatcherConfig) -> int:
@@ -124,9 +128,10 @@ def row_slots(config: MatcherConfig, level: int, height: int) -> np.ndarray:
     that a step at a cut between bands may read keep a slot of their own.
     """
     slots = np.arange(height)
-    if level > 0 or config.levels == 1 or sweeps(config.iterations) > 1:
+    iterations = config.iterations_of_levels[0]
+    if level > 0 or config.levels == 1 or sweeps(iterations) > 1:
         return slots
-    steps = config.iterations + 1
+    steps = iterations + 1
     cuts = bands(height, threads(config), steps)
     used = 0
     for band in range(cuts):
@@ -149,7 +154,8 @@ def band_edge(height: int, band: int, count: int) -> int:
 def images_and_matches(config: MatcherConfig, width: int, height: int) -> Wanted:
     """Arrays between the stages, whichever way is matched."""
     image = (height, width)
-    steps = ('grey', 'smoothed', 'matched') if config.smoothing_sigma else ('grey', 'matched')
+    steps = ['grey', *['smoothed'] * (config.smoothing_sigma > 0),
+             *['matched'] * (not config.has_combined_cost)]
     cost_dtype = 'float32' if _is_float(config) else 'int32'
     return [*((f'{side}_{step}', image, 'float32')
               for side in ('left', 'right') for step in steps),
@@ -177,9 +183,14 @@ def belief_propagation(config: MatcherConfig, width: int, height: int,
     count, columns, labels = threads(config), pyramid[0].tiles * lanes, config.disparity_range
     # Rows of the images, even where the costs are those of a partition.
     of_image = levels(config, width, 1)[0].tiles * lanes
+    if config.has_combined_cost:
+        wanted += layout.feature_arrays(config, width, height, count)
+        wanted += layout.cost_arrays(config, pyramid[0].tiles, lanes, parts.height, count)
+    else:
+        wanted += [('image_rows', (count, 4, of_image),
+                    'float64' if sums == 'uint16' else 'float32'),
+                   ('cost_rows', (count, columns), sums)]
     wanted += [
-        ('image_rows', (count, 4, of_image), 'float64' if sums == 'uint16' else 'float32'),
-        ('cost_rows', (count, columns), sums),
         ('message_vectors', (count, 4 * labels * lanes), sums),
         ('belief_rows', (count, 2, labels, columns), sums),
         ('selected_rows', (count, 5, columns), sums),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
+from stereo_bp_ros.engines.cuda.stages import preprocess
 from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.types import OUTPUT_TYPES
@@ -52,7 +53,7 @@ def _matched(config: MatcherConfig, image: tuple[int, int]) -> Wanted:
     kinds = {'grey': 'uint8', 'values': 'float32', 'spare': 'float32'}
     if config.smoothing_sigma > 0:
         kinds['smoothed'] = 'float32'
-    if config.preprocessing != 'none':
+    if preprocess.method(config) != 'none':
         kinds['matched'] = 'float32'
     return [('texture', image, 'float32'),
             *((f'{side}_{name}', image, kind) for name, kind in kinds.items()

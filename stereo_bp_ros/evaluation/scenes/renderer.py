@@ -11,193 +11,23 @@ affine in image coordinates, which is what makes it exact and cheap here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
 
-SOLID, GROUND, SHADE = 0, 1, 2
-"""Kinds of patches: hidden by what is nearer; drawn first, in order; darkens the ground drawn."""
+from stereo_bp_ros.evaluation.scenes.meshes import SHADE, SOLID, WET, Mesh, corner_points
+from stereo_bp_ros.evaluation.scenes.reflections import Panel, Surroundings, mirrored_share
 
-NEAR_CLIP_M = 0.4
-MAX_DEPTH_RATIO = 1.6
-"""Patches that span more depth than this are drawn in pieces, each with its own texture level."""
-
-MAX_CORNERS = 7
 CROSS_AXIS_WEIGHT = 0.6
 """How much of a pixel's footprint along the texture's other axis counts as blur."""
 
+DRAWING_ORDER = np.array([3, 0, 2, 1])
+"""Of SOLID, GROUND, SHADE and WET."""
+
+DARKER_WHEN_WET = 0.45
+
 WARP = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-
-
-class Texture:
-    """A grey surface image with copies filtered down by powers of two along each axis (ripmap).
-
-    grey:   float or uint8 H x W, grey levels.
-    cutout: bool H x W, True where there is a surface; None where it is everywhere.
-    """
-
-    def __init__(self, grey: np.ndarray, cutout: np.ndarray | None = None) -> None:
-        if grey.dtype != np.uint8:
-            grey = np.clip(np.rint(grey), 1, 255).astype(np.uint8)
-        self._grey = grey
-        self._cutout = None if cutout is None else np.where(cutout, np.uint8(255), np.uint8(0))
-        self._levels: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray | None]] = {}
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Height and width, texels."""
-        height, width = self._grey.shape
-        return height, width
-
-    @property
-    def has_holes(self) -> bool:
-        """Whether parts of the image are no surface."""
-        return self._cutout is not None
-
-    def level(self, across: int, down: int, repeats: int = 1
-              ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Grey and cutout (uint8), reduced by 2^across x 2^down, repeated downwards."""
-        key = (across, down, repeats)
-        if key not in self._levels:
-            height, width = self._grey.shape
-            size = (max(1, width >> across), max(1, height >> down))
-            grey, cutout = self._grey, self._cutout
-            if across or down:
-                grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
-                if cutout is not None:
-                    cutout = cv2.resize(cutout, size, interpolation=cv2.INTER_AREA)
-            if repeats > 1:
-                grey = np.tile(grey, (repeats, 1))
-            self._levels[key] = (np.ascontiguousarray(grey), cutout)
-        return self._levels[key]
-
-
-@dataclass
-class Mesh:
-    """Planar patches. Point (s, t) of patch n lies at ``origin + s u + t v``; s runs along the
-    texture's rows and t down its columns, both from 0 to 1 (t may go on where it repeats).
-
-    origin, u, v: float64 N x 3, metres.
-    outline:  float64 N x MAX_CORNERS x 2, convex polygons in (s, t), the last corner repeated.
-    facing:   float64 N, 1 or -1 for the side of u x v that is seen, 0 for both.
-    kind:     int N, SOLID, GROUND or SHADE.
-    textures: N textures.
-    """
-
-    origin: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
-    u: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
-    v: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
-    outline: np.ndarray = field(default_factory=lambda: np.empty((0, MAX_CORNERS, 2)))
-    facing: np.ndarray = field(default_factory=lambda: np.empty(0))
-    kind: np.ndarray = field(default_factory=lambda: np.empty(0, int))
-    textures: list[Texture] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.textures)
-
-    def moved(self, x: float = 0.0, y: float = 0.0, z: float = 0.0) -> Mesh:
-        """The same patches elsewhere (the other arrays are shared)."""
-        return Mesh(self.origin + np.array([x, y, z]), self.u, self.v, self.outline, self.facing,
-                    self.kind, self.textures)
-
-    def turned(self) -> Mesh:
-        """The same patches turned by half a turn about the vertical axis."""
-        turn = np.array([-1.0, 1.0, -1.0])
-        return Mesh(self.origin * turn, self.u * turn, self.v * turn, self.outline, self.facing,
-                    self.kind, self.textures)
-
-    def select(self, keep: np.ndarray) -> Mesh:
-        """The patches of an index array."""
-        return Mesh(self.origin[keep], self.u[keep], self.v[keep], self.outline[keep],
-                    self.facing[keep], self.kind[keep], [self.textures[n] for n in keep])
-
-
-def join(meshes: Sequence[Mesh]) -> Mesh:
-    """All patches of several meshes, in order."""
-    if not meshes:
-        return Mesh()
-    return Mesh(np.concatenate([m.origin for m in meshes]),
-                np.concatenate([m.u for m in meshes]),
-                np.concatenate([m.v for m in meshes]),
-                np.concatenate([m.outline for m in meshes]),
-                np.concatenate([m.facing for m in meshes]),
-                np.concatenate([m.kind for m in meshes]),
-                [texture for m in meshes for texture in m.textures])
-
-
-Point = Sequence[float]
-UNIT_SQUARE: Sequence[Point] = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0))
-
-
-def patch(texture: Texture, origin: Point, u: Point, v: Point, *,
-          outline: Sequence[Point] = UNIT_SQUARE, outward: Point | None = None,
-          kind: int = SOLID) -> Mesh:
-    """One patch; with `outward`, it is seen only from the side that this vector points to."""
-    corners = [tuple(corner) for corner in outline]
-    corners += [corners[-1]] * (MAX_CORNERS - len(corners))
-    facing = 0.0
-    if outward is not None:
-        facing = -float(np.sign(np.dot(np.cross(u, v), outward)))
-    return Mesh(np.array([origin], float), np.array([u], float), np.array([v], float),
-                np.array([corners], float), np.array([facing]), np.array([kind]), [texture])
-
-
-def _corner_points(mesh: Mesh) -> np.ndarray:
-    s, t = mesh.outline[:, :, :1], mesh.outline[:, :, 1:]
-    return mesh.origin[:, None] + s * mesh.u[:, None] + t * mesh.v[:, None]
-
-
-def _clipped(outline: np.ndarray, axis: int, low: float, high: float) -> np.ndarray | None:
-    """The part of a convex (s, t) outline between two values of s (axis 0) or t (axis 1)."""
-    corners = [tuple(corner) for corner in outline]
-    for limit, sign in ((low, 1.0), (high, -1.0)):
-        kept: list[tuple[float, ...]] = []
-        for n, b in enumerate(corners):
-            a = corners[n - 1]
-            inside_a, inside_b = sign * (a[axis] - limit) >= 0, sign * (b[axis] - limit) >= 0
-            if inside_a != inside_b:
-                part = (limit - a[axis]) / (b[axis] - a[axis])
-                crossing = [a[0] + part * (b[0] - a[0]), a[1] + part * (b[1] - a[1])]
-                crossing[axis] = limit
-                kept.append((crossing[0], crossing[1]))
-            if inside_b:
-                kept.append(b)
-        corners = list(dict.fromkeys(kept))
-        if len(corners) < 3:
-            return None
-    corners += [corners[-1]] * (MAX_CORNERS - len(corners))
-    return np.array(corners[:MAX_CORNERS], float)
-
-
-def split_by_depth(mesh: Mesh) -> Mesh:
-    """Patches in pieces of little depth each, without what lies behind or at the camera.
-
-    The depth of a patch must change along s only or along t only.
-    """
-    depths = _corner_points(mesh)[:, :, 2]
-    nearest, farthest = depths.min(axis=1), depths.max(axis=1)
-    seen = farthest > NEAR_CLIP_M
-    whole = seen & (nearest >= NEAR_CLIP_M) & (farthest <= MAX_DEPTH_RATIO * nearest)
-    pieces = [mesh.select(np.flatnonzero(whole))]
-    for n in np.flatnonzero(seen & ~whole):
-        one = mesh.select(np.array([n]))
-        axis = 0 if abs(one.u[0, 2]) > abs(one.v[0, 2]) else 1
-        slope = (one.u, one.v)[axis][0, 2]
-        near, far = max(nearest[n], NEAR_CLIP_M), farthest[n]
-        # Cuts lie at the same depths for everything, so that neighbours meet at the same cuts.
-        first = int(np.floor(np.log(near) / np.log(MAX_DEPTH_RATIO))) + 1
-        last = int(np.ceil(np.log(far) / np.log(MAX_DEPTH_RATIO)))
-        cuts = [near, *(MAX_DEPTH_RATIO ** k for k in range(first, last)), far]
-        places = (np.array(cuts) - one.origin[0, 2]) / slope
-        for a, b in pairwise(places):
-            outline = _clipped(one.outline[0], axis, min(a, b), max(a, b))
-            if outline is not None:
-                pieces.append(Mesh(one.origin, one.u, one.v, outline[None], one.facing, one.kind,
-                                   one.textures))
-    return join(pieces)
 
 
 def _filtered(grid: np.ndarray) -> np.ndarray:
@@ -210,12 +40,13 @@ def _filtered(grid: np.ndarray) -> np.ndarray:
 class View:
     """One camera's picture before the sensor, on the grid of half pixels.
 
-    `grey` is uint8 and `disparity` float32, both (2 H + 1) x (2 W + 1); the disparity is in
-    pixels of the image, 0 where nothing but the sky is seen.
+    `grey` and `label` are uint8, `disparity` float32, all (2 H + 1) x (2 W + 1); the disparity is
+    in pixels of the image, 0 where nothing but the sky is seen; the sky's label is OTHER.
     """
 
     grey: np.ndarray
     disparity: np.ndarray
+    label: np.ndarray
 
     def image(self) -> np.ndarray:
         """The filtered picture, float32 H x W, grey levels."""
@@ -228,6 +59,10 @@ class View:
     def truth(self) -> np.ndarray:
         """Disparity at the pixel centres, float32 H x W, pixels."""
         return np.ascontiguousarray(self.disparity[1::2, 1::2])
+
+    def labels(self) -> np.ndarray:
+        """Labels at the pixel centres, uint8 H x W."""
+        return np.ascontiguousarray(self.label[1::2, 1::2])
 
 
 @dataclass(frozen=True)
@@ -246,13 +81,20 @@ class Camera:
     baseline_m: float
     x_m: float = 0.0
 
-    def view(self, mesh: Mesh, sky: np.ndarray) -> View:
-        """Draw a mesh that `split_by_depth` made, before a sky (uint8, the grid's size)."""
+    def view(self, mesh: Mesh, sky: np.ndarray, mirror: np.ndarray | None = None,
+             surroundings: Surroundings | None = None) -> View:
+        """Draw a mesh that `split_by_depth` made.
+
+        sky:          uint8, the grid's size: what is seen behind the mesh.
+        mirror:       uint8, the grid's size: what WET patches mirror; None leaves them out.
+        surroundings: what glossy SOLID patches mirror; None takes their gloss away.
+        """
         grey = sky.copy()
         disparity = np.zeros(grey.shape, np.float32)
-        for work in _Setup(mesh, self).patches():
-            work.draw(grey, disparity)
-        return View(grey, disparity)
+        label = np.zeros(grey.shape, np.uint8)
+        for work in _Setup(mesh, self).patches(mirror, surroundings):
+            work.draw(grey, disparity, label)
+        return View(grey, disparity, label)
 
 
 @dataclass
@@ -265,8 +107,12 @@ class _Work:
     plane: np.ndarray
     edges: np.ndarray
     kind: int
+    label: int
+    panel: Panel | None
+    mirror: np.ndarray | None = None
+    surroundings: Surroundings | None = None
 
-    def draw(self, grey: np.ndarray, disparity: np.ndarray) -> None:
+    def draw(self, grey: np.ndarray, disparity: np.ndarray, label: np.ndarray) -> None:
         rows, cols = self.box
         size = (cols.stop - cols.start, rows.stop - rows.start)
         texels, cutout = self.level
@@ -282,6 +128,9 @@ class _Work:
         if self.kind == SHADE:
             cv2.copyTo(cv2.multiply(target, seen, scale=1 / 255), inside, target)
             return
+        if self.kind == WET:
+            cv2.copyTo(self._wet(target, seen, x, y), inside, target)
+            return
         a, b, c = self.plane
         own = np.add((b * y + c).astype(np.float32)[:, None], (a * x).astype(np.float32))
         depth = disparity[self.box]
@@ -291,8 +140,20 @@ class _Work:
             surface = cv2.warpPerspective(cutout, self.to_texel, size, flags=WARP,
                                           borderMode=cv2.BORDER_REPLICATE)
             inside &= (surface > 127).view(np.uint8)
+        if self.panel is not None and self.surroundings is not None and inside.any():
+            seen = self.panel.mirroring(seen, x, y, self.surroundings)
         cv2.copyTo(seen, inside, target)
         cv2.copyTo(own, inside, depth)
+        np.copyto(label[self.box], self.label, where=inside.view(bool))
+
+    def _wet(self, ground: np.ndarray, water: np.ndarray, x: np.ndarray, y: np.ndarray
+             ) -> np.ndarray:
+        assert self.panel is not None
+        assert self.mirror is not None
+        depth = water * np.float32(self.panel.gloss / 255)
+        share = depth * mirrored_share(self.panel.cosine(x, y), 0.02)
+        dark = ground * (1 - np.float32(DARKER_WHEN_WET) * depth)
+        return np.rint(dark + share * (self.mirror[self.box] - dark)).astype(np.uint8)
 
 
 def _edges(corners: np.ndarray) -> np.ndarray:
@@ -324,10 +185,11 @@ class _Setup:
         self.centre = (2.0 * camera.cx + 1.0, 2.0 * camera.cy + 1.0)
         self.size = (2 * camera.width + 1, 2 * camera.height + 1)
 
-    def patches(self) -> list[_Work]:
+    def patches(self, mirror: np.ndarray | None, surroundings: Surroundings | None
+                ) -> list[_Work]:
         """What is to be drawn, in order."""
         mesh, (width, height) = self.mesh, self.size
-        points = _corner_points(mesh)
+        points = corner_points(mesh)
         corners = self.focal * points[:, :, :2] / points[:, :, 2:] + self.centre
         # First and last sample inside the outline's box, cut to the picture.
         first = np.clip(np.ceil(corners.min(axis=1)), 0, (width, height)).astype(int)
@@ -335,12 +197,16 @@ class _Setup:
         normal = np.cross(mesh.u, mesh.v)
         distance = np.einsum('ni,ni->n', normal, mesh.origin)
         drawn = (stop > first).all(axis=1) & (distance != 0) & (mesh.facing * distance >= 0)
+        if mirror is None:
+            drawn &= mesh.kind != WET
         order = np.flatnonzero(drawn)
-        order = order[np.argsort(np.where(mesh.kind[order] == SOLID, 2, mesh.kind[order] - 1),
-                                 kind='stable')]
+        order = order[np.argsort(DRAWING_ORDER[mesh.kind[order]], kind='stable')]
         if order.size == 0:
             return []
-        return self._works(order, corners, first, stop, normal, distance)
+        works = self._works(order, corners, first, stop, normal, distance)
+        for work in works:
+            work.mirror, work.surroundings = mirror, surroundings
+        return works
 
     def _works(self, order: np.ndarray, corners: np.ndarray, first: np.ndarray, stop: np.ndarray,
                normal: np.ndarray, distance: np.ndarray) -> list[_Work]:
@@ -372,8 +238,12 @@ class _Setup:
                                  [0.0, rows / repeats, -0.5 - start * rows / repeats],
                                  [0.0, 0.0, 1.0]]) @ to_surface[k]
             to_texel[:, 2] += to_texel[:, 0] * x0 + to_texel[:, 1] * y0
+            panel = None
+            if mesh.gloss[n] > 0:
+                panel = Panel(mesh.origin[n], mesh.u[n], mesh.v[n], float(mesh.gloss[n]),
+                              self.focal, self.centre)
             works.append(_Work((slice(y0, stop[n, 1]), slice(x0, stop[n, 0])), to_texel, level,
-                               plane[k], edges[k], int(mesh.kind[n])))
+                               plane[k], edges[k], int(mesh.kind[n]), int(mesh.label[n]), panel))
         return works
 
     def _levels(self, order: np.ndarray, to_surface: np.ndarray, corners: np.ndarray

@@ -18,12 +18,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import cv2
 import numpy as np
 
 from stereo_bp_ros.evaluation.scenes import street
-from stereo_bp_ros.evaluation.scenes.renderer import Camera, View, split_by_depth
+from stereo_bp_ros.evaluation.scenes.frames import SceneFrame, hidden
+from stereo_bp_ros.evaluation.scenes.meshes import SOLID, Mesh, split_by_depth
+from stereo_bp_ros.evaluation.scenes.renderer import Camera, View
 
 CAMERA_HEIGHT_M = 1.45
 HORIZON = 0.46
@@ -38,32 +41,28 @@ PLAIN_SKIES = {'textureless': 215.0, 'saturated': 510.0}
 At 510 a sky stays saturated with half the exposure, and with any usual noise.
 """
 
+CLOUDY_GREY = 225.0
+"""What vehicles mirror of a sky with clouds."""
+
+BRIGHTEST_MIRRORED = 300.0
+"""Grey level of a saturated sky in vehicles: brighter, they would be white."""
+
+MAX_SLOPE = 0.2
+RIPPLES_PX = (1.0, 4.0)
+"""Blur of what water mirrors, across and down, half pixels."""
+
+GLARES = ((0.60, 0.42, 0.09, 1.0), (0.53, 0.47, 0.11, 0.8))
+"""Spots of glare in the left and the right image: column and row as parts of the image's size,
+standard deviation as a part of its width, and strength."""
+
+HARD: dict[str, Any] = {
+    'sky': 'saturated', 'noise_sigma': 2.0, 'exposure_gain': 0.9, 'exposure_offset': 6.0,
+    'fence': True, 'poles': True, 'side_slope': 0.03, 'wetness': 0.35, 'reflections': 0.06,
+    'glare': 90.0}
+"""Options of `RoadSequence.hard`, with which `road` errs as often as on frames of KITTI 2012."""
+
 HAZE_GREY = 205.0
 HAZE_DISTANCE_M = 260.0
-
-
-@dataclass(frozen=True)
-class SceneFrame:
-    """One stereo pair of a drive with its ground truth.
-
-    index:       number in the sequence, from 0.
-    stamp_ns:    time of both images, nanoseconds.
-    left, right: uint8 H x W, grey levels.
-    disparity:   float32 H x W, pixels: pixel (x, y) of the left image shows the same point as
-                 (x - disparity, y) of the right one. Exact at pixel centres. The sky is infinitely
-                 far and has disparity 0, a known value.
-    occluded:    bool H x W, True where the left pixel's surface is hidden from the right camera
-                 or outside its picture.
-    sky:         bool H x W, True where the left pixel's centre shows the sky. Exact.
-    """
-
-    index: int
-    stamp_ns: int
-    left: np.ndarray
-    right: np.ndarray
-    disparity: np.ndarray
-    occluded: np.ndarray
-    sky: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -84,11 +83,21 @@ class RoadSequence:
     sky:            'clouds'; 'textureless', one grey level and the sensor's noise; or 'saturated',
                     so bright that both images have 255 there, without noise, as an overexposed
                     sky has in a real camera.
+    fence:          a balustrade along the right kerb and panels of bars across the pavements,
+                    each with a period.
+    poles:          poles and narrow signs on the kerbs, most of them 1 to 4 pixels wide.
+    side_slope:     how far the street falls for every metre to the right, metres.
+    wetness:        share of the road's water, 0 to 1: it mirrors what stands and shines there.
+    reflections:    share of light that vehicles mirror, seen straight, 0 to 1; above 0 most are
+                    dark.
+    glare:          grey levels of a soft bright spot, at other places in the two images.
 
     Chosen numbers are stored, so `dataclasses.replace` keeps them unless told otherwise.
 
+    The truth is always that of the surface, never that of what it mirrors.
+
     :raises ValueError: a size or rate makes no picture, the baseline is too long for
-        `max_disparity`, or there is no such sky.
+        `max_disparity`, there is no such sky, or a share is no share.
     """
 
     width: int = 640
@@ -105,14 +114,30 @@ class RoadSequence:
     blur_sigma: float = 0.0
     start_stamp_ns: int = 1_000_000_000
     sky: str = 'clouds'
+    fence: bool = False
+    poles: bool = False
+    side_slope: float = 0.0
+    wetness: float = 0.0
+    reflections: float = 0.0
+    glare: float = 0.0
+
+    @classmethod
+    def hard(cls, **options: Any) -> RoadSequence:
+        """The street with all that makes real recordings hard (`HARD`), and other options."""
+        return cls(**{**HARD, **options})
 
     def __post_init__(self) -> None:
         for name, least in (('width', 16), ('height', 16), ('max_disparity', 1), ('frames', 0),
                             ('seed', 0), ('focal_px', 0), ('baseline_m', 0), ('noise_sigma', 0),
-                            ('blur_sigma', 0), ('start_stamp_ns', 0)):
+                            ('blur_sigma', 0), ('start_stamp_ns', 0), ('wetness', 0),
+                            ('reflections', 0), ('glare', 0)):
             value = getattr(self, name)
             if not value >= least:
                 raise ValueError(f'{name} is {value}, but must be at least {least}')
+        for name, most in (('wetness', 1), ('reflections', 1), ('side_slope', MAX_SLOPE)):
+            value = abs(getattr(self, name))
+            if not value <= most:
+                raise ValueError(f'{name} is {value}, but must be at most {most}')
         if not self.rate_hz > 0:
             raise ValueError(f'rate_hz is {self.rate_hz}, but must be above 0')
         if self.sky not in ('clouds', *PLAIN_SKIES):
@@ -143,9 +168,15 @@ class RoadSequence:
     @property
     def nearest_m(self) -> float:
         """Distance of the nearest surface that the left image can show, metres."""
-        road = self.focal_px * CAMERA_HEIGHT_M / (self.height - 1 - self.cy)
+        below = self.height - 1 - self.cy + abs(self.side_slope) * (self.cx + 0.5)
+        road = self.focal_px * CAMERA_HEIGHT_M / below
         side = self.focal_px * street.NEAREST_SIDE_M / (self.cx + 0.5)
         return min(road, side)
+
+    @property
+    def road_plane(self) -> tuple[np.ndarray, np.ndarray]:
+        """Normal and a point of the road before the left camera, float64 3 each, metres."""
+        return np.array([self.side_slope, -1.0, 0.0]), np.array([0.0, CAMERA_HEIGHT_M, 0.0])
 
     def stamp_ns(self, index: int) -> int:
         """Time of a frame, nanoseconds."""
@@ -167,38 +198,77 @@ class RoadSequence:
             raise IndexError(f'frame {index} of a sequence of {self.frames}')
         cameras = [Camera(self.width, self.height, self.focal_px, self.cx, self.cy,
                           self.baseline_m, x) for x in (0.0, self.baseline_m)]
-        mesh = split_by_depth(street.street(self.seed).pose(
-            index / self.rate_hz, CAMERA_HEIGHT_M, clearance=self.nearest_m + 2.5,
-            ground=0.9 * self.nearest_m))
-        left, right = (camera.view(mesh, self._clouds()) for camera in cameras)
+        mesh = split_by_depth(self.surfaces(index))
+        left, right = self._views(cameras, mesh)
         truth = left.truth()
         random = np.random.default_rng([self.seed, 3, index])
         return SceneFrame(
             index, self.stamp_ns(index),
-            self._sensor(self._light(left), truth, random),
-            self._sensor(self._light(right), right.truth(), random, self.exposure_gain,
+            self._sensor(self._light(left) + self._glare(index, 0), random),
+            self._sensor(self._light(right) + self._glare(index, 1), random, self.exposure_gain,
                          self.exposure_offset),
-            truth, _hidden(truth, right.disparity), truth == 0)
+            truth, hidden(truth, right.disparity), truth == 0, left.labels())
 
-    def _clouds(self) -> np.ndarray:
-        """The sky's picture on the grid of half pixels that views are drawn on."""
+    def surfaces(self, index: int) -> Mesh:
+        """The street before the left camera at the time of a frame, in its coordinates."""
+        extras = street.Extras(self.fence, self.poles, self.reflections, self.wetness)
+        mesh = street.street(self.seed, extras).pose(
+            index / self.rate_hz, CAMERA_HEIGHT_M, clearance=self.nearest_m + 2.5,
+            ground=0.9 * self.nearest_m, focal_px=self.focal_px)
+        return mesh.sheared(self.side_slope) if self.side_slope else mesh
+
+    def _views(self, cameras: list[Camera], mesh: Mesh) -> list[View]:
+        sky = self._clouds()
+        around = None
+        if self.reflections > 0:
+            around = street.surroundings(
+                self.seed, min(PLAIN_SKIES.get(self.sky, CLOUDY_GREY), BRIGHTEST_MIRRORED))
+        if self.wetness == 0:
+            return [camera.view(mesh, sky, None, around) for camera in cameras]
+        below = mesh.select(np.flatnonzero(mesh.kind == SOLID)).mirrored(*self.road_plane)
+        views = []
+        for camera in cameras:
+            mirror = camera.view(below, self._clouds(mirrored=True)).grey
+            mirror = cv2.GaussianBlur(mirror, (0, 0), RIPPLES_PX[0], sigmaY=RIPPLES_PX[1])
+            views.append(camera.view(mesh, sky, mirror, around))
+        return views
+
+    def _clouds(self, mirrored: bool = False) -> np.ndarray:
+        """The sky's picture on the grid of half pixels that views are drawn on.
+
+        A plain sky is black there and gets its brightness later, unless water mirrors it.
+        """
         if self.sky in PLAIN_SKIES:
-            return np.zeros((2 * self.height + 1, 2 * self.width + 1), np.uint8)
-        return _clouds(self.seed, self.width, self.height, self.focal_px, self.cx, self.cy)
+            grey = min(PLAIN_SKIES[self.sky], 255.0) if mirrored else 0
+            return np.full((2 * self.height + 1, 2 * self.width + 1), grey, np.uint8)
+        return _clouds(self.seed, self.width, self.height, self.focal_px, self.cx, self.cy,
+                       mirrored)
+
+    def _glare(self, index: int, camera: int) -> np.ndarray | np.float32:
+        """Light that the lens scatters into the image, float32 H x W, grey levels."""
+        if self.glare == 0:
+            return np.float32(0)
+        x, y, radius, strength = GLARES[camera]
+        sway = 0.04 * np.sin(0.7 * index / self.rate_hz)
+        across = (np.arange(self.width) / self.width - x - sway) / radius
+        down = (np.arange(self.height) - y * self.height) / (self.width * radius)
+        spot = np.exp(-0.5 * down ** 2)[:, None] * np.exp(-0.5 * across ** 2)
+        return (self.glare * strength * spot).astype(np.float32)
 
     def _light(self, view: View) -> np.ndarray:
-        """What reaches the sensor, float32 H x W: grey levels, and a sky's may be above 255."""
+        """What reaches the lens, float32 H x W: grey levels, and a sky's may be above 255."""
+        image = view.image()
         if self.sky in PLAIN_SKIES:
-            return view.image() + np.float32(PLAIN_SKIES[self.sky]) * view.sky_share()
-        return view.image()
-
-    def _sensor(self, image: np.ndarray, disparity: np.ndarray, random: np.random.Generator,
-                gain: float = 1.0, offset: float = 0.0) -> np.ndarray:
-        """Haze, optics, exposure, noise and rounding: float32 to uint8 grey levels."""
+            image = image + np.float32(PLAIN_SKIES[self.sky]) * view.sky_share()
         # Haze grows with distance and leaves the sky, which has its own, as it is.
+        disparity = view.truth()
         unit = self.focal_px * self.baseline_m / HAZE_DISTANCE_M
         haze = np.where(disparity > 0, unit / (unit + disparity), np.float32(0))
-        image = image + haze.astype(np.float32) * (np.float32(HAZE_GREY) - image)
+        return np.asarray(image + haze.astype(np.float32) * (np.float32(HAZE_GREY) - image))
+
+    def _sensor(self, image: np.ndarray, random: np.random.Generator, gain: float = 1.0,
+                offset: float = 0.0) -> np.ndarray:
+        """Optics, exposure, noise and rounding: float32 to uint8 grey levels."""
         if self.blur_sigma > 0:
             image = cv2.GaussianBlur(image, (0, 0), self.blur_sigma,
                                      borderType=cv2.BORDER_REPLICATE)
@@ -210,29 +280,13 @@ class RoadSequence:
         return np.clip(np.rint(image), 0, 255).astype(np.uint8)
 
 
-def _hidden(truth: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Left pixels whose point is not in the right picture, whose disparities are at half pixels.
-
-    A point is hidden when both neighbouring samples of the right camera lie in front of it; on a
-    surface that both cameras see, one of them always lies on it or behind.
-    """
-    width = truth.shape[1]
-    place = np.arange(width, dtype=np.float32) - truth
-    sample = 2.0 * np.clip(place, 0, width - 1) + 1.0
-    below = np.floor(sample).astype(np.intp)
-    rows = right[1::2]
-    behind = np.minimum(np.take_along_axis(rows, below, axis=1),
-                        np.take_along_axis(rows, below + 1, axis=1))
-    return (place < 0) | (behind > truth + 0.01)
-
-
 @lru_cache(maxsize=2)
-def _clouds(seed: int, width: int, height: int, focal_px: float, cx: float, cy: float
-            ) -> np.ndarray:
-    """The street's sky on the grid of half pixels."""
+def _clouds(seed: int, width: int, height: int, focal_px: float, cx: float, cy: float,
+            mirrored: bool) -> np.ndarray:
+    """The street's sky, or what level water mirrors of it, on the grid of half pixels."""
     columns = (np.arange(2 * width + 1) / 2 - 0.5 - cx) / focal_px
     rows = (cy - np.arange(2 * height + 1) / 2 + 0.5) / focal_px
-    return street.street(seed).sky(columns, rows)
+    return street.sky(seed, columns, -rows if mirrored else rows)
 
 
 def _draw(sequence: RoadSequence, index: int) -> SceneFrame:

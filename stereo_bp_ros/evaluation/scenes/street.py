@@ -6,12 +6,22 @@ it. Everything repeats with some period, so a drive may be of any length.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
-from stereo_bp_ros.evaluation.scenes import textures, vehicles
-from stereo_bp_ros.evaluation.scenes.renderer import GROUND, Mesh, Texture, join, patch
+from stereo_bp_ros.evaluation.scenes import roadside, textures, vehicles
+from stereo_bp_ros.evaluation.scenes.meshes import (
+    GROUND,
+    THIN,
+    WET,
+    Mesh,
+    Texture,
+    join,
+    patch,
+)
+from stereo_bp_ros.evaluation.scenes.reflections import Surroundings
 
 LANES_M = (0.0, -3.5)
 LEFT_KERB_M, RIGHT_KERB_M = -7.7, 4.35
@@ -27,6 +37,26 @@ ONCOMING_SPACING_M = 31.0
 SIGHT_M = 165.0
 SKYLINE_M = 210.0
 BUILDING_SIGHT_M = 160.0
+WATER_SHAPE = (512, 192)
+"""Texels of a period of the road, along and across."""
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a street has that makes matching hard.
+
+    fence, poles: whether these stand beside it (`roadside`).
+    gloss:        share of light that vehicles mirror, seen straight; above 0 most are dark.
+    wetness:      share of water on the road, 0 to 1.
+    """
+
+    fence: bool = False
+    poles: bool = False
+    gloss: float = 0.0
+    wetness: float = 0.0
+
+
+PLAIN = Extras()
 
 
 class Street:
@@ -35,9 +65,8 @@ class Street:
     Building one takes about a second, posing it about a millisecond.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, extras: Extras = PLAIN) -> None:
         rng = np.random.default_rng([seed, 1])
-        self.sky_seed = [seed, 2]
         self._road = textures.road(rng, LEFT_KERB_M, RIGHT_KERB_M,
                                     (*LANES_M, *PARKED_M), (-1.75,), (1.85, -5.35))
         self._pavements = (textures.pavement(rng, LEFT_KERB_M - LEFT_WALL_M + 1.0, False),
@@ -47,14 +76,19 @@ class Street:
                               (90.0, 0.0, 0.0), (0.0, 34.0, 0.0))
         self._rows = (_Row(rng, -1, LEFT_WALL_M, 0.72), _Row(rng, 1, RIGHT_WALL_M, 1.06))
         self._furniture = _Furniture(rng)
-        self._fleet = vehicles.fleet(rng)
+        self._fleet = vehicles.fleet(rng, dark=extras.gloss > 0)
+        for vehicle in self._fleet:
+            vehicle.mesh = replace(vehicle.mesh, gloss=extras.gloss * vehicle.mesh.gloss)
         self._draw = rng.integers(0, 1 << 30, 64)
+        # The extras draw from their own numbers, so that the rest stays the same street.
+        self._extras = extras
+        rng = np.random.default_rng([seed, 4])
+        self._fences = roadside.Fences(rng)
+        self._poles = roadside.Poles(rng)
+        self._water = roadside.puddles(rng, WATER_SHAPE)
 
-    def sky(self, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Sky for rays with these tangents of azimuth and elevation, uint8."""
-        return textures.sky(np.random.default_rng(self.sky_seed), columns, rows)
-
-    def pose(self, seconds: float, camera_height: float, clearance: float, ground: float) -> Mesh:
+    def pose(self, seconds: float, camera_height: float, clearance: float, ground: float,
+             focal_px: float) -> Mesh:
         """Everything in sight after `seconds`, in the left camera's coordinates.
 
         `clearance` is the least distance to the vehicle ahead and `ground` the distance from
@@ -66,6 +100,10 @@ class Street:
         meshes.append(self._furniture.pose(ego))
         meshes += self._traffic(seconds, clearance)
         meshes += self._parked(ego)
+        if self._extras.fence:
+            meshes.append(self._fences.pose(ego))
+        if self._extras.poles:
+            meshes.append(self._poles.pose(ego, focal_px))
         return join(meshes).moved(y=camera_height)
 
     def _ground(self, ego: float, near: float) -> Mesh:
@@ -88,6 +126,9 @@ class Street:
                                            (0.0, place + SKYLINE_M / period))]
             strips.append(patch(texture, (x, y, -place * period), (width, tall, 0.0),
                                 (0.0, 0.0, period), outline=outline, kind=GROUND))
+        if self._extras.wetness > 0:
+            strips.append(replace(strips[0], kind=np.array([WET]), textures=[self._water],
+                                  gloss=np.array([self._extras.wetness])))
         return join(strips)
 
     def _vehicle(self, number: int, x: float, z: float, oncoming: bool = False) -> list[Mesh]:
@@ -178,8 +219,8 @@ class _Furniture:
 
     def __init__(self, rng: textures.Rng) -> None:
         trees = [_tree(rng, light) for light in (0.95, 1.1, 1.0)]
-        lamp = _lamp(rng)
-        signs = [_signpost(rng, kind) for kind in range(3)]
+        lamp = _lamp(rng).marked(label=THIN)
+        signs = [_signpost(rng, kind).marked(label=THIN) for kind in range(3)]
         self._things: list[tuple[float, Mesh]] = []
         for k in range(8):
             z = 17.0 * k
@@ -231,6 +272,17 @@ def _signpost(rng: textures.Rng, kind: int) -> Mesh:
 
 
 @lru_cache(maxsize=2)
-def street(seed: int) -> Street:
+def street(seed: int, extras: Extras = PLAIN) -> Street:
     """The street of a seed, kept for the next frames."""
-    return Street(seed)
+    return Street(seed, extras)
+
+
+def sky(seed: int, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The sky of a seed for rays with these tangents of azimuth and elevation, uint8."""
+    return textures.sky(np.random.default_rng([seed, 2]), columns, rows)
+
+
+@lru_cache(maxsize=2)
+def surroundings(seed: int, grey: float) -> Surroundings:
+    """What the vehicles of a seed's street mirror, with a sky of this grey level."""
+    return Surroundings(np.random.default_rng([seed, 5]), grey)

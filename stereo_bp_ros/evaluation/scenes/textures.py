@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from stereo_bp_ros.evaluation.scenes.renderer import Texture
+from stereo_bp_ros.evaluation.scenes.meshes import Texture
 
 Rng = np.random.Generator
 

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 
 from stereo_bp_ros.evaluation.scenes import textures
-from stereo_bp_ros.evaluation.scenes.renderer import SHADE, Mesh, Texture, join, patch
+from stereo_bp_ros.evaluation.scenes.meshes import SHADE, VEHICLE, Mesh, Texture, join, patch
 
 TEXELS_PER_M = 128
 GLASS = 44.0
@@ -51,13 +51,19 @@ WHEEL_RADIUS = 0.32
 
 
 class Vehicle:
-    """One vehicle's panels, its shadow on the ground and its size."""
+    """One vehicle's panels, its shadow on the ground and its size.
+
+    The gloss of panels that are polished is 1, for a caller to scale.
+    """
 
     def __init__(self, rng: textures.Rng, shape: Shape, paint: float) -> None:
         self.shape = shape
         self._rng = rng
         self._paint = paint
-        self.mesh = join([*self._ends(), *self._sides(), *self._top()])
+        parts = ((self._ends(), 1.0), (self._underside(), 0.0), (self._sides(), 1.0),
+                 (self._top(), 1.0))
+        self.mesh = join([panel.marked(gloss=gloss) for panels, gloss in parts
+                          for panel in panels]).marked(label=VEHICLE)
         margin = SHADOW_MARGIN_M
         wide, long = shape.width + 2 * margin, shape.length + 2 * margin
         self.shadow = patch(textures.ground_shadow(shape.width, shape.length, margin),
@@ -76,23 +82,28 @@ class Vehicle:
         rear_height = shape.belt - KERB_HEIGHT_OF_BODY
         front_height = shape.nose - KERB_HEIGHT_OF_BODY
         half = width / 2
-        ends = [
+        return [
             patch(self._rear(rear_height), (-half, -shape.belt, 0.0), (width, 0.0, 0.0),
                   (0.0, rear_height, 0.0), outward=(0, 0, -1)),
             patch(self._front(front_height), (half, -shape.nose, shape.length),
                   (-width, 0.0, 0.0), (0.0, front_height, 0.0), outward=(0, 0, 1)),
         ]
+
+    def _underside(self) -> list[Mesh]:
+        shape, width = self.shape, self.shape.width
+        half = width / 2
+        parts = []
         tyre = textures.Canvas(0.24, WHEEL_RADIUS + 0.1, TEXELS_PER_M, 30)
         tyres = tyre.texture(self._rng, 4)
         for x in (-half + 0.04, half - 0.28):
             for z, outward in ((0.5, -1), (shape.length - 0.5, 1)):
-                ends.append(patch(tyres, (x, -WHEEL_RADIUS - 0.1, z), (0.24, 0.0, 0.0),
+                parts.append(patch(tyres, (x, -WHEEL_RADIUS - 0.1, z), (0.24, 0.0, 0.0),
                                   (0.0, WHEEL_RADIUS + 0.1, 0.0), outward=(0, 0, outward)))
         under = textures.Canvas(width, 0.3, 32, 24).texture(self._rng, 3)
         for z, outward in ((0.9, -1), (shape.length - 0.9, 1)):
-            ends.append(patch(under, (-half + 0.1, -0.32, z), (width - 0.2, 0.0, 0.0),
+            parts.append(patch(under, (-half + 0.1, -0.32, z), (width - 0.2, 0.0, 0.0),
                               (0.0, 0.24, 0.0), outward=(0, 0, outward)))
-        return ends
+        return parts
 
     def _rear(self, height: float) -> Texture:
         width = self.shape.width
@@ -297,9 +308,11 @@ class Vehicle:
         return self._texture(canvas)
 
 
-def fleet(rng: textures.Rng) -> list[Vehicle]:
-    """A dozen vehicles of all shapes and paints."""
-    paints = (196, 60, 128, 210, 40, 158, 96, 180, 72, 205, 116, 145)
+def fleet(rng: textures.Rng, dark: bool = False) -> list[Vehicle]:
+    """A dozen vehicles of all shapes and paints, or all but two of them dark."""
+    paints: tuple[int, ...] = (196, 60, 128, 210, 40, 158, 96, 180, 72, 205, 116, 145)
+    if dark:
+        paints = (34, 26, 128, 40, 22, 46, 30, 180, 24, 52, 28, 38)
     kinds = ('saloon', 'hatchback', 'van', 'suv', 'hatchback', 'saloon', 'suv', 'hatchback',
              'saloon', 'van', 'suv', 'saloon')
     return [Vehicle(rng, SHAPES[kind], paint) for kind, paint in zip(kinds, paints, strict=True)]

@@ -58,9 +58,9 @@ def matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
                 beliefs=arrays['belief_rows'], selected=arrays['selected_rows'],
                 right=arrays['right_rows'], needs_all_partners=needs_all_partners)
             messages.pass_messages(levels, costs, sent, slots, arrays['message_vectors'],
-                                   memory.threads(config), config.iterations,
-                                   *quantisation.message_smoothness(config), config.exact,
-                                   selection)
+                                   memory.threads(config), config.iterations_of_levels,
+                                   *quantisation.message_smoothness(config),
+                                   quantisation.first_step(config), config.exact, selection)
     return found
 
 
@@ -110,7 +110,9 @@ def cases(draw: Callable[..., Any]) -> dict[str, Any]:
         'data_weight': draw(st.sampled_from([0.07, 0.1, 1.0])),
         'data_truncation': draw(st.sampled_from([5.0, 15.0])),
         'discontinuity_slope': draw(st.sampled_from([0.5, 1.0, 40.0])),
-        'discontinuity_truncation': draw(st.sampled_from([0.0, 1.7, 6.0]))}
+        'discontinuity_truncation': draw(st.sampled_from([0.0, 1.7, 6.0])),
+        'first_step': draw(st.sampled_from([0.0, 0.04, 0.5, 1.0])),
+        'level_iterations': draw(st.lists(st.integers(0, 9), max_size=5))}
 
 
 def pair_and_config(case: dict[str, Any], **changes: Any
@@ -118,6 +120,10 @@ def pair_and_config(case: dict[str, Any], **changes: Any
     values = dict(case)
     width, height, seed, smooth = (values.pop(name)
                                    for name in ('width', 'height', 'seed', 'smooth'))
+    first_step = values.pop('first_step') * values['discontinuity_slope']
+    if changes['message_type'] == 'int16':
+        values['discontinuity_first_step'] = first_step
+    values['level_iterations'] = ', '.join(map(str, values['level_iterations'][:values['levels']]))
     rng = np.random.default_rng(seed)
     left, right = rng.uniform(0, 60, (2, height, width)).astype(np.float32)
     if not smooth:                      # whole grey values: many ties
@@ -187,6 +193,30 @@ def test_the_steepest_slope_of_bytes_loses_nothing(slope: int, kept: str,
     found, expected = matches(left, right, config), expected_matches(left, right, config)
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+#: Settings with which messages are bytes, their differences, or 16 bits: slope, first step,
+#: truncation, data weight.
+STEPS = {'int8': (20.0, 10.0, 120.0, 10.0), 'uint16': (200.0, 70.0, 2700.0, 1.0)}
+
+
+@pytest.mark.parametrize('disparities', [16, 21, 64, 128, 130, 300])
+@pytest.mark.parametrize('kept', STEPS)
+def test_a_first_step_of_its_own_is_matched_as_defined(kept: str, disparities: int) -> None:
+    slope, first_step, truncation, weight = STEPS[kept]
+    config = MatcherConfig(
+        preprocessing='none', data_truncation=60.0, data_weight=weight, levels=2,
+        level_iterations='2, 3', disparity_range=disparities, discontinuity_slope=slope,
+        discontinuity_first_step=first_step, discontinuity_truncation=truncation, **INT16)
+    assert memory.message_dtype(config) == kept
+    width = disparities + 27
+    left, right = np.random.default_rng(disparities).integers(0, 60, (2, 7, width)).astype(
+        np.float32)
+    found, expected = matches(left, right, config), expected_matches(left, right, config)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+    plain = config.replace(discontinuity_first_step=0.0)
+    assert not np.array_equal(found['best'], matches(left, right, plain)['best'])
 
 
 @pytest.mark.parametrize(('truncation', 'kept'), [(255.4, 'uint8'), (255.5, 'uint16')])

@@ -24,6 +24,8 @@ KINDS = {
     'float32': {'message_type': 'float32'},
     'float16': {'message_type': 'float16'},
     'exact': {'message_type': 'float32', 'exact': True},
+    'combined': {'census_weight': 0.8, 'residual_weight': 0.5, 'path_sums': True,
+                 'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0},
     'sad': {'stereo_algorithm': 'sad', 'correlation_window_size': 7},
 }
 

@@ -14,8 +14,10 @@ import pytest
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.engines import cache
+from stereo_bp_ros.engines.cuda.costs import stage as combined
 from stereo_bp_ros.engines.cuda.hierarchical import cost, labels, messages, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
+from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.plan import computed
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
@@ -32,7 +34,9 @@ from test.settings import tiled as barriers
 ARCHITECTURES = ('sm_90', 'sm_75', 'sm_87', 'sm_120')
 RANGES = (2, 8, 16, 21, 32, 64, 128, 256, 512)
 RANGES_OF_OTHERS = (21, 128)
-MESSAGE_TYPES = ('int16', 'float32', 'float16')
+MESSAGE_TYPES = ('int16', 'float32')
+#: What combined costs are matched with.
+COMBINED = {'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0, 'levels': 3}
 #: The cases of belief propagation that take little.
 QUICK = ((16, 'int16', 'sm_90'), (64, 'float32', 'sm_90'))
 CASES = [pytest.param(disparities, message_type, architecture,
@@ -92,6 +96,40 @@ def test_kernels_of_belief_propagation_compile(disparities: int, message_type: s
         assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
 
 
+#: A first step of its own: range, slope, first step, truncation and the format that follows.
+FIRST_STEPS = ((64, 20.0, 10.0, 120.0, 'Int16Bytes'), (128, 20.0, 10.0, 120.0, 'Int16Bytes'),
+               (16, 20.0, 10.0, 120.0, 'Int16Bytes'), (256, 20.0, 10.0, 120.0, 'Int16Bytes'),
+               (64, 20.0, 10.0, 300.0, 'Int16SixBits'), (128, 20.0, 10.0, 300.0, 'Int16SixBits'),
+               (100, 40.0, 10.0, 300.0, 'Int16Deltas'), (21, 200.0, 10.0, 300.0, 'Int16'),
+               (128, 200.0, 10.0, 300.0, 'Int16'), (512, 20.0, 10.0, 300.0, 'Int16'))
+
+
+def kernels_of_a_first_step(case: tuple[int, float, float, float, str]) -> list[tuple[str, str]]:
+    """File and name of every kernel that passes messages or selects labels."""
+    disparities, slope, first_step, truncation, kind = case
+    config = MatcherConfig(
+        census_weight=1.0, disparity_range=disparities, discontinuity_slope=slope, levels=3,
+        discontinuity_first_step=first_step, discontinuity_truncation=truncation,
+        level_iterations='3, 5, 7')
+    assert MessageFormat.of(config).name == f'{kind}FirstStep'
+    steps = schedule.launches(config, 1242, 375)
+    base = messages.base_cost(config, 'float', steps)
+    return sorted({('hierarchical/messages.cu', messages.inherit_name(config)),
+                   *labels.kernels(config, steps[-1], base), *labels.kernels(config, None, base),
+                   *(messages.kernel_of(config, step, base, has_more)
+                     for step in steps for has_more in (False, True))})
+
+
+@pytest.mark.parametrize('case', [
+    FIRST_STEPS[0], *(pytest.param(case, marks=pytest.mark.slow) for case in FIRST_STEPS[1:])])
+@every_architecture
+def test_kernels_of_a_first_step_compile(case: tuple[int, float, float, float, str],
+                                         architecture: str) -> None:
+    logs = compile_all(kernels_of_a_first_step(case), architecture)
+    if architecture == 'sm_90':
+        assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
+
+
 def kernels_of_the_other_stages() -> list[tuple[str, str]]:
     """Everything before and after matching, whatever the settings."""
     names = list(refine.KERNELS)
@@ -107,6 +145,37 @@ def kernels_of_the_other_stages() -> list[tuple[str, str]]:
 def test_kernels_of_the_other_stages_compile(architecture: str) -> None:
     logs = compile_all(kernels_of_the_other_stages(), architecture)
     assert all(spilled_bytes(log) == 0 for log in logs.values())
+
+
+def kernels_of_combined_costs(disparities: int) -> list[tuple[str, str]]:
+    """Every cost and window, with and without path sums."""
+    names = []
+    for window, changes in (
+            ('5x5', {}), ('7x5', {'residual_weight': 1.0, 'path_sums': True}),
+            ('9x7', {'sobel_weight': 1.0, 'path_sums': True}),
+            ('9x7', {'sobel_weight': 1.0, 'grey_weight': 1.0, 'residual_weight': 1.0})):
+        config = MatcherConfig.from_mapping({
+            'disparity_range': disparities, 'census_weight': 0.8, 'census_window': window,
+            **COMBINED, **changes})
+        for image in ('uint8', 'float'):
+            names += combined.kernels(config, image)
+        steps = schedule.launches(config, 640, 480)
+        base = messages.base_cost(config, 'uint8', steps)
+        names += [messages.kernel_of(config, step, base, has_more)
+                  for step in steps for has_more in (False, True)]
+        names += labels.kernels(config, steps[-1], base)
+    return sorted(set(names))
+
+
+@pytest.mark.parametrize(('disparities', 'architecture'), [
+    pytest.param(disparities, architecture,
+                 marks=[] if (disparities, architecture) == (128, 'sm_90') else pytest.mark.slow)
+    for architecture in ARCHITECTURES
+    for disparities in (RANGES if architecture == 'sm_90' else RANGES_OF_OTHERS)])
+def test_kernels_of_combined_costs_compile(disparities: int, architecture: str) -> None:
+    logs = compile_all(kernels_of_combined_costs(disparities), architecture)
+    if architecture == 'sm_90':
+        assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
 
 
 def kernels_of_sad() -> list[tuple[str, str]]:

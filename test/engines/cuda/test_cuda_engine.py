@@ -76,6 +76,28 @@ def test_results_do_not_depend_on_where_nodes_are_kept(disparities: int, iterati
         assert np.array_equal(*found)
 
 
+@pytest.mark.parametrize(('kind', 'disparities', 'slope', 'truncation'), [
+    ('Int16Bytes', 16, 20.0, 120.0), ('Int16Bytes', 21, 20.0, 120.0),
+    ('Int16Bytes', 64, 20.0, 120.0), ('Int16Bytes', 128, 20.0, 120.0),
+    ('Int16Bytes', 130, 20.0, 120.0), ('Int16Bytes', 300, 20.0, 120.0),
+    ('Int16SixBits', 64, 20.0, 600.0), ('Int16SixBits', 128, 20.0, 600.0),
+    ('Int16Deltas', 100, 40.0, 600.0), ('Int16', 21, 40.0, 600.0), ('Int16', 300, 40.0, 600.0)])
+@pytest.mark.parametrize('iterations', ['7', '3, 5, 5, 5', '4, 0, 2, 1', '0, 1, 3, 0'])
+def test_a_first_step_and_iterations_of_levels_equal_the_plain_implementation(
+        kind: str, disparities: int, slope: float, truncation: float, iterations: str) -> None:
+    config = paper(disparities, levels=4, level_iterations=iterations, data_weight=17.0,
+                   discontinuity_slope=slope, discontinuity_first_step=10.0,
+                   discontinuity_truncation=truncation, data_truncation=15.0)
+    assert MessageFormat.of(config).name == f'{kind}FirstStep'
+    left, right = noisy_pair(61, 45)
+    expected = naive_labels(config, left, right)
+    slots = schedule.Tiling(2, 10, 6, 128, 1, 2, last=schedule.Tiling(2, 10, 6, 128, 1, 2))
+    for tilings in ({}, {k: slots for k, count in enumerate(config.iterations_of_levels)
+                         if count >= 2 and disparities < 200}):
+        found = labels_of(config, run(config, left, right, tilings=tilings)['disparity'])
+        assert np.array_equal(found, expected)
+
+
 @pytest.mark.parametrize('disparities', [12, 40, 77, 128])
 @pytest.mark.parametrize(('iterations', 'directions'), [(1, 2), (4, 1), (5, 2)])
 @pytest.mark.parametrize('truncation', [15.0, 20.0])
@@ -159,6 +181,8 @@ CASES: dict[str, dict[str, Any]] = {
     'residual': {'preprocessing': 'residual'},
     'wide residual': {'preprocessing': 'residual', 'residual_window_size': 9,
                       'residual_iterations': 2},
+    'first step': {'discontinuity_first_step': 0.2},
+    'iterations of levels': {'level_iterations': '3, 0, 5', 'discontinuity_first_step': 0.2},
     'costs of 16 bits': {'levels': 2, 'data_weight': 2.0, 'data_truncation': 200.0},
     'uniqueness': {'uniqueness_ratio': 20.0},
     'texture': {'texture_threshold': 900},
@@ -201,7 +225,7 @@ def test_every_setting_gives_what_the_cpu_engine_gives(case: str, image: str) ->
 
 
 @pytest.mark.parametrize('name', FIVE_SETS)
-@pytest.mark.parametrize('message_type', ['float32', 'float16', 'int16'])
+@pytest.mark.parametrize('message_type', ['float32', 'int16'])
 def test_agrees_with_exact_on_the_five_sets(data: pathlib.Path, name: str,
                                             message_type: str) -> None:
     pytest.importorskip('numba')
@@ -229,7 +253,7 @@ def test_agrees_with_exact_on_the_five_sets(data: pathlib.Path, name: str,
     assert abs(bad(found) - bad(wanted)) <= 0.1
 
 
-@pytest.mark.parametrize('message_type', ['int16', 'float32', 'float16'])
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
 def test_no_default_kernel_uses_local_memory(message_type: str) -> None:
     found = device.properties(0)
     for disparities in (*FIVE_SETS.values(), 2, 8, 256, 512):
@@ -274,7 +298,7 @@ def test_a_thousand_frames_allocate_and_compile_nothing(
     engine.close()
 
 
-@pytest.mark.parametrize('message_type', ['int16', 'float32', 'float16'])
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
 @pytest.mark.parametrize('disparities', [16, 128])
 def test_labels_do_not_depend_on_what_else_is_wanted(disparities: int, message_type: str) -> None:
     config = paper(disparities, message_type=message_type, data_weight=0.07)

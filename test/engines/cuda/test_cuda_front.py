@@ -42,8 +42,7 @@ class Memory(device_memory.Memory):
         """
         config = self.config
         kind = {'Bytes': np.uint8, 'Multiples': np.uint8, 'Nibbles': np.uint32, 'Int16': np.uint16,
-                'MultipleSums': np.uint16,
-                'Float16': np.float16, 'Float32': np.float32}[name]
+                'MultipleSums': np.uint16, 'Float32': np.float32}[name]
         level = formats.levels(config, self.width, self.height)[k]
         chunks = MessageFormat.of(config).chunks
         per_unit = 4 if kind is np.float32 else 8
@@ -77,8 +76,6 @@ def naive_costs(config: MatcherConfig, left: np.ndarray, right: np.ndarray) -> l
             difference = np.abs(left[:, x].astype(kind) - right[:, x - first - label].astype(kind))
             found = factor * np.minimum(difference, kind(config.data_truncation))
             level[:, x, label] = np.floor(found + 0.5) if kind is np.float64 else found
-    if config.message_type == 'float16':
-        level = level.astype(np.float16).astype(np.float32)
     pyramid = [level]
     for _ in range(config.levels - 1):
         child = np.pad(pyramid[-1], ((0, level.shape[0] % 2), (0, level.shape[1] % 2), (0, 0)))
@@ -92,7 +89,6 @@ COSTS: dict[str, dict[str, Any]] = {
     'bytes of a table': {'data_weight': 0.1, 'data_truncation': 15.3},
     '16 bits': {'data_weight': 2.0, 'data_truncation': 200.0, 'levels': 2},
     'float32': {'message_type': 'float32', 'levels': 4},
-    'float16': {'message_type': 'float16', 'levels': 3},
     'negative': {'min_disparity': -9},
     'beyond the image': {'min_disparity': -700},
     'one level': {'levels': 1},

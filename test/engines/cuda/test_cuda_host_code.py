@@ -15,6 +15,8 @@ import pytest
 pytest.importorskip('cupy')
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.engines import create_engine, warm_up
+from stereo_bp_ros.engines.cuda.costs import stage as combined
+from stereo_bp_ros.engines.cuda.costs import terms
 from stereo_bp_ros.engines.cuda.hierarchical import cost, formats, labels, launch, messages
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.runtime import arena, compiler, device
@@ -36,6 +38,13 @@ STRUCTURES = [
     ('frame/refine.cu', 'Parameters', refine.Parameters),
     ('hierarchical/cost.cu', 'CostLaunch', cost.CostLaunch),
     ('hierarchical/cost.cu', 'CostLevel', cost.CostLevel),
+    ('costs/features.cu', 'FeatureSettings', combined.FeatureSettings),
+    ('costs/features.cu', 'FeatureLaunch', combined.FeatureLaunch),
+    ('costs/combine.cu', 'Term', combined.Term),
+    ('costs/combine.cu', 'CombineLaunch', combined.CombineLaunch),
+    ('costs/path_sums.cu', 'PathLaunch', combined.PathLaunch),
+    ('costs/pyramid.cu', 'ArrangeLaunch', combined.ArrangeLaunch),
+    ('costs/pyramid.cu', 'CoarserLaunch', combined.CoarserLaunch),
     ('sad/sad.cu', 'Windows', sad.Windows), ('tiled/tiled.cu', 'TiledLaunch', tiled.TiledPass),
     ('papers/plain_steps.cu', 'StorageLevel', storage.StorageLevel),
     ('papers/plain_steps.cu', 'StorageCost', storage.StorageCost),
@@ -99,6 +108,20 @@ CONSTANTS = [
     ('hierarchical/cost.cu', 'TILE_LEVELS', cost.TILE_LEVELS),
     *(('hierarchical/cost.cu', f'Warps<{chunks}>::COUNT', cost._warps(chunks))
       for chunks in (1, 3, 5, 8, 9, 16, 17, 32, 64)),
+    ('costs/features.cu', 'TILE_WIDTH', combined.TILE_WIDTH),
+    ('costs/features.cu', 'TILE_HEIGHT', combined.TILE_HEIGHT),
+    ('costs/features.cu', 'THREADS', combined.THREADS),
+    ('costs/features.cu', 'MOST_COSTS', terms.MOST_COSTS),
+    ('costs/combine.cu', 'ROW_WIDTH', combined.ROW_WIDTH),
+    ('costs/combine.cu', 'ROWS', combined.ROWS),
+    ('costs/path_sums.cu', 'PATH_THREADS', combined.PATH_THREADS),
+    *(('costs/path_sums.cu', f'Volume<{count}>::{name}', of(count))
+      for count in (2, 16, 21, 64, 96, 128, 129, 192, 256, 257, 300, 512)
+      for name, of in (('PADDED', terms.padded_labels), ('LANES', terms.lanes))),
+    ('costs/pyramid.cu', 'ARRANGED', combined.ARRANGED),
+    ('costs/pyramid.cu', 'ARRANGING', combined.ARRANGING),
+    ('costs/pyramid.cu', 'NODES', combined.NODES),
+    ('costs/pyramid.cu', 'Sharing<64>::WARPS', combined.MOST_WARPS),
     ('frame/preprocess.cu', 'TILE_WIDTH', preprocess.TILE_WIDTH),
     ('frame/preprocess.cu', 'TILE_HEIGHT', preprocess.TILE_HEIGHT),
     ('frame/preprocess.cu', 'THREADS', preprocess.BLOCK[0] * preprocess.BLOCK[1]),
@@ -137,7 +160,7 @@ def test_formats_lie_in_memory_as_their_kernels_see_them():
                        f'sizeof({message.name}::Unit) == {message.unit_bytes}',
                        f'{shape}::WORDS * {message.name}::WORD_REGISTERS == {message.registers}',
                        f'{message.name}::IS_WHOLE == {str(message.is_whole).lower()}']
-    for name in ('Nibbles', 'Bytes', 'Multiples', 'MultipleSums', 'Int16', 'Float16', 'Float32'):
+    for name in ('Nibbles', 'Bytes', 'Multiples', 'MultipleSums', 'Int16', 'Float32'):
         kept = CostFormat(name, 0)
         checks += [f'{name}::UNITS_PER_CHUNK == {kept.units}',
                    f'sizeof({name}::Unit) == {kept.unit_bytes}']
@@ -237,15 +260,20 @@ KERNEL = compiler.kernel
 
 TILED = {'stereo_algorithm': 'tiled_bp', 'disparity_range': 16}
 PAPERS = {'message_type': 'float32', 'disparity_range': 16}
+COMBINED = {'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0, 'levels': 3}
 CONFIGURATIONS = {
     'int16': {'disparity_range': 24},
     'bytes': {'disparity_range': 128},
     'float32': {'message_type': 'float32'},
-    'float16': {'message_type': 'float16'},
     'right': {'reference_image': 'right', 'smoothing_sigma': 0.7, 'preprocessing': 'residual'},
     'refined': {'disp12_max_diff': 1, 'uniqueness_ratio': 5.0, 'texture_threshold': 3,
                 'filling': 'background', 'median_window_size': 5},
     'partitions': {'partition_rows': 2, 'partition_columns': 2, 'partition_padding': 32},
+    'combined': {'census_weight': 0.8, 'sobel_weight': 1.0, **COMBINED},
+    'path sums': {'grey_weight': 0.5, 'residual_weight': 1.0, 'path_sums': True, **COMBINED,
+                  'smoothing_sigma': 0.7, 'texture_threshold': 3},
+    'path sums in partitions': {'census_weight': 0.8, 'path_sums': True, **COMBINED,
+                                'partition_columns': 2, 'partition_padding': 32},
     'sad': {'stereo_algorithm': 'sad', 'disp12_max_diff': 1},
     **{f'sad {name}': {'stereo_algorithm': 'sad', **streamed(name)}
        for name in ('global', 'shared_one', 'shared_all')},

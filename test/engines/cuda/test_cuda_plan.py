@@ -5,16 +5,19 @@ from __future__ import annotations
 import doctest
 import itertools
 import types
+from typing import Any
 
 import numpy as np
 import pytest
 
-from stereo_bp_ros import ConfigError, MatcherConfig, quantisation
+from stereo_bp_ros import ConfigError, MatcherConfig, partitions, quantisation
+from stereo_bp_ros.engines.cpu.backend import CpuBackend
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.hierarchical import (
     cost_formats,
     formats,
     launch,
+    messages,
     schedule,
     time_floats,
     time_int16,
@@ -36,7 +39,7 @@ FIVE_SETS = {'tsukuba': (384, 288, 16), 'venus': (434, 383, 21), 'barn1': (432, 
              'cones_quarter': (450, 375, 64), 'cones_half': (900, 750, 128)}
 
 
-@pytest.mark.parametrize('message_type', ['int16', 'float32', 'float16'])
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
 @pytest.mark.parametrize('iterations', [0, 1, 2, 3, 7, 20])
 @pytest.mark.parametrize('disparities', [2, 16, 64, 300])
 def test_every_level_runs_every_iteration_once_and_in_order(
@@ -51,7 +54,7 @@ def test_every_level_runs_every_iteration_once_and_in_order(
 
 
 @pytest.mark.parametrize('disparities', [2, 8, 16, 21, 32, 64, 128, 256, 512])
-@pytest.mark.parametrize('message_type', ['int16', 'float32', 'float16'])
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
 def test_what_a_launch_reads_was_written_before_it(disparities: int, message_type: str) -> None:
     config = five_sets(disparities, message_type=message_type)
     written: set[str] = set()
@@ -66,7 +69,7 @@ def test_what_a_launch_reads_was_written_before_it(disparities: int, message_typ
 
 
 @pytest.mark.parametrize('disparities', [2, 3, 9, 16, 21, 64, 128, 137, 256, 257, 512])
-@pytest.mark.parametrize('message_type', ['int16', 'float32', 'float16'])
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
 def test_every_region_fits_the_shared_memory_of_a_block(disparities: int,
                                                         message_type: str) -> None:
     config = five_sets(disparities, message_type=message_type)
@@ -74,6 +77,51 @@ def test_every_region_fits_the_shared_memory_of_a_block(disparities: int,
         assert step.shared_bytes <= TYPICAL.shared_memory - schedule.STATIC_SHARED
         assert step.tiling.width % 2 == 0
         assert step.halo_columns % 2 == 0
+
+
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
+@pytest.mark.parametrize('iterations', ['3, 0, 5', '0, 2, 1', '1, 7, 0', '0, 0, 4', '2, 3, 12'])
+@pytest.mark.parametrize('disparities', [16, 64, 300])
+def test_levels_have_iterations_of_their_own(disparities: int, iterations: str,
+                                             message_type: str) -> None:
+    config = five_sets(disparities, levels=3, level_iterations=iterations,
+                       message_type=message_type)
+    found = schedule.launches(config, 321, 157)
+    written: set[str | None] = set()
+    for step in found:
+        assert {step.source, *(step.parents or ())} - {None} <= written
+        # What a launch finds at the parents alone it passes on, see ``Messages``.
+        inherited = messages.inherited(config, step)
+        assert inherited == () or step.source is None
+        written |= {*step.targets, *(f'messages_{step.level}_{colour}' for colour in inherited)}
+    for k, wanted in enumerate(config.iterations_of_levels):
+        done = [t for step in found if step.level == k
+                for t in range(step.first, step.first + step.iterations)]
+        assert done == list(range(wanted))
+    starts = [step.start for step in found if step.first == 0]
+    assert starts == [schedule.FROM_ZERO] + [schedule.FROM_PARENTS] * (len(starts) - 1)
+    assert set(schedule.message_arrays(config, found)) >= written - {None}
+
+
+def test_levels_with_the_same_iterations_are_launched_as_ever() -> None:
+    config = five_sets(64, iterations=5)
+    given = config.replace(iterations=7, level_iterations='5')
+    assert schedule.launches(given, 640, 480) == schedule.launches(config, 640, 480)
+
+
+def test_a_first_step_is_kept_as_the_messages_are() -> None:
+    def message(**changes: Any) -> MessageFormat:
+        return MessageFormat.of(MatcherConfig(census_weight=1.0, discontinuity_slope=20.0,
+                                              discontinuity_truncation=120.0, **changes))
+    assert message().name == 'Int16Bytes'
+    assert message(discontinuity_first_step=20.0).name == 'Int16Bytes'
+    stepped = message(discontinuity_first_step=10.0)
+    assert (stepped.name, stepped.first_step) == ('Int16BytesFirstStep', 10)
+    assert message(discontinuity_first_step=0.3).first_step == 0
+    # No step costs more than the truncation: both are that.
+    steep = MatcherConfig(census_weight=1.0, discontinuity_slope=200.0,
+                          discontinuity_truncation=120.0, discontinuity_first_step=150.0)
+    assert MessageFormat.of(steep).name == 'Int16Bytes'
 
 
 @pytest.mark.parametrize('iterations', [1, 2, 3, 5, 8, 11, 16])
@@ -152,7 +200,7 @@ def test_small_devices_get_smaller_regions() -> None:
         assert step.shared_bytes <= 64 * 1024
 
 
-@pytest.mark.parametrize('message_type', ['int16', 'float32', 'float16'])
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
 def test_arrays_of_the_arena_do_not_overlap(message_type: str) -> None:
     arrays = plan_of(five_sets(64, message_type=message_type), 450, 375).memory.arrays
     for before, after in itertools.pairwise(arrays):
@@ -212,18 +260,17 @@ def test_float32_is_kept_in_three_bytes_unless_costs_are_small(
         assert scale == 1
         assert (message.slope, message.truncation) == (
             min(slope, config.truncation), config.truncation)
-    for other in ({'message_type': 'float16'}, {'message_type': 'int16'},
+    for other in ({'message_type': 'int16'},
                   {'stereo_algorithm': 'tiled_bp'}, {'program': 'plain_steps'}):
         changed = five_sets(16, **{'message_type': 'float32', **other})
         assert MessageFormat.of(changed).scale == 1
 
 
-@pytest.mark.parametrize('message_type', ['float32', 'float16'])
 @pytest.mark.parametrize('disparities', [65, 77, 128])
 @pytest.mark.parametrize('slope', [0.03, 0.05, 0.3, 1.0, 1.1, 5.9, 6.1])
 def test_long_vectors_of_floats_are_whole_numbers_where_these_are_as_good(
-        message_type: str, disparities: int, slope: float) -> None:
-    config = five_sets(disparities, message_type=message_type, discontinuity_slope=slope,
+        disparities: int, slope: float) -> None:
+    config = five_sets(disparities, message_type='float32', discontinuity_slope=slope,
                        discontinuity_truncation=30.0)
     # The largest cost is 1.5: 32 slopes or less, and a quarter of one or more.
     is_fixed = 1.5 / 32 <= slope <= 6
@@ -263,10 +310,51 @@ def test_costs_of_floats_take_bytes_where_products_of_theirs_are_exact() -> None
         assert cost_formats.packed(five_sets(64, message_type='float32', **changes)) is None
 
 
+def combined(disparities: int, **changes: object) -> MatcherConfig:
+    return MatcherConfig.from_mapping({
+        'disparity_range': disparities, 'census_weight': 0.8, 'sobel_weight': 1.0,
+        'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0, 'levels': 3, **changes})
+
+
+@pytest.mark.parametrize('disparities', [16, 21, 64, 128])
+@pytest.mark.parametrize('weight', [0.15, 1.0])     # of the plain cost, which is not computed
+def test_combined_costs_are_bytes_at_level_0_alone(disparities: int, weight: float) -> None:
+    config = combined(disparities, data_weight=weight, data_truncation=15.0)
+    assert [CostFormat.of(config, k).name for k in range(3)] == ['Bytes', 'Int16', 'Int16']
+    for image in ('uint8', 'float'):
+        steps = schedule.launches(config, 640, 480)
+        assert messages.base_cost(config, image, steps) == 'Bytes'
+    assert MessageFormat.of(config).name == 'Int16Bytes'
+
+
+def test_combined_costs_have_volumes_of_a_partition_and_features_of_the_image() -> None:
+    config = combined(21, path_sums=True, preprocessing='sobel_x')
+    across, down = partitions.cut(200, 2, 4, 16), partitions.cut(90, 1, 4, 16)
+    assert across is not None
+    assert down is not None
+    found = plan_of(config, 200, 90, parts=partitions.Partitioning(across, down))
+    arrays = {spec.name: (spec.shape, str(spec.dtype)) for spec in found.memory.arrays}
+    assert arrays['left_census_feature'] == ((90, 200), 'uint64')
+    assert arrays['right_sobel_feature'] == ((90, 200), 'uint8')
+    assert arrays['data_cost'] == ((90, across.size, 24), 'uint8')
+    assert arrays['path_costs'] == ((4, 90, across.size, 24), 'uint8')
+    assert not {'table', 'left_matched', 'left_grey_feature'} & arrays.keys()
+    without = plan_of(config.replace(path_sums=False), 200, 90)
+    assert 'path_costs' not in {spec.name for spec in without.memory.arrays}
+
+
+def test_truncations_whose_sums_exceed_16_bits_are_refused() -> None:
+    plan_of(combined(64, discontinuity_truncation=2047.0), 64, 48)
+    with pytest.raises(ConfigError, match='must be at most 2047'):
+        plan_of(combined(64, discontinuity_truncation=2048.0), 64, 48)
+    plan_of(combined(64, discontinuity_truncation=2048.0, census_weight=0.0, sobel_weight=0.0),
+            64, 48)
+
+
 @pytest.mark.parametrize('changes', [
-    {'disparity_range': 64, 'message_type': 'float16'}, {'disparity_range': 56},
-    {'disparity_range': 129}, {'stereo_algorithm': 'tiled_bp'}, {'program': 'plain_steps'},
-    {'message_type': 'int16'}, {'discontinuity_truncation': 3.9}, {'levels': 9}])
+    {'disparity_range': 56}, {'disparity_range': 129}, {'stereo_algorithm': 'tiled_bp'},
+    {'program': 'plain_steps'}, {'message_type': 'int16'}, {'discontinuity_truncation': 3.9},
+    {'levels': 9}])
 def test_other_messages_are_no_whole_numbers_of_32_bits(changes: dict[str, object]) -> None:
     assert isinstance(MessageFormat.of(five_sets(64, message_type='float32')), Fixed32)
     config = five_sets(64, message_type='float32').replace(**changes)
@@ -306,6 +394,16 @@ def test_settings_of_the_cpu_engine_alone_are_refused() -> None:
             program='plain_steps', **{'plain_steps.vectorised': False})):
         with pytest.raises(ConfigError, match='use backend cpu'):
             plan_of(config, 64, 48)
+
+
+def test_float16_is_refused_in_words_that_name_where_it_is() -> None:
+    config = MatcherConfig(message_type='float16')
+    with pytest.raises(ConfigError, match='program plain_steps, or backend cpu') as refused:
+        plan_of(config, 64, 48)
+    assert refused.value.field == 'message_type'
+    found = plan_of(config.replace(program='plain_steps'), 64, 48)
+    assert found.matching.kept_as(found.config)[0].endswith('Halves')
+    assert CpuBackend('').fit(config, 64, 48).config == config
 
 
 @pytest.mark.parametrize(('disparities', 'storage'), [(64, 'register'), (200, 'local')])

@@ -27,19 +27,24 @@ from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
+from test.engines.support.host_arena import HostArena
 from test.settings import five_sets
 
 pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
 
 RUN = """
-extern "C" void run(const ARGUMENT* argument, int columns, int rows, int threads) {
+extern "C" void run(const ARGUMENT* argument, int columns, int rows, int threads, int colour) {
     HostBlock block(threads);
     for (unsigned y = 0; y < unsigned(rows); ++y)
         for (unsigned x = 0; x < unsigned(columns); ++x)
             block.run({x, y, 0}, {unsigned(columns), unsigned(rows), 1},
-                      [&] { KERNEL(*argument); });
+                      [&] { KERNEL(*argument MORE); });
 }
 """
+
+
+#: Of ``HostBlock``.
+SHARED_BYTES = 2 ** 18
 
 
 class HostKernel:
@@ -49,47 +54,26 @@ class HostKernel:
         directory.mkdir()
         text = host_cuda.source(file).replace('extern __shared__ uint4 shared[];',
                                               'uint4* const shared = host_shared;')
-        argument = {'hierarchical/messages.cu': 'Launch',
-                    'hierarchical/labels.cu': 'Selection'}[file]
+        argument = 'Selection' if file == 'hierarchical/labels.cu' else 'Launch'
+        more = ', colour' if name.startswith('inherit_messages') else ''
         self._library = host_cuda.compiled(
-            text + RUN.replace('ARGUMENT', argument).replace('KERNEL', name), directory)
+            text + RUN.replace('ARGUMENT', argument).replace('MORE', more).replace('KERNEL', name),
+            directory)
 
     def launch(self, _stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
-               shared_bytes: int, argument: ctypes.Structure) -> None:
-        assert shared_bytes == 0
-        self._library.run(ctypes.byref(argument), grid[0], grid[1], block[0])
+               shared_bytes: int, argument: ctypes.Structure,
+               colour: ctypes.c_int | None = None) -> None:
+        assert shared_bytes <= SHARED_BYTES
+        self._library.run(ctypes.byref(argument), grid[0], grid[1], block[0],
+                          colour or ctypes.c_int(0))
 
 
-class HostArena:
-    """As ``Arena``, in ordinary memory."""
-
-    def __init__(self, wanted: Any) -> None:
-        self._memory = np.full(wanted.total // 8 + 64, 0x5b5b5b5b5b5b5b5b, np.uint64)     # rubbish
-        base = -(-self._memory.ctypes.data // 256) * 256
-        self.device = {spec.name: base + spec.offset for spec in wanted.arrays}
-        self._specs = {spec.name: spec for spec in wanted.arrays}
-
-    def stamp(self, _stage: str) -> None:
-        return None
-
-    def spoil(self, start: str) -> None:
-        """Rubbish into all arrays whose names begin so."""
-        for name, spec in self._specs.items():
-            if name.startswith(start):
-                ctypes.memset(self.device[name], 0x5b, spec.nbytes)
-
-    def view(self, name: str) -> np.ndarray:
-        spec = self._specs[name]
-        memory = (ctypes.c_char * spec.nbytes).from_address(self.device[name])
-        return np.frombuffer(memory, spec.dtype).reshape(spec.shape)
-
-
-def put_multiples(arena: HostArena, config: MatcherConfig, k: int, level: formats.Level,
-                  multiples: np.ndarray) -> None:
+def put_costs(arena: HostArena, config: MatcherConfig, k: int, level: formats.Level,
+              multiples: np.ndarray, base: str) -> None:
     """Write H x W x D whole numbers as ``kernels/README.md`` draws them."""
     chunks = MessageFormat.of(config).chunks
-    kind = {'Multiples': np.uint8, 'MultipleSums': np.uint16}[
-        CostFormat.of(config, k, 'Multiples').name]
+    kind = {'Multiples': np.uint8, 'MultipleSums': np.uint16, 'Bytes': np.uint8,
+            'Int16': np.uint16}[CostFormat.of(config, k, base).name]
     padded = np.zeros((level.height, level.width, 8 * chunks), kind)
     padded[..., :config.disparity_range] = multiples
     middle = 4 * chunks
@@ -139,15 +123,23 @@ def sixteenths(values: np.ndarray) -> np.ndarray:
     return np.where(is_inner, np.floor(8 * (before - after) / np.maximum(curvature, 1) + 0.5), 0)
 
 
-def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarray,
-          unit: float) -> None:
-    """Pass messages over costs; labels and leads are those of beliefs of ``unit`` each."""
+#: A row and the next, an iteration after the other.
+WIDE = schedule.Tiling(1, 32, 2, 128, 1, 2)
+
+
+def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarray, unit: float,
+          tiling: schedule.Tiling = WIDE, base: str = 'Multiples') -> None:
+    """Pass messages over costs; labels and leads are those of beliefs of ``unit`` each.
+
+    :param tiling: of every level.
+    :param base: name of the data cost's format at level 0.
+    """
     height, width = multiples[0].shape[:2]
-    tilings = {k: schedule.Tiling(1, 32, 2, 128, 1, 2) for k in range(config.levels)}
+    tilings = dict.fromkeys(range(config.levels), tiling)
     launches = schedule.launches(config, width, height, TYPICAL, tilings)
     arena = HostArena(plan_of(config, width, height, TYPICAL, tilings).memory)
     for k, level in enumerate(formats.levels(config, width, height)):
-        put_multiples(arena, config, k, level, multiples[k])
+        put_costs(arena, config, k, level, multiples[k], base)
     uncut = partitions.whole(width, height)
     context = Context(TYPICAL, config, width, height, arena)
     passing = messages.Messages(context, launches, uncut)
@@ -160,8 +152,8 @@ def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarr
             arena.view(name).view(np.uint8)[...] = 0xff
         out = labels.matches(config, width, height, arena, uncut.partitions[0], has_more,
                               has_more, has_more)
-        passing.enqueue(0, 'Multiples', out)
-        selecting.enqueue(0, 'Multiples', out)
+        passing.enqueue(0, base, out)
+        selecting.enqueue(0, base, out)
         assert np.array_equal(arena.view('label'), naive_bp.labels(expected))
     inside = (slice(1, -1), slice(1, -1))
     label = arena.view('label')[inside][..., np.newaxis]
@@ -199,7 +191,7 @@ def check_right_keys(found: np.ndarray, keys: np.ndarray, config: MatcherConfig,
     (64, 37, {}),
     *(pytest.param(*case, marks=pytest.mark.slow) for case in (
         (57, 75, {'data_weight': 1.0, 'discontinuity_slope': 0.7310585, 'iterations': 2}),
-        (77, 37, {'message_type': 'float16', 'levels': 4, 'iterations': 2}),
+        (77, 37, {'levels': 4, 'iterations': 2}),
         (128, 131, {'discontinuity_truncation': 6.0, 'iterations': 2, 'levels': 1})))
 ])
 @pytest.mark.usefixtures('host_kernels')
@@ -211,8 +203,8 @@ def test_whole_numbers_of_32_bits_are_passed_as_they_are_defined(
     multiples = noise(config, width, 18 if width < 100 else 8)
     factor = np.float64(np.float32(cost_formats.real_factor(config)))
     costs = [np.rint(values * factor).astype(np.int64) for values in multiples]
-    check(config, multiples, naive_bp.beliefs_from(costs, message.slope,
-                                                   message.truncation, config.iterations), 1)
+    check(config, multiples, naive_bp.beliefs_from(
+        costs, message.slope, message.truncation, config.iterations_of_levels), 1)
 
 
 @pytest.mark.parametrize(('disparities', 'width', 'kind', 'least_cost'), [
@@ -232,6 +224,39 @@ def test_halves_of_floats_are_exact_where_sums_are(
                         discontinuity_truncation=7.5, iterations=2, min_disparity=-3)
     assert MessageFormat.of(config).name == kind
     multiples = noise(config, width, 14 if width < 100 else 7)
-    check(config, multiples, naive_bp.beliefs_from(multiples, 4, 60, config.iterations),
+    check(config, multiples, naive_bp.beliefs_from(multiples, 4, 60, config.iterations_of_levels),
           MessageFormat.of(config).scale / 8)
     formats.forget()
+
+
+#: Whole numbers whose messages are bytes, their differences in 8 and 6 bits, or 16 bits: slope,
+#: first step, truncation.
+STEPS = {'Int16Bytes': (20.0, 10.0, 120.0), 'Int16Deltas': (40.0, 10.0, 600.0),
+         'Int16SixBits': (30.0, 20.0, 700.0), 'Int16': (200.0, 70.0, 900.0)}
+STREAMED = schedule.Tiling(1, 16, 8, 64, 1, 4)
+IN_SLOTS = schedule.Tiling(2, 16, 8, 64, 1, 2, last=schedule.Tiling(2, 16, 8, 64, 1, 4))
+SMALL_TILES = schedule.Tiling(2, 8, 4, 128, 1, 4, resident=True,
+                              last=schedule.Tiling(1, 16, 8, 64, 1, 4))
+
+
+@pytest.mark.parametrize(('kind', 'disparities', 'iterations', 'tiling'), [
+    ('Int16Bytes', 21, '3, 2', IN_SLOTS),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+        ('Int16Bytes', 21, '0, 2, 0, 1', STREAMED), ('Int16Bytes', 64, '3, 2, 0', SMALL_TILES),
+        ('Int16Bytes', 130, '2, 1', STREAMED), ('Int16SixBits', 64, '4, 0, 2', IN_SLOTS),
+        ('Int16SixBits', 128, '1, 3', STREAMED), ('Int16Deltas', 40, '4, 3', SMALL_TILES),
+        ('Int16', 300, '2, 3', STREAMED), ('Int16', 16, '5, 2', IN_SLOTS)))])
+@pytest.mark.usefixtures('host_kernels')
+def test_a_first_step_and_iterations_of_levels_are_passed_as_they_are_defined(
+        kind: str, disparities: int, iterations: str, tiling: schedule.Tiling) -> None:
+    slope, first_step, truncation = STEPS[kind]
+    config = MatcherConfig(
+        census_weight=1.0, levels=len(iterations.split(',')), level_iterations=iterations,
+        disparity_range=disparities, discontinuity_slope=slope,
+        discontinuity_first_step=first_step, discontinuity_truncation=truncation)
+    message = MessageFormat.of(config)
+    assert message.name == kind + 'FirstStep'
+    costs = [values * 4 for values in noise(config, 37, 21)]
+    expected = naive_bp.beliefs_from(costs, message.slope, message.truncation,
+                                     config.iterations_of_levels, message.first_step)
+    check(config, costs, expected, 1, tiling, CostFormat.of(config, 0).name)

@@ -19,6 +19,7 @@
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
 #define __grid_constant__
+#define __shared__ static  // one block runs after the other
 #define __CUDA_ARCH__ 900
 
 struct Index { unsigned x = 0, y = 0, z = 0; };
@@ -51,6 +52,7 @@ struct HostBlock {
     template <typename Kernel> void run(Index at, Index grid, const Kernel& kernel);
 
     pthread_barrier_t barrier;
+    std::vector<uint4> shared = std::vector<uint4>(1 << 14);
     std::vector<HostWarp> warps;
     int threads, said = 0;
 };
@@ -66,6 +68,7 @@ template <typename Kernel> void HostBlock::run(Index at, Index grid, const Kerne
             host_block = &barrier;
             host_said = &said;
             host_warp = &warps[thread / 32];
+            host_shared = shared.data();
             kernel();
         });
     for (auto& thread : all) thread.join();
@@ -106,6 +109,29 @@ template <typename Value> Value __shfl_xor_sync(unsigned mask, Value value, int 
     return __shfl_sync(mask, value, (threadIdx.x % 32) ^ other);
 }
 
+// Lanes of a width take each other's values; at its end each keeps its own.
+template <typename Value>
+Value __shfl_up_sync(unsigned mask, Value value, unsigned lanes, unsigned width = 32) {
+    const unsigned lane = threadIdx.x % 32;
+    return __shfl_sync(mask, value, lane % width >= lanes ? lane - lanes : lane);
+}
+template <typename Value>
+Value __shfl_down_sync(unsigned mask, Value value, unsigned lanes, unsigned width = 32) {
+    const unsigned lane = threadIdx.x % 32;
+    return __shfl_sync(mask, value, lane % width + lanes < width ? lane + lanes : lane);
+}
+inline unsigned __reduce_min_sync(unsigned, unsigned value) {
+    host_warp->values[threadIdx.x % 32] = value;
+    pthread_barrier_wait(&host_warp->barrier);
+    const unsigned found = unsigned(*std::min_element(host_warp->values, host_warp->values + 32));
+    pthread_barrier_wait(&host_warp->barrier);
+    return found;
+}
+inline bool __any_sync(unsigned mask, bool says) {
+    bool any = says;
+    for (int other = 1; other < 32; other *= 2) any |= __shfl_xor_sync(mask, any, other);
+    return any;
+}
 inline unsigned __ballot_sync(unsigned, int says) {
     unsigned found = 0;
     for (int lane = 0; lane < 32; ++lane)
@@ -172,6 +198,7 @@ template <typename Value> Value min(Value a, Value b) { return a < b ? a : b; }
 template <typename Value> Value max(Value a, Value b) { return a > b ? a : b; }
 inline unsigned min(unsigned a, int b) { return min(a, unsigned(b)); }
 using std::abs;
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __clz(int bits) { return bits ? __builtin_clz(bits) : 32; }
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline float __fmul_rn(float a, float b) { return a * b; }

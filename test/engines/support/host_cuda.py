@@ -18,6 +18,9 @@ BODIES = {
     'uint32 permute_signed(': 'return host_permute(a, b, selectors);',
     'uint64 time_in_ns()': 'return 0;',
     'void stamp_last(': '',
+    'void copy_unit(': '*to = *from;',
+    'void copied()': '',
+    'int hide_from_optimiser(': 'return colour;',
     'Word widen(uint32 packed)': 'return Word();',
     'uint32 narrow(Word word)': 'return 0;',
     'Word least_small(Word a, Word b)': 'return least(a, b);',
@@ -90,9 +93,10 @@ def build(file: str, kernel: str, directory: pathlib.Path) -> ctypes.CDLL:
     return compiled(text + RUN.replace('KERNEL', call), directory)
 
 
-def source(file: str) -> str:
-    """A file of the kernels, with all that it includes, for the host."""
-    return _with_bodies(_expanded(file, set()))
+def source(*files: str) -> str:
+    """Files of the kernels, with all that they include, for the host."""
+    seen: set[str] = set()
+    return _with_bodies(''.join(_expanded(file, seen) for file in files))
 
 
 def compiled(text: str, directory: pathlib.Path) -> ctypes.CDLL:
@@ -104,7 +108,7 @@ def compiled(text: str, directory: pathlib.Path) -> ctypes.CDLL:
     source.write_text('#include "host_cuda.h"\n' + text)
     subprocess.run(['g++', '-std=c++20', '-O1', '-w', '-shared', '-fPIC', '-pthread',
                     f'-I{pathlib.Path(__file__).parent}', source, '-o', library],
-                   check=True, capture_output=True, text=True, timeout=120)
+                   check=True, capture_output=True, text=True, timeout=600)
     return ctypes.CDLL(str(library))
 
 

@@ -6,12 +6,14 @@ Arrays are [row][x][label]; nothing of the layout, order or arithmetic of an eng
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from stereo_bp_ros import quantisation
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.partitions import Partitioning, whole
+from test.engines.support import naive_costs
 
 
 def belief_propagation(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
@@ -44,29 +46,37 @@ def _pass_messages(cost: np.ndarray, config: MatcherConfig) -> np.ndarray:
         truncation = math.floor(scale * truncation + 0.5)
     else:
         slope, truncation = np.float32(slope), np.float32(truncation)
-    return beliefs_from(costs, slope, truncation, config.iterations)
+    first_step = None
+    if config.discontinuity_first_step:
+        first_step = math.floor(scale * config.discontinuity_first_step + 0.5)
+    return beliefs_from(costs, slope, truncation, config.iterations_of_levels, first_step)
 
 
 def beliefs_from(costs: list[np.ndarray], slope: float, truncation: float,
-                 iterations: int) -> np.ndarray:
-    """Beliefs H x W x D from the data costs of every level, level 0 first, int64 or float32."""
+                 iterations: Sequence[int], first_step: int | None = None) -> np.ndarray:
+    """Beliefs H x W x D from the data costs of every level, level 0 first, int64 or float32.
+
+    :param iterations: of each level, level 0 first.
+    :param first_step: smoothness cost of a step of one label, None = the slope.
+    """
+    smoothness = slope, truncation, first_step
     up = down = to_left = to_right = np.zeros_like(costs[-1])
-    for cost in reversed(costs):
+    for cost, count in zip(reversed(costs), reversed(iterations), strict=True):
         if cost.shape != up.shape:
             rows = np.arange(cost.shape[0]) // 2
             columns = np.arange(cost.shape[1]) // 2
             up, down, to_left, to_right = (sent[rows][:, columns]
                                            for sent in (up, down, to_left, to_right))
         up, down, to_left, to_right = (sent.copy() for sent in (up, down, to_left, to_right))
-        for t in range(iterations):
+        for t in range(count):
             y, x = _updated(cost.shape, t)
             c = cost[y, x]
             below, above = up[y + 1, x], down[y - 1, x]
             right_of, left_of = to_left[y, x + 1], to_right[y, x - 1]
-            up[y, x] = _message(below + right_of + left_of + c, slope, truncation)
-            down[y, x] = _message(above + right_of + left_of + c, slope, truncation)
-            to_left[y, x] = _message(below + above + right_of + c, slope, truncation)
-            to_right[y, x] = _message(below + above + left_of + c, slope, truncation)
+            up[y, x] = _message(below + right_of + left_of + c, *smoothness)
+            down[y, x] = _message(above + right_of + left_of + c, *smoothness)
+            to_left[y, x] = _message(below + above + right_of + c, *smoothness)
+            to_right[y, x] = _message(below + above + left_of + c, *smoothness)
     beliefs = np.zeros_like(costs[0])
     beliefs[1:-1, 1:-1] = (up[2:, 1:-1] + down[:-2, 1:-1] + to_left[1:-1, 2:]
                            + to_right[1:-1, :-2] + costs[0][1:-1, 1:-1])
@@ -138,8 +148,13 @@ def _updated(shape: tuple[int, ...], iteration: int) -> tuple[np.ndarray, np.nda
     return y, x
 
 
-def _message(h: np.ndarray, slope: float, truncation: float) -> np.ndarray:
+def _message(h: np.ndarray, slope: float, truncation: float,
+             first_step: int | None) -> np.ndarray:
     """Truncated linear lower envelope of h (nodes x labels), normalised."""
+    if first_step is not None:      # label by label, a few nodes at once
+        return np.concatenate([
+            naive_costs.envelope(h[i:i + 16], first_step, int(slope), int(truncation))
+            for i in range(0, max(1, len(h)), 16)])
     message = h.copy()
     for label in range(1, h.shape[1]):
         message[:, label] = np.minimum(message[:, label], message[:, label - 1] + slope)

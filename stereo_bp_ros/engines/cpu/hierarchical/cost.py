@@ -6,14 +6,26 @@ children must find nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numba
 import numpy as np
 
+from stereo_bp_ros import quantisation
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cpu.costs import volume
 from stereo_bp_ros.engines.cpu.memory import Level
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
-from stereo_bp_ros.engines.cpu.simd.vectors import address, deinterleave, lanes, load, store
+from stereo_bp_ros.engines.cpu.simd.vectors import (
+    address,
+    deinterleave,
+    lanes,
+    load,
+    minimum,
+    splat,
+    store,
+)
 
 
 def data_cost(left: np.ndarray, right: np.ndarray, x: int, y: int, levels: list[Level],
@@ -41,6 +53,24 @@ def data_cost(left: np.ndarray, right: np.ndarray, x: int, y: int, levels: list[
                above > 0)
     for k in range(2, len(levels)):
         _sum_children(costs[k - 1], levels[k - 1], costs[k], levels[k])
+
+
+def combined_cost(config: MatcherConfig, width: int, x: int, y: int, levels: list[Level],
+                  costs: list[np.ndarray], arrays: Mapping[str, np.ndarray]) -> None:
+    """Combined costs, with or without path sums, and the pyramid over them.
+
+    The cost of a level above 0 is the sum of its children's, less the least of the node's, cut
+    at four truncations: no message can tell.
+
+    :param width: of the images, pixels.
+    :param x, y: as for ``data_cost``.
+    :param costs: per level, filled: 1-D views, uint8 of level 0, uint16 of the others.
+    :param arrays: features, and the scratch of ``costs.layout.cost_arrays``.
+    """
+    volume.fill(config, width, x, y, levels[0], costs[0], arrays)
+    bound = 4 * quantisation.message_smoothness(config)[1]
+    for k in range(1, len(levels)):
+        _sum_cut_children(costs[k - 1], levels[k - 1], costs[k], levels[k], np.uint16(bound))
 
 
 @parallel_kernel
@@ -116,22 +146,45 @@ def _sum_children(children: Any, child: Level, parents: Any, parent: Level) -> N
 def _sum_row(children: Any, child: Level, parents: Any, parent: Level, row: int) -> None:
     """One row of parents."""
     at_once = lanes(parents)
-    block = parent.cost_planes * at_once
-    upper = 4 * row * child.tiles * block
-    lower = upper + 2 * child.tiles * block if 2 * row + 1 < child.height else -1
+    block, from_block = parent.cost_planes * at_once, child.cost_planes * at_once
+    upper = 4 * row * child.tiles * from_block
+    lower = upper + 2 * child.tiles * from_block if 2 * row + 1 < child.height else -1
     target = 2 * row * parent.tiles * block
     for tile in range(parent.tiles):
         has_second = 2 * tile + 1 < child.tiles
         for place in range(0, parent.labels * at_once, at_once):
-            first = _child_sums(children, upper, lower, 2 * tile * block + place, child, block)
+            first = _child_sums(children, upper, lower, 2 * tile * from_block + place, child,
+                                from_block)
             second = first - first
             if has_second:
-                second = _child_sums(children, upper, lower, (2 * tile + 1) * block + place,
-                                     child, block)
+                second = _child_sums(children, upper, lower, (2 * tile + 1) * from_block + place,
+                                     child, from_block)
             even, odd = deinterleave(first, second)
             own = target + tile * block + place
             store(parents, own + row % 2 * parent.tiles * block, even)
             store(parents, own + (1 - row % 2) * parent.tiles * block, odd)
+
+
+@parallel_kernel
+def _sum_cut_children(children: Any, child: Level, parents: Any, parent: Level,
+                      bound: Any) -> None:
+    for index in numba.prange(parent.height):
+        row = np.int64(index)
+        _sum_row(address(children), child, address(parents), parent, row)
+        for tile in range(2 * row * parent.tiles, 2 * (row + 1) * parent.tiles):
+            _cut_tile(address(parents), parent, tile, bound)
+
+
+@kernel
+def _cut_tile(costs: Any, level: Level, tile: int, bound: Any) -> None:
+    at_once = lanes(costs)
+    first = tile * level.cost_planes * at_once
+    end = first + level.labels * at_once
+    least, most = load(costs, first), splat(bound)
+    for place in range(first, end, at_once):
+        least = minimum(least, load(costs, place))
+    for place in range(first, end, at_once):
+        store(costs, place, minimum(load(costs, place) - least, most))
 
 
 @kernel

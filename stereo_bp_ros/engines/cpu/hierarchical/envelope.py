@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import types
 from numba.extending import overload
 
 from stereo_bp_ros.engines.cpu.hierarchical.formats import (
@@ -36,11 +37,13 @@ IN_PLACE_LABELS = 32
 @kernel
 def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
          from_right: int, from_left: int, beyond: int, odd: int, own: int, scratch: Any,
-         labels: int, planes: int, slope: Any, truncation: Any, unreached: Any, first: int,
-         end: int) -> None:
+         labels: int, planes: int, slope: Any, first_step: Any, truncation: Any, unreached: Any,
+         first: int, end: int) -> None:
     """The four messages of the nodes in lanes [first, end) of one vector, in one pass.
 
     The least value of a message is that of h, so the backward pass subtracts it on its way.
+
+    :param first_step: cost of a step of one label, less than the slope; None = the slope.
     """
     step, bound = splat(slope), splat(truncation)
     up = down = left = right = splat(unreached)
@@ -75,22 +78,22 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
 
         h = horizontal + below
         least_up = minimum(h, least_up)
-        up = minimum(h, up + step)
+        up_before, up = up, minimum(h, up + step)
         h = horizontal + above
         least_down = minimum(h, least_down)
-        down = minimum(h, down + step)
+        down_before, down = down, minimum(h, down + step)
         h = vertical + beside_right
         least_left = minimum(h, least_left)
-        left = minimum(h, left + step)
+        left_before, left = left, minimum(h, left + step)
         h = vertical + beside_left
         least_right = minimum(h, least_right)
-        right = minimum(h, right + step)
+        right_before, right = right, minimum(h, right + step)
 
         place = origin + label * next_label
-        store(forward, place + UP * direction, up)
-        store(forward, place + DOWN * direction, down)
-        store(forward, place + LEFT * direction, left)
-        store(forward, place + RIGHT * direction, right)
+        store(forward, place + UP * direction, stepped(up, up_before, first_step))
+        store(forward, place + DOWN * direction, stepped(down, down_before, first_step))
+        store(forward, place + LEFT * direction, stepped(left, left_before, first_step))
+        store(forward, place + RIGHT * direction, stepped(right, right_before, first_step))
 
     # Differences take the least value off at the end, from label 0 alone.
     zero = step - step
@@ -107,30 +110,59 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
     down = minimum(load(forward, place + DOWN * direction) - least_down, bound_down)
     left = minimum(load(forward, place + LEFT * direction) - least_left, bound_left)
     right = minimum(load(forward, place + RIGHT * direction) - least_right, bound_right)
+    sent_up, sent_down, sent_left, sent_right = up, down, left, right
     for backwards in range(1, labels):
         # A label is written when the one before it is known, which differences need.
         target = own + (lead(messages) + labels - backwards) * width
         place -= next_label
-        later = up
+        later, after = sent_up, up
         up = minimum(load(forward, place + UP * direction) - least_up,
-                   minimum(up + step, bound_up))
-        _keep(messages, target + UP * sent, kept(messages, later, up), is_whole, first, end)
-        later = down
+                     minimum(up + step, bound_up))
+        sent_up = stepped(up, after, first_step)
+        _keep(messages, target + UP * sent, kept(messages, later, sent_up), is_whole, first,
+              end)
+        later, after = sent_down, down
         down = minimum(load(forward, place + DOWN * direction) - least_down,
-                     minimum(down + step, bound_down))
-        _keep(messages, target + DOWN * sent, kept(messages, later, down), is_whole, first, end)
-        later = left
+                       minimum(down + step, bound_down))
+        sent_down = stepped(down, after, first_step)
+        _keep(messages, target + DOWN * sent, kept(messages, later, sent_down), is_whole, first,
+              end)
+        later, after = sent_left, left
         left = minimum(load(forward, place + LEFT * direction) - least_left,
-                     minimum(left + step, bound_left))
-        _keep(messages, target + LEFT * sent, kept(messages, later, left), is_whole, first, end)
-        later = right
+                       minimum(left + step, bound_left))
+        sent_left = stepped(left, after, first_step)
+        _keep(messages, target + LEFT * sent, kept(messages, later, sent_left), is_whole, first,
+              end)
+        later, after = sent_right, right
         right = minimum(load(forward, place + RIGHT * direction) - least_right,
-                      minimum(right + step, bound_right))
-        _keep(messages, target + RIGHT * sent, kept(messages, later, right), is_whole, first, end)
-    _keep_first(messages, own + UP * sent, up - rest_up, is_whole, first, end)
-    _keep_first(messages, own + DOWN * sent, down - rest_down, is_whole, first, end)
-    _keep_first(messages, own + LEFT * sent, left - rest_left, is_whole, first, end)
-    _keep_first(messages, own + RIGHT * sent, right - rest_right, is_whole, first, end)
+                        minimum(right + step, bound_right))
+        sent_right = stepped(right, after, first_step)
+        _keep(messages, target + RIGHT * sent, kept(messages, later, sent_right), is_whole, first,
+              end)
+    _keep_first(messages, own + UP * sent, sent_up - rest_up, is_whole, first, end)
+    _keep_first(messages, own + DOWN * sent, sent_down - rest_down, is_whole, first, end)
+    _keep_first(messages, own + LEFT * sent, sent_left - rest_left, is_whole, first, end)
+    _keep_first(messages, own + RIGHT * sent, sent_right - rest_right, is_whole, first, end)
+
+
+def stepped(reached: Any, neighbour: Any, first_step: Any) -> Any:
+    """What a scan leaves of a label that it has reached; ``neighbour``: the label before.
+
+    The next label goes on from what was reached: the next step costs the slope again. That the
+    backward pass begins with what the forward pass has left changes nothing, as there and back
+    costs more than the direct way.
+    """
+    raise TypeError('for kernels only')
+
+
+@overload(stepped)
+def _stepped_of_types(reached: Any, neighbour: Any, first_step: Any) -> Any:
+    def as_reached(reached: Any, neighbour: Any, first_step: Any) -> Any:
+        return reached
+
+    def lower(reached: Any, neighbour: Any, first_step: Any) -> Any:
+        return minimum(reached, neighbour + splat(first_step))
+    return as_reached if isinstance(first_step, types.NoneType) else lower
 
 
 def _are_alike(first: Any, second: Any) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from stereo_bp_ros import quantisation
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu import memory
+from stereo_bp_ros.engines.cpu.costs import layout
 from stereo_bp_ros.engines.cpu.matching import Array, CpuMatching, Matches, stopwatch
 from stereo_bp_ros.geometry import Wanted
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 class Hierarchical(CpuMatching):
     """See ``CpuMatching``. Partitions use the same costs and messages one after the other."""
 
-    kernel_settings = ('message_type', 'exact')
+    kernel_settings = ('message_type', 'exact', 'discontinuity_first_step', 'path_sums',
+                       *(f'{name}_weight' for name in layout.COSTS))
 
     def __init__(self, plan: Plan, arrays: Mapping[str, Array]) -> None:
         super().__init__(plan, arrays)
@@ -44,10 +46,15 @@ class Hierarchical(CpuMatching):
         passed = [arrays[f'messages_{k}'].reshape(-1) for k in range(config.levels)]
         for part in self._plan.parts.partitions:
             with stopwatch(timings, 'cost'):
-                cost.data_cost(arrays['left_matched'], arrays['right_matched'], part.x, part.y,
-                               self._levels, config.min_disparity, config.data_weight,
-                               config.data_truncation, quantisation.message_scale(config), costs,
-                               arrays['image_rows'], arrays['cost_rows'])
+                if config.has_combined_cost:
+                    cost.combined_cost(config, self._plan.width, part.x, part.y, self._levels,
+                                       costs, arrays)
+                else:
+                    cost.data_cost(arrays['left_matched'], arrays['right_matched'], part.x,
+                                   part.y, self._levels, config.min_disparity,
+                                   config.data_weight, config.data_truncation,
+                                   quantisation.message_scale(config), costs,
+                                   arrays['image_rows'], arrays['cost_rows'])
             with stopwatch(timings, 'messages'):
                 found = labels.selection(
                     part, config.min_disparity, *out,
@@ -56,5 +63,6 @@ class Hierarchical(CpuMatching):
                     needs_all_partners=not config.has_combined_cost)
                 messages.pass_messages(
                     self._levels, costs, passed, self._slots, arrays['message_vectors'],
-                    self._plan.threads, config.iterations,
-                    *quantisation.message_smoothness(config), config.exact, found)
+                    self._plan.threads, config.iterations_of_levels,
+                    *quantisation.message_smoothness(config), quantisation.first_step(config),
+                    config.exact, found)

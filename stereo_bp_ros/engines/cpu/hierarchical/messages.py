@@ -8,6 +8,7 @@ Felzenszwalb and Huttenlocher, Efficient Belief Propagation for Early Vision, se
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numba
@@ -25,15 +26,17 @@ BEGINNINGS, BANDS, CUTS = range(3)
 
 
 def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[np.ndarray],
-                  slots: list[np.ndarray], scratch: np.ndarray, threads: int, iterations: int,
-                  slope: float, truncation: float, exact: bool, found: Selection) -> None:
+                  slots: list[np.ndarray], scratch: np.ndarray, threads: int,
+                  iterations: Sequence[int], slope: float, truncation: float, first_step: float,
+                  exact: bool, found: Selection) -> None:
     """Fill ``messages``, coarsest level first, and ``found`` from those of level 0.
 
     :param costs, messages: per level, 1-D views of the types that ``plan`` gives them.
     :param slots: per level, of each row in ``messages``: ``plan.row_slots``.
     :param scratch: threads x 4 x labels x lanes of one vector, uint16 or float32.
     :param threads: most bands that a level is cut into, worked on in parallel.
-    :param slope, truncation: of the smoothness cost, in units of the cost.
+    :param iterations: of each level, level 0 first.
+    :param slope, truncation, first_step: of the smoothness cost, in units of the cost.
     :param exact: order of sums and normalisation of the reference maps (float32 only).
     """
     dtype = scratch.dtype.type
@@ -41,20 +44,23 @@ def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[n
         # A step that costs more than the bound is never taken, and 16 bits need not hold it.
         slope = min(slope, truncation)
     unreached = np.inf if dtype is np.float32 else np.iinfo(dtype).max - slope
-    count = sweeps(iterations)
+    # Without a first step of its own compiled code need not know of it.
+    nearest = dtype(first_step) if first_step < slope and not exact else None
     messages[-1].fill(0)
     for k in reversed(range(len(levels))):
         # The coarsest level has no parents and stands in for them.
         parent = min(k + 1, len(levels) - 1)
+        count = sweeps(iterations[k])
         for i in range(count):
-            first, end = i * iterations // count, (i + 1) * iterations // count
+            first, end = i * iterations[k] // count, (i + 1) * iterations[k] // count
             selects = k == 0 and i == count - 1
             cuts = bands(levels[k].height, threads, end - first + selects)
             # Level 0 alone selects: what is compiled for others' costs need not know how.
             chosen = found if costs[k].dtype == costs[0].dtype else None
             _sweep(costs[k], messages[k], slots[k], scratch, levels[k], cuts, first, end,
-                   dtype(slope), dtype(truncation), dtype(unreached), True if exact else None,
-                   messages[parent], levels[parent], parent > k and i == 0, chosen, selects)
+                   dtype(slope), nearest, dtype(truncation), dtype(unreached),
+                   True if exact else None, messages[parent], levels[parent],
+                   parent > k and i == 0, chosen, selects)
 
 
 @kernel
@@ -107,7 +113,7 @@ def _copy_ends(parents: Any, even: int, odd: int, parent_width: int, children: A
 
 @parallel_kernel
 def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, bands: int,
-           first: int, end: int, slope: Any, truncation: Any, unreached: Any,
+           first: int, end: int, slope: Any, first_step: Any, truncation: Any, unreached: Any,
            exact: bool | None, parents: Any, parent: Level, is_start: bool, found: Any,
            selects: bool) -> None:
     """Iterations [first, end) of one level, with every row's iterations close in time.
@@ -150,7 +156,7 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
                     if first + t < end:
                         _update_row(address(cost), address(messages), address(scratch[band]), y,
                                     slots[y - 1], slots[y], slots[y + 1], first + t, level,
-                                    slope, truncation, unreached, exact)
+                                    slope, first_step, truncation, unreached, exact)
                     elif found is not None:
                         select_row(address(cost), address(messages), y, slots[y - 1], slots[y],
                                    slots[y + 1], level, found, band)
@@ -161,8 +167,8 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
 
 @kernel
 def _update_row(cost: Any, messages: Any, scratch: Any, y: int, above: int, slot: int,
-                below: int, iteration: int, level: Level, slope: Any, truncation: Any,
-                unreached: Any, exact: bool | None) -> None:
+                below: int, iteration: int, level: Level, slope: Any, first_step: Any,
+                truncation: Any, unreached: Any, exact: bool | None) -> None:
     """Send the messages of the interior nodes of one row that an iteration is about.
 
     :param above, slot, below: where the messages of rows y - 1, y and y + 1 lie.
@@ -187,8 +193,8 @@ def _update_row(cost: Any, messages: Any, scratch: Any, y: int, above: int, slot
         column = tile * at_once
         if exact is None:
             send(cost, values, messages, from_below + place, from_above + place, from_right,
-                 from_left, beyond, odd, own + place, scratch, labels, planes, slope, truncation,
-                 unreached, first - column, end - column)
+                 from_left, beyond, odd, own + place, scratch, labels, planes, slope, first_step,
+                 truncation, unreached, first - column, end - column)
         else:
             send_exactly(cost, values, messages, from_below + place, from_above + place,
                          from_right, from_left, beyond, odd, own + place, scratch, labels,

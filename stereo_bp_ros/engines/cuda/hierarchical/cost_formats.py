@@ -11,7 +11,6 @@ from stereo_bp_ros import quantisation
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda.hierarchical.formats import (
     LARGEST_BYTE,
-    Float16,
     MessageFormat,
     largest_cost,
 )
@@ -50,7 +49,6 @@ class CostFormat:
     | Multiples | 8 bits, multiples of a real number | the same, and products are small |
     | MultipleSums | 16 bits, the same | coarser levels beside ``Multiples`` |
     | Int16 | 16 bits | int16 otherwise |
-    | Float16 | 16 bits | float16, level 0: sums of more costs lose too much |
     | Float32 | 32 bits | floats otherwise |
     """
 
@@ -85,11 +83,9 @@ def _cost_name(config: MatcherConfig, level: int, base: str | None) -> str:
         is_small = (level <= 2 and largest <= LARGEST_BYTE
                     and largest * real_factor(config) < LARGEST_PRODUCT)
         return base if is_small else 'MultipleSums'
-    message = MessageFormat.of(config)
-    if message.is_int16:
+    if MessageFormat.of(config).is_int16:
         return 'Bytes' if level < 2 and _fits_bytes(config, level) else 'Int16'
-    # As whole numbers even the costs of one pixel lose too much in binary16.
-    return 'Float16' if isinstance(message, Float16) and level == 0 else 'Float32'
+    return 'Float32'
 
 
 def _cost_factor(config: MatcherConfig) -> int:
@@ -115,8 +111,10 @@ def packed(config: MatcherConfig) -> Packed | None:
     """The whole numbers that give the costs of the table; None where there are none.
 
     The kernel that computes four bytes at a time needs a truncation of 7 bits. Beside messages of
-    floats 16 bits must hold the sums of every level.
+    floats 16 bits must hold the sums of every level. Combined costs are sums of several.
     """
+    if config.has_combined_cost:
+        return None
     if not MessageFormat.of(config).is_int16:
         truncation = min(config.data_truncation, 255.0)
         is_whole = (truncation < 128 and truncation == int(truncation)

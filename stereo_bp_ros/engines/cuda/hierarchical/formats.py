@@ -35,7 +35,7 @@ LEAST_COST_OF_THREE_BYTES = 2.0 ** -10
 
 #: Vectors of floats of so many chunks or more are split over two lanes: a thread's part is half as
 #: long then, and no part of the envelope is computed twice.
-LEAST_CHUNKS_OF_SPLIT = {'float32': 8, 'float16': 9}
+LEAST_CHUNKS_OF_SPLIT = 8
 
 #: ``Fixed32`` needs a largest cost of a pixel between these multiples of the slope, so that 2^14
 #: steps of the slope resolve costs as float32 does ...
@@ -46,9 +46,6 @@ LEAST_MESSAGE_OF_FIXED = 4
 
 #: The slope in steps of ``Fixed32``: 16 bits hold a difference of neighbouring labels.
 LARGEST_SLOPE_OF_FIXED = 32766
-
-#: The C++ types of messages as they are computed.
-MESSAGE_TYPES = {'int16': 'Int16', 'float32': 'Float32', 'float16': 'Float16'}
 
 
 class Level(NamedTuple):
@@ -77,7 +74,8 @@ class MessageFormat(abc.ABC):
 
     chunks: of 8 disparities. is_split: two lanes have one side of the labels each. scale: device
     units of a message of 1. slope, truncation: of the smoothness cost in device units, int where
-    messages are whole numbers; no message is larger than the truncation.
+    messages are whole numbers; no message is larger than the truncation. first_step: the cost of
+    a step of one label where it is less than the slope (int16 alone).
     """
 
     chunks: int
@@ -85,6 +83,7 @@ class MessageFormat(abc.ABC):
     scale: float
     slope: float
     truncation: float
+    first_step: int | None = None
 
     #: Name in C++, and that of the split variant.
     names: ClassVar[tuple[str, str]]
@@ -102,8 +101,9 @@ class MessageFormat(abc.ABC):
     def of(config: MatcherConfig) -> MessageFormat:
         """The format of a configuration: the first family of ``FAMILIES`` that suits it."""
         family = next(family for family in FAMILIES if family.suits(config))
-        return family(-(-config.disparity_range // CHUNK), _is_split(config),
-                      *family.numbers(config))
+        scale, slope, truncation = family.numbers(config)
+        return family(-(-config.disparity_range // CHUNK), _is_split(config), scale, slope,
+                      truncation, _first_step(config, slope))
 
     @classmethod
     @abc.abstractmethod
@@ -122,7 +122,7 @@ class MessageFormat(abc.ABC):
     @property
     def name(self) -> str:
         """The C++ type."""
-        return self.names[self.is_split]
+        return self.names[self.is_split] + ('' if self.first_step is None else 'FirstStep')
 
     @property
     def units(self) -> int:
@@ -248,14 +248,15 @@ class Int16SixBits(Int16Deltas):
 class Float32(MessageFormat):
     """4 bytes a label: two units of 16 bytes are a chunk.
 
-    Where costs are so far below the truncation that three bytes would lose them.
+    Where costs are so far below the truncation that three bytes would lose them. Other programs
+    keep messages in arrays of their own, and compute those of float16 like these.
     """
 
     names = ('Float32', 'Float32Halves')
 
     @classmethod
     def suits(cls, config: MatcherConfig) -> bool:
-        return config.message_type == 'float32'
+        return config.message_type != 'int16'
 
     @property
     def units(self) -> int:
@@ -290,22 +291,11 @@ class Float32ThreeBytes(Float32):
         return 3 * self.chunks
 
 
-class Float16(MessageFormat):
-    """binary16, 2 bytes a label: a unit of 16 bytes is a chunk. For ``message_type: float16``."""
-
-    names = ('Float16', 'Float16Halves')
-
-    @classmethod
-    def suits(cls, config: MatcherConfig) -> bool:
-        return config.message_type == 'float16'
-
-
 class Fixed32(MessageFormat):
     """Whole numbers of 32 bits, kept as 16-bit differences of neighbours: 16 bytes a chunk.
 
     For long vectors of floats, always split: each side must lie in one lane. Neighbours differ by
-    the slope at most, so that 16 bits hold a difference where three bytes hold a value; binary16
-    takes as many, and is less exact.
+    the slope at most, so that 16 bits hold a difference where three bytes hold a value.
     """
 
     names = ('Fixed32', 'Fixed32')
@@ -338,23 +328,22 @@ class Fixed32(MessageFormat):
                 quantisation.round_half_up(scale * _largest_message(config)))
 
 
-class Fixed32OfFloat16(Fixed32):
-    """The same for ``message_type: float16``; ``time_floats`` alone tells them apart."""
-
-    @classmethod
-    def suits(cls, config: MatcherConfig) -> bool:
-        return config.message_type == 'float16' and super().suits(config)
-
-
 #: The families, and the order in which they are tried.
 FAMILIES: tuple[type[MessageFormat], ...] = (
-    Int16Bytes, Int16SixBits, Int16Deltas, Int16,
-    Fixed32OfFloat16, Fixed32, Float32ThreeBytes, Float32, Float16)
+    Int16Bytes, Int16SixBits, Int16Deltas, Int16, Fixed32, Float32ThreeBytes, Float32)
+
+
+def _first_step(config: MatcherConfig, slope: float) -> int | None:
+    """The cost of a step of one label where it is less than the slope of the messages."""
+    if not config.discontinuity_first_step:
+        return None
+    step = int(quantisation.first_step(config))
+    return step if step < slope else None
 
 
 def _is_split(config: MatcherConfig) -> bool:
-    least = LEAST_CHUNKS_OF_SPLIT.get(config.message_type)
-    return least is not None and -(-config.disparity_range // CHUNK) >= least
+    return (config.message_type != 'int16'
+            and -(-config.disparity_range // CHUNK) >= LEAST_CHUNKS_OF_SPLIT)
 
 
 def _is_default_program(config: MatcherConfig) -> bool:

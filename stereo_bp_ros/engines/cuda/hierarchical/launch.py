@@ -130,14 +130,10 @@ class Thresholds:
     #: Threads of a block are a multiple of this there.
     resident_step: int = 128
 
-    #: Chunks of the float vectors whose single iteration needs few registers.
-    light_chunks: int = 8
-    #: Blocks of a multiprocessor for a streamed iteration of float vectors, light and other.
-    light_blocks: int = 4
-    heavy_blocks: int = 3
-    #: Threads of a block whose single iteration of floats ends with labels, light and other.
-    light_label_threads: int = 512
-    heavy_label_threads: int = 384
+    #: Blocks of a multiprocessor for a streamed iteration of float vectors.
+    float_blocks: int = 3
+    #: Threads of a block whose single iteration of floats ends with labels, of 1 and 2 directions.
+    float_label_threads: tuple[int, int] = (384, 512)
 
 
 LIMITS = Thresholds()
@@ -267,22 +263,19 @@ def streamed_tilings(message: MessageFormat) -> list[Tiling]:
         return [Tiling(1, 16, 8, 128, 1, block_choices(message)[0][1])]
     if message.is_split:        # as many nodes as a block has teams, but for many labels
         return [Tiling(1, 32, 2, 128, 1, 2)]
-    blocks = (LIMITS.light_blocks if message.chunks == LIMITS.light_chunks
-              else LIMITS.heavy_blocks)
-    return [Tiling(1, 32, 4, 128, 1, 2), Tiling(1, 32, 4, 128, blocks, 1)]
+    return [Tiling(1, 32, 4, 128, 1, 2), Tiling(1, 32, 4, 128, LIMITS.float_blocks, 1)]
 
 
 def float_label_blocks(message: MessageFormat) -> tuple[int, int]:
     """Threads of a block and directions of a single iteration of floats that ends with labels.
 
-    A vector of 21 labels is 24 registers: two messages a thread, and the light block.
+    A vector of 21 labels is 24 registers: two messages a thread.
 
     >>> float_label_blocks(Float32(chunks=3, is_split=False, scale=1, slope=1.0, truncation=8.0))
     (512, 2)
     """
     directions = 2 if message.registers <= LIMITS.float_registers else 1
-    is_light = message.chunks == LIMITS.light_chunks or directions == 2
-    return LIMITS.light_label_threads if is_light else LIMITS.heavy_label_threads, directions
+    return LIMITS.float_label_threads[directions - 1], directions
 
 
 #: Labels that leave the device through the bus.

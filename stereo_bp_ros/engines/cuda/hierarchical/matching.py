@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import memory
 from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.costs import stage as combined
 from stereo_bp_ros.engines.cuda.hierarchical import cost, formats, labels, messages, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
@@ -38,10 +39,18 @@ class Hierarchical(CudaMatching):
 
     @classmethod
     def check(cls, config: MatcherConfig, device: Any = None) -> None:
+        if config.message_type == 'float16':
+            raise ConfigError('message_type', config.message_type,
+                              "CUDA computes it in the papers' steps alone: use program "
+                              'plain_steps, or backend cpu or auto')
+        combined.check(config)
         for name in ('partition_columns', 'partition_rows'):
             if config.exact and getattr(config, name) > 1:
                 raise ConfigError(name, getattr(config, name), 'CUDA computes exact on whole '
                                   'images: use backend cpu or auto')
+        if config.exact and config.level_iterations:
+            raise ConfigError('level_iterations', config.level_iterations, 'CUDA computes exact '
+                              'with iterations: use backend cpu or auto')
 
     @classmethod
     def replacement(cls, config: MatcherConfig, device: Properties) -> MatcherConfig:
@@ -61,7 +70,11 @@ class Hierarchical(CudaMatching):
         config, parts = plan.config, plan.parts
         pyramid = formats.levels(config, parts.width, parts.height)
         message = MessageFormat.of(config)
-        wanted: Wanted = [('nothing', (16,), 'uint8'), ('table', (256,), 'uint16')]
+        wanted: Wanted = [('nothing', (16,), 'uint8')]
+        if config.has_combined_cost:
+            wanted += combined.arrays(config, (plan.height, plan.width), parts)
+        else:
+            wanted.append(('table', (256,), 'uint16'))
         for k, level in enumerate(pyramid):
             kept = CostFormat.of(config, k)
             wanted.append((f'cost_{k}', (level.height, 2, message.chunks * kept.units,
@@ -95,7 +108,8 @@ class Hierarchical(CudaMatching):
     def __init__(self, context: Context, launches: list[Launch], parts: Partitioning) -> None:
         super().__init__(context)
         self._parts = parts.partitions
-        self._cost = cost.Cost(context, parts)
+        stage = (combined.CombinedCost if self._config.has_combined_cost else cost.Cost)
+        self._cost = stage(context, parts)
         self._launches = launches
         self._messages = messages.Messages(context, launches, parts)
         self._labels = labels.Labels(context, launches, parts)

@@ -33,10 +33,11 @@ class LaunchParameters(ctypes.Structure):
 
     _fields_ = (
         ('cost', ctypes.c_void_p), ('cost_factor', ctypes.c_uint32),
-        ('parents', ctypes.c_void_p * 2), ('source', ctypes.c_void_p),
-        ('target', ctypes.c_void_p * 2), ('zero', ctypes.c_void_p), ('width', ctypes.c_int),
-        ('height', ctypes.c_int), ('columns', ctypes.c_int), ('parent_width', ctypes.c_int),
-        ('parent_height', ctypes.c_int), ('parent_columns', ctypes.c_int),
+        ('first_step', ctypes.c_int), ('parents', ctypes.c_void_p * 2),
+        ('source', ctypes.c_void_p), ('target', ctypes.c_void_p * 2), ('zero', ctypes.c_void_p),
+        ('width', ctypes.c_int), ('height', ctypes.c_int), ('columns', ctypes.c_int),
+        ('parent_width', ctypes.c_int), ('parent_height', ctypes.c_int),
+        ('parent_columns', ctypes.c_int),
         ('first', ctypes.c_int), ('iterations', ctypes.c_int), ('start', ctypes.c_int),
         ('finish', ctypes.c_int), ('tile_width', ctypes.c_int), ('tile_height', ctypes.c_int),
         ('halo_tile_columns', ctypes.c_int), ('halo_tile_height', ctypes.c_int),
@@ -77,20 +78,31 @@ def kernel_of(config: MatcherConfig, step: Launch, base: str | None = None,
     :param base: name of the data cost's format at level 0; None = as images of any type have it.
     :param has_more: more than labels is wanted from a launch that ends with these.
     """
+    if not step.iterations:
+        return 'hierarchical/messages.cu', inherit_name(config)
     tiling, message = step.tiling, MessageFormat.of(config)
     kind = CostFormat.of(config, step.level, base).name
     threads = launch.compiled_threads(message, kind, step, has_more)
     arguments = (f'{message.name}, {config.disparity_range}, {kind}, '
                  f'{tiling.directions}, {threads}')
-    work = 'ONE_ITERATION' if step.iterations == 1 and not tiling.resident else 'ITERATIONS'
-    if step.finish == LABELS:
-        work += '_AND_MORE' if has_more else '_AND_LABELS'
-    elif step.finish == OWN_LABELS and not has_more:     # or all are selected afterwards
-        work += '_AND_OWN_LABELS'
+    labels = f'Labels::{selected(step, has_more)}'
     if tiling.resident:
-        return 'hierarchical/messages_small_tiles.cu', f'pass_resident<{arguments}, {work}>'
+        return 'hierarchical/messages_small_tiles.cu', f'pass_resident<{arguments}, {labels}>'
     blocks = launch.least_blocks(message, kind, step)
-    return 'hierarchical/messages.cu', f'pass_messages<{arguments}, {blocks}, {work}>'
+    is_single = str(step.iterations == 1).lower()
+    return ('hierarchical/messages.cu',
+            f'pass_messages<{arguments}, {blocks}, {is_single}, {labels}>')
+
+
+def selected(step: Launch, has_more: bool) -> str:
+    """The labels that a launch selects, a name of ``Labels`` in the kernels.
+
+    Where more than own labels is wanted, all are selected afterwards. ``has_more``: as for
+    ``kernel_of``.
+    """
+    if step.finish == LABELS:
+        return 'ALL_AND_MORE' if has_more else 'ALL'
+    return 'OWN' if step.finish == OWN_LABELS and not has_more else 'NONE'
 
 
 def threads_of(config: MatcherConfig, step: Launch, base: str | None = None,
@@ -104,6 +116,17 @@ def threads_of(config: MatcherConfig, step: Launch, base: str | None = None,
 def inherit_name(config: MatcherConfig) -> str:
     """The kernel that gives one colour what its parents send."""
     return f'inherit_messages<{MessageFormat.of(config).name}, {config.disparity_range}>'
+
+
+def inherited(config: MatcherConfig, step: Launch) -> tuple[int, ...]:
+    """The colours that a launch finds nowhere but at their parents, and that are wanted after it.
+
+    Without an iteration both, with a single one that which it does not update.
+    """
+    if not step.iterations:
+        return 0, 1
+    is_only = config.iterations_of_levels[step.level] == 1
+    return (0,) if is_only and step.finish != LABELS else ()
 
 
 class Messages:
@@ -127,7 +150,7 @@ class Messages:
         for step in self._launches:
             for has_more in (False, True):
                 compiler.kernel(self._device, *kernel_of(self._config, step, base, has_more))
-        if self._config.iterations == 1:
+        if 1 in self._config.iterations_of_levels:
             compiler.kernel(self._device, 'hierarchical/messages.cu', inherit_name(self._config))
 
     def initialise(self, stream: int) -> None:
@@ -150,8 +173,10 @@ class Messages:
             parameters.publishes = frame is not None
             if frame is not None:
                 parameters.frame = frame
-            if self._config.iterations == 1 and step.finish != LABELS:
-                self._inherit(stream, parameters)
+            for colour in inherited(self._config, step):
+                self._inherit(stream, parameters, colour)
+            if not step.iterations:
+                continue
             grid = (-(-parameters.width // step.tiling.width),
                     -(-parameters.height // step.tiling.height), 1)
             name = kernel_of(self._config, step, base, has_more)
@@ -159,12 +184,12 @@ class Messages:
                 stream, grid, (threads_of(self._config, step, base, has_more), 1, 1),
                 step.shared_bytes, parameters)
 
-    def _inherit(self, stream: int, parameters: LaunchParameters) -> None:
+    def _inherit(self, stream: int, parameters: LaunchParameters, colour: int) -> None:
         nodes = parameters.columns * parameters.height
         inherit = compiler.kernel(self._device, 'hierarchical/messages.cu',
                                   inherit_name(self._config))
         inherit.launch(
-            stream, (-(-nodes // 128), 1, 1), (128, 1, 1), 0, parameters, ctypes.c_int(0))
+            stream, (-(-nodes // 128), 1, 1), (128, 1, 1), 0, parameters, ctypes.c_int(colour))
 
 
 def _nodes(step: Launch) -> np.ndarray[Any, Any]:
@@ -185,16 +210,17 @@ def _parameters(context: Context, parts: Partitioning, index: int, step: Launch
     level = pyramid[step.level]
     parent = pyramid[min(step.level + 1, len(pyramid) - 1)]
     targets = list(step.targets)
-    if config.iterations == 1 and step.finish != LABELS:
-        targets[0] = f'messages_{step.level}_0'
+    for colour in inherited(config, step):
+        targets[colour] = f'messages_{step.level}_{colour}'
 
     def pair(names: object) -> ctypes.Array[ctypes.c_void_p]:
         known = names if isinstance(names, (tuple, list)) else (None, None)
         return (ctypes.c_void_p * 2)(*(arrays[name] if name else None for name in known))
 
+    message = MessageFormat.of(config)
     return LaunchParameters(
         cost=arrays[f'cost_{step.level}'], cost_factor=CostFormat.of(config, step.level).factor,
-        parents=pair(step.parents),
+        first_step=message.first_step or 0, parents=pair(step.parents),
         source=arrays[step.source] if step.source else None, target=pair(targets),
         zero=arrays['nothing'], width=level.width, height=level.height, columns=level.columns,
         parent_width=parent.width, parent_height=parent.height, parent_columns=parent.columns,
@@ -204,4 +230,4 @@ def _parameters(context: Context, parts: Partitioning, index: int, step: Launch
         halo_columns=step.halo_columns, halo_rows=step.halo_rows,
         nodes=(ctypes.c_void_p * 2)(nodes, nodes + 4 * max(map(len, lists))),
         counts=_Counts(*(_CountsOfColour(*row) for row in counts)),
-        **MessageFormat.of(config).smoothness)
+        **message.smoothness)

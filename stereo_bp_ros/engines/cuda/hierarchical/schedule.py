@@ -44,17 +44,22 @@ def launches(config: MatcherConfig, width: int, height: int, device: Properties 
     :param tilings: level to tiling, in place of the model's choice.
     """
     result: list[Launch] = []
-    if config.iterations == 0 or config.stereo_algorithm == 'sad':
+    if config.stereo_algorithm == 'sad':
         return result
-    for k in reversed(range(config.levels)):
-        tiling = (tilings or {}).get(k) or _chosen(config, width, height, k, device)
-        result += _launches_of_level(config, k, tiling)
+    for k, iterations in reversed(list(enumerate(config.iterations_of_levels))):
+        if iterations:
+            tiling = (tilings or {}).get(k) or _chosen(config, width, height, k, device)
+            result += _launches_of_level(config, k, tiling)
+        elif result:            # both colours start, and stay, as their parents end
+            result.append(Launch(k, 0, 0, FROM_PARENTS, LAST_COLOUR, None, _names(k + 1),
+                                 _names(k), Tiling(1, 16, 8, 128, 1, 4)))
     return result
 
 
 def fits(config: MatcherConfig, k: int, tiling: Tiling, device: Properties) -> bool:
     """Whether every launch of level ``k`` fits a block's shared memory and threads."""
-    return all(_fits_block(step, device) for step in _launches_of_level(config, k, tiling))
+    return config.iterations_of_levels[k] > 0 and all(
+        _fits_block(step, device) for step in _launches_of_level(config, k, tiling))
 
 
 @functools.lru_cache(maxsize=256)
@@ -88,8 +93,8 @@ def message_arrays(config: MatcherConfig, steps: Sequence[Launch]) -> list[str]:
     for step in steps:
         names.update(dict.fromkeys(
             name for name in (step.source, *(step.parents or ()), *step.targets) if name))
-    if config.iterations == 1:
-        names.update(dict.fromkeys(f'messages_{k}_0' for k in range(config.levels)))
+    names.update(dict.fromkeys(f'messages_{k}_0' for k, iterations
+                               in enumerate(config.iterations_of_levels) if iterations == 1))
     return list(names)
 
 
@@ -156,13 +161,14 @@ def _ways(config: MatcherConfig, width: int, height: int, k: int, device: Proper
 
     ways = []
     message, level = MessageFormat.of(config), formats.levels(config, width, height)[k]
-    longest = min(config.iterations, LONGEST_OF_LEVEL_0 if k == 0 else LONGEST)
+    iterations = config.iterations_of_levels[k]
+    longest = min(iterations, LONGEST_OF_LEVEL_0 if k == 0 else LONGEST)
     middle = [best(n, LAST_COLOUR) for n in range(1, longest + 1)]
     # Level 0 ends with labels, the others with the messages of both colours, which only launches
     # of two iterations leave, or launches of one all the way.
     for n in range(1 if k == 0 else 2, longest + 1):
         ends = best(n, _ending(message, n) if k == 0 else BOTH_COLOURS)
-        rest = config.iterations - n
+        rest = iterations - n
         if not rest:
             ways += ends
             continue
@@ -174,7 +180,7 @@ def _ways(config: MatcherConfig, width: int, height: int, k: int, device: Proper
                      for end_time, end in ends for time, tiling in middle[m - 1]
                      if not (tiling.resident and rest // parts == 1)]
     if k > 0:
-        ways += [(config.iterations * time, tiling) for time, tiling in middle[0][:1]]
+        ways += [(iterations * time, tiling) for time, tiling in middle[0][:1]]
     return ways
 
 
@@ -183,9 +189,9 @@ def _of_one_launch(config: MatcherConfig, width: int, height: int, k: int, devic
                    iterations: int, finish: int) -> list[tuple[float, Tiling]]:
     """Tilings of a launch that begins with iteration 0, the fastest first, with their times."""
     message, level = MessageFormat.of(config), formats.levels(config, width, height)[k]
-    start = FROM_PARENTS if k + 1 < config.levels else FROM_ZERO
+    start = _start(config, k)
     # The last launch of a level begins with the iteration that leaves so many.
-    last_first = (config.iterations - iterations) % 2
+    last_first = (config.iterations_of_levels[k] - iterations) % 2
     is_last = finish != LAST_COLOUR
     tilings = []
     for tiling in _candidates(message, level, device, iterations, finish):
@@ -301,7 +307,7 @@ def _fits_block(step: Launch, device: Properties) -> bool:
 
 
 def _launches_of_level(config: MatcherConfig, k: int, tiling: Tiling) -> list[Launch]:
-    message, iterations = MessageFormat.of(config), config.iterations
+    message, iterations = MessageFormat.of(config), config.iterations_of_levels[k]
     last = tiling.last
     before = iterations - min(last.iterations, iterations) if last else iterations
     # Not fewer than two in the last launch, which leaves the messages of both colours, unless
@@ -317,7 +323,7 @@ def _launches_of_level(config: MatcherConfig, k: int, tiling: Tiling) -> list[La
     result = []
     source: str | None = None
     for i, (first, end) in enumerate(itertools.pairwise(bounds)):
-        start = FROM_MESSAGES if i else FROM_PARENTS if k + 1 < config.levels else FROM_ZERO
+        start = FROM_MESSAGES if i else _start(config, k)
         is_last, alone = end == iterations, end - first == 1
         finish = LAST_COLOUR
         if is_last and k == 0 and (last or not alone or message.is_split):
@@ -332,14 +338,22 @@ def _launches_of_level(config: MatcherConfig, k: int, tiling: Tiling) -> list[La
             targets[colour] = f'{prefix}_{colour}'
         if finish == BOTH_COLOURS:
             targets[1 - colour] = f'{prefix}_{1 - colour}'
-        parents = None
-        if start == FROM_PARENTS:
-            parents = (f'messages_{k + 1}_0', f'messages_{k + 1}_1')
+        parents = _names(k + 1) if start == FROM_PARENTS else None
         result.append(_placed(message, Launch(
             k, first, end - first, start, finish, source, parents, (targets[0], targets[1]),
             tilings[i])))
         source = targets[colour]
     return result
+
+
+def _start(config: MatcherConfig, k: int) -> int:
+    """What the first iteration of a level reads: zeros where no coarser level has iterations."""
+    return FROM_PARENTS if any(config.iterations_of_levels[k + 1:]) else FROM_ZERO
+
+
+def _names(k: int) -> tuple[str, str]:
+    """The messages of both colours that a level ends with."""
+    return f'messages_{k}_0', f'messages_{k}_1'
 
 
 def _placed(message: MessageFormat, step: Launch) -> Launch:

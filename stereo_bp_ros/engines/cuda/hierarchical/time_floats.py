@@ -5,12 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from stereo_bp_ros.engines.cuda.hierarchical.formats import (
-    Fixed32OfFloat16,
-    Float16,
-    Level,
-    MessageFormat,
-)
+from stereo_bp_ros.engines.cuda.hierarchical.formats import Level, MessageFormat
 from stereo_bp_ros.engines.cuda.hierarchical.launch import (
     PUBLISHED_PER_US,
     Tiling,
@@ -75,8 +70,6 @@ class Streamed:
     one_direction: float = 1.2          # factor of that
     bytes_per_us: float = 28e3          # of a multiprocessor
     cached_bytes_per_us: float = 38e3
-    busy_bytes_per_us: float = 22e3     # so few warps compute as long as they wait
-    busy_in_use: int = 64               # registers in use beyond which this is so, for binary16
 
 
 STREAMED = Streamed()
@@ -98,12 +91,8 @@ def _streamed(work: Work) -> float:
     c, message, labels, tiling = STREAMED, work.message, work.labels, work.tiling
     moved = tiling.width * tiling.height / 2 * (8 * message.message_bytes + 2 * labels)
     alone = (c.start + c.label * labels) * (c.one_direction if tiling.directions == 1 else 1.0)
-    speed = c.bytes_per_us
-    if work.pixels * 4 * message.message_bytes < CACHED_BYTES:
-        speed = c.cached_bytes_per_us
-    elif (message.message_bytes == 2 * labels
-            and tiling.directions * message.registers > c.busy_in_use):
-        speed = c.busy_bytes_per_us
+    is_cached = work.pixels * 4 * message.message_bytes < CACHED_BYTES
+    speed = c.cached_bytes_per_us if is_cached else c.bytes_per_us
     return alone + max(work.waves - 1, 0.0) * moved / speed
 
 
@@ -173,8 +162,7 @@ class OnChip:
 
     start: float = 3.0
     iteration: float = 0.1              # of a block
-    value: float = 5.2e-4               # of a label of an updated node
-    in_float32: float = 1.3             # factor of that, unless ``message_type`` is float16
+    value: float = 6.76e-4              # of a label of an updated node
     round: float = 0.2                  # of as many nodes as a block has threads for
     selected: float = 3.4e-4            # of a label of a pixel of a tile
     lanes_power: float = 0.45           # lanes that have parts of a side repeat the others' work
@@ -190,7 +178,7 @@ def _on_chip(work: Work) -> float:
     """Tiles with a halo: every iteration takes its nodes' time, and that of whole rounds.
 
     16 labels in three bytes, two iterations over tiles of 16 x 8: 18 * 10 / 2 and 64 nodes are 154
-    at 16 * 5.2e-4 * 1.3 us, 1.7 us; a block has 256 nodes at once, 2 rounds are 0.4 us, 2 starts
+    at 16 * 6.76e-4 us, 1.7 us; a block has 256 nodes at once, 2 rounds are 0.4 us, 2 starts
     0.2 us. Three waves of 2.3 us and the units of ten rows of 360 tiles follow 3 us.
 
     >>> launch = Launch(1, 0, 2, 1, LAST_COLOUR, None, None, (None, 'messages_1_a_0'),
@@ -202,11 +190,9 @@ def _on_chip(work: Work) -> float:
     c, message, step, tiling = ON_CHIP, work.message, work.launch, work.tiling
     block = c.iteration * step.iterations
     each = work.labels * (message.lanes / 2 if message.is_split else 1) ** c.lanes_power
-    slowness = 1.0 if isinstance(message, (Float16, Fixed32OfFloat16)) else c.in_float32
     for i in range(step.iterations):
         nodes = work.updated(i)
-        block += (c.value * slowness * each * nodes
-                  + c.round * math.ceil(nodes / work.nodes_at_once))
+        block += c.value * each * nodes + c.round * math.ceil(nodes / work.nodes_at_once)
     if work.selects:
         block += c.selected * each * tiling.width * tiling.height
     block *= 1 + c.full_slope * max(step.shared_bytes / work.device.shared_memory - c.full, 0.0)

@@ -154,8 +154,7 @@ class TileSearch(Search):
     """Level by level, the finest first, which takes most of the time."""
 
     def _groups(self) -> list[str]:
-        return [f'level {k} {what}' for k in range(self._config.levels)
-                for what in ('launches', 'tiles')]
+        return [f'level {k} {what}' for k in self._levels for what in ('launches', 'tiles')]
 
     def _candidates(self, group: str) -> list[Candidate]:
         _, number, what = group.split()
@@ -166,10 +165,14 @@ class TileSearch(Search):
         return [{**self._best, k: tiling} for tiling in tilings if self._is_feasible(k, tiling)]
 
     def _everything(self) -> list[Candidate]:
-        return [{k: tiling} for k in range(self._config.levels)
+        return [{k: tiling} for k in self._levels
                 if f'level {k} tiles' not in self._done
                 for division in self._ranked(k)
                 for tiling in (division, *self._neighbours(k, division))]
+
+    @property
+    def _levels(self) -> list[int]:
+        return [k for k, iterations in enumerate(self._config.iterations_of_levels) if iterations]
 
     def _ranked(self, k: int) -> list[Tiling]:
         return schedule.ranked(self._config, *self._size, k, self._device)[:DIVISIONS]

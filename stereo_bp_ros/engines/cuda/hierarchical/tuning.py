@@ -39,7 +39,8 @@ class Problem:
     """What decides which tiling is fast, beside the device.
 
     width, height: of what is matched at once, pixels; messages, costs: the C++ types that they
-    are kept as, or the name and the layout of the papers' messages.
+    are kept as, or the name and the layout of the papers' messages; iterations: of a level, or
+    where levels differ those of each, level 0 first, as '3-5-5'.
     """
 
     width: int
@@ -48,13 +49,15 @@ class Problem:
     messages: str
     costs: str
     levels: int
-    iterations: int
+    iterations: int | str
 
     @classmethod
     def of(cls, config: MatcherConfig, width: int, height: int) -> Problem:
         messages, costs = programs.matching('cuda', config).kept_as(config)
+        given = config.iterations_of_levels
+        iterations = given[0] if len(set(given)) == 1 else '-'.join(map(str, given))
         return cls(width, height, config.disparity_range, messages, costs, config.levels,
-                   config.iterations)
+                   iterations)
 
     @property
     def stem(self) -> str:
@@ -134,7 +137,7 @@ def look_up(config: MatcherConfig, width: int, height: int, device: Properties,
 
 def can_be_tuned(config: MatcherConfig) -> bool:
     """Whether anything is left to choose: tilings, or the split of hybrid storage."""
-    return (config.stereo_algorithm == 'bp' and config.iterations > 0
+    return (config.stereo_algorithm == 'bp' and any(config.iterations_of_levels)
             and programs.matching('cuda', config).can_be_tuned(config))
 
 

@@ -48,6 +48,11 @@ def gaussian_weights(sigma: float) -> list[float]:
     return [weight / total for weight in weights]
 
 
+def method(config: MatcherConfig) -> str:
+    """What makes the matched image; combined costs make features of the grey one instead."""
+    return 'none' if config.has_combined_cost else config.preprocessing
+
+
 def kernels(config: MatcherConfig) -> list[str]:
     """Names of the kernels in ``preprocess.cu`` that a frame may need."""
     names = []
@@ -57,9 +62,9 @@ def kernels(config: MatcherConfig) -> list[str]:
         pixels = {'float'}
     # The texture threshold can be set at any time.
     names += ['texture', *(f'sobel<{pixel}, false>' for pixel in sorted(pixels))]
-    if config.preprocessing == 'sobel':
+    if method(config) == 'sobel':
         names += [f'sobel<{pixel}, true>' for pixel in sorted(pixels)]
-    elif config.preprocessing == 'residual':
+    elif method(config) == 'residual':
         names += [f'residual<{pixel}>' for pixel in sorted(pixels | {'float'})]
     return names
 
@@ -86,7 +91,7 @@ class Preprocess:
 
     def result(self, grey: str) -> str:
         """Name of the arrays that are matched, from those of the grey values."""
-        if self._config.preprocessing != 'none':
+        if method(self._config) != 'none':
             return 'matched'
         return 'smoothed' if self._config.smoothing_sigma > 0 else grey
 
@@ -113,16 +118,16 @@ class Preprocess:
             launches.append(self._gaussian(source, 'smoothed'))
             source = 'smoothed'
         smoothed = source
-        if config.preprocessing in ('sobel', 'sobel_x'):
-            launches.append(self._sobel(source, 'matched', config.preprocessing == 'sobel'))
-        elif config.preprocessing == 'residual':
+        if method(config) in ('sobel', 'sobel_x'):
+            launches.append(self._sobel(source, 'matched', method(config) == 'sobel'))
+        elif method(config) == 'residual':
             for i in reversed(range(config.residual_iterations)):
                 target = 'spare' if i % 2 else 'matched'
                 launches.append(self._residual(source, target))
                 source = target
         if with_texture:
             derivative = 'matched'
-            if config.preprocessing != 'sobel_x':
+            if method(config) != 'sobel_x':
                 derivative = 'spare'
                 launches.append(self._sobel(smoothed, derivative, False)._replace(images=1))
             launches.append(self._texture(derivative))

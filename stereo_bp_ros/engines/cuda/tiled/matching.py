@@ -9,7 +9,7 @@ from stereo_bp_ros import partitions, quantisation
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import memory
 from stereo_bp_ros.engines.cuda.context import Context
-from stereo_bp_ros.engines.cuda.hierarchical import cost, formats, labels
+from stereo_bp_ros.engines.cuda.hierarchical import cost, labels
 from stereo_bp_ros.engines.cuda.hierarchical.labels import Matches
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.runtime import compiler
@@ -20,7 +20,8 @@ from stereo_bp_ros.geometry import Wanted
 if TYPE_CHECKING:
     from stereo_bp_ros.engines.cuda.plan import Plan
 
-#: The C++ types of pixels.
+#: The C++ types of messages as they are computed, and of pixels.
+MESSAGES = {'int16': 'Int16', 'float32': 'Float32'}
 PIXELS = {'uint8': 'unsigned char', 'float': 'float'}
 
 #: The C++ names of barriers.
@@ -48,7 +49,7 @@ def kernel(config: MatcherConfig, cut: tiled_launch.Cut, image: str,
            has_whole_grey: bool) -> tuple[str, str]:
     """The file and the kernel for matched images of this type, 'uint8' or 'float'."""
     is_fast = str(config.tiled_barriers.computation == 'fast').lower()
-    types = (f'{formats.MESSAGE_TYPES[config.message_type]}, {PIXELS[image]}, '
+    types = (f'{MESSAGES[config.message_type]}, {PIXELS[image]}, '
              f'{config.disparity_range}, {config.tile_size}, {tiled_launch.reach(config)}, '
              f'{cost.way(config, image, has_whole_grey)}, {is_fast}')
     if cut.schedule == 'speculative':

@@ -1,0 +1,1 @@
+"""Combined data costs and path sums on CUDA."""

@@ -1,0 +1,258 @@
+"""Stage ``cost`` of combined costs: features, data costs, path sums and the pyramid over them."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+from stereo_bp_ros import quantisation
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.costs import terms
+from stereo_bp_ros.engines.cuda.costs.terms import MOST_COSTS
+from stereo_bp_ros.engines.cuda.hierarchical import formats
+from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
+from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.errors import ConfigError
+from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.partitions import Partition, Partitioning
+
+#: Pixels of a block of ``make_features``, and threads; as in ``features.cuh``.
+TILE_WIDTH, TILE_HEIGHT, THREADS = 32, 16, 256
+
+#: Pixels and rows of a block of ``combine_costs``; as in ``combine.cu``.
+ROW_WIDTH, ROWS = 64, 4
+
+#: Threads of a block of ``follow_paths``; as in ``path_sums.cu``.
+PATH_THREADS = 128
+
+#: Pixels of a block of ``arrange_costs`` and threads, nodes of a block of ``add_children`` and the
+#: most warps; as in ``pyramid.cu``.
+ARRANGED, ARRANGING, NODES, MOST_WARPS = 32, 256, 32, 8
+
+#: Sides from which paths come.
+SIDES = 4
+
+#: No cost of a coarser level is above so many truncations ...
+MOST_TRUNCATIONS = 4
+
+#: ... and 16 bits with their sign hold the sum of four such.
+LARGEST_TRUNCATION = quantisation.LARGEST_INT16 // (4 * MOST_TRUNCATIONS)
+
+_Pair = ctypes.c_void_p * 2
+
+
+class FeatureSettings(ctypes.Structure):
+    """``FeatureSettings`` in ``features.cuh``."""
+
+    _fields_ = (('sobel_scale', ctypes.c_float), ('sobel_cap', ctypes.c_float),
+                ('residual_radius', ctypes.c_int))
+
+
+class FeatureLaunch(ctypes.Structure):
+    """``FeatureLaunch`` in ``features.cuh``."""
+
+    _fields_ = (('grey', _Pair), ('features', _Pair * MOST_COSTS), ('settings', FeatureSettings),
+                ('width', ctypes.c_int), ('height', ctypes.c_int), ('halo', ctypes.c_int),
+                ('stamp', ctypes.c_void_p))
+
+
+class Term(ctypes.Structure):
+    """``Term`` in ``combine.cu``."""
+
+    _fields_ = (('weight', ctypes.c_int), ('bound', ctypes.c_int))
+
+
+class CombineLaunch(ctypes.Structure):
+    """``CombineLaunch`` in ``combine.cu``."""
+
+    _fields_ = (('left', ctypes.c_void_p * MOST_COSTS), ('right', ctypes.c_void_p * MOST_COSTS),
+                ('terms', Term * MOST_COSTS), ('cost', ctypes.c_void_p),
+                ('image_width', ctypes.c_int), ('first_x', ctypes.c_int),
+                ('first_y', ctypes.c_int), ('width', ctypes.c_int), ('height', ctypes.c_int),
+                ('min_disparity', ctypes.c_int), ('outside_cost', ctypes.c_int))
+
+
+class PathLaunch(ctypes.Structure):
+    """``PathLaunch`` in ``path_sums.cu``."""
+
+    _fields_ = (('cost', ctypes.c_void_p), ('paths', ctypes.c_void_p), ('width', ctypes.c_int),
+                ('height', ctypes.c_int), ('step', ctypes.c_int), ('jump', ctypes.c_int))
+
+
+class ArrangeLaunch(ctypes.Structure):
+    """``ArrangeLaunch`` in ``pyramid.cu``."""
+
+    _fields_ = (('volumes', ctypes.c_void_p), ('cost', ctypes.c_void_p), ('width', ctypes.c_int),
+                ('height', ctypes.c_int), ('columns', ctypes.c_int))
+
+
+class CoarserLaunch(ctypes.Structure):
+    """``CoarserLaunch`` in ``pyramid.cu``."""
+
+    _fields_ = (('children', ctypes.c_void_p), ('cost', ctypes.c_void_p),
+                ('child_width', ctypes.c_int), ('child_height', ctypes.c_int),
+                ('child_columns', ctypes.c_int), ('width', ctypes.c_int),
+                ('height', ctypes.c_int), ('columns', ctypes.c_int), ('largest', ctypes.c_int))
+
+
+def check(config: MatcherConfig) -> None:
+    """Refuse what 16 bits cannot hold.
+
+    :raises ConfigError: the truncation of the smoothness cost is too large.
+    """
+    if config.has_combined_cost and _truncation(config) > LARGEST_TRUNCATION:
+        raise ConfigError('discontinuity_truncation', config.discontinuity_truncation,
+                          f'must be at most {LARGEST_TRUNCATION} with combined costs on CUDA')
+
+
+def arrays(config: MatcherConfig, image: tuple[int, int], parts: Partitioning) -> Wanted:
+    """The features of whole images, and the volumes of one partition.
+
+    :param image: height and width, pixels.
+    """
+    volume = parts.height, parts.width, terms.padded_labels(config.disparity_range)
+    wanted: Wanted = [(f'{side}_{term.name}_feature', image, term.feature)
+                      for term in terms.terms(config) for side in ('left', 'right')]
+    wanted.append(('data_cost', volume, 'uint8'))
+    if config.path_sums:
+        wanted.append(('path_costs', (SIDES, *volume), 'uint8'))
+    return wanted
+
+
+def kernels(config: MatcherConfig, image: str) -> list[tuple[str, str]]:
+    """File and name of the kernels of this stage.
+
+    :param image: type of the pixels that features are made of, 'uint8' or 'float'.
+    """
+    names = [_features(config, image), _combined(config), _arranged(config),
+             *(_coarser(config, k) for k in range(1, config.levels))]
+    return sorted({*names, _paths(config)} if config.path_sums else {*names})
+
+
+def _kinds(config: MatcherConfig) -> str:
+    return ', '.join(term.kind for term in terms.terms(config))
+
+
+def _features(config: MatcherConfig, image: str) -> tuple[str, str]:
+    return 'costs/features.cu', f'make_features<{image}, {_kinds(config)}>'
+
+
+def _combined(config: MatcherConfig) -> tuple[str, str]:
+    return 'costs/combine.cu', f'combine_costs<{config.disparity_range}, {_kinds(config)}>'
+
+
+def _paths(config: MatcherConfig) -> tuple[str, str]:
+    return 'costs/path_sums.cu', f'follow_paths<{config.disparity_range}>'
+
+
+def _arranged(config: MatcherConfig) -> tuple[str, str]:
+    volumes = SIDES if config.path_sums else 1
+    return 'costs/pyramid.cu', f'arrange_costs<{config.disparity_range}, {volumes}>'
+
+
+def _coarser(config: MatcherConfig, level: int) -> tuple[str, str]:
+    kind = CostFormat.of(config, level - 1).name
+    return 'costs/pyramid.cu', f'add_children<{kind}, {config.disparity_range}>'
+
+
+def _truncation(config: MatcherConfig) -> int:
+    return int(quantisation.message_smoothness(config)[1])
+
+
+class CombinedCost:
+    """The stage for one configuration and size; takes the place of ``hierarchical.cost.Cost``.
+
+    :param parts: how the image is cut.
+    """
+
+    def __init__(self, context: Context, parts: Partitioning) -> None:
+        config, found = context.config, context.arena.device
+        self._device, self._config = context.device, config
+        self._first = parts.partitions[0]
+        self._terms = terms.terms(config)
+        self._levels = formats.levels(config, parts.width, parts.height)
+        self._features = self._feature_launch(context)
+        self._combine = self._combine_launch(context, parts)
+        self._follow = PathLaunch(found['data_cost'], found.get('path_costs'), parts.width,
+                                  parts.height, config.path_step_penalty,
+                                  config.path_jump_penalty)
+        volumes = found['path_costs' if config.path_sums else 'data_cost']
+        self._arrange = ArrangeLaunch(volumes, found['cost_0'], *self._levels[0])
+        self._coarser = [
+            CoarserLaunch(found[f'cost_{k - 1}'], found[f'cost_{k}'], *self._levels[k - 1],
+                          *self._levels[k], MOST_TRUNCATIONS * _truncation(config))
+            for k in range(1, len(self._levels))]
+
+    def load(self, image: str, _has_whole_grey: bool = True, _base: str | None = None) -> None:
+        """Compile or load what ``enqueue`` of such images launches."""
+        for file, name in kernels(self._config, image):
+            compiler.kernel(self._device, file, name)
+
+    def initialise(self, stream: int) -> None:
+        """Nothing stays the same in every frame."""
+
+    def enqueue(self, stream: int, image: str, _has_whole_grey: bool, left: int, right: int,
+                part: Partition, stamp: int | None, _base: str | None = None) -> None:
+        """Fill the costs of every level of a partition.
+
+        The first partition of a frame makes the features of the whole images.
+
+        :param image: 'uint8' or 'float'; ``left`` and ``right``: addresses of such pixels.
+        :param stamp: address of the time at which the stage starts; None = not wanted.
+        """
+        config, level = self._config, self._levels[0]
+        if part == self._first:
+            self._features.grey, self._features.stamp = _Pair(left, right), stamp
+            self._run(stream, _features(config, image),
+                      (-(-self._features.width // TILE_WIDTH),
+                       -(-self._features.height // TILE_HEIGHT), 2),
+                      THREADS, self._features, _feature_bytes(self._features.halo))
+        self._combine.first_x, self._combine.first_y = part.x, part.y
+        self._run(stream, _combined(config),
+                  (-(-level.width // ROW_WIDTH), -(-level.height // ROWS), 1), 32 * ROWS,
+                  self._combine)
+        if config.path_sums:
+            paths = PATH_THREADS // terms.lanes(config.disparity_range)
+            blocks = 2 * (-(-level.width // paths) + -(-level.height // paths))
+            self._run(stream, _paths(config), (blocks, 1, 1), PATH_THREADS, self._follow)
+        self._run(stream, _arranged(config),
+                  (2 * level.columns // ARRANGED, level.height, 1), ARRANGING, self._arrange)
+        warps = min(MOST_WARPS, -(-config.disparity_range // formats.CHUNK))
+        for k, launch in enumerate(self._coarser, 1):
+            self._run(stream, _coarser(config, k),
+                      (-(-launch.width // NODES), launch.height, 1), NODES * warps, launch)
+
+    def _run(self, stream: int, kernel: tuple[str, str], grid: tuple[int, int, int],
+             threads: int, launch: ctypes.Structure, shared_bytes: int = 0) -> None:
+        compiler.kernel(self._device, *kernel).launch(stream, grid, (threads, 1, 1),
+                                                      shared_bytes, launch)
+
+    def _feature_launch(self, context: Context) -> FeatureLaunch:
+        config, found = context.config, context.arena.device
+        launch = FeatureLaunch(
+            settings=FeatureSettings(config.sobel_scale, config.prefilter_cap or math.inf,
+                                     config.residual_window_size // 2),
+            width=context.width, height=context.height,
+            halo=max(term.radius for term in self._terms))
+        for i, term in enumerate(self._terms):
+            launch.features[i] = _Pair(*(found[f'{side}_{term.name}_feature']
+                                         for side in ('left', 'right')))
+        return launch
+
+    def _combine_launch(self, context: Context, parts: Partitioning) -> CombineLaunch:
+        config, found = context.config, context.arena.device
+        launch = CombineLaunch(
+            cost=found['data_cost'], image_width=context.width, width=parts.width,
+            height=parts.height, min_disparity=config.min_disparity,
+            outside_cost=config.outside_cost)
+        for i, term in enumerate(self._terms):
+            launch.left[i] = found[f'left_{term.name}_feature']
+            launch.right[i] = found[f'right_{term.name}_feature']
+            launch.terms[i] = Term(term.weight, term.bound)
+        return launch
+
+
+def _feature_bytes(halo: int) -> int:
+    """Bytes of shared memory of a block of ``make_features``; as ``GreyTile``."""
+    return (TILE_HEIGHT + 2 * halo) * (4 * TILE_WIDTH + TILE_WIDTH + 2 * halo)

@@ -1,0 +1,99 @@
+"""Parts of a frame that are scored apart: depth edges, distances, vehicles, sky."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import cv2
+import numpy as np
+
+from stereo_bp_ros.camera import Calibration
+
+EDGE_STEP = 2.0
+"""Least step of the truth at a depth edge, pixels of disparity; a slanted surface has less."""
+
+EDGE_GAP = 8
+"""Most pixels from one known truth to the next in a row or column that an edge lies between."""
+
+EDGE_DISTANCE = 5
+"""Pixels around a depth edge that are near it."""
+
+DISTANCES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, math.inf)
+"""Limits of the bins by distance along the optical axis, metres."""
+
+
+def depth_edges(truth: np.ndarray) -> np.ndarray:
+    """Pixels on either side of a depth edge: bool H x W.
+
+    An edge lies between two known disparities that follow each other in a row or column, at most
+    ``EDGE_GAP`` pixels apart, where they differ by more than ``EDGE_STEP`` and by more than one
+    pixel of disparity per pixel between them. So a truth with gaps, as a laser scanner's, has
+    edges, too.
+
+    truth: H x W, pixels. NaN and infinity are unknown.
+    """
+    edges = np.zeros(truth.shape, bool)
+    for values, found in ((truth, edges), (truth.T, edges.T)):
+        line, place = np.nonzero(np.isfinite(values))
+        known = values[line, place].astype(np.float64)
+        gap = np.diff(place)
+        step = ((np.diff(line) == 0) & (gap <= EDGE_GAP)
+                & (np.abs(np.diff(known)) > np.maximum(EDGE_STEP, gap)))
+        for side in (slice(None, -1), slice(1, None)):
+            found[line[side][step], place[side][step]] = True
+    return edges
+
+
+def near_depth_edges(truth: np.ndarray, distance: int = EDGE_DISTANCE) -> np.ndarray:
+    """Pixels at most ``distance`` columns and rows from one of ``depth_edges``: bool H x W.
+
+    truth: H x W, pixels. NaN and infinity are unknown.
+    """
+    side = 2 * distance + 1
+    return np.asarray(cv2.dilate(depth_edges(truth).astype(np.uint8),
+                                 np.ones((side, side), np.uint8)) != 0)
+
+
+def by_distance(truth: np.ndarray, calibration: Calibration) -> dict[str, np.ndarray]:
+    """Masks, bool H x W, of the bins of ``DISTANCES`` by name: '8_16_m' is 8 <= Z < 16 metres.
+
+    Z = focal length x baseline / (disparity - (cx_left - cx_right)); a truth at which that is
+    not above 0 is infinitely far. Pixels without truth are in no bin.
+
+    truth: H x W, pixels of disparity between the images as they are. NaN and infinity are
+        unknown.
+    """
+    known = np.isfinite(truth)
+    difference = np.where(known, truth, 1.0).astype(np.float64) - calibration.shift
+    metres = np.full(truth.shape, np.inf)
+    np.divide(calibration.focal_px * calibration.baseline_m, difference, out=metres,
+              where=difference > 0)
+    return {f'{low:g}_{high:g}_m': known & (metres >= low)
+            & ((metres < high) | math.isinf(high))
+            for low, high in itertools.pairwise(DISTANCES)}
+
+
+def find_regions(truth: np.ndarray, vehicles: np.ndarray | None = None,
+                 calibration: Calibration | None = None) -> dict[str, np.ndarray]:
+    """Masks, bool H x W, of all parts of a frame that are scored apart, by name.
+
+    ``near_edges`` and ``away_from_edges``; with a mask of vehicles ``vehicles`` and
+    ``background``, of which KITTI 2015 calls D1 D1-fg and D1-bg; with a calibration the bins of
+    ``by_distance``.
+
+    truth:    H x W, pixels. NaN and infinity are unknown.
+    vehicles: bool or integer H x W, not 0 at vehicles (obj_map of KITTI 2015); None: not known.
+
+    :raises ValueError: the mask has not the shape of the truth.
+    """
+    near = near_depth_edges(truth)
+    found = {'near_edges': near, 'away_from_edges': ~near}
+    if vehicles is not None:
+        if vehicles.shape != truth.shape:
+            raise ValueError(f'the mask of vehicles has shape {vehicles.shape}, the truth '
+                             f'{truth.shape}')
+        found |= {'vehicles': vehicles != 0, 'background': vehicles == 0}
+    if calibration is not None:
+        found |= by_distance(truth, calibration)
+    return found

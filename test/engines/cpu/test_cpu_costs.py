@@ -1,0 +1,271 @@
+"""Combined costs and path sums on the CPU: the bits of their definitions in plain NumPy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from test.engines.support import naive_bp, naive_costs
+
+pytest.importorskip('numba')
+from stereo_bp_ros import ConfigError, MatcherConfig, RawImage, partitions, quantisation
+from stereo_bp_ros.engines.cpu import memory
+from stereo_bp_ros.engines.cpu.costs import features
+from stereo_bp_ros.engines.cpu.engine import CpuEngine
+from stereo_bp_ros.engines.cpu.hierarchical import cost
+from stereo_bp_ros.engines.cpu.plan import plan_of
+from stereo_bp_ros.engines.cpu.simd import runtime
+
+ALL = {'census_weight': 0.8, 'sobel_weight': 1.0, 'grey_weight': 0.35, 'residual_weight': 1.7}
+SUMS = {**ALL, 'path_sums': True}
+TRUNCATION = {'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0}
+
+
+def combined(disparity_range: int, **changes: Any) -> MatcherConfig:
+    return MatcherConfig(disparity_range=disparity_range, **{'levels': 3, **TRUNCATION, **changes})
+
+
+def pair(width: int, height: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Texture of all grey values, moved by 3 and by 7 pixels, and noise."""
+    rng = np.random.default_rng(seed)
+    left = cv2.GaussianBlur(rng.integers(0, 256, (height, width), dtype=np.uint8), (0, 0), 1.0)
+    left = cv2.normalize(left, None, 0, 255, cv2.NORM_MINMAX)
+    right = np.roll(left, -3, axis=1)
+    right[height // 2:] = np.roll(left[height // 2:], -7, axis=1)
+    noise = rng.integers(0, 256, (height, width), dtype=np.uint8)
+    return left, np.where(rng.random((height, width)) < 0.1, noise, right)
+
+
+def by_pixel(values: np.ndarray, level: memory.Level) -> np.ndarray:
+    """H x W x D of what lies as ``memory.Level`` says; beyond the image there must be zeros."""
+    tiles = values.reshape(level.height, 2, level.tiles, level.cost_planes, -1)
+    columns = tiles[:, :, :, :level.labels].transpose(0, 1, 2, 4, 3).reshape(
+        level.height, 2, -1, level.labels)
+    found = np.empty((level.height, 2 * columns.shape[2], level.labels), values.dtype)
+    for y in range(level.height):
+        for odd in range(2):
+            found[y, odd::2] = columns[y, (y + odd) % 2]
+    assert not found[:, level.width:].any()
+    return found[:, :level.width]
+
+
+def costs_of(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
+             parts: partitions.Partitioning | None = None) -> list[list[np.ndarray]]:
+    """Of each partition the costs of every level, computed on arrays full of rubbish."""
+    height, width = left.shape
+    parts = parts or partitions.whole(width, height)
+    arrays = {spec.name: np.full(spec.nbytes, 0xa5, np.uint8).view(spec.dtype).reshape(spec.shape)
+              for spec in plan_of(config, width, height, parts).memory.arrays}
+    levels = memory.levels(config, parts.width, parts.height)
+    costs = [arrays[f'cost_{k}'].reshape(-1) for k in range(config.levels)]
+    found = []
+    with runtime.frame(config.num_threads):
+        for side, image in (('left', left), ('right', right)):
+            features.extract(image.astype(np.float32), side, config, arrays)
+        for part in parts.partitions:
+            cost.combined_cost(config, width, part.x, part.y, levels, costs, arrays)
+            found.append([by_pixel(values.copy(), level)
+                          for values, level in zip(costs, levels, strict=True)])
+    return found
+
+
+def expected_costs(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
+                   parts: partitions.Partitioning | None = None) -> list[list[np.ndarray]]:
+    """The same from the definitions."""
+    parts = parts or partitions.whole(*left.shape[::-1])
+    volume = naive_costs.combined_cost(left, right, config)
+    truncation = quantisation.message_smoothness(config)[1]
+    found = []
+    for part in parts.partitions:
+        own = volume[part.y:part.y + parts.height, part.x:part.x + parts.width]
+        levels = [naive_costs.path_sums(own, config) if config.path_sums else own]
+        while len(levels) < config.levels:
+            levels.append(naive_costs.coarser(levels[-1], int(truncation)))
+        found.append(levels)
+    return found
+
+
+def assert_defined(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
+                   parts: partitions.Partitioning | None = None) -> None:
+    found, expected = (function(left, right, config, parts)
+                       for function in (costs_of, expected_costs))
+    assert len(found) == len(expected)
+    for part, (of_part, as_defined) in enumerate(zip(found, expected, strict=True)):
+        for k, (own, defined) in enumerate(zip(of_part, as_defined, strict=True)):
+            np.testing.assert_array_equal(own, defined, err_msg=f'level {k} of partition {part}')
+    assert len(np.unique(expected[0][0])) > 5
+
+
+@pytest.mark.parametrize('has_path_sums', [False, True])
+@pytest.mark.parametrize('weights', [*({name: value} for name, value in ALL.items()), ALL],
+                         ids=[*ALL, 'all'])
+def test_every_cost_alone_and_all_together_are_as_defined(weights: dict[str, float],
+                                                          has_path_sums: bool) -> None:
+    assert_defined(*pair(97, 41), combined(37, path_sums=has_path_sums, **weights))
+
+
+@pytest.mark.parametrize('window', ['5x5', '7x5', '9x7'])
+def test_every_window_of_the_census_is_as_defined(window: str) -> None:
+    assert_defined(*pair(80, 33), combined(16, census_weight=1.0, census_window=window))
+
+
+@pytest.mark.parametrize('side', [3, 7, 51])
+def test_every_window_of_the_residual_is_as_defined(side: int) -> None:
+    assert_defined(*pair(70, 40), combined(
+        16, residual_weight=1.0, residual_window_size=side, residual_bound=90))
+
+
+@pytest.mark.parametrize('changes', [
+    {'sobel_scale': 16.0, 'prefilter_cap': 0.0, 'sobel_bound': 255},
+    {'sobel_scale': 0.13, 'prefilter_cap': 20.3},
+    {'sobel_weight': 16.0, 'sobel_bound': 255},
+    {'grey_weight': 16.0, 'census_weight': 16.0},
+    {'grey_weight': 0.01, 'grey_bound': 255, 'sobel_bound': 1},
+    {'outside_cost': 255, 'residual_weight': 0.001}, {'outside_cost': 0}], ids=str)
+def test_weights_scales_and_bounds_are_those_of_the_definition(changes: dict[str, Any]) -> None:
+    assert_defined(*pair(75, 30), combined(21, **{'sobel_weight': 1.0, **changes}))
+
+
+@pytest.mark.parametrize('settings', [ALL, SUMS], ids=['costs', 'sums'])
+@pytest.mark.parametrize(('width', 'height', 'labels', 'least'), [
+    (16, 16, 2, 0), (17, 19, 5, -3), (130, 20, 64, 0), (129, 21, 65, 11), (200, 17, 128, -40),
+    (150, 18, 131, 0), (64, 18, 63, 70), (40, 16, 200, -100), (33, 16, 9, -2048),
+    (33, 16, 9, 2048)])
+def test_any_size_and_range_is_as_defined(width: int, height: int, labels: int, least: int,
+                                          settings: dict[str, Any]) -> None:
+    left, right = pair(width, height)
+    config = combined(labels, min_disparity=least, **settings)
+    found, expected = costs_of(left, right, config), expected_costs(left, right, config)
+    for own, defined in zip(found[0], expected[0], strict=True):
+        np.testing.assert_array_equal(own, defined)
+
+
+@pytest.mark.parametrize('penalties', [(0, 0), (0, 255), (255, 255), (3, 9), (40, 40)])
+def test_any_penalties_of_paths_are_as_defined(penalties: tuple[int, int]) -> None:
+    step, jump = penalties
+    assert_defined(*pair(70, 31), combined(45, path_step_penalty=step, path_jump_penalty=jump,
+                                           **SUMS))
+
+
+@pytest.mark.parametrize('truncation', [20.0, 300.0, 4000.0])
+def test_levels_are_cut_at_four_truncations(truncation: float) -> None:
+    assert_defined(*pair(66, 50), combined(12, levels=5, **{
+        **ALL, 'discontinuity_truncation': truncation}))
+
+
+@pytest.mark.parametrize('settings', [ALL, SUMS], ids=['costs', 'sums'])
+def test_partitions_have_costs_of_the_image_and_paths_of_their_own(
+        settings: dict[str, Any]) -> None:
+    rows, columns = partitions.cut(70, 2, 8, 8), partitions.cut(150, 3, 8, 8)
+    assert rows
+    assert columns
+    parts = partitions.Partitioning(columns, rows)
+    assert parts.count == 6
+    assert_defined(*pair(150, 70), combined(19, min_disparity=-2, **settings), parts)
+
+
+@pytest.mark.parametrize('settings', [ALL, SUMS], ids=['costs', 'sums'])
+@pytest.mark.parametrize('threads', [1, 2, 3, 7])
+def test_the_number_of_parts_changes_no_cost(threads: int, settings: dict[str, Any],
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, 'threads', lambda config: threads)
+    assert_defined(*pair(300, 37), combined(30, num_threads=threads, **settings))
+
+
+def frame(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
+          parts: partitions.Partitioning | None = None) -> dict[str, np.ndarray]:
+    """Arrays of an engine after a frame that is not its first, by name."""
+    height, width = left.shape[:2]
+    engine = CpuEngine.of(config, width, height, parts)
+    disparity = np.empty((height, width), np.float32)
+    for images in ((right, left), (left, right)):
+        engine.compute(*map(RawImage.from_array, images), None, {'disparity': disparity})
+    levels = memory.levels(config, width, height)
+    found = {name: values.copy() for name, values in engine._arrays.items()}
+    engine.close()
+    if parts is None:
+        found |= {f'cost_{k}': by_pixel(found[f'cost_{k}'].reshape(-1), level)
+                  for k, level in enumerate(levels)}
+    return {**found, 'disparity': disparity}
+
+
+@pytest.mark.parametrize('settings', [ALL, SUMS], ids=['costs', 'sums'])
+def test_labels_are_those_of_the_definitions(settings: dict[str, Any]) -> None:
+    left, right = pair(64, 40)
+    config = combined(20, iterations=3, **settings)
+    slope, truncation = map(int, quantisation.message_smoothness(config))
+    beliefs = naive_bp.beliefs_from(expected_costs(left, right, config)[0], slope, truncation, 3)
+    found = frame(config, left, right)
+    np.testing.assert_array_equal(found['label'][1:-1, 1:-1],
+                                  naive_bp.labels(beliefs)[1:-1, 1:-1])
+
+
+def test_the_gaussian_comes_before_the_features_and_is_rounded() -> None:
+    left, right = pair(90, 40)
+    config = combined(18, smoothing_sigma=0.8, **SUMS)
+    side = 2 * (math.ceil(4 * 0.8) + 1) + 1
+    smoothed = [np.floor(cv2.GaussianBlur(
+        image.astype(np.float32), (side, side), 0.8, borderType=cv2.BORDER_REPLICATE
+    ).astype(np.float64) + 0.5).astype(np.uint8) for image in (left, right)]
+    expected = expected_costs(*smoothed, config)[0]
+    assert not np.array_equal(expected[0], expected_costs(left, right, config)[0][0])
+    np.testing.assert_array_equal(frame(config, left, right)['cost_0'], expected[0])
+
+
+def test_images_of_16_bits_are_scaled_and_rounded_half_up() -> None:
+    left, right = (image.astype(np.uint16) * 250 for image in pair(90, 40))
+    config = combined(18, mono16_scale=0.004, **ALL)
+    scaled = [np.minimum(np.floor((image.astype(np.float32) * np.float32(0.004)).astype(
+        np.float64) + 0.5), 255).astype(np.uint8) for image in (left, right)]
+    np.testing.assert_array_equal(frame(config, left, right)['cost_0'],
+                                  expected_costs(*scaled, config)[0][0])
+
+
+@pytest.mark.parametrize('settings', [ALL, SUMS], ids=['costs', 'sums'])
+def test_the_right_image_as_reference_has_the_costs_of_the_mirror(
+        settings: dict[str, Any]) -> None:
+    left, right = pair(85, 40)
+    config = combined(18, min_disparity=2, reference_image='right', **settings)
+    expected = expected_costs(np.ascontiguousarray(right[:, ::-1]),
+                              np.ascontiguousarray(left[:, ::-1]), config)[0]
+    found = frame(config, left, right)
+    for k, defined in enumerate(expected):
+        np.testing.assert_array_equal(found[f'cost_{k}'], defined)
+
+
+def test_the_number_of_threads_changes_no_pixel() -> None:
+    images = pair(150, 60)
+    found = [frame(combined(33, num_threads=threads, **SUMS), *images) for threads in (1, 2)]
+    for name in ('disparity', 'label', 'fraction', 'cost_0', 'cost_1', 'cost_2'):
+        np.testing.assert_array_equal(found[0][name], found[1][name])
+
+
+def test_partitions_with_all_of_the_other_as_padding_change_no_label_of_plain_costs() -> None:
+    left, right = pair(160, 40)
+    config = combined(16, iterations=1, levels=1, **ALL)
+    columns = partitions.cut(160, 2, 2, 30)
+    assert columns
+    parts = partitions.Partitioning(columns, partitions.Cut(40, (0,), (0, 40)))
+    np.testing.assert_array_equal(frame(config, left, right, parts)['label'],
+                                  frame(config, left, right)['label'])
+
+
+def test_the_plan_has_only_what_the_configuration_needs() -> None:
+    def names(**changes: Any) -> set[str]:
+        return {array.name for array in plan_of(combined(32, **changes), 320, 240).memory.arrays}
+
+    plain, costs, sums = names(), names(**ALL), names(**SUMS)
+    assert costs - plain == {'left_features', 'right_features', 'bordered_grey', 'census_planes',
+                             'strip_costs'}
+    assert plain - costs == {'left_matched', 'right_matched', 'image_rows', 'cost_rows'}
+    assert sums - costs == {'path_down', 'path_up', 'path_across', 'path_total'}
+
+
+def test_a_truncation_that_16_bits_cannot_hold_is_refused() -> None:
+    assert combined(16, discontinuity_truncation=4095.0, **ALL)
+    with pytest.raises(ConfigError, match='4095'):
+        combined(16, discontinuity_truncation=4096.0, **ALL)

@@ -1,0 +1,93 @@
+"""Combined costs and path sums on a GPU: the same bits as on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip('cupy')
+from stereo_bp_ros import MatcherConfig, partitions
+from stereo_bp_ros.engines.cuda.costs import stage, terms
+from stereo_bp_ros.engines.cuda.engine import CudaEngine
+from stereo_bp_ros.engines.cuda.hierarchical import formats
+from stereo_bp_ros.engines.cuda.plan import plan_of
+from stereo_bp_ros.engines.cuda.runtime import compiler, device
+from test.engines.support import naive_costs
+from test.engines.support.cuda_runs import CALIBRATION, run
+from test.engines.support.pairs import compare_engines, noisy_pair
+
+pytestmark = pytest.mark.gpu
+
+ALL = {'census_weight': 0.8, 'sobel_weight': 1.0, 'grey_weight': 0.5, 'residual_weight': 2.0}
+
+
+def configured(disparities: int, **changes: Any) -> MatcherConfig:
+    return MatcherConfig.from_mapping({
+        'disparity_range': disparities, 'discontinuity_slope': 20.0,
+        'discontinuity_truncation': 120.0, 'levels': 3, 'iterations': 4,
+        'census_weight': 0.8, 'sobel_weight': 1.0, **changes})
+
+
+@pytest.mark.parametrize('path_sums', [False, True])
+@pytest.mark.parametrize(('disparities', 'min_disparity', 'width', 'height'), [
+    (2, 0, 40, 17), (16, -5, 71, 43), (21, 0, 99, 38), (64, 3, 131, 60), (128, 0, 301, 75),
+    (192, -20, 260, 33), (300, -40, 333, 30)])
+def test_both_engines_find_the_same(disparities: int, min_disparity: int, width: int,
+                                    height: int, path_sums: bool) -> None:
+    config = configured(disparities, min_disparity=min_disparity, path_sums=path_sums)
+    compare_engines(config, *noisy_pair(width, height), CALIBRATION)
+
+
+@pytest.mark.parametrize('changes', [
+    ALL, {'census_window': '5x5'}, {'census_window': '7x5', 'outside_cost': 255},
+    {'census_weight': 0.0, 'sobel_scale': 0.37, 'prefilter_cap': 0.0},
+    {'census_weight': 0.0, 'sobel_weight': 0.0, 'grey_weight': 0.3},
+    {'census_weight': 0.0, 'sobel_weight': 0.0, 'residual_weight': 3.0,
+     'residual_window_size': 51}, {'smoothing_sigma': 0.7},
+    {'partition_columns': 2, 'partition_rows': 2, 'partition_padding': 16},
+    {'texture_threshold': 50, 'uniqueness_ratio': 3.0, 'disp12_max_diff': 1},
+    {'discontinuity_truncation': 20.0}, {'discontinuity_truncation': 1000.0},
+    {'path_step_penalty': 0, 'path_jump_penalty': 7}, {'reference_image': 'right'}])
+def test_both_engines_find_the_same_with_path_sums_and(changes: dict[str, Any]) -> None:
+    config = configured(40, path_sums=True, **changes)
+    compare_engines(config, *noisy_pair(149, 75), CALIBRATION)
+
+
+@pytest.mark.parametrize(('disparities', 'width', 'height'), [
+    (2, 40, 17), (21, 99, 38), (64, 131, 60), (128, 301, 75), (192, 260, 33), (300, 333, 30)])
+def test_volumes_are_what_is_defined(disparities: int, width: int, height: int) -> None:
+    from cupy.cuda import runtime
+    config = configured(disparities, path_sums=True, **ALL)
+    left, right = noisy_pair(width, height)
+    engine = CudaEngine.of(config, width, height)
+    run(config, left, right, engine=engine)
+    found = np.empty((height, width, terms.padded_labels(disparities)), np.uint8)
+    runtime.memcpy(found.ctypes.data, engine.arena.device['data_cost'], found.nbytes,
+                   runtime.memcpyDeviceToHost)
+    engine.close()
+    assert np.array_equal(found[..., :disparities],
+                          naive_costs.combined_cost(left, right, config))
+    assert (found[..., disparities:] == 255).all()
+
+
+def test_no_kernel_uses_local_memory() -> None:
+    found = device.properties(0)
+    for disparities in (2, 16, 21, 64, 128, 256, 512):
+        for path_sums in (False, True):
+            for file, name in stage.kernels(configured(disparities, path_sums=path_sums, **ALL),
+                                            'float'):
+                assert compiler.kernel(found, file, name).resources.local_bytes == 0, name
+
+
+def test_partitions_sum_up_their_own_paths() -> None:
+    """The plan cuts the image; the data cost still sees the other image beyond the cut."""
+    config = configured(40, path_sums=True)
+    across, down = partitions.cut(150, 2, 4, 16), partitions.cut(80, 1, 4, 16)
+    assert across is not None
+    assert down is not None
+    parts = partitions.Partitioning(across, down)
+    found = plan_of(config, 150, 80, parts=parts)
+    assert formats.levels(config, parts.width, parts.height)[0].width == across.size
+    assert found.parts.count == 2

@@ -1,0 +1,238 @@
+"""The kernels of combined costs and path sums, run on the host, do what is defined."""
+
+from __future__ import annotations
+
+import ctypes
+import pathlib
+import shutil
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from test.engines.support import host_cuda, naive_costs
+
+pytest.importorskip('cupy')
+from stereo_bp_ros import MatcherConfig, partitions
+from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.costs import stage
+from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
+from stereo_bp_ros.engines.cuda.plan import plan_of
+from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
+from stereo_bp_ros.partitions import Partition, Partitioning
+from test.engines.support.host_arena import HostArena
+
+pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
+
+RUN = """
+extern "C" void run_NUMBER(const ARGUMENT* argument, int columns, int rows, int images,
+                           int threads, int shared_bytes) {
+    HostBlock block(threads);
+    std::vector<uint4> memory(shared_bytes / 16 + 1);
+    for (unsigned z = 0; z < unsigned(images); ++z)
+        for (unsigned y = 0; y < unsigned(rows); ++y)
+            for (unsigned x = 0; x < unsigned(columns); ++x)
+                block.run({x, y, z}, {unsigned(columns), unsigned(rows), unsigned(images)}, [&] {
+                    host_shared = memory.data();
+                    KERNEL(*argument);
+                });
+}
+"""
+
+ARGUMENTS = {'make_features': 'FeatureLaunch', 'combine_costs': 'CombineLaunch',
+             'follow_paths': 'PathLaunch', 'arrange_costs': 'ArrangeLaunch',
+             'add_children': 'CoarserLaunch'}
+
+PIXELS = {'uint8': 'uint8', 'float32': 'float'}
+
+CENSUS, SOBEL = {'census_weight': 0.8}, {'sobel_weight': 1.37, 'sobel_bound': 20}
+GREY, RESIDUAL = {'grey_weight': 0.5}, {'residual_weight': 2.0, 'residual_bound': 40}
+PATHS = {'path_sums': True}
+
+
+class HostKernel(NamedTuple):
+    """A kernel as ``compiler.kernel`` returns it, on threads of the host."""
+
+    run: Any
+
+    def launch(self, _stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
+               shared_bytes: int, argument: ctypes.Structure) -> None:
+        assert block[1:] == (1, 1)
+        self.run(ctypes.byref(argument), *grid, block[0], shared_bytes)
+
+
+class HostKernels:
+    """Compiles what one configuration launches at once; most of the time is the headers."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._directory = directory
+        self._kernels: dict[tuple[str, str], HostKernel] = {}
+
+    def load(self, names: list[tuple[str, str]]) -> None:
+        missing = [name for name in names if name not in self._kernels]
+        if not missing:
+            return
+        text = host_cuda.source(*sorted({file for file, _ in missing})).replace(
+            'extern __shared__ uint4 shared[];', '#define shared host_shared')
+        for number, (_, name) in enumerate(missing):
+            text += RUN.replace('NUMBER', str(number)).replace('KERNEL', name).replace(
+                'ARGUMENT', ARGUMENTS[name.partition('<')[0]])
+        place = self._directory / str(len(self._kernels))
+        place.mkdir()
+        library = host_cuda.compiled(text, place)
+        for number, name in enumerate(missing):
+            self._kernels[name] = HostKernel(getattr(library, f'run_{number}'))
+
+    def kernel(self, _found: Any, file: str, name: str) -> HostKernel:
+        return self._kernels[file, name]
+
+
+@pytest.fixture(scope='module')
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> HostKernels:
+    return HostKernels(tmp_path_factory.mktemp('kernels'))
+
+
+@pytest.fixture(autouse=True)
+def host_kernels(compiled: HostKernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels run on the host."""
+    def kernels(config: MatcherConfig, image: str) -> list[tuple[str, str]]:
+        names = known(config, image)
+        compiled.load(names)
+        return names
+    known = stage.kernels
+    monkeypatch.setattr(stage, 'kernels', kernels)
+    monkeypatch.setattr(compiler, 'kernel', compiled.kernel)
+
+
+def pair(width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two related grey images with steps, noise, and both ends of the range."""
+    rng = np.random.default_rng(width * height)
+    left = np.clip(np.kron(rng.integers(0, 256, (-(-height // 4), -(-width // 5))),
+                           np.ones((4, 5), int))[:height, :width]
+                   + rng.integers(-9, 10, (height, width)), 0, 255)
+    right = np.clip(np.roll(left, -3, 1) + rng.integers(-4, 5, left.shape), 0, 255)
+    return left.astype(np.uint8), right.astype(np.uint8)
+
+
+class Frame:
+    """The stage over a pair of images; what it leaves, partition by partition."""
+
+    def __init__(self, config: MatcherConfig, left: np.ndarray, right: np.ndarray,
+                 parts: Partitioning | None = None) -> None:
+        height, width = left.shape
+        self._config = config
+        self._images = np.ascontiguousarray(left), np.ascontiguousarray(right)
+        self.parts = parts or partitions.whole(width, height)
+        self.arena = HostArena(plan_of(config, width, height, parts=self.parts).memory)
+        self._stage = stage.CombinedCost(Context(TYPICAL, config, width, height, self.arena),
+                                         self.parts)
+        self._stage.load(PIXELS[left.dtype.name])
+
+    def run(self, part: Partition) -> None:
+        self._stage.enqueue(0, PIXELS[self._images[0].dtype.name], True,
+                            *(image.ctypes.data for image in self._images), part, None)
+
+    def volume(self) -> np.ndarray:
+        """Data costs H x W x D; what pads them costs 255."""
+        labels = self._config.disparity_range
+        found = self.arena.view('data_cost')
+        assert (found[..., labels:] == 255).all()
+        return found[..., :labels]
+
+    def level(self, k: int) -> np.ndarray:
+        """Costs H x W x D of a level, as messages read them; padded labels are 0."""
+        kind = {'Bytes': np.uint8, 'Int16': np.uint16}[CostFormat.of(self._config, k).name]
+        kept = self.arena.view(f'cost_{k}').view(kind)
+        height, _, chunks, columns, _ = kept.shape
+        width = -(-self.parts.width // 2 ** k)
+        y, x = np.mgrid[:height, :width]
+        pairs = kept.reshape(height, 2, chunks, columns, 4, 2)[y, (x + y) % 2, :, x // 2]
+        low, high = (pairs[..., side].reshape(height, width, 4 * chunks) for side in (0, 1))
+        labels = np.concatenate([low, high[..., ::-1]], -1)
+        assert not labels[..., self._config.disparity_range:].any()
+        if k == 0:
+            y, x = np.mgrid[:height, width:2 * columns]
+            assert not kept[y, (x + y) % 2, :, x // 2].any()
+        return labels[..., :self._config.disparity_range]
+
+
+def check(config: MatcherConfig, width: int, height: int,
+          parts: Partitioning | None = None) -> None:
+    """Every array of every partition is what is defined."""
+    left, right = pair(width, height)
+    whole = naive_costs.combined_cost(left, right, config)
+    frame = Frame(config, left, right, parts)
+    for part in frame.parts.partitions:
+        frame.run(part)
+        expected = whole[part.y:part.y + frame.parts.height, part.x:part.x + frame.parts.width]
+        assert np.array_equal(frame.volume(), expected)
+        if config.path_sums:
+            expected = naive_costs.path_sums(expected, config)
+        for k in range(config.levels):
+            if k:
+                expected = naive_costs.coarser(expected, int(config.truncation))
+            assert np.array_equal(frame.level(k), expected), k
+
+
+def configured(disparities: int, *weights: dict[str, Any], **changes: Any) -> MatcherConfig:
+    values = {'levels': 3, 'discontinuity_slope': 20, 'discontinuity_truncation': 120}
+    for weight in weights:
+        values |= weight
+    return MatcherConfig(disparity_range=disparities, **{**values, **changes})
+
+
+@pytest.mark.parametrize(('weights', 'changes'), [
+    ((CENSUS,), {'census_window': '5x5'}), ((CENSUS,), {'census_window': '7x5'}),
+    ((CENSUS,), {'census_window': '9x7', 'outside_cost': 0}),
+    ((SOBEL,), {'prefilter_cap': 0.0, 'sobel_scale': 0.37}), ((GREY,), {'grey_bound': 255}),
+    ((RESIDUAL,), {'residual_window_size': 3, 'outside_cost': 255}),
+    ((RESIDUAL,), {'residual_window_size': 21}),
+    ((CENSUS, SOBEL, GREY, RESIDUAL), {'census_weight': 3.0})])
+def test_costs_are_what_is_defined(weights: Any, changes: dict[str, Any]) -> None:
+    check(configured(16, *weights, min_disparity=-5, levels=1, **changes), 71, 9)
+
+
+@pytest.mark.parametrize(('disparities', 'min_disparity', 'width', 'height'), [
+    (2, 0, 17, 5), (16, -7, 19, 6), (21, 0, 37, 7), (64, 3, 33, 5), (128, 0, 40, 9),
+    (192, -60, 18, 5), (300, -150, 17, 4)])
+def test_path_sums_and_the_pyramid_are_what_is_defined(disparities: int, min_disparity: int,
+                                                       width: int, height: int) -> None:
+    check(configured(disparities, CENSUS, SOBEL, PATHS, min_disparity=min_disparity), width,
+          height)
+
+
+@pytest.mark.parametrize('changes', [
+    {'path_step_penalty': 0, 'path_jump_penalty': 0}, {'path_step_penalty': 255,
+                                                       'path_jump_penalty': 255},
+    {'path_step_penalty': 3, 'path_jump_penalty': 9}])
+def test_paths_take_the_steps_that_they_pay_for(changes: dict[str, int]) -> None:
+    check(configured(21, CENSUS, SOBEL, PATHS, levels=1, census_weight=4.0, **changes), 25, 13)
+
+
+@pytest.mark.parametrize(('truncation', 'levels'), [(20.0, 4), (2047.0, 5)])
+def test_coarse_costs_are_cut_at_four_truncations(truncation: float, levels: int) -> None:
+    check(configured(21, CENSUS, GREY, discontinuity_truncation=truncation, levels=levels,
+                     census_weight=16.0), 45, 19)
+
+
+def test_partitions_see_whole_images_and_sum_up_their_own_paths() -> None:
+    across, down = partitions.cut(75, 2, 4, 4), partitions.cut(40, 2, 4, 4)
+    assert across is not None
+    assert down is not None
+    check(configured(21, CENSUS, RESIDUAL, PATHS, min_disparity=-3), 75, 40,
+          Partitioning(across, down))
+
+
+def test_smoothed_images_are_rounded_half_up() -> None:
+    rng = np.random.default_rng(0)
+    left, right = (rng.uniform(-3, 260, (9, 21)).astype(np.float32) for _ in range(2))
+    left[0, :7] = 0.5, np.nextafter(np.float32(0.5), np.float32(0)), 254.5, 255.5, -0.5, 1.5, 300
+    config = configured(16, CENSUS, GREY, levels=1, grey_bound=255)
+    grey = [np.clip(np.floor(image.astype(np.float64) + 0.5), 0, 255).astype(np.uint8)
+            for image in (left, right)]
+    assert grey[0][0, :7].tolist() == [1, 0, 255, 255, 0, 2, 255]
+    frame = Frame(config, left, right)
+    frame.run(frame.parts.partitions[0])
+    assert np.array_equal(frame.arena.view('left_grey_feature'), grey[0])
+    assert np.array_equal(frame.volume(), naive_costs.combined_cost(*grey, config))

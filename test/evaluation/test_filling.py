@@ -1,0 +1,77 @@
+"""Filling before scoring: the rule of the product's own filling, over the whole picture."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from stereo_bp_ros import MatcherConfig, StereoMatcher
+from stereo_bp_ros.evaluation.filling import fill_background
+
+nan = np.nan
+maps = hnp.arrays(np.float32, hnp.array_shapes(min_dims=2, max_dims=2, max_side=7),
+                  elements=st.one_of(st.floats(-5, 70, width=32), st.just(np.float32(nan))))
+
+
+def naive(disparity):
+    """The definition, pixel by pixel."""
+    def line(values):
+        known = [x for x, value in enumerate(values) if np.isfinite(value)]
+        result = list(values)
+        for x, value in enumerate(values):
+            if not np.isfinite(value):
+                places = [k for k in known if k < x][-1:] + [k for k in known if k > x][:1]
+                result[x] = min([values[k] for k in places], default=nan)
+        return result
+    rows = np.array([line(row) for row in disparity], np.float32)
+    return np.array([line(column) for column in rows.T], np.float32).T
+
+
+def test_a_hole_gets_the_smaller_of_both_neighbours_or_the_only_one():
+    disparity = np.array([[nan, 5, nan, nan, 3, nan], [nan, 2, nan, 9, 1, 1]], np.float32)
+    assert fill_background(disparity).tolist() == [[5, 5, 3, 3, 3, 3], [2, 2, 2, 9, 1, 1]]
+
+
+def test_a_row_without_any_value_gets_the_smaller_of_the_rows_around_it():
+    disparity = np.array([[nan, nan], [4, 6], [nan, nan], [5, 1], [nan, nan]], np.float32)
+    assert fill_background(disparity).tolist() == [[4, 6], [4, 6], [4, 1], [5, 1], [5, 1]]
+
+
+def test_what_is_not_valid_counts_as_a_hole_whatever_its_value():
+    disparity = np.array([[-1, 5, np.inf, 7]], np.float32)
+    filled = fill_background(disparity, np.array([[False, True, True, False]]))
+    assert filled.tolist() == [[5, 5, 5, 5]]
+
+
+def test_a_map_without_any_valid_pixel_stays_without_values():
+    assert np.isnan(fill_background(np.zeros((2, 3), np.float32), np.zeros((2, 3), bool))).all()
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match='cannot be filled'):
+        fill_background(np.zeros((2, 3), np.float32), np.zeros((3, 2), bool))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(maps)
+def test_filling_is_the_naive_definition(disparity):
+    filled = fill_background(disparity)
+    assert filled.dtype == np.float32
+    np.testing.assert_array_equal(filled, naive(disparity))
+
+
+def test_inside_the_valid_window_it_is_what_the_product_itself_fills(textured_pair):
+    pytest.importorskip('numba')
+    left, right = textured_pair(120, 60, 6)
+    left[20:40, 60:90] = 128                # matches nothing: holes
+    config = MatcherConfig(disparity_range=16, levels=3, iterations=4, disp12_max_diff=1,
+                           texture_threshold=1000, backend='cpu')
+    with StereoMatcher(config) as matcher:
+        open_ = matcher.compute(left, right)
+        matcher.reconfigure(config.replace(filling='background'))
+        closed = matcher.compute(left, right)
+    window = open_.valid_window.slices
+    assert not open_.valid[window].all()
+    np.testing.assert_array_equal(fill_background(open_.disparity, open_.valid)[window],
+                                  closed.disparity[window])

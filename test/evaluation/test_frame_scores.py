@@ -1,0 +1,91 @@
+"""All figures of a frame, their sums and their means over frames."""
+
+import json
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros.evaluation.frame_scores import mean_of_frames, score_frame
+from stereo_bp_ros.evaluation.metrics import Score
+
+TRUTH = np.array([[10, 10, 10, 10], [20, 20, np.nan, 30]], np.float32)
+MAP = np.array([[10, 14, -1, 11], [-1, 20, 5, -1]], np.float32)
+VALID = MAP >= 0
+
+
+def test_published_and_filled_pixels_are_scored_apart():
+    # Filled: the holes get 11 (the smaller of 14 and 11), 20 and 5.
+    whole = score_frame(MAP, VALID, TRUTH).whole
+    assert whole.published.density == pytest.approx(100 * 4 / 7)
+    assert whole.published.bad_estimated(3.0) == pytest.approx(100 * 1 / 4)
+    assert whole.filled.density == 100
+    assert whole.filled.bad_known(3.0) == pytest.approx(100 * 2 / 7)
+    assert whole.filled.mae == pytest.approx((0 + 4 + 1 + 1 + 0 + 0 + 25) / 7)
+
+
+@pytest.mark.parametrize('kind', [bool, np.uint8])
+def test_regions_are_scored_after_the_whole_map_is_filled(kind):
+    mask = np.array([[0, 0, 1, 0], [0, 0, 0, 1]]).astype(kind)
+    found = score_frame(MAP, VALID, TRUTH, regions={'holes': mask}).regions['holes']
+    assert (found.published.known, found.published.estimated) == (2, 0)
+    assert (found.filled.estimated, found.filled.absolute_error) == (2, 26)
+
+
+def test_the_sky_is_infinitely_far_and_its_valid_share_is_reported():
+    sky = np.array([[1, 1, 1, 1], [0, 0, 0, 0]], np.uint8)
+    found = score_frame(MAP, VALID, TRUTH, sky=sky, infinity=10).sky
+    assert found.coverage == pytest.approx(75)
+    assert found.bad_estimated(3.0) == pytest.approx(100 / 3)
+
+
+def test_a_confidence_is_judged_at_pixels_with_truth_and_disparity():
+    confidence = np.array([[0.9, 0.1, 0, 0.5], [0, 0.9, 1.0, 0]], np.float32)
+    found = score_frame(MAP, VALID, TRUTH, confidence=confidence).sparsification
+    # Errors 0 and 0 first, then 1, then 4.
+    assert found['mae'].ause == pytest.approx(0)
+    assert found['mae'].area == pytest.approx((0 + 0 + 1 / 3 + 5 / 4) / 4)
+    assert found['bad_3'].area == pytest.approx(100 / 4 / 4)
+    assert score_frame(MAP, VALID, TRUTH).sparsification is None
+    with pytest.raises(ValueError, match='confidence has shape'):
+        score_frame(MAP, VALID, TRUTH, confidence=confidence[:1])
+
+
+def test_a_map_without_a_valid_pixel_has_no_sparsification_and_is_all_bad():
+    found = score_frame(MAP, np.zeros_like(VALID), TRUTH, confidence=np.zeros_like(MAP))
+    assert found.sparsification is None
+    assert found.whole.filled.bad_known(3.0) == 100
+
+
+def test_pooled_figures_count_pixels_and_means_count_frames():
+    sky = np.ones(TRUTH.shape, bool)
+    first = score_frame(MAP, VALID, TRUTH, regions={'all': sky}, sky=sky)
+    second = score_frame(MAP[:1], VALID[:1], TRUTH[:1])
+    pooled = first
+    pooled += second
+    bad = [first.whole.published.bad_known(3.0), second.whole.published.bad_known(3.0)]
+    assert bad == [pytest.approx(400 / 7), pytest.approx(200 / 4)]
+    assert pooled.whole.published.bad_known(3.0) == pytest.approx(600 / 11)
+    assert (pooled.sky, pooled.regions) == (first.sky, first.regions)
+    assert (second + first).regions == first.regions
+    assert (first + first).sky == first.sky + first.sky
+    mean = mean_of_frames([first.as_dict(), second.as_dict()])
+    assert mean['score']['bad_3_known'] == pytest.approx(sum(bad) / 2)
+    assert mean['regions']['all']['score']['bad_3_known'] == pytest.approx(bad[0])
+    assert 'known' not in mean['score']
+
+
+def test_a_mean_leaves_out_frames_without_the_figure():
+    unknown = score_frame(MAP, VALID, np.full_like(TRUTH, np.nan))
+    known = score_frame(MAP, VALID, TRUTH, confidence=MAP)
+    mean = mean_of_frames([unknown.as_dict(), known.as_dict()])
+    assert mean['filled']['mae'] == known.whole.filled.mae
+    assert mean['sparsification'] == known.as_dict()['sparsification']
+    assert mean_of_frames([unknown.as_dict()])['score']['mae'] is None
+    json.dumps(mean, allow_nan=False)
+
+
+def test_scores_of_different_thresholds_are_not_added():
+    first = score_frame(MAP, VALID, TRUTH)
+    other = Score(thresholds=(1.0,), bad=(0,))
+    with pytest.raises(ValueError, match='thresholds'):
+        first.whole.published + other

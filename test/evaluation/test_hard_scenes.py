@@ -1,0 +1,376 @@
+"""What makes the street hard: masks and truth stay exact, pictures differ as real ones do."""
+
+import dataclasses
+import functools
+
+import cv2
+import numpy as np
+import pytest
+
+from stereo_bp_ros.evaluation.metrics import score
+from stereo_bp_ros.evaluation.scenes import meshes, reflections, renderer, roadside, street
+from stereo_bp_ros.evaluation.scenes.sequence import CAMERA_HEIGHT_M, HARD, RoadSequence
+
+HARD_STREET = RoadSequence.hard(width=480, height=200, max_disparity=48)
+#: All that stands on the hard street, under a plain light and on ideal sensors.
+MATT = dataclasses.replace(HARD_STREET, sky='clouds', noise_sigma=0.0, exposure_gain=1.0,
+                           exposure_offset=0.0, wetness=0.0, reflections=0.0, glare=0.0)
+INDEX = 52
+
+
+@functools.cache
+def drawn(**options):
+    return dataclasses.replace(MATT, **options).frame(INDEX)
+
+
+def warped(frame, beside=0.0):
+    """The right image brought into the left one by the truth, or by some pixels more."""
+    height, width = frame.disparity.shape
+    x = np.arange(width, dtype=np.float32) - frame.disparity - np.float32(beside)
+    y = np.repeat(np.arange(height, dtype=np.float32)[:, None], width, axis=1)
+    return cv2.remap(frame.right.astype(np.float32), x, y, cv2.INTER_CUBIC)
+
+
+def error_of_truth(frame, beside=0.0):
+    """Difference of the left image and the right one brought there, grey levels."""
+    return np.abs(warped(frame, beside) - frame.left)
+
+
+def away_from_depth_edges(disparity):
+    box = np.ones((5, 5), np.uint8)
+    return (cv2.dilate(disparity, box) - cv2.erode(disparity, box) < 1.5) & (disparity > 0)
+
+
+def road_disparity(sequence):
+    """Of a plane below the camera that falls to the right, at every pixel."""
+    x, y = np.meshgrid(np.arange(sequence.width) - sequence.cx,
+                       np.arange(sequence.height) - sequence.cy)
+    return sequence.baseline_m * (y - sequence.side_slope * x) / CAMERA_HEIGHT_M
+
+
+def is_road(sequence, frame):
+    return (np.abs(frame.disparity - road_disparity(sequence)) < 1e-3) & (frame.labels == 0)
+
+
+def cast(sequence, mesh, pixels):
+    """Naive rays: (label, disparity, certain) of what the left camera sees at some (x, y).
+
+    A ray that passes a cutout's edge closely is uncertain: textures are drawn reduced.
+    """
+    rays = np.column_stack([(pixels - (sequence.cx, sequence.cy)) / sequence.focal_px,
+                            np.ones(len(pixels))])
+    label, nearest = np.zeros(len(pixels), int), np.zeros(len(pixels))
+    ground = np.zeros(len(pixels))
+    certain = np.ones(len(pixels), bool)
+    for n, texture in enumerate(mesh.textures):
+        u, v, origin = mesh.u[n], mesh.v[n], mesh.origin[n]
+        if mesh.kind[n] in (meshes.SHADE, meshes.WET) or (
+                mesh.facing[n] * (np.cross(u, v) @ origin) < 0):
+            continue
+        s, t, inverse = np.linalg.inv(np.stack([u, v, origin], axis=1)) @ rays.T
+        s, t = (np.divide(part, inverse, where=inverse > 0, out=np.full_like(part, 99.0))
+                for part in (s, t))
+        corners = np.array(list(dict.fromkeys(map(tuple, mesh.outline[n]))))
+        ahead = np.roll(corners, -1, axis=0) - corners
+        turns = [a * (t - y) - b * (s - x) for (x, y), (a, b) in zip(corners, ahead, strict=True)]
+        hit = (inverse > 0) & (np.all(np.array(turns) >= 0, axis=0)
+                               | np.all(np.array(turns) <= 0, axis=0))
+        if texture.has_holes:
+            cutout = texture.level(0, 0)[1]
+            far = cv2.dilate(cutout, np.ones((33, 33), np.uint8))
+            near = cv2.erode(cutout, np.ones((33, 33), np.uint8))
+            rows, cols = cutout.shape
+            at = (np.clip(t * rows, 0, rows - 1).astype(int),
+                  np.clip(s * cols, 0, cols - 1).astype(int))
+            certain &= ~hit | (far[at] == near[at])
+            hit &= cutout[at] > 0
+        if mesh.kind[n] == meshes.GROUND:
+            ground[hit] = inverse[hit]
+            continue
+        closer = hit & (inverse > nearest)
+        label[closer], nearest[closer] = mesh.label[n], inverse[closer]
+    label[ground >= nearest] = meshes.OTHER
+    unit = sequence.focal_px * sequence.baseline_m
+    return label, unit * np.maximum(nearest, ground), certain
+
+
+@pytest.mark.parametrize('sequence', [HARD_STREET, RoadSequence(width=320, height=240)],
+                         ids=['hard', 'default'])
+def test_masks_and_truth_are_those_of_naive_rays(sequence):
+    frame = sequence.frame(INDEX)
+    random = np.random.default_rng(0)
+    chosen = [random.choice(np.flatnonzero(mask), 600) for mask in
+              (frame.vehicles, frame.thin, frame.sky, np.ones_like(frame.sky))]
+    pixels = np.column_stack(np.unravel_index(np.concatenate(chosen), frame.sky.shape))[:, ::-1]
+    labels, disparity, certain = cast(sequence, sequence.surfaces(INDEX), pixels)
+    x, y = pixels[certain].T
+    assert certain.mean() > 0.6
+    np.testing.assert_array_equal(frame.labels[y, x], labels[certain])
+    np.testing.assert_array_equal(frame.sky[y, x], disparity[certain] == 0)
+    np.testing.assert_allclose(frame.disparity[y, x], disparity[certain], rtol=1e-4, atol=1e-4)
+    for mask in (frame.vehicles, frame.thin):
+        assert mask.dtype == bool
+        assert 200 < np.count_nonzero(mask[y, x]) < 0.6 * x.size
+
+
+def test_masks_do_not_overlap():
+    frame = HARD_STREET.frame(INDEX)
+    masks = [frame.sky, frame.vehicles, frame.thin, frame.fence]
+    assert all(mask.any() for mask in masks)
+    assert np.sum(masks, axis=0).max() == 1
+
+
+def test_a_fence_across_the_pavement_has_its_period_in_mask_and_picture():
+    camera = renderer.Camera(2000, 400, 2400.0, 999.5, 200.0, 0.5)
+    distance = roadside.PANELS[3][1]
+    fence = roadside.Fences(np.random.default_rng(0)).pose(0.0).moved(y=CAMERA_HEIGHT_M)
+    view = camera.view(meshes.split_by_depth(fence), np.zeros((801, 4001), np.uint8))
+    row = round(200 + 2400 * (CAMERA_HEIGHT_M - 1.3) / distance)
+    left = 999.5 + 2400 * roadside.PANELS[3][0] / distance
+    stop = round(left + 2400 * roadside.PANEL_M[0] / distance)
+    bars = (view.labels()[row] == meshes.FENCE) & (np.abs(view.truth()[row] - 1200 / distance)
+                                                   < 1e-4)
+    starts = np.flatnonzero(bars[1:] & ~bars[:-1]) + 1
+    starts = starts[(starts > left - 1) & (starts < stop)]
+    period = 2400 * roadside.BAR_PERIOD_M / distance
+    assert starts.size == roadside.PANEL_M[0] / roadside.BAR_PERIOD_M
+    np.testing.assert_allclose(starts, left + period * np.arange(starts.size), atol=1.0)
+    # The picture: its strongest wave after the mean.
+    samples = round(period * (starts.size - 1))
+    wave = np.abs(np.fft.rfft(view.image()[row, starts[0]:starts[0] + samples]))
+    assert 1 + np.argmax(wave[1:]) == starts.size - 1
+
+
+def test_balusters_stand_at_their_period_along_the_kerb():
+    sequence = dataclasses.replace(MATT, poles=False, side_slope=0.0)
+    frame = sequence.frame(INDEX)
+    x = np.arange(sequence.width) - sequence.cx
+    with np.errstate(divide='ignore'):
+        depth = roadside.BALUSTRADE_X_M * sequence.focal_px / x
+    ego = street.EGO_SPEED * INDEX / sequence.rate_hz
+    part = (depth + ego) % roadside.BALUSTER_PERIOD_M / roadside.BALUSTER_PERIOD_M
+    share = roadside.BALUSTER_M / roadside.BALUSTER_PERIOD_M
+    sure = np.minimum(np.abs(part - share), np.minimum(part, 1 - part)) > 0.1
+    near = (depth > 0) & (depth < 14)
+    height = CAMERA_HEIGHT_M - 0.5 * roadside.BALUSTRADE_HEIGHT_M
+    rows = np.clip(np.rint(sequence.cy + sequence.focal_px * height / np.where(near, depth, 1e9)),
+                   0, sequence.height - 1).astype(int)
+    columns = np.flatnonzero(near & sure)
+    plane = sequence.baseline_m * x / roadside.BALUSTRADE_X_M
+    seen, labels = frame.disparity[rows, np.arange(x.size)], frame.labels[rows, np.arange(x.size)]
+    # What stands before the balustrade hides it.
+    columns = columns[seen[columns] < plane[columns] + 1e-3]
+    expected = part[columns] < share
+    assert expected.sum() > 10
+    assert (~expected).sum() > 10
+    np.testing.assert_array_equal(labels[columns] == meshes.FENCE, expected)
+    np.testing.assert_allclose(seen[columns][expected], plane[columns][expected], rtol=1e-5)
+
+
+def test_poles_are_few_pixels_wide():
+    both = drawn()
+    poles = both.thin & (both.disparity != drawn(poles=False).disparity)
+    edges = np.diff(np.pad(poles, ((0, 0), (1, 1))).astype(int), axis=1)
+    widths = np.nonzero(edges < 0)[1] - np.nonzero(edges > 0)[1]
+    assert widths.size > 100
+    assert np.mean(widths <= 4) > 0.7
+
+
+def test_the_truth_fits_on_all_that_stands_on_the_hard_street():
+    frame = drawn()
+    error = error_of_truth(frame)
+    seen = ~frame.occluded
+    # So small a picture of the street without options has 1.27 and 1.45.
+    assert error[seen & away_from_depth_edges(frame.disparity)].mean() < 1.6
+    assert error[seen].mean() < 2.4
+    for mask in (frame.fence, frame.thin, frame.vehicles, ~frame.sky):
+        for beside in (-0.5, -0.3, 0.3, 0.5):
+            assert (error_of_truth(frame, beside)[seen & mask].mean()
+                    > (1 + 0.5 * abs(beside)) * error[seen & mask].mean())
+
+
+def test_the_road_falls_to_the_right():
+    frame = drawn()
+    rows, columns = np.nonzero(is_road(MATT, frame))
+    assert rows.size > 0.2 * frame.sky.size
+    assert np.ptp(columns) > 0.9 * MATT.width
+    flat = drawn(side_slope=0.0)
+    assert np.count_nonzero(is_road(MATT, flat)) < 0.1 * rows.size
+
+
+def test_light_and_sensors_leave_truth_and_masks():
+    plain = drawn()
+    hard = drawn(**{name: value for name, value in HARD.items()
+                    if name not in ('fence', 'poles', 'side_slope')})
+    for name in ('disparity', 'occluded', 'sky', 'labels'):
+        np.testing.assert_array_equal(getattr(hard, name), getattr(plain, name))
+
+
+def test_vehicles_mirror_other_things_in_the_two_images():
+    plain, mirroring = drawn(), drawn(reflections=0.3)
+    use = plain.vehicles & ~plain.occluded & away_from_depth_edges(plain.disparity)
+    assert error_of_truth(mirroring)[use].mean() > 1.5 * error_of_truth(plain)[use].mean()
+    elsewhere = cv2.dilate(plain.vehicles.astype(np.uint8), np.ones((3, 3))) == 0
+    # A sliver of a vehicle between pixel centres changes a neighbour by a grey level.
+    assert np.mean(mirroring.left[elsewhere] != plain.left[elsewhere]) < 1e-3
+
+
+def test_vehicles_that_mirror_are_dark():
+    plain, mirroring = drawn(), drawn(reflections=0.01)
+    assert np.median(mirroring.left[plain.vehicles]) < 0.7 * np.median(plain.left[plain.vehicles])
+
+
+def test_a_wet_road_mirrors_what_is_not_at_its_place():
+    dry, wet = drawn(), drawn(wetness=1.0)
+    road = is_road(MATT, dry)
+    use = road & ~dry.occluded & away_from_depth_edges(dry.disparity)
+    assert error_of_truth(wet)[use].mean() > 1.5 * error_of_truth(dry)[use].mean()
+    above = np.broadcast_to(np.arange(MATT.height)[:, None] < MATT.cy - 20, road.shape)
+    np.testing.assert_array_equal(wet.left[above], dry.left[above])
+
+
+def test_water_lies_on_the_road_that_mirrors():
+    mesh = HARD_STREET.surfaces(INDEX)
+    water = mesh.select(np.flatnonzero(mesh.kind == meshes.WET))
+    assert len(water) == 1
+    points = meshes.corner_points(water)
+    np.testing.assert_allclose(meshes.corner_points(water.mirrored(*HARD_STREET.road_plane)),
+                               points, atol=1e-9)
+    assert np.ptp(points[..., 1]) == pytest.approx(0.03 * np.ptp(points[..., 0]))
+    moved = meshes.corner_points(water.moved(y=-0.5).mirrored(np.array([0, -2.0, 0]),
+                                                              np.array([3.0, 1.0, 4.0])))
+    np.testing.assert_allclose(moved, points * (1, -1, 1) + (0, 2.5, 0), atol=1e-9)
+
+
+def test_what_hides_a_vehicle_takes_its_label_away_whatever_the_order():
+    camera = renderer.Camera(40, 30, 50.0, 19.5, 14.5, 0.2)
+    grey = meshes.Texture(np.full((8, 8), 90, np.uint8))
+    car = meshes.patch(grey, (-9, -9, 5.0), (18, 0, 0), (0, 18, 0)).marked(meshes.VEHICLE)
+    tree = meshes.patch(grey, (0, -9, 2.0), (9, 0, 0), (0, 18, 0))
+    for order in ([car, tree], [tree, car]):
+        labels = camera.view(meshes.join(order), np.zeros((61, 81), np.uint8)).labels()
+        assert (labels[:, :20] == meshes.VEHICLE).all()
+        assert (labels[:, 20:] == meshes.OTHER).all()
+
+
+def test_a_wet_road_shows_a_bright_thing_upside_down():
+    camera = renderer.Camera(60, 80, 60.0, 29.5, 20.0, 0.2)
+    ground = meshes.patch(meshes.Texture(np.full((8, 8), 60, np.uint8)), (-9, 1.0, 1.0),
+                          (18, 0, 0), (0, 0, 30), kind=meshes.GROUND)
+    water = meshes.patch(meshes.Texture(np.full((8, 8), 255, np.uint8)), (-9, 1.0, 1.0),
+                         (18, 0, 0), (0, 0, 30), kind=meshes.WET, gloss=1.0)
+    lamp = meshes.patch(meshes.Texture(np.full((8, 8), 250, np.uint8)), (-0.4, 0.2, 5.0),
+                        (0.8, 0, 0), (0, 0.3, 0), outward=(0, 0, -1))
+    sky = np.zeros((161, 121), np.uint8)
+    mesh = meshes.split_by_depth(meshes.join([ground, water, lamp]))
+    below = meshes.split_by_depth(lamp.mirrored(np.array([0, -1.0, 0]), np.array([0, 1.0, 0])))
+    mirror = camera.view(below, sky).grey
+    image = camera.view(mesh, sky, mirror).image()
+    column = image[20:, 30] - image[20:, 5]
+    # The lamp spans 0.2 to 0.5 m below the horizon 5 m away, its image 1.5 to 1.8 m.
+    assert (column[[4, 5]] > 150).all()
+    assert (column[[19, 20, 21]] > 15).all()
+    assert np.abs(column[[8, 12, 16, 24, 30]]).max() < 1.5
+    ray = np.array([0.5, 20.0, 60.0])
+    straight = ray[1] / np.linalg.norm(ray)
+    share = 0.02 + 0.98 * (1 - straight) ** 5
+    dark = 60 * (1 - renderer.DARKER_WHEN_WET)
+    assert image[40, 30] == pytest.approx(dark + share * (250 - dark), abs=1.5)
+
+
+def test_a_panel_mirrors_the_direction_that_a_naive_ray_is_thrown_to():
+    around = reflections.Surroundings(np.random.default_rng(0), 300.0)
+    origin, u, v = np.array([-1.0, -0.5, 4.0]), np.array([2.0, 0, 0.6]), np.array([0, 1.2, 0.2])
+    panel = reflections.Panel(origin, u, v, 0.2, 100.0, (40.0, 30.0))
+    x, y = np.arange(20.0, 60), np.arange(20.0, 40)
+    found = panel.mirroring(np.full((20, 40), 50, np.uint8), x, y, around)
+    rows, columns = reflections.PANORAMA_SHAPE
+    for row, column in ((0, 0), (7, 20), (19, 39), (12, 5)):
+        ray = np.array([(x[column] - 40) / 100, (y[row] - 30) / 100, 1.0])
+        depth, s, t = np.linalg.solve(np.stack([ray, -u, -v], axis=1), origin)
+        ray /= np.linalg.norm(ray)
+        face = np.cross(u, v)
+        face /= -np.sign(face @ origin) * np.linalg.norm(face)
+        normal = face + reflections.BULGE * ((2 * s - 1) * u / np.linalg.norm(u)
+                                             + (2 * t - 1) * v / np.linalg.norm(v))
+        normal /= np.linalg.norm(normal)
+        thrown = ray - 2 * (ray @ normal) * normal
+        azimuth, elevation = np.arctan2(thrown[0], thrown[2]), np.arcsin(-thrown[1])
+        light = around.panorama[int((0.5 - elevation / np.pi) * rows),
+                                int((azimuth / np.pi + 1) / 2 * columns)]
+        share = 0.2 + 0.8 * (1 + ray @ normal) ** 5
+        assert depth > 0
+        assert found[row, column] == pytest.approx(50 + share * (light - 50), abs=4)
+
+
+def test_glare_is_soft_and_lies_elsewhere_in_the_right_image():
+    plain, glaring = drawn(), drawn(glare=60.0)
+    centres = []
+    for name in ('left', 'right'):
+        before, after = (getattr(frame, name).astype(float) for frame in (plain, glaring))
+        added = np.where(before < 180, after - before, 0)
+        assert 40 < added.max() <= 61
+        assert added.min() >= -1
+        smooth = (before[:, 1:] < 180) & (before[:, :-1] < 180)
+        assert np.abs(np.diff(after - before))[smooth].max() <= 3
+        rows, columns = np.nonzero(added > 0.7 * added.max())
+        centres.append((columns.mean(), rows.mean()))
+    assert centres[0][0] - centres[1][0] > 15
+    assert centres[1][1] - centres[0][1] > 3
+
+
+def test_cameras_of_the_hard_street_expose_differently():
+    frame = drawn(noise_sigma=2.0, exposure_gain=HARD['exposure_gain'],
+                  exposure_offset=HARD['exposure_offset'])
+    use = ~frame.occluded & away_from_depth_edges(frame.disparity)
+    # Symmetric in the two images: noise and resampling flatten a regression of either.
+    left, right = frame.left[use].astype(float), warped(frame)[use]
+    gain = right.std() / left.std()
+    assert gain == pytest.approx(0.9, abs=0.01)
+    assert right.mean() - gain * left.mean() == pytest.approx(6.0, abs=1.0)
+
+
+def test_the_hard_street_is_the_same_every_time_and_another_with_another_seed():
+    first = HARD_STREET.frame(3)
+    for cache in (street.street, street.surroundings):
+        cache.cache_clear()
+    again = HARD_STREET.frame(3)
+    for name in ('left', 'right', 'disparity', 'occluded', 'labels'):
+        np.testing.assert_array_equal(getattr(again, name), getattr(first, name))
+    other = dataclasses.replace(HARD_STREET, seed=2).frame(3)
+    assert np.mean(other.labels != first.labels) > 0.05
+
+
+def test_options_of_the_hard_street_can_be_taken_back():
+    assert RoadSequence.hard(**{name: getattr(RoadSequence(), name) for name in HARD}
+                             ) == RoadSequence()
+    changed = RoadSequence.hard(glare=0.0, width=320)
+    assert (changed.glare, changed.width, changed.poles) == (0.0, 320, True)
+
+
+@pytest.mark.parametrize('index', [0, 33, 66])
+@pytest.mark.parametrize('options', [{}, {'width': 320, 'height': 320},
+                                     {'side_slope': -0.2, 'width': 200, 'height': 90}], ids=str)
+def test_the_truth_of_the_hard_street_stays_within_the_range(options, index):
+    sequence = RoadSequence.hard(**{'width': 480, 'height': 200, **options})
+    assert sequence.frame(index).disparity.max() <= sequence.max_disparity
+
+
+def test_a_common_matcher_finds_the_hard_street_harder():
+    matcher = cv2.StereoSGBM_create(0, 64, 5, 200, 800, 1, uniquenessRatio=10)
+    size, bad = {'width': 480, 'height': 200}, []
+    for sequence in (RoadSequence(**size), RoadSequence.hard(**size)):
+        frame = sequence.frame(INDEX)
+        disparity = matcher.compute(frame.left, frame.right).astype(np.float32) / 16
+        result = score(disparity, frame.disparity, disparity >= 0, mask=~frame.occluded)
+        bad.append(result.bad_known(3.0))
+    assert bad[1] > 1.3 * bad[0]
+
+
+@pytest.mark.parametrize(('options', 'words'), [
+    ({'wetness': 1.5}, 'wetness is 1.5, but must be at most 1'), ({'wetness': -0.1}, 'wetness'),
+    ({'reflections': 2.0}, 'reflections'), ({'glare': -1.0}, 'glare'),
+    ({'side_slope': 0.3}, 'side_slope'), ({'side_slope': float('nan')}, 'side_slope')])
+def test_a_hard_street_that_cannot_be_drawn_is_refused_in_words(options, words):
+    with pytest.raises(ValueError, match=words):
+        RoadSequence.hard(**options)
