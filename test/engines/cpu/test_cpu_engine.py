@@ -80,7 +80,7 @@ def test_a_pixel_of_the_right_reference_matches_one_further_right(
 
 @pytest.mark.parametrize('change', [
     {'uniqueness_ratio': 8.0}, {'texture_threshold': 500}, {'subpixel': False},
-    {'disp12_max_diff': 1}, {'median_window_size': 5}, {'speckle_size': 30},
+    {'disp12_max_diff': 1}, {'median_window_size': 5}, {'speckle_size': 30, 'speckle_range': 0.0},
     {'filling': 'background', 'disp12_max_diff': 1}, {'filling': 'plane', 'disp12_max_diff': 1},
     {'bilateral_passes': 2}, {'bilateral_sigma': 0.5, 'bilateral_passes': 1},
     {'pre_adjust_disparity': False}],
