@@ -306,7 +306,8 @@ def test_a_frame_launches_only_what_was_loaded_with_its_engine(log, settings, ou
               for grey in (90, 110)]
     arrays = {name: empty_output(name, (height, width)) for name in outputs}
     calibration = Calibration(400.0, 0.1, 160.0, 161.0, 120.0)
-    for live in ({}, {'speckle_size': 20, 'median_window_size': 3}):
+    for live in ({}, {'speckle_size': 20, 'median_window_size': 3},
+                 {'filling': 'plane', 'bilateral_passes': 2}):
         before = len(log.launched)
         engine.update(engine.config.replace(**live))
         timings = engine.compute(*images, calibration, arrays)
