@@ -67,7 +67,8 @@ def costs_of(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
         for side, image in (('left', left), ('right', right)):
             features.extract(image.astype(np.float32), side, config, arrays)
         for part in parts.partitions:
-            cost.combined_cost(config, width, part.x, part.y, levels, costs, arrays)
+            cost.combined_cost(config, width, part.x, part.y, levels, costs, arrays,
+                               memory.threads(config))
             found.append([by_pixel(values.copy(), level)
                           for values, level in zip(costs, levels, strict=True)])
     return found
@@ -198,7 +199,8 @@ def test_labels_are_those_of_the_definitions(settings: dict[str, Any]) -> None:
     left, right = pair(64, 40)
     config = combined(20, iterations=3, **settings)
     slope, truncation = map(int, quantisation.message_smoothness(config))
-    beliefs = naive_bp.beliefs_from(expected_costs(left, right, config)[0], slope, truncation, 3)
+    beliefs = naive_bp.beliefs_from(expected_costs(left, right, config)[0], slope, truncation,
+                                    config.iterations_of_levels)
     found = frame(config, left, right)
     np.testing.assert_array_equal(found['label'][1:-1, 1:-1],
                                   naive_bp.labels(beliefs)[1:-1, 1:-1])
@@ -260,7 +262,7 @@ def test_the_plan_has_only_what_the_configuration_needs() -> None:
 
     plain, costs, sums = names(), names(**ALL), names(**SUMS)
     assert costs - plain == {'left_features', 'right_features', 'bordered_grey', 'census_planes',
-                             'strip_costs'}
+                             'data_cost'}
     assert plain - costs == {'left_matched', 'right_matched', 'image_rows', 'cost_rows'}
     assert sums - costs == {'path_down', 'path_up', 'path_across', 'path_total'}
 
