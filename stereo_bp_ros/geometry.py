@@ -32,10 +32,11 @@ def valid_window(config: MatcherConfig, width: int, height: int) -> ValidWindow:
     """Where a disparity can be found in an image of this size, pixels.
 
     With m = min_disparity and D = disparity_range, for hierarchical belief propagation x in
-    [max(1, m + D - 1), min(W - 1, W + m)) and y in [1, H - 1); for SAD with h = window // 2,
-    x in [h + max(0, m + D - 1), W - h + min(0, m)) and y in [h, H - h); for tiled belief
-    propagation the same with h = 0. Mirrored in x when the right image is the reference. Width
-    and height are 0 when the window is empty.
+    [max(1, m + D - 1), min(W - 1, W + m)) and y in [1, H - 1); with combined costs, which know
+    label by label whether there is a partner, x in [max(1, m), min(W - 1, W + m + D - 1)). For
+    SAD with h = window // 2, x in [h + max(0, m + D - 1), W - h + min(0, m)) and y in [h, H - h);
+    for tiled belief propagation the same with h = 0. Mirrored in x when the right image is the
+    reference. Width and height are 0 when the window is empty.
     """
     found = matched_window(config, width, height)
     if config.reference_image == 'left' or found.width == 0:
@@ -46,6 +47,8 @@ def valid_window(config: MatcherConfig, width: int, height: int) -> ValidWindow:
 def matched_window(config: MatcherConfig, width: int, height: int) -> ValidWindow:
     """``valid_window`` in the frame of matching, which is not mirrored."""
     first, last = config.min_disparity, config.min_disparity + config.disparity_range - 1
+    if config.has_combined_cost:        # where one label has a partner
+        first, last = last, first
     if config.stereo_algorithm == 'bp':
         margin = 1
         left, right = max(1, last), min(width - 1, width + first)

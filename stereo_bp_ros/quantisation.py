@@ -128,6 +128,14 @@ def _largest_sum(config: MatcherConfig) -> tuple[int, int]:
     return (1, 8) if config.stereo_algorithm == 'tiled_bp' else (4 ** (config.levels - 1), 3)
 
 
+def bilateral_factor(config: MatcherConfig) -> int:
+    """From differences in sixteenths of a pixel to 65536ths of that which has no weight.
+
+    That is 2.5 standard deviations: so Tukey's biweight is close to the Gaussian.
+    """
+    return round_half_up(65536 / (16 * 2.5 * config.bilateral_sigma))
+
+
 def round_half_up(value: float) -> int:
     """floor(value + 0.5), in float64."""
     return math.floor(value + 0.5)

@@ -100,37 +100,67 @@ __device__ __forceinline__ int valid_after(const uint32* valid, int x, int width
     return word == 0 ? width : 32 * i + __ffs(word) - 1;
 }
 
-// Removes speckles, fills from the background side and publishes: a block for each row.
-__global__ void publish_matches(const __grid_constant__ Frame f) {
-    extern __shared__ uint32 valid[];  // a bit for each pixel inside the window
-    const Parameters p = *f.parameters;
+// Removes speckles, fills from the background side and hands each pixel to ``take``, with its
+// value and whether it was filled. ``valid`` has a bit for each pixel.
+template <typename Take>
+__device__ __forceinline__ void fill_row(const Frame& f, const Parameters& p, bool fills,
+                                         uint32* valid, const Take& take) {
     const int y = blockIdx.x, ahead = y * f.width;
     short* const row = f.filtered + ahead;
     for (int x = threadIdx.x; x < (f.width + 31) / 32 * 32; x += blockDim.x) {
         int value = x < f.width ? row[x] : INVALID;
         if (value >= 0 && f.regions != nullptr && is_speckle(f, ahead + x, p.speckle_size))
             value = INVALID;
-        if (!p.fills) {
-            if (x < f.width) publish(f, p, x, y, value, false);
+        if (!fills) {
+            if (x < f.width) take(x, y, value, false);
             continue;
         }
         if (x < f.width) row[x] = value;
         const uint32 bits = __ballot_sync(~0u, value >= 0 && !is_outside(f, x, y));
         if (x % 32 == 0) valid[x / 32] = bits;
     }
-    if (p.fills) {
-        __syncthreads();
-        for (int x = threadIdx.x; x < f.width; x += blockDim.x) {
-            int value = row[x];
-            const bool is_filled = value < 0 && !is_outside(f, x, y);
-            if (is_filled) {
-                const int before = valid_before(valid, x), after = valid_after(valid, x, f.width);
-                const int left = before >= 0 ? row[before] : INVALID;
-                const int right = after < f.width ? row[after] : INVALID;
-                value = left < 0 || right < 0 ? max(left, right) : min(left, right);
-            }
-            publish(f, p, x, y, value, is_filled);
+    if (!fills) return;
+    __syncthreads();
+    for (int x = threadIdx.x; x < f.width; x += blockDim.x) {
+        int value = row[x];
+        const bool is_filled = value < 0 && !is_outside(f, x, y);
+        if (is_filled) {
+            const int before = valid_before(valid, x), after = valid_after(valid, x, f.width);
+            const int left = before >= 0 ? row[before] : INVALID;
+            const int right = after < f.width ? row[after] : INVALID;
+            value = left < 0 || right < 0 ? max(left, right) : min(left, right);
         }
+        take(x, y, value, is_filled);
+    }
+}
+
+// Removes speckles, fills and publishes: a block for each row.
+__global__ void publish_matches(const __grid_constant__ Frame f) {
+    extern __shared__ uint32 valid[];
+    const Parameters p = *f.parameters;
+    fill_row(f, p, p.fills, valid, [&](int x, int y, int value, bool is_filled) {
+        publish(f, p, x, y, value, is_filled);
+    });
+    stamp_last(f.end, f.ended);
+}
+
+// The same where more lies between filling and publication.
+__global__ void fill_matches(const __grid_constant__ Filling filling) {
+    extern __shared__ uint32 valid[];
+    const Frame& f = filling.frame;
+    const Parameters p = *f.parameters;
+    fill_row(f, p, true, valid, [&](int x, int y, int value, bool) {
+        filling.filled[y * f.width + x] = short(value);
+    });
+}
+__global__ void publish_filled(const __grid_constant__ Filling filling) {
+    const Frame& f = filling.frame;
+    const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x < f.width && y < f.height) {
+        const Parameters p = *f.parameters;
+        const int at = y * f.width + x;
+        const bool is_valid = f.filtered[at] >= 0;
+        publish(f, p, x, y, p.fills || is_valid ? filling.filled[at] : INVALID, !is_valid);
     }
     stamp_last(f.end, f.ended);
 }

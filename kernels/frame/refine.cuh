@@ -21,8 +21,11 @@ struct Parameters {
     double shift;            // the same for depth
     double focal_baseline;   // pixels x metres
     double best_factor;      // uniqueness of SAD: of the best against 100 of the second
-    int is_subpixel, is_unique, is_textured, keeps_border, fills;
-    int max_difference;  // left-right check, 0 = off
+    int is_subpixel, is_unique, is_textured, keeps_border;
+    int fills;             // invalid pixels get values
+    int bilateral_factor;  // from differences to 65536ths of that which has no weight
+    int needs_partner;     // a pixel whose partner is outside is invalid
+    int max_difference;    // left-right check, 0 = off
     int speckle_size;    // pixels
     int speckle_range;   // sixteenths
 };
@@ -48,6 +51,14 @@ struct Frame {
     int is_mirrored, has_float_costs, is_sad;
 };
 
+// The frame where a map without holes lies between rejection and publication.
+struct Filling {
+    Frame frame;      // ``filtered``: which pixels are valid
+    short* filled;    // H x W; less than 0 where nothing was found
+    short* smoothed;  // between the two halves of a pass of the bilateral filter
+    int most;         // sixteenths of the last label
+};
+
 __device__ __forceinline__ double cost_at(const Frame& f, const void* costs, int at) {
     return f.has_float_costs ? double(static_cast<const float*>(costs)[at])
                              : double(static_cast<const uint32*>(costs)[at]);
@@ -68,11 +79,13 @@ __device__ __forceinline__ short reject(const Frame& f, const Parameters& p, int
             return INVALID;
     }
     if (p.is_textured && double(f.texture[at]) < p.texture_threshold) return INVALID;
-    if (p.max_difference > 0) {
+    if (p.needs_partner) {
         const int other_x = x - f.min_disparity - label;
         if (other_x < 0 || other_x >= f.width) return INVALID;
-        const int other = f.right_label[y * f.width + other_x];
-        if (other < 0 || abs(label - other) > p.max_difference) return INVALID;
+        if (p.max_difference > 0) {
+            const int other = f.right_label[y * f.width + other_x];
+            if (other < 0 || abs(label - other) > p.max_difference) return INVALID;
+        }
     }
     return short(16 * label + (p.is_subpixel ? f.fraction[at] : 0));
 }

@@ -81,7 +81,8 @@ struct LeastLabel<Message, PADDED, false> {
     __device__ __forceinline__ Value value() const { return least; }
 };
 
-// Where labels go; all arrays are H x W of the matched image, from the first pixel of level 0 on.
+// Where labels go; all arrays are H x W of the matched image, from the first pixel of level 0 on,
+// but ``right`` from the first pixel of its row of the image.
 struct Matches {
     short* label;           // d - min_disparity
     signed char* fraction;  // sixteenths to the vertex of the parabola, or null
@@ -90,8 +91,8 @@ struct Matches {
     void* best;
     void* second;
     uint64* right;  // belief and label per pixel of the other image, or null
-    int min_disparity;
-    int first_x, end_x;  // pixels with data cost for every disparity
+    int first_partner;   // column of the other image that pixel 0 of level 0 meets at label 0
+    int first_x, end_x;  // pixels that offer their beliefs, at labels whose partner exists
     int image_width;
     int kept_left, kept_top, kept_width, kept_height;  // of level 0; the others get no label
 
@@ -189,11 +190,13 @@ private:
         const bool offers = out.right != nullptr && exists && x >= out.first_x && x < out.end_x;
         const Value constant_offset = out.right != nullptr ? node.constant_offset(distance)
                                                            : Value(0);
-        uint64* const row = out.right + at - out.min_disparity;
+        const int partner = x + out.first_partner;
+        uint64* const row = out.right + y * out.image_width + partner;
         Value second = Message::largest();
         const auto show = [&](Value value, int label) {
             if (abs(label - found) > 1 && value < second) second = value;
-            if (offers) offer(row - label, value - constant_offset, label);
+            if (offers && unsigned(partner - label) < unsigned(out.image_width))
+                offer(row - label, value - constant_offset, label);
         };
         node.restart();
 #pragma unroll 1

@@ -230,7 +230,7 @@ __global__ void choose_labels(const __grid_constant__ StorageLevel level,
 
     const int at = y * level.width + x;
     const bool offers = out.right != nullptr && x >= out.first_x && x < out.end_x;
-    uint64* const row = out.right + at - out.min_disparity;
+    uint64* const row = out.right + at + out.first_partner;
     Total best = Total(NO_SECOND), before = 0, after = 0, last = 0;
     int found = -2;
     for (int label = 0; label < DISPARITIES; ++label) {

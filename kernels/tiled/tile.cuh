@@ -395,7 +395,7 @@ struct SweepTile {
             if (label >= DISPARITIES) return;
             if (abs(label - found) > 1) second = min(second, value);
             if (offers)
-                atomicMin(out.right + to - out.min_disparity - label,
+                atomicMin(out.right + to + out.first_partner - label,
                           uint64(Message::bits(value)) << 32 | uint32(label));
         };
 #pragma unroll

@@ -46,6 +46,21 @@ def test_the_valid_window_is_where_range_and_window_fit(width, height, first, co
     assert np.array_equal(inside, expected)
 
 
+@given(width=st.integers(1, 40), height=st.integers(1, 9), first=st.integers(-50, 50),
+       count=st.integers(2, 30), reference=st.sampled_from(['left', 'right']))
+def test_with_combined_costs_the_valid_window_is_where_one_partner_exists(width, height, first,
+                                                                          count, reference):
+    config = MatcherConfig(census_weight=1.0, min_disparity=first, disparity_range=count,
+                           reference_image=reference)
+    sign = -1 if reference == 'left' else 1
+    inside = np.zeros((height, width), bool)
+    for x in range(1, width - 1):
+        inside[1:-1, x] = any(0 <= x + sign * (first + d) < width for d in range(count))
+    expected = np.zeros_like(inside)
+    expected[valid_window(config, width, height).slices] = True
+    assert np.array_equal(inside, expected)
+
+
 def test_arrays_of_a_plan_are_aligned_and_do_not_overlap():
     plan = MemoryPlan.lay_out([('a', (3, 5), 'u1'), ('b', (7,), 'f4'), ('c', (2, 2), 'i2')])
     assert [a.offset % ALIGNMENT for a in plan.arrays] == [0, 0, 0]

@@ -128,7 +128,8 @@ def warm_up(config: MatcherConfig) -> float:
     everything = config.replace(
         min_disparity=0, disparity_range=4, discontinuity_truncation=config.truncation,
         uniqueness_ratio=5.0, texture_threshold=1, subpixel=True, disp12_max_diff=1,
-        median_window_size=3, speckle_size=2, filling='background')
+        median_window_size=3, speckle_size=2, filling='plane',
+        bilateral_passes=1)
     engine = CpuEngine.of(everything, side, side)
     engine.compute(image, image, calibration, outputs)
     engine.close()

@@ -36,7 +36,8 @@ def matches(config: MatcherConfig, image: tuple[int, int]) -> Wanted:
 
 def _refinement(image: tuple[int, int]) -> Wanted:
     return [('right_label', image, 'int16'), ('sixteenths', image, 'int16'),
-            ('filtered', image, 'int16'), ('regions', image, 'int32'),
+            ('filtered', image, 'int16'), ('filled', image, 'int16'),
+            ('smoothed', image, 'int16'), ('regions', image, 'int32'),
             ('region_sizes', image, 'int32'), ('ended', (1,), 'uint32')]
 
 

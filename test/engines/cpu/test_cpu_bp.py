@@ -31,7 +31,8 @@ HALF = {'message_type': 'float16'}
 
 
 def matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
-            parts: partitions.Partitioning | None = None) -> dict[str, Any]:
+            parts: partitions.Partitioning | None = None, needs_all_partners: bool = True
+            ) -> dict[str, Any]:
     """The stages of belief propagation on arrays full of rubbish."""
     height, width = left.shape
     parts = parts or partitions.whole(width, height)
@@ -55,7 +56,7 @@ def matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
             selection = labels.selection(
                 part, config.min_disparity, **found, right_least=right_least,
                 beliefs=arrays['belief_rows'], selected=arrays['selected_rows'],
-                right=arrays['right_rows'])
+                right=arrays['right_rows'], needs_all_partners=needs_all_partners)
             messages.pass_messages(levels, costs, sent, slots, arrays['message_vectors'],
                                    memory.threads(config), config.iterations_of_levels,
                                    *quantisation.message_smoothness(config),
@@ -64,7 +65,8 @@ def matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
 
 
 def expected_matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
-                     parts: partitions.Partitioning | None = None) -> dict[str, np.ndarray]:
+                     parts: partitions.Partitioning | None = None,
+                     needs_all_partners: bool = True) -> dict[str, np.ndarray]:
     """The same from the plain implementation, pixel by pixel."""
     volume = naive_bp.belief_propagation(left, right, config, parts)
     label = naive_bp.labels(volume)
@@ -84,10 +86,12 @@ def expected_matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
             if before - 2 * least + after > 0:
                 fraction[y, x] = np.floor(
                     16 * (before - after) / (2 * (before - 2 * least + after)) + 0.5)
-        if not (window_columns.start <= x < window_columns.stop):
+        if needs_all_partners and not window_columns.start <= x < window_columns.stop:
             continue
         for other in range(disparities):
             target = (y, x - config.min_disparity - other)
+            if not 0 <= target[1] < width:
+                continue
             right_best[target] = min(right_best.get(target, (np.inf, 0)), (row[other], other))
     for place, (_, other) in right_best.items():
         right_label[place] = other
@@ -136,6 +140,19 @@ def test_every_match_is_the_one_of_the_definition(kind: dict[str, Any],
     found, expected = matches(left, right, config), expected_matches(left, right, config)
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(case=cases(), columns=st.integers(1, 3))
+def test_pixels_can_offer_labels_whose_partner_exists_to_the_other_image(
+        case: dict[str, Any], columns: int) -> None:
+    left, right, config = pair_and_config({**case, 'levels': 2}, **INT16)
+    side = partitions.cut(left.shape[1], columns, partitions.alignment(config), 5)
+    assume(side is not None)
+    parts = partitions.Partitioning(side, partitions.whole(*left.shape[::-1]).rows)
+    found = matches(left, right, config, parts, needs_all_partners=False)
+    expected = expected_matches(left, right, config, parts, needs_all_partners=False)
+    np.testing.assert_array_equal(found['right_label'], expected['right_label'])
 
 
 @pytest.mark.parametrize('kind', [INT16, EXACT], ids=['int16', 'exact'])

@@ -35,7 +35,9 @@ def configurations(draw):
         subpixel=draw(st.booleans()),
         median_window_size=draw(st.sampled_from([0, 3, 5])),
         speckle_size=draw(st.sampled_from([0, 8])),
-        filling=draw(st.sampled_from(['none', 'background'])),
+        filling=draw(st.sampled_from(['none', 'background', 'plane'])),
+        bilateral_passes=draw(st.sampled_from([0, 1, 3])),
+        bilateral_sigma=draw(st.floats(0.1, 100)),
         uniqueness_ratio=draw(st.sampled_from([0.0, 10.0])),
         reference_image=draw(st.sampled_from(['left', 'right'])),
         pre_adjust_disparity=draw(st.booleans()))

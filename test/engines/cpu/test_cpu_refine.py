@@ -9,12 +9,15 @@ import pytest
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages import refine as stage
 from stereo_bp_ros.types import OUTPUTS
+from test.engines.support import naive_refinement
 from test.engines.support.refinement import (
     CALIBRATION,
     HEIGHT,
     WIDTH,
     D,
     bp,
+    combined,
+    holed,
     matched,
     plain_sixteenths,
     refine,
@@ -225,18 +228,6 @@ def test_speckle_removal_allocates_nothing(width, height):
     assert np.shares_memory(used, buffer)
 
 
-def plain_filling(values, rows, columns):
-    out = values.copy()
-    for y in range(rows.start, rows.stop):
-        for x in range(columns.start, columns.stop):
-            if values[y, x] >= 0:
-                continue
-            left = [v for v in values[y, columns.start:x][::-1] if v >= 0][:1]
-            right = [v for v in values[y, x + 1:columns.stop] if v >= 0][:1]
-            out[y, x] = min(left + right, default=-16)
-    return out
-
-
 @pytest.mark.parametrize('config', [sad(), sad(min_disparity=-6), bp(), bp(border='keep'),
                                     sad(speckle_size=30)], ids=str)
 def test_filling_takes_the_farther_of_both_sides_within_the_window(config):
@@ -247,8 +238,108 @@ def test_filling_takes_the_farther_of_both_sides_within_the_window(config):
     inputs['second'][7, :40] = inputs['best'][7, :40]           # nothing on the left
     inputs['second'][8, 40:] = inputs['best'][8, 40:]           # nothing on the right
     holes = refined(config, inputs)
-    expected = plain_filling(holes, rows, columns)
+    expected = naive_refinement.background(holes, (rows, columns))
     found = refined(config.replace(filling='background'), inputs)
     np.testing.assert_array_equal(found, expected)
     assert (found[5, columns] == -16).all()
     assert (found[rows, columns] >= 0).sum() > (holes[rows, columns] >= 0).sum()
+
+
+# --- planes and the bilateral filter
+
+@pytest.mark.parametrize('config', [
+    sad(), bp(), bp(border='keep'), bp(disparity_range=6, min_disparity=-3),
+    combined(disparity_range=200), combined(reference_image='right')], ids=str)
+@pytest.mark.parametrize('filling', ['none', 'background', 'plane'])
+@pytest.mark.parametrize(('passes', 'sigma'), [(0, 2.0), (1, 0.1), (2, 3.0), (1, 100.0)])
+def test_filling_and_smoothing_are_those_of_their_definitions(config, filling, passes, sigma):
+    inputs = holed(config, 180, 40)
+    holes = refined(config, inputs)
+    window = window_of(config, 180, 40)
+    expected = naive_refinement.background(holes, window)
+    if filling == 'plane':
+        expected = naive_refinement.with_planes(holes, expected, window,
+                                                16 * (config.disparity_range - 1))
+    expected = naive_refinement.bilateral(expected, passes, sigma)
+    if filling == 'none':
+        expected[holes < 0] = -16
+    found = refined(config.replace(filling=filling, bilateral_passes=passes,
+                                   bilateral_sigma=sigma), inputs)
+    np.testing.assert_array_equal(found, expected)
+    if filling == 'none':
+        np.testing.assert_array_equal(found >= 0, holes >= 0)
+
+
+def test_planes_go_on_where_the_smaller_neighbour_does_not():
+    config = combined(disparity_range=64)
+    inputs = holed(config, 180, 40)
+    found, rows = (refined(config.replace(filling=filling), inputs)
+                   for filling in ('plane', 'background'))
+    assert (found != rows).sum() > 500
+    assert (found[20] == -16).all()                             # nothing valid in this row
+
+
+def slanted(height=40, width=300, first=130, slope=-4):
+    """Sixteenths of a slanted plane with nothing left of column ``first``."""
+    values = (1000 + slope * np.arange(width) + 5 * np.arange(height)[:, None]).astype(np.int16)
+    values[:, :first] = -16
+    return values
+
+
+@pytest.mark.parametrize(('slope', 'is_followed'), [(-4, True), (0, True), (1, True), (5, False),
+                                                    (-9, False)])
+def test_a_plane_is_continued_exactly_unless_it_is_steep(slope, is_followed):
+    values, whole = slanted(slope=slope), slanted(first=0, slope=slope)
+    found = naive_refinement.with_planes(values, values, (slice(0, 40), slice(0, 300)), 4000)
+    assert (found == whole).all() == is_followed
+
+
+@pytest.mark.parametrize(('first', 'has_plane'), [(0, False), (1, True), (159, True),
+                                                  (160, False)])
+def test_only_a_band_of_up_to_159_columns_gets_a_plane(first, has_plane):
+    config = combined(disparity_range=128)
+    inputs = matched(config, 300, 40)
+    values = slanted(first=first + 1)
+    inputs['label'][:] = (values + 8) >> 4
+    inputs['fraction'][:] = values - 16 * ((values + 8) >> 4)
+    inputs['label'][values < 0] = -1
+    found = refined(config.replace(filling='plane'), inputs)
+    expected = slanted(first=0 if has_plane else first + 1)
+    band = (slice(1, -1), slice(1, first + 1))
+    same = found[band] == expected[band]
+    assert same.all() if has_plane else not same.any()
+
+
+def test_filled_pixels_have_no_confidence_however_they_are_filled():
+    config = combined(filling='plane', bilateral_passes=2)
+    inputs = holed(config)
+    holes = refined(combined(), inputs)
+    inputs['second'][:] = inputs['best'] + 20
+    found = refine(config, inputs, outputs=('disparity', 'confidence'))
+    assert (found['confidence'][holes < 0] == 0).all()
+    assert (found['confidence'][holes >= 0] > 0).all()
+    assert (found['disparity'][holes < 0] >= 0).any()
+
+
+# --- combined costs
+
+@pytest.mark.parametrize('border', ['invalid', 'keep'])
+@pytest.mark.parametrize(('limit', 'first'), [(0, 0), (0, 5), (0, -9), (1, 0)])
+def test_with_combined_costs_a_pixel_needs_its_partner(border, limit, first):
+    config = combined(min_disparity=first, disp12_max_diff=limit, border=border)
+    inputs = matched(config)
+    inputs['right_label'][:] = inputs['label'][0, 0]
+    expected = plain_sixteenths(config, inputs)
+    for (y, x), label in np.ndenumerate(inputs['label'].astype(int)):
+        partner = x - (first + label)
+        has_partner = 0 <= partner < WIDTH
+        if label >= 0 and (limit or border == 'invalid') and not has_partner:
+            expected[y, x] = -16
+        if label >= 0 and limit and has_partner:
+            other = int(inputs['right_label'][y, partner])
+            if other < 0 or abs(label - other) > limit:
+                expected[y, x] = -16
+    np.testing.assert_array_equal(refined(config, inputs), expected)
+    if limit == 0 and first == 0 and border == 'invalid':
+        assert (expected[:, 1:D] >= 0).any()
+        assert (expected < plain_sixteenths(config, inputs)).any()

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
 
 #: Ranges of each format.
 RANGES = {'Int16': (2, 16, 21, 64, 128, 130, 300, 512),
-          'Int16Bytes': (3, 16, 21, 64, 128, 130, 300), 'Int16Deltas': (32, 64, 128), 'Int16SixBits': (64, 128)}
+          'Int16Bytes': (3, 16, 21, 64, 128, 130, 300), 'Int16Deltas': (32, 64, 128),
+          'Int16SixBits': (64, 128)}
 
 LOWER = """
 // Vectors of one warp: sums in, messages as they come back from memory out, all of D labels.

@@ -164,9 +164,22 @@ def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarr
     assert np.array_equal(found, unit * lead)
     assert np.array_equal(arena.view('fraction')[inside], sixteenths(expected)[inside])
     keys = naive_bp.right_keys(expected, config.min_disparity, border=1)
+    assert (keys != 2 ** 64 - 1).any() == (width > config.disparity_range)
+    check_right_keys(arena.view('right_keys'), keys, config, unit)
+    # The same where a pixel offers what it believes of labels whose partner exists.
+    arena.view('right_keys').view(np.uint8)[...] = 0xff
+    arena.spoil('messages_')
+    out.first_x, out.end_x = -1, width + 1
+    passing.enqueue(0, 'Multiples', out)
+    selecting.enqueue(0, 'Multiples', out)
+    keys = naive_bp.right_keys(expected, config.min_disparity, 1, needs_all_partners=False)
+    check_right_keys(arena.view('right_keys'), keys, config, unit)
+
+
+def check_right_keys(found: np.ndarray, keys: np.ndarray, config: MatcherConfig,
+                     unit: float) -> None:
+    """Keys of the kernels are those of whole beliefs, of ``unit`` each."""
     is_offered = keys != 2 ** 64 - 1
-    assert is_offered.any() == (width > config.disparity_range)
-    found = arena.view('right_keys')
     assert np.array_equal(found != 2 ** 64 - 1, is_offered)
     assert np.array_equal(found[is_offered] & 0xffff, keys[is_offered] & 0xffff)
     kind = np.int32 if MessageFormat.of(config).is_whole else np.float32

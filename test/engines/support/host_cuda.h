@@ -54,7 +54,7 @@ struct HostBlock {
     pthread_barrier_t barrier;
     std::vector<uint4> shared = std::vector<uint4>(1 << 14);
     std::vector<HostWarp> warps;
-    int threads;
+    int threads, said = 0;
 };
 
 template <typename Kernel> void HostBlock::run(Index at, Index grid, const Kernel& kernel) {
@@ -66,6 +66,7 @@ template <typename Kernel> void HostBlock::run(Index at, Index grid, const Kerne
             blockDim = {unsigned(threads), 1, 1};
             gridDim = grid;
             host_block = &barrier;
+            host_said = &said;
             host_warp = &warps[thread / 32];
             host_shared = shared.data();
             kernel();
@@ -76,6 +77,15 @@ template <typename Kernel> void HostBlock::run(Index at, Index grid, const Kerne
 inline void __syncthreads() { pthread_barrier_wait(host_block); }
 inline int __syncthreads_or(int says) {
     if (says) __atomic_store_n(host_said, 1, __ATOMIC_SEQ_CST);
+    __syncthreads();
+    const int said = __atomic_load_n(host_said, __ATOMIC_SEQ_CST);
+    __syncthreads();
+    if (threadIdx.x == 0) __atomic_store_n(host_said, 0, __ATOMIC_SEQ_CST);
+    __syncthreads();
+    return said;
+}
+inline int __syncthreads_count(int says) {
+    if (says) __atomic_fetch_add(host_said, 1, __ATOMIC_SEQ_CST);
     __syncthreads();
     const int said = __atomic_load_n(host_said, __ATOMIC_SEQ_CST);
     __syncthreads();
@@ -121,6 +131,12 @@ inline bool __any_sync(unsigned mask, bool says) {
     bool any = says;
     for (int other = 1; other < 32; other *= 2) any |= __shfl_xor_sync(mask, any, other);
     return any;
+}
+inline unsigned __ballot_sync(unsigned, int says) {
+    unsigned found = 0;
+    for (int lane = 0; lane < 32; ++lane)
+        found |= unsigned(__shfl_sync(~0u, says, lane) != 0) << lane;
+    return found;
 }
 
 inline unsigned host_permute(unsigned a, unsigned b, unsigned selectors) {
@@ -183,6 +199,7 @@ template <typename Value> Value max(Value a, Value b) { return a > b ? a : b; }
 inline unsigned min(unsigned a, int b) { return min(a, unsigned(b)); }
 using std::abs;
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline int __clz(int bits) { return bits ? __builtin_clz(bits) : 32; }
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
@@ -209,6 +226,13 @@ inline unsigned atomicAdd(unsigned* at, unsigned value) {
 }
 inline unsigned atomicOr(unsigned* at, unsigned value) {
     return __atomic_fetch_or(at, value, __ATOMIC_SEQ_CST);
+}
+inline int atomicMin(int* at, int value) {
+    int known = __atomic_load_n(at, __ATOMIC_SEQ_CST);
+    while (known > value
+           && !__atomic_compare_exchange_n(at, &known, value, false, __ATOMIC_SEQ_CST,
+                                           __ATOMIC_SEQ_CST)) {}
+    return known;
 }
 inline unsigned long long atomicMin(unsigned long long* at, unsigned long long value) {
     unsigned long long known = __atomic_load_n(at, __ATOMIC_SEQ_CST);

@@ -90,16 +90,22 @@ def labels(beliefs: np.ndarray) -> np.ndarray:
     return found
 
 
-def right_keys(beliefs: np.ndarray, first: int, border: int = 0) -> np.ndarray:
+def right_keys(beliefs: np.ndarray, first: int, border: int = 0,
+               needs_all_partners: bool = True) -> np.ndarray:
     """Belief and label that each pixel of the other image is offered, the least of them.
 
     :param first: min_disparity; ``border``: pixels around the image that offer nothing.
+    :param needs_all_partners: so do pixels that have no partner for some label.
     """
     height, width, labels = beliefs.shape
     keys = np.full((height, width), 2**64 - 1, np.uint64)
     rows = slice(border, height - border)
-    for x in range(max(border, first + labels - 1), min(width - border, width + first)):
-        for label in range(labels):
+    for x in range(border, width - border):
+        partners = x - first - np.arange(labels)
+        exist = (partners >= 0) & (partners < width)
+        if needs_all_partners and not exist.all():
+            continue
+        for label in np.flatnonzero(exist):
             offered = beliefs[rows, x, label].astype(np.uint64) << np.uint64(32)
             there = keys[rows, x - first - label]
             np.minimum(there, offered + np.uint64(label), out=there)

@@ -28,6 +28,10 @@ def bp(**changes):
                             'message_type': 'float32', 'correlation_window_size': 3, **changes})
 
 
+def combined(**changes):
+    return bp(**{'message_type': 'int16', 'census_weight': 1.0, **changes})
+
+
 def matched(config, width=WIDTH, height=HEIGHT, seed=0):
     """What a matching stage could hand over, in the frame of matching."""
     random = np.random.default_rng(seed)
@@ -53,6 +57,26 @@ def matched(config, width=WIDTH, height=HEIGHT, seed=0):
     return {'label': label.astype(np.int16), 'fraction': fraction.astype(np.int8),
             'best': best, 'second': second, 'right_label': right_label.astype(np.int16),
             'grey': random.integers(0, 256, shape).astype(np.float32)}
+
+
+def holed(config, width=WIDTH, height=HEIGHT, seed=0):
+    """The same of a slanted plane with noise, holes, outliers and an invalid band on the left."""
+    random = np.random.default_rng(seed)
+    inputs = matched(config, width, height, seed)
+    d = config.disparity_range
+    slanted = np.add.outer(np.arange(height) * 0.3, np.arange(width) * -0.05)
+    value = np.clip((slanted - slanted.min() + random.normal(0, 0.3, slanted.shape)) * d / 15, 0,
+                    d - 1)
+    label = np.floor(value + 0.5).astype(np.int16)
+    label[random.random(label.shape) < 0.05] = d // 2
+    label[random.random(label.shape) < 0.2] = -1
+    for y in range(height):
+        label[y, :random.integers(0, width // 2)] = -1
+    label[height // 2] = -1
+    label[inputs['label'] < 0] = -1
+    fraction = np.clip(np.floor(16 * (value - label) + 0.5), -8, 7)
+    fraction[(label <= 0) | (label == d - 1)] = 0
+    return {**inputs, 'label': label, 'fraction': fraction.astype(np.int8)}
 
 
 def window_of(config, width=WIDTH, height=HEIGHT):

@@ -42,6 +42,7 @@ class Selection(NamedTuple):
     right_end: int
     bottom: int
     min_disparity: int
+    needs_all_partners: bool
     huge: Any
     label: np.ndarray
     fraction: np.ndarray
@@ -59,7 +60,8 @@ class Selection(NamedTuple):
 def selection(part: Partition, min_disparity: int, label: np.ndarray, fraction: np.ndarray,
               best: np.ndarray | None, second: np.ndarray | None,
               right_label: np.ndarray | None, right_least: np.ndarray, beliefs: np.ndarray,
-              selected: np.ndarray, right: np.ndarray) -> Selection:
+              selected: np.ndarray, right: np.ndarray, needs_all_partners: bool = True
+              ) -> Selection:
     """Where the label of least belief of every interior pixel goes, lowest label on ties.
 
     H x W are those of the image.
@@ -73,12 +75,13 @@ def selection(part: Partition, min_disparity: int, label: np.ndarray, fraction: 
         belief, and the least of the labels further than 1 from it, ``NO_SECOND`` where there
         is none. 0 where there is no label.
     :param right_label: int16 H x W, or None: for pixel (x, y) of the other image the label of
-        the least belief among the pixels (x + d, y) of this one that have data cost for every
-        d, lowest label on ties; -1 = none.
+        the least belief among the pixels (x + d, y) of this one, lowest label on ties; -1 = none.
     :param right_least: H x W of the type of beliefs: those of ``right_label``, which partitions
         side by side compare; of no rows where there are none.
     :param beliefs: scratch, parts x 2 x labels x columns, uint16 or float32.
     :param selected: scratch, parts x 5 x columns; ``right``: parts x 2 x 2 x columns of the image.
+    :param needs_all_partners: only pixels that have a partner for every d count in
+        ``right_label``.
     """
     dtype = beliefs.dtype.type
     no_cost = _NO_COST[np.dtype(np.float32 if dtype is np.float32 else np.int32)]
@@ -86,7 +89,7 @@ def selection(part: Partition, min_disparity: int, label: np.ndarray, fraction: 
     left, top, right_end, bottom = part.kept
     return Selection(
         part.x, part.y, left - part.x, top - part.y, right_end - part.x, bottom - part.y,
-        min_disparity, dtype(huge), label, fraction,
+        min_disparity, needs_all_partners, dtype(huge), label, fraction,
         best is not None and second is not None, no_cost if best is None else best,
         no_cost if second is None else second,
         right_label is not None, _NO_LABEL if right_label is None else right_label,
@@ -140,9 +143,9 @@ def select_row(cost: Any, messages: Any, y: int, above: int, slot: int, below: i
             _write_costs(selected, level.labels, odd, first, end,
                          found.best[row_of_image, found.x:], found.second[row_of_image, found.x:])
     if found.with_right:
-        _right_row(found.beliefs[part], found.x, first, end, found.min_disparity, found.huge,
-                   found.right[part], found.right_label[row_of_image], found.right_least,
-                   row_of_image)
+        _right_row(found.beliefs[part], found.x, first, end, found.min_disparity,
+                   found.needs_all_partners, found.huge, found.right[part],
+                   found.right_label[row_of_image], found.right_least, row_of_image)
 
 
 @kernel
@@ -249,8 +252,9 @@ def sixteenths(before: Any, least: Any, after: Any) -> int:
 
 
 @kernel
-def _right_row(beliefs: Any, x: int, first: int, end: int, min_disparity: int, huge: Any,
-               right: Any, labels_out: Any, least_out: Any, y: int) -> None:
+def _right_row(beliefs: Any, x: int, first: int, end: int, min_disparity: int,
+               needs_all_partners: bool, huge: Any, right: Any, labels_out: Any, least_out: Any,
+               y: int) -> None:
     """Labels of one row of the other image; its pixels too are split in even and odd ones.
 
     From the pixels [first, end) of a row of level 0, which begins at x, an even column of the
@@ -260,10 +264,11 @@ def _right_row(beliefs: Any, x: int, first: int, end: int, min_disparity: int, h
     labels = beliefs.shape[1]
     least, found = right[0], right[1]
     least[:] = huge
-    first_x = max(first, min_disparity + labels - 1 - x)
-    end_x = min(end, width + min_disparity - x)
     for label in range(labels):
         d = min_disparity + label
+        least_d = min_disparity if needs_all_partners else d
+        most_d = min_disparity + labels - 1 if needs_all_partners else d
+        first_x, end_x = max(first, most_d - x), min(end, width + least_d - x)
         for odd in range(2):
             # Pixels x + 2 column + odd with x + odd - d = 2 offset + side.
             side, offset = (odd - d) % 2, (x + odd - d) // 2

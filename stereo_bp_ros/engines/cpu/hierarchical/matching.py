@@ -60,7 +60,8 @@ class Hierarchical(CpuMatching):
                 found = labels.selection(
                     part, config.min_disparity, *out,
                     arrays.get('right_least', self._no_least), arrays['belief_rows'],
-                    arrays['selected_rows'], arrays['right_rows'])
+                    arrays['selected_rows'], arrays['right_rows'],
+                    needs_all_partners=not config.has_combined_cost)
                 messages.pass_messages(
                     self._levels, costs, passed, self._slots, arrays['message_vectors'],
                     self._plan.threads, config.iterations_of_levels,

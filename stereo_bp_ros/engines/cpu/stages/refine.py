@@ -17,11 +17,11 @@ import cv2
 import numba
 import numpy as np
 
-from stereo_bp_ros import geometry
+from stereo_bp_ros import geometry, quantisation
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
-from stereo_bp_ros.engines.cpu.stages import preprocess
+from stereo_bp_ros.engines.cpu.stages import bilateral, filling, preprocess
 
 #: Sixteenths of an invalid pixel: one pixel below the least disparity.
 INVALID = -16
@@ -53,7 +53,7 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
            config: MatcherConfig, calibration: Calibration | None,
            outputs: Mapping[str, np.ndarray[Any, Any]],
            scratch: Mapping[str, np.ndarray[Any, Any]], largest_cost: float = 1.0) -> None:
-    """Reject, filter, fill and publish, in this order; only ``outputs`` are computed.
+    """Reject, filter, fill, smooth and publish, in this order; only ``outputs`` are computed.
 
     Inputs are in the frame of matching: with ``reference_image: right`` everything is mirrored
     in x, and is mirrored back on the way into ``outputs``.
@@ -65,12 +65,14 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
        over the ``correlation_window_size`` window, borders replicated, is less than
        ``texture_threshold``.
     3. Left-right check: rejected where the other image's pixel at the integer disparity is
-       outside, has no label, or one that differs by more than ``disp12_max_diff``.
+       outside, has no label, or one that differs by more than ``disp12_max_diff``. With combined
+       costs always where it is outside, unless ``border`` is keep.
     4. Median, then speckle removal. A rejected pixel takes part in the median as a value below
        all others and may get a value by it; a pixel without label, or outside the valid window
        (unless ``border`` is keep), never does.
-    5. Filling: invalid pixels inside the valid window get the smaller of the nearest valid
-       values left and right of them inside the window, or the only one. They keep confidence 0.
+    5. Filling of invalid pixels inside the valid window (``filling.fill``). They keep
+       confidence 0.
+    6. A bilateral filter of the filled map. Without filling only valid pixels leave.
 
     :param label: int16 H x W, d - min_disparity, -1 = none.
     :param fraction: int8 H x W, sixteenths added to it; read with ``subpixel`` only.
@@ -107,7 +109,8 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
             _NO_LABEL if right_label is None else right_label, scratch['plane_b'],
             *bounds, keep, config.subpixel, config.uniqueness_ratio > 0,
             *_uniqueness(config, largest_cost), float(config.texture_threshold),
-            config.disp12_max_diff, config.min_disparity, sixteenths)
+            config.disp12_max_diff, config.has_combined_cost and not keep, config.min_disparity,
+            sixteenths)
     if config.median_window_size:
         cv2.medianBlur(sixteenths, config.median_window_size, dst=scratch['sixteenths_median'])
         sixteenths = scratch['sixteenths_median']
@@ -116,13 +119,22 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
         cv2.filterSpeckles(sixteenths, INVALID, config.speckle_size, 16 * config.speckle_range,
                            scratch['speckle_buffer'])
 
+    filled = sixteenths
+    fills = config.filling != 'none'
+    if fills or config.bilateral_passes:
+        filled = scratch['filled']
+        filling.fill(sixteenths, *bounds, config.filling == 'plane',
+                     16 * (config.disparity_range - 1), filled)
+        _smooth(filled, config, scratch)
+
     shift = calibration.shift if calibration is not None else 0.0
     focal_baseline = (calibration.focal_px * calibration.baseline_m
                       if calibration is not None else 0.0)
     published_shift = shift if config.pre_adjust_disparity else 0.0
-    _publish(sixteenths, no_cost if best is None else best, no_cost if second is None else second,
-             *bounds, mirrored, is_sad, float(largest_cost), config.filling == 'background',
-             float(config.min_disparity), published_shift, shift, focal_baseline,
+    _publish(sixteenths, filled, not fills and config.bilateral_passes > 0,
+             no_cost if best is None else best, no_cost if second is None else second,
+             mirrored, is_sad, float(largest_cost), float(config.min_disparity),
+             published_shift, shift, focal_baseline,
              *[argument for name in ('disparity', 'depth', 'confidence')
                for argument in (name in outputs, outputs.get(name, _NO_OUTPUT))],
              'fixed_disparity' in outputs, outputs.get('fixed_disparity', _NO_LABEL))
@@ -157,11 +169,22 @@ def _texture(grey: np.ndarray[Any, Any], config: MatcherConfig,
                   borderType=cv2.BORDER_REPLICATE)
 
 
+def _smooth(filled: np.ndarray[Any, Any], config: MatcherConfig,
+            scratch: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """The bilateral filter, in place."""
+    factor = np.int32(quantisation.bilateral_factor(config))
+    weights, sums = (scratch[name].view(np.int32) for name in ('plane_a', 'plane_b'))
+    for _ in range(config.bilateral_passes):
+        bilateral.along_rows(filled, factor, weights, sums, scratch['smoothed'])
+        bilateral.along_columns(scratch['smoothed'], factor, weights, sums, filled)
+
+
 @parallel_kernel
 def _reject(label: Any, fraction: Any, best: Any, second: Any, right_label: Any, texture: Any,
             x_begin: int, x_end: int, y_begin: int, y_end: int, keep: bool, subpixel: bool,
             unique: bool, second_factor: float, best_factor: float, margin: float,
-            texture_threshold: float, max_difference: int, first: int, out: Any) -> None:
+            texture_threshold: float, max_difference: int, needs_partner: bool, first: int,
+            out: Any) -> None:
     for y in numba.prange(label.shape[0]):
         row = out[y]
         _to_sixteenths(label[y], fraction[y], subpixel, row)
@@ -171,6 +194,8 @@ def _reject(label: Any, fraction: Any, best: Any, second: Any, right_label: Any,
             _reject_ambiguous(best[y], second[y], second_factor, best_factor, margin, row)
         if texture_threshold > 0:
             _reject_textureless(texture[y], texture_threshold, row)
+        if needs_partner:
+            _reject_outside(label[y], first, row)
         if max_difference > 0:
             _reject_inconsistent(label[y], right_label[y], max_difference, first, row)
 
@@ -207,6 +232,14 @@ def _reject_textureless(texture: Any, threshold: float, out: Any) -> None:
 
 
 @kernel
+def _reject_outside(label: Any, first: int, out: Any) -> None:
+    width = out.shape[0]
+    for x in range(width):
+        right_x = x - first - label[x]
+        out[x] = out[x] if 0 <= right_x < width else np.int16(INVALID)
+
+
+@kernel
 def _reject_inconsistent(label: Any, right_label: Any, max_difference: int, first: int,
                          out: Any) -> None:
     width = out.shape[0]
@@ -234,19 +267,19 @@ def _clear(label: Any, x_begin: int, x_end: int, y_begin: int, y_end: int, keep:
 
 
 @parallel_kernel
-def _publish(sixteenths: Any, best: Any, second: Any, x_begin: int, x_end: int, y_begin: int,
-             y_end: int, mirrored: bool, is_sad: bool, largest_cost: float, fill: bool,
-             first: float, published_shift: float, shift: float, focal_baseline: float,
+def _publish(sixteenths: Any, filled: Any, drops_filled: bool, best: Any, second: Any,
+             mirrored: bool, is_sad: bool, largest_cost: float, first: float,
+             published_shift: float, shift: float, focal_baseline: float,
              with_disparity: bool, disparity: Any, with_depth: bool, depth: Any,
              with_confidence: bool, confidence: Any, with_fixed: bool, fixed: Any) -> None:
     for y in numba.prange(sixteenths.shape[0]):
-        row = sixteenths[y]
+        row = filled[y]
+        if drops_filled:
+            _drop_filled(sixteenths[y], row)
         if with_confidence:
-            _confidence(row, best[y], second[y], is_sad, largest_cost, confidence[y])
+            _confidence(sixteenths[y], best[y], second[y], is_sad, largest_cost, confidence[y])
             if mirrored:
                 _mirror(confidence[y])
-        if fill and y_begin <= y < y_end:
-            _fill_background(row[x_begin:x_end])
         if with_disparity:
             _disparity(row, first, published_shift, disparity[y])
             if mirrored:
@@ -262,6 +295,12 @@ def _publish(sixteenths: Any, best: Any, second: Any, x_begin: int, x_end: int, 
 
 
 @kernel
+def _drop_filled(row: Any, filled: Any) -> None:
+    for x in range(row.shape[0]):
+        filled[x] = np.int16(INVALID) if row[x] < 0 else filled[x]
+
+
+@kernel
 def _confidence(row: Any, best: Any, second: Any, is_sad: bool, largest_cost: float,
                 out: Any) -> None:
     for x in range(out.shape[0]):
@@ -270,25 +309,6 @@ def _confidence(row: Any, best: Any, second: Any, is_sad: bool, largest_cost: fl
         value = (ahead - np.float64(best[x])) / scale
         value = 1.0 if ahead >= NO_SECOND or value > 1.0 else max(value, 0.0)
         out[x] = np.float32(0.0 if row[x] < 0 else value)
-
-
-@kernel
-def _fill_background(row: Any) -> None:
-    width = row.shape[0]
-    x = 0
-    while x < width:
-        if row[x] >= 0:
-            x += 1
-            continue
-        end = x
-        while end < width and row[end] < 0:
-            end += 1
-        left = row[x - 1] if x > 0 else np.int16(INVALID)
-        right = row[end] if end < width else np.int16(INVALID)
-        value = max(left, right) if left < 0 or right < 0 else min(left, right)
-        for i in range(x, end):
-            row[i] = value
-        x = end
 
 
 @kernel

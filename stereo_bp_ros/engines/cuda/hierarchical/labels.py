@@ -26,7 +26,7 @@ class Matches(ctypes.Structure):
 
     _fields_ = (('label', ctypes.c_void_p), ('fraction', ctypes.c_void_p),
                 ('best', ctypes.c_void_p), ('second', ctypes.c_void_p),
-                ('right', ctypes.c_void_p), ('min_disparity', ctypes.c_int),
+                ('right', ctypes.c_void_p), ('first_partner', ctypes.c_int),
                 ('first_x', ctypes.c_int), ('end_x', ctypes.c_int),
                 ('image_width', ctypes.c_int), ('kept_left', ctypes.c_int),
                 ('kept_top', ctypes.c_int), ('kept_width', ctypes.c_int),
@@ -46,6 +46,7 @@ def matches(config: MatcherConfig, width: int, height: int, arena: Arena, part: 
     """
     first_pixel = part.y * width + part.x
     window = geometry.matched_window(config, width, height)
+    keys = arena.device['right_keys'] + 8 * part.y * width if with_right else None
 
     def array(name: str, itemsize: int, is_wanted: bool = True) -> int | None:
         return arena.device[name] + itemsize * first_pixel if is_wanted else None
@@ -53,8 +54,8 @@ def matches(config: MatcherConfig, width: int, height: int, arena: Arena, part: 
     left, top, right, bottom = part.kept
     return Matches(
         array('label', 2), array('fraction', 1, with_fraction), array('best', 4, with_costs),
-        array('second', 4, with_costs), array('right_keys', 8, with_right),
-        config.min_disparity, window.x_offset - part.x,
+        array('second', 4, with_costs), keys,
+        part.x - config.min_disparity, window.x_offset - part.x,
         window.x_offset + window.width - part.x, width, left - part.x, top - part.y,
         right - left, bottom - top)
 

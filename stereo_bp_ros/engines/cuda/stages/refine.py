@@ -17,13 +17,18 @@ from stereo_bp_ros.types import OUTPUTS
 #: File and name of every kernel of the stage.
 KERNELS = (*(('frame/refine.cu', name)
              for name in ('reject_matches', 'refine_matches', 'median<3>', 'median<5>',
-                          'publish_matches')),
+                          'publish_matches', 'fill_matches', 'publish_filled')),
+           ('frame/bands.cu', 'fill_bands'),
+           *(('frame/bilateral.cu', f'smooth<{is_along_x}>') for is_along_x in ('true', 'false')),
            *(('frame/speckles.cu', name) for name in ('label_tiles', 'join_tiles', 'add_regions')))
 BLOCK = (32, 8, 1)
 ROW_BLOCK = 256
 
 #: Pixels of a tile's side in ``speckles.cu``.
 TILE = 32
+
+#: Columns of the window in ``bands.cu``, a thread for each.
+BAND_COLUMNS = 128
 
 
 class Steps(NamedTuple):
@@ -32,7 +37,8 @@ class Steps(NamedTuple):
     outputs: names of ``types.OUTPUTS``; fraction: of a pixel; costs: least and second least
     belief; right, texture:
     inputs of the left-right check and the texture threshold; median: side of the filter, 0 =
-    none; speckles: small regions are removed; fills: invalid pixels are filled.
+    none; speckles: small regions are removed; fills: invalid pixels are filled; planes: so is
+    the band beside the image with planes; passes: of the bilateral filter.
     """
 
     outputs: frozenset[str]
@@ -43,11 +49,13 @@ class Steps(NamedTuple):
     median: int
     speckles: bool
     fills: bool
+    planes: bool
+    passes: int
 
     @property
     def is_filtered(self) -> bool:
         """Whether something lies between rejection and publication."""
-        return bool(self.median or self.speckles or self.fills)
+        return bool(self.median or self.speckles or self.fills or self.passes)
 
     @property
     def is_local(self) -> bool:
@@ -60,7 +68,8 @@ def steps(config: MatcherConfig, outputs: Collection[str]) -> Steps:
     return Steps(frozenset(outputs), config.subpixel,
                  config.uniqueness_ratio > 0 or 'confidence' in outputs,
                  config.disp12_max_diff > 0, config.texture_threshold > 0,
-                 config.median_window_size, config.speckle_size > 0, config.filling != 'none')
+                 config.median_window_size, config.speckle_size > 0, config.filling != 'none',
+                 config.filling == 'plane', config.bilateral_passes)
 
 
 class Parameters(ctypes.Structure):
@@ -75,6 +84,7 @@ class Parameters(ctypes.Structure):
         ('best_factor', ctypes.c_double),
         ('is_subpixel', ctypes.c_int), ('is_unique', ctypes.c_int),
         ('is_textured', ctypes.c_int), ('keeps_border', ctypes.c_int), ('fills', ctypes.c_int),
+        ('bilateral_factor', ctypes.c_int), ('needs_partner', ctypes.c_int),
         ('max_difference', ctypes.c_int), ('speckle_size', ctypes.c_int),
         ('speckle_range', ctypes.c_int))
 
@@ -99,7 +109,10 @@ class Parameters(ctypes.Structure):
         self.is_unique = config.uniqueness_ratio > 0
         self.is_textured = config.texture_threshold > 0
         self.keeps_border = config.border == 'keep'
-        self.fills = config.filling == 'background'
+        self.fills = config.filling != 'none'
+        self.bilateral_factor = quantisation.bilateral_factor(config)
+        self.needs_partner = config.disp12_max_diff > 0 or (
+            config.has_combined_cost and config.border != 'keep')
         self.max_difference = config.disp12_max_diff
         self.speckle_size = config.speckle_size
         self.speckle_range = round(16 * config.speckle_range)
@@ -122,6 +135,13 @@ class Frame(ctypes.Structure):
         ('is_sad', ctypes.c_int))
 
 
+class Filling(ctypes.Structure):
+    """``Filling`` in ``refine.cuh``."""
+
+    _fields_ = (('frame', Frame), ('filled', ctypes.c_void_p), ('smoothed', ctypes.c_void_p),
+                ('most', ctypes.c_int))
+
+
 class Refine:
     """The stage for one configuration and size; live settings come with each frame."""
 
@@ -135,6 +155,7 @@ class Refine:
             'y_end': window.y_offset + window.height, 'min_disparity': config.min_disparity,
             'is_mirrored': config.reference_image == 'right', 'is_sad': is_sad,
             'has_float_costs': not is_sad and not MessageFormat.of(config).is_whole}
+        self._most = 16 * (config.disparity_range - 1)
 
     def load(self) -> None:
         """Compile or load what the stage launches, whatever the live settings say."""
@@ -156,9 +177,20 @@ class Refine:
             self._find_speckles(stream, frame)
         else:
             frame.regions = None
-        width = frame.width
-        self._launch('publish_matches', stream, frame, (frame.height, 1, 1), (ROW_BLOCK, 1, 1),
-                     4 * -(-width // 32))
+        rows = (frame.height, 1, 1), (ROW_BLOCK, 1, 1), 4 * -(-frame.width // 32)
+        if not (wanted.planes or wanted.passes):
+            self._launch('publish_matches', stream, frame, *rows)
+            return
+        device = self._arena.device
+        filling = Filling(frame, device['filled'], device['smoothed'], self._most)
+        self._launch('fill_matches', stream, filling, *rows)
+        if wanted.planes:
+            self._launch('fill_bands', stream, filling, (frame.height, 1, 1),
+                         (BAND_COLUMNS, 1, 1), file='frame/bands.cu')
+        for is_along_x in ('true', 'false') * wanted.passes:
+            self._launch(f'smooth<{is_along_x}>', stream, filling, self._pixels(1),
+                         file='frame/bilateral.cu')
+        self._launch('publish_filled', stream, filling, self._pixels(1))
 
     def _find_speckles(self, stream: int, frame: Frame) -> None:
         """Regions and their sizes."""
@@ -185,7 +217,7 @@ class Refine:
         return Frame(**{name: device[name] for name in names}, **self._geometry,
                      stamp=self._arena.stamp('refine'), end=self._arena.stamp('end'))
 
-    def _launch(self, name: str, stream: int, frame: Frame, grid: tuple[int, int, int],
-                block: tuple[int, int, int] = BLOCK, shared_bytes: int = 0,
-                file: str = 'frame/refine.cu') -> None:
+    def _launch(self, name: str, stream: int, frame: Frame | Filling,
+                grid: tuple[int, int, int], block: tuple[int, int, int] = BLOCK,
+                shared_bytes: int = 0, file: str = 'frame/refine.cu') -> None:
         compiler.kernel(self._device, file, name).launch(stream, grid, block, shared_bytes, frame)

@@ -1,0 +1,148 @@
+"""The kernels of refinement, run on the host, leave the bits of the CPU engine's refinement."""
+
+from __future__ import annotations
+
+import ctypes
+import pathlib
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+
+from test.engines.support import host_cuda
+
+pytest.importorskip('cupy')
+from stereo_bp_ros import MatcherConfig
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.memory import matches, on_device
+from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
+from stereo_bp_ros.engines.cuda.stages import refine as stage
+from stereo_bp_ros.geometry import MemoryPlan
+from stereo_bp_ros.types import OUTPUT_TYPES, OUTPUTS
+from test.engines.support.refinement import CALIBRATION, bp, holed, refine
+
+pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
+
+#: A kernel of blocks of 32 x N threads, or of one row of them; blocks one after the other.
+RUN = """
+extern "C" void run(const ARGUMENT* argument, int columns, int rows, int wide, int high) {
+    HostBlock block(wide * high);
+    for (unsigned y = 0; y < unsigned(rows); ++y)
+        for (unsigned x = 0; x < unsigned(columns); ++x)
+            block.run({x, y, 0}, {unsigned(columns), unsigned(rows), 1}, [&] {
+                blockDim = {unsigned(wide), unsigned(high), 1};
+                threadIdx = {threadIdx.x % wide, threadIdx.x / wide, 0};
+                KERNEL(*argument);
+            });
+}
+"""
+FILLING = ('fill_matches', 'publish_filled', 'fill_bands', 'smooth')
+WIDTH, HEIGHT = 66, 13
+
+
+class HostKernel:
+    """A kernel as ``compiler.kernel`` returns it, on threads of the host."""
+
+    def __init__(self, file: str, name: str, directory: pathlib.Path) -> None:
+        directory.mkdir()
+        text = host_cuda.source(file).replace('extern __shared__ uint32 valid[];',
+                                              'static uint32 valid[64];')
+        run = RUN.replace('ARGUMENT', 'Filling' if name.startswith(FILLING) else 'Frame')
+        self._library = host_cuda.compiled('#define __shared__ static\n' + text
+                                           + run.replace('KERNEL', name), directory)
+
+    def launch(self, _stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
+               _shared_bytes: int, argument: ctypes.Structure) -> None:
+        self._library.run(ctypes.byref(argument), *grid[:2], *block[:2])
+
+
+@pytest.fixture(scope='module')
+def host_kernels(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Kernels run on the host; each is compiled once."""
+    kernels: dict[str, HostKernel] = {}
+
+    def kernel(_found: Any, file: str, name: str) -> HostKernel:
+        if name not in kernels:
+            kernels[name] = HostKernel(file, name, tmp_path_factory.mktemp('kernel') / 'k')
+        return kernels[name]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, 'kernel', kernel)
+        yield kernels
+
+
+class HostStage:
+    """The stage for one configuration and what matching has handed over."""
+
+    def __init__(self, config: MatcherConfig, inputs: dict[str, np.ndarray]) -> None:
+        image = inputs['label'].shape
+        plan = MemoryPlan.lay_out(on_device(config, image, matches(config, image)))
+        self._memory = np.full(plan.total // 8 + 64, 0x5b5b5b5b5b5b5b5b, np.uint64)     # rubbish
+        base = -(-self._memory.ctypes.data // 256) * 256
+        self.device = {spec.name: base + spec.offset for spec in plan.arrays}
+        self._arrays = {
+            spec.name: np.frombuffer((ctypes.c_char * spec.nbytes).from_address(
+                self.device[spec.name]), spec.dtype).reshape(spec.shape) for spec in plan.arrays}
+        for name, array in inputs.items():
+            if name != 'grey':
+                self._arrays[name][...] = array
+        self._stage = stage.Refine(Context(TYPICAL, config, image[1], image[0], self))
+        self._parameters = stage.Parameters.from_buffer(self._arrays['parameters'].data)
+
+    def stamp(self, _stage: str) -> None:
+        return None
+
+    def run(self, config: MatcherConfig, calibration: Calibration, names: tuple[str, ...]
+            ) -> dict[str, np.ndarray]:
+        height, width = self._arrays['label'].shape
+        outputs = {name: np.full((height, width), 30000, OUTPUT_TYPES[name]) for name in names}
+        self._parameters.fill(config, calibration)
+        self._parameters.aim({name: array.ctypes.data for name, array in outputs.items()})
+        self._stage.enqueue(0, stage.steps(config, names))
+        return outputs
+
+
+def check(config: MatcherConfig, changes: list[dict[str, Any]],
+          names: tuple[str, ...] = OUTPUTS) -> None:
+    """One stage under live settings, one after the other."""
+    inputs = holed(config, WIDTH, HEIGHT)
+    on_host = HostStage(config, inputs)
+    for live in changes:
+        changed = config.replace(**live)
+        found = on_host.run(changed, CALIBRATION, names)
+        largest = on_host._parameters.largest_cost
+        expected = refine(changed, inputs, CALIBRATION, names, largest)
+        for name in names:
+            np.testing.assert_array_equal(found[name], expected[name], f'{name}, {live}')
+
+
+STEPS = [{'filling': filling, 'bilateral_passes': passes, 'median_window_size': 3 * (passes == 1)}
+         for filling in ('none', 'background', 'plane') for passes in (0, 1, 2)]
+
+
+@pytest.mark.parametrize('reference', ['left', 'right'])
+@pytest.mark.usefixtures('host_kernels')
+def test_every_combination_of_filling_and_passes_has_the_bits_of_the_cpu(reference: str) -> None:
+    config = bp(message_type='int16', disparity_range=6, reference_image=reference)
+    check(config, STEPS if reference == 'left' else STEPS[-1:])
+    planes, rows = (refine(config.replace(filling=filling), holed(config, WIDTH, HEIGHT))
+                    for filling in ('plane', 'background'))
+    assert (planes['disparity'] != rows['disparity']).sum() > 20
+
+
+@pytest.mark.usefixtures('host_kernels')
+def test_the_sigma_is_live() -> None:
+    config = bp(message_type='int16', disparity_range=200, border='keep', filling='background')
+    check(config, [{'bilateral_passes': 1, 'bilateral_sigma': sigma}
+                   for sigma in (0.1, 1.0, 30.0, 100.0)], ('disparity',))
+
+
+@pytest.mark.parametrize('names', [(name,) for name in OUTPUTS])
+@pytest.mark.usefixtures('host_kernels')
+def test_every_output_can_be_alone(names: tuple[str, ...]) -> None:
+    config = bp(message_type='float32', disparity_range=6, disp12_max_diff=2)
+    check(config, [{'filling': filling, 'bilateral_passes': 1} for filling in ('none', 'plane')],
+          names)
