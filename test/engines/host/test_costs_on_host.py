@@ -17,9 +17,11 @@ from stereo_bp_ros import MatcherConfig, partitions
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.costs import fractions, stage
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
+from stereo_bp_ros.engines.cuda.hierarchical.matching import Hierarchical
 from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
+from stereo_bp_ros.engines.cuda.stages import refine
 from stereo_bp_ros.partitions import Partition, Partitioning
 from test.engines.support.host_arena import HostArena
 
@@ -280,3 +282,36 @@ def check_fractions(config: MatcherConfig, parts: Partitioning, width: int, heig
         x, y, end_x, end_y = part.kept
         assert np.array_equal(found[y:end_y, x:end_x], expected[y:end_y, x:end_x])
     assert config.disparity_range == 2 or np.unique(found).size > 5
+
+
+@pytest.mark.parametrize('padding', [0, 16])
+@pytest.mark.parametrize('has_fractions', [False, True])
+def test_fractions_come_after_the_labels_and_before_anything_is_published(
+        has_fractions: bool, padding: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[tuple[str, Any]] = []
+
+    class Recorded(NamedTuple):
+        name: str
+
+        def launch(self, *arguments: Any) -> None:
+            launched.append((self.name.partition('<')[0], arguments[4]))
+
+    monkeypatch.setattr(compiler, 'kernel', lambda _device, _file, name: Recorded(name))
+    config = configured(21, CENSUS, SOBEL, subpixel=has_fractions)
+    across, down = partitions.cut(128, 2, 8, padding), partitions.cut(40, 1, 8, 0)
+    assert across is not None
+    assert down is not None
+    parts = Partitioning(across, down) if padding else partitions.whole(128, 40)
+    plan = plan_of(config, 128, 40, parts=parts)
+    context = Context(TYPICAL, config, 128, 40, HostArena(plan.memory))
+    publishes = Hierarchical.of(context, plan).enqueue(
+        0, 'grey', True, refine.steps(config, ['disparity']), refine.Refine(context).frame())
+    assert publishes == (not has_fractions and not padding)
+    names = [name for name, _ in launched]
+    assert names.count('take_fractions') == (parts.count if has_fractions else 0)
+    assert (names[-1] == 'take_fractions') == has_fractions
+    for name, argument in launched:
+        if hasattr(argument, 'matches'):
+            # Nobody else writes fractions: no kernel has to read the beliefs again for them.
+            assert not argument.matches.fraction, name
+            assert not argument.publishes or publishes
