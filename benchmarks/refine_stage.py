@@ -33,6 +33,9 @@ STEPS: dict[str, dict[str, Any]] = {
     'labels alone': PLAIN, 'check': CHECK, 'check, median 3': {**CHECK, 'median_window_size': 3},
     'check, median 5': {**CHECK, 'median_window_size': 5},
     'check, filling': {**CHECK, 'filling': 'background'},
+    'check, planes': {**CHECK, 'filling': 'plane'},
+    'check, filling, 3 bilateral passes': {**CHECK, 'filling': 'background',
+                                           'bilateral_passes': 3},
     'check, speckles': {**CHECK, 'speckle_size': 200},
     'road: check, median 3, speckles': {}, 'road, filling': {'filling': 'background'}}
 

@@ -37,7 +37,8 @@ COMBINED = {'census_weight': 0.8, 'sobel_weight': 1.0, 'discontinuity_slope': 20
 AROUND: tuple[dict[str, Any], ...] = (
     {'subpixel': False}, {'uniqueness_ratio': 5.0}, {'disp12_max_diff': 1},
     {'texture_threshold': 100}, {'median_window_size': 3}, {'median_window_size': 5},
-    {'speckle_size': 100}, {'filling': 'background'}, {'border': 'keep'},
+    {'speckle_size': 100}, {'filling': 'background'},
+    {'filling': 'plane', 'bilateral_passes': 2}, {'border': 'keep'},
     {'reference_image': 'right'}, {'smoothing_sigma': 1.0}, {'preprocessing': 'none'},
     {'preprocessing': 'sobel'}, {'preprocessing': 'residual', 'residual_iterations': 3},
     {'min_disparity': -16}, {'message_type': 'float32', 'exact': True},

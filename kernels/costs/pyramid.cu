@@ -35,7 +35,8 @@ __global__ void __launch_bounds__(ARRANGING)
     constexpr int PITCH = V::PADDED / 4 + 1;  // words of a pixel; odd, for different banks
     constexpr int AT_ONCE = ARRANGING / V::LANES;
     __shared__ uint32 words[ARRANGED][PITCH];
-    const int first_x = blockIdx.x * ARRANGED, y = blockIdx.y;
+    const int tiles = 2 * p.columns / ARRANGED;  // of a row
+    const int first_x = blockIdx.x % tiles * ARRANGED, y = blockIdx.x / tiles;
     const int lane = threadIdx.x % V::LANES;
     const size_t volume = size_t(p.width) * p.height * V::PADDED;
 #pragma unroll

@@ -167,3 +167,56 @@ __global__ void __launch_bounds__(THREADS) sobel(const __grid_constant__ Derivat
             fminf(__fmul_rn(value, p.scale), p.cap), -p.cap);
     }
 }
+
+// The least range of grey values in a window of CONTRAST_SIDE pixels that has the pixel. The centres
+// of the windows are inside the image; what lies outside is not looked at, so replicated borders
+// will do.
+constexpr int CONTRAST_SIDE = 7;
+
+template <typename Grey>
+__global__ void __launch_bounds__(THREADS) contrast(const __grid_constant__ Planes p) {
+    constexpr int RADIUS = CONTRAST_SIDE / 2;
+    constexpr int ROWS = TILE_HEIGHT + 4 * RADIUS, COLUMNS = TILE_WIDTH + 4 * RADIUS;
+    constexpr int CENTRE_ROWS = TILE_HEIGHT + 2 * RADIUS, CENTRES = TILE_WIDTH + 2 * RADIUS;
+    __shared__ Grey grey[ROWS][COLUMNS], least[ROWS][CENTRES], largest[ROWS][CENTRES];
+    __shared__ float ranges[CENTRE_ROWS][CENTRES];
+    stamp_time(p.stamp);
+    const int thread = threadIdx.y * TILE_WIDTH + threadIdx.x;
+    const int first_x = blockIdx.x * TILE_WIDTH - 2 * RADIUS;
+    const int first_y = blockIdx.y * TILE_HEIGHT - 2 * RADIUS;
+    for (int i = thread; i < ROWS * COLUMNS; i += THREADS)
+        grey[i / COLUMNS][i % COLUMNS] =
+            value_at<Grey>(p, first_x + i % COLUMNS, first_y + i / COLUMNS);
+    __syncthreads();
+    for (int i = thread; i < ROWS * CENTRES; i += THREADS) {
+        const Grey* const first = &grey[i / CENTRES][i % CENTRES];
+        Grey low = *first, high = *first;
+        for (int k = 1; k < CONTRAST_SIDE; ++k) {
+            low = min(low, first[k]);
+            high = max(high, first[k]);
+        }
+        least[i / CENTRES][i % CENTRES] = low;
+        largest[i / CENTRES][i % CENTRES] = high;
+    }
+    __syncthreads();
+    for (int i = thread; i < CENTRE_ROWS * CENTRES; i += THREADS) {
+        const int row = i / CENTRES, column = i % CENTRES;
+        Grey low = least[row][column], high = largest[row][column];
+        for (int k = 1; k < CONTRAST_SIDE; ++k) {
+            low = min(low, least[row + k][column]);
+            high = max(high, largest[row + k][column]);
+        }
+        const int x = first_x + RADIUS + column, y = first_y + RADIUS + row;
+        const bool is_centre = x >= 0 && x < p.width && y >= 0 && y < p.height;
+        ranges[row][column] = is_centre ? float(high) - float(low) : 3e38f;
+    }
+    __syncthreads();
+    for (int row = threadIdx.y; row < TILE_HEIGHT; row += THREADS / TILE_WIDTH) {
+        const int x = blockIdx.x * TILE_WIDTH + threadIdx.x, y = blockIdx.y * TILE_HEIGHT + row;
+        if (x >= p.width || y >= p.height) return;
+        float found = 3e38f;
+        for (int k = 0; k < CONTRAST_SIDE * CONTRAST_SIDE; ++k)
+            found = fminf(found, ranges[row + k / CONTRAST_SIDE][threadIdx.x + k % CONTRAST_SIDE]);
+        p.to[blockIdx.z][y * p.width + x] = found;
+    }
+}

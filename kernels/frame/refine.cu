@@ -153,6 +153,17 @@ __global__ void fill_matches(const __grid_constant__ Filling filling) {
         filling.filled[y * f.width + x] = short(value);
     });
 }
+// Whether confidence and contrast of a valid pixel reach what is asked for.
+__device__ __forceinline__ bool is_trusted(const Filling& filling, const Parameters& p, int at) {
+    const Frame& f = filling.frame;
+    if (p.confidence_threshold > 0.0) {
+        const float confidence = filling.confidence != nullptr ? filling.confidence[at]
+                                                               : float(own_confidence(f, p, at));
+        if (double(confidence) < p.confidence_threshold) return false;
+    }
+    return filling.contrast == nullptr || double(filling.contrast[at]) >= p.contrast_threshold;
+}
+
 __global__ void publish_filled(const __grid_constant__ Filling filling) {
     const Frame& f = filling.frame;
     const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
@@ -160,7 +171,8 @@ __global__ void publish_filled(const __grid_constant__ Filling filling) {
         const Parameters p = *f.parameters;
         const int at = y * f.width + x;
         const bool is_valid = f.filtered[at] >= 0;
-        publish(f, p, x, y, p.fills || is_valid ? filling.filled[at] : INVALID, !is_valid);
+        const bool leaves = p.fills || (is_valid && is_trusted(filling, p, at));
+        publish(f, p, x, y, leaves ? filling.filled[at] : INVALID, !is_valid, filling.confidence);
     }
     stamp_last(f.end, f.ended);
 }

@@ -21,11 +21,13 @@ struct Parameters {
     double shift;            // the same for depth
     double focal_baseline;   // pixels x metres
     double best_factor;      // uniqueness of SAD: of the best against 100 of the second
+    double confidence_threshold, contrast_threshold;
     int is_subpixel, is_unique, is_textured, keeps_border;
     int fills;             // invalid pixels get values
     int bilateral_factor;  // from differences to 65536ths of that which has no weight
     int needs_partner;     // a pixel whose partner is outside is invalid
     int max_difference;    // left-right check, 0 = off
+    int confidence_radius;  // of the window that confidence is averaged over
     int speckle_size;    // pixels
     int speckle_range;   // sixteenths
 };
@@ -56,6 +58,9 @@ struct Filling {
     Frame frame;      // ``filtered``: which pixels are valid
     short* filled;    // H x W; less than 0 where nothing was found
     short* smoothed;  // between the two halves of a pass of the bilateral filter
+    uint16* confidence_sums;  // of the window's columns in a row, in steps of 1 / 255
+    float* confidence;        // the mean over the window; null = no window is larger than a pixel
+    const float* contrast;    // null = is not asked for
     int most;         // sixteenths of the last label
 };
 
@@ -90,8 +95,18 @@ __device__ __forceinline__ short reject(const Frame& f, const Parameters& p, int
     return short(16 * label + (p.is_subpixel ? f.fraction[at] : 0));
 }
 
+// By how much the best label leads the second, in 0 to 1.
+__device__ __forceinline__ double own_confidence(const Frame& f, const Parameters& p, int at) {
+    const double second = cost_at(f, f.second, at);
+    const double value = __ddiv_rn(__dadd_rn(second, -cost_at(f, f.best, at)),
+                                   f.is_sad ? fmax(second, 1.0) : p.largest_cost);
+    return second >= double(NO_SECOND) || value > 1.0 ? 1.0 : fmax(value, 0.0);
+}
+
+// ``averaged``: confidences; null = each pixel's own.
 __device__ __forceinline__ void publish(const Frame& f, const Parameters& p, int x, int y,
-                                        int sixteenths, bool is_filled) {
+                                        int sixteenths, bool is_filled,
+                                        const float* averaged = nullptr) {
     const int at = y * f.width + x;
     const int to = f.is_mirrored ? y * f.width + f.width - 1 - x : at;
     if (p.fixed_disparity != nullptr)
@@ -108,11 +123,10 @@ __device__ __forceinline__ void publish(const Frame& f, const Parameters& p, int
             : __int_as_float(0x7fc00000);
     }
     if (p.confidence != nullptr) {
-        const double second = cost_at(f, f.second, at);
-        double value = __ddiv_rn(__dadd_rn(second, -cost_at(f, f.best, at)),
-                                 f.is_sad ? fmax(second, 1.0) : p.largest_cost);
-        value = second >= double(NO_SECOND) || value > 1.0 ? 1.0 : fmax(value, 0.0);
-        p.confidence[to] = sixteenths < 0 || is_filled ? 0.0f : float(value);
+        const bool has_none = sixteenths < 0 || is_filled;
+        p.confidence[to] = has_none ? 0.0f
+            : averaged != nullptr   ? averaged[at]
+                                    : float(own_confidence(f, p, at));
     }
 }
 

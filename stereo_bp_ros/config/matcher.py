@@ -134,8 +134,18 @@ class MatcherConfig(Settings):
     texture_threshold: int = setting(
         0, 'least sum of the absolute clipped Sobel x derivative over the window; 0 = off',
         0, 1000000, unit='grey levels', live=True)
+    confidence_window_size: int = setting(
+        1, 'side of the window over which the confidence is averaged; invalid pixels count as 0',
+        1, 51, odd=True, unit='pixels', live=True)
+    confidence_threshold: float = setting(
+        0.0, 'least confidence of a valid pixel (with filling none); 0 = off', 0, 1, live=True)
+    contrast_threshold: float = setting(
+        0.0, 'least range of grey values in every 7 x 7 window that has a valid pixel (with '
+        'filling none): finds saturated and plain sky; 0 = off', 0, 255, unit='grey levels',
+        live=True)
     subpixel: bool = setting(
-        True, 'refine disparities by a parabola through three costs', live=True)
+        True, 'refine disparities by a parabola through three costs, with combined costs by two '
+        'lines', live=True)
     disp12_max_diff: int = setting(
         0, 'largest difference in the left-right check; 0 = off', 0, 128, unit='pixels',
         live=True)
@@ -154,7 +164,8 @@ class MatcherConfig(Settings):
     bilateral_passes: int = setting(
         0, 'passes of a bilateral filter over the filled disparity; 0 = off', 0, 10, live=True)
     bilateral_sigma: float = setting(
-        2.0, 'standard deviation of its weights over differences of disparity', 0.1, 100,
+        2.0, 'standard deviation of its weights over differences of disparity, which reach 0 at '
+        '2.5 of it', 0.1, 100,
         unit='pixels', live=True)
     border: str = setting(
         'invalid', 'pixels outside the valid window: invalid, or keep the guess of belief '

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import ConfigError, MatcherConfig, quantisation
-from test.engines.support import naive_costs
+from test.engines.support import naive_bp, naive_costs
 
 
 def test_a_pair_of_columns_by_hand():
@@ -88,6 +88,20 @@ def test_the_envelope_with_a_first_step_of_the_slope_is_that_of_the_scans():
         scanned[:, label] = np.minimum(scanned[:, label], scanned[:, label + 1] + 7)
     scanned -= h.min(-1, keepdims=True)
     assert np.array_equal(naive_costs.envelope(h, 7, 7, 60), scanned)
+
+
+@pytest.mark.parametrize(('first_step', 'slope', 'truncation'), [
+    (10, 20, 120), (0, 31, 250), (7, 7, 60), (1, 127, 90), (60, 200, 900)])
+@pytest.mark.parametrize('disparities', [3, 16, 50])
+def test_neighbouring_labels_of_a_message_differ_by_the_slope_at_most(
+        first_step, slope, truncation, disparities):
+    """So a first step needs no wider differences. The messages of BP are these envelopes."""
+    h = np.random.default_rng(disparities).integers(0, 3 * truncation, (300, disparities))
+    h[::2] //= 1 + truncation // slope
+    sent = naive_costs.envelope(h, first_step, slope, truncation)
+    assert np.abs(np.diff(sent)).max() <= slope
+    assert np.abs(np.diff(sent)).max() > first_step or first_step == slope
+    assert np.array_equal(naive_bp.message(h, slope, truncation, first_step), sent)
 
 
 @pytest.mark.parametrize(('changes', 'says'), [

@@ -64,8 +64,8 @@ class CpuEngine(Engine):
             needed = refine.needs(self.config, outputs)
             self._matching.match(self.config, self._matches(needed), timings)
             with stopwatch(timings, 'refine'):
-                texture = self._smoothed('left') if needed.texture else None
-                refine.refine(*self._matches(needed), texture, self.config, calibration,
+                grey = self._smoothed('left') if needed.grey else None
+                refine.refine(*self._matches(needed), grey, self.config, calibration,
                               outputs, self._arrays, self._largest_cost())
         return timings
 
@@ -128,7 +128,8 @@ def warm_up(config: MatcherConfig) -> float:
     everything = config.replace(
         min_disparity=0, disparity_range=4, discontinuity_truncation=config.truncation,
         uniqueness_ratio=5.0, texture_threshold=1, subpixel=True, disp12_max_diff=1,
-        median_window_size=3, speckle_size=2, filling='plane',
+        median_window_size=3, speckle_size=2, confidence_window_size=3,
+        confidence_threshold=0.1, contrast_threshold=1.0, filling='plane',
         bilateral_passes=1)
     engine = CpuEngine.of(everything, side, side)
     engine.compute(image, image, calibration, outputs)

@@ -78,6 +78,8 @@ def refine(config: MatcherConfig, width: int, height: int) -> Wanted:
         ('sixteenths_median', (height, width), 'int16'),
         ('filled', (height, width), 'int16'),
         ('smoothed', (height, width), 'int16'),
+        ('confidence', (height, width), 'float32'),
+        ('confidence_steps', (height, width), 'uint8'),
         # What cv2.filterSpeckles of OpenCV 5 asks for; of OpenCV 4 it is 9 bytes a pixel.
         ('speckle_buffer', (1, 13 * height * width + 64), 'uint8'),
     ]

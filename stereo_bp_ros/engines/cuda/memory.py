@@ -9,6 +9,9 @@ from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.types import OUTPUT_TYPES
 
+#: Bytes of what goes up with every frame beside the images; ``refine.Parameters`` fits.
+PARAMETER_BYTES = 160
+
 #: Bytes of the largest pixel of any encoding.
 LARGEST_PIXEL = max(encoding.pixel_bytes for encoding in ENCODINGS.values())
 
@@ -37,14 +40,15 @@ def matches(config: MatcherConfig, image: tuple[int, int]) -> Wanted:
 def _refinement(image: tuple[int, int]) -> Wanted:
     return [('right_label', image, 'int16'), ('sixteenths', image, 'int16'),
             ('filtered', image, 'int16'), ('filled', image, 'int16'),
-            ('smoothed', image, 'int16'), ('regions', image, 'int32'),
+            ('smoothed', image, 'int16'), ('confidence_sums', image, 'uint16'),
+            ('mean_confidence', image, 'float32'), ('regions', image, 'int32'),
             ('region_sizes', image, 'int32'), ('ended', (1,), 'uint32')]
 
 
 def _uploaded(image: tuple[int, int]) -> Wanted:
     """What goes up with a frame, under the same names on both sides."""
     size = (image[0] * image[1] * LARGEST_PIXEL,)
-    return [('parameters', (128,), 'uint8'), ('left_raw', size, 'uint8'),
+    return [('parameters', (PARAMETER_BYTES,), 'uint8'), ('left_raw', size, 'uint8'),
             ('right_raw', size, 'uint8')]
 
 
@@ -55,6 +59,6 @@ def _matched(config: MatcherConfig, image: tuple[int, int]) -> Wanted:
         kinds['smoothed'] = 'float32'
     if preprocess.method(config) != 'none':
         kinds['matched'] = 'float32'
-    return [('texture', image, 'float32'),
+    return [('texture', image, 'float32'), ('contrast', image, 'float32'),
             *((f'{side}_{name}', image, kind) for name, kind in kinds.items()
               for side in ('left', 'right'))]

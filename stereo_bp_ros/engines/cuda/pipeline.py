@@ -95,7 +95,7 @@ class Pipeline:
         if self.convert.enqueue(stream, form.readings, self._arena.stamp('convert')):
             timed.append('convert')
         if self.preprocess.enqueue(stream, grey, form.steps.texture,
-                                    self._arena.stamp('preprocess')):
+                                    form.steps.contrast, self._arena.stamp('preprocess')):
             timed.append('preprocess')
         return timed, grey, self.preprocess.result(grey)
 

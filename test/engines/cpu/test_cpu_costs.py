@@ -200,8 +200,8 @@ def test_labels_are_those_of_the_definitions(settings: dict[str, Any]) -> None:
     left, right = pair(64, 40)
     config = combined(20, iterations=3, **settings)
     slope, truncation = map(int, quantisation.message_smoothness(config))
-    beliefs = naive_bp.beliefs_from(expected_costs(left, right, config)[0], slope, truncation,
-                                    config.iterations_of_levels)
+    costs = [values.astype(np.int64) for values in expected_costs(left, right, config)[0]]
+    beliefs = naive_bp.beliefs_from(costs, slope, truncation, config.iterations_of_levels)
     found = frame(config, left, right)
     np.testing.assert_array_equal(found['label'][1:-1, 1:-1],
                                   naive_bp.labels(beliefs)[1:-1, 1:-1])

@@ -25,7 +25,8 @@ KINDS = {
     'float16': {'message_type': 'float16'},
     'exact': {'message_type': 'float32', 'exact': True},
     'combined': {'census_weight': 0.8, 'residual_weight': 0.5, 'path_sums': True,
-                 'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0},
+                 'path_step_penalty': 2, 'path_jump_penalty': 10, 'discontinuity_slope': 2.0,
+                 'discontinuity_truncation': 10.0},
     'sad': {'stereo_algorithm': 'sad', 'correlation_window_size': 7},
 }
 
@@ -80,8 +81,10 @@ def test_a_pixel_of_the_right_reference_matches_one_further_right(
 
 @pytest.mark.parametrize('change', [
     {'uniqueness_ratio': 8.0}, {'texture_threshold': 500}, {'subpixel': False},
-    {'disp12_max_diff': 1}, {'median_window_size': 5}, {'speckle_size': 30},
-    {'filling': 'background', 'disp12_max_diff': 1}, {'pre_adjust_disparity': False}],
+    {'disp12_max_diff': 1}, {'median_window_size': 5}, {'speckle_size': 30, 'speckle_range': 0.0},
+    {'filling': 'background', 'disp12_max_diff': 1}, {'filling': 'plane', 'disp12_max_diff': 1},
+    {'bilateral_passes': 2}, {'bilateral_sigma': 0.5, 'bilateral_passes': 1},
+    {'pre_adjust_disparity': False}],
     ids=lambda change: next(iter(change)))
 def test_a_live_setting_acts_without_a_new_engine(config: MatcherConfig,
                                                   change: dict[str, Any]) -> None:
@@ -131,7 +134,8 @@ def test_a_frame_tells_the_time_of_every_stage(config: MatcherConfig) -> None:
 
 def test_no_frame_after_the_first_allocates(config: MatcherConfig) -> None:
     config = config.replace(disp12_max_diff=1, uniqueness_ratio=2.0, texture_threshold=10,
-                            median_window_size=3, speckle_size=50, filling='background')
+                            median_window_size=3, speckle_size=50, filling='plane',
+                            bilateral_passes=2)
     shape = (300, 400)
     engine = CpuEngine.of(config, shape[1], shape[0])
     rng = np.random.default_rng(0)
@@ -219,7 +223,8 @@ def test_after_warm_up_no_frame_compiles(child: Callable[..., str],
         f'config = MatcherConfig(disparity_range=16, **{changes!r})\n'
         'live = [{}, {"uniqueness_ratio": 8.0}, {"texture_threshold": 500},\n'
         '        {"subpixel": False}, {"disp12_max_diff": 1}, {"median_window_size": 3},\n'
-        '        {"median_window_size": 5}, {"speckle_size": 9}, {"filling": "background"}]\n'
+        '        {"median_window_size": 5}, {"speckle_size": 9}, {"filling": "background"},\n'
+        '        {"filling": "plane"}, {"bilateral_passes": 1}]\n'
         'warm_up(config)\n'
         'compiled = runtime.compiled_signatures()\n'
         'assert compiled > 5\n'

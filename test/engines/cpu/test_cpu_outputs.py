@@ -102,11 +102,11 @@ def test_confidence_of_sad_is_the_lead_of_the_best_over_the_second():
     config = sad(uniqueness_ratio=15.0)
     inputs = matched(config)
     inputs['best'][9, 40:44] = [0, 10, 600000, 0]
-    inputs['second'][9, 40:44] = [0, 40, stage.NO_SECOND, 1]
+    inputs['second'][9, 40:44] = [0, 40, stage.confidence.NO_SECOND, 1]
     results = refine(config, inputs, outputs=('disparity', 'confidence'))
     best, second = inputs['best'].astype(float), inputs['second'].astype(float)
     expected = (second - best) / np.maximum(second, 1)
-    expected[second == stage.NO_SECOND] = 1
+    expected[second == stage.confidence.NO_SECOND] = 1
     expected[results['disparity'] < 0] = 0
     np.testing.assert_allclose(results['confidence'], expected, rtol=1e-6)
     np.testing.assert_array_equal(results['confidence'][9, 40:44], np.float32([0, 0.75, 1, 1]))
@@ -160,11 +160,11 @@ def test_each_output_is_the_same_alone_and_with_the_others(config, name):
     (sad(), ('confidence',), {'best', 'second'}),
     (bp(uniqueness_ratio=5.0), ('disparity',), {'best', 'second'}),
     (bp(disp12_max_diff=1), ('disparity',), {'right_label'}),
-    (sad(texture_threshold=10), ('depth',), {'texture'}),
+    (sad(texture_threshold=10), ('depth',), {'grey'}),
 ])
 def test_only_what_is_needed_is_asked_for(config, outputs, expected):
     needed = stage.needs(config, outputs)
-    assert {name for name in ('best', 'second', 'right_label', 'texture')
+    assert {name for name in ('best', 'second', 'right_label', 'grey')
             if getattr(needed, name)} == expected
 
 

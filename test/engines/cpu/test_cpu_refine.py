@@ -114,7 +114,7 @@ def test_bp_needs_a_lead_of_a_part_of_the_largest_data_cost(ratio, message_type)
 def test_a_pixel_without_a_second_best_is_unique(make):
     config = make(uniqueness_ratio=100.0)
     inputs = matched(config)
-    none = np.inf if inputs['second'].dtype == np.float32 else stage.NO_SECOND
+    none = np.inf if inputs['second'].dtype == np.float32 else stage.confidence.NO_SECOND
     inputs['second'][:] = none
     np.testing.assert_array_equal(refined(config, inputs), plain_sixteenths(config, inputs))
 
@@ -343,3 +343,73 @@ def test_with_combined_costs_a_pixel_needs_its_partner(border, limit, first):
     if limit == 0 and first == 0 and border == 'invalid':
         assert (expected[:, 1:D] >= 0).any()
         assert (expected < plain_sixteenths(config, inputs)).any()
+
+
+def own_confidence(inputs, valid, largest_cost=30.0):
+    """Of each pixel in steps of 1 / 255, 0 where invalid."""
+    lead = (inputs['second'].astype(float) - inputs['best']) / largest_cost
+    return np.where(valid, np.floor(255 * np.clip(lead, 0, 1) + 0.5), 0)
+
+
+def averaged(steps, side):
+    """The mean over a window that is cut at the border of the image."""
+    height, width = steps.shape
+    radius = side // 2
+    return np.array([[steps[max(0, y - radius):y + radius + 1,
+                            max(0, x - radius):x + radius + 1].mean() / 255
+                      for x in range(width)] for y in range(height)])
+
+
+@pytest.mark.parametrize('side', [3, 7, 51])
+@pytest.mark.parametrize('changes', [{}, {'median_window_size': 3, 'speckle_size': 9}])
+def test_confidence_is_the_mean_over_its_window(side, changes):
+    config = bp(message_type='int16', confidence_window_size=side, **changes)
+    inputs = matched(config)
+    valid = refined(config, inputs) >= 0
+    assert 0.1 < valid.mean() < 0.95
+    found = refine(config, inputs, outputs=('confidence',))['confidence']
+    expected = averaged(own_confidence(inputs, valid), side)
+    np.testing.assert_allclose(found, np.where(valid, expected, 0), rtol=1e-6)
+
+
+@pytest.mark.parametrize('passes', [0, 2])
+@pytest.mark.parametrize('reference', ['left', 'right'])
+def test_a_pixel_below_the_threshold_of_confidence_is_left_out(reference, passes):
+    config = bp(message_type='int16', confidence_window_size=5, confidence_threshold=0.3,
+                reference_image=reference, bilateral_passes=passes)
+    inputs = matched(config)
+    kept = refined(config, inputs)
+    unjudged = refined(config.replace(confidence_threshold=0.0), inputs)
+    valid = refined(config.replace(confidence_threshold=0.0, bilateral_passes=0), inputs) >= 0
+    trusted = valid & (averaged(own_confidence(inputs, valid), 5).astype(np.float32) >= 0.3)
+    assert 0.1 < trusted.sum() / valid.sum() < 0.9
+    assert np.array_equal(kept, np.where(trusted, unjudged, -16))
+
+
+def test_with_filling_every_pixel_keeps_its_value_and_its_confidence():
+    config = bp(message_type='int16', confidence_window_size=5, filling='background')
+    inputs = matched(config)
+    outputs = ('disparity', 'confidence')
+    judged = refine(config.replace(confidence_threshold=0.3, contrast_threshold=50.0), inputs,
+                    outputs=outputs)
+    for name, values in refine(config, inputs, outputs=outputs).items():
+        assert np.array_equal(judged[name], values)
+    assert 0 < judged['confidence'][judged['confidence'] > 0].min() < 0.3
+
+
+def test_a_pixel_in_a_window_of_little_contrast_is_left_out():
+    config = bp(message_type='int16', contrast_threshold=9.0)
+    inputs = matched(config)
+    grey = np.random.default_rng(3).integers(0, 256, (HEIGHT, WIDTH)).astype(np.float32)
+    grey[4:15, 20:40] = 250 + np.arange(20) % 9      # ranges over 8 in every window
+    grey[20:30, 40:60] = 100 + np.arange(20) % 10    # over 9 in all that are whole
+    inputs['grey'] = grey
+    low = np.zeros(grey.shape, bool)
+    for y in range(HEIGHT):
+        for x in range(WIDTH):
+            window = np.s_[max(0, y - 3):y + 4, max(0, x - 3):x + 4]
+            if np.ptp(grey[window]) < 9:
+                low[window] = True
+    assert low.sum() >= 11 * 20
+    plain = refined(config.replace(contrast_threshold=0.0), inputs)
+    assert np.array_equal(refined(config, inputs), np.where(low, -16, plain))

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 pytest.importorskip('cupy')
-from stereo_bp_ros import MatcherConfig, partitions
+from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.engines.cuda.costs import stage, terms
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
-from stereo_bp_ros.engines.cuda.hierarchical import formats
-from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from test.engines.support import naive_costs
 from test.engines.support.cuda_runs import CALIBRATION, run
@@ -64,7 +62,7 @@ def test_volumes_are_what_is_defined(disparities: int, width: int, height: int) 
     engine = CudaEngine.of(config, width, height)
     run(config, left, right, engine=engine)
     found = np.empty((height, width, terms.padded_labels(disparities)), np.uint8)
-    runtime.memcpy(found.ctypes.data, engine.arena.device['data_cost'], found.nbytes,
+    runtime.memcpy(found.ctypes.data, engine._arena.device['data_cost'], found.nbytes,
                    runtime.memcpyDeviceToHost)
     engine.close()
     assert np.array_equal(found[..., :disparities],
@@ -79,15 +77,3 @@ def test_no_kernel_uses_local_memory() -> None:
             for file, name in stage.kernels(configured(disparities, path_sums=path_sums, **ALL),
                                             'float'):
                 assert compiler.kernel(found, file, name).resources.local_bytes == 0, name
-
-
-def test_partitions_sum_up_their_own_paths() -> None:
-    """The plan cuts the image; the data cost still sees the other image beyond the cut."""
-    config = configured(40, path_sums=True)
-    across, down = partitions.cut(150, 2, 4, 16), partitions.cut(80, 1, 4, 16)
-    assert across is not None
-    assert down is not None
-    parts = partitions.Partitioning(across, down)
-    found = plan_of(config, 150, 80, parts=parts)
-    assert formats.levels(config, parts.width, parts.height)[0].width == across.size
-    assert found.parts.count == 2

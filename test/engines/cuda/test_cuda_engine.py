@@ -191,6 +191,10 @@ CASES: dict[str, dict[str, Any]] = {
     'median 5 and check': {'median_window_size': 5, 'disp12_max_diff': 1},
     'speckles': {'speckle_size': 40, 'speckle_range': 2.0},
     'filling': {'filling': 'background', 'disp12_max_diff': 1},
+    'plane': {'filling': 'plane', 'disp12_max_diff': 1},
+    'bilateral': {'bilateral_passes': 2, 'disp12_max_diff': 1},
+    'bilateral, everywhere': {'bilateral_passes': 1, 'bilateral_sigma': 0.7, 'filling': 'plane',
+                              'disp12_max_diff': 1, 'border': 'keep', 'speckle_size': 20},
     'border': {'border': 'keep'},
     'no subpixel': {'subpixel': False},
     'everything': {'filling': 'background', 'disp12_max_diff': 2, 'speckle_size': 30,
@@ -332,7 +336,8 @@ def test_live_settings_act_on_the_next_frame() -> None:
     engine = cuda.CudaEngine.of(config, 90, 60)
     run(config, left, right, engine=engine)
     changed = config.replace(subpixel=True, disp12_max_diff=1, median_window_size=3,
-                             speckle_size=10, filling='background', border='invalid')
+                             speckle_size=10, filling='plane', bilateral_passes=2,
+                             border='invalid')
     engine.update(changed)
     after = run(changed, left, right, OUTPUTS, engine=engine)
     engine.close()

@@ -157,6 +157,10 @@ def test_formats_lie_in_memory_as_their_kernels_see_them():
             if issubclass(family, formats.Int16SixBits) and chunks % 8:
                 continue
             message = family(chunks, is_split, 1.0, 1, 8)
+            if message.is_int16:
+                stepped = family(chunks, is_split, 1.0, 1, 8, first_step=0)
+                checks += [f'HAS_FIRST_STEP<{stepped.name}> && !HAS_FIRST_STEP<{message.name}>',
+                           f'Shape<{stepped.name}, {8 * chunks}>::UNITS == {stepped.units}']
             shape = f'Shape<{message.name}, {8 * chunks}>'
             checks += [f'{shape}::CHUNKS == {chunks}', f'{shape}::UNITS == {message.units}',
                        f'{shape}::LANES == {message.lanes}',
@@ -305,7 +309,8 @@ def test_a_frame_launches_only_what_was_loaded_with_its_engine(log, settings, ou
               for grey in (90, 110)]
     arrays = {name: empty_output(name, (height, width)) for name in outputs}
     calibration = Calibration(400.0, 0.1, 160.0, 161.0, 120.0)
-    for live in ({}, {'speckle_size': 20, 'median_window_size': 3}):
+    for live in ({}, {'speckle_size': 20, 'median_window_size': 3},
+                 {'filling': 'plane', 'bilateral_passes': 2}):
         before = len(log.launched)
         engine.update(engine.config.replace(**live))
         timings = engine.compute(*images, calibration, arrays)

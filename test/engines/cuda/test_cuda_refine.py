@@ -13,7 +13,7 @@ pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, geometry
 from stereo_bp_ros.engines.cuda.runtime import arena
 from stereo_bp_ros.engines.cuda.stages import refine
-from test.engines.support import device_memory
+from test.engines.support import device_memory, naive_refinement
 
 pytestmark = pytest.mark.gpu
 
@@ -24,9 +24,10 @@ SIZES = ((1, 1), (3, 70), (33, 31), (64, 64), (97, 70), (258, 129), (1280, 720))
 class Stage:
     """The stage for one size, given sixteenths of a pixel in place of labels."""
 
-    def __init__(self, width: int, height: int, disparities: int = 64) -> None:
+    def __init__(self, width: int, height: int, disparities: int = 64,
+                 **settings: Any) -> None:
         self.config = MatcherConfig(disparity_range=disparities, levels=1, iterations=1,
-                                    border='keep')
+                                    border='keep', **settings)
         self.memory = device_memory.Memory(self.config, width, height)
         self.stage = refine.Refine(self.memory.context)
 
@@ -181,7 +182,34 @@ def test_holes_in_the_window_take_the_farther_of_both_sides(valid: float, width:
     stage.close()
 
 
-@pytest.mark.parametrize('settings', [{}, {'median_window_size': 3}, {'speckle_size': 9}])
+@pytest.mark.parametrize(('width', 'height'), [(1, 1), (3, 70), (70, 33), (258, 129)])
+@pytest.mark.parametrize('filling', ['none', 'background', 'plane'])
+def test_filling_and_smoothing_are_those_of_their_definitions(filling: str, width: int,
+                                                              height: int) -> None:
+    rng = random(width, height)
+    image = np.add.outer(np.arange(height) * 5, np.arange(width) * -2) + 2 * width
+    image = np.clip(image + rng.integers(-9, 10, image.shape), 0, 16 * 511).astype(np.int16)
+    image[rng.random(image.shape) < 0.2] = INVALID
+    for row in image:
+        row[:rng.integers(0, width // 2 + 1)] = INVALID
+    # The window begins at column 1.
+    stage = Stage(width, height, disparities=512, census_weight=1.0)
+    found = geometry.matched_window(stage.config, width, height).slices
+    filled = naive_refinement.background(image, found)
+    if filling == 'plane':
+        filled = naive_refinement.with_planes(image, filled, found, 16 * 511)
+    for passes, sigma in ((0, 2.0), (1, 0.1), (2, 3.0), (1, 100.0)):
+        expected = naive_refinement.bilateral(filled, passes, sigma)
+        if filling == 'none':
+            expected[image < 0] = INVALID
+        np.testing.assert_array_equal(
+            stage.run(image, filling=filling, bilateral_passes=passes, bilateral_sigma=sigma),
+            expected)
+    stage.close()
+
+
+@pytest.mark.parametrize('settings', [{}, {'median_window_size': 3}, {'speckle_size': 9},
+                                      {'bilateral_passes': 1}])
 def test_the_end_of_the_stage_is_stamped_in_every_frame(settings: dict[str, Any]) -> None:
     stage = Stage(500, 300)
     stamps = stage.memory.arena.host['stamps']

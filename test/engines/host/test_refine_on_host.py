@@ -15,10 +15,12 @@ from test.engines.support import host_cuda
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.engines.cpu.stages import preprocess as on_cpu
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.memory import matches, on_device
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
+from stereo_bp_ros.engines.cuda.stages import preprocess
 from stereo_bp_ros.engines.cuda.stages import refine as stage
 from stereo_bp_ros.geometry import MemoryPlan
 from stereo_bp_ros.types import OUTPUT_TYPES, OUTPUTS
@@ -39,7 +41,7 @@ extern "C" void run(const ARGUMENT* argument, int columns, int rows, int wide, i
             });
 }
 """
-FILLING = ('fill_matches', 'publish_filled', 'fill_bands', 'smooth')
+FILLING = ('fill_matches', 'publish_filled', 'fill_bands', 'smooth', 'add_conf', 'average_')
 WIDTH, HEIGHT = 66, 13
 
 
@@ -89,6 +91,9 @@ class HostStage:
         for name, array in inputs.items():
             if name != 'grey':
                 self._arrays[name][...] = array
+        if 'grey' in inputs:
+            on_cpu.contrast(inputs['grey'], self._arrays['contrast'],
+                            np.empty(image, np.float32))
         self._stage = stage.Refine(Context(TYPICAL, config, image[1], image[0], self))
         self._parameters = stage.Parameters.from_buffer(self._arrays['parameters'].data)
 
@@ -146,3 +151,44 @@ def test_every_output_can_be_alone(names: tuple[str, ...]) -> None:
     config = bp(message_type='float32', disparity_range=6, disp12_max_diff=2)
     check(config, [{'filling': filling, 'bilateral_passes': 1} for filling in ('none', 'plane')],
           names)
+
+
+@pytest.mark.parametrize('reference', ['left', 'right'])
+@pytest.mark.parametrize('message_type', ['int16', 'float32'])
+@pytest.mark.usefixtures('host_kernels')
+def test_what_is_not_trusted_leaves_no_value(reference: str, message_type: str) -> None:
+    config = bp(message_type=message_type, disparity_range=6, reference_image=reference)
+    check(config, [{'confidence_window_size': side, 'confidence_threshold': least, **more}
+                   for side, least in ((1, 0.3), (5, 0.0), (5, 0.2), (51, 0.2))
+                   for more in ({}, {'bilateral_passes': 1}, {'filling': 'background'})])
+
+
+@pytest.mark.usefixtures('host_kernels')
+def test_contrast_leaves_pixels_out() -> None:
+    config = bp(message_type='int16', disparity_range=6)
+    check(config, [{'contrast_threshold': least, 'confidence_window_size': side}
+                   for least in (30.0, 240.0, 255.0) for side in (1, 3)])
+
+
+@pytest.mark.parametrize(('pixel', 'kind'), [('uint8', np.uint8), ('float', np.float32)])
+def test_contrast_is_that_of_the_cpu(pixel: str, kind: type, tmp_path: pathlib.Path) -> None:
+    source = host_cuda.source('frame/preprocess.cu').replace(
+        'extern __shared__ double shared_memory[];', 'static double shared_memory[1];')
+    library = host_cuda.compiled(
+        '#define __shared__ static\n' + source
+        + RUN.replace('ARGUMENT', 'Planes').replace('KERNEL', f'contrast<{pixel}>'), tmp_path)
+    for width, height in ((66, 37), (5, 3)):
+        grey = np.random.default_rng(0).integers(90, 120, (height, width)).astype(kind)
+        grey[:, width // 2:] += (np.arange(width - width // 2) % 3).astype(kind)
+        grey[height // 3:, :width // 2] = 255
+        found, ranges, expected = np.empty((3, height, width), np.float32)
+        planes = on_device_planes(grey.ctypes.data, found.ctypes.data, width, height)
+        library.run(ctypes.byref(planes), -(-width // preprocess.TILE_WIDTH),
+                    -(-height // preprocess.TILE_HEIGHT), *preprocess.BLOCK[:2])
+        on_cpu.contrast(grey.astype(np.float32), expected, ranges)
+        np.testing.assert_array_equal(found, expected)
+
+
+def on_device_planes(source: int, target: int, width: int, height: int) -> preprocess._Planes:
+    return preprocess._Planes((ctypes.c_void_p * 2)(source), (ctypes.c_void_p * 2)(target), width,
+                              height)

@@ -13,7 +13,6 @@ import numpy as np
 from stereo_bp_ros import quantisation
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.partitions import Partitioning, whole
-from test.engines.support import naive_costs
 
 
 def belief_propagation(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
@@ -73,10 +72,10 @@ def beliefs_from(costs: list[np.ndarray], slope: float, truncation: float,
             c = cost[y, x]
             below, above = up[y + 1, x], down[y - 1, x]
             right_of, left_of = to_left[y, x + 1], to_right[y, x - 1]
-            up[y, x] = _message(below + right_of + left_of + c, *smoothness)
-            down[y, x] = _message(above + right_of + left_of + c, *smoothness)
-            to_left[y, x] = _message(below + above + right_of + c, *smoothness)
-            to_right[y, x] = _message(below + above + left_of + c, *smoothness)
+            up[y, x] = message(below + right_of + left_of + c, *smoothness)
+            down[y, x] = message(above + right_of + left_of + c, *smoothness)
+            to_left[y, x] = message(below + above + right_of + c, *smoothness)
+            to_right[y, x] = message(below + above + left_of + c, *smoothness)
     beliefs = np.zeros_like(costs[0])
     beliefs[1:-1, 1:-1] = (up[2:, 1:-1] + down[:-2, 1:-1] + to_left[1:-1, 2:]
                            + to_right[1:-1, :-2] + costs[0][1:-1, 1:-1])
@@ -148,22 +147,27 @@ def _updated(shape: tuple[int, ...], iteration: int) -> tuple[np.ndarray, np.nda
     return y, x
 
 
-def _message(h: np.ndarray, slope: float, truncation: float,
-             first_step: int | None) -> np.ndarray:
+def message(h: np.ndarray, slope: float, truncation: float,
+            first_step: int | None) -> np.ndarray:
     """Truncated linear lower envelope of h (nodes x labels), normalised."""
-    if first_step is not None:      # label by label, a few nodes at once
-        return np.concatenate([
-            naive_costs.envelope(h[i:i + 16], first_step, int(slope), int(truncation))
-            for i in range(0, max(1, len(h)), 16)])
-    message = h.copy()
+    lowered = h.copy()
+    if first_step is not None:
+        for k in range(1, h.shape[1]):
+            cost = first_step + slope * (k - 1)
+            if cost >= truncation:
+                break
+            lowered[:, k:] = np.minimum(lowered[:, k:], h[:, :-k] + cost)
+            lowered[:, :-k] = np.minimum(lowered[:, :-k], h[:, k:] + cost)
+        least = h.min(axis=1, keepdims=True)
+        return np.minimum(lowered - least, truncation)
     for label in range(1, h.shape[1]):
-        message[:, label] = np.minimum(message[:, label], message[:, label - 1] + slope)
+        lowered[:, label] = np.minimum(lowered[:, label], lowered[:, label - 1] + slope)
     for label in range(h.shape[1] - 2, -1, -1):
-        message[:, label] = np.minimum(message[:, label], message[:, label + 1] + slope)
-    message = np.minimum(message, h.min(axis=1, keepdims=True) + truncation)
-    if message.dtype == np.int64:
-        return message - message.min(axis=1, keepdims=True)
-    total = np.zeros(len(message), np.float32)
-    for label in range(message.shape[1]):       # np.sum adds pairwise
-        total += message[:, label]
-    return message - (total / np.float32(message.shape[1]))[:, np.newaxis]
+        lowered[:, label] = np.minimum(lowered[:, label], lowered[:, label + 1] + slope)
+    lowered = np.minimum(lowered, h.min(axis=1, keepdims=True) + truncation)
+    if lowered.dtype == np.int64:
+        return lowered - lowered.min(axis=1, keepdims=True)
+    total = np.zeros(len(lowered), np.float32)
+    for label in range(lowered.shape[1]):       # np.sum adds pairwise
+        total += lowered[:, label]
+    return lowered - (total / np.float32(lowered.shape[1]))[:, np.newaxis]

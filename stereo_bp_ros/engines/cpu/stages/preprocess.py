@@ -15,6 +15,9 @@ from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 #: Grey level that 0 becomes in 8 bits, for the methods whose values have a sign.
 SIGNED_OFFSET = 128
 
+#: Side of the windows of ``contrast_threshold``, pixels.
+CONTRAST_SIDE = 7
+
 
 def preprocess(grey: np.ndarray[Any, Any], config: MatcherConfig,
                smoothed: np.ndarray[Any, Any], matched: np.ndarray[Any, Any],
@@ -63,6 +66,22 @@ def sobel_x(smoothed: np.ndarray[Any, Any], config: MatcherConfig,
     """
     cv2.Sobel(smoothed, cv2.CV_32F, 1, 0, dst=out, ksize=3, borderType=cv2.BORDER_REPLICATE)
     _scale_and_clip(out, np.float32(config.sobel_scale), _cap(config))
+
+
+def contrast(smoothed: np.ndarray[Any, Any], out: np.ndarray[Any, Any],
+             ranges: np.ndarray[Any, Any]) -> None:
+    """The least range of grey values in a window that has the pixel; float32 H x W each.
+
+    Windows of ``CONTRAST_SIDE`` pixels, their centres inside the image and cut at its border.
+
+    :param out: filled; scratch before that.
+    :param ranges: scratch.
+    """
+    window = np.ones((CONTRAST_SIDE, CONTRAST_SIDE), np.uint8)
+    cv2.dilate(smoothed, window, dst=ranges)
+    cv2.erode(smoothed, window, dst=out)
+    np.subtract(ranges, out, out=ranges)
+    cv2.erode(ranges, window, dst=out)
 
 
 def _sobel_magnitude(smoothed: np.ndarray[Any, Any], config: MatcherConfig,

@@ -21,13 +21,10 @@ from stereo_bp_ros import geometry, quantisation
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
-from stereo_bp_ros.engines.cpu.stages import bilateral, filling, preprocess
+from stereo_bp_ros.engines.cpu.stages import bilateral, confidence, filling, preprocess
 
 #: Sixteenths of an invalid pixel: one pixel below the least disparity.
 INVALID = -16
-
-#: ``second`` of this or more means that there is no second label.
-NO_SECOND = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,14 +34,15 @@ class Needs:
     best: bool
     second: bool
     right_label: bool
-    texture: bool
+    grey: bool
 
 
 def needs(config: MatcherConfig, outputs: Collection[str]) -> Needs:
     """Which inputs these settings and outputs (names of ``types.OUTPUTS``) call for."""
-    costs = config.uniqueness_ratio > 0 or 'confidence' in outputs
+    costs = (config.uniqueness_ratio > 0 or config.confidence_threshold > 0
+             or 'confidence' in outputs)
     return Needs(best=costs, second=costs, right_label=config.disp12_max_diff > 0,
-                 texture=config.texture_threshold > 0)
+                 grey=config.texture_threshold > 0 or config.contrast_threshold > 0)
 
 
 def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
@@ -73,25 +71,27 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
     5. Filling of invalid pixels inside the valid window (``filling.fill``). They keep
        confidence 0.
     6. A bilateral filter of the filled map. Without filling only valid pixels leave.
+    7. Without filling: rejected where the confidence is below ``confidence_threshold``, or where
+       a 7 x 7 window that has the pixel has grey values in a range of less than
+       ``contrast_threshold``.
 
     :param label: int16 H x W, d - min_disparity, -1 = none.
     :param fraction: int8 H x W, sixteenths added to it; read with ``subpixel`` only.
     :param best, second: int32 or float32 H x W, least cost and least of the labels further than
-        1 away (``NO_SECOND`` or more: none); None unless ``needs`` says otherwise.
+        1 away (``confidence.NO_SECOND`` or more: none); None unless ``needs`` says otherwise.
     :param right_label: int16 H x W, label of each pixel of the other image, -1 = none; or None.
     :param grey: float32 H x W, smoothed reference image; or None.
     :param calibration: its shift is subtracted from the disparity where
         ``pre_adjust_disparity`` is set, and always for depth; depth needs it.
     :param outputs: name to H x W array to fill: ``disparity`` in pixels, invalid =
         min_disparity - shift - 1; ``depth`` in metres, NaN where invalid or not in front of the
-        camera; ``confidence`` in [0, 1], 0 where invalid, for SAD
-        ``(second - best) / max(second, 1)``, for BP ``(second - best) / largest_cost``, 1 where
-        there is no second; ``fixed_disparity`` int16, sixteenths without the shift, invalid =
-        16 (min_disparity - 1).
+        camera; ``confidence`` in [0, 1], 0 where invalid, else the mean over
+        ``confidence_window_size`` of, for SAD, ``(second - best) / max(second, 1)``, for BP
+        ``(second - best) / largest_cost``, and 1 where there is no second; ``fixed_disparity``
+        int16, sixteenths without the shift, invalid = 16 (min_disparity - 1).
     :param scratch: the arrays of ``scratch.refine``.
     :param largest_cost: largest data cost of a pixel in the units of ``best`` (BP only).
     """
-    needed = needs(config, outputs)
     no_cost = _NO_COST[_cost_type(config)]
     is_sad = config.stereo_algorithm == 'sad'
     mirrored = config.reference_image == 'right'
@@ -101,7 +101,7 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
     bounds = (window.x_offset, window.x_offset + window.width, window.y_offset,
               window.y_offset + window.height)
 
-    if needed.texture and grey is not None:
+    if config.texture_threshold > 0 and grey is not None:
         _texture(grey, config, scratch['plane_a'], scratch['plane_b'])
     sixteenths = scratch['sixteenths']
     _reject(label, fraction, no_cost if best is None else best,
@@ -127,13 +127,22 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
                      16 * (config.disparity_range - 1), filled)
         _smooth(filled, config, scratch)
 
+    contrast = trusted = _NO_OUTPUT
+    if config.contrast_threshold > 0 and grey is not None:
+        contrast = scratch['plane_b']
+        preprocess.contrast(grey, contrast, scratch['plane_a'])
+    if ('confidence' in outputs or config.confidence_threshold > 0) and (
+            best is not None and second is not None):
+        trusted = scratch['confidence']
+        confidence.average(sixteenths, best, second, is_sad, float(largest_cost),
+                           config.confidence_window_size, trusted, scratch['confidence_steps'],
+                           scratch['plane_a'].view(np.int32))
     shift = calibration.shift if calibration is not None else 0.0
     focal_baseline = (calibration.focal_px * calibration.baseline_m
                       if calibration is not None else 0.0)
     published_shift = shift if config.pre_adjust_disparity else 0.0
-    _publish(sixteenths, filled, not fills and config.bilateral_passes > 0,
-             no_cost if best is None else best, no_cost if second is None else second,
-             mirrored, is_sad, float(largest_cost), float(config.min_disparity),
+    _publish(sixteenths, filled, not fills, trusted, float(config.confidence_threshold),
+             contrast, float(config.contrast_threshold), mirrored, float(config.min_disparity),
              published_shift, shift, focal_baseline,
              *[argument for name in ('disparity', 'depth', 'confidence')
                for argument in (name in outputs, outputs.get(name, _NO_OUTPUT))],
@@ -267,17 +276,21 @@ def _clear(label: Any, x_begin: int, x_end: int, y_begin: int, y_end: int, keep:
 
 
 @parallel_kernel
-def _publish(sixteenths: Any, filled: Any, drops_filled: bool, best: Any, second: Any,
-             mirrored: bool, is_sad: bool, largest_cost: float, first: float,
+def _publish(sixteenths: Any, filled: Any, drops: bool, trusted: Any, least_confidence: float,
+             contrast: Any, least_contrast: float, mirrored: bool, first: float,
              published_shift: float, shift: float, focal_baseline: float,
              with_disparity: bool, disparity: Any, with_depth: bool, depth: Any,
              with_confidence: bool, confidence: Any, with_fixed: bool, fixed: Any) -> None:
     for y in numba.prange(sixteenths.shape[0]):
         row = filled[y]
-        if drops_filled:
-            _drop_filled(sixteenths[y], row)
+        if drops:
+            _drop(sixteenths[y], row)
+            if least_confidence > 0:
+                _drop_less(trusted[y], least_confidence, row)
+            if least_contrast > 0:
+                _drop_less(contrast[y], least_contrast, row)
         if with_confidence:
-            _confidence(sixteenths[y], best[y], second[y], is_sad, largest_cost, confidence[y])
+            _confidence(sixteenths[y], row, trusted[y], confidence[y])
             if mirrored:
                 _mirror(confidence[y])
         if with_disparity:
@@ -295,20 +308,22 @@ def _publish(sixteenths: Any, filled: Any, drops_filled: bool, best: Any, second
 
 
 @kernel
-def _drop_filled(row: Any, filled: Any) -> None:
+def _drop(row: Any, filled: Any) -> None:
     for x in range(row.shape[0]):
         filled[x] = np.int16(INVALID) if row[x] < 0 else filled[x]
 
 
 @kernel
-def _confidence(row: Any, best: Any, second: Any, is_sad: bool, largest_cost: float,
-                out: Any) -> None:
+def _drop_less(value: Any, least: float, filled: Any) -> None:
+    for x in range(value.shape[0]):
+        filled[x] = np.int16(INVALID) if np.float64(value[x]) < least else filled[x]
+
+
+@kernel
+def _confidence(row: Any, published: Any, trusted: Any, out: Any) -> None:
     for x in range(out.shape[0]):
-        ahead = np.float64(second[x])
-        scale = max(ahead, 1.0) if is_sad else largest_cost
-        value = (ahead - np.float64(best[x])) / scale
-        value = 1.0 if ahead >= NO_SECOND or value > 1.0 else max(value, 0.0)
-        out[x] = np.float32(0.0 if row[x] < 0 else value)
+        is_none = row[x] < 0 or published[x] < 0
+        out[x] = np.float32(0.0) if is_none else trusted[x]
 
 
 @kernel

@@ -163,6 +163,8 @@ def _truncation(config: MatcherConfig) -> int:
 class CombinedCost:
     """The stage for one configuration and size; takes the place of ``hierarchical.cost.Cost``.
 
+    Features are of the whole images, volumes and levels of one partition.
+
     :param parts: how the image is cut.
     """
 
@@ -217,7 +219,7 @@ class CombinedCost:
             blocks = 2 * (-(-level.width // paths) + -(-level.height // paths))
             self._run(stream, _paths(config), (blocks, 1, 1), PATH_THREADS, self._follow)
         self._run(stream, _arranged(config),
-                  (2 * level.columns // ARRANGED, level.height, 1), ARRANGING, self._arrange)
+                  (2 * level.columns // ARRANGED * level.height, 1, 1), ARRANGING, self._arrange)
         warps = min(MOST_WARPS, -(-config.disparity_range // formats.CHUNK))
         for k, launch in enumerate(self._coarser, 1):
             self._run(stream, _coarser(config, k),

@@ -109,7 +109,7 @@ class Hierarchical(CudaMatching):
     def __init__(self, context: Context, launches: list[Launch], parts: Partitioning) -> None:
         super().__init__(context)
         self._parts = parts.partitions
-        stage = (combined.CombinedCost if self._config.has_combined_cost else cost.Cost)
+        stage = combined.CombinedCost if self._config.has_combined_cost else cost.Cost
         self._cost = stage(context, parts)
         self._launches = launches
         self._messages = messages.Messages(context, launches, parts)

@@ -30,6 +30,10 @@ class _Gaussian(ctypes.Structure):
                 ('weights', ctypes.c_float * (MOST_RADIUS + 1)))
 
 
+class _Plain(ctypes.Structure):
+    _fields_ = (('planes', _Planes),)
+
+
 class _Box(ctypes.Structure):
     _fields_ = (('planes', _Planes), ('radius', ctypes.c_int), ('share', ctypes.c_double))
 
@@ -60,8 +64,9 @@ def kernels(config: MatcherConfig) -> list[str]:
     if config.smoothing_sigma > 0:
         names += [f'gaussian<{pixel}>' for pixel in sorted(pixels)]
         pixels = {'float'}
-    # The texture threshold can be set at any time.
-    names += ['texture', *(f'sobel<{pixel}, false>' for pixel in sorted(pixels))]
+    # The thresholds of texture and contrast can be set at any time.
+    names += ['texture', *(f'{kernel}<{pixel}{rest}>' for kernel, rest in (
+        ('sobel', ', false'), ('contrast', '')) for pixel in sorted(pixels))]
     if method(config) == 'sobel':
         names += [f'sobel<{pixel}, true>' for pixel in sorted(pixels)]
     elif method(config) == 'residual':
@@ -95,14 +100,15 @@ class Preprocess:
             return 'matched'
         return 'smoothed' if self._config.smoothing_sigma > 0 else grey
 
-    def enqueue(self, stream: int, grey: str, with_texture: bool, stamp: int) -> bool:
+    def enqueue(self, stream: int, grey: str, with_texture: bool, with_contrast: bool,
+                stamp: int) -> bool:
         """Make both matched images; False where they are the grey ones and nothing is to do.
 
         :param grey: 'grey' or 'values', of which ``left_`` and ``right_`` are read.
-        :param with_texture: fill ``texture`` for the left image.
+        :param with_texture, with_contrast: fill ``texture``, ``contrast`` for the left image.
         :param stamp: address of the time at which the stage starts.
         """
-        launches = self._launches(grey, with_texture)
+        launches = self._launches(grey, with_texture, with_contrast)
         for i, launch in enumerate(launches):
             launch.parameters.planes.stamp = None if i else stamp
             compiler.kernel(self._device, 'frame/preprocess.cu', launch.name).launch(
@@ -110,7 +116,7 @@ class Preprocess:
                 launch.parameters)
         return bool(launches)
 
-    def _launches(self, grey: str, with_texture: bool) -> list[_Launch]:
+    def _launches(self, grey: str, with_texture: bool, with_contrast: bool) -> list[_Launch]:
         config = self._config
         launches = []
         source = grey
@@ -131,6 +137,8 @@ class Preprocess:
                 derivative = 'spare'
                 launches.append(self._sobel(smoothed, derivative, False)._replace(images=1))
             launches.append(self._texture(derivative))
+        if with_contrast:
+            launches.append(self._contrast(smoothed))
         return launches
 
     def _gaussian(self, source: str, target: str) -> _Launch:
@@ -157,6 +165,11 @@ class Preprocess:
         planes = self._planes(source, source)
         planes.to[0] = self._arena.device['texture']
         return _Launch('texture', _shared(radius, 8, 4), _Box(planes, radius), 1)
+
+    def _contrast(self, source: str) -> _Launch:
+        planes = self._planes(source, source)
+        planes.to[0] = self._arena.device['contrast']
+        return _Launch(f'contrast<{PIXELS[source]}>', 0, _Plain(planes), 1)
 
     def _planes(self, source: str, target: str) -> _Planes:
         def both(name: str) -> ctypes.Array[ctypes.c_void_p]:

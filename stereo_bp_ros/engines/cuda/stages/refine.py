@@ -19,6 +19,7 @@ KERNELS = (*(('frame/refine.cu', name)
              for name in ('reject_matches', 'refine_matches', 'median<3>', 'median<5>',
                           'publish_matches', 'fill_matches', 'publish_filled')),
            ('frame/bands.cu', 'fill_bands'),
+           *(('frame/confidence.cu', name) for name in ('add_confidences', 'average_confidences')),
            *(('frame/bilateral.cu', f'smooth<{is_along_x}>') for is_along_x in ('true', 'false')),
            *(('frame/speckles.cu', name) for name in ('label_tiles', 'join_tiles', 'add_regions')))
 BLOCK = (32, 8, 1)
@@ -38,7 +39,9 @@ class Steps(NamedTuple):
     belief; right, texture:
     inputs of the left-right check and the texture threshold; median: side of the filter, 0 =
     none; speckles: small regions are removed; fills: invalid pixels are filled; planes: so is
-    the band beside the image with planes; passes: of the bilateral filter.
+    the band beside the image with planes; passes: of the bilateral filter; averages: the
+    confidence is one of a window; judges: confidence or contrast leave pixels out; contrast: it
+    is asked for.
     """
 
     outputs: frozenset[str]
@@ -51,11 +54,19 @@ class Steps(NamedTuple):
     fills: bool
     planes: bool
     passes: int
+    averages: bool
+    judges: bool
+    contrast: bool
 
     @property
     def is_filtered(self) -> bool:
         """Whether something lies between rejection and publication."""
-        return bool(self.median or self.speckles or self.fills or self.passes)
+        return bool(self.median or self.speckles or self.fills or self.has_map)
+
+    @property
+    def has_map(self) -> bool:
+        """Whether a map without holes lies between rejection and publication."""
+        return bool(self.planes or self.passes or self.averages or self.judges)
 
     @property
     def is_local(self) -> bool:
@@ -65,11 +76,17 @@ class Steps(NamedTuple):
 
 def steps(config: MatcherConfig, outputs: Collection[str]) -> Steps:
     """The steps of a frame."""
-    return Steps(frozenset(outputs), config.subpixel,
-                 config.uniqueness_ratio > 0 or 'confidence' in outputs,
-                 config.disp12_max_diff > 0, config.texture_threshold > 0,
-                 config.median_window_size, config.speckle_size > 0, config.filling != 'none',
-                 config.filling == 'plane', config.bilateral_passes)
+    has_confidence = config.confidence_threshold > 0 or 'confidence' in outputs
+    fills = config.filling != 'none'
+    return Steps(
+        outputs=frozenset(outputs), fraction=config.subpixel,
+        costs=config.uniqueness_ratio > 0 or has_confidence, right=config.disp12_max_diff > 0,
+        texture=config.texture_threshold > 0, median=config.median_window_size,
+        speckles=config.speckle_size > 0, fills=fills, planes=config.filling == 'plane',
+        passes=config.bilateral_passes,
+        averages=has_confidence and config.confidence_window_size > 1,
+        judges=not fills and (config.confidence_threshold > 0 or config.contrast_threshold > 0),
+        contrast=not fills and config.contrast_threshold > 0)
 
 
 class Parameters(ctypes.Structure):
@@ -81,11 +98,13 @@ class Parameters(ctypes.Structure):
         ('margin', ctypes.c_double), ('texture_threshold', ctypes.c_double),
         ('largest_cost', ctypes.c_double), ('published_shift', ctypes.c_double),
         ('shift', ctypes.c_double), ('focal_baseline', ctypes.c_double),
-        ('best_factor', ctypes.c_double),
+        ('best_factor', ctypes.c_double), ('confidence_threshold', ctypes.c_double),
+        ('contrast_threshold', ctypes.c_double),
         ('is_subpixel', ctypes.c_int), ('is_unique', ctypes.c_int),
         ('is_textured', ctypes.c_int), ('keeps_border', ctypes.c_int), ('fills', ctypes.c_int),
         ('bilateral_factor', ctypes.c_int), ('needs_partner', ctypes.c_int),
-        ('max_difference', ctypes.c_int), ('speckle_size', ctypes.c_int),
+        ('max_difference', ctypes.c_int), ('confidence_radius', ctypes.c_int),
+        ('speckle_size', ctypes.c_int),
         ('speckle_range', ctypes.c_int))
 
     def aim(self, outputs: Mapping[str, int]) -> None:
@@ -114,6 +133,9 @@ class Parameters(ctypes.Structure):
         self.needs_partner = config.disp12_max_diff > 0 or (
             config.has_combined_cost and config.border != 'keep')
         self.max_difference = config.disp12_max_diff
+        self.confidence_threshold = config.confidence_threshold
+        self.contrast_threshold = config.contrast_threshold
+        self.confidence_radius = config.confidence_window_size // 2
         self.speckle_size = config.speckle_size
         self.speckle_range = round(16 * config.speckle_range)
 
@@ -139,7 +161,8 @@ class Filling(ctypes.Structure):
     """``Filling`` in ``refine.cuh``."""
 
     _fields_ = (('frame', Frame), ('filled', ctypes.c_void_p), ('smoothed', ctypes.c_void_p),
-                ('most', ctypes.c_int))
+                ('confidence_sums', ctypes.c_void_p), ('confidence', ctypes.c_void_p),
+                ('contrast', ctypes.c_void_p), ('most', ctypes.c_int))
 
 
 class Refine:
@@ -178,11 +201,14 @@ class Refine:
         else:
             frame.regions = None
         rows = (frame.height, 1, 1), (ROW_BLOCK, 1, 1), 4 * -(-frame.width // 32)
-        if not (wanted.planes or wanted.passes):
+        if not wanted.has_map:
             self._launch('publish_matches', stream, frame, *rows)
             return
         device = self._arena.device
-        filling = Filling(frame, device['filled'], device['smoothed'], self._most)
+        filling = Filling(
+            frame, device['filled'], device['smoothed'], device['confidence_sums'],
+            device['mean_confidence'] if wanted.averages else None,
+            device['contrast'] if wanted.contrast else None, self._most)
         self._launch('fill_matches', stream, filling, *rows)
         if wanted.planes:
             self._launch('fill_bands', stream, filling, (frame.height, 1, 1),
@@ -190,6 +216,12 @@ class Refine:
         for is_along_x in ('true', 'false') * wanted.passes:
             self._launch(f'smooth<{is_along_x}>', stream, filling, self._pixels(1),
                          file='frame/bilateral.cu')
+        if wanted.averages:
+            self._launch('add_confidences', stream, filling,
+                         (-(-frame.width // ROW_BLOCK), frame.height, 1), (ROW_BLOCK, 1, 1),
+                         file='frame/confidence.cu')
+            self._launch('average_confidences', stream, filling, self._pixels(1),
+                         file='frame/confidence.cu')
         self._launch('publish_filled', stream, filling, self._pixels(1))
 
     def _find_speckles(self, stream: int, frame: Frame) -> None:
