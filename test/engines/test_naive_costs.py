@@ -40,6 +40,34 @@ def test_path_sums_of_a_row_by_hand():
     assert naive_costs.path_sums(cost, config)[0].tolist() == [v.tolist() for v in want]
 
 
+def test_fractions_of_a_slope_by_hand():
+    """All pixels alike: sums are 25 times as much, and the steeper side has the slope."""
+    def fraction(*cost: int) -> list[list[int]]:
+        volume = np.broadcast_to(np.array(cost, np.uint8), (2, 3, 3))
+        return naive_costs.fractions(volume, np.ones((2, 3), np.int16)).tolist()
+
+    # Lines of slope 8 through (-1, 6) and (1, 8) meet at -1/8: two sixteenths to the left.
+    assert fraction(6, 0, 8) == [[-2] * 3] * 2
+    assert fraction(8, 0, 6) == [[2] * 3] * 2
+    assert fraction(5, 5, 9) == [[-8] * 3] * 2
+    assert fraction(9, 5, 5) == [[8] * 3] * 2
+    # 8 * 1 / 16 is half a sixteenth, which is rounded up.
+    assert fraction(16, 0, 15) == [[1] * 3] * 2
+    assert fraction(15, 0, 16) == [[0] * 3] * 2
+    assert fraction(5, 5, 5) == fraction(4, 5, 9) == fraction(9, 5, 4) == [[0] * 3] * 2
+
+
+def test_fractions_sum_up_a_window_with_replicated_borders():
+    cost = np.zeros((1, 5, 3), np.uint8)
+    cost[0, :, 0] = cost[0, :, 2] = 10
+    cost[0, 0, 2] = 50
+    # Windows of the first pixels have the 50 thrice, twice and once, five rows of each.
+    expected = [int(np.floor(8 * (50 - sums) / sums + 0.5)) for sums in (170, 130, 90)]
+    assert naive_costs.fractions(cost, np.ones((1, 5), int)).tolist() == [[*expected, 0, 0]]
+    for label in (-1, 0, 2):
+        assert not naive_costs.fractions(cost, np.full((1, 5), label)).any()
+
+
 def test_no_message_can_tell_that_coarse_costs_are_cut():
     """Beyond four truncations above the least a label is never what a message or belief needs."""
     rng = np.random.default_rng(0)

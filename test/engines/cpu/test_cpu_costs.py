@@ -19,6 +19,7 @@ from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.hierarchical import cost
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.simd import runtime
+from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 
 ALL = {'census_weight': 0.8, 'sobel_weight': 1.0, 'grey_weight': 0.35, 'residual_weight': 1.7}
 SUMS = {**ALL, 'path_sums': True}
@@ -67,7 +68,8 @@ def costs_of(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
         for side, image in (('left', left), ('right', right)):
             features.extract(image.astype(np.float32), side, config, arrays)
         for part in parts.partitions:
-            cost.combined_cost(config, width, part.x, part.y, levels, costs, arrays)
+            cost.combined_cost(config, width, part.x, part.y, levels, costs, arrays,
+                               memory.threads(config))
             found.append([by_pixel(values.copy(), level)
                           for values, level in zip(costs, levels, strict=True)])
     return found
@@ -199,7 +201,7 @@ def test_labels_are_those_of_the_definitions(settings: dict[str, Any]) -> None:
     config = combined(20, iterations=3, **settings)
     slope, truncation = map(int, quantisation.message_smoothness(config))
     costs = [values.astype(np.int64) for values in expected_costs(left, right, config)[0]]
-    beliefs = naive_bp.beliefs_from(costs, slope, truncation, 3)
+    beliefs = naive_bp.beliefs_from(costs, slope, truncation, config.iterations_of_levels)
     found = frame(config, left, right)
     np.testing.assert_array_equal(found['label'][1:-1, 1:-1],
                                   naive_bp.labels(beliefs)[1:-1, 1:-1])
@@ -238,6 +240,83 @@ def test_the_right_image_as_reference_has_the_costs_of_the_mirror(
         np.testing.assert_array_equal(found[f'cost_{k}'], defined)
 
 
+def assert_fractions_are_defined(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
+                                 parts: partitions.Partitioning | None = None) -> None:
+    """Of the labels that were found; ``left`` is the image that is matched."""
+    height, width = left.shape
+    images = (left, right) if config.reference_image == 'left' else (
+        np.ascontiguousarray(right[:, ::-1]), np.ascontiguousarray(left[:, ::-1]))
+    found = frame(config, *images, parts)
+    volume, label = naive_costs.combined_cost(left, right, config), found['label']
+    parts = parts or partitions.whole(width, height)
+    for part in parts.partitions:
+        own = np.s_[part.y:part.y + parts.height, part.x:part.x + parts.width]
+        expected = np.full((height, width), 99)
+        expected[own] = naive_costs.fractions(volume[own], label[own])
+        kept = np.s_[part.kept.top:part.kept.bottom, part.kept.left:part.kept.right]
+        np.testing.assert_array_equal(found['fraction'][kept], expected[kept])
+    assert len(np.unique(found['fraction'])) > 5
+
+
+@pytest.mark.parametrize('settings', [ALL, SUMS], ids=['costs', 'sums'])
+@pytest.mark.parametrize(('width', 'height', 'labels', 'least'), [
+    (65, 20, 16, 0), (97, 41, 21, -3), (130, 17, 64, 0), (200, 33, 128, -20)])
+def test_fractions_are_those_of_the_data_cost(width: int, height: int, labels: int, least: int,
+                                              settings: dict[str, Any]) -> None:
+    assert_fractions_are_defined(combined(labels, min_disparity=least, **settings),
+                                 *pair(width, height))
+
+
+def test_windows_of_fractions_are_replicated_beyond_a_partition() -> None:
+    rows, columns = partitions.cut(70, 2, 8, 0), partitions.cut(150, 3, 8, 0)
+    assert rows
+    assert columns
+    parts = partitions.Partitioning(columns, rows)
+    assert_fractions_are_defined(combined(19, min_disparity=-2, **SUMS), *pair(150, 70), parts)
+
+
+def test_the_right_image_as_reference_has_the_fractions_of_the_mirror() -> None:
+    assert_fractions_are_defined(combined(18, reference_image='right', **SUMS), *pair(85, 40))
+
+
+def test_fractions_follow_a_subpixel_that_is_switched_while_frames_come() -> None:
+    images = [RawImage.from_array(image) for image in pair(90, 40)]
+    config = combined(20, subpixel=False, **SUMS)
+    engine = CpuEngine.of(config, 90, 40)
+    disparity = np.empty((40, 90), np.float32)
+    engine.compute(*images, None, {'disparity': disparity})
+    whole = disparity.copy()
+    assert (whole == np.floor(whole)).all()
+    engine.update(config.replace(subpixel=True))
+    engine.compute(*images, None, {'disparity': disparity})
+    arrays = engine._arrays
+    volume = naive_costs.combined_cost(*pair(90, 40), config)
+    expected = whole + naive_costs.fractions(volume, arrays['label']) / 16
+    is_found = whole >= 0
+    np.testing.assert_array_equal(disparity[is_found], expected[is_found])
+    assert (disparity != whole).any()
+    engine.update(config)
+    engine.compute(*images, None, {'disparity': disparity})
+    np.testing.assert_array_equal(disparity, whole)
+    engine.close()
+
+
+@pytest.mark.parametrize('has_path_sums', [False, True])
+def test_fractions_of_a_slanted_plane_do_not_lock_to_whole_pixels(has_path_sums: bool) -> None:
+    """Each eighth of a pixel has 1/8 of all disparities within a third of it."""
+    scene = SlantedPlane(width=320, height=240, disparity=12.0).frame(0)
+    config = combined(32, discontinuity_first_step=10.0, level_iterations='3,5,5',
+                      census_weight=0.8, sobel_weight=1.0, sobel_bound=20,
+                      path_sums=has_path_sums)
+    found = frame(config, scene.left, scene.right)['disparity']
+    is_found = found >= 0
+    assert is_found.mean() > 0.85
+    shares = np.bincount((found[is_found] * 8 % 8).astype(int), minlength=8) / is_found.sum()
+    assert np.abs(8 * shares - 1).max() < 1 / 3
+    error = found[is_found] - scene.disparity[is_found]
+    assert np.sqrt((error ** 2).mean()) < 0.15
+
+
 def test_the_number_of_threads_changes_no_pixel() -> None:
     images = pair(150, 60)
     found = [frame(combined(33, num_threads=threads, **SUMS), *images) for threads in (1, 2)]
@@ -261,7 +340,7 @@ def test_the_plan_has_only_what_the_configuration_needs() -> None:
 
     plain, costs, sums = names(), names(**ALL), names(**SUMS)
     assert costs - plain == {'left_features', 'right_features', 'bordered_grey', 'census_planes',
-                             'strip_costs'}
+                             'data_cost'}
     assert plain - costs == {'left_matched', 'right_matched', 'image_rows', 'cost_rows'}
     assert sums - costs == {'path_down', 'path_up', 'path_across', 'path_total'}
 

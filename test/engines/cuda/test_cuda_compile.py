@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.engines import cache
+from stereo_bp_ros.engines.cuda.costs import fractions
 from stereo_bp_ros.engines.cuda.costs import stage as combined
 from stereo_bp_ros.engines.cuda.hierarchical import cost, labels, messages, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
@@ -163,7 +164,7 @@ def kernels_of_combined_costs(disparities: int) -> list[tuple[str, str]]:
         base = messages.base_cost(config, 'uint8', steps)
         names += [messages.kernel_of(config, step, base, has_more)
                   for step in steps for has_more in (False, True)]
-        names += labels.kernels(config, steps[-1], base)
+        names += [*labels.kernels(config, steps[-1], base), fractions.kernel(config)]
     return sorted(set(names))
 
 

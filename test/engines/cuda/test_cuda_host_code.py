@@ -15,8 +15,8 @@ import pytest
 pytest.importorskip('cupy')
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.engines import create_engine, warm_up
+from stereo_bp_ros.engines.cuda.costs import fractions, terms
 from stereo_bp_ros.engines.cuda.costs import stage as combined
-from stereo_bp_ros.engines.cuda.costs import terms
 from stereo_bp_ros.engines.cuda.hierarchical import cost, formats, labels, launch, messages
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.runtime import arena, compiler, device
@@ -43,6 +43,7 @@ STRUCTURES = [
     ('costs/combine.cu', 'Term', combined.Term),
     ('costs/combine.cu', 'CombineLaunch', combined.CombineLaunch),
     ('costs/path_sums.cu', 'PathLaunch', combined.PathLaunch),
+    ('costs/fractions.cu', 'FractionLaunch', fractions.FractionLaunch),
     ('costs/pyramid.cu', 'ArrangeLaunch', combined.ArrangeLaunch),
     ('costs/pyramid.cu', 'CoarserLaunch', combined.CoarserLaunch),
     ('sad/sad.cu', 'Windows', sad.Windows), ('tiled/tiled.cu', 'TiledLaunch', tiled.TiledPass),
@@ -118,6 +119,8 @@ CONSTANTS = [
     *(('costs/path_sums.cu', f'Volume<{count}>::{name}', of(count))
       for count in (2, 16, 21, 64, 96, 128, 129, 192, 256, 257, 300, 512)
       for name, of in (('PADDED', terms.padded_labels), ('LANES', terms.lanes))),
+    ('costs/fractions.cu', 'FRACTION_WIDTH', fractions.WIDTH),
+    ('costs/fractions.cu', 'FRACTION_HEIGHT', fractions.HEIGHT),
     ('costs/pyramid.cu', 'ARRANGED', combined.ARRANGED),
     ('costs/pyramid.cu', 'ARRANGING', combined.ARRANGING),
     ('costs/pyramid.cu', 'NODES', combined.NODES),

@@ -15,11 +15,13 @@ from test.engines.support import host_cuda, naive_costs
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, partitions
 from stereo_bp_ros.engines.cuda.context import Context
-from stereo_bp_ros.engines.cuda.costs import stage
+from stereo_bp_ros.engines.cuda.costs import fractions, stage
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
+from stereo_bp_ros.engines.cuda.hierarchical.matching import Hierarchical
 from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
+from stereo_bp_ros.engines.cuda.stages import refine
 from stereo_bp_ros.partitions import Partition, Partitioning
 from test.engines.support.host_arena import HostArena
 
@@ -42,7 +44,7 @@ extern "C" void run_NUMBER(const ARGUMENT* argument, int columns, int rows, int 
 
 ARGUMENTS = {'make_features': 'FeatureLaunch', 'combine_costs': 'CombineLaunch',
              'follow_paths': 'PathLaunch', 'arrange_costs': 'ArrangeLaunch',
-             'add_children': 'CoarserLaunch'}
+             'add_children': 'CoarserLaunch', 'take_fractions': 'FractionLaunch'}
 
 PIXELS = {'uint8': 'uint8', 'float32': 'float'}
 
@@ -98,7 +100,7 @@ def host_kernels(compiled: HostKernels, monkeypatch: pytest.MonkeyPatch) -> None
     """Kernels run on the host."""
     def kernels(config: MatcherConfig, image: str) -> list[tuple[str, str]]:
         names = known(config, image)
-        compiled.load(names)
+        compiled.load([*names, fractions.kernel(config)])
         return names
     known = stage.kernels
     monkeypatch.setattr(stage, 'kernels', kernels)
@@ -125,13 +127,23 @@ class Frame:
         self._images = np.ascontiguousarray(left), np.ascontiguousarray(right)
         self.parts = parts or partitions.whole(width, height)
         self.arena = HostArena(plan_of(config, width, height, parts=self.parts).memory)
-        self._stage = stage.CombinedCost(Context(TYPICAL, config, width, height, self.arena),
-                                         self.parts)
+        context = Context(TYPICAL, config, width, height, self.arena)
+        self._stage = stage.CombinedCost(context, self.parts)
         self._stage.load(PIXELS[left.dtype.name])
+        self._fractions = fractions.Fractions(context, self.parts)
+        self._fractions.load()
 
     def run(self, part: Partition) -> None:
         self._stage.enqueue(0, PIXELS[self._images[0].dtype.name], True,
                             *(image.ctypes.data for image in self._images), part, None)
+
+    def fractions(self, labels: np.ndarray) -> np.ndarray:
+        """Fractions H x W of the image from its labels, filled part by part."""
+        self.arena.view('label')[:] = labels
+        for part in self.parts.partitions:
+            self.run(part)
+            self._fractions.enqueue(0, part)
+        return self.arena.view('fraction').copy()
 
     def volume(self) -> np.ndarray:
         """Data costs H x W x D; what pads them costs 255."""
@@ -240,3 +252,70 @@ def test_smoothed_images_are_rounded_half_up() -> None:
     frame.run(frame.parts.partitions[0])
     assert np.array_equal(frame.arena.view('left_grey_feature'), grey[0])
     assert np.array_equal(frame.volume(), naive_costs.combined_cost(*grey, config))
+
+
+@pytest.mark.parametrize(('disparities', 'min_disparity', 'width', 'height'), [
+    (2, 0, 17, 5), (16, -7, 43, 20), (21, 0, 37, 7), (64, 3, 65, 17), (128, 0, 40, 9),
+    (300, -150, 33, 17)])
+def test_fractions_are_what_is_defined(disparities: int, min_disparity: int, width: int,
+                                       height: int) -> None:
+    config = configured(disparities, CENSUS, SOBEL, min_disparity=min_disparity, levels=1)
+    check_fractions(config, partitions.whole(width, height), width, height)
+
+
+def test_windows_of_fractions_are_replicated_beyond_a_partition() -> None:
+    across, down = partitions.cut(75, 3, 2, 0), partitions.cut(40, 2, 2, 0)
+    assert across is not None
+    assert down is not None
+    check_fractions(configured(21, CENSUS, RESIDUAL, PATHS, min_disparity=-3),
+                    Partitioning(across, down), 75, 40)
+
+
+def check_fractions(config: MatcherConfig, parts: Partitioning, width: int, height: int) -> None:
+    left, right = pair(width, height)
+    whole = naive_costs.combined_cost(left, right, config)
+    # Those of least cost mostly, and any others.
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.random((height, width)) < 0.7, whole.argmin(-1),
+                      rng.integers(-1, config.disparity_range, (height, width)))
+    found = Frame(config, left, right, parts).fractions(labels)
+    for part in parts.partitions:
+        own = np.s_[part.y:part.y + parts.height, part.x:part.x + parts.width]
+        expected = np.full((height, width), 99)
+        expected[own] = naive_costs.fractions(whole[own], labels[own])
+        x, y, end_x, end_y = part.kept
+        assert np.array_equal(found[y:end_y, x:end_x], expected[y:end_y, x:end_x])
+    assert config.disparity_range == 2 or np.unique(found).size > 5
+
+
+@pytest.mark.parametrize('padding', [0, 16])
+@pytest.mark.parametrize('has_fractions', [False, True])
+def test_fractions_come_after_the_labels_and_before_anything_is_published(
+        has_fractions: bool, padding: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[tuple[str, Any]] = []
+
+    class Recorded(NamedTuple):
+        name: str
+
+        def launch(self, *arguments: Any) -> None:
+            launched.append((self.name.partition('<')[0], arguments[4]))
+
+    monkeypatch.setattr(compiler, 'kernel', lambda _device, _file, name: Recorded(name))
+    config = configured(21, CENSUS, SOBEL, subpixel=has_fractions)
+    across, down = partitions.cut(128, 2, 8, padding), partitions.cut(40, 1, 8, 0)
+    assert across is not None
+    assert down is not None
+    parts = Partitioning(across, down) if padding else partitions.whole(128, 40)
+    plan = plan_of(config, 128, 40, parts=parts)
+    context = Context(TYPICAL, config, 128, 40, HostArena(plan.memory))
+    publishes = Hierarchical.of(context, plan).enqueue(
+        0, 'grey', True, refine.steps(config, ['disparity']), refine.Refine(context).frame())
+    assert publishes == (not has_fractions and not padding)
+    names = [name for name, _ in launched]
+    assert names.count('take_fractions') == (parts.count if has_fractions else 0)
+    assert (names[-1] == 'take_fractions') == has_fractions
+    for name, argument in launched:
+        if hasattr(argument, 'matches'):
+            # Nobody else writes fractions: no kernel has to read the beliefs again for them.
+            assert not argument.matches.fraction, name
+            assert not argument.publishes or publishes

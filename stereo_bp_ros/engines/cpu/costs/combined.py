@@ -1,7 +1,6 @@
-"""The weighted sum of costs of the pixels of a strip, one tile of each colour wide.
+"""The weighted sum of costs of a pixel, and tiles of pixels.
 
-In a strip's row pixels of even x come first, then those of odd x, as in the tiles; each has its
-labels side by side, padded with 255 to whole vectors.
+A pixel has its labels side by side, padded with 255 to whole vectors.
 """
 
 from __future__ import annotations
@@ -85,17 +84,17 @@ def costs_of_pixel(terms: Any, left: Any, left_row: int, right: Any, right_row: 
 
 
 @kernel
-def tile_of(level: Level, y: int, tile: int, odd: int) -> int:
-    """Where the tile of a row begins that has pixels of even or of odd x."""
-    colour = (y + odd) % 2
-    return ((2 * y + colour) * level.tiles + tile) * level.cost_planes * SQUARE
+def fill_tiles(pixels: Any, row: int, label_bytes: int, level: Level, y: int, tile: int,
+               cost: Any) -> None:
+    """A tile [plane][lane] of each colour from its pixels' labels.
 
-
-@kernel
-def fill_tile(pixels: Any, start: int, label_bytes: int, cost: Any, place: int) -> None:
-    """A tile [plane][lane] from its pixels' labels [lane][label]."""
-    for label in range(0, label_bytes, SQUARE):
-        transpose(pixels, start + label, label_bytes, cost, place + label * SQUARE)
+    :param row: where the labels of the row's first pixel start, bytes.
+    """
+    for odd in range(2):
+        start = row + (2 * tile * SQUARE + odd) * label_bytes
+        place = (((2 * y + (y + odd) % 2) * level.tiles + tile) * level.cost_planes) * SQUARE
+        for label in range(0, label_bytes, SQUARE):
+            transpose(pixels, start + label, 2 * label_bytes, cost, place + label * SQUARE)
 
 
 @kernel

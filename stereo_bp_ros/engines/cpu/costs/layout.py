@@ -87,7 +87,7 @@ def cost_arrays(config: MatcherConfig, tiles: int, lanes: int, height: int,
     :param tiles: vectors of ``lanes`` columns that one colour of a row takes.
     """
     labels, columns = label_bytes(config), 2 * tiles * lanes
-    wanted: Wanted = [('strip_costs', (threads, 2 * lanes, labels), 'uint8')]
+    wanted: Wanted = [('data_cost', (height, columns, labels), 'uint8')]
     if config.path_sums:
         wanted += [('path_down', (height, columns, labels), 'uint8'),
                    ('path_up', (2, columns, labels), 'uint8'),

@@ -64,10 +64,10 @@ def extend_path(before: Any, source: int, costs: Any, place: int, path: Any, tar
 
 @kernel
 def settle_pixel(across: Any, right: int, left: int, down: Any, down_at: int, up: Any,
-                 up_at: int, total: Any, label_bytes: int, pixels: Any, target: int) -> None:
+                 up_at: int, total: Any, label_bytes: int) -> None:
     """A quarter of the sum of four paths, less its least, rounded half up: at most 255.
 
-    :param across: has the paths to the right and to the left.
+    :param across: has the paths to the right, which the result replaces, and to the left.
     :param total: scratch of uint16, a pixel's labels.
     """
     half = VECTOR_BYTES // 2
@@ -86,4 +86,4 @@ def settle_pixel(across: Any, right: int, left: int, down: Any, down_at: int, up
     for label in range(0, label_bytes, VECTOR_BYTES):
         first = (load(total, label) - rest) >> shift
         last = (load(total, label + half) - rest) >> shift
-        store_bytes(pixels, target + label, joined(first, last))
+        store_bytes(across, right + label, joined(first, last))

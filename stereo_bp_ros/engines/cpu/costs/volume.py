@@ -1,7 +1,7 @@
 """The data cost of level 0: combined costs, with or without path sums.
 
-Results lie as ``memory.Level`` says. Path sums first keep a tile's costs in the tile's own place
-as [lane][label], so that only one volume is needed beside them: that of the paths down.
+The costs themselves are ``data_cost``, [y][x][label], of which fractions are taken, too. Results
+lie as ``memory.Level`` says.
 """
 
 from __future__ import annotations
@@ -15,12 +15,7 @@ import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu.costs import layout
-from stereo_bp_ros.engines.cpu.costs.combined import (
-    clear_pixel,
-    costs_of_pixel,
-    fill_tile,
-    tile_of,
-)
+from stereo_bp_ros.engines.cpu.costs.combined import clear_pixel, costs_of_pixel, fill_tiles
 from stereo_bp_ros.engines.cpu.costs.paths import begin_path, extend_path, settle_pixel
 from stereo_bp_ros.engines.cpu.memory import Level
 from stereo_bp_ros.engines.cpu.simd.bytes import SQUARE
@@ -30,9 +25,12 @@ from stereo_bp_ros.engines.cpu.simd.vectors import address
 #: What is done for some rows one after the other, each on all threads at once.
 ACROSS, UP = range(2)
 
+#: Pixels of a row that two tiles have, one of each colour.
+STRIP = 2 * SQUARE
+
 
 def fill(config: MatcherConfig, width: int, x: int, y: int, level: Level, cost: Any,
-         arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+         arrays: Mapping[str, np.ndarray[Any, Any]], threads: int) -> None:
     """Data costs 0..255 of an image or of a part of it.
 
     Costs see the whole images, paths the part.
@@ -43,23 +41,23 @@ def fill(config: MatcherConfig, width: int, x: int, y: int, level: Level, cost: 
     :param arrays: features, and those of ``layout.cost_arrays``.
     """
     step, jump = np.uint8(config.path_step_penalty), np.uint8(config.path_jump_penalty)
-    strips, unused = arrays['strip_costs'], arrays['strip_costs']
+    volume = arrays['data_cost']
     # Parallel loops take tuples of numbers, not of tuples.
     terms = tuple(itertools.chain(*layout.terms(config, width)))
-    _fill(terms, arrays['left_features'], arrays['right_features'], width,
-          x, y, level, config.min_disparity, config.outside_cost, cost, strips,
-          arrays.get('path_down', unused), step, jump, config.path_sums)
+    _fill(terms, arrays['left_features'], arrays['right_features'], width, x, y, level,
+          config.min_disparity, config.outside_cost, volume, cost,
+          arrays.get('path_down', volume), step, jump, config.path_sums, threads)
     if config.path_sums:
-        _sum_paths(level, cost, strips, arrays['path_down'], arrays['path_up'],
+        _sum_paths(level, volume, cost, arrays['path_down'], arrays['path_up'],
                    arrays['path_across'], arrays['path_total'], step, jump)
 
 
 @parallel_kernel
 def _fill(terms: Any, left: Any, right: Any, image_width: int, first_x: int, first_y: int,
-          level: Level, min_disparity: int, outside: int, cost: Any, strips: Any, down: Any,
-          step: Any, jump: Any, has_paths: bool) -> None:
+          level: Level, min_disparity: int, outside: int, volume: Any, cost: Any, down: Any,
+          step: Any, jump: Any, has_paths: bool, parts: int) -> None:
     """Costs, and with ``has_paths`` the paths down; without them the finished tiles."""
-    parts, _, label_bytes = strips.shape
+    label_bytes = volume.shape[2]
     left_bytes, right_bytes = left.shape[1], right.shape[1]
     for index in numba.prange(parts):
         part = np.int64(index)
@@ -70,51 +68,48 @@ def _fill(terms: Any, left: Any, right: Any, image_width: int, first_x: int, fir
             top, bottom = part * bottom // parts, (part + 1) * bottom // parts
         for tile in range(begin, end):
             for y in range(top, bottom):
-                for odd in range(2):
-                    place = tile_of(level, y, tile, odd)
-                    costs, start = address(strips[part]), odd * SQUARE * label_bytes
-                    if has_paths:
-                        costs, start = address(cost), place
-                    _strip_row(terms, address(left), (first_y + y) * left_bytes, address(right),
-                               (first_y + y) * right_bytes, image_width, first_x, level, y, tile,
-                               odd, min_disparity, outside, costs, start, label_bytes,
-                               address(down), step, jump, has_paths)
-                    if not has_paths:
-                        fill_tile(costs, start, label_bytes, address(cost), place)
+                _fill_strip(terms, address(left), (first_y + y) * left_bytes, address(right),
+                            (first_y + y) * right_bytes, image_width, first_x, level, y, tile,
+                            min_disparity, outside, address(volume), label_bytes)
+                if has_paths:
+                    _paths_down(level, y, tile, address(volume), label_bytes, address(down), step,
+                                jump)
+                else:
+                    fill_tiles(address(volume), y * 2 * level.tiles * SQUARE * label_bytes,
+                               label_bytes, level, y, tile, address(cost))
 
 
 @kernel
-def _strip_row(terms: Any, left: Any, left_row: int, right: Any, right_row: int,
-               image_width: int, first_x: int, level: Level, y: int, tile: int, odd: int,
-               min_disparity: int, outside: int, costs: Any, start: int, label_bytes: int,
-               down: Any, step: Any, jump: Any, has_paths: bool) -> None:
-    """The pixels of one tile."""
-    row = 2 * level.tiles * SQUARE * label_bytes
-    for lane in range(SQUARE):
-        x, place = 2 * (tile * SQUARE + lane) + odd, start + lane * label_bytes
-        if x >= level.width:
-            clear_pixel(label_bytes, costs, place)
-            continue
-        costs_of_pixel(terms, left, left_row, right, right_row, image_width, first_x + x,
-                       level.labels, label_bytes, min_disparity, outside, costs, place)
-    if not has_paths:
-        return
-    for lane in range(SQUARE):
-        x, place = 2 * (tile * SQUARE + lane) + odd, start + lane * label_bytes
-        target = y * row + x * label_bytes
-        if x >= level.width:
-            continue
-        if y == 0:
-            begin_path(costs, place, down, target, label_bytes)
+def _fill_strip(terms: Any, left: Any, left_row: int, right: Any, right_row: int,
+                image_width: int, first_x: int, level: Level, y: int, tile: int,
+                min_disparity: int, outside: int, volume: Any, label_bytes: int) -> None:
+    """The costs of the pixels of one tile of each colour."""
+    for x in range(tile * STRIP, (tile + 1) * STRIP):
+        place = (y * level.tiles * STRIP + x) * label_bytes
+        if x < level.width:
+            costs_of_pixel(terms, left, left_row, right, right_row, image_width, first_x + x,
+                           level.labels, label_bytes, min_disparity, outside, volume, place)
         else:
-            extend_path(down, target - row, costs, place, down, target, label_bytes, step, jump)
+            clear_pixel(label_bytes, volume, place)
+
+
+@kernel
+def _paths_down(level: Level, y: int, tile: int, volume: Any, label_bytes: int, down: Any,
+                step: Any, jump: Any) -> None:
+    row = level.tiles * STRIP * label_bytes
+    for x in range(tile * STRIP, min((tile + 1) * STRIP, level.width)):
+        place = y * row + x * label_bytes
+        if y == 0:
+            begin_path(volume, place, down, place, label_bytes)
+        else:
+            extend_path(down, place - row, volume, place, down, place, label_bytes, step, jump)
 
 
 @parallel_kernel
-def _sum_paths(level: Level, cost: Any, strips: Any, down: Any, up: Any, across: Any, totals: Any,
-               step: Any, jump: Any) -> None:
+def _sum_paths(level: Level, volume: Any, cost: Any, down: Any, up: Any, across: Any,
+               totals: Any, step: Any, jump: Any) -> None:
     """Paths to both sides, paths up and the finished tiles, from the last row to the first."""
-    parts, _, label_bytes = strips.shape
+    parts, label_bytes = totals.shape
     count = across.shape[0]
     for block in range((level.height + count - 1) // count):
         bottom = level.height - block * count
@@ -125,53 +120,50 @@ def _sum_paths(level: Level, cost: Any, strips: Any, down: Any, up: Any, across:
                 if phase == ACROSS:
                     for y in range(top + part * (bottom - top) // parts,
                                    top + (part + 1) * (bottom - top) // parts):
-                        _paths_across(level, y, address(cost), label_bytes,
+                        _paths_across(level, y, address(volume), label_bytes,
                                       address(across[y - top]), step, jump)
                     continue
                 for tile in range(part * level.tiles // parts, (part + 1) * level.tiles // parts):
                     for back in range(bottom - top):
                         y = bottom - 1 - back
-                        _finish_tiles(level, y, tile, address(cost), address(strips[part]),
+                        _finish_strip(level, y, tile, address(volume), address(cost),
                                       address(down), address(up), address(across[y - top]),
                                       address(totals[part]), label_bytes, step, jump)
 
 
 @kernel
-def _paths_across(level: Level, y: int, cost: Any, label_bytes: int, across: Any, step: Any,
+def _paths_across(level: Level, y: int, volume: Any, label_bytes: int, across: Any, step: Any,
                   jump: Any) -> None:
     """The paths to the right and to the left of one row."""
-    to_left = 2 * level.tiles * SQUARE * label_bytes
+    row = level.tiles * STRIP * label_bytes
     for i in range(level.width):
         # Side by side: neither has to wait for the other.
         for backwards in range(2):
-            x = level.width - 1 - i if backwards else i
-            place = tile_of(level, y, x // 2 // SQUARE, x % 2) + x // 2 % SQUARE * label_bytes
-            target = x * label_bytes + backwards * to_left
+            column = (level.width - 1 - i if backwards else i) * label_bytes
+            place, target = y * row + column, column + backwards * row
             if i == 0:
-                begin_path(cost, place, across, target, label_bytes)
+                begin_path(volume, place, across, target, label_bytes)
             else:
                 source = target + label_bytes if backwards else target - label_bytes
-                extend_path(across, source, cost, place, across, target, label_bytes, step, jump)
+                extend_path(across, source, volume, place, across, target, label_bytes, step,
+                            jump)
 
 
 @kernel
-def _finish_tiles(level: Level, y: int, tile: int, cost: Any, pixels: Any, down: Any, up: Any,
+def _finish_strip(level: Level, y: int, tile: int, volume: Any, cost: Any, down: Any, up: Any,
                   across: Any, total: Any, label_bytes: int, step: Any, jump: Any) -> None:
-    """The paths up of one strip's row, the sums, and the tiles in place of their costs."""
-    row = 2 * level.tiles * SQUARE * label_bytes
-    for odd in range(2):
-        start = tile_of(level, y, tile, odd)
-        for lane in range(SQUARE):
-            x, result = 2 * (tile * SQUARE + lane) + odd, lane * label_bytes
-            if x >= level.width:
-                clear_pixel(label_bytes, pixels, result)
-                continue
-            column, place = x * label_bytes, start + lane * label_bytes
-            own, before = y % 2 * row + column, (y + 1) % 2 * row + column
-            if y == level.height - 1:
-                begin_path(cost, place, up, own, label_bytes)
-            else:
-                extend_path(up, before, cost, place, up, own, label_bytes, step, jump)
-            settle_pixel(across, column, row + column, down, y * row + column, up, own, total,
-                         label_bytes, pixels, result)
-        fill_tile(pixels, 0, label_bytes, cost, start)
+    """The paths up of one strip's row, and the sums in place of the paths to the right."""
+    row = level.tiles * STRIP * label_bytes
+    for x in range(tile * STRIP, (tile + 1) * STRIP):
+        column = x * label_bytes
+        if x >= level.width:
+            clear_pixel(label_bytes, across, column)
+            continue
+        place = y * row + column
+        own, before = y % 2 * row + column, (y + 1) % 2 * row + column
+        if y == level.height - 1:
+            begin_path(volume, place, up, own, label_bytes)
+        else:
+            extend_path(up, before, volume, place, up, own, label_bytes, step, jump)
+        settle_pixel(across, column, row + column, down, place, up, own, total, label_bytes)
+    fill_tiles(across, 0, label_bytes, level, y, tile, cost)

@@ -56,7 +56,8 @@ def data_cost(left: np.ndarray, right: np.ndarray, x: int, y: int, levels: list[
 
 
 def combined_cost(config: MatcherConfig, width: int, x: int, y: int, levels: list[Level],
-                  costs: list[np.ndarray], arrays: Mapping[str, np.ndarray]) -> None:
+                  costs: list[np.ndarray], arrays: Mapping[str, np.ndarray],
+                  threads: int) -> None:
     """Combined costs, with or without path sums, and the pyramid over them.
 
     The cost of a level above 0 is the sum of its children's, less the least of the node's, cut
@@ -65,9 +66,9 @@ def combined_cost(config: MatcherConfig, width: int, x: int, y: int, levels: lis
     :param width: of the images, pixels.
     :param x, y: as for ``data_cost``.
     :param costs: per level, filled: 1-D views, uint8 of level 0, uint16 of the others.
-    :param arrays: features, and the scratch of ``costs.layout.cost_arrays``.
+    :param arrays: features, and those of ``costs.layout.cost_arrays``, which are filled.
     """
-    volume.fill(config, width, x, y, levels[0], costs[0], arrays)
+    volume.fill(config, width, x, y, levels[0], costs[0], arrays, threads)
     bound = 4 * quantisation.message_smoothness(config)[1]
     for k in range(1, len(levels)):
         _sum_cut_children(costs[k - 1], levels[k - 1], costs[k], levels[k], np.uint16(bound))

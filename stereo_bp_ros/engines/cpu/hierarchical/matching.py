@@ -40,6 +40,7 @@ class Hierarchical(CpuMatching):
         return memory.belief_propagation(plan.config, plan.width, plan.height, plan.parts)
 
     def match(self, config: MatcherConfig, out: Matches, timings: dict[str, float]) -> None:
+        from stereo_bp_ros.engines.cpu.costs import fractions
         from stereo_bp_ros.engines.cpu.hierarchical import cost, labels, messages
         arrays = self._arrays
         costs = [arrays[f'cost_{k}'].reshape(-1) for k in range(config.levels)]
@@ -48,7 +49,7 @@ class Hierarchical(CpuMatching):
             with stopwatch(timings, 'cost'):
                 if config.has_combined_cost:
                     cost.combined_cost(config, self._plan.width, part.x, part.y, self._levels,
-                                       costs, arrays)
+                                       costs, arrays, self._plan.threads)
                 else:
                     cost.data_cost(arrays['left_matched'], arrays['right_matched'], part.x,
                                    part.y, self._levels, config.min_disparity,
@@ -66,3 +67,6 @@ class Hierarchical(CpuMatching):
                     self._plan.threads, config.iterations_of_levels,
                     *quantisation.message_smoothness(config), quantisation.first_step(config),
                     config.exact, found)
+                if config.has_combined_cost and config.subpixel:
+                    fractions.take(arrays['data_cost'], self._levels[0], part, out.label,
+                                   out.fraction)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import memory
 from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.costs import fractions
 from stereo_bp_ros.engines.cuda.costs import stage as combined
 from stereo_bp_ros.engines.cuda.hierarchical import cost, formats, labels, messages, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
@@ -113,6 +114,8 @@ class Hierarchical(CudaMatching):
         self._launches = launches
         self._messages = messages.Messages(context, launches, parts)
         self._labels = labels.Labels(context, launches, parts)
+        self._fractions = (fractions.Fractions(context, parts) if self._config.has_combined_cost
+                           else None)
         self.stages = ('cost', 'messages') if launches and parts.count == 1 else ('cost',)
 
     def load(self, matched: str, has_whole_grey: bool) -> None:
@@ -121,6 +124,8 @@ class Hierarchical(CudaMatching):
         self._cost.load(image, has_whole_grey, base)
         self._messages.load(base)
         self._labels.load(base)
+        if self._fractions:
+            self._fractions.load()
 
     def initialise(self, stream: int) -> None:
         if MessageFormat.of(self._config).is_int16:
@@ -130,9 +135,11 @@ class Hierarchical(CudaMatching):
     def enqueue(self, stream: int, matched: str, has_whole_grey: bool,
                 wanted: refine.Steps, frame: refine.Frame) -> bool:
         device = self._arena.device
+        # Of the data cost, or else of the beliefs, by what selects labels.
+        of_costs = self._fractions if wanted.fraction else None
         # Published straight into the host's memory: that takes no longer than a copy of its
         # own, and a tile's part travels while other tiles are worked on.
-        publishes = wanted.is_local and len(self._parts) == 1
+        publishes = wanted.is_local and len(self._parts) == 1 and of_costs is None
         image = preprocess.PIXELS[matched]
         base = messages.base_cost(self._config, image, self._launches)
         for i, part in enumerate(self._parts):
@@ -140,9 +147,12 @@ class Hierarchical(CudaMatching):
                                device[f'right_{matched}'], part,
                                self._arena.stamp('cost') if i == 0 else None, base)
             out = labels.matches(self._config, self._width, self._height, self._arena, part,
-                                  wanted.fraction, wanted.costs, wanted.right)
+                                  wanted.fraction and of_costs is None, wanted.costs,
+                                  wanted.right)
             self._messages.enqueue(stream, base, out, frame if publishes else None)
             self._labels.enqueue(stream, base, out, frame if publishes else None)
+            if of_costs:
+                of_costs.enqueue(stream, part)
         if wanted.right:
             right_labels.enqueue(self._device, stream, self._arena, 'uint64')
         return publishes
