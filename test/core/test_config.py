@@ -145,6 +145,7 @@ def test_a_change_of_another_setting_searches_no_scale_anew(monkeypatch):
 
 def test_every_preset_is_a_valid_configuration_and_a_ros_parameter_file():
     assert {'tsukuba_2010', 'tsukuba_2009', 'cones_2010', 'road_2009', 'five_sets', 'road',
+            'road_fast', 'road_sobel',
             'indoor', 'sad_venus', 'sad_fast', 'tsukuba_2019'} <= set(preset_names())
     for name in preset_names():
         MatcherConfig.preset(name)

@@ -32,16 +32,16 @@ def test_road_leaves_a_sky_without_texture_out_and_keeps_the_street(options, bac
     frames = [drive.frame(index) for index in (0, 40)]
     config = MatcherConfig.preset('road', disparity_range=64, backend=backend)
     scores = {}
-    for threshold in (0, config.texture_threshold):
-        answers = matched(config.replace(texture_threshold=threshold),
+    for threshold in (0, config.contrast_threshold):
+        answers = matched(config.replace(contrast_threshold=threshold),
                           [(frame.left, frame.right) for frame in frames])
         scores[threshold] = [combine(
             score(disparity, frame.disparity, valid, mask=mask)
             for (disparity, valid), frame, mask in zip(answers, frames, masks, strict=True))
             for masks in ([f.sky for f in frames], [~f.sky for f in frames])]
     (sky_before, street_before), (sky, street) = scores.values()
-    assert sky_before.coverage > 80
-    assert sky.coverage < 30
+    assert sky_before.coverage > 40
+    assert sky.coverage <= 10
     assert street.density > street_before.density - 0.5
     assert street.bad_estimated(3.0) < street_before.bad_estimated(3.0) + 0.1
 
@@ -56,32 +56,31 @@ def test_road_leaves_the_saturated_sky_of_a_real_frame_out(data, backend):
     assert np.count_nonzero(sky) == 14711
     config = MatcherConfig.preset('road', backend=backend)
     (disparity, valid), = matched(config, [(pair.left, pair.right)])
-    assert score(disparity, pair.truth, valid, mask=sky).coverage <= 30
+    assert score(disparity, pair.truth, valid, mask=sky).coverage <= 10
     whole = score(disparity, pair.truth, valid)
-    assert whole.density > 90.6 - 2.0
-    assert whole.bad_estimated(3.0) < 0.45
+    assert whole.density >= 88
+    assert whole.bad_estimated(3.0) <= 0.4
 
 
-def test_road_loses_little_of_other_real_frames(data):
+def test_road_keeps_its_promise_on_every_real_frame(data):
+    """Of each at least 85 % of the truth, of that at most 4 % wrong; on average 2.5 %."""
     pytest.importorskip('numba')
     pairs = list(open_dataset(data / 'kitti2012'))
     config = MatcherConfig.preset('road', backend='cpu')
-    density = {}
-    for threshold in (0, config.texture_threshold):
-        answers = matched(config.replace(texture_threshold=threshold),
-                          [(pair.left, pair.right) for pair in pairs])
-        density[threshold] = np.array([score(disparity, pair.truth, valid).density
-                                       for (disparity, valid), pair in
-                                       zip(answers, pairs, strict=True)])
-    before, after = density.values()
-    assert (before - after).max() < 2.0
+    answers = matched(config, [(pair.left, pair.right) for pair in pairs])
+    found = [score(disparity, pair.truth, valid)
+             for (disparity, valid), pair in zip(answers, pairs, strict=True)]
+    assert len(found) == 5
+    assert min(one.density for one in found) >= 85
+    assert max(one.bad_estimated(3.0) for one in found) <= 4
+    assert np.mean([one.bad_estimated(3.0) for one in found]) <= 2.5
 
 
-def test_the_threshold_of_road_is_above_what_rounding_alone_can_add_up_to():
-    config = MatcherConfig.preset('road')
-    # Between two grey levels, the least noise makes rounding choose either at random.
-    grey = np.random.default_rng(0).integers(100, 102, (300, 300)).astype(np.float32)
-    derivative = np.abs(config.sobel_scale * cv2.Sobel(grey, cv2.CV_32F, 1, 0))
-    side = config.correlation_window_size
-    texture = cv2.boxFilter(derivative, -1, (side, side), normalize=False)[side:-side, side:-side]
-    assert np.mean(texture < config.texture_threshold) > 0.999
+def test_the_contrast_of_road_is_above_that_of_rounded_noise():
+    """Standard deviation half a grey level, such as a plain sky has."""
+    grey = 200 + np.random.default_rng(0).normal(0, 0.5, (300, 300))
+    window = np.ones((7, 7), np.uint8)
+    levels = np.round(grey).astype(np.float32)
+    ranges = cv2.dilate(levels, window) - cv2.erode(levels, window)
+    least = cv2.erode(ranges, window)
+    assert np.mean(least < MatcherConfig.preset('road').contrast_threshold) > 0.99

@@ -185,7 +185,7 @@ def test_costs_of_derivatives_in_float32_equal_those_in_float64(changes: dict[st
 
 def test_float32_is_used_only_where_it_is_exact() -> None:
     assert cost.is_exact_in_float32(MatcherConfig())
-    assert cost.is_exact_in_float32(MatcherConfig.preset('road'))
+    assert cost.is_exact_in_float32(MatcherConfig.preset('road_sobel'))
     assert not cost.is_exact_in_float32(MatcherConfig(smoothing_sigma=0.7))
     assert not cost.is_exact_in_float32(MatcherConfig(preprocessing='residual'))
     # Some costs are so close to a half that float32 rounds them to the other side.
