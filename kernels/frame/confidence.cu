@@ -1,12 +1,13 @@
-// Part of stage refine: the confidence of a pixel, averaged over a window that is cut at the border
-// of the image: sums of rows, then of columns.
+// Part of stage refine: the confidence of a pixel, averaged over a window that is cut at the
+// border of the image: sums of rows, then of columns.
 #include "frame/refine.cuh"
 
 constexpr int MOST_RADIUS = 25, ROW_BLOCK = 256;
 
 // Sums over the window's columns of a row, in steps of 1 / 255; invalid pixels count as 0.
 // blockIdx.y = row.
-__global__ void __launch_bounds__(ROW_BLOCK) add_confidences(const __grid_constant__ Filling filling) {
+__global__ void __launch_bounds__(ROW_BLOCK)
+    add_confidences(const __grid_constant__ Filling filling) {
     __shared__ uint8 steps[ROW_BLOCK + 2 * MOST_RADIUS];
     const Frame& f = filling.frame;
     const Parameters p = *f.parameters;

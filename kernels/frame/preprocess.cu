@@ -168,9 +168,9 @@ __global__ void __launch_bounds__(THREADS) sobel(const __grid_constant__ Derivat
     }
 }
 
-// The least range of grey values in a window of CONTRAST_SIDE pixels that has the pixel. The centres
-// of the windows are inside the image; what lies outside is not looked at, so replicated borders
-// will do.
+// The least range of grey values in a window of CONTRAST_SIDE pixels that has the pixel. The
+// centres of the windows are inside the image; what lies outside is not looked at, so replicated
+// borders will do.
 constexpr int CONTRAST_SIDE = 7;
 
 template <typename Grey>
