@@ -185,7 +185,9 @@ def test_services_answer_while_frames_are_computed(client: Any, images: tuple[An
             assert client.set_parameters(speckle_size=k)[0].successful
             assert client.state() == 'active'
             times[flowing.is_set()].append(time.monotonic() - start)
-        assert statistics.median(times[True]) < 5 * statistics.median(times[False])
+        # A busy machine now and then makes either of them ten times as slow: the fastest quarter.
+        busy, idle = (statistics.quantiles(times[key], n=4)[0] for key in (True, False))
+        assert busy < 5 * idle
         # Rebuilds under load: every frame that comes out is of one configuration or the other.
         for disparity_range in (24, 16, 32, 16):
             assert client.set_parameters(disparity_range=disparity_range)[0].successful
