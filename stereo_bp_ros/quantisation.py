@@ -15,6 +15,8 @@ LARGEST_FLOAT16 = 65504
 LARGEST_INT16 = 32767
 #: Of 16 bits without a sign.
 LARGEST_WORD = 65535
+#: Pixels. Below half a sixteenth nothing but equal values would be averaged.
+LEAST_BILATERAL_SIGMA = 0.03
 #: Combined data costs of a pixel are cut at this.
 LARGEST_BYTE = 255
 #: Finer steps of a grey value's cost than 1 / 128 change no map that was measured.
@@ -133,7 +135,8 @@ def bilateral_factor(config: MatcherConfig) -> int:
 
     That is 2.5 standard deviations: so Tukey's biweight is close to the Gaussian.
     """
-    return round_half_up(65536 / (16 * 2.5 * config.bilateral_sigma))
+    sigma = max(config.bilateral_sigma or config.disparity_range / 64, LEAST_BILATERAL_SIGMA)
+    return round_half_up(65536 / (16 * 2.5 * sigma))
 
 
 def round_half_up(value: float) -> int:
