@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 LARGEST_FLOAT16 = 65504
 LARGEST_INT16 = 32767
-#: Of 16 bits without a sign.
-LARGEST_WORD = 65535
 #: Pixels. Below half a sixteenth nothing but equal values would be averaged.
 LEAST_BILATERAL_SIGMA = 0.03
 #: Combined data costs of a pixel are cut at this.
@@ -119,7 +117,7 @@ def _wholest_scale(most: float, message_type: str, sums: tuple[int, int], data_t
 
 
 def _check_combined(config: MatcherConfig) -> None:
-    most = LARGEST_WORD // 16
+    most = LARGEST_INT16 // 16
     if round_half_up(config.truncation) > most:
         raise ConfigError('discontinuity_truncation', config.discontinuity_truncation,
                           f'with census, sobel, grey or residual_weight must be at most {most}')
