@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 LARGEST_FLOAT16 = 65504
 LARGEST_INT16 = 32767
-#: Of 16 bits without a sign.
-LARGEST_WORD = 65535
+#: Pixels. Below half a sixteenth nothing but equal values would be averaged.
+LEAST_BILATERAL_SIGMA = 0.03
 #: Combined data costs of a pixel are cut at this.
 LARGEST_BYTE = 255
 #: Finer steps of a grey value's cost than 1 / 128 change no map that was measured.
@@ -117,7 +117,7 @@ def _wholest_scale(most: float, message_type: str, sums: tuple[int, int], data_t
 
 
 def _check_combined(config: MatcherConfig) -> None:
-    most = LARGEST_WORD // 16
+    most = LARGEST_INT16 // 16
     if round_half_up(config.truncation) > most:
         raise ConfigError('discontinuity_truncation', config.discontinuity_truncation,
                           f'with census, sobel, grey or residual_weight must be at most {most}')
@@ -133,7 +133,8 @@ def bilateral_factor(config: MatcherConfig) -> int:
 
     That is 2.5 standard deviations: so Tukey's biweight is close to the Gaussian.
     """
-    return round_half_up(65536 / (16 * 2.5 * config.bilateral_sigma))
+    sigma = max(config.bilateral_sigma or config.disparity_range / 64, LEAST_BILATERAL_SIGMA)
+    return round_half_up(65536 / (16 * 2.5 * sigma))
 
 
 def round_half_up(value: float) -> int:

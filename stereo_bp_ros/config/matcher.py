@@ -164,9 +164,8 @@ class MatcherConfig(Settings):
     bilateral_passes: int = setting(
         0, 'passes of a bilateral filter over the filled disparity; 0 = off', 0, 10, live=True)
     bilateral_sigma: float = setting(
-        2.0, 'standard deviation of its weights over differences of disparity, which reach 0 at '
-        '2.5 of it', 0.1, 100,
-        unit='pixels', live=True)
+        0.0, 'standard deviation of its weights over differences of disparity; 0 = '
+        'disparity_range / 64', 0, 100, unit='pixels', live=True)
     border: str = setting(
         'invalid', 'pixels outside the valid window: invalid, or keep the guess of belief '
         'propagation', choices=('invalid', 'keep'), live=True)

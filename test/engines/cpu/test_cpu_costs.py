@@ -346,6 +346,6 @@ def test_the_plan_has_only_what_the_configuration_needs() -> None:
 
 
 def test_a_truncation_that_16_bits_cannot_hold_is_refused() -> None:
-    assert combined(16, discontinuity_truncation=4095.0, **ALL)
-    with pytest.raises(ConfigError, match='4095'):
-        combined(16, discontinuity_truncation=4096.0, **ALL)
+    assert combined(16, discontinuity_truncation=2047.0, **ALL)
+    with pytest.raises(ConfigError, match='2047'):
+        combined(16, discontinuity_truncation=2048.0, **ALL)

@@ -37,7 +37,7 @@ def configurations(draw):
         speckle_size=draw(st.sampled_from([0, 8])),
         filling=draw(st.sampled_from(['none', 'background', 'plane'])),
         bilateral_passes=draw(st.sampled_from([0, 1, 3])),
-        bilateral_sigma=draw(st.floats(0.1, 100)),
+        bilateral_sigma=draw(st.floats(0, 100)),
         uniqueness_ratio=draw(st.sampled_from([0.0, 10.0])),
         reference_image=draw(st.sampled_from(['left', 'right'])),
         pre_adjust_disparity=draw(st.booleans()))

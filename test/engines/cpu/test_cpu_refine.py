@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import cv2
 import numpy as np
 import pytest
 
+from stereo_bp_ros import quantisation
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages import refine as stage
 from stereo_bp_ros.types import OUTPUTS
@@ -413,3 +416,10 @@ def test_a_pixel_in_a_window_of_little_contrast_is_left_out():
     assert low.sum() >= 11 * 20
     plain = refined(config.replace(contrast_threshold=0.0), inputs)
     assert np.array_equal(refined(config, inputs), np.where(low, -16, plain))
+
+
+def test_the_sigma_follows_the_range_where_it_is_not_set():
+    for disparities, sigma in ((128, 2.0), (32, 0.5), (2, 1 / 32)):
+        config = bp(disparity_range=disparities)
+        assert quantisation.bilateral_factor(config) == math.floor(65536 / (40 * sigma) + 0.5)
+        assert quantisation.bilateral_factor(config.replace(bilateral_sigma=1.0)) == 1638

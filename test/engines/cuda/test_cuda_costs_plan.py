@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stereo_bp_ros import ConfigError, MatcherConfig, partitions
+from stereo_bp_ros import MatcherConfig, partitions
 from stereo_bp_ros.engines.cuda.hierarchical import messages, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
@@ -42,11 +42,3 @@ def test_combined_costs_have_volumes_of_a_partition_and_features_of_the_image() 
     assert not {'table', 'left_matched', 'left_grey_feature'} & arrays.keys()
     without = plan_of(config.replace(path_sums=False), 200, 90)
     assert 'path_costs' not in {spec.name for spec in without.memory.arrays}
-
-
-def test_truncations_whose_sums_exceed_16_bits_are_refused() -> None:
-    plan_of(combined(64, discontinuity_truncation=2047.0), 64, 48)
-    with pytest.raises(ConfigError, match='must be at most 2047'):
-        plan_of(combined(64, discontinuity_truncation=2048.0), 64, 48)
-    plan_of(combined(64, discontinuity_truncation=2048.0, census_weight=0.0, sobel_weight=0.0),
-            64, 48)

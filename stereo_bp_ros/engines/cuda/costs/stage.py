@@ -13,7 +13,6 @@ from stereo_bp_ros.engines.cuda.costs.terms import MOST_COSTS
 from stereo_bp_ros.engines.cuda.hierarchical import formats
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.runtime import compiler
-from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.partitions import Partition, Partitioning
 
@@ -33,11 +32,8 @@ ARRANGED, ARRANGING, NODES, MOST_WARPS = 32, 256, 32, 8
 #: Sides from which paths come.
 SIDES = 4
 
-#: No cost of a coarser level is above so many truncations ...
+#: No cost of a coarser level is above so many truncations.
 MOST_TRUNCATIONS = 4
-
-#: ... and 16 bits with their sign hold the sum of four such.
-LARGEST_TRUNCATION = quantisation.LARGEST_INT16 // (4 * MOST_TRUNCATIONS)
 
 _Pair = ctypes.c_void_p * 2
 
@@ -94,16 +90,6 @@ class CoarserLaunch(ctypes.Structure):
                 ('child_width', ctypes.c_int), ('child_height', ctypes.c_int),
                 ('child_columns', ctypes.c_int), ('width', ctypes.c_int),
                 ('height', ctypes.c_int), ('columns', ctypes.c_int), ('largest', ctypes.c_int))
-
-
-def check(config: MatcherConfig) -> None:
-    """Refuse what 16 bits cannot hold.
-
-    :raises ConfigError: the truncation of the smoothness cost is too large.
-    """
-    if config.has_combined_cost and _truncation(config) > LARGEST_TRUNCATION:
-        raise ConfigError('discontinuity_truncation', config.discontinuity_truncation,
-                          f'must be at most {LARGEST_TRUNCATION} with combined costs on CUDA')
 
 
 def arrays(config: MatcherConfig, image: tuple[int, int], parts: Partitioning) -> Wanted:

@@ -44,7 +44,6 @@ class Hierarchical(CudaMatching):
             raise ConfigError('message_type', config.message_type,
                               "CUDA computes it in the papers' steps alone: use program "
                               'plain_steps, or backend cpu or auto')
-        combined.check(config)
         for name in ('partition_columns', 'partition_rows'):
             if config.exact and getattr(config, name) > 1:
                 raise ConfigError(name, getattr(config, name), 'CUDA computes exact on whole '
