@@ -2,9 +2,9 @@
 
     python -m benchmarks.refine_stage [--size 640x480x64 1280x720x128] [--repeats 101]
 
-Labels are those of the preset `road` on a rendered street, or noise. Device time of the stage
-alone in a graph, medians in microseconds, with the disparity written into device memory and into
-the host's; then what OpenCV takes on one core, and with the way there and back.
+Labels are those of the preset `road_sobel` on a rendered street, or noise. Device time of the
+stage alone in a graph, medians in microseconds, with the disparity written into device memory and
+into the host's; then what OpenCV takes on one core, and with the way there and back.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ STEPS: dict[str, dict[str, Any]] = {
     'check, filling, 3 bilateral passes': {**CHECK, 'filling': 'background',
                                            'bilateral_passes': 3},
     'check, speckles': {**CHECK, 'speckle_size': 200},
-    'road: check, median 3, speckles': {}, 'road, filling': {'filling': 'background'}}
+    'road_sobel: check, median 3, speckles': {},
+    'road_sobel, filling': {'filling': 'background'}}
 
 
 def main() -> None:
@@ -47,7 +48,7 @@ def main() -> None:
     common.add_frames(parser, 101, '--repeats', 'graphs that a median is of')
     options = parser.parse_args()
     # The sums that the texture threshold reads belong to the stage before.
-    base = MatcherConfig.preset('road', texture_threshold=0, backend='cuda')
+    base = MatcherConfig.preset('road_sobel', texture_threshold=0, backend='cuda')
     common.print_machine(base)
     pairs = [pair for size in options.size
              for pair in (common.street(size, noise_sigma=1.5), common.noise(size))]

@@ -1,4 +1,4 @@
-"""How much of a sky without texture each matcher calls valid, and how much of that is far off.
+r"""How much of a sky without texture each matcher calls valid, and how much of that is far off.
 
 Four skies: the saturated one of KITTI 2012 training frame 000000_10 (the connected region of grey
 values of at least 250 in rows 0 to 119, columns 440 to 659), and those of the rendered street,
@@ -6,7 +6,8 @@ saturated, or of one grey level with two strengths of the sensor's noise. A sky 
 OpenCV's matchers have the defaults of stereo_image_proc; "3WAY" is its fastest semi-global mode.
 
     python -m benchmarks.sky ../shared/data/kitti2012 [--backend cuda]
-    python -m benchmarks.sky ../shared/data/kitti2012 --road texture_threshold=40 [K=V,... ...]
+    python -m benchmarks.sky ../shared/data/kitti2012 --preset road_sobel \
+        --set texture_threshold=40
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from stereo_bp_ros.evaluation.scenes import sequence as scenes
 
 KITTI_FRAME = '000000_10'
 STREET_FRAMES = (0, 25, 50, 75)
+OWN = ('road', 'road_fast', 'road_sobel', 'indoor', 'sad_fast')
 
 Match = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -63,14 +65,14 @@ def main() -> None:
     common.add_data(parser)
     common.add_backend(parser)
     common.add_frames(parser, len(STREET_FRAMES), of='of a rendered street, at most')
-    parser.add_argument('--road', nargs='+', default=[], metavar='KEY=VALUE[,KEY=VALUE]',
+    parser.add_argument('--preset', default='road', help='of the rows of --set; default: road')
+    parser.add_argument('--set', nargs='+', default=[], metavar='KEY=VALUE[,KEY=VALUE]',
                         help='more rows of that preset, with settings changed')
     options = parser.parse_args()
-    presets = {'`road` without `texture_threshold`': preset('road', 'texture_threshold=0'),
-               '`road`': preset('road'), '`indoor`': preset('indoor'),
-               '`sad_fast`': preset('sad_fast')}
-    presets |= {f'`road`, {changes}': preset('road', *changes.split(','))
-                for changes in options.road}
+    presets = {'`road` without `contrast_threshold`': preset('road', 'contrast_threshold=0')}
+    presets |= {f'`{name}`': preset(name) for name in OWN}
+    presets |= {f'`{options.preset}`, {changes}': preset(options.preset, *changes.split(','))
+                for changes in options.set}
     streets = STREET_FRAMES[:options.frames]
     all_scenes = [kitti(options.data),
                   street('street, saturated', 'saturated', streets),

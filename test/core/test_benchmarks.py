@@ -129,10 +129,13 @@ def test_sky_on_the_cpu(tmp_path: pathlib.Path) -> None:
                             ('disp_occ', np.full(image.shape, 256, np.uint16))):
         (tmp_path / folder).mkdir()
         cv2.imwrite(str(tmp_path / folder / '000000_10.png'), content)
-    found = rows(run('sky', tmp_path, '--backend', 'cpu', '--frames', 1))
-    assert len(found) == 7
+    found = rows(run('sky', tmp_path, '--backend', 'cpu', '--frames', 1,
+                     '--preset', 'road_fast', '--set', 'contrast_threshold=0,speckle_size=0'))
+    assert [row[0] for row in found if ',' in row[0]][:1] == [
+        '`road_fast`, contrast_threshold=0,speckle_size=0']
+    assert len(found) == 10
     shares = [float(cell.split()[0]) for row in found for cell in row[1:]]
-    assert len(shares) == 7 * 5
+    assert len(shares) == 10 * 5
     assert all(0 <= share <= 100 for share in shares)
 
 
