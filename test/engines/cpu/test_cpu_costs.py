@@ -153,7 +153,7 @@ def test_any_penalties_of_paths_are_as_defined(penalties: tuple[int, int]) -> No
                                            **SUMS))
 
 
-@pytest.mark.parametrize('truncation', [20.0, 300.0, 4000.0])
+@pytest.mark.parametrize('truncation', [20.0, 300.0, 2000.0])
 def test_levels_are_cut_at_four_truncations(truncation: float) -> None:
     assert_defined(*pair(66, 50), combined(12, levels=5, **{
         **ALL, 'discontinuity_truncation': truncation}))
