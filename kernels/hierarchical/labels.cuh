@@ -190,13 +190,16 @@ private:
         const bool offers = out.right != nullptr && exists && x >= out.first_x && x < out.end_x;
         const Value constant_offset = out.right != nullptr ? node.constant_offset(distance)
                                                            : Value(0);
-        const int partner = x + out.first_partner;
-        uint64* const row = out.right + y * out.image_width + partner;
+        uint64* const row = out.right + at + out.first_partner;
         Value second = Message::largest();
         const auto show = [&](Value value, int label) {
             if (abs(label - found) > 1 && value < second) second = value;
-            if (offers && unsigned(partner - label) < unsigned(out.image_width))
-                offer(row - label, value - constant_offset, label);
+            // Of real numbers every label has a partner where any has: no costs are combined.
+            bool has_partner = offers;
+            if constexpr (Message::IS_WHOLE)
+                has_partner &= unsigned(x + out.first_partner - label)
+                    < unsigned(out.image_width);
+            if (has_partner) offer(row - label, value - constant_offset, label);
         };
         node.restart();
 #pragma unroll 1
