@@ -167,6 +167,8 @@ def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarr
     keys = naive_bp.right_keys(expected, config.min_disparity, 1, needs_all_partners=needs_all)
     assert (keys != 2 ** 64 - 1).any() == (width > config.disparity_range or not needs_all)
     check_right_keys(arena.view('right_keys'), keys, config, unit)
+    if not MessageFormat.of(config).is_whole:       # such costs are never combined
+        return
     # The same where a pixel offers what it believes of labels whose partner exists.
     arena.view('right_keys').view(np.uint8)[...] = 0xff
     arena.spoil('messages_')
