@@ -191,7 +191,7 @@ def test_an_interruption_says_nothing(tmp_path):
     arguments = ['benchmark', 'sad', '--backend', 'cpu', '--size', '320x240x16', '--output',
                  str(tmp_path / 'times.json'), '--frames']
     assert process([*arguments, '1']).returncode == 0       # compiles, which is said
-    child = subprocess.Popen([*COMMAND, *arguments, '100000'], stdout=subprocess.PIPE,
+    child = subprocess.Popen([*COMMAND, *arguments, '10000000'], stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE)
     try:
         while cpu_seconds(child.pid) < 5.0:     # it has started, and measures
