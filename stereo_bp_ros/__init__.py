@@ -15,6 +15,7 @@ from stereo_bp_ros.errors import (
 )
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.matcher import Pending, StereoMatcher
+from stereo_bp_ros.rectification import RawCamera, Rectification
 from stereo_bp_ros.types import DisparityFrame, ValidWindow
 
 __version__ = '0.1.0'
@@ -22,5 +23,6 @@ __version__ = '0.1.0'
 __all__ = [
     'BackendUnavailable', 'Calibration', 'ConfigError', 'DeviceLostError', 'DisparityFrame',
     'InputError', 'InputReason', 'MatcherConfig', 'MemoryLimitError', 'OutOfDeviceMemory',
-    'Pending', 'RawImage', 'StereoError', 'StereoMatcher', 'ValidWindow', 'preset_names',
+    'Pending', 'RawCamera', 'RawImage', 'Rectification', 'StereoError', 'StereoMatcher',
+    'ValidWindow', 'preset_names',
 ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from stereo_bp_ros.errors import InputError, InputReason
@@ -27,6 +28,8 @@ class Calibration:
     cx_left, cx_right: column of the principal points, pixels; they differ in some data sets
                 (Middlebury 2014) and then shift every disparity by ``cx_left - cx_right``.
     cy:         row of the principal point, pixels.
+    focal_y_px: vertical focal length, pixels; 0 = ``focal_px``. It differs where rows and columns
+                are binned differently, and only ``points`` depend on it.
 
     :raises InputError: a number is not finite, focal length or baseline is not positive, or
         float32, which messages have, does not hold a number or what is computed with it.
@@ -37,6 +40,7 @@ class Calibration:
     cx_left: float
     cx_right: float
     cy: float
+    focal_y_px: float = 0.0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -48,6 +52,11 @@ class Calibration:
         if self.focal_px <= 0:
             raise InputError(InputReason.BAD_CALIBRATION, f'focal length is {self.focal_px}',
                              'it must be > 0 pixels')
+        if self.focal_y_px < 0:
+            raise InputError(InputReason.BAD_CALIBRATION,
+                             f'vertical focal length is {self.focal_y_px}',
+                             'it must be > 0 pixels')
+        object.__setattr__(self, 'focal_y_px', self.focal_y_px or self.focal_px)
         if self.baseline_m <= 0:
             raise InputError(InputReason.ZERO_BASELINE, f'baseline is {self.baseline_m} m',
                              'it must be > 0')
@@ -56,6 +65,7 @@ class Calibration:
     def _check_float32(self) -> None:
         for name, value, least, most in (
                 ('focal_px', self.focal_px, SMALLEST_FLOAT32, LARGEST_FLOAT32),
+                ('focal_y_px', self.focal_y_px, SMALLEST_FLOAT32, LARGEST_FLOAT32),
                 ('baseline_m', self.baseline_m, SMALLEST_FLOAT32, LARGEST_FLOAT32),
                 ('cx_left', self.cx_left, 0, LARGEST_FLOAT32),
                 ('cx_right', self.cx_right, 0, LARGEST_FLOAT32),
@@ -77,35 +87,76 @@ class Calibration:
         """Read the projection matrices of a pair of ``sensor_msgs/CameraInfo``.
 
         Binning and region of interest are applied (0 counts as 1): the result is in pixels
-        of the images as they arrive. Focal length and baseline come from the right camera,
-        ``f = P_r[0] / binning_x`` and ``t = -P_r[3] / P_r[0]``.
+        of the images as they arrive.
+
+        :raises InputError: as ``from_projections``.
+        """
+        return cls.from_projections(projection('left', left), projection('right', right))
+
+    @classmethod
+    def from_projections(cls, left: Sequence[float], right: Sequence[float]) -> Calibration:
+        """From the 12 numbers of P of each camera, row by row, in pixels of the images.
+
+        Focal length and baseline come from the right camera, ``f = P_r[0]`` and
+        ``t = -P_r[3] / P_r[0]``.
 
         :raises InputError: with the reason bad calibration (not finite, or all zero), zero
             baseline, or swapped cameras (left P[3] != 0, or a baseline below 0).
         """
-        for side, info in (('left', left), ('right', right)):
-            if len(info.p) != 12 or not all(math.isfinite(value) for value in info.p):
-                raise InputError(InputReason.BAD_CALIBRATION, f'{side} P is {list(info.p)}',
-                                 'its 12 values must be finite numbers')
-            if info.p[0] <= 0:
+        for side, p in (('left', left), ('right', right)):
+            check_numbers(f'{side} P', p, 12)
+            if p[0] <= 0:
                 raise InputError(
-                    InputReason.BAD_CALIBRATION, f'{side} P[0] is {info.p[0]}',
+                    InputReason.BAD_CALIBRATION, f'{side} P[0] is {p[0]}',
                     'the focal length must be > 0: is the camera calibrated?')
-        if left.p[3] != 0:
+        if left[3] != 0:
             raise InputError(
-                InputReason.SWAPPED_CAMERAS, f'left P[3] is {left.p[3]}',
+                InputReason.SWAPPED_CAMERAS, f'left P[3] is {left[3]}',
                 'it must be 0: are the left and the right camera swapped?')
-        baseline = -right.p[3] / right.p[0]
+        baseline = -right[3] / right[0]
         if baseline <= 0:
             raise InputError(
                 InputReason.ZERO_BASELINE, f'baseline is {baseline:g} m (right P[3] is '
-                f'{right.p[3]:g})', 'right P[3] must be -focal length x baseline, below 0')
-        return cls(
-            focal_px=right.p[0] / _binning(right.binning_x),
-            baseline_m=baseline,
-            cx_left=(left.p[2] - left.roi.x_offset) / _binning(left.binning_x),
-            cx_right=(right.p[2] - right.roi.x_offset) / _binning(right.binning_x),
-            cy=(left.p[6] - left.roi.y_offset) / _binning(left.binning_y))
+                f'{right[3]:g})', 'right P[3] must be -focal length x baseline, below 0')
+        return cls(focal_px=right[0], baseline_m=baseline, cx_left=left[2], cx_right=right[2],
+                   cy=left[6], focal_y_px=left[5])
+
+
+def check_numbers(name: str, values: Sequence[float], *counts: int) -> None:
+    """Refuse what is not so many finite numbers.
+
+    :raises InputError: bad calibration, with the name.
+    """
+    if len(values) not in counts or not all(math.isfinite(value) for value in values):
+        text = ' or '.join(map(str, counts))
+        raise InputError(InputReason.BAD_CALIBRATION, f'{name} is {list(values)}',
+                         f'its {text} values must be finite numbers')
+
+
+def projection(side: str, info: Any) -> tuple[float, ...]:
+    """The 12 numbers of P, row by row, in pixels of the images that a CameraInfo describes.
+
+    :raises InputError: bad calibration.
+    """
+    check_numbers(f'{side} P', info.p, 12)
+    return in_image_pixels(info, info.p, 4)
+
+
+def in_image_pixels(info: Any, matrix: Sequence[float], columns: int) -> tuple[float, ...]:
+    """A camera matrix of the full sensor (K or P), row by row, in pixels of the images.
+
+    The region of interest moves the principal point, then binning divides the first two rows.
+
+    :param columns: of the matrix, whose third one has the principal point.
+    """
+    found = [float(value) for value in matrix]
+    for row, offset, binning in ((0, info.roi.x_offset, info.binning_x),
+                                 (1, info.roi.y_offset, info.binning_y)):
+        start = row * columns
+        found[start + 2] -= offset
+        found[start:start + columns] = [
+            value / _binning(binning) for value in found[start:start + columns]]
+    return tuple(found)
 
 
 def _binning(value: int) -> int:

@@ -8,12 +8,72 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.errors import MemoryLimitError
+from stereo_bp_ros.errors import ConfigError, MemoryLimitError
 from stereo_bp_ros.types import ValidWindow
 
 #: Alignment of every array in an arena, bytes: one cache line of today's CPUs and GPUs.
 ALIGNMENT = 64
+
+#: Labels that ``searched`` rounds up to: CUDA's messages and costs lie in chunks of so many, and
+#: the CPU's have no padding that a multiple of fewer would save.
+WHOLE_LABELS = 8
+
+
+def searched(config: MatcherConfig, calibration: Calibration | None) -> MatcherConfig:
+    """The configuration that pairs of a calibration are matched with: without ``min_depth``.
+
+    A point at depth Z has the disparity f B / Z + cx_left - cx_right between the images as they
+    are. ``disparity_range`` becomes the least whose last disparity is not below that of
+    ``min_depth``, and whose labels (after ``downscale``) are a multiple of ``WHOLE_LABELS``. It
+    stays where no calibration is known.
+
+    :param calibration: in pixels of the images that are matched, before ``downscale``.
+    :raises ConfigError: that depth needs more disparities than ``disparity_range`` may have, or
+        lies below ``min_disparity``.
+    """
+    if not config.min_depth:
+        return config
+    if calibration is None:
+        return config.replace(min_depth=0.0)
+    first, step = config.min_disparity, config.downscale
+    most = int(config.settings()['disparity_range'].maximum or 0)
+    last = first + (most - 1) // step * step
+    # The last bits of a product are noise, which might cost a label more.
+    nearest = round(calibration.focal_px * calibration.baseline_m / config.min_depth
+                    + calibration.shift, 6)
+    if nearest > last:
+        raise ConfigError(
+            'min_depth', config.min_depth, f'with this calibration it lies at disparity '
+            f'{nearest:.6g}, and the search ends at {last} at most (min_disparity {first}, '
+            f'{most} disparities): ' + _remedy(calibration, last))
+    if nearest < first:
+        raise ConfigError(
+            'min_depth', config.min_depth, f'with this calibration it lies at disparity '
+            f'{nearest:.6g}, below min_disparity ({first}), and nothing is left to search: lower '
+            'one of the two')
+    labels = math.ceil((nearest - first) / step) + 1
+    whole = -(-labels // WHOLE_LABELS) * WHOLE_LABELS
+    return config.replace(min_depth=0.0, disparity_range=min(most, whole * step))
+
+
+def _remedy(calibration: Calibration, last: int) -> str:
+    """How a search becomes short enough, that ends at the disparity ``last`` at most."""
+    if last <= calibration.shift:
+        return 'raise min_disparity'
+    least = calibration.focal_px * calibration.baseline_m / (last - calibration.shift)
+    return f'set it to at least {math.ceil(1000 * least) / 1000:g}, or raise min_disparity'
+
+
+def rectified_size(config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
+    """(width, height) of the images that results are of, from those of the images as they come.
+
+    They differ where ``rectify`` makes images of a size of their own.
+    """
+    if config.rectify and config.rectified_width:
+        return config.rectified_width, config.rectified_height
+    return width, height
 
 
 def pyramid(width: int, height: int, levels: int) -> list[tuple[int, int]]:
@@ -28,24 +88,45 @@ def pyramid(width: int, height: int, levels: int) -> list[tuple[int, int]]:
     return sizes
 
 
+def reduced_size(config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
+    """Width and height in pixels of what is matched of images that come in this size."""
+    width, height = rectified_size(config, width, height)
+    return max(1, width // config.downscale), max(1, height // config.downscale)
+
+
 def valid_window(config: MatcherConfig, width: int, height: int) -> ValidWindow:
-    """Where a disparity can be found in an image of this size, pixels.
+    """Where a disparity can be found in the results of images that come in this size, pixels.
 
     With m = min_disparity and D = disparity_range, for hierarchical belief propagation x in
     [max(1, m + D - 1), min(W - 1, W + m)) and y in [1, H - 1); with combined costs, which know
     label by label whether there is a partner, x in [max(1, m), min(W - 1, W + m + D - 1)). For
     SAD with h = window // 2, x in [h + max(0, m + D - 1), W - h + min(0, m)) and y in [h, H - h);
     for tiled belief propagation the same with h = 0. Mirrored in x when the right image is the
-    reference. Width and height are 0 when the window is empty.
+    reference. With ``downscale`` n all of that is so of the reduced images, and the window n times
+    as large, or up to the border of the image. Width and height are 0 when the window is empty.
     """
-    found = matched_window(config, width, height)
-    if config.reference_image == 'left' or found.width == 0:
+    small_width, small_height = reduced_size(config, width, height)
+    width, height = rectified_size(config, width, height)
+    found = matched_window(config.reduced, small_width, small_height)
+    if found.width == 0:
         return found
-    return dataclasses.replace(found, x_offset=width - found.x_offset - found.width)
+    x_offset = found.x_offset
+    if config.reference_image == 'right':
+        x_offset = small_width - x_offset - found.width
+    left, right = _enlarged(x_offset, found.width, small_width, width, config.downscale)
+    top, bottom = _enlarged(found.y_offset, found.height, small_height, height,
+                            config.downscale)
+    return ValidWindow(left, top, right - left, bottom - top)
+
+
+def _enlarged(first: int, count: int, small: int, whole: int, factor: int) -> tuple[int, int]:
+    """Start and end in an image of what is part of a reduced one; the last pixel has the rest."""
+    end = first + count
+    return factor * first, whole if end == small else factor * end
 
 
 def matched_window(config: MatcherConfig, width: int, height: int) -> ValidWindow:
-    """``valid_window`` in the frame of matching, which is not mirrored."""
+    """``valid_window`` in the frame of matching, which is neither mirrored nor reduced."""
     first, last = config.min_disparity, config.min_disparity + config.disparity_range - 1
     if config.has_combined_cost:        # where one label has a partner
         first, last = last, first
@@ -65,14 +146,23 @@ def matched_window(config: MatcherConfig, width: int, height: int) -> ValidWindo
 def disparity_step(config: MatcherConfig) -> float:
     """Smallest step between two disparities, pixels (``delta_d`` of a DisparityImage).
 
-    1 without subpixel refinement. With it 1/16: values are sixteenths, the resolution at which
-    OpenCV's median and speckle filter work.
+    1 without subpixel refinement. With it, or where disparities are enlarged, 1/16: values are
+    sixteenths, the resolution at which OpenCV's median and speckle filter work.
     """
-    return 1 / 16 if config.subpixel else 1.0
+    return 1 / 16 if config.subpixel or config.downscale > 1 else 1.0
 
 
 #: Arrays that are to be: name, shape and NumPy's name of the type.
 Wanted = list[tuple[str, tuple[int, ...], str]]
+
+
+def map_arrays(config: MatcherConfig, width: int, height: int) -> Wanted:
+    """The maps that images of a size are rectified with (``RawCamera.maps``), by side."""
+    if not config.rectify:
+        return []
+    return [array for side in ('left', 'right') for array in (
+        (f'{side}_map', (height, width, 2), 'int16'),
+        (f'{side}_map_parts', (height, width), 'uint16'))]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from stereo_bp_ros import device_arrays
 from stereo_bp_ros.errors import InputError, InputReason, quoted
 
 
@@ -22,10 +23,30 @@ class Encoding:
     bits: int = 8
     bayer: str = ''     # first two letters of the pattern's first row, as ROS names it
     luma: int = -1      # channel of the luma where the image is YUV 4:2:2, else -1
+    chroma_rows: int = 0    # that follow all rows of luma, for every two of these
 
     @property
     def pixel_bytes(self) -> int:
         return self.channels * self.bits // 8
+
+    @property
+    def has_colours(self) -> bool:
+        """Whether a pixel has a byte each of red, green and blue, green in the middle."""
+        return self.channels >= 3 and self.bits == 8
+
+    @property
+    def has_even_width(self) -> bool:
+        """Whether two neighbours share their chroma."""
+        return self.luma >= 0 or self.has_even_height
+
+    @property
+    def has_even_height(self) -> bool:
+        """Whether two rows share their chroma."""
+        return self.chroma_rows == 1
+
+    def rows(self, height: int) -> int:
+        """Rows of bytes in an image of so many rows of pixels."""
+        return height + height * self.chroma_rows // 2
 
 
 #: Every encoding that is read without a copy, by its name in ``sensor_msgs``.
@@ -43,10 +64,17 @@ ENCODINGS = {
     'bayer_bggr8': Encoding(1, bayer='bggr'),
     'bayer_gbrg8': Encoding(1, bayer='gbrg'),
     'bayer_grbg8': Encoding(1, bayer='grbg'),
+    'bayer_rggb16': Encoding(1, bits=16, bayer='rggb'),
+    'bayer_bggr16': Encoding(1, bits=16, bayer='bggr'),
+    'bayer_gbrg16': Encoding(1, bits=16, bayer='gbrg'),
+    'bayer_grbg16': Encoding(1, bits=16, bayer='grbg'),
     'yuv422': Encoding(2, luma=1),
     'uyvy': Encoding(2, luma=1),
     'yuv422_yuy2': Encoding(2, luma=0),
     'yuyv': Encoding(2, luma=0),
+    'nv12': Encoding(1, chroma_rows=1),
+    'nv21': Encoding(1, chroma_rows=1),
+    'nv24': Encoding(1, chroma_rows=4),
 }
 
 
@@ -54,9 +82,10 @@ ENCODINGS = {
 class RawImage:
     """One image as it arrives: a view of somebody's bytes, validated, never copied.
 
-    data:       object with the buffer protocol (bytes, array.array, ndarray), at least
-                ``step * height`` bytes.
-    height, width: pixels.
+    data:       object with the buffer protocol (bytes, array.array, ndarray), or a
+                ``device_arrays.DeviceArray``: at least ``step * height`` bytes; half as many
+                more of nv12 and nv21, three times as many of nv24, whose chroma follows.
+    height, width: pixels. Both are even of nv12 and nv21, the width of YUV 4:2:2.
     step:       bytes from one row to the next, >= width x bytes per pixel.
     encoding:   a key of ``ENCODINGS``; 8UC3 is read as bgr8, as OpenCV means it.
     big_endian: byte order of 16-bit values.
@@ -79,27 +108,45 @@ class RawImage:
         if self.width < 1 or self.height < 1:
             raise InputError(InputReason.BAD_SIZE, f'{self.width} x {self.height}',
                              'width and height must be at least 1 pixel')
-        if known.luma >= 0 and self.width % 2:
+        if known.has_even_width and self.width % 2:
             raise InputError(InputReason.BAD_SIZE, f'{self.encoding} of width {self.width}',
-                             'YUV 4:2:2 images have an even width')
+                             'two neighbours share their chroma: the width is even')
+        if known.has_even_height and self.height % 2:
+            raise InputError(InputReason.BAD_SIZE, f'{self.encoding} of height {self.height}',
+                             'two rows share their chroma: the height is even')
         row_bytes = self.width * known.pixel_bytes
         if self.step < row_bytes:
             raise InputError(InputReason.BAD_STEP, f'step is {self.step}',
                              f'a row of {self.width} {self.encoding} pixels has {row_bytes} bytes')
         # The last row need not be padded: cameras differ in whether they send its tail.
-        needed = self.step * (self.height - 1) + row_bytes
-        available = memoryview(self.data).nbytes
+        rows = known.rows(self.height)
+        needed = self.step * (rows - 1) + row_bytes
+        available = (self.data.extent if isinstance(self.data, device_arrays.DeviceArray)
+                     else memoryview(self.data).nbytes)
         if available < needed:
             raise InputError(InputReason.SHORT_DATA, f'{available} bytes of data',
-                             f'step x height needs {self.step * self.height}')
+                             f'{rows} rows of {self.step} bytes are {self.step * rows}')
 
     @property
     def layout(self) -> Encoding:
         return ENCODINGS[self.encoding]
 
     @property
+    def is_on_device(self) -> bool:
+        """Whether the bytes are in the memory of a CUDA device."""
+        return isinstance(self.data, device_arrays.DeviceArray)
+
+    @property
     def pixels(self) -> np.ndarray:
-        """The pixels as a view: H x W or H x W x channels, uint8 or uint16 of its byte order."""
+        """The pixels as a view: H x W or H x W x channels, uint8 or uint16 of its byte order.
+
+        Of nv12, nv21 and nv24 the luma alone.
+
+        :raises InputError: bad array, because they are in the memory of a CUDA device.
+        """
+        if self.is_on_device:
+            raise InputError(InputReason.BAD_ARRAY, 'an image in the memory of a CUDA device',
+                             'its pixels are for a matcher on this device')
         known = self.layout
         dtype: np.dtype[Any] = np.dtype(np.uint8)
         if known.bits == 16:
@@ -123,30 +170,69 @@ class RawImage:
     def from_array(cls, array: np.ndarray, encoding: str | None = None) -> RawImage:
         """Wrap an array: H x W uint8 (mono8), H x W uint16 (mono16) or H x W x 3 uint8 (rgb8).
 
-        ``encoding`` names another meaning of the same shape ('bgr8', 'bayer_rggb8', ...). An
-        array that is not C-contiguous is copied.
+        ``encoding`` names another meaning of the same shape ('bgr8', 'bayer_rggb8', ...). The
+        rows of nv12, nv21 and nv24 are those of luma and of chroma: 3 H / 2 x W of nv12. An array
+        that is not C-contiguous is copied.
 
         :raises InputError: bad array for any other dtype or shape, else as the class.
         """
         array = np.asarray(array)
-        default = {(np.dtype(np.uint8), 1): 'mono8', (np.dtype(np.uint16), 1): 'mono16',
-                   (np.dtype(np.uint8), 2): 'yuv422', (np.dtype(np.uint8), 3): 'rgb8',
-                   (np.dtype(np.uint8), 4): 'rgba8'}
-        channels = 1 if array.ndim == 2 else array.shape[-1] if array.ndim == 3 else 0
-        native = array.dtype.newbyteorder('=')
-        name = encoding or default.get((native, channels))
-        known = ENCODINGS.get(name or '')
-        if name is None or (known is not None and (known.channels != channels
-                                                   or known.bits != 8 * native.itemsize
-                                                   or native.kind != 'u')):
-            raise InputError(InputReason.BAD_ARRAY, f'array of {array.dtype} {array.shape}',
-                             f'{encoding or "an image"} needs uint8 H x W, uint16 H x W or '
-                             'uint8 H x W x 3')
+        name, height = _meaning(array.dtype, array.shape, encoding)
         array = np.ascontiguousarray(array)
-        big_endian = array.dtype.byteorder == '>' or (
-            array.dtype.byteorder == '=' and sys.byteorder == 'big')
-        return cls(array.reshape(-1).view(np.uint8), array.shape[0], array.shape[1],
-                   array.strides[0], name, big_endian)
+        return cls(array.reshape(-1).view(np.uint8), height, array.shape[1],
+                   array.strides[0], name, _is_big_endian(array.dtype))
+
+    @classmethod
+    def from_dlpack(cls, array: Any, encoding: str | None = None) -> RawImage:
+        """Wrap an array of CuPy, PyTorch, Numba, ... where it lies, on the host or on a device.
+
+        Anything with DLPack or the CUDA array interface: dtypes, shapes and ``encoding`` as for
+        ``from_array``. On a device rows may be padded, but the pixels of a row lie side by side.
+
+        :raises InputError: as ``from_array``, or bad array where it lies elsewhere.
+        """
+        found = device_arrays.located(array)
+        if isinstance(found, np.ndarray):
+            return cls.from_array(found, encoding)
+        name, height = _meaning(found.dtype, found.shape, encoding)
+        if not found.is_dense(1):
+            raise InputError(InputReason.BAD_ARRAY, f'array with strides {found.strides}',
+                             'the pixels of a row must lie side by side: make it contiguous')
+        step = found.extent if found.shape[0] == 1 else found.strides[0]
+        return cls(found, height, found.shape[1], step, name, _is_big_endian(found.dtype))
+
+
+def _meaning(dtype: np.dtype[Any], shape: tuple[int, ...], encoding: str | None
+             ) -> tuple[str, int]:
+    """Name of the encoding of an array, and the height of the image.
+
+    :raises InputError: bad array.
+    """
+    default = {(np.dtype(np.uint8), 1): 'mono8', (np.dtype(np.uint16), 1): 'mono16',
+               (np.dtype(np.uint8), 2): 'yuv422', (np.dtype(np.uint8), 3): 'rgb8',
+               (np.dtype(np.uint8), 4): 'rgba8'}
+    channels = 1 if len(shape) == 2 else shape[-1] if len(shape) == 3 else 0
+    native = dtype.newbyteorder('=')
+    name = encoding or default.get((native, channels))
+    known = ENCODINGS.get(name or '')
+    if name is None or not channels or (known is not None and (
+            known.channels != channels or known.bits != 8 * native.itemsize
+            or native.kind != 'u')):
+        raise InputError(InputReason.BAD_ARRAY, f'array of {dtype} {shape}',
+                         f'{encoding or "an image"} needs uint8 H x W, uint16 H x W or '
+                         'uint8 H x W x 3')
+    height = shape[0]
+    if known is not None and known.chroma_rows:
+        height = 2 * shape[0] // (2 + known.chroma_rows)
+        if known.rows(height) != shape[0]:
+            raise InputError(InputReason.BAD_ARRAY, f'array of {dtype} {shape}',
+                             f'{name} has {2 + known.chroma_rows} rows of luma and chroma for '
+                             'every 2 of the image')
+    return name, height
+
+
+def _is_big_endian(dtype: np.dtype[Any]) -> bool:
+    return dtype.byteorder == '>' or (dtype.byteorder == '=' and sys.byteorder == 'big')
 
 
 def check_pair(left: RawImage, right: RawImage, max_width: int, max_height: int) -> None:

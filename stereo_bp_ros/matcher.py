@@ -6,19 +6,19 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Union
+from typing import Any
 
-import numpy as np
-
-from stereo_bp_ros import engines, geometry
+from stereo_bp_ros import device_arrays, engines, geometry
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import ConfigError, InputError, InputReason, StereoError
 from stereo_bp_ros.images import RawImage, check_pair
 from stereo_bp_ros.partitions import Partitioning
-from stereo_bp_ros.types import OUTPUT_TYPES, OUTPUTS, DisparityFrame, empty_output
+from stereo_bp_ros.rectification import Rectification
+from stereo_bp_ros.types import OUTPUTS, DisparityFrame
 
-Image = Union[RawImage, 'np.ndarray[Any, Any]']
+#: A RawImage, or an array of NumPy or of any library that has DLPack or the CUDA array interface.
+Image = Any
 
 #: Frames that may be in flight through ``StereoMatcher.submit``.
 SLOTS = 2
@@ -50,7 +50,9 @@ class StereoMatcher:
     """Turns rectified stereo pairs into disparity with one configuration at a time.
 
     An engine is built for the size of the first pair and again when size or configuration
-    change; between such changes nothing is allocated but the results. A matcher that is entered
+    change; between such changes nothing is allocated but the results. With the setting
+    ``min_depth`` a calibration that ends the search elsewhere is such a change, too: the latest
+    one counts, and before the first ``disparity_range``. A matcher that is entered
     from two threads at once raises; different matchers never disturb each other. Usable as a
     context manager.
 
@@ -63,8 +65,10 @@ class StereoMatcher:
         config = config or MatcherConfig()
         if backend is not None:
             config = config.replace(backend=backend)
-        self._backend = engines.choose(config)
         self._config = config
+        self._calibration: Calibration | None = None
+        self._in_force: MatcherConfig = geometry.searched(config, None)
+        self._backend = engines.choose(self._in_force)
         self._engine: engines.Engine | None = None
         self._compile_time = 0.0
         self._warm: MatcherConfig | None = None
@@ -75,8 +79,19 @@ class StereoMatcher:
 
     @property
     def config(self) -> MatcherConfig:
-        """The configuration that the next frame is matched with."""
+        """The configuration that was set."""
         return self._config
+
+    @property
+    def config_in_force(self) -> MatcherConfig:
+        """What engines are built with: ``config``, with ``min_depth`` turned into the
+        ``disparity_range`` of ``calibration``, and 0."""
+        return self._in_force
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """The latest one given, which ``min_depth`` ends the search by; None before the first."""
+        return self._calibration
 
     @property
     def backend(self) -> str:
@@ -90,8 +105,9 @@ class StereoMatcher:
 
     @property
     def size(self) -> tuple[int, int] | None:
-        """(width, height) that memory is allocated for; None before the first frame."""
-        return None if self._engine is None else (self._engine.width, self._engine.height)
+        """(width, height) of the images that memory is allocated for; None before the first
+        frame."""
+        return None if self._engine is None else self._engine.plan.source
 
     @property
     def memory_plan(self) -> geometry.MemoryPlan | None:
@@ -109,89 +125,89 @@ class StereoMatcher:
         compiled code from the disk."""
         return self._compile_time
 
-    def prepare(self, width: int = 0, height: int = 0) -> float:
+    def prepare(self, width: int = 0, height: int = 0,
+                calibration: Calibration | None = None) -> float:
         """Compile, and allocate for images of this size where it is given; returns seconds.
 
-        Afterwards no frame of this size compiles or allocates anything.
+        Afterwards no frame of this size compiles or allocates anything, unless its calibration
+        makes ``min_depth`` end the search elsewhere.
 
+        :param calibration: of the frames to come; None = the latest one.
         :raises StereoError: as ``compute``.
         """
         start = time.perf_counter()
         with self._alone():
+            self._look_to(calibration, width, height)
             if width and height:
                 known = self._engine
                 engine = self._engine_for(width, height)
                 # The first image waits here: what has been warmed up is not run once more.
-                is_warm = self._warm is not None and self._warm.is_live_change(self._config)
+                is_warm = self._warm is not None and self._warm.is_live_change(self._in_force)
                 seconds = 0.0 if is_warm else engine.warm_up()
                 self._compile_time = seconds + (engine.compile_time if engine is not known else 0)
             else:
-                self._compile_time = _warm_up(self._backend, self._config)
-            self._warm = self._config
+                self._compile_time = _warm_up(self._backend, self._in_force)
+            self._warm = self._in_force
         return time.perf_counter() - start
 
-    def reconfigure(self, config: MatcherConfig) -> bool:
+    def reconfigure(self, config: MatcherConfig, calibration: Calibration | None = None) -> bool:
         """Use another configuration from the next frame on.
 
         Returns True where a new engine was needed. The new engine compiles and is allocated
         here, beside the old one, or after it where the memory allowed does not hold both. When
         that fails the old configuration stays.
 
+        :param calibration: of the frames to come; None = the latest one.
         :raises StereoError: the new configuration cannot run here or does not fit.
         """
         with self._alone():
-            if self._config.is_live_change(config):
-                if self._engine is not None:
-                    self._engine.update(config)
-                self._config = config
-                return False
-            backend, old = engines.choose(config), self._engine
-            if old is None:
-                self._compile_time = _warm_up(backend, config)
-            else:
-                plan, fits_beside = self._successor(old, backend, config)
-                if not fits_beside:
-                    # If the new one fails all the same, the next frame builds this one again.
-                    self._engine = None
-                    old.close()
-                engine = backend.create(plan)
-                try:
-                    self._compile_time = engine.compile_time + engine.warm_up()
-                except BaseException:
-                    engine.close()
-                    raise
-                self._engine = engine
-                old.close()
-            self._config, self._backend, self._warm = config, backend, config
-            return True
+            calibration = calibration or self._calibration
+            is_new = self._change_over(geometry.searched(config, calibration))
+            self._config, self._calibration = config, calibration
+            return is_new
 
     def compute(self, left: Image, right: Image, *, calibration: Calibration | None = None,
+                rectification: Rectification | None = None,
                 outputs: Sequence[str] = ('disparity',),
-                out: Mapping[str, np.ndarray[Any, Any]] | None = None) -> DisparityFrame:
-        """Match one rectified pair.
+                out: Mapping[str, Any] | None = None, stream: Any = None) -> DisparityFrame:
+        """Match one rectified pair, or with the setting ``rectify`` a raw one.
+
+        Images and arrays may be on the matcher's CUDA device: those of PyTorch, CuPy, Numba and
+        others with DLPack or the CUDA array interface. They are read and written there, without
+        a copy through the host. The result is complete when this returns, for every stream.
 
         :param left, right: RawImage, or arrays: H x W uint8 (mono8), H x W uint16 (mono16),
             H x W x 3 uint8 (rgb8).
         :param calibration: shifts disparities by ``cx_left - cx_right`` (unless the setting
-            pre_adjust_disparity is false); depth needs it.
+            pre_adjust_disparity is false); depth needs it, and ``min_depth`` ends the search by
+            it. None = that of the rectification.
+        :param rectification: of raw images; its maps are computed when another one comes.
         :param outputs: names of ``types.OUTPUTS``; only these are computed.
-        :param out: name to the caller's C-contiguous H x W array to fill (int16 for
-            ``fixed_disparity``, else float32); without it arrays are fresh and the caller's.
-        :raises ConfigError: ``fixed_disparity`` of a range that 16 bits do not hold.
+        :param out: name to the caller's C-contiguous array to fill, of the shape and type that
+            ``types.OUTPUTS`` says for the size of the rectified images; without it arrays are
+            fresh, NumPy's, and the caller's.
+        :param stream: on which arrays on the device are made, or were used last: CUDA's handle,
+            or a stream of PyTorch or CuPy. None = the default stream. The frame waits for what
+            it holds by now.
+        :raises ConfigError: ``fixed_disparity`` of a range that 16 bits do not hold, or a
+            calibration with which ``min_depth`` is out of reach.
         :raises InputError: an image, the calibration or an array of ``out`` is refused.
         :raises MemoryLimitError: the pair's size needs more than ``memory_limit``.
         :raises RuntimeError: the matcher was entered from two threads at once, or is closed.
         """
         with self._alone():
-            return self._compute(left, right, calibration, outputs, out)
+            return self._compute(left, right, calibration, rectification, outputs, out or {},
+                                 stream)
 
     def submit(self, left: Image, right: Image, *, calibration: Calibration | None = None,
+               rectification: Rectification | None = None,
                outputs: Sequence[str] = ('disparity',),
-               out: Mapping[str, np.ndarray[Any, Any]] | None = None) -> Pending:
+               out: Mapping[str, Any] | None = None, stream: Any = None) -> Pending:
         """As ``compute``, without waiting for the result.
 
         At most ``SLOTS`` frames are in flight: a further call waits until one is done. The
-        images must stay unchanged until the result is there.
+        images must stay unchanged until the result is there. ``stream`` is waited for as it is
+        when the frame begins.
 
         :raises RuntimeError: the matcher is closed.
         """
@@ -201,8 +217,9 @@ class StereoMatcher:
             self._worker = concurrent.futures.ThreadPoolExecutor(1, 'stereo_bp_matcher')
         self._slots.acquire()
         try:
-            future = self._worker.submit(self.compute, left, right, calibration=calibration,
-                                         outputs=outputs, out=out)
+            future = self._worker.submit(
+                self.compute, left, right, calibration=calibration, rectification=rectification,
+                outputs=outputs, out=out, stream=stream)
         except BaseException:
             self._slots.release()
             raise
@@ -229,6 +246,51 @@ class StereoMatcher:
             raise RuntimeError('this matcher is closed')
         return _Alone(self._entered)
 
+    def _change_over(self, config: MatcherConfig) -> bool:
+        """``reconfigure``, to a configuration without ``min_depth``."""
+        if self._in_force.is_live_change(config):
+            if self._engine is not None:
+                self._engine.update(config)
+            self._in_force = config
+            return False
+        backend, old = engines.choose(config), self._engine
+        if old is None:
+            self._compile_time = _warm_up(backend, config)
+        else:
+            plan, fits_beside = self._successor(old, backend, config)
+            if not fits_beside:
+                # If the new one fails all the same, the next frame builds this one again.
+                self._engine = None
+                old.close()
+            engine = backend.create(plan)
+            try:
+                self._compile_time = engine.compile_time + engine.warm_up()
+            except BaseException:
+                engine.close()
+                raise
+            self._engine = engine
+            old.close()
+        self._in_force, self._backend, self._warm = config, backend, config
+        return True
+
+    def _look_to(self, calibration: Calibration | None, width: int, height: int) -> None:
+        """Search as far as ``min_depth`` is by a calibration, in images of a size.
+
+        :raises StereoError: as ``compute``; what was in force stays so.
+        """
+        if calibration is None or calibration == self._calibration:
+            return
+        wanted = geometry.searched(self._config, calibration)
+        if wanted != self._in_force:
+            backend = engines.choose(wanted)
+            if self.size == (width, height):
+                self._change_over(wanted)
+            elif self._engine is not None:      # images of this size need another one anyway
+                self._engine.close()
+                self._engine = None
+            self._backend, self._in_force = backend, wanted
+        self._calibration = calibration
+
     def _successor(self, old: engines.Engine, backend: engines.Backend, config: MatcherConfig
                    ) -> tuple[engines.Plan, bool]:
         """The plan of an engine after an older one, and whether it fits beside that.
@@ -238,47 +300,57 @@ class StereoMatcher:
         :raises StereoError: it does not fit without the old one either.
         """
         if not backend.shares_memory_with(self._backend):
-            return backend.fit(config, old.width, old.height), True
-        plan = backend.fit(config, old.width, old.height, old.plan.memory.total)
+            return backend.fit(config, *old.plan.source), True
+        plan = backend.fit(config, *old.plan.source, old.plan.memory.total)
         return plan, plan.memory.total <= engines.SHARE * backend.free_memory()
 
     def _engine_for(self, width: int, height: int) -> engines.Engine:
         engine = self._engine
-        if engine is None or (engine.width, engine.height) != (width, height):
+        if engine is None or engine.plan.source != (width, height):
             if engine is not None:
                 self._engine = None
                 engine.close()
-            engine = self._backend.create(self._backend.fit(self._config, width, height))
+            engine = self._backend.create(self._backend.fit(self._in_force, width, height))
             self._engine = engine
         return engine
 
     def _compute(self, left: Image, right: Image, calibration: Calibration | None,
-                 outputs: Sequence[str],
-                 out: Mapping[str, np.ndarray[Any, Any]] | None) -> DisparityFrame:
+                 rectification: Rectification | None, outputs: Sequence[str],
+                 out: Mapping[str, Any], stream: Any) -> DisparityFrame:
         config = self._config
         left, right = _raw(left), _raw(right)
         check_pair(left, right, config.max_image_width, config.max_image_height)
-        shape = (left.height, left.width)
-        arrays = _output_arrays(outputs, out or {}, shape)
-        if 'depth' in arrays and calibration is None:
+        width, height = geometry.rectified_size(config, left.width, left.height)
+        _check_rectification(config, rectification, left.width, left.height)
+        if rectification is not None and calibration is None:
+            calibration = rectification.calibration
+        arrays = _output_arrays(outputs, out, (height, width), config.points_decimation)
+        uncalibrated = [name for name in arrays if OUTPUTS[name].needs_calibration]
+        if uncalibrated and calibration is None:
             raise InputError(InputReason.BAD_CALIBRATION, 'none was given',
-                             'depth needs a calibration')
+                             f'{uncalibrated[0]} needs a calibration')
+        self._look_to(calibration, left.width, left.height)
+        config = self._in_force
         if 'fixed_disparity' in arrays:
             _check_fixed_point(config)
+        on_device = device_arrays.among({'left': left.data, 'right': right.data, **arrays})
+        if on_device:
+            self._backend.check_places(on_device)
         engine = self._engine_for(left.width, left.height)
-        timings = engine.compute(left, right, calibration, arrays)
+        if on_device:
+            engine.wait_for(device_arrays.stream_handle(stream))
+        timings = engine.compute(left, right, calibration, arrays, rectification)
+        results = {**arrays, **out}
         shift = 0.0
         if calibration is not None and config.pre_adjust_disparity:
             shift = calibration.shift
         return DisparityFrame(
-            disparity=arrays.get('disparity'), depth=arrays.get('depth'),
-            confidence=arrays.get('confidence'),
+            **{name: results.get(name) for name in OUTPUTS},
             min_disparity=config.min_disparity - shift,
-            max_disparity=config.min_disparity + config.disparity_range - 1 - shift,
+            max_disparity=config.max_disparity - shift,
             delta_d=geometry.disparity_step(config),
-            valid_window=geometry.valid_window(config, left.width, left.height),
-            timings=timings, backend=self.backend,
-            fixed_disparity=arrays.get('fixed_disparity'))
+            valid_window=geometry.valid_window(config, width, height),
+            timings=timings, backend=self.backend)
 
 
 class _Alone:
@@ -304,7 +376,29 @@ def _warm_up(backend: engines.Backend, config: MatcherConfig) -> float:
 
 
 def _raw(image: Image) -> RawImage:
-    return image if isinstance(image, RawImage) else RawImage.from_array(image)
+    if isinstance(image, RawImage):
+        return image
+    is_exported = device_arrays.is_exported(image)
+    return RawImage.from_dlpack(image) if is_exported else RawImage.from_array(image)
+
+
+def _check_rectification(config: MatcherConfig, rectification: Rectification | None, width: int,
+                         height: int) -> None:
+    """Refuse a rectification that does not fit the settings and images of a size."""
+    if not config.rectify:
+        if rectification is not None:
+            raise ConfigError('rectify', False, 'a rectification was given: set it')
+        return
+    if rectification is None:
+        raise InputError(InputReason.BAD_CALIBRATION, 'no rectification was given',
+                         'the setting rectify needs one')
+    for what, found, expected in (
+            ('images are', (width, height), (rectification.width, rectification.height)),
+            ('rectified images are', geometry.rectified_size(config, width, height),
+             (rectification.rectified_width, rectification.rectified_height))):
+        if found != expected:
+            raise InputError(InputReason.CAMERA_INFO_SIZE, '{} {} x {}'.format(what, *found),
+                             'the rectification has {} x {}'.format(*expected))
 
 
 def _check_fixed_point(config: MatcherConfig) -> None:
@@ -315,20 +409,22 @@ def _check_fixed_point(config: MatcherConfig) -> None:
                           'of fixed_disparity')
 
 
-def _output_arrays(outputs: Sequence[str], out: Mapping[str, np.ndarray[Any, Any]],
-                   shape: tuple[int, int]) -> dict[str, np.ndarray[Any, Any]]:
-    arrays = {}
+def _output_arrays(outputs: Sequence[str], out: Mapping[str, Any], image: tuple[int, int],
+                   decimation: int) -> dict[str, Any]:
+    arrays: dict[str, Any] = {}
     for name in (*outputs, *out):
         if name not in OUTPUTS:
             raise StereoError(f'there is no output {name!r}; known are ' + ', '.join(OUTPUTS))
-        array = out.get(name)
-        if array is None:
-            array = empty_output(name, shape)
-        elif (array.shape != shape or array.dtype != OUTPUT_TYPES[name]
-              or not array.flags.c_contiguous or not array.flags.writeable):
+        output = OUTPUTS[name]
+        if name not in out:
+            arrays[name] = output.empty(image, decimation)
+            continue
+        array = device_arrays.located(out[name])
+        if (array.shape != output.shape(image, decimation) or array.dtype != output.dtype
+                or not array.flags.c_contiguous or not array.flags.writeable):
             raise InputError(
                 InputReason.BAD_ARRAY, f'out[{name!r}] is {array.dtype} {array.shape}',
-                f'it must be a writeable C-contiguous {OUTPUT_TYPES[name]} array of shape '
-                f'{shape}')
+                f'it must be a writeable C-contiguous {output.dtype} array of shape '
+                f'{output.shape(image, decimation)}')
         arrays[name] = array
     return arrays

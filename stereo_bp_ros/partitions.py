@@ -15,7 +15,6 @@ from typing import NamedTuple
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import ConfigError, MemoryLimitError
 from stereo_bp_ros.geometry import MemoryPlan
-from stereo_bp_ros.images import check_limits
 
 #: Least width and height of an image, and so of a partition, pixels.
 LEAST_SIZE = 16
@@ -153,11 +152,9 @@ def choose(config: MatcherConfig, width: int, height: int, allowed: int,
     take nearly all of the time.
 
     :param allowed: bytes; ``plan_of``: the plan of an engine that cuts images in this way.
-    :raises InputError: the image is larger than max_image_width x max_image_height.
     :raises MemoryLimitError: not even the smallest partitions fit.
     :raises ConfigError: partition_columns or partition_rows do not fit into the image.
     """
-    check_limits(width, height, config.max_image_width, config.max_image_height)
     uncut = whole(width, height)
     if not can_be_cut(config):
         plan_of(uncut).check(allowed)

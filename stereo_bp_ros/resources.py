@@ -13,5 +13,6 @@ def _folder(installed: str, in_sources: str) -> pathlib.Path:
 #: CUDA C++ sources, in folders by algorithm.
 KERNELS = _folder('kernels', 'kernels')
 
-#: ROS parameter files by the name of the preset, and the profiles of Fast DDS.
+#: ROS parameter files by the name of the preset, the profiles of Fast DDS, and what launch files
+#: need: layouts and files of cameras.
 PRESETS = _folder('presets', 'config')

@@ -4,22 +4,60 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-#: Type of each output of ``StereoMatcher.compute(outputs=...)``, by its name.
-OUTPUT_TYPES = {'disparity': 'float32', 'depth': 'float32', 'confidence': 'float32',
-                'fixed_disparity': 'int16'}
-OUTPUTS = tuple(OUTPUT_TYPES)
+
+class Output(NamedTuple):
+    """Something that a matcher can hand out for each pixel of the reference image.
+
+    dtype:      NumPy's name of the type of its values.
+    channels:   values of a pixel; 0 = one, without an axis of its own.
+    is_derived: computed from the finished disparity in a stage that has the output's name, not
+                within ``refine``.
+    needs_calibration: there is none without a ``Calibration``.
+    is_decimated: there is one for every ``points_decimation``-th column and row only.
+    """
+
+    dtype: str
+    channels: int = 0
+    is_derived: bool = False
+    needs_calibration: bool = False
+    is_decimated: bool = False
+
+    def shape(self, image: tuple[int, int], decimation: int = 1) -> tuple[int, ...]:
+        """The shape of the array for images of (height, width).
+
+        :param decimation: the setting ``points_decimation``.
+        """
+        height, width = image
+        if self.is_decimated:
+            height, width = -(-height // decimation), -(-width // decimation)
+        return (height, width, self.channels) if self.channels else (height, width)
+
+    def empty(self, image: tuple[int, int], decimation: int = 1) -> np.ndarray[Any, Any]:
+        """An uninitialised array of this shape."""
+        return np.empty(self.shape(image, decimation), self.dtype)
+
+
+#: Every output of ``StereoMatcher.compute(outputs=...)``, by its name.
+OUTPUTS = {
+    'disparity': Output('float32'),
+    'depth': Output('float32', needs_calibration=True),
+    'confidence': Output('float32'),
+    'fixed_disparity': Output('int16'),
+    'depth_mm': Output('uint16', needs_calibration=True),
+    'disparity_color': Output('uint8', channels=3, is_derived=True),
+    'points': Output('float32', 4, is_derived=True, needs_calibration=True, is_decimated=True),
+}
+
+#: Names of the outputs that have stages of their own.
+DERIVED = tuple(name for name, output in OUTPUTS.items() if output.is_derived)
 
 #: Stages of a frame inside an engine, in order; the keys of ``DisparityFrame.timings``.
-ENGINE_STAGES = ('convert', 'upload', 'preprocess', 'cost', 'messages', 'refine', 'download')
-
-
-def empty_output(name: str, shape: tuple[int, int]) -> np.ndarray[Any, Any]:
-    """An uninitialised array of (height, width) for one of ``OUTPUTS``."""
-    return np.empty(shape, OUTPUT_TYPES[name])
+ENGINE_STAGES = ('convert', 'upload', 'preprocess', 'cost', 'messages', 'refine', *DERIVED,
+                 'download')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +84,8 @@ class ValidWindow:
 class DisparityFrame:
     """The result for one stereo pair; arrays belong to the caller.
 
+    An array that was given in ``out`` is here as it was given, of whichever library and place.
+
     disparity:  float32 H x W, pixels, of the reference image. Less than ``min_disparity`` =
                 invalid; every invalid pixel has the one finite value ``min_disparity - 1``.
                 None where it was not asked for.
@@ -55,6 +95,14 @@ class DisparityFrame:
                 matchers: 16 times the disparity between the images as they are, without the
                 shift by ``cx_left - cx_right``; 16 (``min_disparity`` - 1) of the settings where
                 invalid; or None. Half the bytes of ``disparity`` on the way from a GPU.
+    depth_mm:   uint16 H x W, millimetres along the optical axis, rounded half up; 0 = no depth,
+                or one beyond 65.535 m; or None.
+    disparity_color: uint8 H x W x 3, the disparity in colours (blue, green, red) by ``color_map``
+                and ``color_range``, black where invalid; or None.
+    points:     float32 H x W x 4 (every ``points_decimation``-th row and column): x, y and z in
+                metres in the optical frame of the reference camera (right, down, forward;
+                REP 103), all three NaN = no point; and the bits of a colour,
+                ``points[..., 3].view('uint32')`` = red << 16 | green << 8 | blue; or None.
     min_disparity, max_disparity: range of the valid values, pixels, with the same shift by
                 ``cx_left - cx_right`` as the values.
     delta_d:    smallest step between two disparities, pixels.
@@ -74,13 +122,17 @@ class DisparityFrame:
     timings: Mapping[str, float]
     backend: str
     fixed_disparity: np.ndarray | None = None
+    depth_mm: np.ndarray | None = None
+    disparity_color: np.ndarray | None = None
+    points: np.ndarray | None = None
 
     @property
     def valid(self) -> np.ndarray:
-        """Bool H x W: pixels that have a disparity.
+        """Bool H x W: pixels that have a disparity; where the disparity is.
 
         :raises ValueError: the frame was computed without the disparity output.
         """
         if self.disparity is None:
             raise ValueError('this frame was computed without the disparity output')
-        return np.asarray(self.disparity >= np.float32(self.min_disparity))
+        valid: np.ndarray = self.disparity >= float(np.float32(self.min_disparity))
+        return valid

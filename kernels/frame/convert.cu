@@ -1,5 +1,6 @@
-// Stages upload and convert: the bytes of both images to the device, and their grey values.
-#include "device.cuh"
+// Stages upload and convert: the bytes of both images to the device, and their grey values, of raw
+// images the rectified ones.
+#include "frame/convert.cuh"
 
 // A copy of units of 16 bytes, and of the remaining bytes.
 struct Segment {
@@ -44,67 +45,15 @@ __global__ void upload(const __grid_constant__ Upload p) {
             reinterpret_cast<const uint8*>(from + segment.count)[threadIdx.x];
 }
 
-// How the bytes of an image are read; rows are tight.
-enum PixelLayout {
-    CHANNEL,  // one byte of each pixel is its grey value
-    COLOUR,   // three colours of 8 bits, green in the second byte
-    MOSAIC,   // one colour for each pixel
-    WIDE      // 16 bits
-};
-
-struct Source {
-    const uint8* bytes;
-    void* grey;  // H x W, written
-    int layout;
-    int pixel_bytes;
-    // CHANNEL: number of the byte that is taken. COLOUR: of the byte of red. MOSAIC: column (bit
-    // 0) and row (bit 1) of the first red pixel. WIDE: number of the more significant byte.
-    int first;
-};
-
 struct Conversion {
     Source sources[2];
-    int width, height;
-    int is_mirrored;  // columns are reversed
-    float scale;      // from 16 bits to grey values
+    int width, height;              // of the grey values
+    int image_width, image_height;  // of the bytes
+    int factor;                     // a grey value is the mean of so many pixels along x and y
+    int is_mirrored;                // columns are reversed
+    float scale;                    // from the sum of pixels of 16 bits to grey values
     uint64* stamp;
 };
-
-// OpenCV's integer BT.601: 15 bits, rounded half up.
-__device__ __forceinline__ int luma(int red, int green, int blue) {
-    return (9798 * red + 19235 * green + 3735 * blue + (1 << 14)) >> 15;
-}
-
-// OpenCV's bilinear demosaicing to grey in one step; a border pixel is its inner neighbour.
-__device__ __forceinline__ int demosaiced(const uint8* bytes, int x, int y, int width, int height,
-                                          int first) {
-    constexpr int RED = 4899, GREEN = 9617, BLUE = 1868;  // 14 bits
-    if (width < 3 || height < 3) return 0;
-    x = min(max(x, 1), width - 2);
-    y = min(max(y, 1), height - 2);
-    const uint8* const at = bytes + y * width + x;
-    const int own = at[0], across = at[-1] + at[1], along = at[-width] + at[width];
-    const int diagonal = at[-width - 1] + at[-width + 1] + at[width - 1] + at[width + 1];
-    const bool is_red_column = (x & 1) == (first & 1), is_red_row = (y & 1) == first >> 1;
-    if (is_red_column != is_red_row)  // green
-        return (across * (is_red_row ? RED : BLUE) + along * (is_red_row ? BLUE : RED)
-                + own * 2 * GREEN + (1 << 14))
-            >> 15;
-    return (diagonal * (is_red_row ? BLUE : RED) + (across + along) * GREEN
-            + own * 4 * (is_red_row ? RED : BLUE) + (1 << 15))
-        >> 16;
-}
-
-__device__ __forceinline__ int value_at(const Source& source, int x, int y, int width,
-                                        int height) {
-    const uint8* const at = source.bytes + (size_t(y) * width + x) * source.pixel_bytes;
-    switch (source.layout) {
-        case COLOUR: return luma(at[source.first], at[1], at[2 - source.first]);
-        case MOSAIC: return demosaiced(source.bytes, x, y, width, height, source.first);
-        case WIDE: return at[source.first] << 8 | at[1 - source.first];
-        default: return at[source.first];
-    }
-}
 
 // Grey is uint8, where both images have 8 bits, or float. One thread per pixel; blockIdx.z =
 // image.
@@ -114,8 +63,86 @@ __global__ void convert(const __grid_constant__ Conversion p) {
     const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
     if (x >= p.width || y >= p.height) return;
     const Source& source = p.sources[blockIdx.z];
-    const int value = value_at(source, p.is_mirrored ? p.width - 1 - x : x, y, p.width, p.height);
+    const int left = (p.is_mirrored ? p.width - 1 - x : x) * p.factor, top = y * p.factor;
+    int sum = 0;
+    for (int j = 0; j < p.factor; ++j)
+        for (int i = 0; i < p.factor; ++i)
+            sum += value_at(source, min(left + i, p.image_width - 1),
+                            min(top + j, p.image_height - 1), p.image_width, p.image_height);
+    const int area = p.factor * p.factor, mean = (sum + area / 2) / area;
     Grey* const grey = static_cast<Grey*>(source.grey) + y * p.width + x;
-    if constexpr (sizeof(Grey) == 1) *grey = Grey(value);
-    else *grey = source.layout == WIDE ? __fmul_rn(float(value), p.scale) : float(value);
+    if constexpr (sizeof(Grey) == 1) *grey = Grey(mean);
+    else *grey = source.layout >= WIDE ? __fmul_rn(float(sum), p.scale) : float(mean);
+}
+
+// A pair to be rectified. The maps are OpenCV's: where each rectified pixel lies in the raw image.
+struct RawPair {
+    Source sources[2];
+    const uint32* corners[2];  // the raw pixel up and left of it: column and, above, row, int16
+    const uint16* parts[2];  // how far from that, 32nds of a pixel: to the right + 32 x downwards
+    float scales[2];         // from 16 bits to grey values; 0 = of 8 bits
+    int width, height;       // of the raw images
+    int rectified_width, rectified_height;
+    int grey_width, grey_height;  // of the grey values
+    int factor;                   // a grey value is the mean of so many along x and y
+    int is_mirrored;              // columns of the grey values are reversed
+    uint64* stamp;
+};
+
+// The four raw values around a rectified pixel; outside the image they are 0.
+struct Corners { int upper_left, upper_right, lower_left, lower_right; };
+
+__device__ __forceinline__ Corners corners_at(const RawPair& p, const Source& source, int x,
+                                              int y) {
+    const auto value = [&](int column, int row) {
+        const bool is_inside = column >= 0 && column < p.width && row >= 0 && row < p.height;
+        return is_inside ? value_at(source, column, row, p.width, p.height) : 0;
+    };
+    return {value(x, y), value(x + 1, y), value(x, y + 1), value(x + 1, y + 1)};
+}
+
+// As cv2.remap: in whole numbers where there are 8 bits, rounded half up.
+__device__ __forceinline__ int bilinear(const Corners& at, int right, int down) {
+    const int upper = at.upper_left * (32 - right) + at.upper_right * right;
+    const int lower = at.lower_left * (32 - right) + at.lower_right * right;
+    return (upper * (32 - down) + lower * down + 512) >> 10;
+}
+
+// As cv2.remap of scaled values: products and sums in its order, each rounded.
+__device__ __forceinline__ float bilinear(const Corners& at, int right, int down, float scale) {
+    const auto product = [&](int value, int weight) {
+        return __fmul_rn(__fmul_rn(float(value), scale), float(weight) * (1.0f / 1024));
+    };
+    const float upper = __fadd_rn(product(at.upper_left, (32 - right) * (32 - down)),
+                                  product(at.upper_right, right * (32 - down)));
+    return __fadd_rn(__fadd_rn(upper, product(at.lower_left, (32 - right) * down)),
+                     product(at.lower_right, right * down));
+}
+
+// Grey, threads and blocks as for ``convert``.
+template <typename Grey>
+__global__ void rectify(const __grid_constant__ RawPair p) {
+    stamp_time(p.stamp);
+    const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x >= p.grey_width || y >= p.grey_height) return;
+    const int side = blockIdx.z;
+    const int left = (p.is_mirrored ? p.grey_width - 1 - x : x) * p.factor, top = y * p.factor;
+    const Source& source = p.sources[side];
+    const bool is_whole = sizeof(Grey) == 1 || p.scales[side] == 0;
+    int sum = 0;
+    float scaled_sum = 0;
+    for (int j = 0; j < p.factor; ++j)
+        for (int i = 0; i < p.factor; ++i) {
+            const size_t from = size_t(min(top + j, p.rectified_height - 1)) * p.rectified_width
+                + min(left + i, p.rectified_width - 1);
+            const uint32 corner = p.corners[side][from], parts = p.parts[side][from];
+            const int right = parts & 31, down = parts >> 5;
+            const Corners at = corners_at(p, source, int16(corner & 0xffff), int16(corner >> 16));
+            if (is_whole) sum += bilinear(at, right, down);
+            else scaled_sum = __fadd_rn(scaled_sum, bilinear(at, right, down, p.scales[side]));
+        }
+    const int area = p.factor * p.factor;
+    static_cast<Grey*>(source.grey)[y * p.grey_width + x] = is_whole
+        ? Grey((sum + area / 2) / area)
+        : Grey(__fmul_rn(scaled_sum, 1.0f / area));
 }

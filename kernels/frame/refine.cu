@@ -16,7 +16,7 @@ __global__ void refine_matches(const __grid_constant__ Frame f) {
     stamp_time(f.stamp);
     if (x < f.width && y < f.height) {
         const Parameters p = *f.parameters;
-        publish(f, p, x, y, reject(f, p, x, y), false);
+        publish<true>(f, p, x, y, reject(f, p, x, y), false);
     }
     stamp_last(f.end, f.ended);
 }
@@ -139,7 +139,7 @@ __global__ void publish_matches(const __grid_constant__ Frame f) {
     extern __shared__ uint32 valid[];
     const Parameters p = *f.parameters;
     fill_row(f, p, p.fills, valid, [&](int x, int y, int value, bool is_filled) {
-        publish(f, p, x, y, value, is_filled);
+        publish<true>(f, p, x, y, value, is_filled);
     });
     stamp_last(f.end, f.ended);
 }
@@ -172,7 +172,8 @@ __global__ void publish_filled(const __grid_constant__ Filling filling) {
         const int at = y * f.width + x;
         const bool is_valid = f.filtered[at] >= 0;
         const bool leaves = p.fills || (is_valid && is_trusted(filling, p, at));
-        publish(f, p, x, y, leaves ? filling.filled[at] : INVALID, !is_valid, filling.confidence);
+        publish<true>(f, p, x, y, leaves ? filling.filled[at] : INVALID, !is_valid,
+                      filling.confidence);
     }
     stamp_last(f.end, f.ended);
 }

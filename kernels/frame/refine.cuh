@@ -14,7 +14,11 @@ struct Parameters {
     float* depth;
     float* confidence;
     short* fixed_disparity;
-    double margin;  // uniqueness: least lead of the best over the second
+    unsigned short* depth_mm;
+    uint8* disparity_color;  // H x W x 3: blue, green and red
+    float* points;           // H x W x 4, of every ``decimation``-th row and column
+    short* final;            // sixteenths from min_disparity on, INVALID where invalid
+    double margin;           // uniqueness: least lead of the best over the second
     double texture_threshold;
     double largest_cost;     // of one pixel, in units of the beliefs
     double published_shift;  // pixels that disparities are shifted by
@@ -22,14 +26,21 @@ struct Parameters {
     double focal_baseline;   // pixels x metres
     double best_factor;      // uniqueness of SAD: of the best against 100 of the second
     double confidence_threshold, contrast_threshold;
+    double cx, cy;               // of the reference camera, pixels
+    double per_column, per_row;  // reciprocals of the focal lengths in pixels
+    double nearest, farthest;    // of points, metres
     int is_subpixel, is_unique, is_textured, keeps_border;
-    int fills;             // invalid pixels get values
-    int bilateral_factor;  // from differences to 65536ths of that which has no weight
-    int needs_partner;     // a pixel whose partner is outside is invalid
-    int max_difference;    // left-right check, 0 = off
+    int fills;              // invalid pixels get values
+    int bilateral_factor;   // from differences to 65536ths of that which has no weight
+    int needs_partner;      // a pixel whose partner is outside is invalid
+    int max_difference;     // left-right check, 0 = off
     int confidence_radius;  // of the window that confidence is averaged over
-    int speckle_size;    // pixels
-    int speckle_range;   // sixteenths
+    int speckle_size;       // pixels
+    int speckle_range;      // sixteenths
+    int decimation;         // of points
+    float wide_scale;       // from 16 bits to grey values
+    int color_range;        // sixteenths
+    uint8 colors[3 * 256];
 };
 
 struct Frame {
@@ -55,13 +66,13 @@ struct Frame {
 
 // The frame where a map without holes lies between rejection and publication.
 struct Filling {
-    Frame frame;      // ``filtered``: which pixels are valid
-    short* filled;    // H x W; less than 0 where nothing was found
-    short* smoothed;  // between the two halves of a pass of the bilateral filter
+    Frame frame;              // ``filtered``: which pixels are valid
+    short* filled;            // H x W; less than 0 where nothing was found
+    short* smoothed;          // between the two halves of a pass of the bilateral filter
     uint16* confidence_sums;  // of the window's columns in a row, in steps of 1 / 255
     float* confidence;        // the mean over the window; null = no window is larger than a pixel
     const float* contrast;    // null = is not asked for
-    int most;         // sixteenths of the last label
+    int most;                 // sixteenths of the last label
 };
 
 __device__ __forceinline__ double cost_at(const Frame& f, const void* costs, int at) {
@@ -103,25 +114,40 @@ __device__ __forceinline__ double own_confidence(const Frame& f, const Parameter
     return second >= double(NO_SECOND) || value > 1.0 ? 1.0 : fmax(value, 0.0);
 }
 
+// Writes a pixel's disparity in every form that is asked for; below 0 = invalid. KEEPS: also in
+// millimetres, and where other outputs are computed from. Kernels that select labels have no
+// registers left for that.
+template <bool KEEPS>
+__device__ __forceinline__ void write_disparity(const Parameters& p, int to, int min_disparity,
+                                                int sixteenths) {
+    if (KEEPS && p.final != nullptr) p.final[to] = short(sixteenths < 0 ? INVALID : sixteenths);
+    if (p.fixed_disparity != nullptr)
+        p.fixed_disparity[to] = short(16 * min_disparity
+                                      + (sixteenths < 0 ? INVALID : sixteenths));
+    const double disparity = __dadd_rn(double(min_disparity), sixteenths * 0.0625);
+    if (p.disparity != nullptr)
+        p.disparity[to] = sixteenths < 0 ? float(min_disparity - p.published_shift - 1.0)
+                                         : float(__dadd_rn(disparity, -p.published_shift));
+    const double shifted = __dadd_rn(disparity, -p.shift);
+    const bool is_in_front = sixteenths >= 0 && shifted > 0.0;
+    if (p.depth != nullptr)
+        p.depth[to] = is_in_front ? float(__ddiv_rn(p.focal_baseline, shifted))
+                                  : __int_as_float(0x7fc00000);
+    if (KEEPS && p.depth_mm != nullptr) {
+        const double factor = __dmul_rn(1000.0, p.focal_baseline);
+        const double rounded = is_in_front ? __dadd_rn(__ddiv_rn(factor, shifted), 0.5) : 0.0;
+        p.depth_mm[to] = (unsigned short)(rounded < 65536.0 ? rounded : 0.0);
+    }
+}
+
 // ``averaged``: confidences; null = each pixel's own.
+template <bool KEEPS>
 __device__ __forceinline__ void publish(const Frame& f, const Parameters& p, int x, int y,
                                         int sixteenths, bool is_filled,
                                         const float* averaged = nullptr) {
     const int at = y * f.width + x;
     const int to = f.is_mirrored ? y * f.width + f.width - 1 - x : at;
-    if (p.fixed_disparity != nullptr)
-        p.fixed_disparity[to] = short(16 * f.min_disparity
-                                      + (sixteenths < 0 ? INVALID : sixteenths));
-    const double disparity = __dadd_rn(double(f.min_disparity), sixteenths * 0.0625);
-    if (p.disparity != nullptr)
-        p.disparity[to] = sixteenths < 0 ? float(f.min_disparity - p.published_shift - 1.0)
-                                         : float(__dadd_rn(disparity, -p.published_shift));
-    if (p.depth != nullptr) {
-        const double shifted = __dadd_rn(disparity, -p.shift);
-        p.depth[to] = sixteenths >= 0 && shifted > 0.0
-            ? float(__ddiv_rn(p.focal_baseline, shifted))
-            : __int_as_float(0x7fc00000);
-    }
+    write_disparity<KEEPS>(p, to, f.min_disparity, sixteenths);
     if (p.confidence != nullptr) {
         const bool has_none = sixteenths < 0 || is_filled;
         p.confidence[to] = has_none ? 0.0f
@@ -137,12 +163,12 @@ __device__ __forceinline__ void publish_tile(const Frame& f, int left, int top, 
     const Parameters p = *f.parameters;
     for (int y = top + threadIdx.x / 32; y < min(top + height, f.height); y += blockDim.x / 32)
         for (int x = left + threadIdx.x % 32; x < min(left + width, f.width); x += 32)
-            publish(f, p, x, y, reject(f, p, x, y), false);
+            publish<false>(f, p, x, y, reject(f, p, x, y), false);
 }
 // The same for a part of one row; a thread has a pixel.
 __device__ __forceinline__ void publish_row(const Frame& f, int left, int y, int width) {
     const Parameters p = *f.parameters;
     const int end = min(left + width, f.width);
     for (int x = left + threadIdx.x; x < end; x += blockDim.x)
-        publish(f, p, x, y, reject(f, p, x, y), false);
+        publish<false>(f, p, x, y, reject(f, p, x, y), false);
 }

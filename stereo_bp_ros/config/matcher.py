@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +20,10 @@ from stereo_bp_ros.config.programs import (
 from stereo_bp_ros.config.settings import Setting, Settings, Value, setting
 from stereo_bp_ros.errors import ConfigError, printable
 
+#: OpenCV's, ``cv2.COLORMAP_*``.
+COLOR_MAPS = ('autumn', 'bone', 'jet', 'winter', 'rainbow', 'ocean', 'summer', 'spring', 'cool',
+              'hsv', 'pink', 'hot', 'parula', 'magma', 'inferno', 'plasma', 'viridis', 'cividis',
+              'twilight', 'twilight_shifted', 'turbo', 'deepgreen')
 CENSUS_WINDOWS = ('5x5', '7x5', '9x7')
 ALGORITHMS = ('sad', 'bp', 'tiled_bp')      # position = the number that stereo_image_proc gives it
 
@@ -41,8 +46,26 @@ class MatcherConfig(Settings):
         0, 'first disparity of the search', -2048, 2048, unit='pixels')
     disparity_range: int = setting(
         64, 'number of disparities searched', 2, 512, unit='pixels')
+    min_depth: float = setting(
+        0.0, 'nearest distance along the optical axis that is to be measured: once a calibration '
+        'is known, the search ends there, and disparity_range counts no more; 0 = off', 0, 1e6,
+        unit='metres')
+    downscale: int = setting(
+        1, 'images are matched this many times smaller in both directions, which takes a fraction '
+        'of the time and loses small things; results have the size of the images all the same', 1,
+        4)
     reference_image: str = setting(
         'left', 'image whose pixels get a disparity', choices=('left', 'right'))
+
+    rectify: bool = setting(
+        False, 'rectify raw images by D, K, R and P of camera_info; the node then subscribes to '
+        'image_raw in place of image_rect', read_only=True)
+    rectified_width: int = setting(
+        0, 'width of the rectified images, to which P is scaled; 0 = that of the raw ones (with '
+        'rectify)', 0, 32766, unit='pixels')
+    rectified_height: int = setting(
+        0, 'height of the rectified images; 0 = that of the raw ones (with rectify)', 0, 32766,
+        unit='pixels')
 
     smoothing_sigma: float = setting(
         0.0, 'standard deviation of the Gaussian before matching, 0 = none', 0, 10,
@@ -171,6 +194,20 @@ class MatcherConfig(Settings):
         'propagation', choices=('invalid', 'keep'), live=True)
     pre_adjust_disparity: bool = setting(
         True, 'subtract cx_left - cx_right from the published disparities', live=True)
+    color_map: str = setting(
+        'turbo', 'colors of disparity_color, by their name in OpenCV', choices=COLOR_MAPS,
+        live=True)
+    color_range: int = setting(
+        0, 'disparities from min_disparity on that the colors are spread over, larger ones have '
+        'the last color; 0 = as far as the search goes', 0, 4096, unit='pixels', live=True)
+
+    points_decimation: int = setting(
+        1, 'points: one for every column and row of this number, from the first on', 1, 256,
+        unit='pixels', live=True)
+    points_min_depth: float = setting(
+        0.0, 'points: least depth; 0 = off', 0, 1e6, unit='metres', live=True)
+    points_max_depth: float = setting(
+        0.0, 'points: greatest depth; 0 = off', 0, 1e6, unit='metres', live=True)
 
     max_image_width: int = setting(
         8192, 'widest image accepted', 16, 65536, unit='pixels', live=True)
@@ -202,6 +239,13 @@ class MatcherConfig(Settings):
 
     def check(self) -> None:
         self._check_program()
+        if bool(self.rectified_width) != bool(self.rectified_height):
+            raise ConfigError('rectified_height', self.rectified_height,
+                              f'rectified_width is {self.rectified_width}: set both, or neither')
+        if 0 < self.points_max_depth < self.points_min_depth:
+            raise ConfigError('points_max_depth', self.points_max_depth,
+                              'must be 0 (off) or at least points_min_depth '
+                              f'({self.points_min_depth:g})')
         if self.median_window_size not in (0, 3, 5):
             raise ConfigError('median_window_size', self.median_window_size,
                               'must be 0 (off), 3 or 5')
@@ -215,6 +259,7 @@ class MatcherConfig(Settings):
         if self.stereo_algorithm == 'tiled_bp':
             self._check_tiles()
         self._check_hierarchy()
+        self._check_downscale()
         if self.stereo_algorithm == 'sad' and self.border == 'keep':
             raise ConfigError('border', self.border,
                               'SAD has no result outside the valid window: use invalid')
@@ -276,6 +321,34 @@ class MatcherConfig(Settings):
         if self.path_step_penalty > self.path_jump_penalty:
             raise ConfigError('path_step_penalty', self.path_step_penalty,
                               f'must be at most path_jump_penalty ({self.path_jump_penalty})')
+
+    @functools.cached_property
+    def reduced(self) -> MatcherConfig:
+        """The configuration that images reduced by ``downscale`` are matched with."""
+        if self.downscale == 1:
+            return self
+        return self.replace(downscale=1, min_disparity=self.min_disparity // self.downscale,
+                            disparity_range=-(-self.disparity_range // self.downscale),
+                            color_range=self.colored_range)
+
+    @property
+    def max_disparity(self) -> int:
+        """The last disparity of the search, pixels."""
+        steps = (self.disparity_range - 1) // self.downscale
+        return self.min_disparity + self.downscale * steps
+
+    @property
+    def colored_range(self) -> int:
+        """``color_range``, with 0 resolved to that of the search, pixels."""
+        return self.color_range or self.max_disparity - self.min_disparity
+
+    def _check_downscale(self) -> None:
+        if self.min_disparity % self.downscale:
+            raise ConfigError('min_disparity', self.min_disparity,
+                              f'must be a multiple of downscale ({self.downscale})')
+        if self.disparity_range <= self.downscale:
+            raise ConfigError('disparity_range', self.disparity_range,
+                              f'must be more than downscale ({self.downscale})')
 
     def _check_program(self) -> None:
         """Refuse a program of another algorithm, and settings of one that is not chosen."""

@@ -54,12 +54,25 @@ class NodeConfig(Settings):
     input_timeout: float = setting(
         1.0, 'a topic silent for this long is an error in /diagnostics', 0.01, 3600,
         unit='seconds', live=True)
+    points_organized: bool = setting(
+        True, 'points2 has a point for every pixel, NaN where there is none; false: only the '
+        'points that there are, in one row', live=True)
     min_valid_fraction: float = setting(
         0.05, 'a frame with a smaller part of valid pixels in its window is a warning', 0, 1,
         live=True)
+    max_vertical_offset: float = setting(
+        0.75, 'images of a pair that miss each other by more rows than this, in any column, are '
+        'a warning; 0 = not measured', 0, 32, unit='pixels', live=True)
     latency_budget_ms: float = setting(
         100.0, 'a 95th percentile of the total latency above this is a warning; 0 = off', 0,
         60000, unit='ms', live=True)
+    depth_encoding: str = setting(
+        '32FC1', 'depth images of metres (32FC1, NaN = none) or of millimetres (16UC1, 0 = none)',
+        choices=('32FC1', '16UC1'), read_only=True)
+    compressed_format: str = setting(
+        'jpeg', 'how disparity_color/compressed is compressed', choices=('jpeg', 'png'), live=True)
+    jpeg_quality: int = setting(
+        95, 'quality of these pictures with jpeg', 1, 100, live=True)
     on_device_loss: str = setting(
         'exit', 'after the loss of the GPU: exit with an error status, or go on on the CPU',
         choices=('exit', 'cpu'), live=True)

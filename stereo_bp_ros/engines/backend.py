@@ -10,18 +10,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stereo_bp_ros import partitions
+from stereo_bp_ros import geometry, partitions
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.device_arrays import DeviceArray
 from stereo_bp_ros.engines.plan import Plan
-from stereo_bp_ros.errors import BackendUnavailable
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.errors import BackendUnavailable, InputError, InputReason
+from stereo_bp_ros.images import RawImage, check_limits
 from stereo_bp_ros.partitions import Partitioning
+from stereo_bp_ros.rectification import Rectification
 
 #: Of what is free, one engine takes at most this much.
 SHARE = 0.8
 
 _log = logging.getLogger('stereo_bp_ros.engines')
+
+
+def misplaced(name: str, place: str, matcher: str) -> InputError:
+    """The refusal of an array that is where the matcher is not."""
+    what = f'the {name} image' if name in ('left', 'right') else f'out[{name!r}]'
+    return InputError(InputReason.BAD_ARRAY, f'{what} is {place}', f'the matcher {matcher}')
 
 
 class Engine(abc.ABC):
@@ -39,8 +47,9 @@ class Engine(abc.ABC):
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.config = plan.config       # with the live settings of the latest frame
-        self.width, self.height = plan.width, plan.height
+        # Of the images as they are matched, with the live settings of the latest frame.
+        self.config = plan.config
+        self.width, self.height = plan.image_width, plan.image_height
 
     def warm_up(self) -> float:
         """Compile what any frame can run and building has not compiled; returns the seconds."""
@@ -48,12 +57,22 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def compute(self, left: RawImage, right: RawImage, calibration: Calibration | None,
-                outputs: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, float]:
-        """Match one pair of the engine's size and fill the given arrays.
+                outputs: Mapping[str, Any],
+                rectification: Rectification | None = None) -> dict[str, float]:
+        """Match one pair of the size of ``plan.source`` and fill the given arrays.
 
-        ``outputs`` maps names of ``types.OUTPUT_TYPES`` to C-contiguous H x W arrays of the
-        caller; only these are computed. Depth needs ``calibration``. Returns the milliseconds
-        of each stage of ``types.ENGINE_STAGES``.
+        ``outputs`` maps names of ``types.OUTPUTS`` to C-contiguous arrays of the caller; only
+        these are computed. Some need ``calibration``, of the rectified images; the setting
+        ``rectify`` needs ``rectification``, of the plan's sizes. Images and arrays may be on a
+        device if ``Backend.check_places`` lets them pass. Returns the milliseconds of each stage
+        of ``types.ENGINE_STAGES``.
+        """
+
+    @abc.abstractmethod
+    def wait_for(self, stream: int) -> None:
+        """Begin the next frame when a stream of the caller's has done what it holds by now.
+
+        :param stream: CUDA's handle.
         """
 
     @abc.abstractmethod
@@ -84,8 +103,11 @@ class Backend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def plan(self, config: MatcherConfig, width: int, height: int, parts: Partitioning) -> Plan:
-        """The plan of an engine for images of a size in pixels, cut in a given way.
+    def plan(self, config: MatcherConfig, width: int, height: int,
+             parts: Partitioning | None = None) -> Plan:
+        """The plan of an engine for images that come in a size in pixels.
+
+        :param parts: how they are cut after reduction; None = not at all.
 
         :raises ConfigError: as ``check``.
         """
@@ -106,8 +128,10 @@ class Backend(abc.ABC):
         return self._fit(config, width, height, self.allowed(config, returned))
 
     def _fit(self, config: MatcherConfig, width: int, height: int, allowed: int) -> Plan:
-        parts = partitions.choose(config, width, height, allowed, lambda parts: self.plan(
-            config, width, height, parts).memory)
+        check_limits(width, height, config.max_image_width, config.max_image_height)
+        parts = partitions.choose(
+            config.reduced, *geometry.reduced_size(config, width, height), allowed,
+            lambda parts: self.plan(config, width, height, parts).memory)
         return self.plan(config, width, height, parts)
 
     def allowed(self, config: MatcherConfig, returned: int = 0) -> int:
@@ -121,6 +145,16 @@ class Backend(abc.ABC):
     def free_memory(self) -> int:
         """Bytes that are free where engines allocate."""
 
+    def check_places(self, found: Mapping[str, DeviceArray]) -> None:
+        """Refuse arrays on devices that no engine here reads and writes.
+
+        :param found: images as 'left' and 'right', outputs by their names.
+        :raises InputError: bad array; names it and where it is.
+        """
+        for name in found:
+            raise misplaced(name, 'in the memory of a CUDA device', 'computes on the CPU: copy '
+                            'the array to the host, or use backend cuda')
+
     @abc.abstractmethod
     def shares_memory_with(self, other: Backend) -> bool:
         """Whether engines of both allocate in the same place."""
@@ -132,7 +166,7 @@ class Backend(abc.ABC):
         :raises DeviceLostError: the device was lost in this process.
         """
         if plan.parts.count > 1:
-            size = f'{plan.width} x {plan.height}'
+            size = f'{plan.image_width} x {plan.image_height}'
             if plan.config.partition_columns or plan.config.partition_rows:
                 _log.info('images of %s are matched in %s', size, plan.parts)
             else:
@@ -198,8 +232,8 @@ class Backend(abc.ABC):
         :raises ConfigError: the configuration has nothing to tune.
         :raises StereoError: an engine cannot be built.
         """
-        raise BackendUnavailable(self.tuning_state(self.plan(
-            config, width, height, partitions.whole(width, height))), 'use backend cuda')
+        raise BackendUnavailable(self.tuning_state(self.plan(config, width, height)),
+                                 'use backend cuda')
 
     def pin(self, buffer: Any) -> bool:
         """Page-lock the memory of a buffer that results go to again and again, until it is gone.

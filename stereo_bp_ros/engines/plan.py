@@ -14,13 +14,23 @@ from stereo_bp_ros.partitions import Partitioning
 class Plan(abc.ABC):
     """Everything that an engine is built from; computed once and never changed.
 
-    width, height: of the images, pixels; parts: how belief propagation cuts them.
+    config: MatcherConfig.reduced, with which images are matched that are
+    width, height: pixels large, after reduction;
+    parts:  how belief propagation cuts them;
+    downscale: by how much images of
+    image_width, image_height: pixels are reduced;
+    source: width and height of the images as they come, which differ from those where images are
+    rectified to another size.
     """
 
     config: MatcherConfig
     width: int
     height: int
     parts: Partitioning
+    downscale: int
+    image_width: int
+    image_height: int
+    source: tuple[int, int]
 
     @property
     @abc.abstractmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import pathlib
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,8 @@ import numpy as np
 import pytest
 import yaml
 
+from test import domains
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 NAMES = sorted(path.relative_to(REPOSITORY / 'benchmarks').with_suffix('').as_posix()
                for path in (REPOSITORY / 'benchmarks').glob('*.py'))
@@ -22,7 +25,8 @@ PROGRAMS = [name for name in NAMES if name not in ('__init__', 'common', 'device
 
 #: Modules that each needs beside the package's own requirements.
 NEEDS = {'cuda_five_sets': 'cupy', 'device': 'cupy', 'partitions': 'cupy', 'refine_stage': 'cupy',
-         'sad_sizes': 'cupy', 'tiled_schedules': 'cupy', 'node_traffic': 'rclpy'}
+         'sad_sizes': 'cupy', 'tiled_schedules': 'cupy', 'node_traffic': 'rclpy',
+         'points': 'rclpy', 'message_copies': 'rclpy', 'scale': 'distributed'}
 
 pytest.importorskip('numba')
 
@@ -69,11 +73,17 @@ def test_every_benchmark_can_be_imported(name: str) -> None:
     importlib.import_module(f'benchmarks.{name}')
 
 
+@pytest.mark.filterwarnings('ignore:.*found in sys.modules')    # by the test before
 @pytest.mark.parametrize('name', [*PROGRAMS, 'gates'])
-def test_every_benchmark_says_how_it_is_called(name: str) -> None:
+def test_every_benchmark_says_how_it_is_called(
+        name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
-    assert f'python -m benchmarks.{name}' in run(name, '--help')
+    monkeypatch.setattr(sys, 'argv', [name, '--help'])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(f'benchmarks.{name}', run_name='__main__', alter_sys=True)
+    assert ended.value.code in (None, 0)
+    assert f'python -m benchmarks.{name}' in capsys.readouterr().out
 
 
 def test_programs_are_timed_in_turn_after_runs_that_do_not_count() -> None:
@@ -97,6 +107,60 @@ def test_peers_on_the_cpu(sets: pathlib.Path) -> None:
     assert all(0 < least <= median for pair in times.values() for median, least in pair.values())
 
 
+def test_what_rows_that_do_not_match_cost(sets: pathlib.Path) -> None:
+    found = rows(run('vertical_offset', sets, '--backend', 'cpu', '--size', '160x96x16',
+                     '--presets', 'sad_fast', '--offsets', 0, 2))
+    (_, matched, _, nothing), (_, moved, _, two) = found
+    assert float(moved) > float(matched) + 10
+    assert (float(nothing), float(two)) == (pytest.approx(0, abs=0.1), pytest.approx(2, abs=0.1))
+
+
+def test_what_an_error_of_known_size_costs(tmp_path: pathlib.Path) -> None:
+    report = tmp_path / 'report.json'
+    found = rows(run('sensitivity', '--backend', 'cpu', '--size', '240x96x24', '--frames', 1,
+                     '--quantity', 'vertical offset', 'fog', '--presets', 'road', '--output',
+                     report))
+    sweeps = json.loads(report.read_text())['sweeps']
+    assert [row[0] for row in found[:7]] == ['0', '0.25', '0.5', '0.75', '1', '1.5', '2']
+    assert [row[0] for row in found[-2:]] == ['vertical offset, px', 'fog, metres of visibility']
+    for name in ('vertical offset', 'fog'):
+        for matcher in ('road', 'SGBM'):
+            bad, density = ([row[matcher][key] for row in sweeps[name]['rows']]
+                            for key in ('bad_3_filled', 'density'))
+            assert bad[0] < 10
+            assert bad[-1] > 2 * bad[0]
+            assert density[-1] < density[0]
+    offset = sweeps['vertical offset']['rows']
+    twice = [row['value'] for row in offset
+             if row['road']['bad_3_filled'] >= 2 * offset[0]['road']['bad_3_filled']]
+    assert float(found[-2][1]) == twice[0]
+
+
+def test_curves_are_drawn_with_their_units(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip('matplotlib')
+    from benchmarks import sensitivity
+    found = {name: [{'value': value, 'road': {'bad_3_filled': 2.0 * place}}
+                    for place, value in enumerate(sensitivity.SWEEPS[name].values)]
+             for name in ('pitch', 'night')}
+    for name in ('one.svg', 'two.svg'):
+        sensitivity.draw(found, tmp_path / name)
+    drawn = (tmp_path / 'one.svg').read_text()
+    assert drawn == (tmp_path / 'two.svg').read_text()
+    for words in ('pitch', 'degrees', 'share of daylight', 'road'):
+        assert f'>{words}<' in drawn
+    assert sensitivity.doubled(found['pitch'], 'road') == '0.025'
+    level = [{'value': value, 'road': {'bad_3_filled': 1.0}} for value in (0, 1)]
+    assert sensitivity.doubled(level, 'road') == '-'
+
+
+def test_frames_with_and_without_measurements() -> None:
+    found = rows(run('measurements', '--backend', 'cpu', '--size', '160x96x16', '--presets',
+                     'sad_fast', '--seconds', 2, '--turns', 1))
+    (_, measured, _, *without, nothing), (_, also, _, *beside, estimate) = found
+    assert (measured, also, nothing) == ('no', 'yes', '-')
+    assert all(float(figure) > 0 for figure in (*without, *beside, estimate))
+
+
 def test_storage_on_the_cpu(sets: pathlib.Path) -> None:
     from benchmarks import storage
     found = rows(run('storage', sets, '--backend', 'cpu', '--sets', 'small', '--frames', 1))
@@ -114,11 +178,39 @@ def test_left_right_check_on_the_cpu(sets: pathlib.Path) -> None:
     assert max(bad) == bad[0] < 10
 
 
+def test_rectification_inside_and_before() -> None:
+    found = rows(run('rectification', '--size', '64x48x16', '--encoding', 'mono8', 'bayer_rggb8',
+                     '--frames', 10))
+    steps = ('convert', 'inside', 'before')
+    assert [tuple(row[1:3]) for row in found] == [
+        *((encoding, step) for encoding in ('mono8', 'bayer_rggb8') for step in steps),
+        *((model, 'maps') for model in ('plumb_bob', 'rational_polynomial', 'equidistant'))]
+    assert all(float(row[3]) >= float(row[4]) for row in found)
+
+
+def test_an_evaluation_over_processes() -> None:
+    pytest.importorskip('distributed')
+    printed = rows(run('scale', '--frames', 60, '--rounds', 1, '--large', 2, '--size',
+                       '64x48x16'))
+    alone, many, killed, *steps = printed
+    assert [row[0] for row in (alone, many, killed)] == ['one process', 'processes',
+                                                         'one is killed']
+    assert all(float(row[1]) > 0 for row in printed)
+    assert (alone[4], alone[-2:]) == ('1.00', ['-', '-'])
+    assert len(steps) == 9
+
+
 def test_overlap_on_the_cpu() -> None:
     found = rows(run('overlap', '--backend', 'cpu', '--size', '64x48x16', '--preset', 'sad_fast',
                      '--frames', 3))
     assert [row[1] for row in found] == ['1', '2', '1', '2']
     assert all(float(row[2]) > 0 for row in found)
+
+
+def test_the_cost_of_a_range_on_the_cpu(sets: pathlib.Path) -> None:
+    found = rows(run('search_range', sets, '--ranges', 16, 20, 24, '--frames', 1))
+    assert [row[1] for row in found] == ['16', '20', '24'] * 2
+    assert all(float(cell) > 0 for row in found for cell in row[2:])
 
 
 @pytest.mark.slow
@@ -150,10 +242,37 @@ def test_hard_street_on_the_cpu() -> None:
     assert min(kept) > 20
 
 
+@pytest.mark.slow
+def test_the_hard_street_is_drawn(tmp_path: pathlib.Path) -> None:
+    run('hard_street', '--backend', 'cpu', '--size', '320x120x32', '--preset', 'sad_fast',
+        '--picture', tmp_path / 'street.png')
+    picture = cv2.imread(str(tmp_path / 'street.png'))
+    assert picture.shape[0] > 3 * 120
+    assert picture.shape[1] > 2 * 320
+
+
 def test_a_set_that_is_not_there_is_named(sets: pathlib.Path) -> None:
     from benchmarks import common
     with pytest.raises(ValueError, match='has no set venus; it has small'):
         list(common.sets(sets, ['venus']))
+
+
+@pytest.mark.ros
+@pytest.mark.slow
+def test_cameras_in_processes_and_in_one_process_account_for_every_frame(tmp_path: pathlib.Path
+                                                                         ) -> None:
+    pytest.importorskip('rclpy')
+    report = tmp_path / 'report.json'
+    printed = run('cameras', '--backend', 'cpu', '--run', 'bp_small', '--cameras', 2, '--rounds',
+                  1, '--frames', 10, '--output', report)
+    measured = json.loads(report.read_text())['rows']
+    assert [row[:2] for row in rows(printed)] == [['2', 'processes'], ['2', 'one process']]
+    for row in measured:
+        assert row['sent'] == 2 * 10
+        assert row['received'] == row['published'] + row['superseded'] == row['sent']
+        assert 0 < row['heard'] <= row['published']
+        assert row['latency_ms']['total']['p50'] > 0
+        assert row['cpu_ms_per_frame'] > 0
 
 
 @pytest.mark.ros
@@ -227,3 +346,31 @@ def test_benchmarks_on_a_gpu(name: str, arguments: list[object], sets: pathlib.P
     if device.unavailable(0):
         pytest.skip('needs an NVIDIA GPU')
     assert rows(run(name, *(sets if part == 'SETS' else part for part in arguments)))
+
+
+@pytest.mark.ros
+def test_points_are_timed_as_the_node_publishes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip('rclpy')
+    with domains.domain() as number:
+        monkeypatch.setenv('ROS_DOMAIN_ID', str(number))
+        printed = rows(run('points', '--size', '161x96x16', '--frames', 2))
+    assert [row[:3] for row in printed] == [
+        ['mono8', '1', 'kept'], ['bgr8', '1', 'kept'], ['mono8', '1', 'left out'],
+        ['mono8', '2', 'kept'], ['mono8', '2', 'left out'], ['mono8', '4', 'kept']]
+    assert all(float(milliseconds) > 0 for row in printed for milliseconds in row[4:])
+
+
+@pytest.mark.ros
+def test_copies_of_messages_are_timed_alone_and_on_their_way(monkeypatch: pytest.MonkeyPatch
+                                                             ) -> None:
+    pytest.importorskip('rclpy')
+    with domains.domain() as number:
+        monkeypatch.setenv('ROS_DOMAIN_ID', str(number))
+        found = rows(run('message_copies', '--size', '96x64x8', '--frames', 5, '--rounds', 1,
+                         '--variants', 'asynchronous'))
+    copies, sent = [row for row in found if len(row) == 4], [
+        row for row in found if row[0] == '96x64x8']
+    assert {row[0] for row in copies} == {'6144', '24576'}
+    assert all(float(row[2]) >= 0 for row in copies)
+    assert [row[1:3] for row in sent] == [['asynchronous', '5, 5']]
+    assert 0 < float(sent[0][3]) < float(sent[0][4])

@@ -43,6 +43,18 @@ def test_binning_and_region_of_interest_are_applied():
     assert image_size(left) == (200, 150)
 
 
+def test_rows_and_columns_may_have_focal_lengths_of_their_own():
+    left, right = (camera_info(side, binning=(2, 1)) for side in ('left', 'right'))
+    assert (left.p[5], Calibration.from_camera_info(left, right).focal_y_px) == (500.0, 500.0)
+    assert Calibration.from_camera_info(left, right).focal_px == 250.0
+    left.p[5] = 0.0         # not known
+    assert Calibration.from_camera_info(left, right).focal_y_px == 250.0
+    assert Calibration(450.0, 0.2, 320.0, 320.0, 240.0).focal_y_px == 450.0
+    left.p[5] = -500.0
+    with pytest.raises(InputError, match=r'vertical focal length is -500.0; it must be > 0'):
+        Calibration.from_camera_info(left, right)
+
+
 def test_zero_binning_counts_as_one_and_zero_roi_as_the_full_sensor():
     assert image_size(camera_info()) == (640, 480)
     assert image_size(camera_info(binning=(1, 2))) == (640, 240)

@@ -245,6 +245,8 @@ def test_a_configuration_cannot_be_changed_in_place():
 def test_one_side_of_the_expected_size_alone_is_refused():
     with pytest.raises(ConfigError, match='set both, or neither'):
         NodeConfig(image_width=640)
+    with pytest.raises(ConfigError, match='rectified_width is 640: set both, or neither'):
+        MatcherConfig(rectify=True, rectified_width=640)
 
 
 def test_approximate_sync_without_a_limit_is_refused_and_its_default_elsewhere_taken():

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import pytest
 
 PACKAGE = 'stereo_bp_ros'
-CORE = {'config', 'quantisation', 'errors', 'types', 'images', 'camera', 'geometry', 'partitions',
-        'resources', 'transport'}
+CORE = {'config', 'quantisation', 'errors', 'types', 'images', 'camera', 'rectification',
+        'geometry', 'partitions', 'device_arrays', 'resources', 'transport'}
 
 #: What a file or room may import; the innermost room decides.
 ALLOWED = {
@@ -26,7 +26,7 @@ ALLOWED = {
     'papers': CORE | {'engines', 'papers'},
     'papers/tables': CORE | {'engines', 'papers', 'matcher', 'evaluation'},
     'node': CORE | {'matcher', 'engines', 'node', ''},
-    'evaluation': CORE | {'matcher', 'evaluation'},
+    'evaluation': CORE | {'matcher', 'evaluation', 'engines/grey'},
     'replay': CORE | {'matcher', 'evaluation', 'replay'},
     'cli': CORE | {'matcher', 'engines', 'papers', 'evaluation', 'replay', 'cli', ''},
 }

@@ -18,12 +18,14 @@ from stereo_bp_ros.images import ENCODINGS, RawImage, check_pair
        name=st.sampled_from(sorted(ENCODINGS)))
 def test_pixels_honour_step_and_are_a_view(width, height, padding, name):
     layout = ENCODINGS[name]
-    if layout.luma >= 0:
+    if layout.luma >= 0 or name in ('nv12', 'nv21'):
         width *= 2
+    if name in ('nv12', 'nv21'):
+        height *= 2
     step = width * layout.pixel_bytes + padding
-    data = np.arange(step * height, dtype=np.uint32).astype(np.uint8)
+    data = np.arange(step * layout.rows(height), dtype=np.uint32).astype(np.uint8)
     pixels = RawImage(data, height, width, step, name).pixels
-    rows = data.reshape(height, step)[:, :width * layout.pixel_bytes]
+    rows = data[:step * height].reshape(height, step)[:, :width * layout.pixel_bytes]
     assert np.array_equal(np.ascontiguousarray(pixels).reshape(height, -1).view(np.uint8), rows)
     assert np.shares_memory(pixels, data)
 
@@ -43,6 +45,13 @@ def test_16_bit_values_are_read_in_their_byte_order():
     ({'height': 11}, InputReason.SHORT_DATA),
     ({'height': 10**9, 'width': 10**9, 'step': 10**9}, InputReason.SHORT_DATA),
     ({'encoding': 'yuv422', 'width': 5, 'step': 10}, InputReason.BAD_SIZE),
+    ({'encoding': 'nv12', 'width': 5}, InputReason.BAD_SIZE),
+    ({'encoding': 'nv21', 'height': 5}, InputReason.BAD_SIZE),
+    ({'encoding': 'nv12', 'height': 8}, InputReason.SHORT_DATA),
+    ({'encoding': 'nv21', 'height': 4, 'step': 30}, InputReason.SHORT_DATA),
+    ({'encoding': 'nv24', 'height': 4}, InputReason.SHORT_DATA),
+    ({'encoding': 'bayer_rggb16'}, InputReason.BAD_STEP),
+    ({'encoding': 'bayer_bggr16', 'step': 20}, InputReason.SHORT_DATA),
 ])
 def test_what_does_not_fit_is_refused_with_its_reason(changes, reason):
     values = {'data': bytes(100), 'height': 10, 'width': 10, 'step': 10, 'encoding': 'mono8',
@@ -54,6 +63,36 @@ def test_what_does_not_fit_is_refused_with_its_reason(changes, reason):
 
 def test_the_last_row_may_lack_its_padding():
     assert RawImage(bytes(12 + 10), 2, 10, 12, 'mono8').pixels.shape == (2, 10)
+
+
+@pytest.mark.parametrize(('name', 'rows'), [('nv12', 6), ('nv21', 6), ('nv24', 12)])
+def test_chroma_follows_the_luma_and_must_be_there(name, rows):
+    data = np.arange(8 * rows, dtype=np.uint8)
+    image = RawImage(data[:-2], 4, 6, 8, name)
+    assert np.array_equal(image.pixels, data[:32].reshape(4, 8)[:, :6])
+    with pytest.raises(InputError, match=f'{rows} rows of 8 bytes are {8 * rows}'):
+        RawImage(data[:-3], 4, 6, 8, name)
+    array_ = np.ascontiguousarray(data.reshape(rows, 8)[:, :6])
+    assert np.array_equal(RawImage.from_array(array_, name).pixels, image.pixels)
+
+
+@pytest.mark.parametrize(('name', 'size', 'text'), [
+    ('nv12', (4, 5), 'nv12 of width 5; .* the width is even'),
+    ('nv21', (3, 6), 'nv21 of height 3; .* the height is even')])
+def test_an_odd_size_of_shared_chroma_is_refused_in_words(name, size, text):
+    with pytest.raises(InputError, match=text):
+        RawImage(bytes(200), *size, 6, name)
+
+
+def test_chroma_that_is_shared_by_no_pixels_allows_odd_sizes():
+    assert RawImage(bytes(45), 3, 5, 5, 'nv24').pixels.shape == (3, 5)
+
+
+@pytest.mark.parametrize(('rows', 'name'), [(5, 'nv12'), (7, 'nv21'), (4, 'nv24')])
+def test_an_array_with_rows_of_part_of_an_image_is_refused(rows, name):
+    with pytest.raises(InputError, match='rows of luma and chroma') as error:
+        RawImage.from_array(np.zeros((rows, 4), np.uint8), name)
+    assert error.value.reason is InputReason.BAD_ARRAY
 
 
 def test_an_unknown_encoding_lists_the_supported_ones():

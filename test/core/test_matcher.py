@@ -311,7 +311,7 @@ def test_a_live_change_needs_no_engine_before_the_first_image_either(monkeypatch
         assert matcher.compute(*textured_pair(64, 48, 3)).delta_d == 1.0
 
 
-def fail_to_compile(config):
+def fail_to_compile(*_):
     raise RuntimeError('no compiler')
 
 

@@ -85,10 +85,50 @@ def test_without_a_single_page_ros_still_runs_where_its_tracing_has_one(with_roo
 def test_one_line_sets_the_profile_of_a_cameras_shell(repository):
     line = f'eval "$({sys.executable} -m stereo_bp_ros.transport)"'
     shell = subprocess.run(
-        ['sh', '-c', f'{line} && printf %s "${NAME}"'], capture_output=True, text=True,
-        timeout=60, cwd='/', check=True, env={
+        ['sh', '-c', f'{line} && printf %s "${NAME} $MALLOC_TRIM_THRESHOLD_"'],
+        capture_output=True, text=True, timeout=60, cwd='/', check=True, env={
             'PATH': os.environ['PATH'],
             'PYTHONPATH': os.pathsep.join([str(repository), *filter(None, [
                 os.environ.get('PYTHONPATH')])])})
-    assert shell.stdout in (str(transport.LARGE_IMAGES.resolve()),
-                            str(transport.UDP_ALONE.resolve()))
+    profile, kept = shell.stdout.split()
+    assert profile in (str(transport.LARGE_IMAGES.resolve()), str(transport.UDP_ALONE.resolve()))
+    assert int(kept) == 64 * 2**20
+
+
+@pytest.mark.parametrize('size', [(640, 480), (1280, 720)])
+def test_an_image_finds_the_pages_of_the_one_before(size):
+    pytest.importorskip('rclpy')
+    script = (
+        'import array, resource, sys\n'
+        'from stereo_bp_ros import transport\n'
+        'assert transport.keep_freed_memory() == (sys.argv[1] == "keep")\n'
+        'from rclpy.serialization import deserialize_message, serialize_message\n'
+        'from sensor_msgs.msg import Image\n'
+        f'data = serialize_message(Image(data=array.array("B", bytes({4 * size[0] * size[1]}))))\n'
+        'def faults():\n'
+        '    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n'
+        'for _ in range(3):\n'
+        '    deserialize_message(data, Image)\n'
+        'before = faults()\n'
+        'for _ in range(20):\n'
+        '    deserialize_message(data, Image)\n'
+        'print((faults() - before) / 20)\n')
+    pages = 4 * size[0] * size[1] / os.sysconf('SC_PAGE_SIZE')
+    found = {}
+    for mode, theirs in (('keep', {}), ('give back', {'MALLOC_TRIM_THRESHOLD_': '131072'})):
+        environment = {name: value for name, value in os.environ.items()
+                       if name not in transport.KEPT_MEMORY}
+        found[mode] = float(subprocess.run(
+            [sys.executable, '-c', script, mode], capture_output=True, text=True, timeout=60,
+            check=True, env=environment | theirs).stdout)
+    assert found['keep'] < 0.02 * pages
+    assert found['give back'] > pages       # or this test shows nothing
+
+
+def test_another_c_library_keeps_what_it_wants(monkeypatch):
+    monkeypatch.setattr(transport.ctypes, 'CDLL', lambda name: object())
+    assert not transport.keep_freed_memory({})
+
+
+def test_the_users_choice_of_memory_stays():
+    assert not transport.keep_freed_memory({'GLIBC_TUNABLES': 'glibc.malloc.trim_threshold=1'})

@@ -11,7 +11,8 @@ import pytest
 
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage, StereoMatcher, engines, partitions
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
-from stereo_bp_ros.types import OUTPUT_TYPES, OUTPUTS
+from stereo_bp_ros.types import OUTPUTS
+from test.engines.support.outputs import rubbish
 from test.settings import five_sets
 
 CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
@@ -24,7 +25,8 @@ EVERYTHING = {'subpixel': True, 'uniqueness_ratio': 3.0, 'disp12_max_diff': 1,
 
 
 def config_of(**changes: Any) -> MatcherConfig:
-    return five_sets(24, **{'levels': 3, 'border': 'keep', 'partition_padding': 9, **changes})
+    return five_sets(**{'disparity_range': 24, 'levels': 3, 'border': 'keep',
+                        'partition_padding': 9, **changes})
 
 
 def pair(width: int, height: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -47,7 +49,7 @@ def matched(config: MatcherConfig, left: np.ndarray, right: np.ndarray, backend:
         engine: engines.Engine = CudaEngine.of(config, width, height, parts=parts)
     else:
         engine = CpuEngine.of(config, width, height, parts)
-    outputs = {name: np.full((height, width), -7, OUTPUT_TYPES[name]) for name in OUTPUTS}
+    outputs = rubbish(OUTPUTS, (height, width))
     for _ in range(frames):
         engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION,
                        outputs)

@@ -35,14 +35,15 @@ class CpuBackend(Backend):
     def check(self, config: MatcherConfig) -> None:
         programs.check('cpu', config)
 
-    def plan(self, config: MatcherConfig, width: int, height: int, parts: Partitioning) -> Plan:
+    def plan(self, config: MatcherConfig, width: int, height: int,
+             parts: Partitioning | None = None) -> Plan:
         return plan_of(config, width, height, parts)
 
     def free_memory(self) -> int:
-        # Not imported here: a plan needs no Numba.
+        # Not imported here: a plan needs no Numba. Another thread may be importing it right now.
         runtime = sys.modules.get('stereo_bp_ros.engines.cpu.simd.runtime')
-        is_loaded = runtime is not None and any(runtime.origins().values())
-        return host_memory.available(before_compiler=not is_loaded)
+        origins = getattr(runtime, 'origins', dict)
+        return host_memory.available(before_compiler=not any(origins().values()))
 
     def shares_memory_with(self, other: Backend) -> bool:
         return isinstance(other, CpuBackend)
@@ -53,13 +54,14 @@ class CpuBackend(Backend):
 
     def warm_up(self, config: MatcherConfig, width: int, height: int) -> None:
         from stereo_bp_ros.engines.cpu import engine
-        engine.warm_up(config)
+        engine.warm_up(config.reduced, config.downscale)
 
     def kernels_of(self, config: MatcherConfig, width: int = 0, height: int = 0
                    ) -> tuple[object, ...]:
         matching = programs.matching('cpu', config)
-        return ('cpu', matching, *(operator.attrgetter(name)(config)
-                                   for name in matching.kernel_settings))
+        reaches = config.downscale > 1, config.rectify
+        return ('cpu', matching, *reaches, *(operator.attrgetter(name)(config)
+                                             for name in matching.kernel_settings))
 
     def describe(self, config: MatcherConfig) -> dict[str, str]:
         from stereo_bp_ros.engines.cpu.simd import runtime

@@ -129,7 +129,7 @@ def row_slots(config: MatcherConfig, level: int, height: int) -> np.ndarray:
     """
     slots = np.arange(height)
     iterations = config.iterations_of_levels[0]
-    if level > 0 or config.levels == 1 or sweeps(iterations) > 1:
+    if level > 0 or sweeps(iterations) > 1:
         return slots
     steps = iterations + 1
     cuts = bands(height, threads(config), steps)

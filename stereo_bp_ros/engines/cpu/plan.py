@@ -24,24 +24,30 @@ class Plan(plan.Plan):
     def memory(self) -> geometry.MemoryPlan:
         """All arrays."""
         size = self.config, self.width, self.height
+        images = self.image_width, self.image_height
         return geometry.MemoryPlan.lay_out([
-            *memory.images_and_matches(*size), *self.matching.arrays(self),
-            *scratch.all_stages(*size, self.matching.scratch(self))])
+            *memory.images_and_matches(*size), *geometry.map_arrays(self.config, *images),
+            *self.matching.arrays(self), *scratch.all_stages(*size, self.matching.scratch(self)),
+            *scratch.convert(*self.source), *scratch.rectify(self.config, *images, self.source),
+            *scratch.enlarge(*images, self.width, self.height)])
 
 
 def plan_of(config: MatcherConfig, width: int, height: int,
             parts: Partitioning | None = None) -> Plan:
-    """The plan of an engine for images of this size, in pixels.
+    """The plan of an engine for images that come in this size, in pixels.
 
-    :param parts: how belief propagation cuts the image; None = not at all.
+    :param parts: how belief propagation cuts the reduced image; None = not at all.
     :raises ConfigError: a setting that only CUDA has.
     """
-    return _plan_of(config, parts or partitions.whole(width, height), width, height,
-                    memory.threads(config))
+    return _plan_of(config, parts, width, height, memory.threads(config))
 
 
 @functools.lru_cache(maxsize=256)
-def _plan_of(config: MatcherConfig, parts: Partitioning, width: int, height: int,
+def _plan_of(config: MatcherConfig, parts: Partitioning | None, width: int, height: int,
              threads: int) -> Plan:
-    programs.check('cpu', config)
-    return Plan(config, width, height, parts, programs.matching('cpu', config), threads)
+    reduced = config.reduced
+    programs.check('cpu', reduced)
+    size = geometry.reduced_size(config, width, height)
+    return Plan(reduced, *size, parts or partitions.whole(*size), config.downscale,
+                *geometry.rectified_size(config, width, height), (width, height),
+                programs.matching('cpu', reduced), threads)

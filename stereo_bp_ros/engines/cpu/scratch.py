@@ -17,9 +17,29 @@ SAD_PIXELS = 8
 TILE_PLANES, TILE_ROWS = 9, 2
 
 
-def convert(config: MatcherConfig, width: int, height: int) -> Wanted:
-    """Working arrays of ``convert.to_grey``."""
-    return [('grey8', (height, width), 'uint8')]
+def convert(width: int, height: int) -> Wanted:
+    """Working arrays of ``convert.to_grey``; the size is that of the images as they come."""
+    return [('grey8', (height, width), 'uint8'), ('mosaic16', (2, height, width), 'uint16')]
+
+
+def enlarge(image_width: int, image_height: int, width: int, height: int) -> Wanted:
+    """What lies between the images as they come and those that are matched."""
+    image = image_height, image_width
+    if (width, height) == (image_width, image_height):
+        return []
+    return [('image_grey', image, 'float32'), ('enlarged', image, 'int16'),
+            ('reduced_confidence', (height, width), 'float32')]
+
+
+def rectify(config: MatcherConfig, width: int, height: int, source: tuple[int, int]) -> Wanted:
+    """Working arrays of ``rectify.to_grey`` and ``reference.levels``.
+
+    :param source: width and height of the images as they come.
+    """
+    if not config.rectify:
+        return []
+    return [('rectified8', (height, width), 'uint8'), ('raw_grey', source[::-1], 'float32'),
+            ('reference_levels', (height, width), 'uint8')]
 
 
 def preprocess(config: MatcherConfig, width: int, height: int) -> Wanted:
@@ -78,6 +98,7 @@ def refine(config: MatcherConfig, width: int, height: int) -> Wanted:
         ('sixteenths_median', (height, width), 'int16'),
         ('filled', (height, width), 'int16'),
         ('smoothed', (height, width), 'int16'),
+        ('final', (height, width), 'int16'),
         ('confidence', (height, width), 'float32'),
         ('confidence_steps', (height, width), 'uint8'),
         # What cv2.filterSpeckles of OpenCV 5 asks for; of OpenCV 4 it is 9 bytes a pixel.
@@ -86,10 +107,9 @@ def refine(config: MatcherConfig, width: int, height: int) -> Wanted:
 
 
 def all_stages(config: MatcherConfig, width: int, height: int, matching: Wanted) -> Wanted:
-    """Working arrays of every stage that the configuration runs, each once.
+    """Working arrays of every stage between conversion and outputs, each once.
 
     :param matching: those of its way of matching.
     """
-    stages = [*convert(config, width, height), *preprocess(config, width, height),
-              *refine(config, width, height), *matching]
+    stages = [*preprocess(config, width, height), *refine(config, width, height), *matching]
     return list({array[0]: array for array in stages}.values())

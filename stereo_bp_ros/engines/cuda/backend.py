@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
 
+from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.device_arrays import DeviceArray
 from stereo_bp_ros.engines import programs
-from stereo_bp_ros.engines.backend import SHARE, Backend, Engine
+from stereo_bp_ros.engines.backend import SHARE, Backend, Engine, misplaced
 from stereo_bp_ros.engines.cuda import pipeline
 from stereo_bp_ros.engines.cuda.hierarchical import tuning
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
@@ -65,7 +67,8 @@ class CudaBackend(Backend):
     def check(self, config: MatcherConfig) -> None:
         check(config, self.device)
 
-    def plan(self, config: MatcherConfig, width: int, height: int, parts: Partitioning) -> Plan:
+    def plan(self, config: MatcherConfig, width: int, height: int,
+             parts: Partitioning | None = None) -> Plan:
         return tuned_plan(config, width, height, self.device, parts=parts)
 
     def fit_at_best(self, config: MatcherConfig, width: int, height: int, returned: int = 0
@@ -75,6 +78,16 @@ class CudaBackend(Backend):
 
     def free_memory(self) -> int:
         return device.available_memory(self.device.index)
+
+    def check_places(self, found: Mapping[str, DeviceArray]) -> None:
+        own = self.device.index
+        for name, array in found.items():
+            with device.Errors(own):
+                owner = device.owner(array.address)
+            if owner != own:
+                place = ('not in the memory of a CUDA device' if owner is None
+                         else f'on CUDA device {owner}')
+                raise misplaced(name, place, f'is on device {own}')
 
     def shares_memory_with(self, other: Backend) -> bool:
         return isinstance(other, CudaBackend) and other.device.index == self.device.index
@@ -123,6 +136,9 @@ class CudaBackend(Backend):
         if config.stereo_algorithm != 'bp':
             raise ConfigError('stereo_algorithm', config.stereo_algorithm,
                               'only bp has something to tune')
+        # What is tuned begins with images that are rectified.
+        width, height = geometry.rectified_size(config, width, height)
+        config = config.replace(rectify=False)
         parts = self.fit(config, width, height).parts
         found = tuner.tune(config, width, height, parts, progress, afresh)
         return {'untuned': found.untuned, 'tuned': found.tuned, 'ratio': found.ratio,

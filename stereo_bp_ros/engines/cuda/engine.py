@@ -11,23 +11,26 @@ import numpy as np
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.device_arrays import DeviceArray
 from stereo_bp_ros.engines import Engine
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Tiling
+from stereo_bp_ros.engines.cuda.memory import STAMPS
 from stereo_bp_ros.engines.cuda.pipeline import Form, Pipeline, Timed
 from stereo_bp_ros.engines.cuda.plan import Plan, computed, tuned_plan
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
-from stereo_bp_ros.engines.cuda.stages import convert, refine
+from stereo_bp_ros.engines.cuda.stages import convert, rectify, refine
 from stereo_bp_ros.errors import DeviceLostError
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.partitions import Partitioning
+from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.types import ENGINE_STAGES
 
 
 class _Aim(NamedTuple):
     """An output's array as it was last seen, and where the device writes it; 0 = it cannot."""
 
-    array: weakref.ref[np.ndarray[Any, Any]]
+    array: weakref.ref[Any]
     address: int
 
 
@@ -66,7 +69,8 @@ class CudaEngine(Engine):
         start = time.perf_counter()
         with self._device, device.Errors(index):
             self._stream = cupy.cuda.Stream(non_blocking=True)
-            self._arena = arena = Arena(plan.device, plan.memory, plan.pinned)
+            self._caller = cupy.cuda.Event(disable_timing=True)
+            self._arena = arena = Arena(plan.device, plan.memory, plan.pinned, STAMPS)
             self._pipeline = Pipeline(plan, arena)
             self._convert = self._pipeline.convert
             compiling = time.perf_counter()
@@ -75,8 +79,10 @@ class CudaEngine(Engine):
             self.compile_time = time.perf_counter() - compiling
             self._pipeline.initialise(self._stream.ptr)
             self._stream.synchronize()
-        self._parameters = refine.Parameters.from_buffer(arena.host['parameters'].data)
-        self._parameters.fill(plan.config, None)
+        # Of refinement, and of the outputs; one and the same but for where they write.
+        self._parameters = [refine.Parameters.from_buffer(each.data)
+                            for each in arena.host['parameters']]
+        self._fill(plan.config, None)
         self._filled: tuple[MatcherConfig, Calibration | None] = (plan.config, None)
         self._steps: dict[tuple[str, ...], refine.Steps] = {}
         # Of the last frame, which most frames are like.
@@ -85,8 +91,10 @@ class CudaEngine(Engine):
         self._form: Form
         self._images: tuple[weakref.ref[RawImage], ...] = ()
         self._sources = convert.STAGED
+        self._is_in_place = False
         self._pinned = convert.PinnedSources()
         self._aims: dict[str, _Aim] = {}
+        self._rectification: Rectification | None = None        # that the maps are of
         #: Seconds from nothing to an engine that is ready for its first frame.
         self.build_time = time.perf_counter() - start
 
@@ -107,13 +115,13 @@ class CudaEngine(Engine):
                               tilings, parts))
 
     def update(self, config: MatcherConfig) -> None:
-        self.config = config = computed(config, self.plan.device)
+        self.config = config = computed(config.reduced, self.plan.device)
         self._steps.clear()
         self._shape, self._images = (), ()
         self._forget(self._pinned.clear())
         with self._device, device.Errors(config.device_id):
             for form in list(self._graphs):
-                self._graph(form._replace(steps=refine.steps(config, form.steps.outputs)))
+                self._graph(form._replace(steps=self._wanted(tuple(form.steps.outputs))))
 
     def close(self) -> None:
         if not self._arena.is_open:
@@ -127,7 +135,8 @@ class CudaEngine(Engine):
             self._arena.close()
 
     def compute(self, left: RawImage, right: RawImage, calibration: Calibration | None,
-                outputs: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, float]:
+                outputs: Mapping[str, Any],
+                rectification: Rectification | None = None) -> dict[str, float]:
         if not self._arena.is_open:
             raise RuntimeError('this engine is closed')
         start = time.perf_counter()
@@ -137,8 +146,10 @@ class CudaEngine(Engine):
             if (not self._images or self._images[0]() is not left
                     or self._images[1]() is not right or self._sources is convert.ANYWHERE):
                 self._find((left, right))
-            if self._sources is convert.STAGED:
-                self._stage((left, right))
+            if not self._is_in_place:
+                self._copy((left, right))
+            if rectification is not None and rectification != self._rectification:
+                self._fill_maps(rectification)
             shape = (left.encoding, left.big_endian, right.encoding, right.big_endian,
                      self._sources, *outputs)
             if shape != self._shape:
@@ -152,7 +163,7 @@ class CudaEngine(Engine):
                     self._aim(outputs)
                     break
             if self._filled != (self.config, calibration):
-                self._parameters.fill(self.config, calibration)
+                self._fill(self.config, calibration)
                 self._filled = (self.config, calibration)
             launched = time.perf_counter()
             self._launched.launch(self._stream)
@@ -163,9 +174,16 @@ class CudaEngine(Engine):
             self._stream.synchronize()
         for name, array in outputs.items():
             if not self._aims[name].address:
-                np.copyto(array, self._arena.host[name])
+                found = self._arena.host[name].reshape(-1)
+                np.copyto(array, found[:array.size].reshape(array.shape))
         self._add_stages(timings, timed, launched)
         return timings
+
+    def wait_for(self, stream: int) -> None:
+        from cupy.cuda import runtime
+        with self._device, device.Errors(self.config.device_id):
+            runtime.eventRecord(self._caller.ptr, stream)
+            runtime.streamWaitEvent(self._stream.ptr, self._caller.ptr)
 
     def replay(self) -> float:
         """Run the last frame once more, without its host's part; returns the seconds it took."""
@@ -188,7 +206,8 @@ class CudaEngine(Engine):
 
     def _wanted(self, outputs: tuple[str, ...]) -> refine.Steps:
         if outputs not in self._steps:
-            self._steps[outputs] = refine.steps(self.config, outputs)
+            self._steps[outputs] = refine.steps(self.config, outputs,
+                                                self._pipeline.outputs.enlarges)
         return self._steps[outputs]
 
     def _graph(self, form: Form) -> Any:
@@ -202,32 +221,62 @@ class CudaEngine(Engine):
         Asked once for images that come again and again: what was pinned stays so as long as
         somebody has it.
         """
+        self._images = tuple(weakref.ref(raw) for raw in pair)
+        self._is_in_place = False
+        if any(raw.is_on_device for raw in pair):
+            self._sources = self._convert.places(pair)
+            return
         left = convert.pinned_address(pair[0])
         right = convert.pinned_address(pair[1]) if left else 0
         self._sources = convert.STAGED
-        if left and right:
+        self._is_in_place = bool(left and right)
+        if self._is_in_place:
             self._sources, dropped = self._pinned.see((left, right))
             self._forget(dropped)
             if self._sources is convert.ANYWHERE:
                 self._arena.host['sources'][:] = left, right
-        self._images = tuple(weakref.ref(raw) for raw in pair)
 
     def _forget(self, dropped: list[convert.Sources]) -> None:
         """Drop the graphs of images that lie there."""
         for form in [form for form in self._graphs if form.sources in dropped]:
             del self._graphs[form], self._timed[form]
 
-    def _stage(self, pair: tuple[RawImage, RawImage]) -> None:
+    def _copy(self, pair: tuple[RawImage, RawImage]) -> None:
         """Copy both images to where the device reads them."""
-        for name, raw in zip(('left_raw', 'right_raw'), pair, strict=True):
-            convert.stage(raw, self._arena.host[name])
+        for name, raw, source in zip(('left_raw', 'right_raw'), pair, self._sources, strict=True):
+            if raw.is_on_device:
+                convert.copy(raw, source, self._stream.ptr)
+            else:
+                convert.stage(raw, self._arena.host[name])
 
-    def _aim(self, outputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    def _fill_maps(self, rectification: Rectification) -> None:
+        """Change the maps, of which no graph knows more than where they lie."""
+        assert isinstance(self._convert, rectify.Rectify)
+        self._rectification = None      # while half of them are new
+        self._convert.fill_maps(rectification, self._stream.ptr)
+        self._rectification = rectification
+
+    def _aim(self, outputs: Mapping[str, Any]) -> None:
         """Say where the outputs go: to the caller's arrays, where the device can write them."""
-        self._aims = {name: _Aim(weakref.ref(array), device.mapped_address(array))
-                      for name, array in outputs.items()}
-        self._parameters.aim({name: aim.address or self._arena.host_address[name]
-                              for name, aim in self._aims.items()})
+        self._aims = {
+            name: _Aim(weakref.ref(array), array.address if isinstance(array, DeviceArray)
+                       else device.mapped_address(array)) for name, array in outputs.items()}
+        targets = {name: aim.address or self._arena.host_address[name]
+                   for name, aim in self._aims.items()}
+        arrays = self._arena.device
+        if self._wanted(tuple(outputs)).keeps:
+            targets['final'] = arrays['final']
+        reduced = targets
+        if self._pipeline.outputs.enlarges:
+            reduced = {'final': arrays['reduced_final']}
+            if 'confidence' in targets:
+                reduced['confidence'] = arrays['reduced_confidence']
+        for parameters, written in zip(self._parameters, (reduced, targets), strict=True):
+            parameters.aim(written)
+
+    def _fill(self, config: MatcherConfig, calibration: Calibration | None) -> None:
+        for parameters in self._parameters:
+            parameters.fill(config, calibration)
 
     def _capture(self, form: Form) -> Any:
         """Record a frame."""

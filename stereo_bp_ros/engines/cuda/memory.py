@@ -5,29 +5,37 @@ from __future__ import annotations
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.stages import preprocess
-from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.geometry import Wanted, map_arrays
 from stereo_bp_ros.images import ENCODINGS
-from stereo_bp_ros.types import OUTPUT_TYPES
+from stereo_bp_ros.types import ENGINE_STAGES, OUTPUTS
 
-#: Bytes of what goes up with every frame beside the images; ``refine.Parameters`` fits.
-PARAMETER_BYTES = 160
+#: Bytes of ``refine.Parameters``. Two go up with every frame: of refinement and of the outputs.
+PARAMETER_BYTES = 1024
+
+#: Where in ``stamps`` the time lies at which a stage starts on the device, and the last one ends.
+STAMPS = {name: place for place, name in enumerate((*ENGINE_STAGES, 'end'))}
 
 #: Bytes of the largest pixel of any encoding.
 LARGEST_PIXEL = max(encoding.pixel_bytes for encoding in ENCODINGS.values())
 
 
-def on_device(config: MatcherConfig, image: tuple[int, int], matching: Wanted) -> Wanted:
+def on_device(config: MatcherConfig, source: tuple[int, int], image: tuple[int, int],
+              reduced: tuple[int, int], matching: Wanted) -> Wanted:
     """All arrays on the device; those of matching are given.
 
-    :param image: height and width, pixels.
+    :param source, image, reduced: height and width of the images as they come, of these once they
+        are rectified, and of what is matched, pixels.
     """
-    return [*_uploaded(image), *_matched(config, image), *matching, *_refinement(image)]
+    return [*_uploaded(source), *map_arrays(config, image[1], image[0]),
+            *_matched(config, reduced), *matching, *_refinement(reduced),
+            *_finished(image, reduced)]
 
 
-def on_host(image: tuple[int, int]) -> Wanted:
-    """The pinned arrays on the host."""
-    return [*_uploaded(image), ('sources', (2,), 'uint64'), ('stamps', (8,), 'uint64'),
-            *((name, image, kind) for name, kind in OUTPUT_TYPES.items())]
+def on_host(source: tuple[int, int], image: tuple[int, int]) -> Wanted:
+    """The pinned arrays on the host; sizes as for ``on_device``."""
+    return [*_uploaded(source), ('sources', (2,), 'uint64'),
+            ('stamps', (len(STAMPS),), 'uint64'),
+            *((name, output.shape(image), output.dtype) for name, output in OUTPUTS.items())]
 
 
 def matches(config: MatcherConfig, image: tuple[int, int]) -> Wanted:
@@ -45,10 +53,16 @@ def _refinement(image: tuple[int, int]) -> Wanted:
             ('region_sizes', image, 'int32'), ('ended', (1,), 'uint32')]
 
 
-def _uploaded(image: tuple[int, int]) -> Wanted:
+def _finished(image: tuple[int, int], reduced: tuple[int, int]) -> Wanted:
+    enlarged: Wanted = [('reduced_final', reduced, 'int16'),
+                        ('reduced_confidence', reduced, 'float32')]
+    return [('final', image, 'int16'), *(enlarged if image != reduced else [])]
+
+
+def _uploaded(source: tuple[int, int]) -> Wanted:
     """What goes up with a frame, under the same names on both sides."""
-    size = (image[0] * image[1] * LARGEST_PIXEL,)
-    return [('parameters', (PARAMETER_BYTES,), 'uint8'), ('left_raw', size, 'uint8'),
+    size = (source[0] * source[1] * LARGEST_PIXEL,)
+    return [('parameters', (2, PARAMETER_BYTES), 'uint8'), ('left_raw', size, 'uint8'),
             ('right_raw', size, 'uint8')]
 
 

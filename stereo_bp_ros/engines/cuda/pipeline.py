@@ -6,10 +6,12 @@ import itertools
 from typing import NamedTuple
 
 from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.memory import STAMPS
+from stereo_bp_ros.engines.cuda.outputs.stage import Outputs, Reference
 from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime import compiler
-from stereo_bp_ros.engines.cuda.runtime.arena import STAMPS, Arena
-from stereo_bp_ros.engines.cuda.stages import convert, preprocess, refine
+from stereo_bp_ros.engines.cuda.runtime.arena import Arena
+from stereo_bp_ros.engines.cuda.stages import convert, preprocess, rectify, refine
 
 
 class Form(NamedTuple):
@@ -48,12 +50,16 @@ class Pipeline:
 
     def __init__(self, plan: Plan, arena: Arena) -> None:
         context = Context(plan.device, plan.config, plan.width, plan.height, arena)
-        self._arena = arena
-        self.convert = convert.Convert(context)
+        self._arena, self._is_rectified = arena, plan.config.rectify
+        image = plan.image_width, plan.image_height
+        self.convert = (rectify.Rectify(context, plan.source, image, plan.downscale)
+                        if plan.config.rectify
+                        else convert.Convert(context, image, plan.downscale))
         self.preprocess = preprocess.Preprocess(context)
         self.matching = plan.matching.of(
             context._replace(config=plan.config.replace(**dict(plan.settings))), plan)
         self.refine = refine.Refine(context)
+        self.outputs = Outputs(context, image, plan.downscale)
 
     def load(self) -> None:
         """Compile or load whatever any frame launches."""
@@ -62,6 +68,7 @@ class Pipeline:
         for grey in ('grey', 'values'):
             self.matching.load(self.preprocess.result(grey), grey == 'grey')
         self.refine.load()
+        self.outputs.load()
 
     def initialise(self, stream: int) -> None:
         """Write once: labels of the border, and what the way of matching needs."""
@@ -78,8 +85,19 @@ class Pipeline:
         timed += [*self.matching.stages, 'refine']
         if not publishes:
             self.refine.enqueue(stream, form.steps)
-            timed.append('end')
+        derived = self.outputs.enqueue(stream, form.steps, self._reference(form, grey))
+        if derived or not publishes or self.outputs.enlarges:
+            timed += [*derived, 'end']
         return Timed.of(timed)
+
+    def _reference(self, form: Form, grey: str) -> Reference:
+        """The image that outputs take colors of: as it came, or the grey values if rectified."""
+        if not self._is_rectified:
+            name = 'left_raw' if self.convert.is_needed(form.readings) else 'left_grey'
+            return Reference(name, form.readings[0])
+        layout = convert.CHANNEL if grey == 'grey' else convert.VALUES
+        return Reference(f'left_{grey}', convert.Reading(layout, 1, 0), True,
+                         self.convert.is_mirrored)
 
     def _enqueue_images(self, stream: int, form: Form) -> tuple[list[str], str, str]:
         """Everything up to the matched images.
@@ -102,7 +120,7 @@ class Pipeline:
 
 def kernels_of(plan: Plan) -> set[tuple[str, str]]:
     """File and name of every kernel that an engine of a plan loads; asks no device."""
-    arena = Arena(plan.device, plan.memory, plan.pinned, allocate=False)
+    arena = Arena(plan.device, plan.memory, plan.pinned, STAMPS, allocate=False)
     with compiler.collected() as names:
         Pipeline(plan, arena).load()
     return names

@@ -10,7 +10,7 @@ from stereo_bp_ros import geometry, partitions
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines import plan, programs
 from stereo_bp_ros.engines.cuda import memory
-from stereo_bp_ros.engines.cuda.hierarchical import tuning
+from stereo_bp_ros.engines.cuda.hierarchical import schedule, tuning
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Launch, Tiling
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL, Properties
@@ -34,12 +34,15 @@ class Plan(plan.Plan):
     def memory(self) -> geometry.MemoryPlan:
         """The arrays on the device."""
         return geometry.MemoryPlan.lay_out(memory.on_device(
-            self.config, (self.height, self.width), self.matching.arrays(self)))
+            self.config, self.source[::-1], (self.image_height, self.image_width),
+            (self.height, self.width),
+            self.matching.arrays(self)))
 
     @functools.cached_property
     def pinned(self) -> geometry.MemoryPlan:
         """The arrays on the host, through which everything goes to and from the device."""
-        return geometry.MemoryPlan.lay_out(memory.on_host((self.height, self.width)))
+        return geometry.MemoryPlan.lay_out(memory.on_host(
+            self.source[::-1], (self.image_height, self.image_width)))
 
 
 def check(config: MatcherConfig, device: Properties = TYPICAL) -> None:
@@ -47,6 +50,7 @@ def check(config: MatcherConfig, device: Properties = TYPICAL) -> None:
 
     :raises ConfigError: names the setting and the limit.
     """
+    config = config.reduced
     programs.check('cuda', config, device)
     replaced = computed(config, device)
     if replaced is not config:
@@ -62,14 +66,14 @@ def computed(config: MatcherConfig, device: Properties) -> MatcherConfig:
 def plan_of(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL,
             tilings: Mapping[int, Tiling] | None = None, parts: Partitioning | None = None,
             settings: Mapping[str, int] | None = None) -> Plan:
-    """The plan of an engine for images of this size, in pixels.
+    """The plan of an engine for images that come in this size, in pixels.
 
     :param tilings: level to tiling, in place of the engine's own choice.
     :param parts: how belief propagation cuts the image; None = not at all.
     :param settings: in place of the configuration's, where the tuner was left to choose them.
     :raises ConfigError: as ``check``.
     """
-    return _plan_of(config, parts or partitions.whole(width, height), width, height, device,
+    return _plan_of(config, parts, width, height, device,
                     tuple((tilings or {}).items()), tuple((settings or {}).items()))
 
 
@@ -79,17 +83,26 @@ def tuned_plan(config: MatcherConfig, width: int, height: int, device: Propertie
     """As ``plan_of``, with what the tuner has found on this machine where no tilings are given."""
     if tilings is not None:
         return plan_of(config, width, height, device, tilings, parts)
-    matched = parts or partitions.whole(width, height)
-    tuned = tuning.look_up(config, matched.width, matched.height, device)
+    matched = parts or partitions.whole(*geometry.reduced_size(config, width, height))
+    tuned = tuning.look_up(config.reduced, matched.width, matched.height, device)
     return plan_of(config, width, height, device, tuned.tilings, parts, tuned.settings)
 
 
+def forget() -> None:
+    """Drop plans made earlier; for tests that change what the choice depends on."""
+    _plan_of.cache_clear()
+    schedule.forget()
+
+
 @functools.lru_cache(maxsize=256)
-def _plan_of(config: MatcherConfig, parts: Partitioning, width: int, height: int,
+def _plan_of(config: MatcherConfig, parts: Partitioning | None, width: int, height: int,
              device: Properties, tilings: tuple[tuple[int, Tiling], ...],
              settings: tuple[tuple[str, int], ...]) -> Plan:
     check(config, device)
-    config = computed(config, device)
+    size = geometry.reduced_size(config, width, height)
+    factor, parts = config.downscale, parts or partitions.whole(*size)
+    config = computed(config.reduced, device)
     matching: type[CudaMatching] = programs.matching('cuda', config)
-    return Plan(config, width, height, parts, device, matching, settings,
+    return Plan(config, *size, parts, factor, *geometry.rectified_size(config, width, height),
+                (width, height), device, matching, settings,
                 matching.launches(config, parts, device, dict(tilings)))

@@ -14,7 +14,8 @@ pytest.importorskip('numba')
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.plan import plan_of
-from stereo_bp_ros.types import ENGINE_STAGES, OUTPUT_TYPES, OUTPUTS, empty_output
+from stereo_bp_ros.types import DERIVED, ENGINE_STAGES, OUTPUTS
+from test.engines.support.outputs import rubbish
 
 CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 WIDTH, HEIGHT = 96, 50
@@ -50,7 +51,7 @@ def noisy_pair(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def frame(engine: CpuEngine, left: np.ndarray, right: np.ndarray,
           names: tuple[str, ...] = OUTPUTS) -> dict[str, np.ndarray]:
-    outputs = {name: np.full((HEIGHT, WIDTH), -7, OUTPUT_TYPES[name]) for name in names}
+    outputs = rubbish(names, (HEIGHT, WIDTH))
     engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION, outputs)
     return outputs
 
@@ -64,9 +65,11 @@ def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -
 def test_the_right_image_as_reference_is_the_mirror_of_the_left(config: MatcherConfig) -> None:
     config = config.replace(disp12_max_diff=1, uniqueness_ratio=2.0)
     left, right = noisy_pair()
+    # Points have a right and a left of their own.
+    names = tuple(name for name in OUTPUTS if name not in DERIVED)
     of_right = frame(CpuEngine.of(config.replace(reference_image='right'), WIDTH, HEIGHT), left,
-                     right)
-    mirrored = frame(CpuEngine.of(config, WIDTH, HEIGHT), right[:, ::-1], left[:, ::-1])
+                     right, names)
+    mirrored = frame(CpuEngine.of(config, WIDTH, HEIGHT), right[:, ::-1], left[:, ::-1], names)
     assert_same(of_right, {name: values[:, ::-1] for name, values in mirrored.items()})
 
 
@@ -141,7 +144,7 @@ def test_no_frame_after_the_first_allocates(config: MatcherConfig) -> None:
     engine = CpuEngine.of(config, shape[1], shape[0])
     rng = np.random.default_rng(0)
     images = [RawImage.from_array(rng.integers(0, 256, shape, np.uint8)) for _ in range(2)]
-    outputs = {name: empty_output(name, shape) for name in OUTPUTS}
+    outputs = {name: OUTPUTS[name].empty(shape) for name in OUTPUTS}
     engine.compute(*images, CALIBRATION, outputs)
     tracemalloc.start()
     try:
@@ -211,6 +214,30 @@ def test_the_memory_plan_needs_no_numba(child: Callable[..., str]) -> None:
                  'from stereo_bp_ros import MatcherConfig, engines\n'
                  'engines.choose(MatcherConfig()).fit(MatcherConfig(), 640, 480).memory\n'
                  'print("numba" in sys.modules)') == 'False'
+
+
+def test_a_plan_can_be_made_while_another_thread_imports_the_engine(child: Callable[..., str]
+                                                                    ) -> None:
+    assert child('import sys, types\n'
+                 'from stereo_bp_ros import MatcherConfig, engines\n'
+                 'name = "stereo_bp_ros.engines.cpu.simd.runtime"\n'
+                 'sys.modules[name] = types.ModuleType(name)     # as it is at first\n'
+                 'print(engines.choose(MatcherConfig(backend="cpu")).free_memory() > 0)') == 'True'
+
+
+def test_no_reduced_frame_of_a_prepared_matcher_compiles(child: Callable[..., str]) -> None:
+    assert child(
+        'import numpy as np\n'
+        'from stereo_bp_ros import *\n'
+        'from stereo_bp_ros.engines.cpu.simd import runtime\n'
+        'images = np.random.default_rng(0).integers(0, 256, (2, 50, 96), np.uint8)\n'
+        'config = MatcherConfig(stereo_algorithm="sad", disparity_range=16, downscale=2,\n'
+        '                       correlation_window_size=5)\n'
+        'with StereoMatcher(config, "cpu") as matcher:\n'
+        '    matcher.prepare(96, 50)\n'
+        '    before = runtime.compiled_signatures()\n'
+        '    matcher.compute(*images, outputs=("disparity", "confidence"))\n'
+        '    print(runtime.compiled_signatures() - before)') == '0'
 
 
 @pytest.mark.parametrize('changes', KINDS.values(), ids=KINDS)

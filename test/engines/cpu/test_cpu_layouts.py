@@ -18,7 +18,8 @@ from stereo_bp_ros.engines import choose
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.papers.plain_steps import cpu_arrays
-from stereo_bp_ros.types import OUTPUT_TYPES, OUTPUTS
+from stereo_bp_ros.types import OUTPUTS
+from test.engines.support.outputs import rubbish
 from test.settings import five_sets, plain
 
 CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
@@ -42,7 +43,7 @@ def noisy_pair(width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
 def frame(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
           names: tuple[str, ...] = OUTPUTS) -> dict[str, np.ndarray]:
     engine = CpuEngine.of(config, left.shape[1], left.shape[0])
-    outputs = {name: np.full(left.shape, -7, OUTPUT_TYPES[name]) for name in names}
+    outputs = rubbish(names, left.shape)
     for _ in range(2):          # the second finds what the first has left
         engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION,
                        outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config.matcher import COLOR_MAPS
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.engines.cpu.stages import refine as stage
 from stereo_bp_ros.types import OUTPUTS
@@ -144,6 +146,71 @@ def test_fixed_point_disparities_are_sixteenths_without_the_calibrations_shift(c
     unshifted = refine(config.replace(pre_adjust_disparity=False), inputs, CALIBRATION)
     assert (fixed == 16 * (config.min_disparity - 1)).any() or config.border == 'keep'
     np.testing.assert_array_equal(fixed, 16 * unshifted['disparity'])
+
+
+@pytest.mark.parametrize('config', [
+    sad(min_disparity=-3), sad(reference_image='right'), bp(border='keep', subpixel=False)],
+    ids=str)
+def test_depth_in_millimetres_is_rounded_half_up_and_0_where_there_is_none(config):
+    inputs = matched(config)
+    results = refine(config, inputs, CALIBRATION, ('fixed_disparity', 'depth_mm'))
+    disparity = results['fixed_disparity'] / 16
+    is_valid = (disparity >= config.min_disparity) & (disparity > 0)
+    exact = 1000 * (500 * 0.12) / np.where(is_valid, disparity, 1)
+    expected = np.where(is_valid & (exact < 65535.5), np.floor(exact + 0.5), 0)
+    np.testing.assert_array_equal(results['depth_mm'], expected)
+    assert np.unique(expected).size > 10
+
+
+def test_depth_in_millimetres_ends_at_65535():
+    config = bp(border='keep', subpixel=False)
+    inputs = matched(config)
+    inputs['label'][10, 30:36] = [0, 1, 2, 4, 8, 16]
+    for focal, expected in (
+            (655.355, [0, 0, 32768, 16384, 8192, 4096]),    # 65535.5: half up
+            (655.354, [0, 65535, 32768, 16384, 8192, 4096]),
+            (0.004, [0, 0, 0, 0, 0, 0]), (0.005, [0, 1, 0, 0, 0, 0]), (1e9, [0] * 6)):
+        calibration = Calibration(focal, 0.1, 0.0, 0.0, 0.0)
+        found = refine(config, inputs, calibration, ('depth_mm',))['depth_mm']
+        np.testing.assert_array_equal(found[10, 30:36], expected, err_msg=str(focal))
+
+
+def colored(config, fixed):
+    """The picture of sixteenths, with OpenCV alone."""
+    pixels = fixed / 16 - config.min_disparity
+    places = np.clip(np.floor(255 * pixels / config.colored_range + 0.5), 0, 255)
+    colors = getattr(cv2, f'COLORMAP_{config.color_map.upper()}')
+    picture = cv2.applyColorMap(places.astype(np.uint8), colors)
+    picture[pixels < 0] = 0
+    return picture
+
+
+@pytest.mark.parametrize('color_map', COLOR_MAPS)
+def test_every_color_map_is_opencvs(color_map):
+    config = sad(color_map=color_map)
+    inputs = matched(config)
+    results = refine(config, inputs, CALIBRATION, ('fixed_disparity', 'disparity_color'))
+    np.testing.assert_array_equal(results['disparity_color'],
+                                  colored(config, results['fixed_disparity']))
+
+
+@pytest.mark.parametrize('config', [
+    sad(min_disparity=-3, color_range=7), sad(reference_image='right', color_range=100),
+    bp(border='keep', filling='background'), bp(subpixel=False), bp(disparity_range=2),
+    sad(color_range=4096)], ids=str)
+def test_colors_are_spread_over_their_range_from_the_first_disparity_on(config):
+    inputs = matched(config)
+    results = refine(config, inputs, MOTORCYCLE, ('fixed_disparity', 'disparity_color'))
+    np.testing.assert_array_equal(results['disparity_color'],
+                                  colored(config, results['fixed_disparity']))
+
+
+def test_without_a_range_the_first_and_the_last_disparity_have_the_first_and_last_color():
+    config = bp(border='keep', subpixel=False, color_map='jet')
+    inputs = matched(config)
+    inputs['label'][10, 30:33] = [0, 19, -1]
+    picture = refine(config, inputs, outputs=('disparity_color',))['disparity_color']
+    np.testing.assert_array_equal(picture[10, 30:33], [[128, 0, 0], [0, 0, 128], [0, 0, 0]])
 
 
 @pytest.mark.parametrize('name', OUTPUTS)

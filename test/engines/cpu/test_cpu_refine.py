@@ -73,10 +73,10 @@ def test_pixels_outside_the_valid_window_stay_invalid_through_every_filter(make,
 def test_the_right_reference_is_mirrored_back(config):
     inputs = matched(config)
     mirrored = config.replace(reference_image='right')
-    for name in OUTPUTS:
-        expected = refine(config, inputs, CALIBRATION, OUTPUTS)[name]
-        found = refine(mirrored, inputs, CALIBRATION, OUTPUTS)[name]
-        np.testing.assert_array_equal(found[:, ::-1], expected)
+    names = [name for name in OUTPUTS if name != 'points']      # places are not to be mirrored
+    expected, found = (refine(one, inputs, CALIBRATION, names) for one in (config, mirrored))
+    for name in names:
+        np.testing.assert_array_equal(found[name][:, ::-1], expected[name])
 
 
 # --- rejection

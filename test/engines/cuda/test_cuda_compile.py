@@ -19,11 +19,12 @@ from stereo_bp_ros.engines.cuda.costs import stage as combined
 from stereo_bp_ros.engines.cuda.hierarchical import cost, labels, messages, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
+from stereo_bp_ros.engines.cuda.outputs import stage as outputs
 from stereo_bp_ros.engines.cuda.plan import computed
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.engines.cuda.sad import matching as sad
-from stereo_bp_ros.engines.cuda.stages import convert, preprocess, refine, right_labels
+from stereo_bp_ros.engines.cuda.stages import convert, preprocess, rectify, refine, right_labels
 from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
 from stereo_bp_ros.engines.cuda.tiled import matching as tiled
 from stereo_bp_ros.papers.plain_steps import cuda_arrays
@@ -134,7 +135,8 @@ def test_kernels_of_a_first_step_compile(case: tuple[int, float, float, float, s
 def kernels_of_the_other_stages() -> list[tuple[str, str]]:
     """Everything before and after matching, whatever the settings."""
     names = list(refine.KERNELS)
-    names += [('frame/convert.cu', name) for name in convert.kernels()]
+    names += [('frame/convert.cu', name) for name in (*convert.kernels(), *rectify.kernels())]
+    names += [outputs.ENLARGE, *outputs.KERNELS.values()]
     names += sorted({('frame/preprocess.cu', name) for method in ('sobel', 'residual')
                      for sigma in (0.0, 1.0)
                      for name in preprocess.kernels(MatcherConfig(preprocessing=method,

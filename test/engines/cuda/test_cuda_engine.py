@@ -15,14 +15,16 @@ import pytest
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, RawImage
 from stereo_bp_ros.engines.cuda import engine as cuda
+from stereo_bp_ros.engines.cuda import plan
 from stereo_bp_ros.engines.cuda.hierarchical import cost, formats, labels, messages, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.stages import refine
-from stereo_bp_ros.types import OUTPUTS, empty_output
+from stereo_bp_ros.types import OUTPUTS
 from test.engines.support.cuda_runs import CALIBRATION, naive_labels, run
 from test.engines.support.cuda_runs import labels as labels_of
+from test.engines.support.outputs import rubbish
 from test.engines.support.pairs import noisy_pair
 from test.settings import paper
 
@@ -134,10 +136,10 @@ def test_messages_kept_in_few_bits_change_nothing(monkeypatch: pytest.MonkeyPatc
             monkeypatch.setattr(formats, 'LARGEST_BYTE', largest)
             monkeypatch.setattr(formats, 'LARGEST_SLOPE_OF_SIX_BITS', steepest)
             monkeypatch.setattr(formats, 'LEAST_RANGE_OF_DELTAS', least)
-            schedule.forget()
+            plan.forget()
             assert MessageFormat.of(config).name == kind
             results.append(run(config, left, right, OUTPUTS if changes else ('disparity',)))
-        schedule.forget()
+        plan.forget()
         for name in results[0]:
             for other in results[1:]:
                 assert np.array_equal(results[0][name], other[name], equal_nan=True)
@@ -197,6 +199,12 @@ CASES: dict[str, dict[str, Any]] = {
                               'disp12_max_diff': 1, 'border': 'keep', 'speckle_size': 20},
     'border': {'border': 'keep'},
     'no subpixel': {'subpixel': False},
+    'half': {'downscale': 2},
+    'third, right reference': {'downscale': 3, 'reference_image': 'right', 'min_disparity': -6,
+                               'filling': 'plane', 'disp12_max_diff': 1, 'median_window_size': 3},
+    'half, combined cost': {'downscale': 2, 'levels': 2, 'census_weight': 0.8, 'path_sums': True,
+                            'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0},
+    'fewer points': {'points_decimation': 3, 'points_min_depth': 4.0, 'points_max_depth': 9.0},
     'everything': {'filling': 'background', 'disp12_max_diff': 2, 'speckle_size': 30,
                    'median_window_size': 3, 'uniqueness_ratio': 5.0, 'texture_threshold': 200,
                    'reference_image': 'right', 'border': 'keep'},
@@ -217,7 +225,7 @@ def test_every_setting_gives_what_the_cpu_engine_gives(case: str, image: str) ->
                        for side in (left, right))
     found = run(config, left, right, OUTPUTS)
     engine = CpuEngine.of(config, 88, 47)
-    expected = {name: empty_output(name, (47, 88)) for name in OUTPUTS}
+    expected = rubbish(OUTPUTS, (47, 88), config.points_decimation)
     engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION, expected)
     engine.close()
     for name in OUTPUTS:
@@ -279,7 +287,7 @@ def test_a_thousand_frames_allocate_and_compile_nothing(
     config = paper(16, speckle_size=20, uniqueness_ratio=2.0, disp12_max_diff=1)
     left, right = (RawImage.from_array(image) for image in noisy_pair(160, 120))
     engine = cuda.CudaEngine.of(config, 160, 120)
-    outputs = {name: empty_output(name, (120, 160)) for name in OUTPUTS}
+    outputs = {name: OUTPUTS[name].empty((120, 160)) for name in OUTPUTS}
     for _ in range(3):
         engine.compute(left, right, CALIBRATION, outputs)
 

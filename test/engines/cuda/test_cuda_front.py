@@ -200,23 +200,29 @@ def test_costs_are_packed_only_where_whole_numbers_give_them() -> None:
     assert cost_formats.packed(real) == (1, 15)
     for truncation in (15.3, 128.0, 300.0):
         assert cost_formats.packed(real.replace(data_truncation=truncation)) is None
-    assert cost_formats.packed(five_sets.replace(data_truncation=200.0, levels=2)) is None
+    assert cost_formats.packed(config.replace(data_truncation=200.0, levels=2)) is None
 
 
 def random_image(encoding: str, width: int, height: int, padding: int, big_endian: bool,
                  seed: int) -> RawImage:
-    """An image whose rows are followed by rubbish."""
-    row = width * ENCODINGS[encoding].pixel_bytes
-    data = np.random.default_rng(seed).integers(0, 256, (height, row + padding), dtype=np.uint8)
+    """An image whose rows are followed by rubbish; one row less where two share their chroma."""
+    layout = ENCODINGS[encoding]
+    height -= height % 2 if layout.has_even_height else 0
+    row = width * layout.pixel_bytes
+    data = np.random.default_rng(seed).integers(
+        0, 256, (layout.rows(height), row + padding), dtype=np.uint8)
     return RawImage(data.tobytes(), height, width, row + padding, encoding, big_endian)
 
 
 def cpu_grey(raw: RawImage, config: MatcherConfig) -> np.ndarray:
     """Grey values as the CPU engine has them."""
     pytest.importorskip('numba')
+    from stereo_bp_ros.engines.cpu import scratch
     from stereo_bp_ros.engines.cpu.stages import convert as on_cpu
     grey = np.empty((raw.height, raw.width), np.float32)
-    on_cpu.to_grey(raw, grey, config, {'grey8': np.empty((raw.height, raw.width), np.uint8)})
+    on_cpu.to_grey(raw, grey, config.mono16_scale, {
+        name: np.empty(shape, kind)
+        for name, shape, kind in scratch.convert(raw.width, raw.height)})
     return grey[:, ::-1] if config.reference_image == 'right' else grey
 
 
@@ -236,7 +242,7 @@ def converted(config: MatcherConfig, left: RawImage, right: RawImage, is_told: b
     :param is_told: where pinned images lie is an argument of the kernel.
     """
     found = Memory(config, left.width, left.height)
-    stage = convert.Convert(found.context)
+    stage = convert.Convert(found.context, found.context[2:4], 1)
     addresses = [convert.pinned_address(raw) for raw in (left, right)]
     for name, raw in zip(('left_raw', 'right_raw'), (left, right), strict=True):
         convert.stage(raw, found.arena.host[name])
@@ -275,7 +281,7 @@ def test_grey_values_equal_those_of_the_cpu_engine(encoding: str, padding: int,
 
 
 @pytest.mark.parametrize(('left', 'right'), [('mono8', 'rgb8'), ('mono16', 'mono8'),
-                                             ('bayer_gbrg8', 'mono16')])
+                                             ('bayer_gbrg8', 'mono16'), ('bayer_rggb16', 'nv24')])
 def test_the_images_of_a_pair_may_have_two_encodings(left: str, right: str) -> None:
     config = MatcherConfig(disparity_range=2, levels=1)
     pair = [random_image(encoding, 50, 21, 3, False, 5) for encoding in (left, right)]
@@ -412,7 +418,7 @@ def test_matched_images_and_texture_agree_with_the_cpu_engine(grey: str, case: s
             found.put(f'{side}_{grey}', image)
         stage = preprocess.Preprocess(found.context)
         stage.load()
-        stage.enqueue(found.stream.ptr, grey, True, 0)
+        stage.enqueue(found.stream.ptr, grey, True, False, 0)
         scratch = {'plane_a': np.empty((height, width), np.float32)}
         for side, image in zip(('left', 'right'), images, strict=True):
             smoothed, matched, derivative = np.empty((3, height, width), np.float32)

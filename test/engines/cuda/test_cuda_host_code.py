@@ -7,7 +7,6 @@ right, the tests with the marker ``gpu`` say.
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,14 +18,18 @@ from stereo_bp_ros.engines.cuda.costs import fractions, terms
 from stereo_bp_ros.engines.cuda.costs import stage as combined
 from stereo_bp_ros.engines.cuda.hierarchical import cost, formats, labels, launch, messages
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
-from stereo_bp_ros.engines.cuda.runtime import arena, compiler, device
+from stereo_bp_ros.engines.cuda.outputs import stage as outputs
+from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.engines.cuda.sad import matching as sad
-from stereo_bp_ros.engines.cuda.stages import convert, preprocess, refine
+from stereo_bp_ros.engines.cuda.stages import convert, preprocess, rectify, refine
 from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
 from stereo_bp_ros.engines.cuda.tiled import matching as tiled
+from stereo_bp_ros.geometry import rectified_size
 from stereo_bp_ros.papers.plain_steps import cuda as storage
-from stereo_bp_ros.types import OUTPUTS, empty_output
+from stereo_bp_ros.types import OUTPUTS
+from test.engines.support.cuda_stand_in import Log, stand_in
+from test.raw_cameras import rectification
 from test.settings import plain, streamed
 from test.settings import tiled as barriers
 
@@ -52,6 +55,10 @@ STRUCTURES = [
     ('papers/plain_steps.cu', 'StoragePass', storage.StoragePass),
     ('frame/convert.cu', 'Upload', convert._Upload),
     ('frame/convert.cu', 'Conversion', convert._Conversion),
+    ('frame/convert.cu', 'Source', convert.Source),
+    ('frame/convert.cu', 'RawPair', rectify.RawPair),
+    ('outputs/enlarge.cu', 'Finished', outputs.Finished),
+    ('outputs/enlarge.cu', 'Enlarging', outputs.Enlarging),
     ('frame/preprocess.cu', 'Planes', preprocess._Planes),
     ('frame/preprocess.cu', 'Gaussian', preprocess._Gaussian),
     ('frame/preprocess.cu', 'Box', preprocess._Box),
@@ -174,92 +181,10 @@ def test_formats_lie_in_memory_as_their_kernels_see_them():
     assert_in_cpp('hierarchical/messages.cu', checks)
 
 
-class Log:
-    """Kernels in the order in which they were loaded and launched, as 'file: name'."""
-
-    def __init__(self) -> None:
-        self.loaded: list[str] = []
-        self.launched: list[str] = []
-
-
-class Kernel:
-    """Stands for a loaded kernel, and looks at what it is launched with."""
-
-    resources = compiler.Resources(registers=32, local_bytes=0, shared_bytes=0, max_threads=1024)
-
-    def __init__(self, key: str, log: Log) -> None:
-        self._key, self._log = key, log
-
-    def launch(self, stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
-               shared_bytes: int, *arguments: Any, cooperative: bool = False) -> None:
-        assert all(isinstance(count, int) and count > 0 for count in (*grid, *block))
-        assert block[0] * block[1] * block[2] <= 1024
-        assert 0 <= shared_bytes <= device.TYPICAL.shared_memory
-        for argument in arguments:
-            ctypes.addressof(argument)
-        self._log.launched.append(self._key)
-
-    def blocks_per_multiprocessor(self, threads: int, shared_bytes: int) -> int:
-        return 1
-
-
-class Context:
-    """Stands for a device, a stream or a graph."""
-
-    ptr = 1
-
-    def __init__(self, *_: object, **__: object) -> None: ...
-    def __enter__(self) -> Context:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-    def begin_capture(self) -> None: ...
-    def end_capture(self) -> Context:
-        return Context()
-
-    def launch(self, stream: object) -> None: ...
-    def synchronize(self) -> None: ...
-
-
-class HostMemory:
-    """Stands for both kinds of allocations."""
-
-    def __init__(self, size: int, _flags: int = 0) -> None:
-        self.array = np.zeros(max(size, 1), np.uint8)
-        self.ptr = self.array.ctypes.data
-
-
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     """Replaces CUDA, and notes kernels."""
-    import cupy
-    from cupy.cuda import memory, pinned_memory, runtime
-    found = Log()
-
-    def kernel(_: device.Properties, file: str, name: str) -> Kernel:
-        key = f'{file}: {name}'
-        found.loaded.append(key)
-        return Kernel(key, found)
-
-    monkeypatch.setattr(compiler, 'kernel', kernel)
-    monkeypatch.setattr(device, 'unavailable', lambda _: None)
-    monkeypatch.setattr(device, 'properties', lambda _: device.TYPICAL)
-    monkeypatch.setattr(device, 'available_memory', lambda _: 2**37)
-    monkeypatch.setattr(device, 'mapped_address', lambda *_: 0)
-    monkeypatch.setattr(cupy.cuda, 'Device', Context)
-    monkeypatch.setattr(cupy.cuda, 'Stream', Context)
-    for name in ('memset', 'memsetAsync', 'memcpyAsync', 'free'):
-        monkeypatch.setattr(runtime, name, lambda *_: None)
-    monkeypatch.setattr(runtime, 'malloc', lambda _: 4096)
-    monkeypatch.setattr(memory, 'Memory', HostMemory)
-    monkeypatch.setattr(pinned_memory, 'PinnedMemory', HostMemory)
-    monkeypatch.setattr(pinned_memory, 'PinnedMemoryPointer', lambda owner, _: owner)
-
-    def view(owner: HostMemory, offset: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-        return np.frombuffer(owner.array, dtype, int(np.prod(shape)), offset).reshape(shape)
-
-    monkeypatch.setattr(arena, '_view', view)
-    return found
+    return stand_in(monkeypatch)
 
 
 #: The function that ``log`` replaces.
@@ -273,6 +198,7 @@ CONFIGURATIONS = {
     'bytes': {'disparity_range': 128},
     'float32': {'message_type': 'float32'},
     'right': {'reference_image': 'right', 'smoothing_sigma': 0.7, 'preprocessing': 'residual'},
+    'raw': {'rectify': True, 'rectified_width': 160, 'rectified_height': 120},
     'refined': {'disp12_max_diff': 1, 'uniqueness_ratio': 5.0, 'texture_threshold': 3,
                 'filling': 'background', 'median_window_size': 5},
     'partitions': {'partition_rows': 2, 'partition_columns': 2, 'partition_padding': 32},
@@ -292,6 +218,8 @@ CONFIGURATIONS = {
        for name in ('register', 'shared', 'local')},
     'hybrid': {**PAPERS, **plain(storage='hybrid', registers=5, shared=6)},
     'exact': {'message_type': 'float32', 'exact': True},
+    'reduced': {'downscale': 2},
+    'reduced SAD': {'stereo_algorithm': 'sad', 'downscale': 3},
     **{f'allocation {name}': {'message_type': 'float16', **plain(
         layout='pixel_major', allocation=name, packed_halves=True)}
        for name in ('single', 'separate')},
@@ -307,21 +235,47 @@ def test_a_frame_launches_only_what_was_loaded_with_its_engine(log, settings, ou
     known = set(log.loaded)
     images = [RawImage.from_array(np.full((height, width, 3), grey, np.uint8))
               for grey in (90, 110)]
-    arrays = {name: empty_output(name, (height, width)) for name in outputs}
+    size = rectified_size(config, width, height)
+    arrays = {name: OUTPUTS[name].empty(size[::-1]) for name in outputs}
     calibration = Calibration(400.0, 0.1, 160.0, 161.0, 120.0)
+    found = rectification(size=size) if config.rectify else None
     for live in ({}, {'speckle_size': 20, 'median_window_size': 3},
                  {'filling': 'plane', 'bilateral_passes': 2}):
         before = len(log.launched)
         engine.update(engine.config.replace(**live))
-        timings = engine.compute(*images, calibration, arrays)
+        timings = engine.compute(*images, calibration, arrays, found)
         assert {'upload', 'download'} <= timings.keys()
         assert len(log.launched) > before
         captured = len(log.launched)
-        engine.compute(*images, calibration, arrays)
+        engine.compute(*images, calibration, arrays, found)
         is_graph = settings.get('plain_steps.allocation', 'once') == 'once'
         assert (len(log.launched) == captured) == is_graph
     assert set(log.loaded) == known
     assert set(log.launched) <= known
+    engine.close()
+
+
+@pytest.mark.parametrize('reference', ['left', 'right'])
+def test_maps_are_copied_once_for_a_calibration_and_no_frame_is_captured_again(
+        log, monkeypatch, reference):
+    from cupy.cuda import runtime
+    copied = []
+    config = MatcherConfig(backend='cuda', rectify=True, reference_image=reference)
+    engine = create_engine(config, 97, 61)
+    monkeypatch.setattr(runtime, 'memcpyAsync', lambda to, _from, size, *_: copied.append(
+        (to, size)))
+    images = [RawImage.from_array(np.full((61, 97), grey, np.uint8)) for grey in (90, 110)]
+    arrays = {'disparity': OUTPUTS['disparity'].empty((61, 97))}
+    places = {name: (engine._arena.device[name], engine._arena.nbytes[name])
+              for side in ('left', 'right') for name in (f'{side}_map', f'{side}_map_parts')}
+    for i in range(3):
+        engine.compute(*images, None, arrays, rectification())
+        if not i:
+            captured = len(log.launched)
+    assert copied == list(places.values())
+    engine.compute(*images, None, arrays, rectification(d=(0.1, 0, 0, 0)))
+    assert copied == 2 * list(places.values())
+    assert len(log.launched) == captured
     engine.close()
 
 

@@ -18,7 +18,7 @@ from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
-from stereo_bp_ros.types import OUTPUTS, empty_output
+from stereo_bp_ros.types import OUTPUTS
 from test.engines.support.pairs import all_outputs, compare_engines, noisy_pair
 from test.settings import streamed
 
@@ -109,7 +109,7 @@ def test_every_setting_gives_what_the_cpu_engine_gives(case: str, image: str) ->
         return
     # The last bits of the matched images depend on the order of sums, and with them, rarely, how
     # a pixel is rounded to 8 bits.
-    found, expected = (run(engine(config, 88, 47), left, right)
+    found, expected = (run(engine.of(config, 88, 47), left, right)
                        for engine in (CudaEngine, CpuEngine))
     for name, step in (('disparity', 0.125), ('confidence', 0.02)):
         assert np.mean(np.abs(found[name] - expected[name]) <= step) > 0.98, name
@@ -205,7 +205,7 @@ def test_a_thousand_frames_allocate_and_compile_nothing(
                            **streamed(variant), **EVERYTHING)
     left, right = (RawImage.from_array(image) for image in noisy_pair(160, 120, nearer=9))
     engine = CudaEngine.of(config, 160, 120)
-    outputs = {name: empty_output(name, (120, 160)) for name in OUTPUTS}
+    outputs = {name: OUTPUTS[name].empty((120, 160)) for name in OUTPUTS}
     for _ in range(3):
         engine.compute(left, right, CALIBRATION, outputs)
 

@@ -16,7 +16,8 @@ from stereo_bp_ros import Calibration, ConfigError, MatcherConfig, RawImage, geo
 from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.papers.plain_steps import cuda_arrays
-from stereo_bp_ros.types import OUTPUT_TYPES, OUTPUTS
+from stereo_bp_ros.types import OUTPUTS
+from test.engines.support.outputs import rubbish
 from test.settings import paper, plain
 
 CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
@@ -148,7 +149,7 @@ def noisy_pair(width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
 
 def frame(engine: Any, left: np.ndarray, right: np.ndarray,
           names: tuple[str, ...] = OUTPUTS) -> dict[str, np.ndarray]:
-    outputs = {name: np.full(left.shape, -7, OUTPUT_TYPES[name]) for name in names}
+    outputs = rubbish(names, left.shape)
     engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION, outputs)
     return outputs
 

@@ -14,7 +14,7 @@ from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
-from stereo_bp_ros.types import OUTPUTS, empty_output
+from stereo_bp_ros.types import OUTPUTS
 from test.engines.support.pairs import all_outputs, compare_engines, noisy_pair
 from test.settings import five_sets, tiled
 
@@ -168,7 +168,7 @@ def test_engines_side_by_side_do_not_wait_for_each_other_for_ever() -> None:
     config = configuration(outer_iterations=2)
     engines = [CudaEngine.of(config.replace(**tiled(name)), 200, 150)
                for name in SCHEDULES]
-    results = [{name: empty_output(name, (150, 200)) for name in OUTPUTS} for _ in engines]
+    results = [{name: OUTPUTS[name].empty((150, 200)) for name in OUTPUTS} for _ in engines]
     for _ in range(20):
         for engine, result in zip(engines, results, strict=True):
             engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION,

@@ -54,7 +54,7 @@ PATHS = {'path_sums': True}
 
 
 class HostKernel(NamedTuple):
-    """A kernel as ``compiler.kernel`` returns it, on threads of the host."""
+    """A kernel as ``compiler.kernel`` returns it, on the host."""
 
     run: Any
 

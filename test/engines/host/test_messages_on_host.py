@@ -48,7 +48,7 @@ SHARED_BYTES = 2 ** 18
 
 
 class HostKernel:
-    """A kernel as ``compiler.kernel`` returns it, on threads of the host."""
+    """A kernel as ``compiler.kernel`` returns it, on the host."""
 
     def __init__(self, file: str, name: str, directory: pathlib.Path) -> None:
         directory.mkdir()

@@ -1,4 +1,4 @@
-"""The kernels of tiled belief propagation, run on threads of the host, do what is defined."""
+"""The kernels of tiled belief propagation, run on the host, do what is defined."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.engines.cuda import engine as cuda
-from stereo_bp_ros.types import OUTPUT_TYPES
 from test.engines.support import naive_bp
+from test.engines.support.outputs import rubbish
 
 CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 
@@ -19,7 +19,7 @@ def run(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
         tilings: Any = None) -> dict[str, np.ndarray]:
     height, width = left.shape[:2]
     made = engine or cuda.CudaEngine.of(config, width, height, tilings=tilings)
-    outputs = {name: np.full((height, width), -7, OUTPUT_TYPES[name]) for name in names}
+    outputs = rubbish(names, (height, width), config.points_decimation)
     made.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION, outputs)
     if engine is None:
         made.close()

@@ -7,6 +7,7 @@ import numpy as np
 from cupy.cuda import runtime
 
 from stereo_bp_ros import MatcherConfig
+from stereo_bp_ros.engines.cuda import memory
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime import arena, device
@@ -22,7 +23,7 @@ class Memory:
         self.config, self.width, self.height = config, width, height
         plan = plan_of(config, width, height)
         self.plan = plan.memory
-        self.arena = arena.Arena(found, plan.memory, plan.pinned)
+        self.arena = arena.Arena(found, plan.memory, plan.pinned, memory.STAMPS)
         self.context = Context(found, config, width, height, self.arena)
         self.stream = cupy.cuda.Stream(non_blocking=True)
 

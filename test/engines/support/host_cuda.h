@@ -1,7 +1,7 @@
-// What the kernels of tiled belief propagation need of CUDA, on threads of the host.
+// What the kernels need of CUDA, on the host.
 #pragma once
-#include <pthread.h>
-#include <sched.h>
+#include <sys/mman.h>
+#include <ucontext.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 #include <vector>
 
 #define __device__
@@ -31,78 +30,150 @@ inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 
+// Threads of the kernels run one at a time, each on a stack of its own, until they wait. Every
+// second turn goes through them backwards, so that a missing barrier may show itself.
+struct HostBarrier {
+    int of, arrived = 0;
+    unsigned phase = 0;
+};
 struct HostWarp {
-    pthread_barrier_t barrier;
+    HostBarrier barrier{32};
     unsigned long long values[32];
 };
-inline thread_local Index threadIdx, blockIdx, blockDim, gridDim;
-inline thread_local HostWarp* host_warp;
-inline thread_local pthread_barrier_t* host_block;
-inline thread_local int* host_said;      // by __syncthreads_or
-inline thread_local uint4* host_shared;  // of this block
-inline std::vector<uint4*> host_shared_of_blocks;
-inline pthread_barrier_t host_grid;
+struct HostThread {
+    ucontext_t context;
+    Index thread, block, block_size, grid;
+    HostWarp* warp = nullptr;
+    HostBarrier* threads_of_block = nullptr;
+    int* said = nullptr;      // by __syncthreads_or
+    uint4* shared_memory = nullptr;  // of this block
+    const HostBarrier* waits_for = nullptr;
+    unsigned waits_in = 0;  // phase
+    bool ended = true;
+};
+static HostThread host_caller;  // what is not a thread of a kernel
+static HostThread* host_thread = &host_caller;
+#define threadIdx (host_thread->thread)
+#define blockIdx (host_thread->block)
+#define blockDim (host_thread->block_size)
+#define gridDim (host_thread->grid)
+#define host_shared (host_thread->shared_memory)
+static std::vector<uint4*> host_shared_of_blocks;
+static HostBarrier host_grid;
+
+inline void host_yield() { swapcontext(&host_thread->context, &host_caller.context); }
+inline void host_wait(HostBarrier& barrier) {
+    const unsigned phase = barrier.phase;
+    if (++barrier.arrived == barrier.of) {
+        barrier.arrived = 0;
+        ++barrier.phase;
+        return;
+    }
+    host_thread->waits_for = &barrier;
+    host_thread->waits_in = phase;
+    host_yield();
+    host_thread->waits_for = nullptr;
+}
+
+struct HostThreads {
+    explicit HostThreads(int count) : threads(count) {
+        memory = static_cast<char*>(mmap(nullptr, count * STACK, PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+        if (memory == MAP_FAILED) stop("no memory for stacks");
+        for (int i = 0; i < count; ++i)
+            if (mprotect(memory + i * STACK, PAGE, PROT_NONE)) stop("no guard of a stack");
+    }
+    HostThreads(const HostThreads&) = delete;
+    ~HostThreads() { munmap(memory, threads.size() * STACK); }
+
+    // Each thread begins as `prepare(i, thread)` leaves it; returns when all have ended.
+    template <typename Kernel, typename Prepare>
+    void run(const Kernel& kernel, const Prepare& prepare) {
+        static const Kernel* running;
+        running = &kernel;
+        const int count = int(threads.size());
+        for (int i = 0; i < count; ++i) {
+            HostThread& thread = threads[i];
+            thread.ended = false;
+            prepare(i, thread);
+            getcontext(&thread.context);
+            thread.context.uc_stack.ss_sp = memory + i * STACK + PAGE;
+            thread.context.uc_stack.ss_size = STACK - PAGE;
+            thread.context.uc_link = &host_caller.context;
+            makecontext(&thread.context, +[] { (*running)(); host_thread->ended = true; }, 0);
+        }
+        bool backwards = false, all_ended = false;
+        for (; !all_ended; backwards = !backwards) {
+            bool all_wait = all_ended = true;
+            for (int i = 0; i < count; ++i) {
+                HostThread& thread = threads[backwards ? count - 1 - i : i];
+                if (thread.ended) continue;
+                all_ended = false;
+                if (thread.waits_for && thread.waits_for->phase == thread.waits_in) continue;
+                all_wait = false;
+                host_thread = &thread;
+                swapcontext(&host_caller.context, &thread.context);
+                host_thread = &host_caller;
+            }
+            if (all_wait && !all_ended) stop("threads wait for others that have ended");
+        }
+    }
+    static void stop(const char* why) {
+        std::fprintf(stderr, "%s\n", why);
+        std::abort();
+    }
+
+    static constexpr size_t STACK = 1 << 18, PAGE = 1 << 16;
+    std::vector<HostThread> threads;
+    char* memory;
+};
 
 // One block after the other, its threads side by side.
 struct HostBlock {
-    explicit HostBlock(int threads) : warps(threads / 32), threads(threads) {
-        pthread_barrier_init(&barrier, nullptr, threads);
-        for (auto& warp : warps) pthread_barrier_init(&warp.barrier, nullptr, 32);
+    explicit HostBlock(int threads) : all(threads), warps(threads / 32), barrier{threads},
+                                      threads(threads) {}
+    template <typename Kernel> void run(Index at, Index grid, const Kernel& kernel) {
+        all.run(kernel, [&](int i, HostThread& thread) {
+            thread.thread = {unsigned(i), 0, 0};
+            thread.block = at;
+            thread.block_size = {unsigned(threads), 1, 1};
+            thread.grid = grid;
+            thread.warp = &warps[i / 32];
+            thread.threads_of_block = &barrier;
+            thread.said = &said;
+            thread.shared_memory = shared.data();
+        });
     }
-    template <typename Kernel> void run(Index at, Index grid, const Kernel& kernel);
 
-    pthread_barrier_t barrier;
+    HostThreads all;
     std::vector<uint4> shared = std::vector<uint4>(1 << 14);
     std::vector<HostWarp> warps;
+    HostBarrier barrier;
     int threads, said = 0;
 };
 
-template <typename Kernel> void HostBlock::run(Index at, Index grid, const Kernel& kernel) {
-    std::vector<std::thread> all;
-    for (int thread = 0; thread < threads; ++thread)
-        all.emplace_back([&, thread] {
-            threadIdx.x = thread;
-            blockIdx = at;
-            blockDim = {unsigned(threads), 1, 1};
-            gridDim = grid;
-            host_block = &barrier;
-            host_said = &said;
-            host_warp = &warps[thread / 32];
-            host_shared = shared.data();
-            kernel();
-        });
-    for (auto& thread : all) thread.join();
-}
-
-inline void __syncthreads() { pthread_barrier_wait(host_block); }
-inline int __syncthreads_or(int says) {
-    if (says) __atomic_store_n(host_said, 1, __ATOMIC_SEQ_CST);
-    __syncthreads();
-    const int said = __atomic_load_n(host_said, __ATOMIC_SEQ_CST);
-    __syncthreads();
-    if (threadIdx.x == 0) __atomic_store_n(host_said, 0, __ATOMIC_SEQ_CST);
-    __syncthreads();
-    return said;
-}
+inline void __syncthreads() { host_wait(*host_thread->threads_of_block); }
 inline int __syncthreads_count(int says) {
-    if (says) __atomic_fetch_add(host_said, 1, __ATOMIC_SEQ_CST);
+    int& said = *host_thread->said;
+    said += says != 0;
     __syncthreads();
-    const int said = __atomic_load_n(host_said, __ATOMIC_SEQ_CST);
+    const int found = said;
     __syncthreads();
-    if (threadIdx.x == 0) __atomic_store_n(host_said, 0, __ATOMIC_SEQ_CST);
+    said = 0;
     __syncthreads();
-    return said;
+    return found;
 }
-inline void __syncwarp() { pthread_barrier_wait(&host_warp->barrier); }
+inline int __syncthreads_or(int says) { return __syncthreads_count(says) != 0; }
+inline void __syncwarp() { host_wait(host_thread->warp->barrier); }
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-inline void __nanosleep(unsigned) { sched_yield(); }
+inline void __nanosleep(unsigned) { host_yield(); }
 
 template <typename Value> Value __shfl_sync(unsigned, Value value, int lane) {
-    std::memcpy(&host_warp->values[threadIdx.x % 32], &value, sizeof value);
-    pthread_barrier_wait(&host_warp->barrier);
+    std::memcpy(&host_thread->warp->values[threadIdx.x % 32], &value, sizeof value);
+    __syncwarp();
     Value found;
-    std::memcpy(&found, &host_warp->values[lane & 31], sizeof found);
-    pthread_barrier_wait(&host_warp->barrier);
+    std::memcpy(&found, &host_thread->warp->values[lane & 31], sizeof found);
+    __syncwarp();
     return found;
 }
 template <typename Value> Value __shfl_xor_sync(unsigned mask, Value value, int other) {
@@ -121,10 +192,11 @@ Value __shfl_down_sync(unsigned mask, Value value, unsigned lanes, unsigned widt
     return __shfl_sync(mask, value, lane % width + lanes < width ? lane + lanes : lane);
 }
 inline unsigned __reduce_min_sync(unsigned, unsigned value) {
-    host_warp->values[threadIdx.x % 32] = value;
-    pthread_barrier_wait(&host_warp->barrier);
-    const unsigned found = unsigned(*std::min_element(host_warp->values, host_warp->values + 32));
-    pthread_barrier_wait(&host_warp->barrier);
+    host_thread->warp->values[threadIdx.x % 32] = value;
+    __syncwarp();
+    const auto* const values = host_thread->warp->values;
+    const unsigned found = unsigned(*std::min_element(values, values + 32));
+    __syncwarp();
     return found;
 }
 inline bool __any_sync(unsigned mask, bool says) {

@@ -1,6 +1,6 @@
-"""The kernels of tiled belief propagation as C++ on threads of the host: no GPU, no NVRTC.
+"""The kernels as C++ on the host: no GPU, no NVRTC.
 
-A thread stands for a CUDA thread; warps exchange values, and blocks wait, by barriers. What is
+A stack stands for a CUDA thread; warps exchange values, and blocks wait, by barriers. What is
 written in PTX is replaced by name, see ``BODIES``; everything else is the kernels' own source.
 """
 
@@ -25,7 +25,7 @@ BODIES = {
     'uint32 narrow(Word word)': 'return 0;',
     'Word least_small(Word a, Word b)': 'return least(a, b);',
     'void load_relaxed(': 'for (int i = 0; i < COUNT; ++i) to[i] = __atomic_load_n(from + i, '
-                          '__ATOMIC_SEQ_CST); sched_yield();',
+                          '__ATOMIC_SEQ_CST); host_yield();',
     'void store_relaxed(': 'for (int i = 0; i < COUNT; ++i) __atomic_store_n(to + i, from[i], '
                            '__ATOMIC_SEQ_CST);',
     # A barrier here: bytes that have arrived, and above them those of a phase.
@@ -35,15 +35,15 @@ BODIES = {
     'void expect_bytes(': '__atomic_fetch_or(barrier, uint64(bytes) << 32, __ATOMIC_SEQ_CST);',
     'void wait_parity(': 'for (;;) { const uint64 seen = __atomic_load_n(barrier, '
                          '__ATOMIC_SEQ_CST); if (uint32(seen) / (seen >> 32) % 2 != parity) '
-                         'break; sched_yield(); }',
+                         'break; host_yield(); }',
     'void store_async(': 'char* const own = reinterpret_cast<char*>(host_shared); char* const '
                          'there = reinterpret_cast<char*>(host_shared_of_blocks[blockIdx.x / 8 '
                          '* 8 + rank]); std::memcpy(there + (reinterpret_cast<char*>(to) - own), '
                          'from, 4 * COUNT); __atomic_fetch_add(reinterpret_cast<uint64*>(there + '
                          '(reinterpret_cast<char*>(barrier) - own)), uint64(4 * COUNT), '
                          '__ATOMIC_SEQ_CST);',
-    'void wait_for_cluster()': 'pthread_barrier_wait(&host_grid);',
-    'uint32 load_acquire(': 'sched_yield(); return __atomic_load_n(at, __ATOMIC_SEQ_CST);',
+    'void wait_for_cluster()': 'host_wait(host_grid);',
+    'uint32 load_acquire(': 'host_yield(); return __atomic_load_n(at, __ATOMIC_SEQ_CST);',
     'uint32 four(uint32 pixel': 'return 0;',      # four costs at once: not used in tiles
 }
 
@@ -51,32 +51,26 @@ RUN = """
 extern "C" void run(const TiledLaunch* launch, int blocks, int threads, int shared_bytes,
                     int first, int end) {
     std::vector<std::vector<uint4>> shared(blocks, std::vector<uint4>(shared_bytes / 16 + 1));
-    std::vector<pthread_barrier_t> barriers(blocks);
+    std::vector<HostBarrier> barriers(blocks, HostBarrier{threads});
     std::vector<int> said(blocks);
     std::vector<HostWarp> warps(blocks * threads / 32);
-    std::vector<std::thread> all;
-    pthread_barrier_init(&host_grid, nullptr, blocks * threads);
+    host_grid = {blocks * threads};
     host_shared_of_blocks.clear();
     for (auto& one : shared) {
         std::memset(one.data(), 0x5b, 16 * one.size());       // rubbish
         host_shared_of_blocks.push_back(one.data());
     }
-    for (auto& barrier : barriers) pthread_barrier_init(&barrier, nullptr, threads);
-    for (auto& warp : warps) pthread_barrier_init(&warp.barrier, nullptr, 32);
-    for (int block = 0; block < blocks; ++block)
-        for (int thread = 0; thread < threads; ++thread)
-            all.emplace_back([&, block, thread] {
-                threadIdx.x = thread;
-                blockIdx.x = block;
-                blockDim.x = threads;
-                gridDim.x = blocks;
-                host_shared = shared[block].data();
-                host_block = &barriers[block];
-                host_said = &said[block];
-                host_warp = &warps[(block * threads + thread) / 32];
-                KERNEL;
-            });
-    for (auto& thread : all) thread.join();
+    HostThreads(blocks * threads).run([&] { KERNEL; }, [&](int i, HostThread& thread) {
+        const int block = i / threads;
+        thread.thread = {unsigned(i % threads), 0, 0};
+        thread.block = {unsigned(block), 0, 0};
+        thread.block_size = {unsigned(threads), 1, 1};
+        thread.grid = {unsigned(blocks), 1, 1};
+        thread.shared_memory = shared[block].data();
+        thread.threads_of_block = &barriers[block];
+        thread.said = &said[block];
+        thread.warp = &warps[i / 32];
+    });
 }
 """
 
@@ -106,7 +100,7 @@ def compiled(text: str, directory: pathlib.Path) -> ctypes.CDLL:
     """
     source, library = directory / 'kernel.cpp', directory / 'kernel.so'
     source.write_text('#include "host_cuda.h"\n' + text)
-    subprocess.run(['g++', '-std=c++20', '-O1', '-w', '-shared', '-fPIC', '-pthread',
+    subprocess.run(['g++', '-std=c++17', '-O1', '-w', '-shared', '-fPIC',
                     f'-I{pathlib.Path(__file__).parent}', source, '-o', library],
                    check=True, capture_output=True, text=True, timeout=600)
     return ctypes.CDLL(str(library))

@@ -8,7 +8,8 @@ import cv2
 import numpy as np
 
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
-from stereo_bp_ros.types import OUTPUT_TYPES, OUTPUTS
+from stereo_bp_ros.types import OUTPUTS
+from test.engines.support.outputs import rubbish
 
 
 def noisy_pair(width: int, height: int, seed: int = 0, *, nearer: int = 7
@@ -27,7 +28,7 @@ def noisy_pair(width: int, height: int, seed: int = 0, *, nearer: int = 7
 def all_outputs(engine: Any, left: np.ndarray, right: np.ndarray, calibration: Calibration
                 ) -> dict[str, np.ndarray]:
     """What an engine finds, which is closed afterwards."""
-    outputs = {name: np.full(left.shape[:2], -7, OUTPUT_TYPES[name]) for name in OUTPUTS}
+    outputs = rubbish(OUTPUTS, left.shape[:2])
     for _ in range(3):      # no result may depend on what earlier frames left behind
         engine.compute(RawImage.from_array(left), RawImage.from_array(right), calibration,
                        outputs)
@@ -41,7 +42,7 @@ def compare_engines(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
     from stereo_bp_ros.engines.cpu.engine import CpuEngine
     from stereo_bp_ros.engines.cuda.engine import CudaEngine
     height, width = left.shape[:2]
-    expected, found = (all_outputs(kind(config, width, height), left, right, calibration)
+    expected, found = (all_outputs(kind.of(config, width, height), left, right, calibration)
                        for kind in (CpuEngine, CudaEngine))
     for name in OUTPUTS:
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import collections
+
 import numpy as np
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu import scratch
+from stereo_bp_ros.engines.cpu.outputs.fill import fill
+from stereo_bp_ros.engines.cpu.outputs.finished import Finished
 from stereo_bp_ros.engines.cpu.stages import refine as stage
-from stereo_bp_ros.types import OUTPUT_TYPES
+from stereo_bp_ros.images import RawImage
+from test.engines.support.outputs import rubbish
 
 WIDTH, HEIGHT, D = 70, 33, 20
 CALIBRATION = Calibration(focal_px=500.0, baseline_m=0.12, cx_left=35.0, cx_right=35.0, cy=16.0)
@@ -88,9 +93,13 @@ def refine(config, inputs, calibration=None, outputs=('disparity',), largest_cos
     height, width = inputs['label'].shape
     arrays = {name: np.full(shape, 55, dtype)
               for name, shape, dtype in scratch.refine(config, width, height)}
-    results = {name: np.full((height, width), 30000, OUTPUT_TYPES[name]) for name in outputs}
-    stage.refine(**inputs, config=config, calibration=calibration, outputs=results,
-                 scratch=arrays, largest_cost=largest_cost)
+    results = rubbish(outputs, (height, width))
+    stage.refine(**inputs, config=config, scratch=arrays,
+                 confidences=results.get('confidence'), largest_cost=largest_cost)
+    grey = np.zeros((height, width)) if inputs['grey'] is None else inputs['grey']
+    reference = RawImage.from_array(grey.astype(np.uint8))
+    fill(Finished(arrays['final'], config.min_disparity, reference, config, calibration, {}),
+         results, collections.defaultdict(float))
     return results
 
 

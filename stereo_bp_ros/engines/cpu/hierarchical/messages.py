@@ -46,9 +46,8 @@ def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[n
     unreached = np.inf if dtype is np.float32 else np.iinfo(dtype).max - slope
     # Without a first step of its own compiled code need not know of it.
     nearest = dtype(first_step) if first_step < slope and not exact else None
-    messages[-1].fill(0)
     for k in reversed(range(len(levels))):
-        # The coarsest level has no parents and stands in for them.
+        # The coarsest level has no parents and stands in for them: its rows start at 0.
         parent = min(k + 1, len(levels) - 1)
         count = sweeps(iterations[k])
         for i in range(count):
@@ -59,20 +58,25 @@ def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[n
             chosen = found if costs[k].dtype == costs[0].dtype else None
             _sweep(costs[k], messages[k], slots[k], scratch, levels[k], cuts, first, end,
                    dtype(slope), nearest, dtype(truncation), dtype(unreached),
-                   True if exact else None, messages[parent], levels[parent],
-                   parent > k and i == 0, chosen, selects)
+                   True if exact else None, messages[parent], levels[parent], parent > k,
+                   i == 0, chosen, selects)
 
 
 @kernel
-def _start_row(parents: Any, parent: Level, children: Any, level: Level, y: int, slot: int,
-               is_updated: bool) -> None:
-    """Give each node of a row what its parent sends: (x, y) has the parent (x // 2, y // 2).
+def _start_row(parents: Any, parent: Level, has_parents: bool, children: Any, level: Level,
+               y: int, slot: int, is_updated: bool) -> None:
+    """Give each node of a row what its parent sends, or 0: (x, y) has the parent (x // 2, y // 2).
 
     Where an iteration follows it updates the interior nodes of colour 1 before anyone reads
-    them, so those get nothing.
+    them, so those get nothing from parents.
     """
     at_once = lanes(children)
     block = 4 * level.planes * at_once
+    if not has_parents:
+        row = 2 * level.tiles * block
+        for place in range(slot * row, (slot + 1) * row):
+            children[place] = 0
+        return
     upper = y // 2
     even = (2 * upper + upper % 2) * parent.tiles * block
     odd = (2 * upper + 1 - upper % 2) * parent.tiles * block
@@ -114,8 +118,8 @@ def _copy_ends(parents: Any, even: int, odd: int, parent_width: int, children: A
 @parallel_kernel
 def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, bands: int,
            first: int, end: int, slope: Any, first_step: Any, truncation: Any, unreached: Any,
-           exact: bool | None, parents: Any, parent: Level, is_start: bool, found: Any,
-           selects: bool) -> None:
+           exact: bool | None, parents: Any, parent: Level, has_parents: bool, is_start: bool,
+           found: Any, selects: bool) -> None:
     """Iterations [first, end) of one level, with every row's iterations close in time.
 
     Row y of iteration t needs rows y - 1 .. y + 1 of iteration t - 1. Within a band of rows each
@@ -123,8 +127,8 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
     earlier; the triangles left out at the cuts come second. A sweep thus reads a level from
     memory once, not once per iteration. With ``selects`` labels follow as one more iteration
     would, while the messages are still in the caches; without ``found`` there are none. With
-    ``is_start`` rows start from their parents just before they are needed; those at the cuts are
-    read by two bands and come before.
+    ``is_start`` rows start from their parents, or at 0, just before they are needed; those at the
+    cuts are read by two bands and come before.
 
     All three are one parallel loop: each loop compiles whatever it calls for itself.
     """
@@ -142,13 +146,13 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
                 bottom, late, early = top, -late, -late
             if part == BEGINNINGS:
                 for y in range(top - 1, min(top + 1, height)):
-                    _start_row(address(parents), parent, address(messages), level, y, slots[y],
-                               first < end)
+                    _start_row(address(parents), parent, has_parents, address(messages), level,
+                               y, slots[y], first < end)
                 continue
             for front in range(top, bottom + 2 * steps):
                 if is_start and part == BANDS and front + 1 < started:
-                    _start_row(address(parents), parent, address(messages), level, front + 1,
-                               slots[front + 1], first < end)
+                    _start_row(address(parents), parent, has_parents, address(messages), level,
+                               front + 1, slots[front + 1], first < end)
                 for t in range(steps):
                     y = front - t
                     if y < top + late * t or y >= bottom - early * t:

@@ -1,9 +1,9 @@
-"""Stage ``refine``: from labels to disparity, depth and confidence.
+"""Stage ``refine``: from labels to the finished disparity and its confidence.
 
 ``docs/explanation/algorithms.md`` defines every step.
 
 Between the steps an image of int16 sixteenths of a pixel relative to min_disparity: 0 to
-16 (D - 1), or ``INVALID``. The calibration's shift comes in with the very last step.
+16 (D - 1), or ``INVALID``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numba
 import numpy as np
 
 from stereo_bp_ros import geometry, quantisation
-from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.stages import bilateral, confidence, filling, preprocess
@@ -48,13 +47,12 @@ def needs(config: MatcherConfig, outputs: Collection[str]) -> Needs:
 def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
            best: np.ndarray[Any, Any] | None, second: np.ndarray[Any, Any] | None,
            right_label: np.ndarray[Any, Any] | None, grey: np.ndarray[Any, Any] | None,
-           config: MatcherConfig, calibration: Calibration | None,
-           outputs: Mapping[str, np.ndarray[Any, Any]],
-           scratch: Mapping[str, np.ndarray[Any, Any]], largest_cost: float = 1.0) -> None:
-    """Reject, filter, fill, smooth and publish, in this order; only ``outputs`` are computed.
+           config: MatcherConfig, scratch: Mapping[str, np.ndarray[Any, Any]],
+           confidences: np.ndarray[Any, Any] | None = None, largest_cost: float = 1.0) -> None:
+    """Reject, filter, fill and smooth, in this order, into ``final`` of ``scratch``.
 
     Inputs are in the frame of matching: with ``reference_image: right`` everything is mirrored
-    in x, and is mirrored back on the way into ``outputs``.
+    in x, and is mirrored back at the end.
 
     1. Uniqueness. SAD, as OpenCV's StereoBM: rejected where
        ``100 second <= (100 + ratio) best``. BP: where
@@ -81,15 +79,12 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
         1 away (``confidence.NO_SECOND`` or more: none); None unless ``needs`` says otherwise.
     :param right_label: int16 H x W, label of each pixel of the other image, -1 = none; or None.
     :param grey: float32 H x W, smoothed reference image; or None.
-    :param calibration: its shift is subtracted from the disparity where
-        ``pre_adjust_disparity`` is set, and always for depth; depth needs it.
-    :param outputs: name to H x W array to fill: ``disparity`` in pixels, invalid =
-        min_disparity - shift - 1; ``depth`` in metres, NaN where invalid or not in front of the
-        camera; ``confidence`` in [0, 1], 0 where invalid, else the mean over
-        ``confidence_window_size`` of, for SAD, ``(second - best) / max(second, 1)``, for BP
-        ``(second - best) / largest_cost``, and 1 where there is no second; ``fixed_disparity``
-        int16, sixteenths without the shift, invalid = 16 (min_disparity - 1).
-    :param scratch: the arrays of ``scratch.refine``.
+    :param scratch: the arrays of ``scratch.refine``; ``final``, int16 H x W, is filled with
+        sixteenths of a pixel from min_disparity on, ``INVALID`` where invalid.
+    :param confidences: float32 H x W, filled where given: confidence in [0, 1], 0 where invalid,
+        else the mean over ``confidence_window_size`` of, for SAD,
+        ``(second - best) / max(second, 1)``, for BP ``(second - best) / largest_cost``, and 1
+        where there is no second.
     :param largest_cost: largest data cost of a pixel in the units of ``best`` (BP only).
     """
     no_cost = _NO_COST[_cost_type(config)]
@@ -131,22 +126,15 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
     if config.contrast_threshold > 0 and grey is not None:
         contrast = scratch['plane_b']
         preprocess.contrast(grey, contrast, scratch['plane_a'])
-    if ('confidence' in outputs or config.confidence_threshold > 0) and (
+    if (confidences is not None or config.confidence_threshold > 0) and (
             best is not None and second is not None):
         trusted = scratch['confidence']
         confidence.average(sixteenths, best, second, is_sad, float(largest_cost),
                            config.confidence_window_size, trusted, scratch['confidence_steps'],
                            scratch['plane_a'].view(np.int32))
-    shift = calibration.shift if calibration is not None else 0.0
-    focal_baseline = (calibration.focal_px * calibration.baseline_m
-                      if calibration is not None else 0.0)
-    published_shift = shift if config.pre_adjust_disparity else 0.0
-    _publish(sixteenths, filled, not fills, trusted, float(config.confidence_threshold),
-             contrast, float(config.contrast_threshold), mirrored, float(config.min_disparity),
-             published_shift, shift, focal_baseline,
-             *[argument for name in ('disparity', 'depth', 'confidence')
-               for argument in (name in outputs, outputs.get(name, _NO_OUTPUT))],
-             'fixed_disparity' in outputs, outputs.get('fixed_disparity', _NO_LABEL))
+    _finish(sixteenths, filled, not fills, trusted, float(config.confidence_threshold), contrast,
+            float(config.contrast_threshold), mirrored, confidences is not None,
+            _NO_OUTPUT if confidences is None else confidences, scratch['final'])
 
 
 # Stand for arrays that are not there, so that the kernels have one signature for each type of
@@ -276,13 +264,12 @@ def _clear(label: Any, x_begin: int, x_end: int, y_begin: int, y_end: int, keep:
 
 
 @parallel_kernel
-def _publish(sixteenths: Any, filled: Any, drops: bool, trusted: Any, least_confidence: float,
-             contrast: Any, least_contrast: float, mirrored: bool, first: float,
-             published_shift: float, shift: float, focal_baseline: float,
-             with_disparity: bool, disparity: Any, with_depth: bool, depth: Any,
-             with_confidence: bool, confidence: Any, with_fixed: bool, fixed: Any) -> None:
+def _finish(sixteenths: Any, filled: Any, drops: bool, trusted: Any, least_confidence: float,
+            contrast: Any, least_contrast: float, mirrored: bool, with_confidence: bool,
+            confidences: Any, final: Any) -> None:
     for y in numba.prange(sixteenths.shape[0]):
-        row = filled[y]
+        row = final[y]
+        row[:] = filled[y]
         if drops:
             _drop(sixteenths[y], row)
             if least_confidence > 0:
@@ -290,21 +277,11 @@ def _publish(sixteenths: Any, filled: Any, drops: bool, trusted: Any, least_conf
             if least_contrast > 0:
                 _drop_less(contrast[y], least_contrast, row)
         if with_confidence:
-            _confidence(sixteenths[y], row, trusted[y], confidence[y])
+            _confidence(sixteenths[y], row, trusted[y], confidences[y])
             if mirrored:
-                _mirror(confidence[y])
-        if with_disparity:
-            _disparity(row, first, published_shift, disparity[y])
-            if mirrored:
-                _mirror(disparity[y])
-        if with_fixed:
-            _fixed_disparity(row, np.int16(16 * first), fixed[y])
-            if mirrored:
-                _mirror(fixed[y])
-        if with_depth:
-            _depth(row, first, shift, focal_baseline, depth[y])
-            if mirrored:
-                _mirror(depth[y])
+                _mirror(confidences[y])
+        if mirrored:
+            _mirror(row)
 
 
 @kernel
@@ -324,31 +301,6 @@ def _confidence(row: Any, published: Any, trusted: Any, out: Any) -> None:
     for x in range(out.shape[0]):
         is_none = row[x] < 0 or published[x] < 0
         out[x] = np.float32(0.0) if is_none else trusted[x]
-
-
-@kernel
-def _disparity(row: Any, first: float, shift: float, out: Any) -> None:
-    # One rounding after the sum in float64, which is monotonic: no valid value falls below
-    # float32(min_disparity - shift), the least value that is published.
-    invalid = np.float32(first - shift - 1.0)
-    for x in range(out.shape[0]):
-        value = np.float32(first + row[x] * 0.0625 - shift)
-        out[x] = invalid if row[x] < 0 else value
-
-
-@kernel
-def _fixed_disparity(row: Any, first: Any, out: Any) -> None:
-    for x in range(out.shape[0]):
-        value = np.int16(row[x] + first)
-        out[x] = np.int16(first + np.int16(INVALID)) if row[x] < 0 else value
-
-
-@kernel
-def _depth(row: Any, first: float, shift: float, focal_baseline: float, out: Any) -> None:
-    for x in range(out.shape[0]):
-        disparity = first + row[x] * 0.0625 - shift
-        in_front = row[x] >= 0 and disparity > 0
-        out[x] = np.float32(focal_baseline / disparity if in_front else math.nan)
 
 
 @kernel

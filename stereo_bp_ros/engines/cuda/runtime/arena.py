@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,6 @@ from stereo_bp_ros.geometry import ALIGNMENT, MemoryPlan
 _PORTABLE, _MAPPED = 1, 2         # cudaHostAlloc flags
 
 
-#: Where in ``stamps`` the time lies at which a stage starts on the device, and the last one ends.
-STAMPS = {'cost': 0, 'messages': 1, 'refine': 2, 'end': 3, 'upload': 4, 'convert': 5,
-          'preprocess': 6}
-
-
 class Arena:
     """Named arrays on the device and on the host, allocated at once.
 
@@ -25,11 +21,13 @@ class Arena:
     ``host_address[name]`` where it starts. Where the device shares the host's memory, the
     arrays of one name are one array and nothing need be copied.
 
+    :param stamps: name of each time in the array ``stamps`` to its place there.
     :param allocate: False: addresses count from 0, and there is no memory behind them.
     """
 
-    def __init__(self, device: Properties, on_device: MemoryPlan, pinned: MemoryPlan, *,
-                 allocate: bool = True) -> None:
+    def __init__(self, device: Properties, on_device: MemoryPlan, pinned: MemoryPlan,
+                 stamps: Mapping[str, int], *, allocate: bool = True) -> None:
+        self._stamps = stamps
         self.is_shared = device.is_integrated
         self._memory: Any = None
         self._pinned: Any = None
@@ -54,8 +52,8 @@ class Arena:
             self.device.update(self.host_address)
 
     def stamp(self, stage: str) -> int:
-        """Address of the time at which a stage starts on the device; 'end': the last one ends."""
-        return self.host_address['stamps'] + 8 * STAMPS[stage]
+        """Address of the time at which a stage starts on the device."""
+        return self.host_address['stamps'] + 8 * self._stamps[stage]
 
     def close(self) -> None:
         """Give everything back."""

@@ -108,6 +108,15 @@ def _unusable(index: int, runtime: Any) -> BackendUnavailable | None:
     return None
 
 
+def count() -> int:
+    """Number of CUDA devices; 0 where CUDA has nothing to offer."""
+    if unavailable(0) is not None:
+        return 0
+    from cupy.cuda import runtime
+
+    return int(runtime.getDeviceCount())
+
+
 def require(index: int) -> None:
     """Go on only with a device that can be used.
 
@@ -144,8 +153,8 @@ def describe(index: int) -> dict[str, str]:
     """The device and the versions in use, for ``info`` and for diagnostics."""
     import cupy
     found, runtime = properties(index), cupy.cuda.runtime
-    return {'device': found.name, 'architecture': found.architecture,
-            'multiprocessors': str(found.multiprocessors),
+    return {'device': found.name, 'pci bus': runtime.deviceGetPCIBusId(index),
+            'architecture': found.architecture, 'multiprocessors': str(found.multiprocessors),
             'device memory': f'{found.memory / 2**20:.0f} MiB', 'cupy': cupy.__version__,
             'cuda': _version(runtime.runtimeGetVersion()),
             "driver's cuda": _version(runtime.driverGetVersion())}
@@ -171,6 +180,13 @@ def mapped_address(memory: Any) -> int:
             _whole.clear()
         _whole.add((address, size))
     return int(known.devicePointer)
+
+
+def owner(address: int) -> int | None:
+    """Number of the device that reads and writes memory at an address; None = it is of none."""
+    runtime = _runtime()
+    known = runtime.pointerGetAttributes(address)
+    return None if known.type == runtime.memoryTypeUnregistered else int(known.device)
 
 
 @functools.cache

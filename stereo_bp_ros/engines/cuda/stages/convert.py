@@ -27,7 +27,10 @@ UNIT = 16
 CONVERT_BLOCK = (32, 8, 1)
 
 #: As in ``convert.cu``.
-CHANNEL, COLOUR, MOSAIC, WIDE = range(4)
+CHANNEL, COLOUR, MOSAIC, WIDE, WIDE_MOSAIC, VALUES = range(6)
+
+#: C++ type of the grey values in the arrays of a name.
+KINDS = {'grey': 'uint8', 'values': 'float'}
 
 
 #: Addresses at which the device reads both images.
@@ -48,7 +51,7 @@ class Reading(NamedTuple):
     @property
     def is_8bit(self) -> bool:
         """Whether grey values are whole numbers in 0..255."""
-        return self.layout != WIDE
+        return self.layout not in (WIDE, WIDE_MOSAIC)
 
     @property
     def is_grey(self) -> bool:
@@ -66,24 +69,30 @@ class _Upload(ctypes.Structure):
                 ('stamp', ctypes.c_void_p))
 
 
-class _Source(ctypes.Structure):
+class Source(ctypes.Structure):
+    """As in ``convert.cu``."""
+
     _fields_ = (('bytes', ctypes.c_void_p), ('grey', ctypes.c_void_p), ('layout', ctypes.c_int),
                 ('pixel_bytes', ctypes.c_int), ('first', ctypes.c_int))
 
 
 class _Conversion(ctypes.Structure):
-    _fields_ = (('sources', _Source * 2), ('width', ctypes.c_int), ('height', ctypes.c_int),
-                ('is_mirrored', ctypes.c_int), ('scale', ctypes.c_float),
+    _fields_ = (('sources', Source * 2), ('width', ctypes.c_int), ('height', ctypes.c_int),
+                ('image_width', ctypes.c_int), ('image_height', ctypes.c_int),
+                ('factor', ctypes.c_int), ('is_mirrored', ctypes.c_int),
+                ('scale', ctypes.c_float),
                 ('stamp', ctypes.c_void_p))
 
 
 def _reading(name: str, big_endian: bool) -> Reading:
     encoding = ENCODINGS[name]
-    if encoding.bits == 16:
-        return Reading(WIDE, 2, 0 if big_endian else 1)
+    upper = 0 if big_endian else 1
     if encoding.bayer:
         red = encoding.bayer.index('r')
-        return Reading(MOSAIC, 1, red)
+        return Reading(WIDE_MOSAIC, 2, upper << 2 | red) if encoding.bits == 16 else Reading(
+            MOSAIC, 1, red)
+    if encoding.bits == 16:
+        return Reading(WIDE, 2, upper)
     if encoding.luma >= 0:
         return Reading(CHANNEL, encoding.channels, encoding.luma)
     if encoding.channels > 1:
@@ -159,7 +168,7 @@ class PinnedSources:
 
 
 def stage(raw: RawImage, staging: np.ndarray[Any, Any]) -> None:
-    """Copy the bytes of an image without the padding of its rows.
+    """Copy the bytes of an image without the padding of its rows, and without planes of chroma.
 
     :param staging: uint8, at least as many.
     """
@@ -173,11 +182,27 @@ def stage(raw: RawImage, staging: np.ndarray[Any, Any]) -> None:
     np.copyto(staging[:size].reshape(raw.height, row), rows)
 
 
-class Convert:
-    """Both stages for one configuration and size."""
+def copy(raw: RawImage, target: int, stream: int) -> None:
+    """As ``stage``, for an image in the memory of a device.
 
-    def __init__(self, context: Context) -> None:
+    :param target: address on the device.
+    """
+    from cupy.cuda import runtime
+    row = raw.width * raw.layout.pixel_bytes
+    runtime.memcpy2DAsync(target, row, raw.data.address, raw.step, row, raw.height,
+                          runtime.memcpyDefault, stream)
+
+
+class Convert:
+    """Both stages for one configuration and size.
+
+    :param image: width and height of the images, pixels.
+    :param factor: how many times they are reduced.
+    """
+
+    def __init__(self, context: Context, image: tuple[int, int], factor: int) -> None:
         self._device, self._config, self._width, self._height, self._arena = context
+        self._image, self._factor = image, factor
         #: With the right image as reference, swapped and mirrored images have the geometry of
         #: the left one: pixel x of the right matches x + d, which after mirroring is x - d.
         self.is_mirrored = self._config.reference_image == 'right'
@@ -193,7 +218,24 @@ class Convert:
 
     def is_needed(self, readings: tuple[Reading, Reading]) -> bool:
         """Whether the bytes that go up are not the grey values already."""
-        return self.is_mirrored or not all(each.is_grey for each in readings)
+        return (self.is_mirrored or self._factor > 1
+                or not all(each.is_grey for each in readings))
+
+    def _target(self, readings: tuple[Reading, Reading]) -> str:
+        """Name of the arrays on the device that the bytes go to."""
+        return 'raw' if self.is_needed(readings) else 'grey'
+
+    def places(self, pair: tuple[RawImage, RawImage]) -> Sources:
+        """Where the bytes of images are once they are copied, of which one is on the device.
+
+        What is on the device goes where ``upload`` would bring it, which then has less to do.
+        """
+        target = self._target((reading(pair[0]), reading(pair[1])))
+        left, right = (
+            self._arena.device[f'{side}_{target}'] if raw.is_on_device
+            else self._arena.host_address[f'{side}_raw']
+            for side, raw in zip(('left', 'right'), pair, strict=True))
+        return left, right
 
     def enqueue_upload(self, stream: int, readings: tuple[Reading, Reading], sources: Sources,
                        stamp: int) -> bool:
@@ -203,8 +245,8 @@ class Convert:
         :param stamp: address of the time at which the stage starts.
         """
         arena = self._arena
-        target = 'raw' if self.is_needed(readings) else 'grey'
-        pixels = self._width * self._height
+        target = self._target(readings)
+        pixels = self._image[0] * self._image[1]
         host = arena.host_address
         left, right = ((host['left_raw'], host['right_raw'])
                        if sources in (STAGED, ANYWHERE) else sources)
@@ -232,19 +274,22 @@ class Convert:
         """Make grey values of the bytes; False where they are those already."""
         if not self.is_needed(readings):
             return False
-        device, grey = self._arena.device, self.grey(readings)
-        sources = (_Source * 2)(*(
-            _Source(device[f'{side}_raw'], device[f'{side}_{grey}'], *each)
-            for side, each in zip(('left', 'right'), readings, strict=True)))
-        name = f'convert<{"uint8" if grey == "grey" else "float"}>'
+        name = f'convert<{KINDS[self.grey(readings)]}>'
         compiler.kernel(self._device, 'frame/convert.cu', name).launch(
             stream, (-(-self._width // CONVERT_BLOCK[0]), -(-self._height // CONVERT_BLOCK[1]),
                      2), CONVERT_BLOCK, 0,
-            _Conversion(sources, self._width, self._height, self.is_mirrored,
-                        self._config.mono16_scale, stamp))
+            _Conversion(self._sources(readings), self._width, self._height, *self._image,
+                        self._factor, self.is_mirrored,
+                        self._config.mono16_scale / self._factor**2, stamp))
         return True
+
+    def _sources(self, readings: tuple[Reading, Reading]) -> ctypes.Array[Source]:
+        device, grey = self._arena.device, self.grey(readings)
+        return (Source * 2)(*(
+            Source(device[f'{side}_raw'], device[f'{side}_{grey}'], *each)
+            for side, each in zip(('left', 'right'), readings, strict=True)))
 
 
 def kernels() -> list[str]:
     """Names of the kernels in ``convert.cu``."""
-    return ['upload', 'convert<uint8>', 'convert<float>']
+    return ['upload', *(f'convert<{kind}>' for kind in KINDS.values())]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from stereo_bp_ros import geometry, quantisation
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines import colors
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.runtime import compiler
@@ -32,16 +34,20 @@ TILE = 32
 BAND_COLUMNS = 128
 
 
+#: Outputs that kernels which select labels have registers for.
+LIGHT = frozenset(('disparity', 'depth', 'confidence', 'fixed_disparity'))
+
+
 class Steps(NamedTuple):
     """What live settings and outputs call for; one CUDA graph each.
 
     outputs: names of ``types.OUTPUTS``; fraction: of a pixel; costs: least and second least
-    belief; right, texture:
-    inputs of the left-right check and the texture threshold; median: side of the filter, 0 =
-    none; speckles: small regions are removed; fills: invalid pixels are filled; planes: so is
-    the band beside the image with planes; passes: of the bilateral filter; averages: the
-    confidence is one of a window; judges: confidence or contrast leave pixels out; contrast: it
-    is asked for.
+    belief; right, texture: inputs of the left-right check and the texture threshold; median:
+    side of the filter, 0 = none; speckles: small regions are removed; fills: invalid pixels are
+    filled; planes: so is the band beside the image with planes; passes: of the bilateral filter;
+    averages: the confidence is one of a window; judges: confidence or contrast leave pixels out;
+    contrast: it is asked for; keeps: the finished disparity stays on the device, or has other
+    forms than the light ones.
     """
 
     outputs: frozenset[str]
@@ -57,6 +63,7 @@ class Steps(NamedTuple):
     averages: bool
     judges: bool
     contrast: bool
+    keeps: bool
 
     @property
     def is_filtered(self) -> bool:
@@ -71,11 +78,11 @@ class Steps(NamedTuple):
     @property
     def is_local(self) -> bool:
         """Whether a pixel is refined from its own label alone."""
-        return not (self.is_filtered or self.right)
+        return not (self.is_filtered or self.right or self.keeps)
 
 
-def steps(config: MatcherConfig, outputs: Collection[str]) -> Steps:
-    """The steps of a frame."""
+def steps(config: MatcherConfig, outputs: Collection[str], is_reduced: bool = False) -> Steps:
+    """The steps of a frame, of reduced images or of the images as they are."""
     has_confidence = config.confidence_threshold > 0 or 'confidence' in outputs
     fills = config.filling != 'none'
     return Steps(
@@ -86,7 +93,8 @@ def steps(config: MatcherConfig, outputs: Collection[str]) -> Steps:
         passes=config.bilateral_passes,
         averages=has_confidence and config.confidence_window_size > 1,
         judges=not fills and (config.confidence_threshold > 0 or config.contrast_threshold > 0),
-        contrast=not fills and config.contrast_threshold > 0)
+        contrast=not fills and config.contrast_threshold > 0,
+        keeps=is_reduced or not LIGHT.issuperset(outputs))
 
 
 class Parameters(ctypes.Structure):
@@ -95,22 +103,29 @@ class Parameters(ctypes.Structure):
     _fields_ = (
         ('disparity', ctypes.c_void_p), ('depth', ctypes.c_void_p),
         ('confidence', ctypes.c_void_p), ('fixed_disparity', ctypes.c_void_p),
+        ('depth_mm', ctypes.c_void_p), ('disparity_color', ctypes.c_void_p),
+        ('points', ctypes.c_void_p), ('final', ctypes.c_void_p),
         ('margin', ctypes.c_double), ('texture_threshold', ctypes.c_double),
         ('largest_cost', ctypes.c_double), ('published_shift', ctypes.c_double),
         ('shift', ctypes.c_double), ('focal_baseline', ctypes.c_double),
         ('best_factor', ctypes.c_double), ('confidence_threshold', ctypes.c_double),
         ('contrast_threshold', ctypes.c_double),
+        ('cx', ctypes.c_double), ('cy', ctypes.c_double),
+        ('per_column', ctypes.c_double), ('per_row', ctypes.c_double),
+        ('nearest', ctypes.c_double), ('farthest', ctypes.c_double),
         ('is_subpixel', ctypes.c_int), ('is_unique', ctypes.c_int),
         ('is_textured', ctypes.c_int), ('keeps_border', ctypes.c_int), ('fills', ctypes.c_int),
         ('bilateral_factor', ctypes.c_int), ('needs_partner', ctypes.c_int),
         ('max_difference', ctypes.c_int), ('confidence_radius', ctypes.c_int),
         ('speckle_size', ctypes.c_int),
-        ('speckle_range', ctypes.c_int))
+        ('speckle_range', ctypes.c_int), ('decimation', ctypes.c_int),
+        ('wide_scale', ctypes.c_float), ('color_range', ctypes.c_int),
+        ('colors', ctypes.c_uint8 * (3 * 256)))
 
-    def aim(self, outputs: Mapping[str, int]) -> None:
-        """Say where each output goes."""
-        for name in OUTPUTS:
-            setattr(self, name, outputs.get(name))
+    def aim(self, targets: Mapping[str, int]) -> None:
+        """Say where each output goes, and 'final'; what is missing is not written."""
+        for name in (*OUTPUTS, 'final'):
+            setattr(self, name, targets.get(name))
 
     def fill(self, config: MatcherConfig, calibration: Calibration | None) -> None:
         """Take over live settings and calibration."""
@@ -138,6 +153,21 @@ class Parameters(ctypes.Structure):
         self.confidence_radius = config.confidence_window_size // 2
         self.speckle_size = config.speckle_size
         self.speckle_range = round(16 * config.speckle_range)
+        self.color_range = 16 * config.colored_range
+        self.colors[:] = colors.table(config.color_map).tobytes()
+        self._fill_points(config, calibration)
+
+    def _fill_points(self, config: MatcherConfig, calibration: Calibration | None) -> None:
+        self.nearest = config.points_min_depth
+        self.farthest = config.points_max_depth or math.inf
+        self.decimation = config.points_decimation
+        self.wide_scale = config.mono16_scale
+        if calibration is not None:
+            self.cx = (calibration.cx_left if config.reference_image == 'left'
+                       else calibration.cx_right)
+            self.cy = calibration.cy
+            self.per_column = 1 / calibration.focal_px
+            self.per_row = 1 / calibration.focal_y_px
 
 
 class Frame(ctypes.Structure):

@@ -1,0 +1,1 @@
+"""What is made of a finished disparity: one function for each output. ``fill.py`` lists them."""

@@ -1,0 +1,1 @@
+"""What is made of a finished disparity: a kernel for each output. ``stage.py`` lists them."""

@@ -1,0 +1,201 @@
+"""How raw images become rectified ones: the cameras of a pair, and the maps between pixels.
+
+No ROS package is imported: a message is read through its field names alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros.camera import (
+    Calibration,
+    check_numbers,
+    image_size,
+    in_image_pixels,
+    projection,
+)
+from stereo_bp_ros.errors import InputError, InputReason, quoted
+
+SIDES = ('left', 'right')
+
+#: How many coefficients each distortion model of ROS may have; none = no distortion.
+COEFFICIENTS = {'plumb_bob': (0, 4, 5, 8, 12, 14), 'rational_polynomial': (0, 4, 5, 8, 12, 14),
+                'equidistant': (0, 4)}
+
+IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
+
+#: Largest difference of R x R^T from the identity: numbers of a file have a few digits.
+ROTATION_TOLERANCE = 1e-3
+
+#: Most pixels of a side of an image: ``cv2.remap`` has 16 bits for a column or a row.
+LONGEST_SIDE = 2**15 - 2
+
+
+@dataclasses.dataclass(frozen=True)
+class RawCamera:
+    """Intrinsics and distortion of one camera, in pixels of its images.
+
+    model: distortion model by its name in ``sensor_msgs``: plumb_bob, rational_polynomial
+           (which OpenCV computes alike), or equidistant (OpenCV's fisheye).
+    d:     its coefficients in OpenCV's order: 4, 5, 8, 12 or 14 (equidistant: 4); () = none.
+    k:     3 x 3, row by row: focal lengths and principal point of the raw image.
+    r:     3 x 3: rotation from the camera to the rectified one; all 0 = none.
+    p:     3 x 4: projection of the rectified image.
+    """
+
+    model: str
+    d: Sequence[float]
+    k: Sequence[float]
+    r: Sequence[float]
+    p: Sequence[float]
+
+    def __post_init__(self) -> None:
+        for name in ('d', 'k', 'r', 'p'):
+            values = np.asarray(getattr(self, name), np.float64).reshape(-1).tolist()
+            object.__setattr__(self, name, tuple(values))
+        if not any(self.r):
+            object.__setattr__(self, 'r', IDENTITY)
+
+    @classmethod
+    def from_camera_info(cls, side: str, info: Any) -> RawCamera:
+        """Read a ``sensor_msgs/CameraInfo`` for its images, with binning and region of interest.
+
+        :raises InputError: bad calibration.
+        """
+        check_numbers(f'{side} K', info.k, 9)
+        return cls(str(info.distortion_model), info.d, in_image_pixels(info, info.k, 3), info.r,
+                   projection(side, info))
+
+    def check(self, side: str) -> None:
+        """Refuse what no image can be rectified with.
+
+        :raises InputError: bad calibration, naming the side and the field.
+        """
+        counts = COEFFICIENTS.get(self.model)
+        if counts is None:
+            raise InputError(
+                InputReason.BAD_CALIBRATION, f'{side} distortion model is {quoted(self.model)}',
+                'rectify needs one of ' + ', '.join(COEFFICIENTS))
+        for name, values, known in (('D', self.d, counts), ('K', self.k, (9,)),
+                                    ('R', self.r, (9,)), ('P', self.p, (12,))):
+            check_numbers(f'{side} {name}', values, *known)
+        for name, values, index in (('K', self.k, 0), ('K', self.k, 4), ('P', self.p, 0),
+                                    ('P', self.p, 5)):
+            if values[index] <= 0:
+                raise InputError(
+                    InputReason.BAD_CALIBRATION, f'{side} {name}[{index}] is {values[index]:g}',
+                    'the focal length must be > 0: is the camera calibrated?')
+        r = np.reshape(self.r, (3, 3))
+        if (np.abs(r @ r.T - np.eye(3)).max() > ROTATION_TOLERANCE or np.linalg.det(r) < 0):
+            raise InputError(InputReason.BAD_CALIBRATION, f'{side} R is {list(self.r)}',
+                             'it must be a rotation, or all 0 for none')
+
+    def maps(self, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+        """OpenCV's fixed-point maps for rectified images of this size, as ``cv2.remap`` has them.
+
+        :returns: int16 H x W x 2, column and row of the raw pixel up and left of where a
+            rectified pixel lies; uint16 H x W, how far: 32nds of a pixel to the right + 32 x
+            those downwards.
+        """
+        import cv2  # not above: importing the package is quick without it
+
+        k, r = np.reshape(self.k, (3, 3)), np.reshape(self.r, (3, 3))
+        p, d = np.reshape(self.p, (3, 4))[:, :3], np.array(self.d)
+        model: Any = cv2
+        if self.model == 'equidistant':
+            model, d = cv2.fisheye, d if self.d else np.zeros(4)
+        return model.initUndistortRectifyMap(k, d, r, p, (width, height), cv2.CV_16SC2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rectification:
+    """What raw images of a pair are rectified with; equal and hashed by value.
+
+    left, right:   the cameras, in pixels of the raw images.
+    width, height: of the raw images, pixels.
+    rectified_width, rectified_height: of the rectified images, pixels; 0 = as the raw ones. The
+                   first two rows of P are scaled by their ratio to the raw images, as binning
+                   does.
+
+    :raises InputError: bad calibration, zero baseline or swapped cameras; too large.
+    """
+
+    left: RawCamera
+    right: RawCamera
+    width: int
+    height: int
+    rectified_width: int = 0
+    rectified_height: int = 0
+
+    def __post_init__(self) -> None:
+        for name, raw in (('rectified_width', self.width), ('rectified_height', self.height)):
+            object.__setattr__(self, name, getattr(self, name) or raw)
+        sizes = (self.width, self.height, self.rectified_width, self.rectified_height)
+        if not 0 < min(sizes) <= max(sizes) <= LONGEST_SIDE:
+            raise InputError(
+                InputReason.TOO_LARGE if min(sizes) > 0 else InputReason.BAD_SIZE,
+                f'{self.width} x {self.height} to be rectified to '
+                f'{self.rectified_width} x {self.rectified_height}',
+                f'sides may have 1 to {LONGEST_SIDE} pixels')
+        for side in SIDES:
+            self.camera(side).check(side)
+        # What is said of the rectified images is refused now, not in the middle of a frame.
+        _ = self.calibration
+
+    @classmethod
+    def from_camera_info(cls, left: Any, right: Any, rectified_width: int = 0,
+                         rectified_height: int = 0) -> Rectification:
+        """Read a pair of ``sensor_msgs/CameraInfo`` (or anything with their fields).
+
+        :param rectified_width, rectified_height: as of the class.
+        :raises InputError: size mismatch, or as the class.
+        """
+        size = image_size(left)
+        if image_size(right) != size:
+            raise InputError(InputReason.SIZE_MISMATCH, 'camera_info describes images of '
+                             '{} x {} and {} x {}'.format(*size, *image_size(right)),
+                             'both images of a pair must have one size')
+        return cls(RawCamera.from_camera_info('left', left),
+                   RawCamera.from_camera_info('right', right), *size, rectified_width,
+                   rectified_height)
+
+    def camera(self, side: str) -> RawCamera:
+        """The camera of a side, 'left' or 'right'."""
+        return self.left if side == 'left' else self.right
+
+    @functools.cached_property
+    def calibration(self) -> Calibration:
+        """That of the rectified images."""
+        return Calibration.from_projections(self.projection('left'), self.projection('right'))
+
+    def maps(self, side: str) -> tuple[np.ndarray, np.ndarray]:
+        """Where the pixels of the rectified image of a side lie in its raw image.
+
+        Both arrays have the rectified size; see ``RawCamera.maps``.
+        """
+        camera = dataclasses.replace(self.camera(side), p=self.projection(side))
+        return camera.maps(self.rectified_width, self.rectified_height)
+
+    def projection(self, side: str) -> tuple[float, ...]:
+        """P of a side in pixels of the rectified image."""
+        scales = (self.rectified_width / self.width, self.rectified_height / self.height, 1.0)
+        p = np.reshape(self.camera(side).p, (3, 4)) * np.array(scales)[:, None]
+        return tuple(p.reshape(-1).tolist())
+
+
+def rectified_info(info: Any, rectification: Rectification, side: str) -> Any:
+    """A copy of a side's CameraInfo that describes its rectified images: no D, and K is of P."""
+    found = copy.copy(info)
+    p = rectification.projection(side)
+    found.width, found.height = rectification.rectified_width, rectification.rectified_height
+    found.distortion_model, found.d, found.r = 'plumb_bob', [0.0] * 5, list(IDENTITY)
+    found.k, found.p = [*p[0:3], *p[4:7], *p[8:11]], list(p)
+    found.binning_x = found.binning_y = 0
+    found.roi = type(info.roi)()
+    return found

@@ -1,0 +1,114 @@
+"""The layouts for rviz2 and Foxglove: well formed, and on topics of the node in their types."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+#: What the layouts may show.
+TOPICS = {
+    'left/image_rect': 'sensor_msgs/Image', 'left/camera_info': 'sensor_msgs/CameraInfo',
+    'disparity_color': 'sensor_msgs/Image', 'points2': 'sensor_msgs/PointCloud2',
+    'latency': 'diagnostic_msgs/DiagnosticArray',
+    '/diagnostics': 'diagnostic_msgs/DiagnosticArray'}
+
+#: Classes of Humble's rviz_default_plugins, with the type that a display subscribes to.
+DISPLAYS = {'rviz_default_plugins/Image': 'sensor_msgs/Image',
+            'rviz_default_plugins/PointCloud2': 'sensor_msgs/PointCloud2',
+            'rviz_default_plugins/Axes': ''}
+TOOLS = {f'rviz_default_plugins/{name}' for name in ('MoveCamera', 'Select', 'Measure')}
+PANELS = {'rviz_common/Displays', 'rviz_common/Views'}
+
+#: Kinds of panels of Foxglove, with the types that they show.
+KINDS = {'Image': {'sensor_msgs/Image', 'sensor_msgs/CameraInfo'},
+         '3D': {'sensor_msgs/PointCloud2'},
+         'Plot': {'diagnostic_msgs/DiagnosticArray'},
+         'DiagnosticSummary': {'diagnostic_msgs/DiagnosticArray'}}
+
+SHOWN = {'left/image_rect', 'disparity_color', 'points2'}
+
+
+@pytest.fixture
+def rviz(repository: pathlib.Path) -> Any:
+    return yaml.safe_load((repository / 'config/stereo_bp.rviz').read_text())
+
+
+@pytest.fixture
+def foxglove(repository: pathlib.Path) -> Any:
+    return json.loads((repository / 'config/stereo_bp.foxglove.json').read_text())
+
+
+def test_the_types_are_those_of_the_nodes_page(repository: pathlib.Path) -> None:
+    page = (repository / 'docs/reference/node.md').read_text()
+    rows = re.findall(r'^\| ((?:`[\w/]+`(?:, )?)+) \| `(\w+/\w+)` \| (?:in|out) ', page,
+                      re.MULTILINE)
+    listed = {topic: kind for topics, kind in rows for topic in re.findall(r'[\w/]+', topics)}
+    assert {topic: listed.get(topic) for topic in TOPICS} == TOPICS
+
+
+def test_every_display_of_rviz_has_a_class_that_takes_the_type_of_its_topic(rviz: Any) -> None:
+    manager = rviz['Visualization Manager']
+    shown = {}
+    for display in manager['Displays']:
+        topic = display.get('Topic', {}).get('Value', '')
+        assert DISPLAYS[display['Class']] == TOPICS.get(topic, '')
+        shown[topic] = display
+    assert set(shown) >= SHOWN
+    assert {tool['Class'] for tool in manager['Tools']} <= TOOLS
+    assert {panel['Class'] for panel in rviz['Panels']} <= PANELS
+    assert manager['Views']['Current']['Class'] == 'rviz_default_plugins/Orbit'
+
+
+def test_rviz_subscribes_as_the_topics_are_published(rviz: Any) -> None:
+    """Results are reliable, volatile and one deep; a camera may be best effort."""
+    for display in rviz['Visualization Manager']['Displays']:
+        if topic := display.get('Topic'):
+            camera = topic['Value'].startswith('left/')
+            assert topic['Reliability Policy'] == ('Best Effort' if camera else 'Reliable')
+            assert topic['Durability Policy'] == 'Volatile'
+            assert (topic['History Policy'], topic['Depth']) == ('Keep Last', 1)
+
+
+def test_every_panel_of_foxglove_is_laid_out_once(foxglove: Any) -> None:
+    def panels(place: Any) -> Iterator[str]:
+        if isinstance(place, str):
+            yield place
+        else:
+            assert place['direction'] in ('row', 'column')
+            yield from panels(place['first'])
+            yield from panels(place['second'])
+
+    assert sorted(panels(foxglove['layout'])) == sorted(foxglove['configById'])
+
+
+def test_every_panel_of_foxglove_takes_the_type_of_its_topics(foxglove: Any) -> None:
+    shown = set()
+    for name, panel in foxglove['configById'].items():
+        paths = [*panel.get('imageMode', {}).values(), *panel.get('topics', ()),
+                 *(path['value'] for path in panel.get('paths', ())),
+                 *([panel['topicToRender']] if 'topicToRender' in panel else ())]
+        topics = [path.partition('.')[0] for path in paths]
+        topics = [topic if topic in TOPICS else topic.removeprefix('/') for topic in topics]
+        assert topics
+        assert {TOPICS[topic] for topic in topics} <= KINDS[name.partition('!')[0]]
+        shown.update(topics)
+    assert shown == set(TOPICS)
+
+
+def test_foxglove_plots_stages_that_latency_has(foxglove: Any) -> None:
+    from stereo_bp_ros.node.diagnostics.latency import STAGES
+    keys = [re.search(r'\{key=="(\w+)"\}', path['value'])[1]
+            for path in foxglove['configById']['Plot!latency']['paths']]
+    assert set(keys) <= {*STAGES, 'total', 'age'}
+
+
+def test_the_layouts_look_from_the_frame_of_a_replay(rviz: Any, foxglove: Any) -> None:
+    from stereo_bp_ros.evaluation.bags import FRAME_IDS
+    assert rviz['Visualization Manager']['Global Options']['Fixed Frame'] == FRAME_IDS['left']
+    assert foxglove['configById']['3D!points']['followTf'] == FRAME_IDS['left']

@@ -1,0 +1,153 @@
+"""Rectification from CameraInfo: its maps, its models, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.errors import InputError, InputReason
+from stereo_bp_ros.rectification import IDENTITY, RawCamera, Rectification
+from test.raw_cameras import (
+    BASELINE,
+    COEFFICIENTS,
+    FOCAL,
+    HEIGHT,
+    MODELS,
+    PLUMB_BOB,
+    WIDTH,
+    K,
+    camera_info,
+    projected,
+    rectification,
+)
+
+
+def positions(found: Rectification, side: str) -> np.ndarray:
+    """Where the rectified pixels lie in the raw image, H x W x 2, pixels."""
+    whole, parts = found.maps(side)
+    assert whole.dtype == np.int16
+    assert parts.dtype == np.uint16
+    assert parts.max() < 1024
+    return whole + np.stack([parts % 32, parts // 32], -1) / 32
+
+
+@pytest.mark.parametrize('side', ['left', 'right'])
+@pytest.mark.parametrize(('model', 'd'), MODELS)
+def test_maps_lead_to_the_raw_pixel_that_shows_the_same_point(model, d, side):
+    found = rectification(model=model, d=d)
+    info = camera_info(side, model=model, d=d)
+    y, x = np.mgrid[:HEIGHT, :WIDTH]
+    expected = projected(info, np.stack([x, y], -1).reshape(-1, 2).astype(float))
+    difference = positions(found, side).reshape(-1, 2) - expected
+    # 32nds of a pixel, rounded to the nearest.
+    assert np.abs(difference).max() <= 1 / 64 + 1e-6
+
+
+@pytest.mark.parametrize('model', COEFFICIENTS)
+@pytest.mark.parametrize('r', [IDENTITY, (0.0,) * 9])
+def test_a_camera_without_distortion_or_rotation_is_mapped_to_itself(model, r):
+    """Of equidistant cameras this is the projection, which no coefficient is needed for."""
+    k = (FOCAL, 0, 46.0, 0, FOCAL, 30.0, 0, 0, 1)
+    found = rectification(model=model, d=(), k=k, r=r)
+    y, x = np.mgrid[:HEIGHT, :WIDTH]
+    if model == 'equidistant':
+        expected = projected(camera_info(model=model, d=(0.0,) * 4, k=k, r=IDENTITY),
+                             np.stack([x, y], -1).reshape(-1, 2)).reshape(HEIGHT, WIDTH, 2)
+        assert np.abs(positions(found, 'left') - expected).max() <= 1 / 64 + 1e-6
+    else:
+        np.testing.assert_array_equal(positions(found, 'left'), np.stack([x, y], -1))
+
+
+@pytest.mark.parametrize('model', COEFFICIENTS)
+def test_a_region_of_interest_is_a_piece_of_the_whole_sensor(model):
+    d = COEFFICIENTS[model][0]
+    whole = positions(rectification(model=model, d=d), 'left')
+    piece = rectification(model=model, d=d, roi=(10, 6, 50, 40))
+    assert (piece.width, piece.height) == (50, 40)
+    difference = positions(piece, 'left') - (whole[6:46, 10:60] - [10, 6])
+    assert np.abs(difference).max() <= 1 / 32
+    assert piece.calibration.cx_left == 36.0
+
+
+def test_binning_scales_positions_and_calibration():
+    whole = positions(rectification(size=(96, 60)), 'right')
+    binned = rectification(binning=(2, 2), size=(96, 60))
+    assert (binned.width, binned.height) == (48, 30)
+    difference = positions(binned, 'right') - whole[::2, ::2] / 2
+    assert np.abs(difference).max() <= 1 / 32
+    assert binned.calibration == Calibration(FOCAL / 2, BASELINE, 23.0, 23.0, 15.0)
+
+
+def test_another_size_of_the_rectified_images_scales_their_projection_alone():
+    whole = rectification(size=(96, 60))
+    half = Rectification.from_camera_info(camera_info(size=(96, 60)),
+                                          camera_info('right', size=(96, 60)), 48, 30)
+    assert (half.width, half.height) == (96, 60)
+    assert half.calibration == Calibration(FOCAL / 2, BASELINE, 23.0, 23.0, 15.0)
+    np.testing.assert_array_equal(positions(half, 'left'), positions(whole, 'left')[::2, ::2])
+
+
+def test_rectifications_are_equal_and_hashed_by_value():
+    assert rectification() == rectification()
+    assert len({rectification(), rectification(), rectification(d=PLUMB_BOB[:4])}) == 2
+    changed = [rectification(**fields) for fields in (
+        {}, {'d': (*PLUMB_BOB[:4], 0.02)}, {'k': (FOCAL + 1, *K[1:])}, {'r': IDENTITY},
+        {'roi': (2, 0, 0, 0)}, {'binning': (2, 2)})]
+    assert len(set(changed)) == len(changed)
+
+
+def test_arrays_and_messages_make_the_same_camera():
+    info = camera_info()
+    camera = RawCamera('plumb_bob', np.array(info.d), np.reshape(info.k, (3, 3)),
+                       np.reshape(info.r, (3, 3)), np.reshape(info.p, (3, 4)))
+    assert camera == RawCamera.from_camera_info('left', info)
+
+
+NAN = float('nan')
+
+
+@pytest.mark.parametrize(('fields', 'words'), [
+    ({'model': ''}, "distortion model is ''; rectify needs one of plumb_bob, rational"),
+    ({'model': 'thin_prism'}, "distortion model is 'thin_prism'; rectify needs one of"),
+    ({'d': (0.1,) * 3}, r'D is \[.*\]; its 0 or 4 or 5 or 8 or 12 or 14 values'),
+    ({'model': 'equidistant', 'd': (0.1,) * 5}, r'D is \[.*\]; its 0 or 4 values'),
+    ({'d': (0.1, NAN, 0, 0, 0)}, r'D is \[.*nan.*finite'),
+    ({'k': (0,) * 9}, r'K\[0\] is 0; .*is the camera calibrated'),
+    ({'k': (FOCAL, 0, NAN, *K[3:])}, r'K is \[.*nan.*finite'),
+    ({'k': (*K[:4], -1.0, *K[5:])}, r'K\[4\] is -1'),
+    ({'r': (*IDENTITY[:8], NAN)}, r'R is \[.*nan.*finite'),
+    ({'r': (2.0, *IDENTITY[1:])}, r'R is \[2.0, .*must be a rotation'),
+    ({'r': (-1.0, *IDENTITY[1:])}, r'R is \[-1.0, .*must be a rotation'),
+    ({'p': (0.0,) * 12}, r'P\[0\] is 0; .*is the camera calibrated'),
+])
+def test_what_no_image_can_be_rectified_with_is_refused_in_words(fields, words):
+    with pytest.raises(InputError, match=f'bad calibration: left {words}') as error:
+        rectification(**fields)
+    assert error.value.reason is InputReason.BAD_CALIBRATION
+
+
+def test_the_side_that_is_bad_is_named():
+    with pytest.raises(InputError, match='right distortion model'):
+        Rectification.from_camera_info(camera_info(), camera_info('right', model='unknown'))
+
+
+def test_a_pair_that_has_no_geometry_is_refused():
+    with pytest.raises(InputError) as error:
+        Rectification.from_camera_info(camera_info('right'), camera_info('left'))
+    assert error.value.reason is InputReason.SWAPPED_CAMERAS
+    with pytest.raises(InputError, match='97 x 61 and 96 x 61') as error:
+        Rectification.from_camera_info(camera_info(), camera_info('right', size=(96, 61)))
+    assert error.value.reason is InputReason.SIZE_MISMATCH
+
+
+@pytest.mark.parametrize(('size', 'reason'), [((32767, 60), InputReason.TOO_LARGE),
+                                              ((0, 60), InputReason.BAD_SIZE)])
+def test_sizes_that_the_maps_do_not_hold_are_refused(size, reason):
+    with pytest.raises(InputError) as error:
+        rectification(size=size)
+    assert error.value.reason is reason
+    with pytest.raises(InputError, match='32766 pixels'):
+        dataclasses.replace(rectification(), rectified_width=40000)

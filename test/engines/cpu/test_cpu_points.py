@@ -1,0 +1,182 @@
+"""Points in space on the CPU: against the definition, and against stereo_image_proc's formulas."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros import Calibration, MatcherConfig, StereoMatcher
+from stereo_bp_ros.engines.cpu import scratch
+from stereo_bp_ros.engines.cpu.outputs.finished import Finished
+from stereo_bp_ros.engines.cpu.outputs.points import points
+from stereo_bp_ros.engines.cpu.simd import runtime
+from stereo_bp_ros.errors import ConfigError, InputError
+from stereo_bp_ros.images import ENCODINGS, RawImage
+from test.engines.cpu.test_cpu_convert import padded, random_pixels
+from test.engines.support import naive_points as naive
+from test.engines.support.pairs import noisy_pair
+
+VERGED = Calibration(focal_px=300.0, baseline_m=0.2, cx_left=14.25, cx_right=17.5, cy=9.75,
+                     focal_y_px=290.0)
+PARALLEL = dataclasses.replace(VERGED, cx_right=14.25, focal_y_px=300.0)
+LIVE = ({}, {'points_decimation': 2}, {'points_decimation': 7}, {'points_min_depth': 6.0},
+        {'points_max_depth': 9.5}, {'points_min_depth': 5.0, 'points_max_depth': 10.0})
+
+
+def sixteenths_of(height, width, seed=0):
+    """Sixteenths from 0 on, a fifth of them invalid."""
+    random = np.random.default_rng(seed)
+    found = random.integers(0, 300, (height, width)).astype(np.int16)
+    found[random.random(found.shape) < 0.2] = -16
+    return found
+
+
+def points_of(sixteenths, raw, config, calibration):
+    arrays = {name: np.full(shape, 91, dtype)
+              for name, shape, dtype in scratch.convert(raw.width, raw.height)}
+    step = config.points_decimation
+    out = np.full((*sixteenths[::step, ::step].shape, 4), 77, np.float32)
+    points(Finished(sixteenths, config.min_disparity, raw, config, calibration, arrays), out)
+    return out
+
+
+def same_bits(found, expected):
+    np.testing.assert_array_equal(found.view(np.uint32), expected.view(np.uint32))
+
+
+@pytest.mark.parametrize('reference', ['left', 'right'])
+@pytest.mark.parametrize('live', LIVE, ids=str)
+def test_points_have_the_bits_of_the_definition(live, reference):
+    raw = padded(random_pixels('bgr8'), 'bgr8', padding=5)
+    config = MatcherConfig(reference_image=reference, min_disparity=-2, **live)
+    sixteenths = sixteenths_of(raw.height, raw.width)
+    found = points_of(sixteenths, raw, config, VERGED)
+    same_bits(found, naive.points(sixteenths, raw, config, VERGED))
+    assert 0 < np.isnan(found[:, :, 2]).sum() < found[:, :, 2].size
+
+
+@pytest.mark.parametrize('big_endian', [False, True])
+@pytest.mark.parametrize('encoding', ENCODINGS)
+def test_points_of_every_encoding_have_its_colours_or_its_grey_values(encoding, big_endian):
+    raw = padded(random_pixels(encoding), encoding, padding=5, big_endian=big_endian)
+    config = MatcherConfig(mono16_scale=1 / 200, points_decimation=2 if big_endian else 1)
+    found = points_of(sixteenths_of(raw.height, raw.width), raw, config, PARALLEL)
+    step = config.points_decimation
+    np.testing.assert_array_equal(found[..., 3].copy().view(np.uint32),
+                                  naive.packed_colours(raw, config)[::step, ::step])
+
+
+@pytest.mark.parametrize('shape', [(1, 1), (1, 40), (40, 1), (3, 17)])
+def test_images_of_any_size_have_points(shape):
+    raw = RawImage.from_array(np.zeros(shape, np.uint8))
+    config = MatcherConfig(points_decimation=2)
+    sixteenths = sixteenths_of(*shape)
+    same_bits(points_of(sixteenths, raw, config, PARALLEL),
+              naive.points(sixteenths, raw, config, PARALLEL))
+
+
+def test_no_encoding_and_no_live_setting_compiles_anything():
+    raw = RawImage.from_array(np.zeros((9, 12), np.uint8))
+    sixteenths = sixteenths_of(9, 12)
+    points_of(sixteenths, raw, MatcherConfig(), PARALLEL)
+    compiled = runtime.compiled_signatures()
+    for encoding in ENCODINGS:
+        for live in LIVE:
+            image = padded(random_pixels(encoding), encoding, padding=3)
+            points_of(sixteenths_of(image.height, image.width), image, MatcherConfig(**live),
+                      PARALLEL)
+    points_of(sixteenths, raw, MatcherConfig(reference_image='right'), VERGED)
+    assert runtime.compiled_signatures() == compiled
+
+
+def camera_info(focal, focal_y, cx, cy, baseline=0.0):
+    return types.SimpleNamespace(
+        p=[focal, 0.0, cx, -focal * baseline, 0.0, focal_y, cy, 0.0, 0.0, 0.0, 1.0, 0.0],
+        binning_x=2, binning_y=1, roi=types.SimpleNamespace(x_offset=4, y_offset=6))
+
+
+def reprojected(disparity, left, right):
+    """What stereo_image_proc's point cloud node makes of a disparity image.
+
+    Repeated here from the formulas in its sources and those of image_geometry, not run: the
+    matrix Q of StereoCameraModel, and OpenCV's reprojection in float64 rounded to float32. The
+    node leaves out the least disparity of the image and infinite points.
+    """
+    fx, fy = left.p[0] / left.binning_x, left.p[5] / left.binning_y
+    cx, cx_right = ((info.p[2] - info.roi.x_offset) / info.binning_x for info in (left, right))
+    cy = (left.p[6] - left.roi.y_offset) / left.binning_y
+    tx = right.p[3] / right.p[0]
+    q = np.array([[fy * tx, 0, 0, -fy * cx * tx], [0, fx * tx, 0, -fx * cy * tx],
+                  [0, 0, 0, fx * fy * tx], [0, 0, -fy, fy * (cx - cx_right)]])
+    height, width = disparity.shape
+    y, x = np.mgrid[:height, :width].astype(np.float64)
+    with np.errstate(divide='ignore', invalid='ignore'):
+        homogeneous = np.stack([x, y, disparity.astype(np.float64), np.ones_like(x)], -1) @ q.T
+        found = (homogeneous[..., :3] / homogeneous[..., 3:]).astype(np.float32)
+    found[(disparity == disparity.min()) | np.isinf(found[..., 2])] = np.nan
+    return found
+
+
+@pytest.mark.parametrize('settings', [
+    {'stereo_algorithm': 'sad', 'correlation_window_size': 7}, {'stereo_algorithm': 'bp'},
+    {'stereo_algorithm': 'bp', 'downscale': 2}], ids=str)
+@pytest.mark.parametrize('cx_right', [64.0, 70.5])
+def test_points_are_those_of_stereo_image_procs_point_cloud_node(cx_right, settings):
+    """From our disparities where cx_left = cx_right, else from ours without pre-adjustment.
+
+    The other node's computation is repeated in ``reprojected``, not run.
+    """
+    images = noisy_pair(131, 60)
+    left = camera_info(420.0, 205.0, 64.0, 36.0)
+    right = camera_info(420.0, 205.0, cx_right, 36.0, baseline=0.12)
+    config = MatcherConfig(disparity_range=24, pre_adjust_disparity=cx_right == 64.0,
+                           **settings)
+    with StereoMatcher(config, 'cpu') as matcher:
+        frame = matcher.compute(*images, calibration=Calibration.from_camera_info(left, right),
+                                outputs=('disparity', 'points'))
+    expected = reprojected(frame.disparity, left, right)
+    # The other node has points behind the camera, too.
+    expected[~(expected[..., 2] > 0)] = np.nan
+    assert np.isfinite(expected).mean() > 0.5
+    np.testing.assert_allclose(frame.points[..., :3], expected, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize('settings', [
+    {'stereo_algorithm': 'sad'}, {'filling': 'plane', 'reference_image': 'right'},
+    {'downscale': 2, 'pre_adjust_disparity': False}], ids=str)
+def test_points_lie_at_the_published_depth_and_have_a_stage_of_their_own(settings):
+    left, right = noisy_pair(131, 60)
+    config = MatcherConfig(disparity_range=24, **settings)
+    with StereoMatcher(config, 'cpu') as matcher:
+        frame = matcher.compute(left, right, calibration=VERGED, outputs=('depth', 'points'))
+        without = matcher.compute(left, right, calibration=VERGED, outputs=('depth',))
+    same_bits(frame.points[..., 2].copy(), frame.depth)
+    reference = left if config.reference_image == 'left' else right
+    np.testing.assert_array_equal(frame.points[..., 3].copy().view(np.uint32),
+                                  reference * np.uint32(0x10101))
+    assert frame.timings['points'] > 0
+    assert without.timings['points'] == 0
+    assert without.points is None
+
+
+def test_decimation_is_live_and_says_the_shape_of_the_array():
+    left, right = noisy_pair(131, 60)
+    with StereoMatcher(MatcherConfig(stereo_algorithm='sad'), 'cpu') as matcher:
+        whole = matcher.compute(left, right, calibration=VERGED, outputs=('points',)).points
+        assert not matcher.reconfigure(matcher.config.replace(points_decimation=4))
+        out = np.empty((15, 33, 4), np.float32)
+        matcher.compute(left, right, calibration=VERGED, outputs=('points',), out={'points': out})
+        same_bits(out, np.ascontiguousarray(whole[::4, ::4]))
+        with pytest.raises(InputError, match=r'\(60, 131, 4\).*\(15, 33, 4\)'):
+            matcher.compute(left, right, calibration=VERGED, out={'points': whole})
+        with pytest.raises(InputError, match='points needs a calibration'):
+            matcher.compute(left, right, outputs=('points',))
+
+
+def test_a_range_of_depth_that_is_empty_is_refused():
+    with pytest.raises(ConfigError, match=r'points_max_depth.*points_min_depth \(3\)'):
+        MatcherConfig(points_min_depth=3.0, points_max_depth=2.0)
+    assert MatcherConfig(points_min_depth=3.0).points_max_depth == 0

@@ -1,0 +1,236 @@
+"""The kernels of the outputs, run on the host, leave the bits of the CPU engine."""
+
+from __future__ import annotations
+
+import ctypes
+import pathlib
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+
+from test.engines.support import host_cuda
+from test.engines.support.host_arena import HostArena
+
+pytest.importorskip('cupy')
+from stereo_bp_ros import MatcherConfig, RawImage
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.engines.cpu import scratch
+from stereo_bp_ros.engines.cpu.outputs import enlarge, reference
+from stereo_bp_ros.engines.cpu.outputs.fill import fill
+from stereo_bp_ros.engines.cpu.outputs.finished import Finished
+from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.outputs import stage
+from stereo_bp_ros.engines.cuda.plan import plan_of
+from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
+from stereo_bp_ros.engines.cuda.stages import convert, refine
+from stereo_bp_ros.images import ENCODINGS
+from stereo_bp_ros.types import DERIVED, OUTPUTS
+from test.engines.host.test_convert_on_host import random_image
+from test.engines.support.outputs import rubbish
+
+pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
+
+#: A kernel of blocks of 32 x 8 threads, one after the other.
+RUN = """
+extern "C" void run(const ARGUMENT* argument, int columns, int rows) {
+    HostBlock block(256);
+    for (unsigned y = 0; y < unsigned(rows); ++y)
+        for (unsigned x = 0; x < unsigned(columns); ++x)
+            block.run({x, y, 0}, {unsigned(columns), unsigned(rows), 1}, [&] {
+                blockDim = {32, 8, 1};
+                threadIdx = {threadIdx.x % 32, threadIdx.x / 32, 0};
+                KERNEL(*argument);
+            });
+}
+"""
+CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
+
+
+class HostKernel:
+    """A kernel as ``compiler.kernel`` returns it, on the host."""
+
+    def __init__(self, file: str, name: str, directory: pathlib.Path) -> None:
+        argument = 'Enlarging' if (file, name) == stage.ENLARGE else 'Finished'
+        self._library = host_cuda.compiled(
+            '#define __shared__ static\n' + host_cuda.source(file)
+            + RUN.replace('ARGUMENT', argument).replace('KERNEL', name), directory)
+
+    def launch(self, _stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
+               _shared_bytes: int, argument: ctypes.Structure) -> None:
+        assert block == (32, 8, 1)
+        self._library.run(ctypes.byref(argument), *grid[:2])
+
+
+@pytest.fixture(scope='module', autouse=True)
+def host_kernels(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Kernels run on the host; each is compiled once."""
+    kernels: dict[str, HostKernel] = {}
+
+    def kernel(_found: Any, file: str, name: str) -> HostKernel:
+        if name not in kernels:
+            kernels[name] = HostKernel(file, name, tmp_path_factory.mktemp(name))
+        return kernels[name]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, 'kernel', kernel)
+        yield
+
+
+def random_map(shape: tuple[int, int], disparities: int) -> np.ndarray:
+    """Sixteenths of surfaces, with holes."""
+    rng = np.random.default_rng(3)
+    surfaces = np.where(np.arange(shape[1]) > shape[1] // 2, 8 * (disparities - 1), 20)
+    values = surfaces + rng.integers(0, 20, shape)
+    values[rng.random(shape) < 0.2] = -16
+    return values.astype(np.int16)
+
+
+def outputs_on_host(config: MatcherConfig, reference: RawImage, disparity: np.ndarray,
+                    confidence: np.ndarray, names: tuple[str, ...],
+                    out: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+    """What the stage makes of a refined map, reduced where the configuration says so.
+
+    :param out: arrays to fill in place of new ones.
+    """
+    width, height = reference.width, reference.height
+    plan = plan_of(config, width, height)
+    arena = HostArena(plan.memory)
+    enlarges = config.downscale > 1
+    arena.view('reduced_final' if enlarges else 'final')[...] = disparity
+    if enlarges:
+        arena.view('reduced_confidence')[...] = confidence
+    rows = arena.view('left_raw')
+    convert.stage(reference, rows)
+    outputs = out or rubbish(names, (height, width), config.points_decimation)
+    parameters = refine.Parameters.from_buffer(arena.view('parameters')[1].data)
+    parameters.fill(plan.config, CALIBRATION)
+    parameters.aim({'final': arena.device['final'],
+                    **{name: array.ctypes.data for name, array in outputs.items()}})
+    made = stage.Outputs(Context(TYPICAL, plan.config, plan.width, plan.height, arena),
+                         (width, height), config.downscale)
+    made.enqueue(0, refine.steps(plan.config, names),
+                 stage.Reference('left_raw', convert.reading(reference)))
+    return outputs
+
+
+@pytest.mark.parametrize('changes', [
+    {}, {'color_map': 'jet', 'color_range': 9}, {'color_range': 4096, 'min_disparity': -7},
+    {'disparity_range': 2}], ids=str)
+@pytest.mark.parametrize('size', [(71, 22), (33, 9), (64, 16), (5, 3)], ids=str)
+def test_outputs_of_the_finished_disparity_are_those_of_the_cpu(
+        size: tuple[int, int], changes: dict[str, Any]) -> None:
+    config = MatcherConfig(**{'disparity_range': 40, **changes})
+    width, height = size
+    disparity = random_map((height, width), config.disparity_range)
+    reference = RawImage.from_array(
+        np.random.default_rng(5).integers(0, 256, (height, width, 3), np.uint8))
+    found = outputs_on_host(config, reference, disparity, np.empty(0), DERIVED)
+    expected = rubbish(DERIVED, (height, width))
+    fill(Finished(disparity, config.min_disparity, reference, config, CALIBRATION, {}), expected,
+         dict.fromkeys(DERIVED, 0.0))
+    for name in DERIVED:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+@pytest.mark.parametrize('names', [tuple(OUTPUTS), *((name,) for name in OUTPUTS)],
+                         ids=lambda names: names[0] if len(names) == 1 else 'all')
+@pytest.mark.parametrize('factor', [2, 3, 4])
+def test_reduced_disparities_are_enlarged_as_on_the_cpu(factor: int, names: tuple[str, ...]
+                                                        ) -> None:
+    config = MatcherConfig(disparity_range=40, min_disparity=-12, downscale=factor)
+    width, height = 71, 22
+    plan = plan_of(config, width, height)
+    reduced = random_map((plan.height, plan.width), plan.config.disparity_range)
+    confidence = np.random.default_rng(4).random(reduced.shape, np.float32)
+    reference = RawImage.from_array(
+        np.random.default_rng(5).integers(0, 256, (height, width, 3), np.uint8))
+    found = outputs_on_host(config, reference, reduced, confidence, names)
+    enlarged = np.empty((height, width), np.int16)
+    enlarge.disparities(reduced, factor, enlarged)
+    expected = rubbish(names, (height, width))
+    if 'confidence' in names:
+        enlarge.confidences(confidence, factor, expected['confidence'])
+    fill(Finished(enlarged, -12, reference, plan.config, CALIBRATION, {}), expected,
+         dict.fromkeys(('refine', *OUTPUTS), 0.0))
+    for name in names:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+def points_on_both(config: MatcherConfig, reference: RawImage) -> tuple[np.ndarray, np.ndarray]:
+    """The bits of a random map's points, from the kernel and from the CPU engine."""
+    image = reference.height, reference.width
+    disparity = random_map(image, config.disparity_range)
+    found = outputs_on_host(config, reference, disparity, disparity, ('points',))['points']
+    expected = rubbish(('points',), image, config.points_decimation)
+    arrays = {name: np.empty(shape, dtype)
+              for name, shape, dtype in scratch.convert(reference.width, reference.height)}
+    fill(Finished(disparity, config.min_disparity, reference, config, CALIBRATION, arrays),
+         expected, {'points': 0.0})
+    assert 0 < np.isnan(found[..., 2]).sum() < found[..., 2].size
+    return found.view(np.uint32), expected['points'].view(np.uint32)
+
+
+@pytest.mark.parametrize('reference', ['left', 'right'])
+@pytest.mark.parametrize('live', [{}, {'points_decimation': 3}, {
+    'points_min_depth': 6.0, 'points_max_depth': 6.4, 'points_decimation': 2}], ids=str)
+def test_points_have_the_bits_of_the_cpu(live: dict[str, Any], reference: str) -> None:
+    config = MatcherConfig(disparity_range=40, min_disparity=-12, reference_image=reference,
+                           **live)
+    found, expected = points_on_both(config, random_image('bgra8', 70, 22))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_points_may_begin_at_any_float() -> None:
+    config, reference = MatcherConfig(disparity_range=40), random_image('rgb8', 70, 22)
+    disparity = random_map((22, 70), 40)
+    expected = outputs_on_host(config, reference, disparity, disparity, ('points',))['points']
+    memory = np.full(expected.size + 4, np.nan, np.float32)
+    for first in range(4):
+        out = memory[first:first + expected.size].reshape(expected.shape)
+        outputs_on_host(config, reference, disparity, disparity, ('points',), {'points': out})
+        np.testing.assert_array_equal(out.view(np.uint32), expected.view(np.uint32))
+
+
+@pytest.mark.parametrize('big_endian', [False, True])
+@pytest.mark.parametrize('encoding', ENCODINGS)
+def test_points_have_the_colours_of_the_cpu(encoding: str, big_endian: bool) -> None:
+    config = MatcherConfig(mono16_scale=1 / 200)
+    reference = random_image(encoding, 34, 20, big_endian=big_endian)
+    found, expected = points_on_both(config, reference)
+    np.testing.assert_array_equal(found, expected)
+    assert len(np.unique(found[..., 3])) > 100
+
+
+@pytest.mark.parametrize('is_mirrored', [False, True])
+@pytest.mark.parametrize('name', ['left_grey', 'left_values'])
+@pytest.mark.parametrize('factor', [1, 2])
+def test_points_have_the_grey_values_that_are_matched_where_no_image_came_rectified(
+        factor: int, name: str, is_mirrored: bool) -> None:
+    config = MatcherConfig(disparity_range=40, downscale=factor)
+    width, height = 33, 9
+    plan = plan_of(config, width, height)
+    arena = HostArena(plan.memory)
+    disparity = random_map((height, width), 40)
+    arena.view('final')[...] = disparity
+    arena.view('reduced_final' if factor > 1 else 'final')[...] = disparity[
+        :plan.height, :plan.width]
+    grey = np.random.default_rng(6).random((plan.height, plan.width), np.float32) * 300
+    if name == 'left_grey':
+        grey = np.floor(np.minimum(grey, 255))
+    arena.view(name)[...] = grey
+    outputs = rubbish(('points',), (height, width))
+    parameters = refine.Parameters.from_buffer(arena.view('parameters')[1].data)
+    parameters.fill(plan.config, CALIBRATION)
+    parameters.aim({'points': outputs['points'].ctypes.data})
+    layout = convert.CHANNEL if name == 'left_grey' else convert.VALUES
+    made = stage.Outputs(Context(TYPICAL, plan.config, plan.width, plan.height, arena),
+                         (width, height), factor)
+    made.enqueue(0, refine.steps(plan.config, ('points',)),
+                 stage.Reference(name, convert.Reading(layout, 1, 0), True, is_mirrored))
+    expected = np.empty((height, width), np.uint8)
+    reference.levels(grey, factor, is_mirrored, expected)
+    colors = outputs['points'][..., 3].copy().view(np.uint32)
+    np.testing.assert_array_equal(colors, expected.astype(np.uint32) * 0x10101)

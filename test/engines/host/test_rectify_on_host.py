@@ -1,0 +1,179 @@
+"""The kernel that rectifies, run on the host, leaves the bits of the CPU engine."""
+
+from __future__ import annotations
+
+import ctypes
+import pathlib
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+
+from test.engines.support import host_cuda
+
+pytest.importorskip('cupy')
+from stereo_bp_ros import MatcherConfig, RawImage, Rectification, geometry
+from stereo_bp_ros.engines.cpu import scratch
+from stereo_bp_ros.engines.cpu.stages import rectify as on_cpu
+from stereo_bp_ros.engines.cpu.stages import reduce
+from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.plan import plan_of
+from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
+from stereo_bp_ros.engines.cuda.stages import convert, rectify
+from stereo_bp_ros.images import ENCODINGS
+from test.engines.support.host_arena import HostArena
+from test.raw_cameras import MODELS, camera_info, rectification
+
+pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
+
+#: Threads share nothing: one after the other.
+RUN = """
+extern "C" void run(const RawPair* pair, int columns, int rows, int wide, int high) {
+    blockDim = {unsigned(wide), unsigned(high), 1};
+    for (blockIdx.z = 0; blockIdx.z < 2; ++blockIdx.z)
+        for (blockIdx.y = 0; blockIdx.y < unsigned(rows); ++blockIdx.y)
+            for (blockIdx.x = 0; blockIdx.x < unsigned(columns); ++blockIdx.x)
+                for (threadIdx.y = 0; threadIdx.y < unsigned(high); ++threadIdx.y)
+                    for (threadIdx.x = 0; threadIdx.x < unsigned(wide); ++threadIdx.x)
+                        KERNEL(*pair);
+}
+"""
+
+
+class HostKernel:
+    """A kernel as ``compiler.kernel`` returns it, on the host."""
+
+    def __init__(self, name: str, directory: pathlib.Path) -> None:
+        directory.mkdir()
+        self._library = host_cuda.compiled(
+            host_cuda.source('frame/convert.cu') + RUN.replace('KERNEL', name), directory)
+
+    def launch(self, _stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
+               _shared_bytes: int, argument: ctypes.Structure) -> None:
+        self._library.run(ctypes.byref(argument), *grid[:2], *block[:2])
+
+
+@pytest.fixture(scope='module', autouse=True)
+def host_kernels(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Kernels run on the host; each is compiled once."""
+    kernels: dict[str, HostKernel] = {}
+
+    def kernel(_found: Any, _file: str, name: str) -> HostKernel:
+        if name not in kernels:
+            kernels[name] = HostKernel(name, tmp_path_factory.mktemp('kernel') / 'k')
+        return kernels[name]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, 'kernel', kernel)
+        yield
+
+
+def random_raw(encoding: str, width: int, height: int, seed: int, big_endian: bool = False
+               ) -> RawImage:
+    known = ENCODINGS[encoding]
+    height -= height % 2 if known.has_even_height else 0
+    row = width * known.pixel_bytes + 5
+    data = np.random.default_rng(seed).integers(0, 256, (known.rows(height), row), np.uint8)
+    return RawImage(data, height, width, row, encoding, big_endian)
+
+
+def of_kernel(config: MatcherConfig, pair: tuple[RawImage, RawImage], found: Rectification
+              ) -> tuple[np.ndarray, np.ndarray]:
+    """Both rectified grey images as the stage leaves them, in the order of matching."""
+    plan = plan_of(config, pair[0].width, pair[0].height)
+    arena = HostArena(plan.memory)
+    context = Context(TYPICAL, config, plan.width, plan.height, arena)
+    stage = rectify.Rectify(context, plan.source, (plan.image_width, plan.image_height),
+                            plan.downscale)
+    sides = ['left', 'right']
+    matched = list(zip(pair, sides, strict=True))
+    if stage.is_mirrored:
+        matched.reverse()
+    for name, (raw, side) in zip(sides, matched, strict=True):
+        convert.stage(raw, arena.view(f'{name}_raw'))
+        arena.view(f'{name}_map')[...], arena.view(f'{name}_map_parts')[...] = found.maps(side)
+    readings = convert.reading(matched[0][0]), convert.reading(matched[1][0])
+    assert stage.enqueue(0, readings, 0)
+    grey = stage.grey(readings)
+    return arena.view(f'left_{grey}').copy(), arena.view(f'right_{grey}').copy()
+
+
+def of_cpu(config: MatcherConfig, raw: RawImage, side: str, found: Rectification) -> np.ndarray:
+    size = geometry.rectified_size(config, raw.width, raw.height)
+    source = raw.width, raw.height
+    arrays = {name: np.full(shape, 91, kind) for name, shape, kind in (
+        *geometry.map_arrays(config, *size), *scratch.convert(*source),
+        *scratch.rectify(config, *size, source))}
+    on_cpu.fill_maps(found, arrays)
+    grey = np.empty(size[::-1], np.float32)
+    on_cpu.to_grey(raw, side, grey, config.mono16_scale, arrays)
+    if config.downscale > 1:
+        whole, factor = grey, config.downscale
+        grey = np.empty(geometry.reduced_size(config, *source)[::-1], np.float32)
+        reduce.to_means(whole, factor, 1.0 if raw.layout.bits == 16 else None, grey)
+    return grey[:, ::-1] if config.reference_image == 'right' else grey
+
+
+def check(config: MatcherConfig, pair: tuple[RawImage, RawImage], found: Rectification) -> None:
+    images = of_kernel(config, pair, found)
+    expected = [of_cpu(config, raw, side, found)
+                for raw, side in zip(pair, ('left', 'right'), strict=True)]
+    if config.reference_image == 'right':
+        expected.reverse()
+    for image, wanted in zip(images, expected, strict=True):
+        assert np.ptp(wanted) > 0
+        np.testing.assert_array_equal(image, wanted)
+
+
+CONFIG = MatcherConfig(rectify=True, disparity_range=2, levels=1, mono16_scale=1 / 253.7)
+
+
+@pytest.mark.parametrize('reference', ['left', 'right'])
+@pytest.mark.parametrize('encoding', sorted(ENCODINGS))
+def test_every_encoding_is_rectified_to_the_bits_of_the_cpu(encoding: str, reference: str
+                                                            ) -> None:
+    pair = tuple(random_raw(encoding, 98, 61, seed) for seed in (1, 2))
+    found = rectification(size=(pair[0].width, pair[0].height))
+    check(CONFIG.replace(reference_image=reference), pair, found)
+
+
+@pytest.mark.parametrize('big_endian', [False, True])
+@pytest.mark.parametrize('left', ['mono8', 'mono16', 'bayer_grbg8'])
+def test_images_of_8_and_16_bits_make_a_pair(left: str, big_endian: bool) -> None:
+    pair = (random_raw(left, 97, 61, 1, big_endian), random_raw('mono16', 97, 61, 2, big_endian))
+    check(CONFIG, pair, rectification())
+
+
+@pytest.mark.parametrize('size', [(2, 2), (40, 3), (3, 40), (33, 9), (129, 70)])
+@pytest.mark.parametrize('encoding', ['mono8', 'bgr8', 'mono16'])
+def test_images_of_any_size_are_rectified_to_the_bits_of_the_cpu(encoding: str,
+                                                                 size: tuple[int, int]) -> None:
+    k = (0.8 * size[0], 0, size[0] / 2, 0, 0.8 * size[0], size[1] / 2, 0, 0, 1)
+    p = (0.7 * size[0], 0, size[0] / 2, 0, 0, 0.7 * size[0], size[1] / 2, 0, 0, 0, 1, 0)
+    found = Rectification.from_camera_info(
+        camera_info('left', size=size, k=k, p=p),
+        camera_info('right', size=size, k=k, p=(*p[:3], -10.0, *p[4:])))
+    check(CONFIG, tuple(random_raw(encoding, *size, seed) for seed in (1, 2)), found)
+
+
+@pytest.mark.parametrize('factor', [2, 3])
+@pytest.mark.parametrize('reference', ['left', 'right'])
+@pytest.mark.parametrize('encodings', [('mono8', 'mono8'), ('mono16', 'mono16'),
+                                       ('bgr8', 'mono16')])
+def test_rectified_images_are_reduced_to_the_bits_of_the_cpu(
+        encodings: tuple[str, str], reference: str, factor: int) -> None:
+    config = CONFIG.replace(reference_image=reference, disparity_range=8, downscale=factor)
+    pair = tuple(random_raw(name, 97, 61, seed) for seed, name in enumerate(encodings))
+    check(config, (pair[0], pair[1]), rectification())
+
+
+@pytest.mark.parametrize(('model', 'd'), MODELS)
+@pytest.mark.parametrize('size', [(50, 31), (140, 90)])
+def test_rectified_images_of_another_size_have_the_bits_of_the_cpu(model: str, d: Any,
+                                                                   size: tuple[int, int]) -> None:
+    config = CONFIG.replace(rectified_width=size[0], rectified_height=size[1])
+    found = Rectification.from_camera_info(*(
+        camera_info(side, model=model, d=d) for side in ('left', 'right')), *size)
+    check(config, tuple(random_raw('rgb8', 97, 61, seed) for seed in (1, 2)), found)
