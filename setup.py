@@ -15,10 +15,12 @@ FOLDERS = {f'{NAME}.{inside}': folder
 ROSBAGS = 'rosbags>=0.11'
 CPU = ['numba>=0.57', "tbb; platform_machine == 'x86_64'"]
 EVALUATION = [ROSBAGS, 'matplotlib>=3.5']
+SCALE = ['distributed>=2024.8']
 # Wheels of ROS 2 Kilted for x86_64; with any other ROS, source its setup.bash instead.
 ROS = [ROSBAGS] + [f'ros-kilted-{name}=={version}' for name, version in (
     ('rclpy', '9.1.2'), ('rmw-fastrtps-cpp', '9.3.3'), ('sensor-msgs', '5.5.1'),
-    ('stereo-msgs', '5.5.1'), ('diagnostic-msgs', '5.5.1'), ('std-srvs', '5.5.1'))]
+    ('stereo-msgs', '5.5.1'), ('diagnostic-msgs', '5.5.1'), ('std-msgs', '5.5.1'),
+    ('std-srvs', '5.5.1'))]
 WORKSPACE = ['colcon-common-extensions', 'colcon-ros', 'empy<4', 'catkin-pkg',
              'setuptools==79.0.1']
 # CuPy brings the CUDA compiler's interface: kernels are compiled without a GPU or a driver.
@@ -38,12 +40,13 @@ setup(
     package_dir=FOLDERS,
     package_data={NAME: ['py.typed'],
                   f'{NAME}.kernels': ['*.md', '*.cu*', '*/*.cu*', '*/*/*.cu*'],
-                  f'{NAME}.presets': ['*.yaml', '*.xml']},
+                  f'{NAME}.presets': ['*.*', 'cameras/*.yaml']},
     data_files=[
         ('share/ament_index/resource_index/packages', [f'resource/{NAME}']),
         (f'share/{NAME}', ['package.xml']),
         (f'share/{NAME}/launch', glob('launch/*.launch.py')),
-        (f'share/{NAME}/config', glob('config/*')),
+        (f'share/{NAME}/config', glob('config/*.*')),
+        (f'share/{NAME}/config/cameras', glob('config/cameras/*')),
     ],
     python_requires='>=3.10',
     install_requires=['setuptools', 'numpy>=1.21', 'opencv-python-headless>=4.5', 'PyYAML>=5.4',
@@ -52,7 +55,9 @@ setup(
         'cpu': CPU,
         'cuda12': ['cupy-cuda12x>=13'],
         'cuda13': ['cupy-cuda13x>=13.6'],
+        'nvml': ['nvidia-ml-py>=12'],
         'evaluation': EVALUATION,
+        'scale': SCALE,
         'ros': ROS,
         'workspace': WORKSPACE,
         'test': TEST,

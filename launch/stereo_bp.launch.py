@@ -1,4 +1,4 @@
-"""Starts the stereo matching node.
+"""Starts the stereo matching node, or one for each camera of a file.
 
 Every parameter of the node is an argument, too, as for stereo_image_proc: disparity_range:=128.
 Only what is set on the command line is passed on: a default here would silently override the
@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import os
 import pathlib
+import posixpath
 import sys
+from typing import Any
 
+from ament_index_python.packages import PackageNotFoundError, get_package_prefix
 from launch import LaunchContext, LaunchDescription, LaunchDescriptionEntity
 from launch.actions import (
     DeclareLaunchArgument,
@@ -23,14 +26,16 @@ from launch.events import matches_action
 from launch.events.process import ProcessExited, ShutdownProcess
 from launch.logging import get_logger
 from launch_ros.actions import Node
+from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
 from stereo_bp_ros.config import all_settings
 from stereo_bp_ros.config.files import preset_names
 from stereo_bp_ros.node import launching
 
+CONFIG = pathlib.Path(__file__).resolve().parent.parent / 'config'
+
 #: The camera's process needs this profile too, see the README.
-FAST_DDS_PROFILE = (pathlib.Path(__file__).resolve().parent.parent / 'config'
-                    / 'fastdds_large_images.xml')
+FAST_DDS_PROFILE = CONFIG / 'fastdds_large_images.xml'
 
 RESPAWN_DELAY_S = 2.0
 
@@ -43,11 +48,12 @@ OWN_ARGUMENTS = (
         description='name of the node; not set: stereo_bp'),
     DeclareLaunchArgument(
         'left_namespace', default_value='',
-        description='namespace of image_rect and camera_info of the left camera; not set: left'),
+        description='namespace of image_rect (with rectify image_raw) and camera_info of the left '
+        'camera; not set: left'),
     DeclareLaunchArgument(
         'right_namespace', default_value='',
-        description='namespace of image_rect and camera_info of the right camera; not set: '
-        'right'),
+        description='namespace of image_rect (with rectify image_raw) and camera_info of the '
+        'right camera; not set: right'),
     DeclareLaunchArgument(
         'params_file', default_value='',
         description='YAML file of parameters'),
@@ -59,8 +65,17 @@ OWN_ARGUMENTS = (
         'use_sim_time', default_value='',
         description='take the time from /clock: true or false'),
     DeclareLaunchArgument(
+        'cameras', default_value='',
+        description='YAML file with a list of cameras: a node for each, with these arguments'),
+    DeclareLaunchArgument(
         'log_level', default_value='', choices=['', 'debug', 'info', 'warn', 'error', 'fatal'],
         description='least severity that is logged'),
+    DeclareLaunchArgument(
+        'view', default_value='', choices=['', 'rviz'],
+        description='show images, disparity and points of each camera in rviz2'),
+    DeclareLaunchArgument(
+        'diagnostics', default_value='false',
+        description='group the diagnostics by camera, on /diagnostics_agg: true or false'),
     DeclareLaunchArgument(
         'respawn', default_value='true',
         description=f'start the node again {RESPAWN_DELAY_S:g} s after it has ended, unless it '
@@ -75,17 +90,28 @@ ARGUMENTS = (*OWN_ARGUMENTS, *(
 
 
 def generate_launch_description() -> LaunchDescription:
-    """The arguments, and a node made of those that are set."""
-    return LaunchDescription([*ARGUMENTS, OpaqueFunction(function=start_node)])
+    """The arguments, and nodes made of those that are set."""
+    return LaunchDescription([*ARGUMENTS, OpaqueFunction(function=start_nodes)])
 
 
-def start_node(context: LaunchContext) -> list[LaunchDescriptionEntity]:
-    """The node's process, with what the user has set and nothing else."""
+def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
+    """A process for each camera: one that ends or compiles leaves the others alone."""
     given = {argument.name: context.launch_configurations[argument.name]
              for argument in ARGUMENTS}
     for sentence in launching.unknown_arguments(pathlib.Path(__file__).name, sys.argv,
                                                 context.argv, given):
         get_logger('stereo_bp').warning(sentence)
+    choices = {argument.name: argument.choices or () for argument in ARGUMENTS}
+    cameras = launching.cameras(given, choices)
+    return [*fast_dds_profile(), *map(node_process, cameras),
+            *(map(viewer, cameras) if given['view'] and is_installed('rviz2', 'view') else ()),
+            *([aggregator(context, cameras)]
+              if launching.parse_boolean('diagnostics', given['diagnostics'])
+              and is_installed('diagnostic_aggregator', 'diagnostics') else ())]
+
+
+def node_process(given: dict[str, Any]) -> Node:
+    """A node's process, with what the user has set and nothing else."""
     parameters: list[object] = [*launching.parameter_file(given['params_file'])]
     values = launching.parameter_values(given)
     if values:
@@ -93,13 +119,12 @@ def start_node(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     optional = {name: given[name] for name in ('namespace', 'name') if given[name]}
     node = Node(
         package='stereo_bp_ros', executable='stereo_bp_node', output='screen',
-        emulate_tty=True, parameters=parameters,
-        remappings=camera_remappings(given['left_namespace'], given['right_namespace']),
+        emulate_tty=True, parameters=parameters, remappings=remappings(given),
         ros_arguments=['--log-level', given['log_level']] if given['log_level'] else [],
         respawn=launching.parse_boolean('respawn', given['respawn']),
         respawn_delay=RESPAWN_DELAY_S,
         on_exit=lambda event, context: stay_down(node, event), **optional)
-    return [*fast_dds_profile(), node]
+    return node
 
 
 def stay_down(node: Node, event: ProcessExited) -> list[LaunchDescriptionEntity]:
@@ -111,12 +136,43 @@ def stay_down(node: Node, event: ProcessExited) -> list[LaunchDescriptionEntity]
     return [EmitEvent(event=ShutdownProcess(process_matcher=matches_action(node)))]
 
 
-def camera_remappings(left_namespace: str, right_namespace: str) -> list[tuple[str, str]]:
-    """From the node's topics to those of two cameras; '' keeps the node's own."""
-    return [(f'{side}/{topic}', f'{namespace}/{topic}')
-            for side, namespace in (('left', left_namespace), ('right', right_namespace))
-            if namespace
-            for topic in ('image_rect', 'camera_info')]
+def viewer(given: dict[str, Any]) -> Node:
+    """rviz2 on the topics of a node; their names in the layout are relative."""
+    in_sim_time = launching.parameter_values(given).get('use_sim_time')
+    return Node(
+        package='rviz2', executable='rviz2', arguments=['-d', str(CONFIG / 'stereo_bp.rviz')],
+        parameters=[{'use_sim_time': True}] if in_sim_time else [], remappings=remappings(given),
+        **({'namespace': given['namespace']} if given['namespace'] else {}))
+
+
+def aggregator(context: LaunchContext, cameras: list[dict[str, Any]]) -> Node:
+    """diagnostic_aggregator with a group for each camera."""
+    pushed = context.launch_configurations.get('ros_namespace')
+    names = [posixpath.join(make_namespace_absolute(prefix_namespace(pushed, given['namespace'])),
+                            given['name'] or 'stereo_bp') for given in cameras]
+    return Node(package='diagnostic_aggregator', executable='aggregator_node', output='screen',
+                parameters=[launching.analyzers(names)])
+
+
+def is_installed(package: str, argument: str) -> bool:
+    """Whether a package is there that an argument asks for; says so where it is not."""
+    try:
+        get_package_prefix(package)
+    except PackageNotFoundError:
+        get_logger('stereo_bp').error(
+            f'{argument} needs the package {package}, which is not installed; going on without '
+            f'it (apt install ros-{os.environ.get("ROS_DISTRO", "DISTRO")}-'
+            f'{package.replace("_", "-")})')
+        return False
+    return True
+
+
+def remappings(given: dict[str, Any]) -> list[tuple[str, str]]:
+    """From the node's topics to those of two cameras, and whatever a file of cameras has."""
+    sides = [(side, given[f'{side}_namespace']) for side in ('left', 'right')]
+    return [*((f'{side}/{topic}', f'{namespace}/{topic}') for side, namespace in sides
+              if namespace for topic in ('image_rect', 'image_raw', 'camera_info')),
+            *given.get('remappings', ())]
 
 
 def fast_dds_profile() -> list[SetEnvironmentVariable]:

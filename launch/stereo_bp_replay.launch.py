@@ -89,13 +89,11 @@ def set_arguments(context: LaunchContext) -> list[LaunchDescriptionEntity]:
 def start_player(context: LaunchContext) -> list[LaunchDescriptionEntity]:
     """``stereo_bp replay`` in the node's namespace, on the cameras' topics."""
     given = context.launch_configurations
+    planned = plan(given)
     player = Node(
         package='stereo_bp_ros', executable='stereo_bp', output='screen',
         emulate_tty=False,      # a bar that is drawn again and again fills the log
-        arguments=plan(given).player,
-        remappings=[(f'{side}/{topic}', f'{given[f"{side}_namespace"]}/{topic}')
-                    for side in ('left', 'right') if given[f'{side}_namespace']
-                    for topic in ('image_rect', 'image_rect/compressed', 'camera_info')],
+        arguments=planned.player, remappings=list(planned.remappings.items()),
         **({'namespace': given['namespace']} if given['namespace'] else {}))
     if not launching.parse_boolean('exit_at_end', given['exit_at_end']):
         return [player]

@@ -1,4 +1,4 @@
-"""What Fast DDS finds when ROS starts: room for images in shared memory, or UDP without it.
+"""What images find when ROS starts: room in shared memory, or UDP without it, and pages to keep.
 
 To be settled before ``rclpy`` is imported: Fast DDS and the tracing library that comes with it
 look at the environment and the shared memory once. For a process that is not this package's, such
@@ -7,11 +7,12 @@ as the camera's, ``eval "$(python3 -m stereo_bp_ros.transport)"`` settles it in 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pathlib
 import shlex
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.resources import PRESETS
@@ -29,6 +30,12 @@ SHARED_MEMORY = pathlib.Path('/dev/shm')
 
 #: Bytes of shared memory that a process takes: the profile's segment, its tables and ports.
 NEEDED = 18 * 2**20
+
+#: By the variables of the C library: numbers for its ``mallopt``, and bytes. An image is copied
+#: three times on its way to Python, each time into new memory. The C library hands that back to
+#: the system at once, and the next image waits for other pages. Up to 64 MiB stay with this.
+KEPT_MEMORY = {'MALLOC_TRIM_THRESHOLD_': (-1, 64 * 2**20),
+               'MALLOC_MMAP_THRESHOLD_': (-3, 32 * 2**20)}
 
 
 def prepare(environment: MutableMapping[str, str] = os.environ,
@@ -63,6 +70,26 @@ def prepare(environment: MutableMapping[str, str] = os.environ,
     name = PROFILE_VARIABLES[environment.get('ROS_DISTRO') == 'humble']
     environment[name] = str((UDP_ALONE if short else LARGE_IMAGES).resolve())
     return f'{room}; going on with UDP alone, which loses large images: {remedy}' if short else ''
+
+
+def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
+    """Let this process keep the memory of an image for the next one.
+
+    What the user has set stays. Returns whether it does now; other C libraries than glibc cannot.
+    """
+    if _is_set(environment):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    return all([mallopt(number, size) for number, size in KEPT_MEMORY.values()])
+
+
+def _is_set(environment: Mapping[str, str]) -> bool:
+    """Whether the user has told the C library when to give memory back."""
+    return (any(name in environment for name in KEPT_MEMORY)
+            or 'malloc' in environment.get('GLIBC_TUNABLES', ''))
 
 
 def _free(shared_memory: pathlib.Path) -> int | None:
@@ -103,6 +130,9 @@ def main() -> int:
             print(f'export {name}={shlex.quote(environment[name])}')
         elif name in os.environ:
             print(f'unset {name}')
+    if not _is_set(environment):
+        for name, (_, size) in KEPT_MEMORY.items():
+            print(f'export {name}={size}')
     return 0
 
 

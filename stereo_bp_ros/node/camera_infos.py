@@ -171,4 +171,5 @@ def content(info: Any) -> tuple[Any, ...]:
     # As bytes, because NaN would differ from itself: a new calibration with every message.
     return (info.header.frame_id, info.height, info.width, info.binning_x, info.binning_y,
             roi.x_offset, roi.y_offset, roi.height, roi.width,
-            array.array('d', info.p).tobytes())
+            info.distortion_model,
+            array.array('d', (*info.p, *info.k, *info.r, *info.d)).tobytes())

@@ -7,7 +7,7 @@ import dataclasses
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,14 +22,19 @@ from stereo_bp_ros.errors import (
     described,
     quoted,
 )
+from stereo_bp_ros.geometry import rectified_size
 from stereo_bp_ros.images import RawImage, check_pair
 from stereo_bp_ros.node import input_images
+from stereo_bp_ros.node.calibrating import calibrate
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
 from stereo_bp_ros.node.diagnostics.latency import FrameLatency, LatencyWindow
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
+from stereo_bp_ros.node.diagnostics.offset_monitor import OffsetMonitor
+from stereo_bp_ros.node.diagnostics.quality import FrameQuality, frame_quality
 from stereo_bp_ros.node.generation import Generation
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.pairing import StereoPair
+from stereo_bp_ros.rectification import Rectification, rectified_info
 from stereo_bp_ros.types import DisparityFrame
 
 #: Stamps may be this far ahead of the node's clock, seconds: clocks of two machines differ.
@@ -39,20 +44,45 @@ FUTURE_TOLERANCE = 0.1
 QUALITY_INTERVAL = 0.5
 
 
+class Result(NamedTuple):
+    """What messages are filled from, beside the outputs that are in them already.
+
+    stamp:       of the left image.
+    camera_info: of the reference camera: as it came, or of its rectified images.
+    calibration: of both cameras.
+    frame:       what was computed; its arrays are those of the messages.
+    settings:    of the node.
+    camera_x:    of the reference camera in its frame, metres: the baseline of a right camera whose
+                 ``camera_info`` is in the left camera's frame, else 0.
+    """
+
+    stamp: Any
+    camera_info: Any
+    calibration: Calibration
+    frame: DisparityFrame
+    settings: NodeConfig
+    camera_x: float = 0.0
+
+    @property
+    def frame_id(self) -> str:
+        """The coordinate frame of every output."""
+        return str(self.camera_info.header.frame_id)
+
+
 class Outputs(Protocol):
     """Where results go: ``publishing.OutputPublishers`` but in tests."""
 
     def wanted(self) -> tuple[str, ...]:
-        """The outputs that somebody subscribes to."""
+        """The topics that somebody subscribes to."""
 
-    def buffers(self, names: tuple[str, ...], width: int, height: int) -> dict[str, np.ndarray]:
-        """The arrays that these outputs are to be written into."""
+    def buffers(self, topics: tuple[str, ...], width: int, height: int, decimation: int = 1
+                ) -> dict[str, np.ndarray]:
+        """The outputs that these topics need, and the arrays to write them into."""
 
-    def publish(self, names: tuple[str, ...], stamp: Any, frame_id: str,
-                calibration: Calibration, frame: DisparityFrame) -> None:
+    def publish(self, topics: tuple[str, ...], result: Result) -> None:
         """Publish the filled arrays."""
 
-    def publish_latency(self, stamp: Any, backend: str, latency: FrameLatency) -> None:
+    def publish_latency(self, stamp: Any, latency: FrameLatency) -> None:
         """Publish the frame's latency."""
 
 
@@ -61,36 +91,42 @@ class _Inputs:
     left: RawImage
     right: RawImage
     calibration: Calibration
-    frame_id: str
+    rectification: Rectification | None
+    camera_info: Any
 
 
 class FrameProcessor:
     """Takes pairs from the mailbox to the publishers; runs in the worker's thread only.
 
-    ``settings`` may be replaced from any thread at any time.
+    ``settings`` may be replaced from any thread at any time; ``quality`` is that of the frame that
+    was looked at last, None before the first.
 
+    :param offsets: is given the images of a frame now and then.
     :param now_ns: the node's clock, nanoseconds; 0 = not known yet (sim time without /clock).
     :param on_device_loss: is told of a lost device when the node is to exit.
     """
 
     def __init__(self, *, matcher_host: MatcherHost, outputs: Outputs, ledger: Ledger,
                  generation: Generation, latencies: LatencyWindow, conditions: Conditions,
-                 settings: NodeConfig, now_ns: Callable[[], int],
+                 offsets: OffsetMonitor, settings: NodeConfig, now_ns: Callable[[], int],
                  on_device_loss: Callable[[str], None]) -> None:
         self.settings = settings
+        self.quality: FrameQuality | None = None
         self._matcher_host = matcher_host
         self._outputs = outputs
         self._ledger = ledger
         self._generation = generation
         self._latencies = latencies
         self._conditions = conditions
+        self._offsets = offsets
         self._now_ns = now_ns
         self._on_device_loss = on_device_loss
         self._last_stamp_ns = 0
         self._clock_epoch = 0
         self._quality_at = 0.0
         self._doubts: list[str] = []
-        self._calibrated: tuple[Any, Any, Calibration] | None = None
+        self._calibrated_from: tuple[Any, ...] = ()
+        self._calibrated: tuple[Calibration, Rectification | None]
 
     def process(self, pair: StereoPair) -> None:
         """Match and publish one pair, or drop it for a reason; never raises."""
@@ -122,8 +158,8 @@ class FrameProcessor:
         ended = self._generation.ended(pair.generation)
         if ended is not None:
             return ended
-        names = self._outputs.wanted()
-        if not names:
+        topics = self._outputs.wanted()
+        if not topics:
             return PairDrop.NO_SUBSCRIBERS
         refused = self._untimely(pair)
         if refused is not None:
@@ -134,11 +170,14 @@ class FrameProcessor:
 
         start = time.perf_counter()
         ready = self._inputs(pair, config)
-        buffers = self._outputs.buffers(names, ready.left.width, ready.left.height)
+        buffers = self._outputs.buffers(
+            topics, *rectified_size(config, ready.left.width, ready.left.height),
+            config.points_decimation)
         converted = time.perf_counter()
-        self._matcher_host.prepare(ready.left.width, ready.left.height)
+        self._matcher_host.prepare(ready.left.width, ready.left.height, ready.calibration)
         prepared = time.perf_counter()
-        frame = self._matcher_host.compute(ready.left, ready.right, ready.calibration, buffers)
+        frame = self._matcher_host.compute(ready.left, ready.right, ready.calibration, buffers,
+                                           ready.rectification)
         computed = time.perf_counter()
 
         if self._is_late(pair):
@@ -147,7 +186,12 @@ class FrameProcessor:
         with self._generation.gate(pair.generation) as ended:
             if ended is not None:
                 return ended
-            self._outputs.publish(names, stamp, ready.frame_id, ready.calibration, frame)
+            info = ready.camera_info
+            if ready.rectification is not None:
+                info = rectified_info(info, ready.rectification, config.reference_image)
+            self._outputs.publish(topics, Result(stamp, info, ready.calibration,
+                                                 frame, self.settings,
+                                                 _camera_x(pair, ready)))
             published = time.perf_counter()
             self._last_stamp_ns = pair.stamp_ns
             # Around the engine's own stages lies a little of Python: it belongs to convert.
@@ -163,10 +207,10 @@ class FrameProcessor:
             with self._after_publishing():
                 latency = FrameLatency(stages, 1e3 * (published - pair.received),
                                        self._age_ms(pair))
-                self._outputs.publish_latency(stamp, frame.backend, latency)
+                self._outputs.publish_latency(stamp, latency)
                 self._latencies.add(latency.total)
         with self._after_publishing():
-            self._judge(pair, ready, frame, config)
+            self._judge(pair, ready, frame, self._matcher_host.config_in_force or config)
         return None
 
     @contextlib.contextmanager
@@ -210,7 +254,7 @@ class FrameProcessor:
         return (now - pair.stamp_ns) * 1e-6 if now else 0.0
 
     def _inputs(self, pair: StereoPair, config: MatcherConfig) -> _Inputs:
-        calibration = self._calibration(pair)
+        calibration, rectification = self._calibrate(pair, config)
         self._conditions.replace('calibration',
                                  rectification_warnings(pair.left_info, pair.right_info))
         left, right = (self._raw(message, config) for message in (pair.left, pair.right))
@@ -218,7 +262,7 @@ class FrameProcessor:
         check_image_size('left', pair.left_info, left.width, left.height)
         check_image_size('right', pair.right_info, right.width, right.height)
         reference = pair.left_info if config.reference_image == 'left' else pair.right_info
-        return _Inputs(left, right, calibration, reference.header.frame_id)
+        return _Inputs(left, right, calibration, rectification, reference)
 
     def _raw(self, message: Any, config: MatcherConfig) -> RawImage:
         if hasattr(message, 'format'):
@@ -226,13 +270,16 @@ class FrameProcessor:
                                           config.max_image_height)
         return input_images.from_image(message, config.max_image_width, config.max_image_height)
 
-    def _calibration(self, pair: StereoPair) -> Calibration:
-        known = self._calibrated
-        if known and known[0] is pair.left_info and known[1] is pair.right_info:
-            return known[2]
-        calibration = Calibration.from_camera_info(pair.left_info, pair.right_info)
-        self._calibrated = (pair.left_info, pair.right_info, calibration)
-        return calibration
+    def _calibrate(self, pair: StereoPair, config: MatcherConfig
+                   ) -> tuple[Calibration, Rectification | None]:
+        source = pair.left_info, pair.right_info, config
+        # Compared by identity: equal messages come here as one.
+        if not self._calibrated_from or any(
+                new is not old for new, old in zip(source, self._calibrated_from, strict=True)):
+            self._calibrated_from = ()      # in case what follows is refused
+            self._calibrated = calibrate(*source)
+            self._calibrated_from = source
+        return self._calibrated
 
     def _judge(self, pair: StereoPair, ready: _Inputs, frame: DisparityFrame,
                config: MatcherConfig) -> None:
@@ -241,19 +288,16 @@ class FrameProcessor:
             self._conditions.replace('quality', self._doubts)
             return
         self._quality_at = time.monotonic() + QUALITY_INTERVAL
+        self._offsets.offer(ready.left, ready.right, config, ready.rectification)
         warnings = input_images.image_warnings(ready.left, ready.right, config.mono16_scale)
-        fraction = input_images.valid_fraction(frame)
-        if fraction is None:
-            warnings.append('the images are too narrow for disparity_range: no pixel can have '
-                            'a disparity')
-        elif fraction < self.settings.min_valid_fraction:
-            warnings.append(
-                f'only {100 * fraction:.1f} % of the pixels have a disparity '
-                f'(min_valid_fraction {100 * self.settings.min_valid_fraction:g} %): too little '
-                'texture, or the pair is not rectified')
+        self.quality = frame_quality(frame, config, ready.calibration)
+        if self.quality is not None:
+            warnings += self.quality.warnings(self.settings.min_valid_fraction)
         for side, message, info in (('left', pair.left, pair.left_info),
                                     ('right', pair.right, pair.right_info)):
-            if message.header.frame_id != info.header.frame_id:
+            # Only the reference's frame is published: the other may be that of the stereo pair.
+            if (side == config.reference_image
+                    and message.header.frame_id != info.header.frame_id):
                 warnings.append(f'the {side} image is of frame '
                                 f'{quoted(message.header.frame_id)}, its '
                                 f'camera_info of frame {quoted(info.header.frame_id)}: the '
@@ -274,3 +318,9 @@ class FrameProcessor:
             self._conditions.hold('device', Level.ERROR, f'device lost: {error}; the CPU cannot '
                                   f'go on: {failure}')
             self._on_device_loss(str(failure))
+
+
+def _camera_x(pair: StereoPair, ready: _Inputs) -> float:
+    is_right = ready.camera_info is pair.right_info
+    is_lefts = pair.left_info.header.frame_id == pair.right_info.header.frame_id
+    return ready.calibration.baseline_m if is_right and is_lefts else 0.0

@@ -16,7 +16,6 @@ import numpy as np
 
 from stereo_bp_ros.errors import InputError, InputReason, quoted
 from stereo_bp_ros.images import ENCODINGS, RawImage, check_limits
-from stereo_bp_ros.types import DisparityFrame
 
 PNG = b'\x89PNG\r\n\x1a\n'
 
@@ -124,7 +123,8 @@ def _bad(data: bytes, description: str, why: str) -> InputError:
 
 def _decoded_encoding(description: str, pixels: np.ndarray, channels: int) -> str:
     original = description.split(';')[0].strip()
-    if channels == 1 and pixels.dtype == np.uint8 and original.startswith('bayer_'):
+    is_mosaic = original.startswith('bayer_') and original.endswith(str(8 * pixels.itemsize))
+    if channels == 1 and is_mosaic:
         return original
     if channels == 1:
         return 'mono8' if pixels.dtype == np.uint8 else 'mono16'
@@ -240,22 +240,6 @@ def image_warnings(left: RawImage, right: RawImage, mono16_scale: float) -> list
         elif np.mean(grey >= SATURATED) >= PART:
             warnings.append(f'the {side} image is saturated{hint}')
     return warnings
-
-
-def valid_fraction(frame: DisparityFrame) -> float | None:
-    """Part of the pixels in the valid window that have a disparity or a depth.
-
-    Every eighth row is looked at. None where the window is empty.
-    """
-    rows, columns = frame.valid_window.slices
-    if frame.disparity is not None:
-        sample = frame.disparity[rows, columns][::STRIDE]
-        valid = sample >= np.float32(frame.min_disparity)
-    elif frame.depth is not None:
-        valid = np.isfinite(frame.depth[rows, columns][::STRIDE])
-    else:
-        return None
-    return float(np.count_nonzero(valid) / valid.size) if valid.size else None
 
 
 def _identical(left: RawImage, right: RawImage) -> bool:

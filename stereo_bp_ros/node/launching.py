@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Collection, Mapping, Sequence
+import posixpath
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from stereo_bp_ros.config import all_settings
+from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.config.settings import Setting, Value, did_you_mean
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.node.main import EXIT_REFUSED
@@ -13,26 +16,104 @@ from stereo_bp_ros.node.main import EXIT_REFUSED
 #: Arguments that launch itself reads.
 OF_LAUNCH = ('emulate_tty', 'sigterm_timeout', 'sigkill_timeout')
 
+#: Arguments of all cameras together, which an entry of a file of cameras cannot have.
+OF_ALL_CAMERAS = ('cameras', 'diagnostics', 'view')
 
-def parse_boolean(name: str, text: str) -> bool:
+#: Arguments that are true or false and no parameters of the node's own.
+BOOLEANS = ('use_sim_time', 'respawn')
+
+
+def parse_boolean(name: str, given: Value) -> bool:
     """A boolean argument in any spelling of YAML: true, True, yes, on.
 
-    :raises ConfigError: another text.
+    :raises ConfigError: another value.
     """
-    return bool(Setting(name, bool, False, '').parse(text))
+    return bool(_in_type(Setting(name, bool, False, ''), given))
 
 
-def parameter_values(given: Mapping[str, str]) -> dict[str, Value]:
+def parameter_values(given: Mapping[str, Value]) -> dict[str, Value]:
     """The arguments that are parameters of the node, and set, in the types of the parameters.
 
+    :param given: texts of a command line, or values of a file; '' = not set.
     :raises ConfigError: a refused value.
     """
     values: dict[str, Value] = {
-        name: setting.parse(given[name]) for name, setting in all_settings().items()
-        if given.get(name)}
-    if given.get('use_sim_time'):
+        name: _in_type(setting, given[name]) for name, setting in all_settings().items()
+        if given.get(name, '') != ''}
+    if given.get('use_sim_time', '') != '':
         values['use_sim_time'] = parse_boolean('use_sim_time', given['use_sim_time'])
     return values
+
+
+def _in_type(setting: Setting, given: Value) -> Value:
+    return setting.parse(given) if isinstance(given, str) else setting.coerce(given)
+
+
+def cameras(given: Mapping[str, str], choices: Mapping[str, Collection[str]]
+            ) -> list[dict[str, Any]]:
+    """The arguments of every node: those of the command line, or one set for each camera.
+
+    The file ``cameras`` is a list with an entry for each camera. Its keys are arguments, which
+    win over the command line, and ``remappings``, a mapping of topics to others. An entry needs
+    a ``namespace``, which is taken inside that of the command line. Its ``params_file`` is looked
+    for beside the file.
+
+    :param choices: every argument of the launch file, with the texts that it is limited to.
+    :raises ConfigError: the file cannot be read; an unknown argument; a refused value; a
+        namespace that is missing or there twice. The text names the file and the camera.
+    """
+    if not given['cameras']:
+        return [dict(given)]
+    path = pathlib.Path(given['cameras'])
+    try:
+        entries = read_yaml(path)
+    except ValueError as error:
+        raise ConfigError('cameras', path.name, str(error)) from error
+    if not isinstance(entries, list) or not entries:
+        raise ConfigError('cameras', path.name, 'the file must be a list of cameras')
+    known = {name: allowed for name, allowed in choices.items() if name not in OF_ALL_CAMERAS}
+    found: dict[str, dict[str, Any]] = {}
+    for number, entry in enumerate(entries, 1):
+        try:
+            camera = _camera(entry, known, path.parent)
+            camera['namespace'] = posixpath.join(given['namespace'], camera['namespace'])
+            if found.setdefault(camera['namespace'].strip('/'), camera) is not camera:
+                raise ConfigError('namespace', camera['namespace'],
+                                  'an earlier camera has the same')
+        except ConfigError as error:
+            raise ConfigError(f'{path.name}, camera {number}: {error.field}', error.value,
+                              error.limit) from error
+    return [{**given, **camera} for camera in found.values()]
+
+
+def _camera(entry: Any, known: Mapping[str, Collection[str]], folder: pathlib.Path
+            ) -> dict[str, Any]:
+    """An entry that has been checked."""
+    if not isinstance(entry, dict):
+        raise ConfigError('the entry', entry, 'must be a mapping of arguments to values')
+    if not str(entry.get('namespace') or '').strip('/'):
+        raise ConfigError('namespace', entry.get('namespace', ''),
+                          'every camera needs one of its own')
+    camera = dict(entry)
+    remappings = camera.pop('remappings', {})
+    for name, value in camera.items():
+        if name not in known:
+            raise ConfigError(name, value, 'there is no argument of this name'
+                              + did_you_mean(str(name), [*known, 'remappings']))
+        if known[name] and value not in known[name]:
+            raise ConfigError(name, value, 'must be one of '
+                              + ', '.join(filter(None, known[name])))
+        if name in BOOLEANS:
+            parse_boolean(name, value)
+        elif name not in all_settings() and not isinstance(value, str):
+            raise ConfigError(name, value, 'must be a text')
+    parameter_values(camera)
+    if camera.get('params_file'):
+        camera['params_file'], = parameter_file(str(folder / camera['params_file']))
+    if not isinstance(remappings, dict) or not all(
+            isinstance(topic, str) for pair in remappings.items() for topic in pair):
+        raise ConfigError('remappings', remappings, 'must be a mapping of topics to others')
+    return {**camera, 'remappings': list(remappings.items())}
 
 
 def parameter_file(text: str) -> list[str]:
@@ -43,6 +124,17 @@ def parameter_file(text: str) -> list[str]:
     if text and not pathlib.Path(text).is_file():
         raise ConfigError('params_file', text, 'there is no such file')
     return [text] if text else []
+
+
+def analyzers(nodes: Iterable[str]) -> dict[str, Any]:
+    """Parameters of diagnostic_aggregator that group the statuses of these nodes, each by itself.
+
+    :param nodes: fully qualified names, as the statuses have them.
+    """
+    return {'path': 'stereo_bp'} | {f'camera{number}': {
+        'type': 'diagnostic_aggregator/GenericAnalyzer', 'path': node.strip('/'),
+        'find_and_remove_prefix': [f'{node}: ']}
+        for number, node in enumerate(nodes)}
 
 
 def unknown_arguments(file: str, command: Sequence[str], arguments: Sequence[str],

@@ -105,6 +105,7 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
     except StereoError as error:
         print(f'stereo_bp_node: {error}', file=sys.stderr)
         return EXIT_REFUSED
+    transport.keep_freed_memory()
     # After the signals are in hand: these imports take a second.
     import rclpy
     from rclpy.exceptions import (

@@ -16,6 +16,7 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import DeviceLostError, OutOfDeviceMemory, StereoError
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.types import DisparityFrame
 
 #: Seconds without a new attempt after a failed one for want of device memory, doubled each time.
@@ -54,6 +55,11 @@ class MatcherHost:
         return self._config
 
     @property
+    def config_in_force(self) -> MatcherConfig | None:
+        """``StereoMatcher.config_in_force``; None before configure and after cleanup."""
+        return None if self._matcher is None else self._matcher.config_in_force
+
+    @property
     def device(self) -> Mapping[str, str]:
         """Name of the device that computes and how, for people."""
         return self._device
@@ -63,9 +69,11 @@ class MatcherHost:
         """What happened to the first back end, where it was lost and replaced; else ''."""
         return self._lost
 
-    def build(self, config: MatcherConfig, width: int, height: int) -> float:
+    def build(self, config: MatcherConfig, width: int, height: int,
+              calibration: Calibration | None = None) -> float:
         """Compile, and allocate where the size is known; returns the seconds it took.
 
+        :param calibration: what ``min_depth`` ends the search by; None = not known.
         :raises StereoError: the configuration cannot run here.
         """
         previous = self._config
@@ -76,7 +84,7 @@ class MatcherHost:
         config = self.effective(config)
         matcher = self._factory(config)
         try:
-            matcher.prepare(width, height)
+            matcher.prepare(width, height, calibration)
         except BaseException:
             matcher.close()
             raise
@@ -89,36 +97,47 @@ class MatcherHost:
             return config
         return config.replace(backend='cpu')
 
-    def reconfigure(self, config: MatcherConfig) -> bool:
+    def reconfigure(self, config: MatcherConfig, calibration: Calibration | None = None) -> bool:
         """Change over to another configuration; returns whether a new engine was needed.
 
+        :param calibration: of the pairs to come; None = that of the latest one.
         :raises StereoError: it cannot run here; the old configuration stays.
         """
         if self._matcher is None:
             return False
         config = self.effective(config)
-        needed = self._matcher.reconfigure(config)
+        needed = self._matcher.reconfigure(config, calibration)
         if needed:
             self._use(self._matcher, config)
         self._config = config
         return needed
 
-    def prepare(self, width: int, height: int) -> bool:
-        """Compile and allocate for images of this size; returns False where that was done before.
+    def prepare(self, width: int, height: int, calibration: Calibration | None = None) -> bool:
+        """Compile and allocate for images of this size, and as far as ``min_depth`` is by their
+        calibration; returns False where that was done before.
 
         :raises OutOfDeviceMemory: now, or in a recent attempt.
         :raises StereoError: as ``StereoMatcher.compute``.
         """
-        if self._matcher is None or self._matcher.size == (width, height):
+        matcher = self._matcher
+        if matcher is None or (matcher.size == (width, height)
+                               and calibration in (None, matcher.calibration)):
             return False
+        before = matcher.size, matcher.config_in_force
         with self._backing_off():
-            seconds = self._matcher.prepare(width, height)
-        self._log(f'ready for {width} x {height} after {seconds:.1f} s, '
-                  f'{self._matcher.compile_time:.1f} s of it compiling')
+            seconds = matcher.prepare(width, height, calibration)
+        now = matcher.config_in_force
+        if before == ((width, height), now):
+            return False
+        reach = (f', disparities {now.min_disparity} to {now.max_disparity},'
+                 if matcher.config.min_depth else '')
+        self._log(f'ready for {width} x {height}{reach} after {seconds:.1f} s, '
+                  f'{matcher.compile_time:.1f} s of it compiling')
         return True
 
     def compute(self, left: RawImage, right: RawImage, calibration: Calibration,
-                out: Mapping[str, np.ndarray[Any, Any]]) -> DisparityFrame:
+                out: Mapping[str, np.ndarray[Any, Any]],
+                rectification: Rectification | None = None) -> DisparityFrame:
         """Match one pair; rebuilds once when the device has run out of memory.
 
         :raises OutOfDeviceMemory: the rebuild failed too, or failed recently.
@@ -128,10 +147,10 @@ class MatcherHost:
             raise RuntimeError('there is no matcher: the node is not configured')
         with self._backing_off():
             try:
-                frame = self._match(left, right, calibration, out)
+                frame = self._match(left, right, calibration, out, rectification)
             except OutOfDeviceMemory:
-                self.build(self._config, left.width, left.height)
-                frame = self._match(left, right, calibration, out)
+                self.build(self._config, left.width, left.height, calibration)
+                frame = self._match(left, right, calibration, out, rectification)
         self._back_off = 0.0
         return frame
 
@@ -167,7 +186,7 @@ class MatcherHost:
         width, height = old.size or (0, 0)
         self._lost = f'the back end {old.backend} was lost ({error}), cpu goes on'
         self.abandon()
-        self.build(old.config, width, height)
+        self.build(old.config, width, height, old.calibration)
 
     def abandon(self) -> None:
         """Let a matcher go without closing it: nothing may touch its device again."""
@@ -189,10 +208,12 @@ class MatcherHost:
             self._device = {}
 
     def _match(self, left: RawImage, right: RawImage, calibration: Calibration,
-               out: Mapping[str, np.ndarray[Any, Any]]) -> DisparityFrame:
+               out: Mapping[str, np.ndarray[Any, Any]],
+               rectification: Rectification | None) -> DisparityFrame:
         if self._matcher is None:
             assert self._config is not None
-            self.build(self._config, left.width, left.height)
+            self.build(self._config, left.width, left.height, calibration)
         matcher = self._matcher
         assert matcher is not None
-        return matcher.compute(left, right, calibration=calibration, outputs=tuple(out), out=out)
+        return matcher.compute(left, right, calibration=calibration, rectification=rectification,
+                               outputs=tuple(out), out=out)

@@ -21,9 +21,11 @@ from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.clocks import Clocks, Ticker
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
+from stereo_bp_ros.node.diagnostics.gpu import GpuMonitor
 from stereo_bp_ros.node.diagnostics.latency import LatencyWindow
 from stereo_bp_ros.node.diagnostics.ledger import SIDES, Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import OutputMonitor
+from stereo_bp_ros.node.diagnostics.offset_monitor import OffsetMonitor
 from stereo_bp_ros.node.diagnostics.report import DiagnosticsBuilder, Report, nothing_published
 from stereo_bp_ros.node.frames import FrameProcessor
 from stereo_bp_ros.node.generation import Generation
@@ -67,6 +69,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._ledger = Ledger()
         self._generation = Generation()
         self._latencies = LatencyWindow()
+        self._offsets = OffsetMonitor(self._conditions)
+        self._gpu = GpuMonitor(self._conditions)
         self._mailbox = Mailbox(ledger=self._ledger)
         self._matcher_host = MatcherHost(matcher_factory or StereoMatcher,
                                        self.get_logger().info)
@@ -96,6 +100,9 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         # real time, because a paused simulation is no reason for silence.
         self._ticker = Ticker(1.0, self._publish_diagnostics)
         self._ticker.start()
+        # Apart from the diagnostics, which a driver that hangs must not silence.
+        self._measuring = Ticker(1.0, self._measure)
+        self._measuring.start()
         self._worker.start()
 
     def set_parameters_atomically(self, parameter_list: list[Parameter]) -> SetParametersResult:
@@ -181,12 +188,14 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             self._conditions.hold('device', Level.ERROR, self._matcher_host.lost)
         self._outputs = OutputPublishers(self, group=self.default_callback_group,
                                          qos_watch=self._qos_watch,
+                                         generation=self._generation,
+                                         conditions=self._conditions, settings=settings,
                                          on_buffer=self._matcher_host.pin)
         self._processor = FrameProcessor(
             matcher_host=self._matcher_host, outputs=self._outputs, ledger=self._ledger,
             generation=self._generation, latencies=self._latencies,
-            conditions=self._conditions, settings=settings, now_ns=self._clocks.now_ns,
-            on_device_loss=self._on_fatal)
+            conditions=self._conditions, offsets=self._offsets, settings=settings,
+            now_ns=self._clocks.now_ns, on_device_loss=self._on_fatal)
         # Parameters may have changed while the engine was built.
         self._on_parameters()
         matcher = self._matcher_host.matcher
@@ -198,9 +207,11 @@ class StereoBpNode(LifecycleNodeMixin, Node):
     def _activate(self, state: LifecycleState) -> None:
         LifecycleNodeMixin.on_activate(self, state)
         self._latencies.clear()
+        self._offsets.clear()
         self._pairing.open(self._generation.number)
         self._inputs = InputSubscriptions(
-            self, group=self.default_callback_group, settings=self._configuration.node,
+            self, rectify=self._configuration.matcher.rectify,
+            group=self.default_callback_group, settings=self._configuration.node,
             pairing=self._pairing, conditions=self._conditions, qos_watch=self._qos_watch,
             deliver=self._worker.deliver, on_camera_info=self._on_camera_info,
             now=self._clocks.seconds)
@@ -240,10 +251,12 @@ class StereoBpNode(LifecycleNodeMixin, Node):
     def stop(self, limit: float) -> bool:
         """End for good, from any state: nothing is published any more, all memory is given back.
 
-        Returns whether the worker ended within ``limit`` seconds; it does not while it compiles.
+        Returns whether all threads ended; the worker's does not while it compiles, which is
+        waited for at most ``limit`` seconds.
         """
         self._stopping = True
         self._ticker.stop()
+        self._measuring.stop()
         self._deactivate()
         try:
             self._worker.call(self._matcher_host.release, limit=limit)
@@ -253,7 +266,9 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             self.get_logger().error(f'memory could not be given back: {error!r}')
         # The last word, for whoever looks at /diagnostics to learn why the node has gone.
         self._publish_diagnostics()
-        return self._worker.stop(limit=0.1)
+        outputs = self._outputs
+        compressed = outputs is None or outputs.stop()
+        return self._worker.stop(limit=0.1) and compressed
 
     # The worker's thread
 
@@ -288,6 +303,13 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             processor.settings = settings
         self._reconfiguration.apply(self._configuration)
 
+    def _measure(self) -> None:
+        try:
+            self._offsets.measure(self._configuration.node.max_vertical_offset)
+            self._gpu.read(self._matcher_host.device if self._matcher_host.matcher else {})
+        except Exception as error:
+            self._conditions.error('diagnostics', f'measuring failed: {described(error)}')
+
     def _publish_diagnostics(self) -> None:
         try:
             self._look_around()
@@ -315,6 +337,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
 
     def _report(self) -> Report:
         inputs, outputs, now = self._inputs, self._outputs, self._clocks.seconds()
+        processor = self._processor
         settings = self._configuration.node
         counts, before = self._ledger.counts(), self._reported
         self._reported = counts
@@ -336,8 +359,11 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             held=(self._pairing.awaiting_camera_info + self._mailbox.occupied
                   + self._worker.busy),
             closest_miss=self._pairing.take_closest_miss(),
+            quality=processor.quality if processor is not None else None,
+            vertical=self._offsets.report(),
             distribution=self._latencies.distribution(), recent=self._latencies.take_recent(),
-            matcher=self._matcher_host.matcher, device=self._matcher_host.device,
+            matcher=self._matcher_host.matcher,
+            device={**self._matcher_host.device, **self._gpu.report()},
             config=self._configuration.matcher, settings=settings)
 
     def _log(self, level: Level, text: str) -> None:

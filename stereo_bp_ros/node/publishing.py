@@ -1,131 +1,81 @@
-"""The publishers of results, and their messages: kept from frame to frame, filled in place.
-
-A message may be reused once publish() has returned. Assigning an array to ``data`` would convert
-it element by element, which takes up to 200 ms a frame; here results are written straight into
-the message's own ``array.array('B')``.
-"""
+"""The topics of results, in one table, and their publishers."""
 
 from __future__ import annotations
 
-import array
-import sys
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.callback_groups import CallbackGroup
 from rclpy.lifecycle import LifecycleNode, LifecyclePublisher
-from sensor_msgs.msg import Image
-from stereo_msgs.msg import DisparityImage
+from sensor_msgs.msg import CompressedImage
+from std_msgs.msg import Float64MultiArray
 
-from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import NodeConfig
+from stereo_bp_ros.errors import described
 from stereo_bp_ros.node import qos
+from stereo_bp_ros.node.compression import Compressor, compressed_color, compressed_depth
+from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.diagnostics.latency import FrameLatency
+from stereo_bp_ros.node.frames import Result
+from stereo_bp_ros.node.generation import Generation
+from stereo_bp_ros.node.messages import (
+    CameraInfoMessage,
+    DisparityMessage,
+    ImageMessage,
+    KeptMessage,
+    OutputMessage,
+    PointCloudMessage,
+    latency_message,
+    latency_numbers,
+)
 from stereo_bp_ros.node.qos import QosWatch
-from stereo_bp_ros.types import DisparityFrame
+
+#: From the pixels of an ``ImageMessage``, their encoding and what else is known of a frame, whose
+#: own arrays may hold a later one by then.
+Compress = Callable[[np.ndarray, str, Result], CompressedImage]
 
 
-class FloatImage:
-    """A 32FC1 ``sensor_msgs/Image`` whose pixels are an array to be written into.
+class Topic(NamedTuple):
+    """What a topic of results carries.
 
-    :param on_buffer: is given every new ``array.array`` that pixels are kept in.
+    output:  what the engine is to compute, a name of ``types.OUTPUTS``; '' = nothing: published
+             with the frames that others want.
+    message: what keeps and fills the message. Topics of the same output share one.
+    compress: what makes the message that is published of that one, which no frame waits for.
     """
 
-    def __init__(self, message: Image, on_buffer: Callable[[Any], object]) -> None:
-        self.message = message
-        self._on_buffer = on_buffer
-        self._pixels: np.ndarray = np.empty((0, 0), np.float32)
+    output: str
+    message: type[KeptMessage]
+    compress: Compress | None = None
 
-    def pixels(self, width: int, height: int) -> np.ndarray:
-        """The message's pixels: float32 H x W, C-contiguous, valid until another size is asked
-        for."""
-        if self._pixels.shape != (height, width):
-            message = self.message
-            message.height, message.width = height, width
-            message.encoding = '32FC1'
-            message.is_bigendian = int(sys.byteorder == 'big')
-            message.step = 4 * width
-            # A new buffer, never a resized one: a view of the old one may still be alive.
-            message.data = array.array('B', bytes(4 * width * height))
-            # Read back, because without field checks the setter stores a copy.
-            self._pixels = np.frombuffer(message.data, np.float32).reshape(height, width)
-            self._on_buffer(message.data)
-        return self._pixels
+    @property
+    def kind(self) -> type:
+        """The class of what is published."""
+        return CompressedImage if self.compress else self.message.kind
 
 
-class DepthMessage:
-    """``sensor_msgs/Image`` of metres along the optical axis, NaN = no depth (REP 118).
+TOPICS = {
+    'disparity': Topic('disparity', DisparityMessage),
+    'depth': Topic('depth', ImageMessage),
+    'depth/image_rect': Topic('depth', ImageMessage),
+    'depth/image_rect/compressedDepth': Topic('depth', ImageMessage, compressed_depth),
+    'depth/camera_info': Topic('', CameraInfoMessage),
+    'confidence': Topic('confidence', ImageMessage),
+    'disparity_color': Topic('disparity_color', ImageMessage),
+    'disparity_color/compressed': Topic('disparity_color', ImageMessage, compressed_color),
+    'points2': Topic('points', PointCloudMessage),
+}
 
-    :param on_buffer: as of ``FloatImage``.
-    """
+LATENCY, LATENCY_MS = 'latency', 'latency_ms'
 
-    def __init__(self, on_buffer: Callable[[Any], object]) -> None:
-        self.message = Image()
-        self._image = FloatImage(self.message, on_buffer)
+#: Output in place of ``depth``, by ``depth_encoding``.
+DEPTHS = {'32FC1': 'depth', '16UC1': 'depth_mm'}
 
-    def pixels(self, width: int, height: int) -> np.ndarray:
-        """Where the depth is to be written: float32 H x W."""
-        return self._image.pixels(width, height)
-
-    def fill(self, stamp: Any, frame_id: str) -> Image:
-        """Everything but the pixels."""
-        self.message.header.stamp = stamp
-        self.message.header.frame_id = frame_id
-        return self.message
-
-
-class DisparityMessage:
-    """``stereo_msgs/DisparityImage``.
-
-    :param on_buffer: as of ``FloatImage``.
-    """
-
-    def __init__(self, on_buffer: Callable[[Any], object]) -> None:
-        self.message = DisparityImage()
-        self._image = FloatImage(self.message.image, on_buffer)
-
-    def pixels(self, width: int, height: int) -> np.ndarray:
-        """Where the disparity is to be written: float32 H x W."""
-        return self._image.pixels(width, height)
-
-    def fill(self, stamp: Any, frame_id: str, calibration: Calibration,
-             frame: DisparityFrame) -> DisparityImage:
-        """Everything but the pixels.
-
-        :param stamp: of the left image.
-        :param frame_id: of the reference camera's camera_info.
-        """
-        message = self.message
-        for header in (message.header, message.image.header):
-            header.stamp = stamp
-            header.frame_id = frame_id
-        message.f = calibration.focal_px
-        message.t = calibration.baseline_m
-        window = message.valid_window
-        window.x_offset = frame.valid_window.x_offset
-        window.y_offset = frame.valid_window.y_offset
-        window.width = frame.valid_window.width
-        window.height = frame.valid_window.height
-        message.min_disparity = float(frame.min_disparity)
-        message.max_disparity = float(frame.max_disparity)
-        message.delta_d = float(frame.delta_d)
-        return message
-
-
-def latency_message(stamp: Any, name: str, hardware_id: str,
-                    latency: FrameLatency) -> DiagnosticArray:
-    """One frame's stages in milliseconds, as one status."""
-    message = DiagnosticArray()
-    message.header.stamp = stamp
-    message.status = [DiagnosticStatus(
-        level=DiagnosticStatus.OK, name=name, hardware_id=hardware_id,
-        message=f'total {latency.total:.3f} ms',
-        values=[KeyValue(key=key, value=f'{value:.3f}') for key, value in latency.items()])]
-    return message
-
-
-TYPES = {'disparity': DisparityImage, 'depth': Image, 'latency': DiagnosticArray}
+#: Seconds that the end waits for a picture that is being compressed.
+COMPRESSION_LIMIT = 1.0
 
 
 class OutputPublishers:
@@ -134,57 +84,86 @@ class OutputPublishers:
     Used by the worker's thread, but for making and destroying.
 
     :param group: for the events of the publishers.
+    :param generation: of the result that ``publish`` is called with, which holds its gate.
     :param on_buffer: is given every new buffer that results will be written into.
     """
 
     def __init__(self, node: LifecycleNode, *, group: CallbackGroup, qos_watch: QosWatch,
+                 generation: Generation, conditions: Conditions, settings: NodeConfig,
                  on_buffer: Callable[[Any], object]) -> None:
         self._node = node
-        self._name = f'{node.get_fully_qualified_name()}: latency'
-        self._messages: dict[str, DisparityMessage | DepthMessage] = {
-            'disparity': DisparityMessage(on_buffer), 'depth': DepthMessage(on_buffer)}
+        self._name = node.get_fully_qualified_name()
+        self._generation = generation
+        depth = DEPTHS[settings.depth_encoding]
+        self._topics = {name: topic._replace(output=depth) if topic.output == 'depth' else topic
+                        for name, topic in TOPICS.items()}
+        self._messages = {topic.output: topic.message(topic.output, on_buffer)
+                          for topic in self._topics.values()}
+        self._compressor = Compressor(lambda error: conditions.error(
+            'compression', f'compressing failed: {described(error)}'))
         self._publishers: dict[str, LifecyclePublisher] = {}
+        kinds = {name: topic.kind for name, topic in self._topics.items()}
         try:
-            for topic, kind in TYPES.items():
-                self._publishers[topic] = node.create_lifecycle_publisher(
-                    kind, topic, qos.publisher(), callback_group=group,
-                    event_callbacks=qos_watch.publisher(node.resolve_topic_name(topic)),
+            for name, kind in {**kinds, LATENCY: DiagnosticArray,
+                               LATENCY_MS: Float64MultiArray}.items():
+                self._publishers[name] = node.create_lifecycle_publisher(
+                    kind, name, qos.publisher(), callback_group=group,
+                    event_callbacks=qos_watch.publisher(node.resolve_topic_name(name)),
                     qos_overriding_options=qos.overriding_options())
         except BaseException:
             self.destroy()
             raise
 
     def wanted(self) -> tuple[str, ...]:
-        """The outputs that somebody subscribes to; latency alone makes no frame."""
-        return tuple(name for name in self._messages
-                     if self._publishers[name].get_subscription_count())
+        """The topics that somebody subscribes to; none where no output is among them."""
+        topics = tuple(name for name in self._topics
+                       if self._publishers[name].get_subscription_count())
+        return topics if any(self._topics[name].output for name in topics) else ()
 
-    def buffers(self, names: tuple[str, ...], width: int, height: int) -> dict[str, np.ndarray]:
-        """The pixels of these outputs' messages: float32 H x W each."""
-        return {name: self._messages[name].pixels(width, height) for name in names}
+    def buffers(self, topics: tuple[str, ...], width: int, height: int, decimation: int = 1
+                ) -> dict[str, np.ndarray]:
+        """The outputs of these topics by name, each once: the data of their messages."""
+        messages = {name: self._messages[name] for name in dict.fromkeys(
+            self._topics[topic].output for topic in topics)}
+        return {name: message.pixels(width, height, decimation)
+                for name, message in messages.items() if isinstance(message, OutputMessage)}
 
-    def publish(self, names: tuple[str, ...], stamp: Any, frame_id: str,
-                calibration: Calibration, frame: DisparityFrame) -> None:
-        """Publish outputs whose buffers have been filled.
+    def publish(self, topics: tuple[str, ...], result: Result) -> None:
+        """Publish topics whose buffers have been filled; the compressed ones a little later."""
+        for name in topics:
+            topic, publisher = self._topics[name], self._publishers[name]
+            message = self._messages[topic.output].fill(result)
+            if topic.compress is None:
+                publisher.publish(message)
+                continue
+            pixels = getattr(result.frame, topic.output)
+            self._compressor.offer(name, pixels, functools.partial(
+                self._publish_compressed, publisher, topic.compress, message.encoding,
+                result, self._generation.number))
 
-        :param stamp: of the left image.
-        :param frame_id: of the reference camera.
-        """
-        for name in names:
-            message = self._messages[name]
-            if isinstance(message, DisparityMessage):
-                filled = message.fill(stamp, frame_id, calibration, frame)
-            else:
-                filled = message.fill(stamp, frame_id)
-            self._publishers[name].publish(filled)
+    def _publish_compressed(self, publisher: LifecyclePublisher, compress: Compress,
+                            encoding: str, result: Result, generation: int,
+                            pixels: np.ndarray) -> None:
+        message = compress(pixels, encoding, result)
+        with self._generation.gate(generation) as ended:
+            if ended is None:
+                publisher.publish(message)
 
-    def publish_latency(self, stamp: Any, backend: str, latency: FrameLatency) -> None:
+    def publish_latency(self, stamp: Any, latency: FrameLatency) -> None:
         """Publish where the time of a frame went, if somebody wants to know."""
-        publisher = self._publishers['latency']
+        publisher = self._publishers[LATENCY]
         if publisher.get_subscription_count():
-            publisher.publish(latency_message(stamp, self._name, backend, latency))
+            publisher.publish(latency_message(stamp, self._name, latency))
+        numbers = self._publishers[LATENCY_MS]
+        if numbers.get_subscription_count():
+            numbers.publish(latency_numbers(latency))
+
+    def stop(self) -> bool:
+        """Compress nothing any more; returns whether that ended within ``COMPRESSION_LIMIT``."""
+        return self._compressor.stop(COMPRESSION_LIMIT)
 
     def destroy(self) -> None:
         """Destroy the publishers."""
+        self.stop()
         while self._publishers:
             self._node.destroy_lifecycle_publisher(self._publishers.popitem()[1])

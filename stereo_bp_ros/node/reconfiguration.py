@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from stereo_bp_ros import engines
-from stereo_bp_ros.camera import image_size
+from stereo_bp_ros import engines, geometry
+from stereo_bp_ros.camera import Calibration, image_size
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
-from stereo_bp_ros.errors import StereoError, described
+from stereo_bp_ros.errors import ConfigError, InputError, StereoError, described
+from stereo_bp_ros.node.calibrating import calibrate
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.parameters import Parameters
@@ -46,6 +47,7 @@ class Reconfiguration:
         self._asked = self._made = -math.inf
         self._compiled: set[tuple[object, ...]] = set()
         self._size_told: tuple[int, int] | None = None
+        self._infos_told: tuple[Any, Any] = None, None
 
     @property
     def compiling(self) -> bool:
@@ -66,8 +68,15 @@ class Reconfiguration:
 
         :raises StereoError: it cannot run here, or needs more memory than allowed.
         """
+        old = self._searched_if_possible(active)
+        try:
+            wanted = self._searched(wanted)
+        except ConfigError:
+            if old is None:
+                return                  # so it is before the change, and said of every pair
+            raise
         size = self.known_size(settings)
-        if all(size) and not active.is_live_change(wanted):
+        if all(size) and (old is None or not old.is_live_change(wanted)):
             matcher = self._matcher_host.matcher
             plan = None if matcher is None else matcher.memory_plan
             backend = engines.known(wanted)
@@ -93,6 +102,7 @@ class Reconfiguration:
     def expect(self, left_info: Any, right_info: Any, parameters: Parameters) -> None:
         """Compile for the size that camera_info tells, or say that it will not do; memory is for
         the first image to take."""
+        self._infos_told = left_info, right_info
         if self._size_built() or left_info is None or right_info is None:
             return
         size, config = image_size(left_info), parameters.matcher
@@ -106,17 +116,41 @@ class Reconfiguration:
                 self._compile_in_a_thread(parameters)
         self._worker.post(lambda: self._foresee(*size))
 
+    def _calibration(self, config: MatcherConfig) -> Calibration | None:
+        """That of the latest camera_infos; None where it is not known, or ``min_depth`` is off."""
+        left, right = self._infos_told
+        if not config.min_depth or left is None or right is None:
+            return None
+        try:
+            return calibrate(left, right, config)[0]
+        except InputError:              # said of every pair
+            return None
+
+    def _searched(self, config: MatcherConfig) -> MatcherConfig:
+        """What an engine is built with for a configuration and the latest camera_infos.
+
+        :raises ConfigError: as ``geometry.searched``.
+        """
+        return geometry.searched(config, self._calibration(config))
+
+    def _searched_if_possible(self, config: MatcherConfig) -> MatcherConfig | None:
+        """``_searched``, or None where ``min_depth`` is out of reach."""
+        try:
+            return self._searched(config)
+        except ConfigError:
+            return None
+
     def _size_built(self) -> tuple[int, int] | None:
         matcher = self._matcher_host.matcher
         return matcher.size if matcher is not None else None
 
     def _missing_kernels(self, parameters: Parameters) -> tuple[object, ...]:
         """What is to be compiled for the parameters, as ``Backend.kernels_of``; () = nothing."""
-        active, settings = self._matcher_host.config, parameters.node
+        active, settings = self._matcher_host.config_in_force, parameters.node
         if active is None:
             return ()                   # configure compiles
         try:
-            wanted = self._matcher_host.effective(parameters.matcher)
+            wanted = self._searched(self._matcher_host.effective(parameters.matcher))
             old, new = engines.known(active), engines.known(wanted)
             if old is None or new is None:
                 return ()               # the worker asks the device, and compiles
@@ -144,7 +178,7 @@ class Reconfiguration:
                     return
             # What cannot be compiled is refused where it is applied, too.
             with contextlib.suppress(Exception):
-                self._warm_up(wanted, *size)
+                self._warm_up(self._searched(wanted), *size)
             self._compiled.add(missing)
 
     def _let_a_burst_end(self) -> None:
@@ -170,7 +204,7 @@ class Reconfiguration:
                 if self._compiling:     # that thread comes back to it
                     return
                 wanted = parameters.matcher
-            if self._matcher_host.reconfigure(wanted):
+            if self._matcher_host.reconfigure(wanted, self._calibration(wanted)):
                 self._log('a new engine is in use: ' + ', '.join(wanted.differences(active))
                           + ' changed')
             self._conditions.clear('configuration')
@@ -189,6 +223,7 @@ class Reconfiguration:
         if config is None:
             return
         try:
+            config = self._searched(config)
             engines.choose(config).fit(config, width, height)
             self._conditions.clear('input')
         except StereoError as error:

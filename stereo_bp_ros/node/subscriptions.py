@@ -30,6 +30,7 @@ RELEASE_PERIOD_S = 0.02
 class InputSubscriptions:
     """Subscribes to images and camera_info of both sides; made by activate.
 
+    :param rectify: subscribe to raw images, which are rectified by the engine.
     :param group: one that runs one callback at a time, so that messages are paired in the order
         in which they came.
     :param deliver: is given every pair.
@@ -37,7 +38,7 @@ class InputSubscriptions:
     :param now: seconds of the clock that silence is measured with.
     """
 
-    def __init__(self, node: Node, *, group: CallbackGroup, settings: NodeConfig,
+    def __init__(self, node: Node, *, rectify: bool, group: CallbackGroup, settings: NodeConfig,
                  pairing: Pairing, conditions: Conditions, qos_watch: QosWatch,
                  deliver: Callable[[StereoPair], None], on_camera_info: Callable[[], None],
                  now: Callable[[], float]) -> None:
@@ -62,7 +63,8 @@ class InputSubscriptions:
                 self.infos[side] = self._subscribe(CameraInfo, f'{side}/camera_info', side,
                                                    self._on_info)
             for side in SIDES:
-                image, kind = node.resolve_topic_name(f'{side}/image_rect'), Image
+                topic = f'{side}/image_raw' if rectify else f'{side}/image_rect'
+                image, kind = node.resolve_topic_name(topic), Image
                 if settings.image_transport == 'compressed':
                     # As image_transport has it: whoever remaps the image remaps this too.
                     image, kind = f'{image}/compressed', CompressedImage

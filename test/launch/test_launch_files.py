@@ -1,147 +1,24 @@
-"""The launch files, run by the real launch and launch_ros (PyPI has other things by that name)."""
+"""The launch files, run by the real launch and launch_ros."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pathlib
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
-import yaml
 
 from stereo_bp_ros import Calibration
 from stereo_bp_ros.config import all_settings
 from stereo_bp_ros.evaluation import bags
-from test.domains import domain
-
-launch_ros = pytest.importorskip('launch_ros.actions')
-launch = pytest.importorskip('launch')
-if not hasattr(launch, 'LaunchService'):
-    pytest.skip('the launch that is installed is not the one of ROS 2', allow_module_level=True)
+from test.launch.bench import Bench, parameter_files, remappings
 
 pytestmark = pytest.mark.ros
-
-#: What ``ros2 launch`` does, without ros2cli.
-RUN = """
-import sys
-from launch import LaunchDescription, LaunchService
-from launch.actions import IncludeLaunchDescription
-from launch.launch_description_sources import PythonLaunchDescriptionSource
-path, *arguments = sys.argv[1:]
-service = LaunchService(argv=arguments)
-service.include_launch_description(LaunchDescription([IncludeLaunchDescription(
-    PythonLaunchDescriptionSource(path),
-    launch_arguments=[tuple(a.split(':=', 1)) for a in arguments])]))
-sys.exit(service.run())
-"""
-
-#: An executable that tells how it was called.
-TELL = """#!{python}
-import json, os, sys, time
-with open({path!r} + str(os.getpid()), 'w') as file:
-    json.dump({{'arguments': sys.argv[1:], 'environment': dict(os.environ)}}, file)
-os.rename(file.name, file.name + '.json')
-time.sleep({seconds})
-sys.exit({status})
-"""
-
-REAL = """#!/bin/sh
-exec {python} -m {module} "$@"
-"""
-
-
-class Bench:
-    """An installation of the package in a temporary prefix, with the launch files as they are."""
-
-    def __init__(self, directory: pathlib.Path, repository: pathlib.Path, domain: int) -> None:
-        self.directory = directory
-        self.repository = repository
-        self.prefix = directory / 'prefix'
-        self.told = directory / 'told'
-        self.told.mkdir()
-        index = self.prefix / 'share/ament_index/resource_index/packages'
-        index.mkdir(parents=True)
-        (index / 'stereo_bp_ros').touch()
-        self.domain = domain
-
-    def install(self, name: str, text: str) -> None:
-        path = self.prefix / 'lib/stereo_bp_ros' / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
-
-    def install_telling(self, name: str, seconds: float = 60.0, status: int = 0) -> None:
-        self.install(name, TELL.format(python=sys.executable, seconds=seconds, status=status,
-                                       path=str(self.told / f'{name}.')))
-
-    def install_real(self, name: str, module: str) -> None:
-        self.install(name, REAL.format(python=sys.executable, module=module))
-
-    @contextlib.contextmanager
-    def running(self, file: str, *arguments: str, **environment: str
-                ) -> Iterator[subprocess.Popen[str]]:
-        """The launch file in a process group of its own, killed at the end."""
-        command = [sys.executable, '-c', RUN, str(self.repository / 'launch' / file), *arguments]
-        environment = {
-            **{k: v for k, v in os.environ.items() if 'PROFILES_FILE' not in k},
-            'AMENT_PREFIX_PATH': str(self.prefix), 'ROS_DOMAIN_ID': str(self.domain),
-            'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST', 'ROS_LOG_DIR': str(self.directory),
-            **environment}
-        with open(self.directory / 'log', 'w') as log:
-            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, text=True,
-                                       start_new_session=True, env=environment)
-        try:
-            yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
-
-    @property
-    def log(self) -> str:
-        return (self.directory / 'log').read_text()
-
-    def wait_for(self, text: str, limit: float = 240.0, count: int = 1) -> None:
-        end = time.monotonic() + limit
-        while self.log.count(text) < count:
-            assert time.monotonic() < end, f'{text!r} was not logged:\n{self.log}'
-            time.sleep(0.05)
-
-    def call(self, name: str, limit: float = 20.0) -> tuple[list[str], dict[str, str]]:
-        """How an executable was called: its arguments and its environment."""
-        end = time.monotonic() + limit
-        while not (found := sorted(self.told.glob(f'{name}.*.json'))):
-            assert time.monotonic() < end, f'{name} was not started:\n{self.log}'
-            time.sleep(0.05)
-        told = json.loads(found[0].read_text())
-        return told['arguments'], told['environment']
-
-
-@pytest.fixture
-def bench(tmp_path: pathlib.Path, repository: pathlib.Path) -> Iterator[Bench]:
-    with domain() as number:
-        yield Bench(tmp_path, repository, number)
-
-
-def parameter_files(arguments: list[str]) -> list[dict[str, Any]]:
-    """Contents of the parameter files, in their order."""
-    paths = [arguments[i + 1] for i, a in enumerate(arguments) if a == '--params-file']
-    return [next(iter(yaml.safe_load(pathlib.Path(p).read_text()).values()))['ros__parameters']
-            for p in paths]
-
-
-def remappings(arguments: list[str]) -> dict[str, str]:
-    pairs = [arguments[i + 1] for i, a in enumerate(arguments) if a == '-r']
-    return dict(pair.split(':=') for pair in pairs)
 
 
 @pytest.mark.parametrize('file', ['stereo_bp.launch.py', 'stereo_bp_replay.launch.py'])
@@ -191,6 +68,7 @@ def test_what_is_set_arrives(bench: Bench) -> None:
     assert remappings(arguments) == {
         '__ns': '/robot', '__node': 'engine',
         'left/image_rect': '/front/left/image_rect',
+        'left/image_raw': '/front/left/image_raw',
         'left/camera_info': '/front/left/camera_info'}
     assert arguments[arguments.index('--log-level') + 1] == 'debug'
     assert files == [{'disparity_range': 40, 'autostart': True},

@@ -21,12 +21,12 @@ class Client:
     TOPICS = ('disparity', 'depth', 'latency', '/diagnostics')
 
     def __init__(self, domain: int, topics: Sequence[str] = TOPICS, *, compressed: bool = False,
-                 node: str = '/stereo_bp', depth: int = 100) -> None:
+                 image: str = 'image_rect', node: str = '/stereo_bp', depth: int = 100) -> None:
         import rclpy
         from diagnostic_msgs.msg import DiagnosticArray
         from rclpy.executors import SingleThreadedExecutor
         from rclpy.qos import QoSProfile
-        from sensor_msgs.msg import CameraInfo, CompressedImage, Image
+        from sensor_msgs.msg import CameraInfo, CompressedImage, Image, PointCloud2
         from stereo_msgs.msg import DisparityImage
 
         self.context = rclpy.Context()
@@ -41,14 +41,18 @@ class Client:
         suffix, kind = ('/compressed', CompressedImage) if compressed else ('', Image)
         self.image_class, self.info_class = kind, CameraInfo
         self.image_publishers = {
-            side: self.node.create_publisher(kind, f'{side}/image_rect{suffix}', qos)
+            side: self.node.create_publisher(kind, f'{side}/{image}{suffix}', qos)
             for side in ('left', 'right')}
         self.info_publishers = {
             side: self.node.create_publisher(CameraInfo, f'{side}/camera_info', qos)
             for side in ('left', 'right')}
-        types_ = {'disparity': DisparityImage, 'depth': Image, 'latency': DiagnosticArray,
-                  '/diagnostics': DiagnosticArray}
-        self.received: dict[str, list[Any]] = {topic: [] for topic in self.TOPICS}
+        types_ = {'disparity': DisparityImage, 'depth': Image, 'points2': PointCloud2,
+                  'latency': DiagnosticArray, '/diagnostics': DiagnosticArray}
+        types_ |= dict.fromkeys(('depth/image_rect', 'confidence', 'disparity_color'), Image)
+        types_ |= dict.fromkeys(('depth/image_rect/compressedDepth',
+                                 'disparity_color/compressed'), CompressedImage)
+        types_['depth/camera_info'] = CameraInfo
+        self.received: dict[str, list[Any]] = {topic: [] for topic in types_}
         self.subscriptions = {
             topic: self.node.create_subscription(types_[topic], topic,
                                                  self.received[topic].append, qos)

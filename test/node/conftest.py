@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from test.node.client import Client
-from test.node.processes import NodeProcess, running_node
+from test.node.frame_bench import Bench
+from test.node.processes import TALKATIVE_NODE, NodeProcess, running_node
 from test.node.stand_ins import FakeMatcher, make_image, make_info, make_stamped
 
 
@@ -23,6 +24,13 @@ def messages() -> types.SimpleNamespace:
 def fake_matcher() -> type[FakeMatcher]:
     """The class, to be used as a matcher factory."""
     return FakeMatcher
+
+
+@pytest.fixture
+def make(messages: types.SimpleNamespace, fake_matcher: Callable[..., FakeMatcher]
+         ) -> Callable[..., Bench]:
+    """``make(**options)``: a bench for the worker's part of the node."""
+    return lambda **options: Bench(messages, fake_matcher, **options)
 
 
 @pytest.fixture(scope='session')
@@ -40,8 +48,13 @@ def client_class() -> type[Client]:
 @pytest.fixture(scope='module')
 def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
            ) -> Iterator[Client]:
-    """Connected to a node that has the module's ``PARAMETERS``; all tests of a module share it."""
-    with running_node(tmp_path_factory.mktemp('node'), request.module.PARAMETERS) as node, \
+    """Connected to a node that has the module's ``PARAMETERS``; all tests of a module share it.
+
+    A module may name the ``CODE`` of the node.
+    """
+    module = request.module
+    code = getattr(module, 'CODE', TALKATIVE_NODE)
+    with running_node(tmp_path_factory.mktemp('node'), module.PARAMETERS, code=code) as node, \
             contextlib.closing(Client(node.domain)) as client:
         client.node_process = node
         client.connect()

@@ -21,6 +21,17 @@ START_LIMIT = 240.0
 #: Whatever else is waited for comes far earlier, on a machine that does nothing else.
 LIMIT = 120.0
 
+#: The node as it is.
+NODE = 'import sys; from stereo_bp_ros.node import main; sys.exit(main.main())'
+#: It says every 0.2 s instead of every second how it is: tests wait for that.
+TALKATIVE_NODE = """
+import sys
+from stereo_bp_ros.node import main, node
+
+node.Ticker = lambda period_s, tick, of=node.Ticker: of(period_s / 5, tick)
+sys.exit(main.main())
+"""
+
 
 @dataclasses.dataclass
 class NodeProcess:
@@ -57,7 +68,7 @@ class NodeProcess:
 
 @contextlib.contextmanager
 def running_node(directory: pathlib.Path, parameters: Mapping[str, Any],
-                 *arguments: str, wait: str = 'active: waiting', code: str = '',
+                 *arguments: str, wait: str = 'active: waiting', code: str = TALKATIVE_NODE,
                  domain: int | None = None, qos: Mapping[str, Any] | None = None
                  ) -> Iterator[NodeProcess]:
     """A node, killed at the end, in a domain of another node or in one that nobody has.
@@ -74,8 +85,7 @@ def running_node(directory: pathlib.Path, parameters: Mapping[str, Any],
                 qos=qos) as node:
             yield node
         return
-    program = ['-c', code] if code else ['-m', 'stereo_bp_ros.node.main']
-    command = [sys.executable, *program, '--ros-args', *arguments]
+    command = [sys.executable, '-c', code, '--ros-args', *arguments]
     for name, value in {**qos, **parameters}.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         command += ['-p', f'{name}:={text}']

@@ -11,7 +11,7 @@ import numpy as np
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.types import DisparityFrame
+from stereo_bp_ros.types import OUTPUTS, DisparityFrame
 
 
 def make_stamped(stamp_ns: int, **fields: Any) -> types.SimpleNamespace:
@@ -27,7 +27,10 @@ def make_info(stamp_ns: int = 0, *, side: str = 'left', width: int = 32, height:
     """Something CameraInfo-like."""
     p = [focal, 0, cx, 0 if side == 'left' else -focal * baseline,
          0, focal, height / 2, 0, 0, 0, 1, 0]
-    return make_stamped(stamp_ns, p=p, width=width, height=height, binning_x=0, binning_y=0,
+    k = [focal, 0, cx, 0, focal, height / 2, 0, 0, 1]
+    return make_stamped(stamp_ns, p=p, k=k, r=[1, 0, 0, 0, 1, 0, 0, 0, 1], d=[0.0] * 5,
+                        distortion_model='plumb_bob', width=width, height=height, binning_x=0,
+                        binning_y=0,
                         roi=types.SimpleNamespace(x_offset=0, y_offset=0, width=0, height=0))
 
 
@@ -51,20 +54,29 @@ class FakeMatcher:
         self.backend = 'cpu' if config.backend == 'cpu' else 'fake'
         self.size: tuple[int, int] | None = None
         self.memory_plan: geometry.MemoryPlan | None = None
+        self.calibration: Any = None
         self.fail: list[Exception] = []
         self.refuse: list[Exception] = []
         self.before_compute: Callable[[], None] = lambda: None
         self.closed = False
-        self.computed = 0
+        #: Names of the outputs of every frame.
+        self.outputs: list[tuple[str, ...]] = []
+        self.rectifications: list[Any] = []
 
     compile_time = 0.0
 
-    def prepare(self, width: int = 0, height: int = 0) -> float:
+    @property
+    def config_in_force(self) -> MatcherConfig:
+        return geometry.searched(self.config, self.calibration)
+
+    def prepare(self, width: int = 0, height: int = 0, calibration: Any = None) -> float:
+        self.calibration = calibration or self.calibration
         if width:
             self.size = (width, height)
         return 0.0
 
-    def reconfigure(self, config: MatcherConfig) -> bool:
+    def reconfigure(self, config: MatcherConfig, calibration: Any = None) -> bool:
+        self.calibration = calibration or self.calibration
         if self.refuse:
             raise self.refuse.pop(0)
         needed = not self.config.is_live_change(config)
@@ -72,22 +84,29 @@ class FakeMatcher:
         return needed
 
     def compute(self, left: Any, right: Any, *, calibration: Any = None,
-                outputs: Sequence[str] = ('disparity',),
+                rectification: Any = None, outputs: Sequence[str] = ('disparity',),
                 out: Mapping[str, np.ndarray] | None = None) -> DisparityFrame:
         self.before_compute()
         if self.fail:
             raise self.fail.pop(0)
-        self.computed += 1
+        self.outputs.append(tuple(outputs))
+        self.rectifications.append(rectification)
         arrays = dict(out or {})
+        config = self.config_in_force
         for values in arrays.values():
-            values[:] = self.config.min_disparity
+            values[:] = config.min_disparity
         return DisparityFrame(
-            disparity=arrays.get('disparity'), depth=arrays.get('depth'), confidence=None,
-            min_disparity=self.config.min_disparity,
-            max_disparity=self.config.min_disparity + self.config.disparity_range - 1,
-            delta_d=geometry.disparity_step(self.config),
-            valid_window=geometry.valid_window(self.config, left.width, left.height),
+            **{name: arrays.get(name) for name in OUTPUTS},
+            min_disparity=config.min_disparity,
+            max_disparity=config.min_disparity + config.disparity_range - 1,
+            delta_d=geometry.disparity_step(config),
+            valid_window=geometry.valid_window(config, left.width, left.height),
             timings={'messages': 0.0}, backend=self.backend)
+
+    @property
+    def computed(self) -> int:
+        """How many frames."""
+        return len(self.outputs)
 
     def close(self) -> None:
         self.closed = True

@@ -56,11 +56,12 @@ def callers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 @pytest.fixture
 def bench(callers: list[str]) -> Iterator[types.SimpleNamespace]:
     """A keeper whose worker is a thread that has asked for the device, as at configure."""
-    room = types.SimpleNamespace(config=OLD, matcher=None, effective=lambda wanted: wanted)
+    room = types.SimpleNamespace(config=OLD, config_in_force=OLD, matcher=None,
+                                 effective=lambda wanted: wanted)
 
-    def reconfigure(wanted: MatcherConfig) -> bool:
+    def reconfigure(wanted: MatcherConfig, calibration: object = None) -> bool:
         engines.choose(wanted)
-        room.config = wanted
+        room.config = room.config_in_force = wanted
         return True
 
     room.reconfigure = reconfigure

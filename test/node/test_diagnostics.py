@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip('rclpy')
 
-from stereo_bp_ros.config import MatcherConfig, NodeConfig
+from stereo_bp_ros.config import NodeConfig
 from stereo_bp_ros.errors import InputReason, quoted
 from stereo_bp_ros.node.diagnostics.conditions import (
     QUOTATIONS,
@@ -30,32 +30,10 @@ from stereo_bp_ros.node.diagnostics.monitors import (
     TopicReport,
     missing_images,
 )
-from stereo_bp_ros.node.diagnostics.report import DiagnosticsBuilder, Report
+from stereo_bp_ros.node.diagnostics.report import DiagnosticsBuilder
+from test.node.reports import ALIVE, make_report, status
 
 pytestmark = pytest.mark.ros
-
-ALIVE = TopicReport('/left/image_rect', 30.0, 0.03, True, '640 x 480 mono8')
-
-
-def make_report(**fields: Any) -> Report:
-    ledger = Ledger()
-    values: dict[str, Any] = {
-        'state': 'active', 'idle': False, 'images': [ALIVE], 'infos': [], 'missing': [],
-        'conditions': [], 'counts': ledger.counts(), 'before': ledger.counts(), 'dry': None,
-        'waiting': {'left': 0, 'right': 0}, 'held': 0, 'closest_miss': None,
-        'distribution': None, 'recent': None, 'matcher': None, 'device': {},
-        'config': MatcherConfig(), 'settings': NodeConfig(), **fields}
-    return Report(**values)
-
-
-def status(report: Report, name: str) -> types.SimpleNamespace:
-    from builtin_interfaces.msg import Time
-    message = DiagnosticsBuilder('/stereo_bp').build(Time(sec=7), report)
-    assert message.header.stamp.sec == 7
-    found, = (s for s in message.status if s.name == f'/stereo_bp: {name}')
-    assert isinstance(found.level, bytes)
-    return types.SimpleNamespace(level=found.level[0], message=found.message,
-                                 values={v.key: v.value for v in found.values})
 
 
 def test_a_healthy_node_is_ok_throughout() -> None:
@@ -63,6 +41,15 @@ def test_a_healthy_node_is_ok_throughout() -> None:
     assert [status(report, n).level for n in ('input', 'pairing', 'latency', 'device')
             ] == [0, 0, 0, 0]
     assert status(report, 'input').message == 'receiving'
+
+
+@pytest.mark.parametrize(('name', 'camera'), [
+    ('/front/stereo_bp', 'front'), ('/robot/front/stereo_bp', 'robot/front'),
+    ('/stereo_bp', 'stereo_bp')])
+def test_every_status_names_the_camera_as_its_hardware(name: str, camera: str) -> None:
+    from builtin_interfaces.msg import Time
+    message = DiagnosticsBuilder(name).build(Time(), make_report())
+    assert {status.hardware_id for status in message.status} == {camera}
 
 
 def test_a_topic_is_silent_after_the_timeout() -> None:

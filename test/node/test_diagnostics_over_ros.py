@@ -8,13 +8,17 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+
+from test.node.processes import NODE
 
 pytest.importorskip('rclpy')
 pytestmark = pytest.mark.ros
 
 W, H = 96, 64
 PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'correlation_window_size': 5}
+CODE = NODE
 PERIOD = 0.05
 
 #: Reports, of which the node makes one a second, within which a condition ends with its cause,
@@ -25,11 +29,12 @@ ENDS_WITHIN, SLACK = 2, 2
 class Camera:
     """Publishes pairs at 20 Hz until it is told to stop; attributes may change meanwhile."""
 
-    def __init__(self, client: Any, textured_pair: Callable[..., Any]) -> None:
+    def __init__(self, client: Any, textured_pair: Callable[..., Any], width: int = W,
+                 height: int = H) -> None:
         self.client = client
         self.images = {side: client.image(pixels) for side, pixels in zip(
-            ('left', 'right'), textured_pair(W, H, 5), strict=True)}
-        self.infos = {side: client.info(side, W, H) for side in self.images}
+            ('left', 'right'), textured_pair(width, height, 5), strict=True)}
+        self.infos = {side: client.info(side, width, height) for side in self.images}
         self.behind = {'left': 0.0, 'right': 0.0}
         self.standing = False
         #: Of each side, which of the images are sent.
@@ -157,6 +162,21 @@ def test_a_calibration_fault_ends_with_it(client: Any, camera: Camera) -> None:
         client.wait_for_status('input', lambda s, text=text: text in s.message)
         camera.infos['right'] = good['right']
         ends_in_time(client, 'input', text, camera)
+
+
+def test_rows_that_do_not_match_are_measured_and_end_with_their_cause(
+        client: Any, textured_pair: Callable[..., Any]) -> None:
+    left, right = textured_pair(4 * W, 4 * H, 5)
+    with Camera(client, lambda *_: (left, right), 4 * W, 4 * H) as camera:
+        status = client.wait_for_status('input', lambda s: 'vertical points' in s.values)
+        assert abs(float(status.values['vertical offset px'])) < 0.1
+        assert float(status.values['nearest m']) > 0
+        camera.images['right'] = client.image(np.roll(right, 2, axis=0))
+        status = client.wait_for_status('input', lambda s: 'calibrate' in s.message)
+        assert status.level == 1
+        assert float(status.values['vertical offset px']) == pytest.approx(2, abs=0.1)
+        camera.images['right'] = client.image(right)
+        client.wait_for_status('input', lambda s: 'calibrate' not in s.message)
 
 
 def test_a_calibration_fault_ends_when_nobody_wants_a_result_any_more(

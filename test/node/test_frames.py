@@ -9,97 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig, NodeConfig
+from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import DeviceLostError, InputReason, OutOfDeviceMemory
-from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
-from stereo_bp_ros.node.diagnostics.latency import STAGES, FrameLatency, LatencyWindow
-from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
-from stereo_bp_ros.node.frames import FrameProcessor
-from stereo_bp_ros.node.generation import Generation
-from stereo_bp_ros.node.matcher_host import MatcherHost
-from stereo_bp_ros.node.pairing import StereoPair
-from stereo_bp_ros.types import DisparityFrame
-
-SECOND = 1_000_000_000
-NOW = 1_000_000 * SECOND
-
-
-class Outputs:
-    """Publishers that keep what they are given."""
-
-    def __init__(self) -> None:
-        self.names: tuple[str, ...] = ('disparity',)
-        self.published: list[tuple[tuple[str, ...], Any, str, Calibration, DisparityFrame]] = []
-        self.latencies: list[FrameLatency] = []
-
-    def wanted(self) -> tuple[str, ...]:
-        return self.names
-
-    def buffers(self, names: tuple[str, ...], width: int, height: int
-                ) -> dict[str, np.ndarray]:
-        return {name: np.zeros((height, width), np.float32) for name in names}
-
-    def publish(self, *result: Any) -> None:
-        self.published.append(result)
-
-    def publish_latency(self, stamp: Any, backend: str, latency: FrameLatency) -> None:
-        self.latencies.append(latency)
-
-
-class Bench:
-    def __init__(self, messages: types.SimpleNamespace, factory: Callable[..., Any],
-                 config: MatcherConfig | None = None, **options: Any) -> None:
-        self.messages = messages
-        self.outputs = Outputs()
-        self.ledger = Ledger()
-        self.generation = Generation()
-        self.latencies = LatencyWindow()
-        self.logged: list[tuple[Level, str]] = []
-        self.conditions = Conditions(lambda level, text: self.logged.append((level, text)))
-        self.room = MatcherHost(factory)
-        self.room.build(config or MatcherConfig(disparity_range=8), 0, 0)
-        self.now = NOW
-        self.lost: list[str] = []
-        self.left_info = messages.info(side='left')
-        self.right_info = messages.info(side='right')
-        self.processor = FrameProcessor(
-            matcher_host=self.room, outputs=self.outputs, ledger=self.ledger,
-            generation=self.generation, latencies=self.latencies, conditions=self.conditions,
-            settings=NodeConfig(**options),
-            now_ns=lambda: self.now, on_device_loss=self.lost.append)
-
-    @property
-    def matcher(self) -> Any:
-        return self.room.matcher
-
-    def process(self, stamp_ns: int = NOW, *, generation: int | None = None, left: Any = None,
-                right: Any = None) -> None:
-        random = np.random.default_rng(0).integers(0, 256, (2, 24, 32), np.uint8)
-        left = left or self.messages.image(stamp_ns, random[0])
-        right = right or self.messages.image(stamp_ns, random[1])
-        self.ledger.pair()
-        self.processor.process(StereoPair(
-            left, right, self.left_info, self.right_info, stamp_ns, stamp_ns,
-            self.generation.number if generation is None else generation, 0.0, 0.0, 0.0))
-        assert self.ledger.counts().pairs_held == 0
-
-    def outcome(self) -> dict[Any, int]:
-        counts = self.ledger.counts()
-        result: dict[Any, int] = {k: v for k, v in counts.pair_drops.items() if v}
-        result.update(counts.bad_inputs)
-        if counts.published:
-            result['published'] = counts.published
-        return result
-
-    def texts(self, *keys: str) -> str:
-        return '\n'.join(condition.text for condition in self.conditions.active(*keys))
-
-
-@pytest.fixture
-def make(messages: types.SimpleNamespace, fake_matcher: Callable[..., Any]
-         ) -> Callable[..., Bench]:
-    return lambda **options: Bench(messages, fake_matcher, **options)
+from stereo_bp_ros.node.diagnostics.latency import STAGES
+from stereo_bp_ros.node.diagnostics.ledger import PairDrop
+from test.node.frame_bench import NOW, SECOND, Bench
 
 
 def test_a_good_pair_is_published_with_the_left_stamp_and_frame(make: Callable[..., Bench]
@@ -107,12 +21,14 @@ def test_a_good_pair_is_published_with_the_left_stamp_and_frame(make: Callable[.
     bench = make()
     bench.left_info.header.frame_id = 'left_camera'
     bench.process()
-    (names, stamp, frame_id, calibration, frame), = bench.outputs.published
-    assert names == ('disparity',)
-    assert stamp.sec * SECOND + stamp.nanosec == NOW
-    assert frame_id == 'left_camera'
-    assert (calibration.focal_px, calibration.baseline_m) == (100.0, 0.1)
-    assert frame.disparity is not None
+    (topics, result), = bench.outputs.published
+    assert topics == ('disparity',)
+    assert result.camera_info is bench.left_info
+    assert result.stamp.sec * SECOND + result.stamp.nanosec == NOW
+    assert result.frame_id == 'left_camera'
+    assert (result.calibration.focal_px, result.calibration.baseline_m) == (100.0, 0.1)
+    assert result.frame.disparity is not None
+    assert result.camera_x == 0
     assert bench.outcome() == {'published': 1}
 
 
@@ -121,18 +37,18 @@ def test_with_the_right_reference_the_frame_is_the_right_cameras(make: Callable[
     bench = make(config=MatcherConfig(disparity_range=8, reference_image='right'))
     bench.right_info.header.frame_id = 'right_camera'
     bench.process()
-    assert bench.outputs.published[0][2] == 'right_camera'
+    assert bench.outputs.published[0][1].frame_id == 'right_camera'
 
 
 def test_without_subscribers_nothing_is_computed(make: Callable[..., Bench]) -> None:
     bench = make()
-    bench.outputs.names = ()
+    bench.outputs.topics = ()
     bench.process()
     assert bench.matcher.computed == 0
     assert bench.outcome() == {PairDrop.NO_SUBSCRIBERS: 1}
-    bench.outputs.names = ('depth',)
+    bench.outputs.topics = ('depth',)
     bench.process()
-    assert bench.outputs.published[0][4].disparity is None
+    assert bench.outputs.published[0][1].frame.disparity is None
 
 
 @pytest.mark.parametrize(('age', 'outcome'), [
@@ -290,79 +206,6 @@ def test_the_stages_after_receipt_add_up_to_the_total(make: Callable[..., Bench]
     assert found is not None
     assert found.frames == 3
     assert found.p50 <= found.p95 <= found.p99 <= found.maximum
-
-
-@pytest.mark.parametrize(('pixels', 'text'), [
-    ('identical', 'identical'), ('black', 'is black'), ('white', 'is saturated')])
-def test_images_that_cannot_match_are_a_warning_with_a_reason(
-        make: Callable[..., Bench], pixels: str, text: str) -> None:
-    bench = make()
-    random = np.random.default_rng(0).integers(0, 256, (24, 32), np.uint8)
-    left = {'identical': random, 'black': random // 64, 'white': 250 + random // 64}[pixels]
-    bench.process(left=bench.messages.image(NOW, left),
-                  right=bench.messages.image(NOW, random))
-    assert text in bench.texts('quality')
-    assert bench.outcome() == {'published': 1}
-
-
-def test_too_few_valid_pixels_are_a_warning(make: Callable[..., Bench]) -> None:
-    bench = make(min_valid_fraction=0.5)
-    compute = bench.matcher.compute
-
-    def mostly_invalid(*args: Any, **options: Any) -> DisparityFrame:
-        frame: DisparityFrame = compute(*args, **options)
-        assert frame.disparity is not None
-        frame.disparity[:, :25] = frame.min_disparity - 1
-        return frame
-
-    bench.matcher.compute = mostly_invalid
-    bench.process()
-    assert 'min_valid_fraction 50 %' in bench.texts('quality')
-
-
-def test_rows_that_do_not_match_and_foreign_frame_ids_are_warnings(make: Callable[..., Bench]
-                                                                   ) -> None:
-    bench = make()
-    bench.right_info.p[6] += 3
-    bench.left_info.header.frame_id = 'elsewhere'
-    bench.process()
-    assert 'rows do not match' in bench.texts('calibration')
-    assert "'elsewhere'" in bench.texts('quality')
-
-
-def test_every_warning_is_renewed_by_every_frame_and_ends_with_its_cause(
-        make: Callable[..., Bench]) -> None:
-    bench = make()
-    bench.left_info.header.frame_id = 'elsewhere'
-    bench.right_info.p[6] += 3
-    for k in range(5):                  # all within one look at the images
-        bench.process(NOW + k)
-        texts = ' '.join(condition.text for condition in bench.conditions.report())
-        assert 'rows do not match' in texts
-        assert "'elsewhere'" in texts
-    bench.conditions.report()
-    assert bench.conditions.report() == []
-
-
-def test_texts_of_messages_are_cut_and_made_printable_wherever_they_are_told(
-        make: Callable[..., Bench]) -> None:
-    long = 'x\n\x1b[31m\u202e\0' * 60000
-    for field, told in (('frame_id', 'quality'), ('encoding', 'input'), ('format', 'input')):
-        bench = make()
-        random = np.random.default_rng(0).integers(0, 256, (24, 32), np.uint8)
-        left = bench.messages.image(NOW, random)
-        if field == 'frame_id':
-            bench.left_info.header.frame_id = long
-            left.header.frame_id = long[1:]
-        elif field == 'encoding':
-            left.encoding = long
-        else:
-            left = bench.messages.stamped(NOW, data=b'no image', format=long)
-        bench.process(left=left)
-        for text in (bench.texts(told), *(text for _, text in bench.logged)):
-            assert len(text) < 700, field
-            assert text.isprintable()
-            assert text.count('x\\n') <= 2 * 80 / len('x\\n')
 
 
 def test_a_lost_device_ends_the_node_by_default(make: Callable[..., Bench]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros.errors import InputError, InputReason
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.images import ENCODINGS, RawImage
 from stereo_bp_ros.node import input_images
 
 RANDOM = np.random.default_rng(3)
@@ -37,6 +37,10 @@ def _compressed(pixels: np.ndarray, kind: str, description: str = '') -> types.S
     (GREY, 'bayer_rggb8; png compressed bayer_rggb8', 'bayer_rggb8'),
     (COLOUR, 'rgb8; png compressed bgr8', 'bgr8'),
     (GREY.astype(np.uint16) * 257, 'mono16; png compressed', 'mono16'),
+    (GREY.astype(np.uint16) * 257, 'bayer_gbrg16; png compressed', 'bayer_gbrg16'),
+    (GREY, 'bayer_gbrg16; png compressed', 'mono8'),
+    (GREY.astype(np.uint16) * 257, 'bayer_gbrg8; png compressed', 'mono16'),
+    (GREY, 'nv12; png compressed', 'mono8'),
     (np.dstack([COLOUR, GREY]), 'rgba8; png compressed', 'bgra8'),
 ])
 def test_compressed_images_come_out_as_they_went_in(pixels: np.ndarray, description: str,
@@ -331,6 +335,29 @@ def test_doubtful_images_are_named(left: np.ndarray, right: np.ndarray, expected
                                    1 / 256)
     assert len(found) == len(expected)
     assert all(text.startswith(start) for text, start in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize('encoding', ['nv12', 'nv21', 'nv24'])
+def test_chroma_makes_no_image_black_or_saturated(encoding: str) -> None:
+    rows = ENCODINGS[encoding].rows(8)
+    for luma, chroma, expected in ((0, 255, ['the left image is black']), (128, 0, []),
+                                   (255, 128, ['the left image is saturated'])):
+        array = np.full((rows, 8), chroma, np.uint8)
+        array[:8] = luma
+        other = array.copy()
+        other[:8:2] = 90
+        left, right = (RawImage.from_array(image, encoding) for image in (array, other))
+        assert input_images.image_warnings(left, right, 1.0) == expected
+
+
+@pytest.mark.parametrize('dtype', ['<u2', '>u2'])
+def test_a_mosaic_of_16_bits_is_judged_after_its_scale(dtype: str) -> None:
+    grey = GREY.astype(dtype)
+    dark, bright = (RawImage.from_array(grey * factor, 'bayer_rggb16') for factor in (1, 256))
+    found = input_images.image_warnings(dark, bright, 1 / 256)
+    assert found == ['the left image is black (does mono16_scale fit the camera?)']
+    assert input_images.image_warnings(bright, dark, 1.0)[0].startswith(
+        'the left image is saturated (does mono16_scale')
 
 
 def test_only_the_luma_of_yuv_says_whether_an_image_is_black() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pathlib
+from typing import Any
+
 import pytest
+import yaml
 
 from stereo_bp_ros import StereoError
-from stereo_bp_ros.config import all_settings
+from stereo_bp_ros.config import all_settings, preset_names
 from stereo_bp_ros.node import launching
 from stereo_bp_ros.node.main import EXIT_DEVICE_LOST, EXIT_REFUSED
 
@@ -68,3 +72,104 @@ def test_only_a_refused_configuration_is_final():
     assert 'refused to start' in launching.refusal(EXIT_REFUSED)
     for status in (0, 1, EXIT_DEVICE_LOST, -6, -9):
         assert launching.refusal(status) == ''
+
+
+#: The launch file's own arguments, with the texts that some are limited to.
+CHOICES = {**dict.fromkeys(('namespace', 'name', 'left_namespace', 'right_namespace',
+                            'params_file', 'use_sim_time', 'cameras', 'view', 'diagnostics',
+                            'respawn',
+                            *all_settings()), ()),
+           'preset': ('', 'road', 'sad_fast'), 'log_level': ('', 'info', 'debug')}
+
+
+def cameras(tmp_path: pathlib.Path, content: Any, **given: str) -> list[dict[str, Any]]:
+    """The cameras of a file, with further arguments on the command line."""
+    file = tmp_path / 'cameras.yaml'
+    file.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return launching.cameras({**dict.fromkeys(CHOICES, ''), 'cameras': str(file), **given},
+                             CHOICES)
+
+
+def test_without_a_file_of_cameras_there_is_the_one_of_the_command_line():
+    given = {**dict.fromkeys(CHOICES, ''), 'preset': 'road'}
+    assert launching.cameras(given, CHOICES) == [given]
+
+
+def test_each_camera_has_its_own_arguments_and_those_of_the_command_line(tmp_path):
+    front, rear = cameras(tmp_path, [
+        {'namespace': 'front', 'preset': 'road', 'num_threads': 2,
+         'remappings': {'left/image_rect': '/infra1/image_rect_raw'}},
+        {'namespace': '/rear', 'use_sim_time': False, 'max_latency': 1}],
+        namespace='robot', preset='sad_fast', use_sim_time='true')
+    assert (front['namespace'], rear['namespace']) == ('robot/front', '/rear')
+    assert launching.parameter_values(front) == {
+        'preset': 'road', 'num_threads': 2, 'use_sim_time': True}
+    assert launching.parameter_values(rear) == {
+        'preset': 'sad_fast', 'max_latency': 1.0, 'use_sim_time': False}
+    assert front['remappings'] == [('left/image_rect', '/infra1/image_rect_raw')]
+    assert rear['remappings'] == []
+
+
+def test_the_parameter_file_of_a_camera_lies_beside_the_file_of_cameras(tmp_path):
+    (tmp_path / 'front.yaml').touch()
+    front, = cameras(tmp_path, [{'namespace': 'front', 'params_file': 'front.yaml'}])
+    assert front['params_file'] == str(tmp_path / 'front.yaml')
+
+
+@pytest.mark.parametrize(('content', 'words'), [
+    ('cameras: []', 'must be a list of cameras'),
+    ('[]', 'must be a list of cameras'),
+    ('- namespace: [', 'it cannot be read'),
+    ([{'namespace': 'front'}, 'rear'], 'camera 2: the entry is .*rear.* must be a mapping'),
+    ([{'preset': 'road'}], 'camera 1: namespace is .*needs one of its own'),
+    ([{'namespace': '/'}], 'camera 1: namespace is .*needs one of its own'),
+    ([{'namespace': 'front'}, {'namespace': 'rear'}, {'namespace': '/front'}],
+     'camera 3: namespace is ./front., but an earlier camera has the same'),
+    ([{'namespace': 'a', 'disparity_rnage': 64}],
+     'camera 1: disparity_rnage is 64, but .* did you mean disparity_range'),
+    ([{'namespace': 'a', 'remapping': {}}], 'did you mean remappings'),
+    ([{'namespace': 'a', 'cameras': 'b.yaml'}], 'camera 1: cameras is .*no argument of this name'),
+    ([{'namespace': 'a', 'view': 'rviz'}], 'camera 1: view is .*no argument of this name'),
+    ([{'namespace': 'a', 'disparity_range': 1000}], 'camera 1: disparity_range is 1000, but'),
+    ([{'namespace': 'a', 'num_threads': None}], 'camera 1: num_threads is None, but'),
+    ([{'namespace': 'a', 'preset': 'roda'}], 'preset is .roda., but must be one of road, sad'),
+    ([{'namespace': 'a', 'respawn': 'maybe'}], 'respawn is .maybe., but must be true or false'),
+    ([{'namespace': 'a', 'name': 5}], 'camera 1: name is 5, but must be a text'),
+    ([{'namespace': 'a', 'params_file': 'no.yaml'}], 'params_file is .* no such file'),
+    ([{'namespace': 'a', 'remappings': ['depth']}], 'remappings is .* mapping of topics'),
+    ([{'namespace': 'a', 'remappings': {'depth': 1}}], 'remappings is .* mapping of topics')])
+def test_a_mistake_in_a_file_of_cameras_is_named_with_its_camera(tmp_path, content, words):
+    with pytest.raises(StereoError, match=f'cameras.yaml.*{words}'):
+        cameras(tmp_path, content)
+
+
+SHIPPED = ('front_and_rear', 'oak', 'realsense', 'usb', 'zed')
+
+
+@pytest.mark.parametrize('name', SHIPPED)
+def test_every_shipped_file_of_cameras_is_accepted_and_maps_all_inputs(name, repository):
+    choices = {**CHOICES, 'preset': ('', *preset_names())}
+    given = {**dict.fromkeys(CHOICES, ''),
+             'cameras': str(repository / f'config/cameras/{name}.yaml')}
+    for camera in launching.cameras(given, choices):
+        assert camera['left_namespace'] or {topic for topic, _ in camera['remappings']} == {
+            f'{side}/{topic}' for side in ('left', 'right')
+            for topic in ('image_raw' if camera.get('rectify') else 'image_rect',
+                          'camera_info')}
+
+
+def test_every_shipped_file_of_cameras_is_tried(repository):
+    assert sorted(path.stem for path in (repository / 'config/cameras').iterdir()) == [*SHIPPED]
+
+
+def test_analyzers_tell_the_statuses_of_two_nodes_apart():
+    found = launching.analyzers(['/front/stereo_bp', '/front/stereo_bp2'])
+    prefixes = [group['find_and_remove_prefix'] for group in found.values()
+                if isinstance(group, dict)]
+    for status, group in (('/front/stereo_bp: input', 0), ('/front/stereo_bp2: input', 1)):
+        assert [status.startswith(prefix) for prefix, in prefixes] == [group == 0, group == 1]
+
+
+def test_a_file_of_cameras_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(StereoError, match=r'cameras is .*it cannot be read: No such file'):
+        launching.cameras({'cameras': str(tmp_path / 'cameras.yaml')}, CHOICES)

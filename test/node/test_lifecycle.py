@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +26,17 @@ def client(run_node: Any, client_class: Any, tmp_path_factory: pytest.TempPathFa
             contextlib.closing(client_class(node.domain)) as client:
         client.node_process = node
         client.is_used = False
+        client.wait_until(lambda: answers(client), what='an answer')
         yield client
+
+
+def answers(client: Any) -> bool:
+    """Whether the node answers: what it says before it knows the client is lost."""
+    from lifecycle_msgs.srv import GetState
+
+    with contextlib.suppress(AssertionError):
+        return bool(client.call(GetState, 'get_state', 5.0).current_state.label)
+    return False
 
 
 @pytest.fixture(autouse=True)
@@ -159,43 +168,50 @@ def test_nothing_is_published_after_deactivate_returns(client: Any, images: tupl
         assert values[f'received {side}'] == values['published'] + dropped + alone
 
 
-def test_services_answer_while_frames_are_computed(client: Any, images: tuple[Any, Any],
-                                                   active: None) -> None:
-    match(client, images)
-    stop, flowing = threading.Event(), threading.Event()
+def test_services_answer_while_a_frame_is_computed(
+        client: Any, textured_pair: Callable[..., Any], active: None) -> None:
+    slow = {'stereo_algorithm': 'bp', 'disparity_range': 64, 'iterations': 200}
+    assert all(result.successful for result in client.set_parameters(True, **slow))
+    client.wait_for_algorithm('bp')
+    width, height = 640, 480
+    for side in ('left', 'right'):
+        client.send_info(side, client.info(side, width, height))
+    images = [client.image(pixels) for pixels in textured_pair(width, height, 5)]
+    match(client, images)                               # the engine is there
+    stamp_ns, answers = client.send_pair(*images), 0
+    while stamp_ns not in client.stamps():
+        assert client.set_parameters(speckle_size=answers)[0].successful
+        assert client.state() == 'active'
+        answers += stamp_ns not in client.stamps()
+    # A frame takes a second where nothing else runs, and two answers less than 0.05 s: a busy
+    # machine makes both of them slow. Answers that wait for the frame come after it.
+    assert answers >= 5
+    fast = {name: PARAMETERS.get(name, 7) for name in slow}
+    assert all(result.successful for result in client.set_parameters(True, **fast))
+    client.wait_for_algorithm('sad')
+
+
+def test_every_frame_during_rebuilds_is_of_one_configuration(
+        client: Any, images: tuple[Any, Any], active: None) -> None:
+    stamp_ns = client.send_pair(*images)
+    client.result('disparity', stamp_ns)
+    first = client.stamps().index(stamp_ns)
+    stop = threading.Event()
 
     def load() -> None:
         while not stop.wait(0.02):
-            if flowing.is_set():
-                client.send_pair(*images)
+            client.send_pair(*images)
 
     thread = threading.Thread(target=load)
     thread.start()
     try:
-        # In turn, so that both see the machine equally busy.
-        times: dict[bool, list[float]] = {False: [], True: []}
-        for k in range(30):
-            if k % 2:
-                flowing.set()
-                seen = len(client.received['disparity'])
-                client.wait_until(lambda seen=seen: len(client.received['disparity']) > seen)
-            else:
-                flowing.clear()
-            start = time.monotonic()
-            assert client.set_parameters(speckle_size=k)[0].successful
-            assert client.state() == 'active'
-            times[flowing.is_set()].append(time.monotonic() - start)
-        # A busy machine now and then makes either of them ten times as slow: the fastest quarter.
-        busy, idle = (statistics.quantiles(times[key], n=4)[0] for key in (True, False))
-        assert busy < 5 * idle
-        # Rebuilds under load: every frame that comes out is of one configuration or the other.
         for disparity_range in (24, 16, 32, 16):
             assert client.set_parameters(disparity_range=disparity_range)[0].successful
         client.wait_until(lambda: client.received['disparity'][-1].max_disparity == 15.0)
     finally:
         stop.set()
         thread.join()
-    assert {m.max_disparity for m in client.received['disparity']} <= {15.0, 23.0, 31.0}
+    assert {m.max_disparity for m in client.received['disparity'][first:]} <= {15.0, 23.0, 31.0}
     client.settled()
 
 

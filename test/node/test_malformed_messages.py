@@ -69,6 +69,17 @@ IMAGES = {
     'step too small': ('bad step', {'step': W - 1}),
     'unknown encoding': ('unknown encoding', {'encoding': 'rgb48'}),
     'empty encoding': ('unknown encoding', {'encoding': ''}),
+    'nv12 without chroma': ('short data', {'encoding': 'nv12'}),
+    'nv21 without its last row': ('short data', {
+        'encoding': 'nv21', 'data': array.array('B', bytes(W * (H * 3 // 2 - 1)))}),
+    'nv24 with the chroma of nv12': ('short data', {
+        'encoding': 'nv24', 'data': array.array('B', bytes(W * H * 3 // 2))}),
+    'nv12 with a step over both planes': ('short data', {
+        'encoding': 'nv12', 'step': W * 3 // 2, 'data': array.array('B', bytes(W * H * 3 // 2))}),
+    'odd nv12': ('bad size', {'encoding': 'nv12', 'width': W - 1}),
+    'nv21 of odd height': ('bad size', {'encoding': 'nv21', 'height': H - 1}),
+    'mosaic of 16 bits in 8': ('bad step', {'encoding': 'bayer_rggb16'}),
+    'half a mosaic of 16 bits': ('short data', {'encoding': 'bayer_grbg16', 'step': 2 * W}),
     'no unicode': ('unknown encoding', {'encoding': 'b\u00e4yer'}),
 }
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from stereo_bp_ros import engines
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.errors import OutOfDeviceMemory
+from stereo_bp_ros.errors import DeviceLostError, OutOfDeviceMemory
 from stereo_bp_ros.node.matcher_host import MatcherHost
 
 
@@ -41,11 +42,32 @@ def test_a_size_is_prepared_for_once_and_it_is_said_how_long_that_took(fake_matc
                       for size in ('32 x 24', '64 x 48')]
 
 
+def test_only_a_calibration_that_moves_min_depth_is_prepared_for(fake_matcher: Any) -> None:
+    logged: list[str] = []
+    room = MatcherHost(fake_matcher, logged.append)
+    room.build(MatcherConfig(backend='cpu', min_depth=1.0), 0, 0)
+    wide, as_wide, narrow = (Calibration(100.0, baseline, 16.0, 16.0, 12.0)
+                             for baseline in (0.2, 0.19, 0.1))
+    assert [room.prepare(32, 24, one) for one in (wide, wide, as_wide, narrow, narrow)] == [
+        True, False, False, True, False]
+    assert room.config_in_force == MatcherConfig(backend='cpu', disparity_range=16)
+    assert [line.partition(' after')[0] for line in logged] == [
+        'ready for 32 x 24, disparities 0 to 23,', 'ready for 32 x 24, disparities 0 to 15,']
+
+
+def test_another_matcher_after_a_loss_searches_as_far(fake_matcher: Any) -> None:
+    room = MatcherHost(fake_matcher)
+    room.build(MatcherConfig(min_depth=1.0), 0, 0)
+    room.prepare(32, 24, Calibration(100.0, 0.2, 16.0, 16.0, 12.0))
+    room.fall_back_to_cpu(DeviceLostError('gone'))
+    assert room.config_in_force == MatcherConfig(backend='cpu', disparity_range=24)
+
+
 def test_a_device_without_memory_is_not_asked_again_for_every_image(
         fake_matcher: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     attempts: list[tuple[int, int]] = []
 
-    def refuse(self: Any, width: int, height: int) -> float:
+    def refuse(self: Any, width: int, height: int, calibration: Any) -> float:
         attempts.append((width, height))
         raise OutOfDeviceMemory('nothing is left')
 

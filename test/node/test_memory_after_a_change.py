@@ -32,6 +32,8 @@ class Holder(Engine):
     def compute(self, *_: Any) -> dict[str, float]:
         return {}
 
+    def wait_for(self, stream: int) -> None: ...
+
     def update(self, config: MatcherConfig) -> None:
         self.config = config
 

@@ -11,17 +11,27 @@ import pytest
 
 pytest.importorskip('rclpy')
 
+from builtin_interfaces.msg import Time
+from sensor_msgs.msg import CameraInfo
+from std_msgs.msg import Header
+
 from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import NodeConfig
 from stereo_bp_ros.node.diagnostics.latency import STAGES, FrameLatency
-from stereo_bp_ros.node.publishing import DepthMessage, DisparityMessage, latency_message
-from stereo_bp_ros.types import DisparityFrame, ValidWindow
+from stereo_bp_ros.node.frames import Result
+from stereo_bp_ros.node.messages import (
+    CameraInfoMessage,
+    DisparityMessage,
+    ImageMessage,
+    latency_message,
+    latency_numbers,
+)
+from stereo_bp_ros.types import DERIVED, DisparityFrame, ValidWindow
 
 pytestmark = pytest.mark.ros
 
 
-def _stamp(sec: int = 12, nanosec: int = 34) -> object:
-    from builtin_interfaces.msg import Time
-    return Time(sec=sec, nanosec=nanosec)
+STAMP = Time(sec=12, nanosec=34)
 
 
 def _frame(**fields: object) -> DisparityFrame:
@@ -32,16 +42,21 @@ def _frame(**fields: object) -> DisparityFrame:
     return DisparityFrame(**values)     # type: ignore[arg-type]
 
 
+def result(**fields: object) -> Result:
+    """Of a frame that has ``fields``, with the frame_id left_camera."""
+    return Result(STAMP, CameraInfo(header=Header(frame_id='left_camera')),
+                  Calibration(450.0, 0.12, 10, 12, 6), _frame(**fields), NodeConfig())
+
+
 def ignore(buffer: object) -> None:
     """Nobody wants to know of new buffers."""
 
 
 def test_every_field_of_a_disparity_image_is_filled() -> None:
-    message = DisparityMessage(ignore)
+    message = DisparityMessage('disparity', ignore)
     pixels = message.pixels(30, 12)
     pixels[:] = np.arange(360, dtype=np.float32).reshape(12, 30)
-    filled = message.fill(_stamp(), 'left_camera', Calibration(450.0, 0.12, 10, 12, 6),
-                          _frame())
+    filled = message.fill(result())
     for header in (filled.header, filled.image.header):
         assert (header.stamp.sec, header.stamp.nanosec, header.frame_id) == (12, 34,
                                                                             'left_camera')
@@ -57,10 +72,11 @@ def test_every_field_of_a_disparity_image_is_filled() -> None:
     assert window.do_rectify is False
 
 
-@pytest.mark.parametrize('kind', [DisparityMessage, DepthMessage])
-def test_the_buffer_stays_while_the_size_stays(kind: type) -> None:
-    message = kind(ignore)
-    image = message.message.image if kind is DisparityMessage else message.message
+@pytest.mark.parametrize(('kind', 'output'), [(DisparityMessage, 'disparity'),
+                                              (ImageMessage, 'depth')])
+def test_the_buffer_stays_while_the_size_stays(kind: type, output: str) -> None:
+    message = kind(output, ignore)
+    image = message.carrier
     first = message.pixels(8, 4)
     data = image.data
     assert isinstance(data, array.array)
@@ -72,7 +88,7 @@ def test_the_buffer_stays_while_the_size_stays(kind: type) -> None:
 
 
 def test_another_size_gets_another_buffer_and_leaves_the_old_view_alone() -> None:
-    message = DepthMessage(ignore)
+    message = ImageMessage('depth', ignore)
     old = message.pixels(8, 4)
     old[:] = math.pi
     new = message.pixels(16, 2)
@@ -84,7 +100,7 @@ def test_another_size_gets_another_buffer_and_leaves_the_old_view_alone() -> Non
 
 def test_every_new_buffer_of_a_message_is_told_of_once() -> None:
     buffers: list[object] = []
-    message = DepthMessage(buffers.append)
+    message = ImageMessage('depth', buffers.append)
     for width in (8, 8, 16):
         message.pixels(width, 4)
         assert buffers[-1] is message.message.data
@@ -92,19 +108,59 @@ def test_every_new_buffer_of_a_message_is_told_of_once() -> None:
 
 
 def test_pixels_can_be_a_matchers_output() -> None:
-    pixels = DepthMessage(ignore).pixels(31, 7)
+    pixels = ImageMessage('depth', ignore).pixels(31, 7)
     assert pixels.dtype == np.float32
     assert pixels.flags.c_contiguous
     assert pixels.flags.writeable
     assert pixels.flags.aligned
 
 
+def test_the_camera_info_of_depth_has_a_translation_only_within_its_frame() -> None:
+    received = CameraInfo(width=640, height=480, distortion_model='plumb_bob', binning_x=2,
+                          k=[500.0, 0, 320, 0, 510, 240, 0, 0, 1],
+                          p=[500.0, 0, 320, -50, 0, 510, 240, 0, 0, 0, 1, 0],
+                          header=Header(frame_id='right_camera', stamp=Time(sec=1)))
+    message = CameraInfoMessage('', ignore)
+    filled = message.fill(result()._replace(camera_info=received))
+    assert (filled.header.stamp, filled.header.frame_id) == (STAMP, 'right_camera')
+    assert list(filled.p) == [500.0, 0, 320, 0, 0, 510, 240, 0, 0, 0, 1, 0]
+    assert received.p[3] == -50
+    assert received.header.stamp == Time(sec=1)
+    for field in ('width', 'height', 'distortion_model', 'binning_x', 'roi'):
+        assert getattr(filled, field) == getattr(received, field)
+    assert np.array_equal(filled.k, received.k)
+    in_the_left_frame = message.fill(result()._replace(camera_info=received, camera_x=0.1))
+    assert np.array_equal(in_the_left_frame.p, received.p)
+
+
+@pytest.mark.parametrize(('output', 'encoding', 'step'), [
+    ('confidence', '32FC1', 128), ('depth_mm', '16UC1', 64), ('disparity_color', 'bgr8', 96)])
+def test_images_are_described_by_the_type_of_their_pixels(output: str, encoding: str,
+                                                          step: int) -> None:
+    message = ImageMessage(output, ignore)
+    pixels = message.pixels(32, 24)
+    pixels[...] = 7
+    image = message.fill(result())
+    assert (image.encoding, image.step, image.width, image.height) == (encoding, step, 32, 24)
+    assert bytes(image.data) == pixels.tobytes()
+
+
 def test_a_latency_message_names_every_stage_in_order() -> None:
     latency = FrameLatency({name: float(k) for k, name in enumerate(STAGES)}, 55.0, 60.5)
-    status, = latency_message(_stamp(), '/n: latency', 'cpu', latency).status
+    status, = latency_message(STAMP, '/robot/front/stereo_bp', latency).status
     assert [v.key for v in status.values] == [
         'receive', 'pair', 'wait', 'convert', 'upload', 'preprocess', 'cost', 'messages',
-        'refine', 'download', 'publish', 'total', 'age']
-    assert [float(v.value) for v in status.values] == [*range(11), 55.0, 60.5]
+        'refine', *DERIVED, 'download', 'publish', 'total', 'age']
+    assert [float(v.value) for v in status.values] == [*range(len(STAGES)), 55.0, 60.5]
     assert status.level == b'\0'
-    assert (status.name, status.hardware_id) == ('/n: latency', 'cpu')
+    assert (status.name, status.hardware_id) == (
+        '/robot/front/stereo_bp: latency', 'robot/front')
+
+
+def test_latency_as_numbers_begins_with_the_total_and_names_every_number() -> None:
+    latency = FrameLatency({name: float(k) for k, name in enumerate(STAGES)}, 55.0, 60.5)
+    message = latency_numbers(latency)
+    dimension, = message.layout.dim
+    assert dimension.label.split(',') == ['total', 'age', *STAGES]
+    assert dimension.size == dimension.stride == len(message.data)
+    assert list(message.data) == [55.0, 60.5, *range(len(STAGES))]

@@ -243,7 +243,8 @@ def test_one_atomic_set_is_one_change_of_configuration(make: Callable[..., Bench
     bench.configure()
     calls: list[MatcherConfig] = []
     reconfigure = bench.matcher.reconfigure
-    bench.matcher.reconfigure = lambda config: (calls.append(config), reconfigure(config))[1]
+    bench.matcher.reconfigure = lambda config, *calibration: (
+        calls.append(config), reconfigure(config, *calibration))[1]
     assert bench.set(disparity_range=32, message_type='float32', exact=True,
                      queue_size=9).successful
     bench.settle()
@@ -281,7 +282,7 @@ def test_setting_back_keeps_what_was_set_in_the_meantime(make: Callable[..., Ben
     bench = make()
     bench.configure()
 
-    def refuse(config: MatcherConfig) -> bool:
+    def refuse(config: MatcherConfig, calibration: Any) -> bool:
         bench.set(speckle_size=11, disparity_range=20)
         del bench.matcher.reconfigure
         raise StereoError('no room')

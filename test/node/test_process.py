@@ -26,7 +26,7 @@ import sys
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node.main import main
 class Slow(StereoMatcher):
-    def prepare(self, width=0, height=0):
+    def prepare(self, width=0, height=0, calibration=None):
         while True:
             sum(range(100000))
 sys.exit(main(matcher_factory=Slow))

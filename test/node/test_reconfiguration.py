@@ -9,7 +9,8 @@ import types
 
 import pytest
 
-from stereo_bp_ros import engines, partitions
+from stereo_bp_ros import engines, geometry, partitions
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
 from stereo_bp_ros.engines import host_memory
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
@@ -26,13 +27,19 @@ class Room:
 
     def __init__(self) -> None:
         self.config = OLD
+        self.calibration: Calibration | None = None
         self.matcher: types.SimpleNamespace | None = None
         self.built: list[MatcherConfig] = []
+
+    @property
+    def config_in_force(self) -> MatcherConfig:
+        return geometry.searched(self.config, self.calibration)
 
     def effective(self, wanted: MatcherConfig) -> MatcherConfig:
         return wanted
 
-    def reconfigure(self, wanted: MatcherConfig) -> bool:
+    def reconfigure(self, wanted: MatcherConfig, calibration: Calibration | None = None) -> bool:
+        self.calibration = calibration
         if not self.config.is_live_change(wanted):
             self.built.append(wanted)
         self.config = wanted

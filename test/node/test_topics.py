@@ -14,6 +14,7 @@ import pytest
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.geometry import valid_window
 from stereo_bp_ros.images import ENCODINGS
+from stereo_bp_ros.types import DERIVED
 
 pytest.importorskip('rclpy')
 pytestmark = pytest.mark.ros
@@ -228,6 +229,8 @@ def encode(grey: np.ndarray, encoding: str) -> np.ndarray:
     known = ENCODINGS[encoding]
     if known.bits == 16:
         return grey.astype('<u2') * 256
+    if known.chroma_rows:
+        return np.pad(grey, ((0, known.rows(len(grey)) - len(grey)), (0, 0)), mode='reflect')
     if known.luma >= 0:
         pixels = np.full((*grey.shape, 2), 128, np.uint8)
         pixels[..., known.luma] = grey
@@ -241,7 +244,7 @@ def encode(grey: np.ndarray, encoding: str) -> np.ndarray:
 def test_every_encoding_with_padded_rows(client: Any, pair: Any, encoding: str) -> None:
     _, expected = match(client, pair)
     left, right = (encode(image, encoding) for image in pair)
-    message, pixels = match(client, (left, right), encoding, padding=13)
+    message, pixels = match(client, (left, right), encoding, padding=13, height=H)
     if ENCODINGS[encoding].bayer:       # demosaicing blurs
         assert np.median(inside(message, pixels)) == pytest.approx(DISPARITY, abs=0.2)
     else:
@@ -267,12 +270,32 @@ def test_the_stages_add_up_to_the_total_of_every_frame(client: Any, pair: Any) -
         values = {v.key: float(v.value) for v in status.values}
         total, age = values.pop('total'), values.pop('age')
         assert list(values) == ['receive', 'pair', 'wait', 'convert', 'upload', 'preprocess',
-                                'cost', 'messages', 'refine', 'download', 'publish']
+                                'cost', 'messages', 'refine', *DERIVED, 'download', 'publish']
         assert abs(sum(values.values()) - total) <= max(0.05 * total, 0.2)
         assert values['upload'] == values['download'] == 0.0
         assert age >= total
         assert message.header.stamp.sec
     assert client.stamps('latency')[-5:] == frames
+
+
+def test_latency_as_numbers_has_what_the_latency_of_the_same_frame_has(client: Any, pair: Any
+                                                                       ) -> None:
+    from std_msgs.msg import Float64MultiArray
+
+    heard: list[Any] = []
+    subscription = client.node.create_subscription(Float64MultiArray, 'latency_ms', heard.append,
+                                                   100)
+    client.wait_until(lambda: client.node.count_publishers('latency_ms'), what='latency_ms')
+    client.wait_until_known()
+    match(client, pair)
+    stamp = client.stamps()[-1]
+    status, = client.result('latency', stamp).status
+    client.wait_until(lambda: heard, what='latency_ms')
+    client.node.destroy_subscription(subscription)
+    numbers, = heard
+    names = numbers.layout.dim[0].label.split(',')
+    assert dict(zip(names, numbers.data, strict=True)) == pytest.approx(
+        {v.key: float(v.value) for v in status.values}, abs=0.0006)
 
 
 def test_the_latency_status_tells_the_distribution_and_the_budget(client: Any, pair: Any

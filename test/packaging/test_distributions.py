@@ -18,7 +18,7 @@ FOLDERS = {'kernels': 'stereo_bp_ros/kernels', 'config': 'stereo_bp_ros/presets'
 
 #: Prints where the package is, and how many of its kernels and presets it finds there.
 LOOK = ('from stereo_bp_ros import resources as r; print(r.__file__); '
-        'print(len(list(r.KERNELS.rglob("*.cu*"))), len(list(r.PRESETS.glob("*.yaml"))))')
+        'print(len(list(r.KERNELS.rglob("*.cu*"))), len(list(r.PRESETS.rglob("*.yaml"))))')
 
 
 def run(*command: object, **options: object) -> str:

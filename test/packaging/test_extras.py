@@ -170,6 +170,7 @@ def test_without_an_extra_every_verb_explains_itself(stereo_bp, plain):
             (['match', 'inputs/pair/left.png', 'inputs/pair/right.png'], "extra 'cpu'"),
             (['tune'], "extra 'cpu'"),
             (['evaluate', 'inputs/bag'], "extra 'evaluation'"),
+            (['evaluate', 'inputs/pair', '--workers', '2'], "extra 'scale'"),
             (['benchmark', 'papers', '--output', 'papers'], "extra 'evaluation'"),
             (['replay', 'inputs/bag'], "extra 'ros'"), (['demo'], "extra 'ros'")):
         done = stereo_bp(plain, *arguments)

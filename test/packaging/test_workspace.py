@@ -55,6 +55,8 @@ def test_a_workspace_has_the_executables_and_shares_presets_and_launch_files(sou
     share = prefix / 'share/stereo_bp_ros'
     assert (share / 'launch/stereo_bp.launch.py').is_file()
     assert (share / 'config/road.yaml').is_file()
+    assert (share / 'config/stereo_bp.rviz').is_file()
+    assert (share / 'config/cameras/realsense.yaml').is_file()
     assert (share / 'package.xml').is_file()
     assert (prefix / 'share/ament_index/resource_index/packages/stereo_bp_ros').is_file()
     command = f'. install/local_setup.sh && {prefix}/lib/stereo_bp_ros/stereo_bp info --json ' \

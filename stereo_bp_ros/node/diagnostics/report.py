@@ -14,6 +14,7 @@ from stereo_bp_ros.node.diagnostics.conditions import Condition, Level
 from stereo_bp_ros.node.diagnostics.latency import Distribution
 from stereo_bp_ros.node.diagnostics.ledger import QUIET_DROPS, SIDES, Counts, ImageDrop, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import DrySpell, TopicReport, missing_images
+from stereo_bp_ros.node.diagnostics.quality import FrameQuality
 
 IDLE = 'idle: no subscribers'
 
@@ -52,8 +53,10 @@ class Report:
     waiting, held: images per side that wait for a partner, pairs that are on their way; looked
                 up where they are, so that they check the counters instead of following them.
     closest_miss: seconds between the stamps that came closest without pairing, or None.
+    quality:    of the frame that was looked at last, or None.
+    vertical:   keys and values of the vertical offset between the images.
     distribution, recent: latency of the last frames, and of those since the report before.
-    device:     name of the device and how it computes.
+    device:     name of the device, how it computes, and its state.
     """
 
     state: str
@@ -68,6 +71,8 @@ class Report:
     waiting: Mapping[str, int]
     held: int
     closest_miss: float | None
+    quality: FrameQuality | None
+    vertical: Mapping[str, str]
     distribution: Distribution | None
     recent: Distribution | None
     matcher: StereoMatcher | None
@@ -78,6 +83,15 @@ class Report:
     @property
     def active(self) -> bool:
         return self.state == 'active'
+
+
+def hardware_id(node: str) -> str:
+    """The camera that statuses are about: the node's namespace; without one the node's name.
+
+    :param node: its fully qualified name.
+    """
+    namespace, _, name = node.strip('/').rpartition('/')
+    return namespace or name
 
 
 class DiagnosticsBuilder:
@@ -91,13 +105,12 @@ class DiagnosticsBuilder:
 
     def build(self, stamp: Any, report: Report) -> DiagnosticArray:
         """All four statuses."""
-        hardware = report.matcher.backend if report.matcher is not None else ''
         message = DiagnosticArray()
         message.header.stamp = stamp
         message.status = [
             DiagnosticStatus(
                 level=bytes([level]), name=f'{self._name}: {name}', message=text,
-                hardware_id=hardware,
+                hardware_id=hardware_id(self._name),
                 values=[KeyValue(key=key, value=str(value)) for key, value in values.items()])
             for name, (level, text, values) in {
                 'input': input_status(report), 'pairing': pairing_status(report),
@@ -118,6 +131,8 @@ def input_status(report: Report) -> Status:
                for reason, count in report.counts.bad_inputs.items()}
     if not report.active:
         return Level.OK, report.state, values
+    if not report.idle:
+        values |= _measured(report)
     timeout = report.settings.input_timeout
     found = [Condition('', Level.ERROR, f'nothing on {topic.topic} for {topic.silent:.1f} s'
                        + SILENCE[topic.publishers and 1])
@@ -128,10 +143,21 @@ def input_status(report: Report) -> Status:
                         'its last camera_info is used')
               for topic in report.infos if topic.seen and topic.silent > timeout]
     found += [c for c in report.conditions
-              if c.key in ('input', 'age', 'calibration', 'quality', 'clock', 'clock jump',
-                           'transport')
+              if c.key in ('input', 'age', 'calibration', 'quality', 'vertical offset', 'clock',
+                           'clock jump', 'transport')
               or c.key.startswith('qos ')]
     return *_worst(found, IDLE if report.idle else 'receiving'), values
+
+
+def _measured(report: Report) -> dict[str, str]:
+    """What the frame that was looked at last says of images and settings."""
+    values, quality = {}, report.quality
+    if quality is not None:
+        if quality.valid is not None:
+            values = {'valid %': f'{100 * quality.valid:.1f}',
+                      'at the last label %': f'{100 * quality.last_label:.2f}'}
+        values |= {'nearest m': f'{quality.nearest:.3f}', 'farthest m': f'{quality.farthest:.1f}'}
+    return {**values, **report.vertical}
 
 
 def pairing_status(report: Report) -> Status:
@@ -271,13 +297,26 @@ def device_status(report: Report) -> Status:
         values |= {
             'backend': matcher.backend, 'why': matcher.backend_reason,
             'algorithm': matcher.config.stereo_algorithm,
+            'disparities': _search(matcher),
             **report.device,
             'size': f'{size[0]} x {size[1]}' if size else 'not known yet',
             'memory': f'{plan.total / 2**20:.1f} MiB' if plan is not None else 'none yet'}
     found = [c for c in report.conditions
-             if c.key in ('device', 'engine', 'configuration', 'name', 'diagnostics')]
+             if c.key in ('device', 'engine', 'compression', 'configuration', 'name',
+                          'diagnostics', 'gpu')]
     healthy = report.state if matcher is None else f'{report.state} on {matcher.backend}'
     return *_worst(found, healthy), values
+
+
+def _search(matcher: StereoMatcher) -> str:
+    """First and last disparity of the search between the images as they are, and why."""
+    config, depth = matcher.config_in_force, matcher.config.min_depth
+    text = f'{config.min_disparity} to {config.max_disparity}'
+    if not depth:
+        return text
+    if matcher.calibration is None:
+        return f'{text}: min_depth {depth:g} m waits for a calibration'
+    return f'{text}: as far as min_depth {depth:g} m'
 
 
 def _worst(conditions: Iterable[Condition], healthy: str) -> tuple[Level, str]:

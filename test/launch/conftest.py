@@ -1,0 +1,25 @@
+"""What needs the launch of ROS 2 skips without it: PyPI has other things by that name."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from test.domains import domain
+from test.launch.bench import Bench
+
+
+@pytest.fixture(scope='session', autouse=True)
+def launch_of_ros() -> None:
+    """The real launch and launch_ros."""
+    pytest.importorskip('launch_ros.actions')
+    if not hasattr(pytest.importorskip('launch'), 'LaunchService'):
+        pytest.skip('the launch that is installed is not the one of ROS 2')
+
+
+@pytest.fixture
+def bench(tmp_path: pathlib.Path, repository: pathlib.Path) -> Iterator[Bench]:
+    with domain() as number:
+        yield Bench(tmp_path, repository, number)

@@ -1,0 +1,133 @@
+"""What is said of a pair that was matched, and of its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.types import DisparityFrame
+from test.node.frame_bench import NOW, Bench
+
+
+@pytest.mark.parametrize(('pixels', 'text'), [
+    ('identical', 'identical'), ('black', 'is black'), ('white', 'is saturated')])
+def test_images_that_cannot_match_are_a_warning_with_a_reason(
+        make: Callable[..., Bench], pixels: str, text: str) -> None:
+    bench = make()
+    random = np.random.default_rng(0).integers(0, 256, (24, 32), np.uint8)
+    left = {'identical': random, 'black': random // 64, 'white': 250 + random // 64}[pixels]
+    bench.process(left=bench.messages.image(NOW, left),
+                  right=bench.messages.image(NOW, random))
+    assert text in bench.texts('quality')
+    assert bench.outcome() == {'published': 1}
+
+
+def test_too_few_valid_pixels_are_a_warning(make: Callable[..., Bench]) -> None:
+    bench = make(min_valid_fraction=0.5)
+    compute = bench.matcher.compute
+
+    def mostly_invalid(*args: Any, **options: Any) -> DisparityFrame:
+        frame: DisparityFrame = compute(*args, **options)
+        assert frame.disparity is not None
+        frame.disparity[:, :25] = frame.min_disparity - 1
+        return frame
+
+    bench.matcher.compute = mostly_invalid
+    bench.process()
+    assert 'min_valid_fraction 50 %' in bench.texts('quality')
+
+
+def test_nothing_is_said_of_valid_pixels_where_no_output_shows_them(
+        make: Callable[..., Bench]) -> None:
+    bench = make(min_valid_fraction=1.0)
+    bench.outputs.topics = ('confidence',)
+    bench.process()
+    assert bench.texts('quality') == ''
+    assert bench.outcome() == {'published': 1}
+
+
+def test_images_that_are_too_narrow_are_a_warning(make: Callable[..., Bench]) -> None:
+    bench = make(config=MatcherConfig(disparity_range=64))
+    bench.process()
+    assert 'too narrow for disparity_range' in bench.texts('quality')
+
+
+def test_a_frame_that_was_looked_at_leaves_its_quality_and_its_images(
+        make: Callable[..., Bench]) -> None:
+    bench = make()
+    offered: list[tuple[Any, ...]] = []
+    bench.offsets.offer = lambda *pair: offered.append(pair)        # type: ignore[method-assign]
+    assert bench.processor.quality is None
+    for k in range(3):                  # all within one look at the images
+        bench.process(NOW + k)
+    quality = bench.processor.quality
+    assert quality is not None
+    assert quality.valid == 1.0
+    assert quality.nearest == pytest.approx(100 * 0.1 / 7)
+    (left, right, config, rectification), = offered
+    assert rectification is None
+    assert (left.width, right.height, config.disparity_range) == (32, 24, 8)
+
+
+def test_pixels_at_the_last_label_are_a_warning(make: Callable[..., Bench]) -> None:
+    bench = make()
+    compute = bench.matcher.compute
+
+    def nearer(*args: Any, **options: Any) -> DisparityFrame:
+        frame: DisparityFrame = compute(*args, **options)
+        assert frame.disparity is not None
+        frame.disparity[:, 20:] = frame.max_disparity
+        return frame
+
+    bench.matcher.compute = nearer
+    bench.process()
+    assert 'something is nearer than can be measured' in bench.texts('quality')
+
+
+def test_rows_that_do_not_match_and_foreign_frame_ids_are_warnings(make: Callable[..., Bench]
+                                                                   ) -> None:
+    bench = make()
+    bench.right_info.p[6] += 3
+    bench.left_info.header.frame_id = 'elsewhere'
+    bench.process()
+    assert 'rows do not match' in bench.texts('calibration')
+    assert "'elsewhere'" in bench.texts('quality')
+
+
+def test_every_warning_is_renewed_by_every_frame_and_ends_with_its_cause(
+        make: Callable[..., Bench]) -> None:
+    bench = make()
+    bench.left_info.header.frame_id = 'elsewhere'
+    bench.right_info.p[6] += 3
+    for k in range(5):                  # all within one look at the images
+        bench.process(NOW + k)
+        texts = ' '.join(condition.text for condition in bench.conditions.report())
+        assert 'rows do not match' in texts
+        assert "'elsewhere'" in texts
+    bench.conditions.report()
+    assert bench.conditions.report() == []
+
+
+def test_texts_of_messages_are_cut_and_made_printable_wherever_they_are_told(
+        make: Callable[..., Bench]) -> None:
+    long = 'x\n\x1b[31m\u202e\0' * 60000
+    for field, told in (('frame_id', 'quality'), ('encoding', 'input'), ('format', 'input')):
+        bench = make()
+        random = np.random.default_rng(0).integers(0, 256, (24, 32), np.uint8)
+        left = bench.messages.image(NOW, random)
+        if field == 'frame_id':
+            bench.left_info.header.frame_id = long
+            left.header.frame_id = long[1:]
+        elif field == 'encoding':
+            left.encoding = long
+        else:
+            left = bench.messages.stamped(NOW, data=b'no image', format=long)
+        bench.process(left=left)
+        for text in (bench.texts(told), *(text for _, text in bench.logged)):
+            assert len(text) < 700, field
+            assert text.isprintable()
+            assert text.count('x\\n') <= 2 * 80 / len('x\\n')
