@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='replay this folder of pairs')
     shared.add_topic_options(parser)
     parser.add_argument('--output', type=pathlib.Path, default='demo', metavar='DIR',
-                        help='report.json, report.html and pictures (default: demo); '
+                        help='report.json, report.html and recordings (default: demo); '
                              'what an earlier demo left there is replaced')
     parser.add_argument('--frames', type=shared.whole(2, 100000), default=0, metavar='N',
                         help='length of the rendered sequences (default 120 and 160)')
@@ -146,9 +146,11 @@ def _perform(one: Run, options: argparse.Namespace) -> run_report.RecordedRun:
         result = session.run_session(source, folder, one.settings, topics=topics, progress=show,
                                      player_options=('--rate', str(options.rate)))
         task = bar.add_task(f'{one.name}: comparing with the truth', total=opened.pairs)
-        return run_report.judge(one.name, one.title, source, result, options.output,
-                                topics=topics, least_rate_hz=one.least_rate_hz,
-                                advance=lambda: bar.advance(task))
+        recorded = run_report.judge(one.name, one.title, source, result, topics=topics,
+                                    least_rate_hz=one.least_rate_hz,
+                                    advance=lambda: bar.advance(task))
+        recorded.settings = one.settings
+        return recorded
 
 
 def _render(sequence: scenes.RoadSequence, path: pathlib.Path, bar: Any) -> None:

@@ -2,165 +2,274 @@
 
   stereo_bp evaluate middlebury/ --preset five_sets
   stereo_bp evaluate kitti2012/ --preset road --against sgbm,bm
+  stereo_bp evaluate kitti2012/ --preset road --against road_fast --against bare:filling=none
   stereo_bp evaluate recording/ --preset road --output report/
+  stereo_bp evaluate recording/ --preset road --consistency --corridor 2.5x40 --camera-height 1.6
+  stereo_bp evaluate --scenario street.yaml --json-lines
+  stereo_bp evaluate --compare before/report.json after/report.json
+  stereo_bp evaluate kitti2012/ --preset road --sweep downscale=1:3:1 --sweep levels=2:4:1 \
+      --choose 'p99 <= 100 ms' --output sweep/
+  stereo_bp evaluate recording/ --preset road --workers 8
 
 Folders may be laid out as Middlebury (2001 to 2014), KITTI 2012 or 2015, a sequence of stamped
 pairs, or left.png and right.png; a bag is a rosbag2 folder, a file of one, or a ROS 1 bag. Where
 the data set says how many disparities it has, that many are searched unless --set disparity_range
-says otherwise. docs/reference/metrics.md defines every figure.
+says otherwise; a setting min_depth goes by each pair's calibration in place of both.
+docs/reference/metrics.md defines every figure.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import functools
 import logging
 import pathlib
-import statistics
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
-
-import cv2
-import numpy as np
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cli import (
+    evaluate_compare,
+    evaluate_report,
+    evaluate_scale,
+    evaluate_scenario,
+    evaluate_sweep,
+)
 from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
-from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.grey import conversion_code
+from stereo_bp_ros.config import MatcherConfig, parse_assignments
+from stereo_bp_ros.config.files import preset_names
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation import (
-    datasets,
-    files,
-    peers,
-    pictures,
-    regions,
-    report,
-    sparsification,
-)
+from stereo_bp_ros.evaluation import peers, regions, sparsification
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
-from stereo_bp_ros.evaluation.frame_scores import score_frame
-from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.matcher import StereoMatcher
-from stereo_bp_ros.types import DisparityFrame
+from stereo_bp_ros.evaluation.conditions import judge
+from stereo_bp_ros.evaluation.obstacles import Corridor
+from stereo_bp_ros.evaluation.performance import performance
+from stereo_bp_ros.evaluation.results import Result, Summary, summaries
+from stereo_bp_ros.evaluation.runs import Method
 
 HELP = 'a data set folder or a bag: accuracy and time as a table, JSON and HTML'
 NEEDS = ()
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar('T')
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('path', type=pathlib.Path, help='data set folder, or bag (needs rosbags)')
+    parser.add_argument('path', type=pathlib.Path, nargs='?',
+                        help='data set folder, or bag (needs rosbags)')
+    parser.add_argument('--scenario', type=pathlib.Path, metavar='FILE',
+                        help='read inputs, settings and pass conditions from a YAML file '
+                             '(docs/reference/scenarios.md); status 1 where a condition fails')
+    parser.add_argument('--compare', type=pathlib.Path, nargs=2, metavar='REPORT',
+                        help='match nothing: compare two files report.json over the same frames, '
+                             'the second with the first')
+    parser.add_argument('--sweep', action='append', default=[], metavar='NAME=FROM:TO:STEP',
+                        help='match with every value of a setting, or NAME=VALUE,VALUE; several '
+                             'make a grid; resumes what --output has')
+    parser.add_argument('--choose', action='append', default=[], metavar='LIMIT',
+                        help="with --sweep: the best point that holds 'p99 <= 33 ms' or other "
+                             'conditions, or the point NAME=VALUE,... (default: the best of all)')
+    parser.add_argument('--by', default='filled bad3', metavar='FIGURE',
+                        help='with --sweep: what is best and drawn over time (default: filled '
+                             'bad3)')
     parser.add_argument('--repeat', type=shared.whole(1), default=3, metavar='N',
                         help='match each pair N times, report the median time (default 3)')
     parser.add_argument('--limit', type=shared.whole(1), default=0, metavar='N',
                         help='stop after N pairs (default: all)')
-    parser.add_argument('--against', type=_peer_names, default=(), metavar='NAME[,NAME]',
-                        help="match with OpenCV's matchers, too: sgbm (its mode 3WAY), bm")
+    parser.add_argument('--against', action='append', default=[], metavar='NAME[,NAME]',
+                        help="match with others, too: OpenCV's sgbm (its mode 3WAY) and bm, a "
+                             'preset, or NAME:KEY=VALUE,... for other settings; may be given '
+                             'several times')
     parser.add_argument('--confidence', action='store_true',
                         help='judge the confidence, too: sparsification and AUSE; matches each '
                              'pair with truth once more')
+    parser.add_argument('--consistency', action='store_true',
+                        help='figures that need no truth: left-right consistency, photometric '
+                             'error, flicker, plane of the road; matches each pair once more, '
+                             'mirrored')
+    parser.add_argument('--corridor', type=_size_in_metres, metavar='WIDTHxLENGTH',
+                        help='count obstacles in a corridor ahead of this size in metres, and '
+                             'false ones where there is truth, e.g. 2.5x40; needs a calibration')
+    parser.add_argument('--camera-height', type=shared.real(1e-2, 1e3), metavar='METRES',
+                        help='of a level camera, for --corridor (default: the ground is found in '
+                             'the truth)')
     parser.add_argument('--focal', type=shared.real(1e-3, 1e6), metavar='PIXELS',
-                        help='focal length of pairs without calibration, to score by distance')
+                        help='focal length of pairs without calibration, to score by distance '
+                             'and for min_depth')
     parser.add_argument('--baseline', type=shared.real(1e-6, 1e6), metavar='METRES',
                         help='with --focal')
     parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
-                        help='write report.json, report.html and a picture of every pair')
+                        help='write report.json and report.html, one page with plots, the worst '
+                             'frames and some of all, and a map of the errors')
+    evaluate_scale.add_arguments(parser)
     shared.add_topic_options(parser)
     shared.add_matcher_options(parser)
     shared.add_json_option(parser)
+    parser.add_argument('--json-lines', action='store_true',
+                        help='with --scenario: print one line of JSON a condition, and one of '
+                             'all')
     parser.epilog = shared.score_keys()
 
 
-def _peer_names(text: str) -> tuple[str, ...]:
-    """Type of --against."""
-    names = tuple(dict.fromkeys(text.split(',')))
-    for name in names:
-        if name not in peers.NAMES:
-            raise argparse.ArgumentTypeError(
-                f'{shown(name)} is none of ' + ', '.join(peers.NAMES))
-    return names
-
-
 def run(options: argparse.Namespace) -> int:
-    settings = shared.chosen_settings(options)
-    config = MatcherConfig.from_mapping(settings)
-    named = shared.names_range(options)
+    if options.compare:
+        return evaluate_compare.run(options)
+    scenario = evaluate_scenario.choose(options) if options.scenario else None
+    if options.path is None:
+        raise ValueError('there is nothing to evaluate: name a folder, a bag or a --scenario')
+    if options.json_lines and (scenario is None or options.json):
+        raise ValueError('--json-lines is for --scenario, and in place of --json')
+    if options.choose and not options.sweep:
+        raise ValueError('--choose is for --sweep')
+    fixed = scenario.settings if scenario else {}
+    config = evaluate_scale.for_workers(
+        options, MatcherConfig.from_mapping(shared.chosen_settings(options, fixed)))
     topics = shared.chosen_topics(options)
-    _check(options, config)
-    count, pairs = open_pairs(options.path, topics)
-    if is_bag(options.path):
-        from stereo_bp_ros.evaluation import bags
-        with bags.StereoBag(options.path, topics) as bag:
-            for warning in bag.warnings():
-                _log.warning(warning)
-    if options.limit:
-        count = min(count, options.limit)
-    if options.output:
-        options.output.mkdir(parents=True, exist_ok=True)
-    results: list[tables.Result] = []
-    with StereoMatcher(config) as matcher, shared.progress_bar() as bar:
-        task = bar.add_task(f'Evaluating {options.path.name}', total=count)
-        for pair in pairs:
-            if len(results) == count:
-                break
-            if pair.disparities and not named:
-                wanted = config.replace(disparity_range=pair.disparities)
-                if wanted != matcher.config:
-                    matcher.reconfigure(wanted)
-            results.append(_evaluate(matcher, pair, options))
-            bar.advance(task)
-        backend = matcher.backend
+    own = options.preset or config.stereo_algorithm
+    names, others = _against(options, own, config)
+    method = Method(options.repeat, options.confidence, _calibration(options),
+                    shared.names_range(options) or 'disparity_range' in fixed,
+                    options.consistency, _corridor(options),
+                    scenario.windows if scenario else ())
+    configs = {own: config, **others}
+    for path in scenario.folders if scenario else [options.path]:
+        if is_bag(path):
+            _warn_of_bag(path, topics)
+    if options.sweep:
+        return evaluate_sweep.run(options, method)
+    results: list[Result] = []
+    open_source = functools.partial(scenario.open_pairs, topics) if scenario else None
+    with (evaluate_scale.start(options, configs, names, method, topics, open_source) as run_,
+          shared.progress_bar() as bar):
+        task = bar.add_task(f'Evaluating {options.path.name}', total=run_.count)
+        pace = evaluate_scale.Pace(run_.count)
+        for result in run_.results:
+            results.append(result)
+            pace.advance()
+            bar.update(task, advance=1, description=f'Evaluating {options.path.name}, '
+                                                    f'{pace.rate:.3g} frames/s')
+        backend, showing = run_.backend(), run_.showing()
     if not results:
         raise ValueError(f'{options.path} has no stereo pairs')
-    totals = tables.summaries(results)
-    summary = _summary(options, config, backend, results, totals)
+    totals = summaries(results)
+    summary = _summary(options, configs, backend, results, totals)
+    verdicts = judge(scenario.conditions, results) if scenario else []
+    if scenario:
+        summary |= evaluate_scenario.report(scenario, verdicts)
     if options.output:
         shared.write_json(options.output / 'report.json', summary)
-        _write_html(options.output / 'report.html', options.path.name, backend, results, totals)
+        evaluate_report.write_html(options.output / 'report.html', options.path.name, summary,
+                                   results, totals, showing,
+                                   evaluate_scenario.lights(verdicts))
     if options.json:
         shared.print_json(summary)
+    elif options.json_lines:
+        evaluate_scenario.print_lines(summary)
     else:
         _print(f'{options.path.name} on {backend}', results, totals)
-    return 0
+        if scenario:
+            evaluate_scenario.print_verdicts(scenario, verdicts)
+    return 0 if all(one.passed for one in verdicts) else 1
 
 
-def _check(options: argparse.Namespace, config: MatcherConfig) -> None:
-    """Refuse before anything is matched what could only fail later."""
+def _warn_of_bag(path: pathlib.Path, topics: StereoTopics) -> None:
+    shared.require('rosbags')       # which folders of images do without
+    from stereo_bp_ros.evaluation import bags
+    with bags.StereoBag(path, topics) as bag:
+        for warning in bag.warnings():
+            _log.warning(warning)
+
+
+def _calibration(options: argparse.Namespace) -> Calibration | None:
+    """Of pairs without their own."""
     if (options.focal is None) != (options.baseline is None):
         raise ValueError('--focal and --baseline need each other')
-    if options.against and config.reference_image != 'left':
-        raise ValueError("--against needs reference_image left: OpenCV's matchers have no other")
-    for name in options.against:
-        peers.Peer(name, config.disparity_range, config.min_disparity)
+    if options.focal is None:
+        return None
+    return Calibration(options.focal, options.baseline, 0, 0, 0)
 
 
-def _summary(options: argparse.Namespace, config: MatcherConfig, backend: str,
-             results: Sequence[tables.Result], totals: Mapping[str, tables.Summary]
-             ) -> dict[str, Any]:
+def _size_in_metres(text: str) -> tuple[float, float]:
+    """Type of --corridor: width and length."""
+    sides = text.lower().split('x')
+    if len(sides) != 2:
+        raise argparse.ArgumentTypeError(f'{shown(text)} is not WIDTHxLENGTH, e.g. 2.5x40')
+    width, length = (shared.real(1e-2, 1e3)(side) for side in sides)
+    return width, length
+
+
+def _corridor(options: argparse.Namespace) -> Corridor | None:
+    if options.corridor is None:
+        if options.camera_height is not None:
+            raise ValueError('--camera-height needs --corridor')
+        return None
+    width, length = options.corridor
+    return Corridor(width, length, options.camera_height)
+
+
+def _against(options: argparse.Namespace, own: str, config: MatcherConfig
+             ) -> tuple[list[str], dict[str, MatcherConfig]]:
+    """Names of OpenCV's matchers, and the other configurations by their names."""
+    names: list[str] = []
+    others: dict[str, MatcherConfig] = {}
+    for text in options.against:
+        name, colon, assignments = text.partition(':')
+        if colon:
+            if not re.fullmatch(r'[\w.-]+', name):
+                raise ValueError(f'--against {shown(text)}: a name has letters, digits, _, - '
+                                 'and .')
+            changes = parse_assignments(part for part in assignments.split(',') if part)
+            found = {name: MatcherConfig.from_mapping({**config.to_mapping(), **changes})}
+        else:
+            found = {one: _preset(one, options) for one in text.split(',')
+                     if one not in peers.NAMES}
+            names += [one for one in text.split(',') if one in peers.NAMES and one not in names]
+        for one, other in found.items():
+            if one in (own, *others, *(peers.NAMES if colon else ())):
+                raise ValueError(f'--against {shown(text)}: there is a matcher {shown(one)} '
+                                 'already')
+            others[one] = other
+    return names, others
+
+
+def _preset(name: str, options: argparse.Namespace) -> MatcherConfig:
+    """A preset to compare with: its own settings, on the same back end."""
+    if name not in preset_names():
+        raise ValueError(f'--against {shown(name)} is none of ' + ', '.join(peers.NAMES)
+                         + ', no preset (' + ', '.join(preset_names())
+                         + '), and no NAME:KEY=VALUE')
+    chosen = {'backend': options.backend} if options.backend else {}
+    return evaluate_scale.for_workers(options, MatcherConfig.preset(name).replace(**chosen))
+
+
+def _summary(options: argparse.Namespace, configs: Mapping[str, MatcherConfig], backend: str,
+             results: Sequence[Result], totals: Mapping[str, Summary]) -> dict[str, Any]:
     own, *others = totals
+    config = configs[own]
     with peers.threads(config.num_threads) as threads:
-        about_peers = {name: {'settings': peers.SETTINGS[name], 'threads': threads}
-                       for name in others}
+        about = {name: ({'settings': configs[name].to_mapping(), 'threads': configs[name].
+                         num_threads} if name in configs else
+                        {'settings': peers.SETTINGS[name], 'threads': threads})
+                 for name in others}
     return {
         'source': str(options.path), 'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
         'versions': versions(), 'machine': machine(), 'backend': backend, 'matcher': own,
-        'repeat': options.repeat, 'settings': config.to_mapping(),
+        'repeat': options.repeat, 'workers': options.workers, 'scheduler': options.scheduler,
+        'settings': config.to_mapping(),
         'metrics': {'edge_distance_px': regions.EDGE_DISTANCE,
-                    'sparsification_shares': list(sparsification.SHARES)},
+                    'sparsification_shares': list(sparsification.SHARES),
+                    'meanings': {key: {'meaning': words, 'unit': unit}
+                                 for key, (words, unit) in tables.meanings().items()}},
         **totals[own].to_dict(),
-        'against': {name: {**about_peers[name], **totals[name].to_dict()} for name in others},
+        **performance([ms for one in results for ms in one.matchers[own].times_ms]).to_dict(),
+        'against': {name: {**about[name], **totals[name].to_dict()} for name in others},
         'pairs': [result.to_dict() for result in results]}
 
 
-def _print(title: str, results: Sequence[tables.Result], totals: Mapping[str, tables.Summary]
-           ) -> None:
+def _print(title: str, results: Sequence[Result], totals: Mapping[str, Summary]) -> None:
     table = tables.frame_table(results, totals)
     fitting = shared.fitting(table.columns, table.rows, table.ranks)
     shared.print_table(title, [table.columns[i] for i in fitting],
@@ -168,142 +277,7 @@ def _print(title: str, results: Sequence[tables.Result], totals: Mapping[str, ta
     columns, rows = tables.region_table(totals)
     if rows:
         shared.print_table(f'By region, mean of {len(results)}', columns, rows)
+    for heading, columns, rows in tables.further_tables(totals):
+        shared.print_table(heading, columns, rows)
     for text in filter(None, (tables.sparsification_text(totals), table.legend)):
         print(text)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Pair:
-    name: str
-    left: np.ndarray | RawImage
-    right: np.ndarray | RawImage
-    truth: np.ndarray | None
-    disparities: int | None
-    calibration: Calibration | None
-    stamp_ns: int | None = None
-    vehicles: np.ndarray | None = None
-    sky: np.ndarray | None = None
-
-
-def open_pairs(path: pathlib.Path, topics: StereoTopics | None = None
-               ) -> tuple[int, Iterator[_Pair]]:
-    """Number of pairs and the pairs of a bag or a data set folder.
-
-    :param topics: those of a bag that are not to be found by their names.
-    :raises ValueError, StereoError: neither can be read.
-    """
-    if is_bag(path):
-        shared.require('rosbags')       # which folders of images do without
-        from stereo_bp_ros.evaluation import bags
-        with bags.StereoBag(path, topics) as bag:
-            count = bag.pairs
-        return count, _bag_pairs(path, topics)
-    dataset = datasets.open_dataset(path)
-    return len(dataset), (
-        _Pair(p.name, p.left, p.right, p.truth, p.disparities, p.calibration, p.stamp_ns,
-              p.vehicles, p.sky) for p in dataset)
-
-
-def _bag_pairs(path: pathlib.Path, topics: StereoTopics | None) -> Iterator[_Pair]:
-    from stereo_bp_ros.evaluation import bags
-    with bags.StereoBag(path, topics) as bag:
-        for pair in bag.read():
-            yield _Pair(str(pair.stamp_ns), pair.left, pair.right, pair.disparity, None,
-                        pair.calibration, pair.stamp_ns)
-
-
-def _evaluate(matcher: StereoMatcher, pair: _Pair, options: argparse.Namespace
-              ) -> tables.Result:
-    left = pair.left if isinstance(pair.left, RawImage) else RawImage.from_array(pair.left)
-    right = pair.right if isinstance(pair.right, RawImage) else RawImage.from_array(pair.right)
-    if matcher.size != (left.width, left.height):
-        matcher.prepare(left.width, left.height)
-    config = matcher.config
-    # A truth is the disparity between the images as they are, which a calibration shifts.
-    frame, median_ms = _timed(options.repeat, lambda: matcher.compute(left, right))
-    assert frame.disparity is not None
-    confidence = None
-    if options.confidence and pair.truth is not None:
-        confidence = matcher.compute(left, right, outputs=('confidence',)).confidence
-    judge = _judge(pair, frame.disparity.shape, options)
-    found = {options.preset or config.stereo_algorithm: tables.Figures(
-        median_ms, score_frame(frame.disparity, frame.valid, confidence=confidence, **judge))}
-    if options.against:
-        greys = [_grey(raw, config.mono16_scale) for raw in (left, right)]
-        for name in options.against:
-            peer = peers.Peer(name, config.disparity_range, config.min_disparity)
-            with peers.threads(config.num_threads):
-                (disparity, valid), median_ms = _timed(
-                    options.repeat, functools.partial(peer.compute, *greys))
-            found[name] = tables.Figures(median_ms, score_frame(disparity, valid, **judge))
-    picture = ''
-    if options.output:
-        picture = pair.name.replace('/', '_') + '.png'
-        files.write_image(options.output / picture, _picture(left, frame, pair.truth))
-    return tables.Result(pair.name, left.width, left.height, config.disparity_range,
-                         dict(frame.timings), found, picture)
-
-
-def _timed(repeat: int, program: Callable[[], T]) -> tuple[T, float]:
-    """What the last run returns, and the median time of all in milliseconds."""
-    times_ms = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        result = program()
-        times_ms.append((time.perf_counter() - start) * 1e3)
-    return result, statistics.median(times_ms)
-
-
-def _judge(pair: _Pair, shape: tuple[int, ...], options: argparse.Namespace) -> dict[str, Any]:
-    """What ``score_frame`` needs to know of a pair, whoever has matched it."""
-    calibration = pair.calibration
-    if calibration is None and options.focal is not None:
-        calibration = Calibration(options.focal, options.baseline, 0, 0, 0)
-    known: dict[str, Any] = {'truth': np.full(shape, np.nan, np.float32), 'sky': pair.sky,
-                             'infinity': calibration.shift if calibration else 0.0}
-    if pair.truth is not None:
-        known |= {'truth': pair.truth,
-                  'regions': regions.find_regions(pair.truth, pair.vehicles, calibration)}
-    return known
-
-
-def _grey(raw: RawImage, mono16_scale: float) -> np.ndarray:
-    """uint8 H x W as OpenCV's matchers take it, of an image of any encoding."""
-    pixels, layout = raw.pixels, raw.layout
-    if layout.luma >= 0:
-        pixels = pixels[:, :, layout.luma]
-    elif layout.bits == 16:
-        pixels = np.clip(np.rint(pixels * mono16_scale), 0, 255).astype(np.uint8)
-    elif layout.channels > 1 or layout.bayer:
-        pixels = cv2.cvtColor(pixels, conversion_code(raw))
-    return np.ascontiguousarray(pixels)
-
-
-def _write_html(path: pathlib.Path, name: str, backend: str, results: list[tables.Result],
-                totals: Mapping[str, tables.Summary]) -> None:
-    own = next(iter(totals.values()))
-    whole = own.pooled.whole
-    tiles = [(f'{len(results)}', 'pairs'), (f'{own.median_ms:.1f} ms', 'median time'),
-             (f'{whole.published.coverage:.1f} %', 'valid pixels')]
-    if whole.published.known:
-        tiles += [(f'{whole.published.bad_known(3.0):.2f} %', 'bad pixels (> 3 px or none)'),
-                  (f'{own.mean["filled"]["bad_3_known"]:.2f} %',
-                   'bad pixels (> 3 px) once filled, mean of pairs')]
-    few = len(results) <= tables.ROWS
-    shown: Iterable[tables.Result] = results if few else results[::len(results) // tables.ROWS]
-    table = tables.frame_table(results, totals)
-    sections = [report.Section('Figures', table.legend, tiles=tiles, tables=[
-        report.Table('Pairs', table.columns, table.rows)])]
-    columns, rows = tables.region_table(totals)
-    if rows:
-        sections.append(report.Section('Regions', tables.sparsification_text(totals), tables=[
-            report.Table(f'By region, mean of {len(results)}', columns, rows)]))
-    report.write_html(path, f'Evaluation of {name}', f'Back end: {backend}', [
-        *sections, report.Section('Pictures', pictures=[(r.picture, r.name) for r in shown])])
-
-
-def _picture(left: RawImage, frame: DisparityFrame, truth: np.ndarray | None) -> np.ndarray:
-    assert frame.disparity is not None
-    return pictures.comparison(pictures.displayable(left), frame.disparity, frame.valid, truth,
-                               frame.min_disparity, frame.max_disparity,
-                               columns=2 if truth is not None else None)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stereo_bp_ros.evaluation.frame_scores import FrameScore, mean_of_frames
-from stereo_bp_ros.evaluation.metrics import THRESHOLDS
+from stereo_bp_ros.evaluation import consistency, depth_errors, metrics, obstacles
+from stereo_bp_ros.evaluation.results import Result, Summary
 
 #: Sequences longer than this get no row for each frame; JSON always has every frame.
 ROWS = 30
@@ -22,78 +21,7 @@ share of the pixels with truth. bad-N: wrong by more than N px; D1: by more than
 mean: of the figures of the frames; all: of all their pixels together."""
 
 NO_TRUTH_LEGEND = """\
-There is no truth. of all valid: pixels with a disparity, per cent of all pixels."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Figures:
-    """One frame as one matcher did it: the median time in milliseconds, and its scores."""
-
-    median_ms: float
-    frame: FrameScore
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {'median_ms': self.median_ms, **self.frame.as_dict()}
-
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """One frame: its size in pixels, and what every matcher, the own one first, made of it."""
-
-    name: str
-    width: int
-    height: int
-    disparity_range: int
-    stages_ms: Mapping[str, float]
-    matchers: Mapping[str, Figures]
-    picture: str = ''
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON: the own matcher's figures, and below ``against`` those of others."""
-        own, *others = self.matchers
-        return {'name': self.name, 'width': self.width, 'height': self.height,
-                'disparity_range': self.disparity_range, 'stages_ms': dict(self.stages_ms),
-                **self.matchers[own].to_dict(), 'picture': self.picture,
-                'against': {name: self.matchers[name].to_dict() for name in others}}
-
-
-@dataclasses.dataclass(frozen=True)
-class Summary:
-    """One matcher over all frames.
-
-    frames: how many.
-    mean:   of the figures of the frames (``Figures.to_dict``), each frame counting the same.
-    pooled: of all their pixels together.
-    median_ms: median of the frames' times, milliseconds.
-    """
-
-    frames: int
-    mean: Mapping[str, Any]
-    pooled: FrameScore
-    median_ms: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON: ``all`` are the pooled figures as published."""
-        pooled = self.pooled.as_dict()
-        return {'frames': self.frames, 'all': pooled.pop('score'), **pooled,
-                'median_ms': self.median_ms, 'mean': dict(self.mean)}
-
-
-def summaries(results: Sequence[Result]) -> dict[str, Summary]:
-    """Every matcher over all frames."""
-    found = {}
-    for name in results[0].matchers:
-        figures = [result.matchers[name] for result in results]
-        pooled = figures[0].frame
-        for one in figures[1:]:
-            pooled += one.frame
-        # The order of confidence belongs to a frame: of many there is the mean alone.
-        found[name] = Summary(
-            len(figures), mean_of_frames([one.to_dict() for one in figures]),
-            dataclasses.replace(pooled, sparsification=None),
-            statistics.median(one.median_ms for one in figures))
-    return found
+There is no truth. of all valid: pixels with a disparity, in per cent of all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,21 +32,22 @@ class Column:
     heading: str
     path: tuple[str, ...]
     rank: int
+    decimals: int = 2
 
     def cell(self, figures: Mapping[str, Any]) -> str:
         value: Any = figures
         for key in self.path:
             value = value.get(key) if value else None
-        return '-' if value is None else f'{value:.2f}'
+        return '-' if value is None else f'{value:.{self.decimals}f}'
 
 
 COLUMNS = (
     Column('filled\nD1', ('filled', 'd1_known'), 0),
     *(Column(f'filled\nbad-{n:g}', ('filled', f'bad_{n:g}_known'),
-             {3.0: 0, 1.0: 1, 2.0: 1}.get(n, 5)) for n in THRESHOLDS),
+             {3.0: 0, 1.0: 1, 2.0: 1}.get(n, 5)) for n in metrics.THRESHOLDS),
     Column('valid\nD1', ('score', 'd1_estimated'), 3),
     *(Column(f'valid\nbad-{n:g}', ('score', f'bad_{n:g}_estimated'),
-             {3.0: 0, 1.0: 2, 2.0: 4}.get(n, 6)) for n in THRESHOLDS),
+             {3.0: 0, 1.0: 2, 2.0: 4}.get(n, 6)) for n in metrics.THRESHOLDS),
     *(Column(f'or hole\nbad-{n:g}', ('score', f'bad_{n:g}_known'), 4) for n in (1.0, 2.0, 3.0)),
     Column('density', ('score', 'density'), 0),
     Column('EPE', ('score', 'mae'), 0),
@@ -170,6 +99,15 @@ def frame_table(results: Sequence[Result], totals: Mapping[str, Summary]) -> Fra
     return FrameTable(columns, rows, ranks, LEGEND if has_truth else NO_TRUTH_LEGEND)
 
 
+def meanings() -> dict[str, tuple[str, str]]:
+    """Words and unit of every figure in JSON; those of a part have its name before a point."""
+    parts = {'depth': depth_errors.MEANINGS, 'consistency': consistency.MEANINGS,
+             'obstacles': obstacles.MEANINGS}
+    return {**metrics.meanings(),
+            **{f'{part}.{key}': meaning for part, known in parts.items()
+               for key, meaning in known.items()}}
+
+
 REGION_COLUMNS = (
     Column('filled\nD1', ('filled', 'd1_known'), 0),
     Column('filled\nbad-3', ('filled', 'bad_3_known'), 0),
@@ -189,7 +127,7 @@ def region_table(totals: Mapping[str, Summary]) -> tuple[list[str], list[list[st
     for name, pooled in first.regions.items():
         if pooled.published.known:
             share = 100 * pooled.published.known / first.whole.published.known
-            rows += [[_words(name), *([matcher] if several else []), f'{share:.1f}',
+            rows += [[region_words(name), *([matcher] if several else []), f'{share:.1f}',
                       *(column.cell(total.mean['regions'][name]) for column in REGION_COLUMNS)]
                      for matcher, total in totals.items()]
     if first.sky is not None and first.sky.pixels:
@@ -199,8 +137,91 @@ def region_table(totals: Mapping[str, Summary]) -> tuple[list[str], list[list[st
     return columns, rows
 
 
-def _words(region: str) -> str:
-    return re.sub(r'^(\d+)_(\w+)_m$', r'\1-\2 m', region).replace('_', ' ')
+Cells = tuple[list[str], list[list[str]]]
+"""Headings and rows of a table."""
+
+
+def further_tables(totals: Mapping[str, Summary]) -> list[tuple[str, list[str], list[list[str]]]]:
+    """Heading, headings of columns, and rows of every further table that has any rows."""
+    frames = next(iter(totals.values())).frames
+    found = ((f'Error in metres, mean of {frames}', depth_table(totals)),
+             (f'Without truth, mean of {frames}', consistency_table(totals)),
+             (f'Obstacles ahead, mean of {frames}', obstacle_table(totals)),
+             (f'Obstacles of the truth, all {frames}', detection_table(totals)))
+    return [(heading, columns, rows) for heading, (columns, rows) in found if rows]
+
+
+DEPTH_COLUMNS = (
+    Column('mean\nm', ('depth', 'mean_m'), 0, 3),
+    Column('p50\nm', ('depth', 'p50_m'), 0, 3),
+    Column('p90\nm', ('depth', 'p90_m'), 0, 3),
+    Column('mean\n%', ('depth', 'relative_mean'), 0))
+
+
+def depth_table(totals: Mapping[str, Summary]) -> Cells:
+    """Headings and rows of the errors in metres by distance, means of frames; no rows without a
+    calibration or a truth."""
+    first = next(iter(totals.values())).pooled
+    several = len(totals) > 1
+    columns = ['distance', *(['matcher'] if several else []),
+               *(column.heading for column in DEPTH_COLUMNS)]
+    parts = {'all': first.whole, **{name: part for name, part in first.regions.items()
+                                    if name.endswith('_m')}}
+    rows = []
+    for name, part in parts.items():
+        if part.depth is not None and part.published.known:
+            rows += [[region_words(name), *([matcher] if several else []),
+                      *(column.cell(total.mean if name == 'all' else total.mean['regions'][name])
+                        for column in DEPTH_COLUMNS)] for matcher, total in totals.items()]
+    return columns, rows
+
+
+def consistency_table(totals: Mapping[str, Summary]) -> Cells:
+    """Headings and rows of the figures without a truth, means of frames."""
+    return _by_figure(totals, 'consistency', consistency.MEANINGS)
+
+
+def obstacle_table(totals: Mapping[str, Summary]) -> Cells:
+    """Headings and rows of the obstacles in the corridor, means of frames."""
+    return _by_figure(totals, 'obstacles', obstacles.MEANINGS)
+
+
+def detection_table(totals: Mapping[str, Summary]) -> Cells:
+    """Headings and rows of the obstacles of the truth by distance, of all frames."""
+    several = len(totals) > 1
+    columns = ['distance', *(['matcher'] if several else []), 'obstacles', 'seen\n%',
+               'smallest\nseen, m', 'largest\nmissed, m']
+    found = {matcher: one.pooled.obstacles.by_distance for matcher, one in totals.items()
+             if one.pooled.obstacles is not None}
+    names = sorted({name for one in found.values() for name in one}, key=_first_number)
+    rows = []
+    for name in names:
+        for matcher, one in found.items():
+            figures = one[name].as_dict()
+            rows.append([region_words(name), *([matcher] if several else []),
+                         str(figures['there']),
+                         *(Column('', (key,), 0).cell(figures)
+                           for key in ('seen', 'smallest_seen_m', 'largest_missed_m'))])
+    return columns, rows
+
+
+def _first_number(name: str) -> float:
+    return float(name.split('_')[0])
+
+
+def _by_figure(totals: Mapping[str, Summary], part: str,
+               meanings: Mapping[str, tuple[str, str]]) -> Cells:
+    """A column a matcher, and a row each figure that any frame has."""
+    means = {matcher: total.mean.get(part) or {} for matcher, total in totals.items()}
+    columns = [(f'{words}, {unit}' if unit else words, Column('', (key,), 0))
+               for key, (words, unit) in meanings.items()]
+    rows = [[words, *map(column.cell, means.values())] for words, column in columns]
+    return ['', *totals], [row for row in rows if set(row[1:]) != {'-'}]
+
+
+def region_words(region: str) -> str:
+    """A region's name for people."""
+    return re.sub(r'^([\d.]+)_([\w.]+)_m$', r'\1-\2 m', region).replace('_', ' ')
 
 
 def sparsification_text(totals: Mapping[str, Summary]) -> str:

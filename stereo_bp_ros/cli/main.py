@@ -16,7 +16,7 @@ from stereo_bp_ros import __version__
 from stereo_bp_ros.engines import compiling
 from stereo_bp_ros.errors import StereoError
 
-VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'info', 'demo')
+VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'info', 'demo', 'render')
 
 #: Status where the reader of the output has gone; that of Rich, which prints the tables.
 BROKEN_PIPE = 1
@@ -42,7 +42,7 @@ def build_parser() -> Parser:
     """The parser of every verb; each verb module has HELP, NEEDS, add_arguments and run."""
     parser = Parser(
         prog='stereo_bp', description='Stereo matching: match two images, evaluate data sets '
-        'and bags, replay them to the ROS node.')
+        'and bags, replay them to the ROS node, render streets with exact truth.')
     parser.add_argument('--version', action='version', version=__version__)
     verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
     from stereo_bp_ros.cli.options import missing

@@ -4,6 +4,7 @@
   stereo_bp match left.png right.png --preset road -o disparity.png --picture picture.png
   stereo_bp match tsukuba/left.png tsukuba/right.png --truth tsukuba/disparity.png --truth-scale 16
   stereo_bp match im0.png im1.png --calibration calib.txt --depth depth.pfm --truth disp0.pfm
+  stereo_bp match left.png right.png --calibration left.yaml --depth depth.pfm
 
 The disparity is written as PFM (float32 pixels, invalid = inf) or, where the name ends in .png,
 as 16 bits in units of 1/256 pixel with 0 = invalid (the convention of KITTI). A calibration whose
@@ -24,7 +25,7 @@ import numpy as np
 
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.evaluation import datasets, files, metrics, pictures
+from stereo_bp_ros.evaluation import calibrations, datasets, files, metrics, pictures
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.types import DisparityFrame
 
@@ -43,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--depth', type=pathlib.Path, metavar='FILE',
                         help='depth in metres, .pfm; needs --calibration')
     parser.add_argument('--calibration', type=pathlib.Path, metavar='FILE',
-                        help='calib.txt as Middlebury 2014 writes it')
+                        help='calib.txt of Middlebury, ETH3D or KITTI, left.yaml (camera_info of '
+                             'ROS) or P_left.txt with that of the right camera beside it, or '
+                             "OpenCV's stereo YAML in metres; --set min_depth=METRES goes by it")
     parser.add_argument('--truth', type=pathlib.Path, metavar='FILE',
                         help='true disparity to score against: .pfm, or an image')
     parser.add_argument('--truth-scale', type=shared.real(1e-3, datasets.LARGEST_SCALE),
@@ -64,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     left, right = files.read_image(options.left), files.read_image(options.right)
     calibration = truth = None
     if options.calibration:
-        calibration = files.read_middlebury_calibration(options.calibration)
+        calibration = calibrations.read_calibration(options.calibration)
     if options.truth:
         levels = options.truth_scale or datasets.truth_scale(options.truth)
         truth = datasets.read_truth(options.truth, levels)
@@ -73,16 +76,18 @@ def run(options: argparse.Namespace) -> int:
                              f'the image {left.shape[1]} x {left.shape[0]}')
     outputs = ('disparity', 'depth') if options.depth else ('disparity',)
     with StereoMatcher(config) as matcher:
-        prepare_s = matcher.prepare(left.shape[1], left.shape[0])
+        prepare_s = matcher.prepare(left.shape[1], left.shape[0], calibration)
         frames = []
         times_ms = []
         for _ in range(options.repeat):
             start = time.perf_counter()
             frames = [matcher.compute(left, right, calibration=calibration, outputs=outputs)]
             times_ms.append((time.perf_counter() - start) * 1e3)
+        search = matcher.config_in_force
     frame = frames[0]
     assert frame.disparity is not None
     report = _report(frame, prepare_s, times_ms)
+    report['search'] = {'first': search.min_disparity, 'last': search.max_disparity}
     shift = calibration.shift if calibration and config.pre_adjust_disparity else 0.0
     report['disparity_shift'] = shift
     if truth is not None:
@@ -155,6 +160,8 @@ def _print(report: dict[str, Any]) -> None:
             ('prepared in', f'{report["prepare_s"]:.2f} s'),
             (f'matched in (median of {report["runs"]})', f'{report["median_ms"]:.2f} ms')]
     rows += [(f'  {stage}', f'{value:.2f} ms') for stage, value in report['stages_ms'].items()]
+    rows.append(('disparities searched between the images as they are',
+                 '{first} to {last} px'.format(**report['search'])))
     rows.append(('valid pixels', f'{100 * report["valid_fraction"]:.1f} %'))
     for name, value in report.get('disparity', {}).items():
         rows.append((f'{name} disparity', f'{value:.2f} px'))

@@ -39,6 +39,7 @@ _log = logging.getLogger(__name__)
 REMEDIES = {
     'rosbags': "pip install rosbags, or the extra 'evaluation' of this package",
     'matplotlib': "pip install matplotlib, or the extra 'evaluation' of this package",
+    'distributed': "pip install distributed, or the extra 'scale' of this package",
     'rclpy': "source the setup.bash of ROS 2, or install the extra 'ros' of this package",
 }
 
@@ -59,6 +60,7 @@ def require(*modules: str) -> None:
         problem = transport.prepare()
         if problem:
             _log.warning(problem)
+        transport.keep_freed_memory()
     for name in modules:
         try:
             importlib.import_module(name)
@@ -137,12 +139,15 @@ def chosen_topics(options: argparse.Namespace) -> StereoTopics:
                         options.right_info)
 
 
-def chosen_settings(options: argparse.Namespace) -> dict[str, Value]:
+def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] | None = None
+                    ) -> dict[str, Value]:
     """Settings that the command line names: the preset's, then --set, then --backend.
 
+    :param settings: of a file, which win over the preset's.
     :raises ConfigError: an unknown name or a refused value.
     """
     values = load_preset(options.preset) if options.preset else {}
+    values.update(settings or {})
     values.update(parse_assignments(options.settings))
     if options.backend:
         values['backend'] = options.backend

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--wait', type=shared.real(0, 86400), default=10.0, metavar='SECONDS',
                         help='wait so long for subscribers before starting (default 10)')
     parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
-                        help='record what the node answers: report.json, report.html, pictures '
+                        help='record what the node answers: report.json, report.html '
                              'and the bag; replaces an earlier report')
     shared.add_topic_options(parser)
     shared.add_json_option(parser)
@@ -124,8 +124,8 @@ def _record(options: argparse.Namespace, source: Source) -> int:
             progress=lambda stage, count: bar.update(task, completed=count, description=stage))
         task = bar.add_task('comparing with the truth', total=result.recorded['disparity'])
         recorded = run_report.judge(
-            'replay', source.name, options.path, result, options.output, topics=topics,
-            period_s=options.period, advance=lambda: bar.advance(task))
+            'replay', source.name, options.path, result, topics=topics, period_s=options.period,
+            advance=lambda: bar.advance(task))
     return run_report.finish(
         options.output, [recorded], title=f'Replay of {source.name}', as_json=options.json,
         lead=f'{source.name} was replayed over DDS to a node that was already running.')

@@ -6,20 +6,21 @@ import dataclasses
 import pathlib
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli.evaluate import open_pairs
+from stereo_bp_ros.cli.machine import machine, versions
+from stereo_bp_ros.config import Value
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import bags, files, metrics, pictures, report
+from stereo_bp_ros.evaluation import bags, metrics, pictures, plots, report
+from stereo_bp_ros.evaluation.showing import Showing, View
+from stereo_bp_ros.evaluation.sources import open_pairs
 from stereo_bp_ros.replay import analysis, session
 from stereo_bp_ros.replay.source import made_stamp_ns
-
-#: Fractions of a run at which pictures are taken.
-MOMENTS = (0.15, 0.5, 0.85)
 
 #: What to do about losses.
 LOSE_NOTHING = ('; reliable qos_overrides and large images: see Lose no frame in '
@@ -31,14 +32,16 @@ class RecordedRun:
     """One run in a report.
 
     least_rate_hz: the run fails when fewer frames a second are published; 0 = any rate.
-    pictures: (file, caption) of each.
+    showing: frames to look at, and where in the image errors are.
+    settings: of the node, where the run has started it.
     """
 
     name: str
     title: str
     figures: analysis.Analysis
     least_rate_hz: float = 0.0
-    pictures: Sequence[tuple[str, str]] = ()
+    showing: Showing | None = None
+    settings: Mapping[str, Value] = dataclasses.field(default_factory=dict)
 
 
 def prepare_folder(folder: pathlib.Path) -> None:
@@ -56,10 +59,10 @@ def prepare_folder(folder: pathlib.Path) -> None:
 
 
 def judge(name: str, title: str, source: pathlib.Path, result: session.SessionResult,
-          output: pathlib.Path, *, topics: bags.StereoTopics | None = None,
+          *, topics: bags.StereoTopics | None = None,
           period_s: float = 0.1, least_rate_hz: float = 0.0,
           advance: Callable[[], None] = lambda: None) -> RecordedRun:
-    """Score every answer against the truth of its pair, and put pictures of some in ``output``.
+    """Score every answer against the truth of its pair, and keep some to look at.
 
     :param source: the bag or folder that was played.
     :param topics: those of the bag that are not to be found by their names.
@@ -71,8 +74,8 @@ def judge(name: str, title: str, source: pathlib.Path, result: session.SessionRe
     if result.node_status:
         figures.frames['node_status'] = result.node_status
     inputs = _Inputs(source, topics, period_s)
-    wanted = {int(moment * figures.frames['recorded']) for moment in MOMENTS}
-    scores, coverages, pngs = [], [], []
+    showing = Showing(figures.frames['recorded'])
+    scores, coverages = [], []
     for index, answer in enumerate(analysis.answers(result.bag)):
         left, truth, shift = inputs.find(answer.stamp_ns)
         # The truth is of the images as they are, the node's disparity of the principal points.
@@ -80,16 +83,14 @@ def judge(name: str, title: str, source: pathlib.Path, result: session.SessionRe
         coverages.append(float(answer.valid.mean()))
         if truth is not None:
             scores.append(metrics.score(disparity, truth, answer.valid))
-        if index in wanted and left is not None:
-            png = f'{name}_{index:04d}.png'
-            files.write_image(output / png, pictures.comparison(
-                left, disparity, answer.valid, truth, answer.min_disparity + shift,
-                answer.max_disparity + shift, columns=2))
-            pngs.append((png, f'{title}: frame {index}'))
+        if left is not None:
+            showing.add(index, View(
+                str(answer.stamp_ns), left, disparity, answer.valid, truth,
+                answer.min_disparity + shift, answer.max_disparity + shift))
         advance()
     figures.score = metrics.combine(scores) if scores else None
     figures.valid_fraction = float(np.mean(coverages)) if coverages else 0.0
-    return RecordedRun(name, title, figures, least_rate_hz, pngs)
+    return RecordedRun(name, title, figures, least_rate_hz, showing)
 
 
 class _Inputs:
@@ -131,12 +132,19 @@ def finish(output: pathlib.Path, runs: Sequence[RecordedRun], *, title: str, lea
 
     Returns the exit status: 1 where a run does not reach what it is held to, which is said.
     """
-    summary = {'output': str(output), 'runs': {one.name: one.figures.to_dict() for one in runs}}
+    date, known, where = time.strftime('%Y-%m-%dT%H:%M:%S%z'), versions(), machine()
+    summary = {'output': str(output), 'date': date, 'versions': known, 'machine': where, 'runs': {
+        one.name: {**one.figures.to_dict(), 'settings': dict(one.settings)} for one in runs}}
     shared.write_json(output / 'report.json', summary)
     report.write_html(output / 'report.html', title,
                       f'{lead} Every frame is accounted for; latency counts from the receipt of '
                       'the later image to the return of publish.',
-                      [_section(one) for one in runs])
+                      [*(_section(one) for one in runs),
+                       report.Section('Machine', [report.Beside([
+                           report.facts('Machine', {**where, 'date': date}),
+                           report.facts('Versions', known)])]),
+                       report.Section('What the figures mean', [report.definitions(
+                           (key, *meaning) for key, meaning in metrics.meanings().items())])])
     if as_json:
         shared.print_json(summary)
     else:
@@ -221,11 +229,28 @@ def _accuracy(figures: analysis.Analysis) -> list[tuple[str, str]]:
 def _section(one: RecordedRun) -> report.Section:
     figures = one.figures
     total = figures.latency_ms.get('total', {'p50': 0.0, 'p99': 0.0})
-    return report.Section(
-        one.title, tables=_tables(figures), pictures=one.pictures,
-        tiles=[(f'{figures.rate_hz:.1f} Hz', 'published'),
-               (f'{total["p50"]:.1f} ms', 'median latency'),
-               (f'{total["p99"]:.1f} ms', 'p99 latency'), *_accuracy(figures)])
+    parts: list[report.Part] = [
+        report.Tiles([(f'{figures.rate_hz:.1f} Hz', 'published'),
+                      (f'{total["p50"]:.1f} ms', 'median latency'),
+                      (f'{total["p99"]:.1f} ms', 'p99 latency'), *_accuracy(figures)]),
+        report.Beside(_tables(figures))]
+    drawn = _latency_plot(figures) if len(figures.totals_ms) > 1 else []
+    if one.showing is not None:
+        drawn += one.showing.maps()
+        parts += [report.Note(one.showing.chosen()), *one.showing.viewer(one.name)]
+    parts.append(report.Beside(drawn))
+    if one.settings:
+        parts.append(report.Folded('Settings', [report.facts('', one.settings)]))
+    return report.Section(one.title, parts)
+
+
+def _latency_plot(figures: analysis.Analysis) -> list[report.Part]:
+    if not plots.available():
+        return [report.Note('No plots: ' + shared.missing(('matplotlib',)) + '.')]
+    title, times = 'Latency over frames', figures.totals_ms
+    levels = {share: figures.latency_ms['total'][share] for share in ('p50', 'p99')}
+    return [report.Plot(title, plots.lines(
+        title, range(1, len(times) + 1), {'total': times}, 'published frame', 'ms', levels))]
 
 
 def _print(one: RecordedRun) -> None:

@@ -7,18 +7,19 @@ import dataclasses
 import itertools
 import os
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import cv2
 import numpy as np
-from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import files
+from stereo_bp_ros.evaluation.bag_reader import LEAST_BYTES, Reader
+from stereo_bp_ros.evaluation.bag_rectification import Rectifier, why_not_rectified
 from stereo_bp_ros.evaluation.bag_topics import (
     CAMERA_INFO,
     COMPRESSED_IMAGE,
@@ -27,7 +28,6 @@ from stereo_bp_ros.evaluation.bag_topics import (
     StereoTopics,
     file_without_metadata,
     find_stereo_topics,
-    is_rectified_name,
 )
 from stereo_bp_ros.images import RawImage
 
@@ -35,12 +35,12 @@ CLOCK = 'rosgraph_msgs/msg/Clock'
 
 TRUTH_SCALE = 256.0
 
-#: Bytes of a serialised message up to the end of its stamp, in ROS 1 or 2, at least.
-LEAST_BYTES = 12
-
 FRAME_IDS = {'left': 'left_camera_optical_frame', 'right': 'right_camera_optical_frame'}
 
 _STORE = get_typestore(Stores.ROS2_KILTED)
+
+#: Bytes and message of the latest camera_info of each side, by the node's relative topics.
+_Infos = dict[str, tuple[bytes, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +55,20 @@ class BagPair:
     right: RawImage
     calibration: Calibration | None
     disparity: np.ndarray | None
+
+
+@dataclasses.dataclass(frozen=True)
+class BagEntry:
+    """Where one pair lies in a bag.
+
+    infos:    serialised camera_info of both sides, by the node's relative topics.
+    times_ns: when the messages of the images and the truth were recorded, nanoseconds, by the
+              node's relative topics and ``truth``.
+    """
+
+    stamp_ns: int
+    infos: Mapping[str, bytes]
+    times_ns: Mapping[str, int]
 
 
 def serialize_image(stamp_ns: int, side: str, pixels: np.ndarray, encoding: str) -> memoryview:
@@ -164,44 +178,6 @@ class StereoBagWriter:
         self._writer.write(self._connections[topic], stamp_ns, data)
 
 
-class _Reader(AnyReader):
-    """Says which message of which topic is damaged.
-
-    rosbags checks nothing that it parses: damage raises whatever it leads to.
-    """
-
-    _place = 'its index'
-
-    def messages(self, *arguments: Any, **options: Any) -> Iterator[tuple[Any, int, bytes]]:
-        counts: collections.Counter[str] = collections.Counter()
-        found = super().messages(*arguments, **options)
-        while True:
-            try:
-                connection, time_ns, data = next(found)
-            except StopIteration:
-                return
-            except Exception as error:
-                raise StereoError(f'{self.paths[0]} is damaged behind {self._place}: '
-                                  f'{_described(error)}') from error
-            counts[connection.topic] += 1
-            self._place = f'message {counts[connection.topic]} of {connection.topic}'
-            if len(data) < LEAST_BYTES:
-                raise StereoError(f'{self.paths[0]}: {self._place} is damaged: '
-                                  f'{len(data)} bytes are no message with a header')
-            yield connection, time_ns, data
-
-    def deserialize(self, rawdata: bytes | memoryview, typ: str) -> Any:
-        try:
-            return super().deserialize(rawdata, typ)
-        except Exception as error:
-            raise StereoError(f'{self.paths[0]}: {self._place} is damaged: '
-                              f'{_described(error)}') from error
-
-
-def _described(error: Exception) -> str:
-    return f'{type(error).__name__} {error}'.strip()
-
-
 class StereoBag:
     """A recorded stereo sequence: a rosbag2 folder, a file of one, or a ROS 1 bag file.
 
@@ -214,7 +190,7 @@ class StereoBag:
     def __init__(self, path: str | os.PathLike[str], topics: StereoTopics | None = None) -> None:
         self.path = pathlib.Path(path)
         try:
-            self._reader = _Reader([file_without_metadata(self.path) or self.path],
+            self._reader = Reader([file_without_metadata(self.path) or self.path],
                                    default_typestore=_STORE)
             self._reader.open()
         except Exception as error:
@@ -226,6 +202,7 @@ class StereoBag:
         except StereoError:
             self._reader.close()
             raise
+        self._rectifier = Rectifier(self.topics.left_image, self.topics.right_image)
 
     def __enter__(self) -> StereoBag:
         return self
@@ -248,13 +225,18 @@ class StereoBag:
         """Number of left images."""
         return sum(c.msgcount for c in self._connections(self.topics.left_image))
 
-    def warnings(self) -> list[str]:
-        """Sentences about images that are not rectified; empty when all is well."""
+    def warnings(self, played: bool = False) -> list[str]:
+        """Sentences about images that are not rectified; empty when all is well.
+
+        :param played: whether messages go out as they are (``raw``); ``read`` rectifies them.
+        """
         images = {'left/camera_info': self.topics.left_image,
                   'right/camera_info': self.topics.right_image}
-        found = (rectification_warning(images[role], info)
-                 for role, info in self._first_infos().items())
-        return [warning for warning in found if warning]
+        follows = ('Have the node rectify it (rectify), or match the image_rect of image_proc'
+                   if played else 'Both images are rectified with it before they are matched')
+        found = (why_not_rectified(images[role], info)
+                 for role, (_, info) in self._first_infos().items())
+        return [f'{reason}. {follows}' for reason in found if reason]
 
     def raw(self) -> Iterator[tuple[str, int, bytes]]:
         """(node's relative topic, time of recording in ns, CDR bytes) in recorded order."""
@@ -266,77 +248,122 @@ class StereoBag:
             yield roles[connection.topic], time_ns, data
 
     def read(self) -> Iterator[BagPair]:
-        """Pairs of equal stamps with their latest calibration, in the order of completion."""
-        roles = self.topics.roles()
-        truth_topic = self.topics.truth
+        """Pairs of equal stamps with their latest calibration, in the order of completion.
+
+        Images that their calibration tells to be raw are rectified with it (``Rectifier``).
+        """
+        for stamp_ns, parts, infos in self._pairs(
+                lambda connection, _, data: self._message(connection, data)):
+            yield self._pair(stamp_ns, parts, infos)
+
+    def index(self) -> Iterator[BagEntry]:
+        """Where the pairs of ``read`` lie, in its order; decodes no image."""
+        for stamp_ns, times_ns, infos in self._pairs(lambda _, time_ns, data: time_ns):
+            yield BagEntry(stamp_ns, {role: data for role, (data, _) in infos.items()}, times_ns)
+
+    def read_entries(self, entries: Sequence[BagEntry]) -> Iterator[BagPair]:
+        """The pairs of consecutive entries of ``index``; decodes nothing that lies between.
+
+        :raises StereoError: the bag is another one than that of ``index``, or damaged.
+        """
+        roles = self._roles()
+        infos: _Infos = {}
+        # A recording that was played twice has stamps twice.
+        waiting = collections.deque((entry, dict[str, Any]()) for entry in entries)
+        wanted = {(role, time_ns, entry.stamp_ns): parts
+                  for entry, parts in waiting for role, time_ns in entry.times_ns.items()}
+        times_ns = [time_ns for _, time_ns, _ in wanted]
+        for connection, time_ns, data in self._reader.messages(
+                self._connections(*roles), start=min(times_ns, default=0),
+                stop=max(times_ns, default=-1) + 1):
+            role = roles[connection.topic]
+            place = wanted.get((role, time_ns, self._stamp(data)))
+            if place is not None:
+                place[role] = self._message(connection, data)
+            while waiting and waiting[0][1].keys() == waiting[0][0].times_ns.keys():
+                entry, parts = waiting.popleft()
+                for role, data in entry.infos.items():
+                    self._keep_info(infos, role, data)
+                yield self._pair(entry.stamp_ns, parts, infos)
+        if waiting:
+            raise StereoError(f'{self.path} has changed: the pair of stamp '
+                              f'{waiting[0][0].stamp_ns} ns is no longer where it was')
+
+    def _pairs(self, part: Callable[[Any, int, bytes], Any]
+               ) -> Iterator[tuple[int, dict[str, Any], _Infos]]:
+        """Stamp in ns, parts by role and the latest calibration of every pair.
+
+        :param part: of a message's connection, time of recording in ns and bytes.
+        """
+        roles = self._roles()
         waiting: dict[int, dict[str, Any]] = {}
         # A recorder may have written the first camera_info after its image.
         infos = self._first_infos()
-        wanted = self._connections(*roles, truth_topic)
-        for connection, _, data in self._reader.messages(wanted):
-            message = self._message(connection, data)
-            role = roles.get(connection.topic, 'truth')
+        images = {'left/image_rect', 'right/image_rect'}
+        whole = images | ({'truth'} if self.topics.truth else set())
+        wanted = self._connections(*roles)
+        for connection, time_ns, data in self._reader.messages(wanted):
+            role = roles[connection.topic]
             if role.endswith('camera_info'):
-                infos[role] = message
+                self._keep_info(infos, role, data)
                 continue
-            stamp_ns = message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
+            stamp_ns = self._stamp(data)
             parts = waiting.setdefault(stamp_ns, {})
-            parts[role] = message
-            if {'left/image_rect', 'right/image_rect'} <= parts.keys() and (
-                    not truth_topic or 'truth' in parts):
-                yield _pair(stamp_ns, waiting.pop(stamp_ns), infos)
+            parts[role] = part(connection, time_ns, data)
+            if whole <= parts.keys():
+                yield stamp_ns, waiting.pop(stamp_ns), infos
             elif len(waiting) > 100:        # unmatched images must not fill the memory
                 del waiting[min(waiting)]
         for stamp_ns, parts in sorted(waiting.items()):     # pairs without truth
-            if {'left/image_rect', 'right/image_rect'} <= parts.keys():
-                yield _pair(stamp_ns, parts, infos)
+            if images <= parts.keys():
+                yield stamp_ns, parts, infos
+
+    def _roles(self) -> dict[str, str]:
+        """Topic name to the node's relative name, and that of the truth to ``truth``."""
+        truth = {self.topics.truth: 'truth'} if self.topics.truth else {}
+        return {**self.topics.roles(), **truth}
+
+    def _stamp(self, data: bytes) -> int:
+        # ROS 1 is little-endian, and has header.seq where CDR says so.
+        return stamp_of(b'\0\1\0\0' + data[4:LEAST_BYTES] if self.is_ros1 else data)
 
     def _connections(self, *topics: str) -> list[Any]:
         return [c for c in self._reader.connections if c.topic in topics]
 
-    def _first_infos(self) -> dict[str, Any]:
-        """The first camera_info of each side by its role; without those that have none."""
+    def _first_infos(self) -> _Infos:
+        """The first camera_info of each side; without those that have none."""
         roles = self.topics.roles()
-        return {roles[topic]: self._message(connection, data)
-                for topic in (self.topics.left_info, self.topics.right_info)
-                for connection, _, data in itertools.islice(
-                    self._reader.messages(self._connections(topic)), 1)}
+        infos: _Infos = {}
+        for topic in filter(None, (self.topics.left_info, self.topics.right_info)):
+            for _, _, data in itertools.islice(
+                    self._reader.messages(self._connections(topic)), 1):
+                self._keep_info(infos, roles[topic], data)
+        return infos
+
+    def _keep_info(self, infos: _Infos, role: str, data: bytes) -> None:
+        """Make a camera_info the latest of its side, unless only its stamp is new."""
+        if role not in infos or infos[role][0][LEAST_BYTES:] != data[LEAST_BYTES:]:
+            infos[role] = bytes(data), self._deserialized(CAMERA_INFO, data)
 
     def _message(self, connection: Any, data: bytes) -> Any:
-        message = self._reader.deserialize(data, connection.msgtype)
-        return _from_ros1(message, connection.msgtype) if self.is_ros1 else message
+        return self._deserialized(connection.msgtype, data)
 
+    def _deserialized(self, kind: str, data: bytes) -> Any:
+        message = self._reader.deserialize(data, kind)
+        return _from_ros1(message, kind) if self.is_ros1 else message
 
-def rectification_warning(topic: str, info: Any) -> str:
-    """Why the images of a topic are not rectified by its ``CameraInfo``; '' = they may be.
-
-    A CameraInfo describes the camera beside its rectified images, so that distortion alone
-    tells nothing about a topic that is named as rectified.
-    """
-    k, p = (np.reshape(np.asarray(values, float), (3, -1)) for values in (info.k, info.p))
-    if is_rectified_name(topic) or not k.any():
-        return ''
-    reasons = [reason for reason, holds in (
-        ('distortion', np.any(np.asarray(info.d, float))),
-        ('a rotation R', not np.allclose(np.reshape(info.r, (3, 3)), np.eye(3), atol=1e-6)),
-        ('K unlike P', not np.allclose(k, p[:, :3], rtol=1e-6, atol=1e-3))) if holds]
-    if not reasons:
-        return ''
-    return (f'{topic} is not rectified: its camera_info has {", ".join(reasons)}. Rectify the '
-            'images first, e.g. with image_proc, and match its image_rect')
-
-
-def _pair(stamp_ns: int, parts: dict[str, Any], infos: dict[str, Any]) -> BagPair:
-    calibration = None
-    try:
-        if {'left/camera_info', 'right/camera_info'} <= infos.keys():
-            calibration = Calibration.from_camera_info(infos['left/camera_info'],
-                                                       infos['right/camera_info'])
-        return BagPair(stamp_ns, _raw_image(parts['left/image_rect']),
-                       _raw_image(parts['right/image_rect']), calibration,
-                       _truth(parts['truth']) if 'truth' in parts else None)
-    except ValueError as error:
-        raise StereoError(f'the pair of stamp {stamp_ns} ns: {error}') from error
+    def _pair(self, stamp_ns: int, parts: dict[str, Any], infos: _Infos) -> BagPair:
+        calibration = None
+        try:
+            images = {side: _raw_image(parts[f'{side}/image_rect']) for side in FRAME_IDS}
+            if {'left/camera_info', 'right/camera_info'} <= infos.keys():
+                known = {side: infos[f'{side}/camera_info'][1] for side in FRAME_IDS}
+                calibration = Calibration.from_camera_info(known['left'], known['right'])
+                images = self._rectifier(images, known)
+            return BagPair(stamp_ns, images['left'], images['right'], calibration,
+                           _truth(parts['truth']) if 'truth' in parts else None)
+        except ValueError as error:
+            raise StereoError(f'the pair of stamp {stamp_ns} ns: {error}') from error
 
 
 def _raw_image(message: Any) -> RawImage:

@@ -1,4 +1,4 @@
-"""Reading and writing of the field's files: PFM, disparity PNG, images and calibrations.
+"""Reading and writing of the field's files: PFM, disparity PNG, images and masks.
 
 Every reader raises ValueError with a sentence that names the file and what is wrong with it.
 """
@@ -14,17 +14,12 @@ from typing import Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros.camera import Calibration
-
 PathLike = str | os.PathLike[str]
 
 KITTI_SCALE = 256.0
 """Grey levels per pixel of disparity in a 16-bit disparity PNG of KITTI."""
 
 LARGEST_SIDE = 1 << 16
-
-LARGEST_NUMBER = 1e9
-"""No focal length, principal point or baseline is larger, in pixels or millimetres."""
 
 
 def _bytes(path: PathLike, what: str) -> bytes:
@@ -34,7 +29,11 @@ def _bytes(path: PathLike, what: str) -> bytes:
         raise ValueError(f'{what} {path} cannot be read: {error.strerror}') from error
 
 
-def _text(path: PathLike, what: str) -> str:
+def read_text(path: PathLike, what: str) -> str:
+    """Read a text file; errors name it as ``what``.
+
+    :raises ValueError: no such file, or not UTF-8.
+    """
     try:
         return _bytes(path, what).decode('utf-8')
     except UnicodeDecodeError as error:
@@ -176,10 +175,18 @@ def read_mask(path: PathLike) -> np.ndarray:
 
     :raises ValueError: no such file, or not a grey image.
     """
+    return np.asarray(read_grey(path) != 0)
+
+
+def read_grey(path: PathLike) -> np.ndarray:
+    """Read the levels of a grey mask or depth as they are: uint8 or uint16 H x W.
+
+    :raises ValueError: no such file, or not a grey image.
+    """
     levels = _decoded(path, 'mask')
     if levels.ndim != 2:
         raise ValueError(f'mask {path} is not grey')
-    return np.asarray(levels != 0)
+    return levels
 
 
 def write_disparity_png(path: PathLike, disparity: np.ndarray, valid: np.ndarray | None = None,
@@ -205,71 +212,3 @@ def write_disparity_png(path: PathLike, disparity: np.ndarray, valid: np.ndarray
     if not done:
         raise ValueError(f'disparity image {path} cannot be encoded as PNG')
     _write(path, data.tobytes())
-
-
-def read_middlebury_calibration(path: PathLike) -> Calibration:
-    """Read calib.txt of the Middlebury 2014 sets (cam0, cam1, baseline in millimetres).
-
-    :raises ValueError: no such file, or a line that is needed is missing or unreadable.
-    """
-    lines = dict(line.split('=', 1) for line in _text(path, 'calibration').splitlines()
-                 if '=' in line)
-    left = _numbers(path, 'cam0', lines.get('cam0'), 9)
-    right = _numbers(path, 'cam1', lines.get('cam1'), 9)
-    baseline, = _numbers(path, 'baseline', lines.get('baseline'), 1)
-    return _calibration(path, left[0], baseline / 1000.0, left[2], right[2], left[5])
-
-
-def read_projection_calibration(left: PathLike, right: PathLike) -> Calibration:
-    """Read two text files with one 3 x 4 projection matrix each (P_left.txt, P_right.txt).
-
-    :raises ValueError: no such file, or not twelve numbers.
-    """
-    return _from_projections(right, _numbers(left, 'P', _text(left, 'calibration'), 12),
-                             _numbers(right, 'P', _text(right, 'calibration'), 12))
-
-
-def read_kitti_calibration(path: PathLike, cameras: tuple[int, int] = (0, 1)) -> Calibration:
-    """Read a calibration file of KITTI, lines 'P0: ...' and so on, for a pair of its cameras.
-
-    :raises ValueError: no such file, or a matrix that is needed is missing or unreadable.
-    """
-    lines = dict(line.split(':', 1) for line in _text(path, 'calibration').splitlines()
-                 if ':' in line)
-    left, right = (_numbers(path, f'P{camera}', lines.get(f'P{camera}'), 12)
-                   for camera in cameras)
-    return _from_projections(path, left, right)
-
-
-def _from_projections(path: PathLike, left: list[float], right: list[float]) -> Calibration:
-    for matrix in (left, right):
-        if matrix[0] == 0:
-            raise ValueError(f'calibration {path}: the focal length is 0')
-    # Both cameras may be displaced from the rig's origin, as KITTI's second pair is.
-    baseline = left[3] / left[0] - right[3] / right[0]
-    return _calibration(path, right[0], baseline, left[2], right[2], left[6])
-
-
-def _calibration(path: PathLike, focal_px: float, baseline_m: float, cx_left: float,
-                 cx_right: float, cy: float) -> Calibration:
-    try:
-        return Calibration(focal_px=focal_px, baseline_m=baseline_m, cx_left=cx_left,
-                           cx_right=cx_right, cy=cy)
-    except ValueError as error:
-        raise ValueError(f'calibration {path}: {error}') from error
-
-
-def _numbers(path: PathLike, name: str, text: str | None, count: int) -> list[float]:
-    if text is None:
-        raise ValueError(f'calibration {path} has no {name}')
-    try:
-        numbers = [float(word) for word in text.strip().strip('[]').replace(';', ' ').split()]
-    except ValueError as error:
-        raise ValueError(f'calibration {path}: {name} is not made of numbers') from error
-    if len(numbers) != count:
-        raise ValueError(f'calibration {path}: {name} should be {count} numbers, '
-                         f'not {len(numbers)}')
-    if not all(abs(number) <= LARGEST_NUMBER for number in numbers):
-        raise ValueError(f'calibration {path}: {name} has a number that is not finite, or beyond '
-                         f'{LARGEST_NUMBER:g}')
-    return numbers

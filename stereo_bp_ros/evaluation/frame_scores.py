@@ -5,16 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.evaluation import depth_errors
+from stereo_bp_ros.evaluation.consistency import Consistency
+from stereo_bp_ros.evaluation.depth_errors import DepthError
 from stereo_bp_ros.evaluation.filling import fill_background
 from stereo_bp_ros.evaluation.metrics import Score, meanings, score
+from stereo_bp_ros.evaluation.obstacles import Obstacles
 from stereo_bp_ros.evaluation.sparsification import Sparsification, sparsify
 
 SPARSIFIED_PIXELS = 3.0
 """Error above which a pixel counts as wrong in the sparsification curve of ``bad_3``, pixels."""
+
+WITHOUT_MEAN = frozenset({
+    'there', 'smallest_seen_m', 'largest_missed_m',
+    *(key for key, (_, unit) in {**meanings(), **depth_errors.MEANINGS}.items() if not unit)})
+"""Figures of which a mean over frames says nothing: counts and extremes."""
+
+Part = TypeVar('Part', Score, DepthError, Consistency, Obstacles)
+
+
+def _sum(one: Part | None, other: Part | None) -> Part | None:
+    """Of the parts that are there."""
+    return one + other if one is not None and other is not None else one or other
 
 
 @dataclass(frozen=True)
@@ -23,10 +40,12 @@ class MapScore:
 
     published: as the matcher hands the map out, with its holes.
     filled:    with every hole filled by ``fill_background``.
+    depth:     published, in metres; None without a calibration.
     """
 
     published: Score
     filled: Score
+    depth: DepthError | None = None
 
     def __add__(self, other: MapScore) -> MapScore:
         """Of the pixels of both.
@@ -35,11 +54,16 @@ class MapScore:
         """
         if not isinstance(other, MapScore):
             return NotImplemented
-        return MapScore(self.published + other.published, self.filled + other.filled)
+        return MapScore(self.published + other.published, self.filled + other.filled,
+                        _sum(self.depth, other.depth))
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: ``score`` as published, and ``filled``."""
-        return {'score': self.published.as_dict(), 'filled': self.filled.as_dict()}
+        """For JSON: ``score`` as published, ``filled``, and ``depth``."""
+        found: dict[str, Any] = {'score': self.published.as_dict(),
+                                 'filled': self.filled.as_dict()}
+        if self.depth is not None:
+            found['depth'] = self.depth.as_dict()
+        return found
 
 
 @dataclass(frozen=True)
@@ -51,12 +75,16 @@ class FrameScore:
     sky:            against the disparity of infinite distance; None without a mask of the sky.
     sparsification: of ``bad_3`` (per cent) and ``mae`` (pixels); None without a confidence, and
                     of several frames, whose pixels have no common order.
+    consistency:    what can be said without a truth; None where it was not asked for.
+    obstacles:      in the corridor ahead; None without a corridor.
     """
 
     whole: MapScore
     regions: Mapping[str, MapScore] = field(default_factory=dict)
     sky: Score | None = None
     sparsification: Mapping[str, Sparsification] | None = None
+    consistency: Consistency | None = None
+    obstacles: Obstacles | None = None
 
     def __add__(self, other: FrameScore) -> FrameScore:
         """Of the pixels of both; regions and sky of those frames that have them.
@@ -68,11 +96,13 @@ class FrameScore:
         regions = dict(self.regions)
         for name, one in other.regions.items():
             regions[name] = regions[name] + one if name in regions else one
-        sky = self.sky + other.sky if self.sky and other.sky else self.sky or other.sky
-        return FrameScore(self.whole + other.whole, regions, sky)
+        return FrameScore(self.whole + other.whole, regions, _sum(self.sky, other.sky),
+                          consistency=_sum(self.consistency, other.consistency),
+                          obstacles=_sum(self.obstacles, other.obstacles))
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: ``score``, ``filled``, ``regions``, ``sky``, ``sparsification``."""
+        """For JSON: ``score``, ``filled``, ``depth``, ``regions``, ``sky``, ``sparsification``,
+        ``consistency``, ``obstacles``."""
         found = {**self.whole.as_dict(),
                  'regions': {name: one.as_dict() for name, one in self.regions.items()}}
         if self.sky is not None:
@@ -80,12 +110,16 @@ class FrameScore:
         if self.sparsification is not None:
             found['sparsification'] = {name: one.as_dict()
                                        for name, one in self.sparsification.items()}
+        for name, part in (('consistency', self.consistency), ('obstacles', self.obstacles)):
+            if part is not None:
+                found[name] = part.as_dict()
         return found
 
 
 def score_frame(disparity: np.ndarray, valid: np.ndarray, truth: np.ndarray, *,
                 regions: Mapping[str, np.ndarray] | None = None, sky: np.ndarray | None = None,
-                infinity: float = 0.0, confidence: np.ndarray | None = None) -> FrameScore:
+                infinity: float = 0.0, confidence: np.ndarray | None = None,
+                calibration: Calibration | None = None) -> FrameScore:
     """Compare one map with its truth in every way.
 
     disparity:  H x W, pixels.
@@ -96,6 +130,7 @@ def score_frame(disparity: np.ndarray, valid: np.ndarray, truth: np.ndarray, *,
                 known.
     infinity:   disparity of infinite distance, pixels (`Calibration.shift`).
     confidence: float H x W, larger = trusted more; None: there is none.
+    calibration: with which errors are scored in metres, too; None: they are not.
 
     :raises ValueError: an array is not two-dimensional or not of the same shape.
     """
@@ -104,9 +139,14 @@ def score_frame(disparity: np.ndarray, valid: np.ndarray, truth: np.ndarray, *,
                          f'{disparity.shape} is compared')
     filled = fill_background(disparity, valid)
 
+    metres = None
+    if calibration is not None:
+        metres = depth_errors.compare(disparity, valid, truth, calibration)
+
     def part(mask: np.ndarray | None) -> MapScore:
         return MapScore(score(disparity, truth, valid, mask=mask),
-                        score(filled, truth, mask=mask))
+                        score(filled, truth, mask=mask),
+                        None if metres is None else metres.part(mask))
 
     known_sky = None
     if sky is not None:
@@ -129,13 +169,12 @@ def _sparsification(disparity: np.ndarray, valid: np.ndarray, truth: np.ndarray,
 def mean_of_frames(frames: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Mean of every figure over the frames that have it: each frame counts the same.
 
-    frames: of ``FrameScore.as_dict``; counts of pixels have no mean and are left out.
+    frames: of ``FrameScore.as_dict``; counts and extremes are left out.
     """
-    counts = {key for key, (_, unit) in meanings().items() if not unit}
     found: dict[str, Any] = {}
     for key in dict.fromkeys(key for frame in frames for key in frame):
         values = [frame[key] for frame in frames if frame.get(key) is not None]
-        if key in counts:
+        if key in WITHOUT_MEAN:
             continue
         if not values:
             found[key] = None

@@ -5,6 +5,7 @@ Every function returns BGR, uint8 H x W x 3, ready for `cv2.imwrite` and the bgr
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Sequence
 
@@ -79,6 +80,52 @@ def error_picture(disparity: np.ndarray, truth: np.ndarray, valid: np.ndarray | 
     picture[~estimated] = MISSING
     picture[~known] = UNKNOWN
     return np.asarray(picture)
+
+
+def confidence_picture(confidence: np.ndarray) -> np.ndarray:
+    """Confidence from blue (0) to yellow (1) in the Cividis map; `INVALID` where there is none.
+
+    confidence: float H x W in [0, 1], 0 = no disparity.
+    """
+    return _scale_picture(confidence, confidence > 0, 1.0, cv2.COLORMAP_CIVIDIS)
+
+
+def rate_picture(rate: np.ndarray, high: float) -> np.ndarray:
+    """Rates from dark blue (0) to yellow (`high` and above) in the Plasma map.
+
+    rate: H x W; NaN = nothing is known of it, `UNKNOWN`.
+    high: above 0.
+    """
+    picture = _scale_picture(rate, np.isfinite(rate), high, cv2.COLORMAP_PLASMA)
+    picture[~np.isfinite(rate)] = UNKNOWN
+    return picture
+
+
+def _scale_picture(values: np.ndarray, known: np.ndarray, high: float, colours: int
+                   ) -> np.ndarray:
+    level = np.clip(np.where(known, values, 0.0) / high, 0, 1)
+    picture = cv2.applyColorMap(np.rint(255 * level).astype(np.uint8), colours)
+    picture[~known] = INVALID
+    return np.asarray(picture)
+
+
+def scale_colours(name: str, count: int = 12) -> list[str]:
+    """The colours of a scale from its low to its high end, as #rrggbb.
+
+    name: 'disparity', 'confidence' or 'rate', each as its picture has them.
+    """
+    levels = np.linspace(0, 1, count)[None]
+    picture = {'disparity': lambda: disparity_picture(levels, high=1.0),
+               'confidence': lambda: _scale_picture(levels, levels >= 0, 1.0,
+                                                    cv2.COLORMAP_CIVIDIS),
+               'rate': lambda: rate_picture(levels, 1.0)}[name]()
+    return [hex_colour(colour) for colour in picture[0]]
+
+
+def hex_colour(bgr: Sequence[int]) -> str:
+    """A colour, BGR, as #rrggbb."""
+    blue, green, red = (int(part) for part in bgr)
+    return f'#{red:02x}{green:02x}{blue:02x}'
 
 
 def grey_picture(image: np.ndarray) -> np.ndarray:
@@ -176,6 +223,15 @@ def write_text(picture: np.ndarray, text: str, x: int, baseline: int, height: in
 
 Panel = tuple[str, np.ndarray]
 
+EMBEDDED_SIDE = 720
+"""Longest side of a picture inside a page, pixels."""
+
+EMBEDDED_BYTES = 100_000
+"""A picture inside a page takes no more, before its bytes become text, which adds a third."""
+
+LOSSLESS_BYTES = 20_000
+"""Up to here the sharp borders of PNG are worth its bytes."""
+
 
 def sheet(panels: Sequence[Panel], columns: int | None = None,
           legends: Sequence[np.ndarray] = (), title: str = '') -> np.ndarray:
@@ -253,3 +309,34 @@ def displayable(image: RawImage) -> np.ndarray:
         rgb = pixels[:, :, :3]
         return np.asarray(rgb if image.encoding.startswith('rgb') else rgb[:, :, ::-1])
     return np.asarray(pixels, dtype=pixels.dtype.newbyteorder('='))
+
+
+def data_uri(picture: np.ndarray, *, is_coded: bool = False, most_bytes: int = EMBEDDED_BYTES
+             ) -> str:
+    """A BGR picture as text that a page embeds: PNG or JPEG, whichever is smaller.
+
+    PNG is taken, too, where it has at most `LOSSLESS_BYTES`. The picture is made smaller to
+    `EMBEDDED_SIDE`, and coarser until it takes at most `most_bytes`.
+
+    is_coded:   its colours are a code (an error, a rate): no pixel gets a mixture of two. JPEG
+                still takes over where PNG is larger.
+    most_bytes: at least 2000, which any picture gets down to.
+    """
+    side = max(picture.shape[:2])
+    limit = EMBEDDED_SIDE
+    while True:
+        scaled = picture
+        if side > limit:
+            size = tuple(max(1, round(length * limit / side)) for length in picture.shape[1::-1])
+            scaled = cv2.resize(picture, size,
+                                interpolation=cv2.INTER_NEAREST if is_coded else cv2.INTER_AREA)
+        found = [('png', cv2.imencode('.png', scaled, [cv2.IMWRITE_PNG_COMPRESSION, 6])[1])]
+        found += [('jpeg', cv2.imencode('.jpg', scaled, [cv2.IMWRITE_JPEG_QUALITY, quality])[1])
+                  for quality in (88, 70)]
+        first = (found[0] if found[0][1].size <= LOSSLESS_BYTES else
+                 min(found[:2], key=lambda one: one[1].size))
+        fitting = [one for one in (first, found[2]) if one[1].size <= most_bytes]
+        if fitting:
+            kind, encoded = fitting[0]
+            return f'data:image/{kind};base64,{base64.b64encode(encoded.tobytes()).decode()}'
+        limit = limit * 3 // 4

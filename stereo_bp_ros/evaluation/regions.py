@@ -1,9 +1,10 @@
-"""Parts of a frame that are scored apart: depth edges, distances, vehicles, sky."""
+"""Parts of a frame that are scored apart: depth edges, distances, vehicles, what is occluded."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import cv2
 import numpy as np
@@ -55,45 +56,59 @@ def near_depth_edges(truth: np.ndarray, distance: int = EDGE_DISTANCE) -> np.nda
                                  np.ones((side, side), np.uint8)) != 0)
 
 
-def by_distance(truth: np.ndarray, calibration: Calibration) -> dict[str, np.ndarray]:
+def distance_name(low: float, high: float) -> str:
+    """Name of the region of distances low <= Z < high, metres: '8_16_m', '0.5_inf_m'."""
+    return f'{low!r}_{high!r}_m'.replace('.0_', '_')
+
+
+def by_distance(truth: np.ndarray, calibration: Calibration,
+                windows: Sequence[tuple[float, float]] = ()) -> dict[str, np.ndarray]:
     """Masks, bool H x W, of the bins of ``DISTANCES`` by name: '8_16_m' is 8 <= Z < 16 metres.
 
     Z = focal length x baseline / (disparity - (cx_left - cx_right)); a truth at which that is
     not above 0 is infinitely far. Pixels without truth are in no bin.
 
-    truth: H x W, pixels of disparity between the images as they are. NaN and infinity are
-        unknown.
+    truth:   H x W, pixels of disparity between the images as they are. NaN and infinity are
+             unknown.
+    windows: further bins, which may overlap; lower and upper limit in metres.
     """
     known = np.isfinite(truth)
     difference = np.where(known, truth, 1.0).astype(np.float64) - calibration.shift
     metres = np.full(truth.shape, np.inf)
     np.divide(calibration.focal_px * calibration.baseline_m, difference, out=metres,
               where=difference > 0)
-    return {f'{low:g}_{high:g}_m': known & (metres >= low)
+    return {distance_name(low, high): known & (metres >= low)
             & ((metres < high) | math.isinf(high))
-            for low, high in itertools.pairwise(DISTANCES)}
+            for low, high in (*itertools.pairwise(DISTANCES), *windows)}
 
 
 def find_regions(truth: np.ndarray, vehicles: np.ndarray | None = None,
-                 calibration: Calibration | None = None) -> dict[str, np.ndarray]:
+                 calibration: Calibration | None = None, *,
+                 occluded: np.ndarray | None = None,
+                 windows: Sequence[tuple[float, float]] = ()) -> dict[str, np.ndarray]:
     """Masks, bool H x W, of all parts of a frame that are scored apart, by name.
 
     ``near_edges`` and ``away_from_edges``; with a mask of vehicles ``vehicles`` and
     ``background``, of which KITTI 2015 calls D1 D1-fg and D1-bg; with a calibration the bins of
-    ``by_distance``.
+    ``by_distance``, and its ``windows``; with a mask of occluded pixels ``occluded`` and
+    ``not_occluded``.
 
     truth:    H x W, pixels. NaN and infinity are unknown.
     vehicles: bool or integer H x W, not 0 at vehicles (obj_map of KITTI 2015); None: not known.
+    occluded: bool or integer H x W, not 0 where the right camera does not see the surface of the
+        left pixel (known in disp_occ of KITTI, unknown in disp_noc); None: not known.
 
-    :raises ValueError: the mask has not the shape of the truth.
+    :raises ValueError: a mask has not the shape of the truth.
     """
+    for name, mask in (('vehicles', vehicles), ('occluded pixels', occluded)):
+        if mask is not None and mask.shape != truth.shape:
+            raise ValueError(f'the mask of {name} has shape {mask.shape}, the truth {truth.shape}')
     near = near_depth_edges(truth)
     found = {'near_edges': near, 'away_from_edges': ~near}
     if vehicles is not None:
-        if vehicles.shape != truth.shape:
-            raise ValueError(f'the mask of vehicles has shape {vehicles.shape}, the truth '
-                             f'{truth.shape}')
         found |= {'vehicles': vehicles != 0, 'background': vehicles == 0}
+    if occluded is not None:
+        found |= {'occluded': occluded != 0, 'not_occluded': occluded == 0}
     if calibration is not None:
-        found |= by_distance(truth, calibration)
+        found |= by_distance(truth, calibration, windows)
     return found

@@ -7,9 +7,9 @@ import pathlib
 from collections.abc import Mapping
 
 from stereo_bp_ros.config.files import load_parameter_file
-from stereo_bp_ros.config.settings import Setting
+from stereo_bp_ros.config.settings import Setting, Value
 from stereo_bp_ros.errors import ConfigError, StereoError
-from stereo_bp_ros.evaluation.bag_topics import StereoTopics
+from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_rectified_name
 from stereo_bp_ros.replay import session
 from stereo_bp_ros.replay.source import open_source
 
@@ -26,10 +26,12 @@ class Plan:
 
     node: arguments that the node's launch file gets on top of the user's.
     player: the command line of ``stereo_bp``.
+    remappings: from the player's topics to those that the node subscribes to.
     """
 
     node: dict[str, str]
     player: list[str]
+    remappings: dict[str, str]
 
 
 def plan(given: Mapping[str, str]) -> Plan:
@@ -41,18 +43,24 @@ def plan(given: Mapping[str, str]) -> Plan:
     :raises ConfigError, StereoError: arguments that contradict each other, or no such source.
     """
     set_by_user = load_parameter_file(given['params_file']) if given.get('params_file') else {}
-    set_by_user.update({name: given[name] for name in ('use_sim_time', 'image_transport')
-                        if given.get(name)})
+    followed = ('use_sim_time', 'image_transport', 'rectify')
+    set_by_user.update({name: given[name] for name in followed if given.get(name)})
     if bool(given.get('bag')) == bool(given.get('images')):
         raise StereoError('set bag:=<path> or images:=<folder>, one of the two')
+    if given.get('cameras'):
+        raise ConfigError('cameras', given['cameras'], 'a recording is played to one camera')
     path = given.get('bag') or given['images']
     topics = StereoTopics(*(given.get(name, '') for name in TOPICS))
     source = open_source(pathlib.Path(path), topics=topics)
+    image = 'image_rect'
+    if _boolean('rectify', set_by_user):
+        image = 'image_raw'
+        rectified = [topic for topic in source.images if is_rectified_name(topic)]
+        if rectified:
+            raise ConfigError('rectify', True, f'{rectified[0]} of the bag is rectified by its '
+                              'name: name raw topics with left_image:= and right_image:=')
     loops = Setting('loop', int, 1, '', 0).parse(given.get('loop') or '1')
-    in_sim_time = None
-    if 'use_sim_time' in set_by_user:
-        in_sim_time = Setting('use_sim_time', bool, False, '').parse(
-            str(set_by_user['use_sim_time']))
+    in_sim_time = _boolean('use_sim_time', set_by_user)
     output = given.get('output') or ('' if loops == 0 or in_sim_time is False else OUTPUT)
     output = '' if output == NO_OUTPUT else output
     if output and loops == 0:
@@ -70,4 +78,20 @@ def plan(given: Mapping[str, str]) -> Plan:
     player = ['replay', path, '--rate', given.get('rate') or '1.0', '--loop', str(loops),
               '--wait', f'{session.START_LIMIT_S:g}', *topics.options()]
     player += ['--output', output] if output else ['--clock'] if in_sim_time else []
-    return Plan(node, player)
+    return Plan(node, player, _remappings(given, image))
+
+
+def _boolean(name: str, values: Mapping[str, Value]) -> bool | None:
+    """A parameter that is true or false; None = it is not set."""
+    if name not in values:
+        return None
+    return bool(Setting(name, bool, False, '').parse(str(values[name])))
+
+
+def _remappings(given: Mapping[str, str], image: str) -> dict[str, str]:
+    """From the player's topics to those of the cameras, whose images are named ``image``."""
+    names = {'image_rect': image, 'image_rect/compressed': f'{image}/compressed',
+             'camera_info': 'camera_info'}
+    found = {f'{side}/{name}': f'{given.get(f"{side}_namespace") or side}/{target}'
+             for side in ('left', 'right') for name, target in names.items()}
+    return {topic: target for topic, target in found.items() if topic != target}

@@ -162,17 +162,19 @@ def record_session(source: pathlib.Path, directory: pathlib.Path, *,
                          ready_s)
 
 
-def reliable_overrides(namespace: str = '', *, depth: int = 10) -> dict[str, Value]:
+def reliable_overrides(namespace: str = '', *, image: str = 'image_rect', depth: int = 10
+                       ) -> dict[str, Value]:
     """Parameters of the node for runs that lose nothing.
 
     Reliable and a few frames deep, so that a busy machine delays frames.
 
     :param namespace: the node's, such as '/robot': parameters are named by resolved topics.
+    :param image: what the topics of images are named, image_raw with ``rectify``.
     :param depth: messages that wait in every queue.
     """
     images = {f'qos_overrides.{namespace}/{side}/{topic}.subscription.{policy}': value
               for side in ('left', 'right')
-              for topic in ('image_rect', 'image_rect/compressed', 'camera_info')
+              for topic in (image, f'{image}/compressed', 'camera_info')
               for policy, value in (('reliability', 'reliable'), ('depth', depth))}
     results = {f'qos_overrides.{namespace}/{topic}.publisher.depth': depth
                for topic in ('disparity', 'latency')}

@@ -30,6 +30,7 @@ class Source:
     types: message type of every topic, as ``package/msg/Type``.
     pairs: number of stereo pairs.
     warnings: sentences about images that are not rectified.
+    images: the topics of a bag that they come from.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Source:
     pairs: int
     events: Callable[[], Iterator[Event]]
     warnings: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
 
     @property
     def compressed(self) -> bool:
@@ -70,7 +72,7 @@ def open_source(path: pathlib.Path, *, period_s: float = 0.1,
 
 def _bag_source(path: pathlib.Path, named: bags.StereoTopics | None) -> Source:
     with bags.StereoBag(path, named) as bag:
-        topics, pairs, warnings = bag.topics, bag.pairs, tuple(bag.warnings())
+        topics, pairs, warnings = bag.topics, bag.pairs, tuple(bag.warnings(played=True))
         image = bags.COMPRESSED_IMAGE if bag.compressed else bags.IMAGE
     suffix = '/compressed' if image == bags.COMPRESSED_IMAGE else ''
 
@@ -83,7 +85,8 @@ def _bag_source(path: pathlib.Path, named: bags.StereoTopics | None) -> Source:
     types = {name + (suffix if name.endswith('image_rect') else ''):
              image if name.endswith('image_rect') else bags.CAMERA_INFO
              for name in topics.roles().values()}
-    return Source(path.name, types, pairs, events, warnings)
+    return Source(path.name, types, pairs, events, warnings,
+                  (topics.left_image, topics.right_image))
 
 
 def _folder_source(path: pathlib.Path, period_s: float,

@@ -12,10 +12,11 @@ from rosbags import rosbag1
 from rosbags.typesys import Stores, get_typestore
 
 from stereo_bp_ros import Calibration, StereoError
-from stereo_bp_ros.cli.evaluate import open_pairs
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.evaluation.bag_rectification import why_not_rectified
 from stereo_bp_ros.evaluation.bag_topics import is_bag
+from stereo_bp_ros.evaluation.sources import open_pairs
 
 CALIBRATION = Calibration(400.0, 0.25, 31.5, 33.5, 20.0)
 
@@ -255,11 +256,10 @@ DISTORTED = (-0.3, 0.1, 0.0, 0.0, 0.0)
     ('/left/image_rect', info(d=DISTORTED), ''),            # image_proc keeps the camera_info
     ('/left/image_raw', info(k=(0,) * 9), '')])             # says nothing about the camera
 def test_images_that_are_not_rectified_are_told_from_their_camera_info(topic, message, reason):
-    warning = bags.rectification_warning(topic, message)
+    warning = why_not_rectified(topic, message)
     if reason:
         assert reason in warning
         assert f'{topic} is not rectified' in warning
-        assert 'image_proc' in warning
     else:
         assert warning == ''
 

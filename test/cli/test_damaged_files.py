@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
@@ -217,7 +218,7 @@ def rewritten(source: pathlib.Path, target: pathlib.Path, topic: str, index: int
     """A sound bag whose message of this topic and number, from 0, has these bytes."""
     shutil.rmtree(target, ignore_errors=True)
     seen = 0
-    with bags.AnyReader([source]) as reader, Writer(target, version=9) as writer:
+    with AnyReader([source]) as reader, Writer(target, version=9) as writer:
         connections = {c.id: writer.add_connection(c.topic, c.msgtype, typestore=bags._STORE)
                        for c in reader.connections}
         for connection, time_ns, data in reader.messages():
@@ -231,7 +232,7 @@ def rewritten(source: pathlib.Path, target: pathlib.Path, topic: str, index: int
     pytest.param(True, id='compressed', marks=pytest.mark.slow)])
 def test_a_damaged_message_in_a_sound_bag_ends_in_a_status(tmp_path, textured_pair, encoded):
     write_bag(tmp_path / 'bag', StoragePlugin.SQLITE3, textured_pair, encoded=encoded)
-    with bags.AnyReader([tmp_path / 'bag']) as reader:
+    with AnyReader([tmp_path / 'bag']) as reader:
         messages = [(c.topic, bytes(data)) for c, _, data in reader.messages()]
 
     @settings(steady, max_examples=60)

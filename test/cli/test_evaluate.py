@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from stereo_bp_ros import Calibration
+from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.cli import options
 from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.engines.cpu import scratch
+from stereo_bp_ros.engines.cpu.stages.convert import to_grey
 from stereo_bp_ros.evaluation import bags, files
+from stereo_bp_ros.evaluation.grey import to_8_bits as grey_of
+from stereo_bp_ros.images import ENCODINGS
 
 FAST = ['--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations=4',
         '--backend', 'cpu', '--repeat', '1']
@@ -52,9 +56,43 @@ def test_every_part_of_a_frame_is_scored(folder, capsys):
     assert {name: one['score']['known'] for name, one in regions.items()
             if name.endswith('_m') and one['score']['known']} == {
         '8_16_m': 48 * 20, '16_32_m': 48 * 76}
+    # Matched at 16 m: where the truth is 8 m the error is 8 m, elsewhere next to nothing.
+    assert regions['8_16_m']['depth']['mean_m'] == pytest.approx(8, abs=0.2)
+    assert regions['8_16_m']['depth']['relative_mean'] == pytest.approx(100, abs=2)
+    assert regions['16_32_m']['depth']['p90_m'] < 0.5
+    assert first['depth']['compared'] == first['score']['estimated']
     assert first['sky']['coverage'] > 80
     assert first['sky']['bad_3_estimated'] == 100
     assert (second['regions'], 'sky' in second, second['score']['mae']) == ({}, False, None)
+
+
+def test_occluded_pixels_of_kitti_are_scored_apart(tmp_path, textured_pair, capsys):
+    pytest.importorskip('numba')
+    for side, image in enumerate(textured_pair(96, 48, 6)):
+        (tmp_path / f'image_{side}').mkdir()
+        files.write_image(tmp_path / f'image_{side}' / '000000_10.png', image)
+    truth = np.full((48, 96), 256 * 6, np.uint16)
+    truth[:, :20] = 256 * 40                    # occluded, and matched with 6
+    for name, visible in (('disp_occ', truth), ('disp_noc', np.where(truth == 1536, truth, 0))):
+        (tmp_path / name).mkdir()
+        files.write_image(tmp_path / name / '000000_10.png', visible.astype(np.uint16))
+    report = evaluated(capsys, tmp_path)
+    assert report['regions']['occluded']['filled']['d1_known'] == 100
+    assert report['regions']['not_occluded']['filled']['d1_known'] < 1
+    assert report['regions']['not_occluded']['score']['known'] == 48 * 76
+    assert report['all']['known'] == 48 * 96
+
+
+def test_min_depth_ends_the_search_by_the_calibration_of_each_pair(folder, capsys):
+    (folder / 'two' / 'calib.txt').write_text(
+        'cam0=[100 0 48; 0 100 24; 0 0 1]\ncam1=[100 0 48; 0 100 24; 0 0 1]\ndoffs=0\n'
+        'baseline=900\n')
+    arguments = ('--set', 'min_depth=3')
+    assert [pair['disparity_range'] for pair in evaluated(capsys, folder, *arguments)['pairs']
+            ] == [16, 32]               # not known, and 30 px at 3 m
+    known = evaluated(capsys, folder, *arguments, '--focal', '100', '--baseline', '0.6')
+    assert [pair['disparity_range'] for pair in known['pairs']] == [24, 32]
+    assert [pair['disparity_range'] for pair in evaluated(capsys, folder)['pairs']] == [16, 16]
 
 
 def test_the_mean_counts_frames_and_all_counts_pixels(folder, capsys):
@@ -98,6 +136,37 @@ def test_opencvs_matchers_are_scored_by_the_same_rules(folder, capsys):
         assert peer['median_ms'] > 0
 
 
+def test_another_configuration_is_judged_on_the_same_pairs(folder, capsys):
+    report = evaluated(capsys, folder, '--against', 'one_step:iterations=1,levels=1',
+                       '--against', 'sad_fast,bm')
+    assert list(report['against']) == ['one_step', 'sad_fast', 'bm']
+    peer = report['against']['one_step']
+    assert peer['settings'] == report['settings'] | {'iterations': 1, 'levels': 1}
+    assert report['against']['sad_fast']['settings']['stereo_algorithm'] == 'sad'
+    pair = report['pairs'][0]
+    assert pair['against']['one_step']['score']['known'] == pair['score']['known']
+    assert pair['against']['one_step']['filled'] != pair['filled']
+
+
+@pytest.mark.parametrize('name', ['none_such', 'bp:levels=1', 'sgbm:levels=1', 'x:y=1',
+                                  'sad_fast,sad_fast:levels=1'])
+def test_a_matcher_to_compare_with_that_is_none_is_refused(folder, capsys, name):
+    assert main(['evaluate', str(folder), '--against', name, *FAST]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_times_of_all_runs_have_percentiles(folder, capsys):
+    assert main(['evaluate', str(folder), '--against', 'bm', '--json', *FAST,
+                 '--repeat', '3']) == 0
+    report = json.loads(capsys.readouterr().out)
+    times = [ms for pair in report['pairs'] for ms in pair['times_ms']]
+    assert len(times) == 6
+    assert report['latency_ms']['total'] == {
+        f'p{share}': pytest.approx(np.percentile(times, share)) for share in (50, 99, 99.9)}
+    assert report['latency_ms']['messages']['p50'] > 0
+    assert list(report['against']['bm']['latency_ms']) == ['total']
+
+
 def test_opencvs_matchers_take_colour_and_16_bits_from_a_bag(tmp_path, textured_pair, capsys):
     left, right = textured_pair(96, 48, 6)
     truth = np.full((48, 96), 6, np.float32)
@@ -117,6 +186,21 @@ def test_opencvs_matchers_take_colour_and_16_bits_from_a_bag(tmp_path, textured_
     assert report['regions']['8_16_m']['score']['known'] == 48 * 96
 
 
+@pytest.mark.parametrize('encoding', sorted(ENCODINGS))
+def test_opencvs_matchers_see_the_grey_values_that_the_cpu_engine_matches(encoding):
+    layout = ENCODINGS[encoding]
+    shape = (layout.rows(12), 16 * layout.pixel_bytes)
+    data = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    for big_endian in (False, True):
+        raw = RawImage(data, 12, 16, shape[1], encoding, big_endian)
+        grey = np.empty((12, 16), np.float32)
+        to_grey(raw, grey, MatcherConfig().mono16_scale, {
+            name: np.empty(size, kind) for name, size, kind in scratch.convert(16, 12)})
+        seen = grey_of(raw, MatcherConfig().mono16_scale)
+        assert seen.dtype == np.uint8
+        np.testing.assert_array_equal(seen, np.clip(np.rint(grey), 0, 255))
+
+
 def test_the_confidence_is_judged_where_it_is_asked_for(folder, capsys):
     assert 'sparsification' not in evaluated(capsys, folder)['pairs'][0]
     report = evaluated(capsys, folder, '--confidence', '--against', 'bm')
@@ -132,7 +216,8 @@ def test_the_confidence_is_judged_where_it_is_asked_for(folder, capsys):
 def test_80_columns_hold_every_important_figure(folder, capsys, monkeypatch, arguments):
     monkeypatch.setattr(options, '_console', lambda: Console(width=80, markup=False))
     (folder / 'one').rename(folder / 'a_name_that_is_much_too_long_for_a_terminal_of_80_columns')
-    assert main(['evaluate', str(folder), *arguments, '--confidence', *FAST]) == 0
+    assert main(['evaluate', str(folder), *arguments, '--confidence', '--focal', '96',
+                 '--baseline', '1', *FAST]) == 0
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80
     table = printed[:printed.index('By region')]
@@ -143,8 +228,44 @@ def test_80_columns_hold_every_important_figure(folder, capsys, monkeypatch, arg
     assert '…' not in printed
     assert 'mean of 2' in table
     assert 'all 2' in table
-    for text in ('near edges', 'vehicles', 'sky', 'AUSE'):
+    for text in ('near edges', 'vehicles', 'sky', 'AUSE', 'Error in metres', '16-32 m'):
         assert text in printed
+
+
+def test_consistency_needs_no_truth_and_fits_80_columns(folder, capsys, monkeypatch):
+    assert 'consistency' not in evaluated(capsys, folder / 'two')
+    arguments = (folder / 'two', '--consistency', '--against', 'sgbm,bm')
+    report = evaluated(capsys, *arguments)
+    for found in (report, report['against']['sgbm'], report['against']['bm']):
+        assert found['consistency']['confirmed'] > 90
+        assert found['consistency']['grey_p50'] < 3
+        assert found['consistency']['flicker'] is None
+        assert found['mean']['consistency'] == pytest.approx(found['consistency'])
+    assert report['pairs'][0]['consistency'] == report['consistency']
+    monkeypatch.setattr(options, '_console', lambda: Console(width=80, markup=False))
+    assert main(['evaluate', *map(str, arguments), *FAST]) == 0
+    printed = capsys.readouterr().out
+    table = printed[printed.index('Without truth, mean of 1'):]
+    assert max(map(len, table.splitlines())) <= 80
+    assert {'confirmed', 'photometric'} <= set(table.split())
+    assert 'flicker' not in table
+
+
+def test_obstacles_ahead_are_counted_in_json_and_table(folder, capsys):
+    # 96 px metres: a wall 16 m ahead, seen from 4 m above the ground at its foot.
+    arguments = [folder / 'one', '--focal', '96', '--baseline', '1', '--camera-height', '4',
+                 '--against', 'bm', '--corridor']
+    report = evaluated(capsys, *arguments, '3x20')
+    found = report['obstacles']
+    assert (found['found_per_frame'], found['false_per_frame'], found['false_frames']) == (1, 0, 0)
+    assert report['pairs'][0]['obstacles'] == found
+    assert report['mean']['obstacles']['found_per_frame'] == 1
+    # In the truth there is a strip 8 m away, which is matched twice as far.
+    assert {name: one['seen'] for name, one in found['by_distance'].items()} == {'8_16_m': 0}
+    assert report['against']['bm']['obstacles']['false_per_frame'] == 0
+    assert evaluated(capsys, *arguments, '3x12')['obstacles']['found_per_frame'] == 0
+    assert main(['evaluate', *map(str, arguments), '3x20', *FAST]) == 0
+    assert 'Obstacles ahead, mean of 1' in capsys.readouterr().out
 
 
 def test_pairs_without_truth_get_a_table_without_accuracy(folder, capsys):
@@ -170,7 +291,10 @@ def test_a_wider_terminal_shows_more_columns_in_their_order(monkeypatch):
     (['--against', ''], "'' is none of sgbm, bm"),
     (['--focal', '700'], '--focal and --baseline need each other'),
     (['--baseline', '0.5'], '--focal and --baseline need each other'),
-    (['--against', 'bm', '--set', 'reference_image=right'], 'needs reference_image left')])
+    (['--against', 'bm', '--set', 'reference_image=right'], 'needs reference_image left'),
+    (['--corridor', '3x20'], 'no calibration, which --corridor needs: give --focal'),
+    (['--camera-height', '2'], '--camera-height needs --corridor'),
+    (['--consistency', '--set', 'reference_image=right'], 'needs reference_image left')])
 def test_a_mistake_is_one_line(folder, capsys, arguments, text):
     assert main(['evaluate', str(folder), *arguments, *FAST]) == 2
     error = capsys.readouterr().err
@@ -204,11 +328,12 @@ def test_the_five_real_road_frames_have_the_figures_that_the_page_quotes(data, r
     page = (repository / 'docs/explanation/accuracy.md').read_text()
     rows = {cells[0]: [float(cell) for cell in cells[1:]]
             for line in page.splitlines() if line.startswith(('| 0000', '| 0001', '| mean of 5'))
-            and len(cells := [cell.strip(' *') for cell in line.strip('|').split('|')]) == 7}
+            and len(cells := [cell.strip(' *') for cell in line.strip('|').split('|')]) == 8}
     assert len(rows) == 6
     for frame in [*report['pairs'], {'name': 'mean of 5', **report['mean'], 'against': {
             name: peer['mean'] for name, peer in report['against'].items()}}]:
-        own, _, _, _, *others = rows[frame['name']]
+        own, *others = rows[frame['name']]
+        others = others[4:]     # after road and road_fast in two ways, and road_sobel
         assert frame['filled']['bad_3_known'] == pytest.approx(own, abs=0.01)
         # Other versions of OpenCV give slightly other maps.
         assert [peer['filled']['bad_3_known'] for peer in frame['against'].values()

@@ -147,51 +147,6 @@ def test_an_image_for_an_unknown_format_is_refused(tmp_path):
         files.write_image(tmp_path / 'i.nothing', np.zeros((2, 2), np.uint8))
 
 
-def test_middlebury_calibration_has_both_columns_and_metres(tmp_path):
-    (tmp_path / 'calib.txt').write_text(
-        'cam0=[994.978 0 311.193; 0 994.978 254.877; 0 0 1]\n'
-        'cam1=[994.978 0 342.279; 0 994.978 254.877; 0 0 1]\n'
-        'doffs=31.086\nbaseline=193.001\nwidth=741\nheight=500\n')
-    numbers = files.read_middlebury_calibration(tmp_path / 'calib.txt')
-    assert (numbers.focal_px, numbers.cy) == (994.978, 254.877)
-    assert numbers.baseline_m == pytest.approx(0.193001)
-    assert numbers.cx_right - numbers.cx_left == pytest.approx(31.086)
-
-
-def test_projection_matrices_give_focal_length_and_baseline(tmp_path):
-    (tmp_path / 'P_left.txt').write_text('400 0 300 0\n0 400 200 0\n0 0 1 0\n')
-    (tmp_path / 'P_right.txt').write_text('400 0 302 -48\n0 400 200 0\n0 0 1 0\n')
-    numbers = files.read_projection_calibration(tmp_path / 'P_left.txt',
-                                                tmp_path / 'P_right.txt')
-    assert (numbers.focal_px, numbers.cx_left, numbers.cx_right, numbers.cy) == (
-        400, 300, 302, 200)
-    assert numbers.baseline_m == pytest.approx(0.12)
-
-
-def test_kitti_calibration_takes_the_pair_of_cameras_asked_for(tmp_path):
-    (tmp_path / '0.txt').write_text(
-        'P0: 700 0 600 0 0 700 180 0 0 0 1 0\nP1: 700 0 600 -350 0 700 180 0 0 0 1 0\n'
-        'P2: 700 0 600 35 0 700 180 0 0 0 1 0\nP3: 700 0 600 -315 0 700 180 0 0 0 1 0\n')
-    assert files.read_kitti_calibration(tmp_path / '0.txt').baseline_m == pytest.approx(0.5)
-    colour = files.read_kitti_calibration(tmp_path / '0.txt', (2, 3))
-    assert colour.baseline_m == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize(('text', 'words'), [
-    ('cam0=[1 0 0; 0 1 0; 0 0 1]\n', 'no cam1'),
-    ('cam0=[1 0; 0 1]\ncam1=[1 0 0; 0 1 0; 0 0 1]\nbaseline=1\n', 'cam0 should be 9'),
-    ('cam0=[9 0 1e30; 0 9 0; 0 0 1]\ncam1=[9 0 0; 0 9 0; 0 0 1]\nbaseline=1\n', 'beyond'),
-    ('cam0=[9 0 nan; 0 9 0; 0 0 1]\ncam1=[9 0 0; 0 9 0; 0 0 1]\nbaseline=1\n', 'not finite'),
-    ('cam0=[1 0 a; 0 1 0; 0 0 1]\ncam1=[1 0 0; 0 1 0; 0 0 1]\nbaseline=1\n', 'not made of'),
-    ('cam0=[9 0 0; 0 9 0; 0 0 1]\ncam1=[9 0 0; 0 9 0; 0 0 1]\nbaseline=0\n', 'baseline'),
-])
-def test_a_bad_calibration_is_refused_by_name(tmp_path, text, words):
-    (tmp_path / 'calib.txt').write_text(text)
-    with pytest.raises(ValueError, match=words) as error:
-        files.read_middlebury_calibration(tmp_path / 'calib.txt')
-    assert 'calib.txt' in str(error.value)
-
-
 def test_the_real_motorcycle_files_are_read(data):
     folder = data / 'middlebury2014' / 'Motorcycle'
     truth = files.read_pfm(folder / 'disp0.pfm')

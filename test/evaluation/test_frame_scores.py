@@ -1,5 +1,6 @@
 """All figures of a frame, their sums and their means over frames."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from stereo_bp_ros.evaluation.frame_scores import mean_of_frames, score_frame
 from stereo_bp_ros.evaluation.metrics import Score
+from stereo_bp_ros.evaluation.obstacles import Obstacles
 
 TRUTH = np.array([[10, 10, 10, 10], [20, 20, np.nan, 30]], np.float32)
 MAP = np.array([[10, 14, -1, 11], [-1, 20, 5, -1]], np.float32)
@@ -72,6 +74,14 @@ def test_pooled_figures_count_pixels_and_means_count_frames():
     assert mean['score']['bad_3_known'] == pytest.approx(sum(bad) / 2)
     assert mean['regions']['all']['score']['bad_3_known'] == pytest.approx(bad[0])
     assert 'known' not in mean['score']
+
+
+def test_parts_of_single_frames_stay_in_the_sum():
+    plain = score_frame(MAP, VALID, TRUTH)
+    found = dataclasses.replace(plain, obstacles=Obstacles(1, 2))
+    assert (plain + found).obstacles == (found + plain).obstacles == Obstacles(1, 2)
+    assert (found + found).as_dict()['obstacles']['found_per_frame'] == 2
+    assert 'obstacles' not in plain.as_dict()
 
 
 def test_a_mean_leaves_out_frames_without_the_figure():

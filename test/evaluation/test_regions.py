@@ -90,7 +90,28 @@ def test_a_mask_of_vehicles_parts_them_from_the_background(kind):
         regions.find_regions(truth, mask[:1])
 
 
+def test_a_mask_of_occluded_pixels_parts_them_from_the_others():
+    truth = np.full((1, 3), 9, np.float32)
+    found = regions.find_regions(truth, occluded=np.array([[True, False, False]]))
+    assert found['occluded'].tolist() == [[True, False, False]]
+    assert (found['not_occluded'] == ~found['occluded']).all()
+    with pytest.raises(ValueError, match='mask of occluded pixels'):
+        regions.find_regions(truth, occluded=np.zeros((3, 1), bool))
+
+
 def test_only_what_is_known_is_parted():
     truth = np.full((2, 3), 9, np.float32)
     assert set(regions.find_regions(truth)) == {'near_edges', 'away_from_edges'}
     assert len(regions.find_regions(truth, None, Calibration(1, 1, 0, 0, 0))) == 10
+
+
+def test_further_windows_are_masks_beside_the_bins():
+    truth = np.array([[100, 50, 40, 20, 10, 5, 2.5, 2, 1, 0, nan]], np.float32)
+    calibration = Calibration(100, 1, 0, 0, 0)      # 1, 2, 2.5, 5, 10, 20, 40, 50, 100 m, far
+    found = regions.by_distance(truth, calibration, [(2, 16), (2.5, 50.0), (20.0, np.inf)])
+    assert found.keys() - regions.by_distance(truth, calibration).keys() == {
+        '2_16_m', '2.5_50_m', '20_inf_m'}
+    np.testing.assert_array_equal(
+        found['2_16_m'], found['2_4_m'] | found['4_8_m'] | found['8_16_m'])
+    assert np.flatnonzero(found['2.5_50_m']).tolist() == [2, 3, 4, 5, 6]
+    assert np.flatnonzero(found['20_inf_m']).tolist() == [5, 6, 7, 8, 9]

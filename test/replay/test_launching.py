@@ -21,16 +21,20 @@ def bag(tmp_path):
     return tmp_path / 'bag'
 
 
-@pytest.fixture
-def compressed(tmp_path):
-    """Topics of compressed images; nothing in them."""
+def of_topics(folder, image):
+    """A bag of such topics of compressed images; nothing in them."""
     store = get_typestore(Stores.ROS2_KILTED)
-    with Writer(tmp_path / 'compressed', version=9) as writer:
+    with Writer(folder, version=9) as writer:
         for side in ('left', 'right'):
-            writer.add_connection(f'/{side}/image_rect/compressed', bags.COMPRESSED_IMAGE,
+            writer.add_connection(f'/{side}/{image}/compressed', bags.COMPRESSED_IMAGE,
                                   typestore=store)
             writer.add_connection(f'/{side}/camera_info', bags.CAMERA_INFO, typestore=store)
-    return tmp_path / 'compressed'
+    return folder
+
+
+@pytest.fixture
+def compressed(tmp_path):
+    return of_topics(tmp_path / 'compressed', 'image_rect')
 
 
 def options(player):
@@ -45,6 +49,11 @@ def test_a_replay_is_recorded_in_the_time_of_the_bag(bag):
     assert found.node == {'use_sim_time': 'true'}
     assert options(found.player) == ['--output', 'stereo_bp_replay']
     assert options(plan({'bag': str(bag), 'output': 'mine'}).player) == ['--output', 'mine']
+
+
+def test_a_recording_is_not_played_to_several_cameras(bag):
+    with pytest.raises(StereoError, match='played to one camera'):
+        plan({'bag': str(bag), 'cameras': 'cameras.yaml'})
 
 
 @pytest.mark.parametrize(('given', 'expected'), [
@@ -79,6 +88,29 @@ def test_image_transport_follows_the_bag_unless_the_user_sets_it(bag, compressed
     found = plan({'bag': str(compressed), 'params_file': str(file)})
     assert found.node == {}
     assert options(found.player) == []
+
+
+def test_images_of_the_player_go_to_where_the_node_takes_them(bag, tmp_path):
+    assert plan({'bag': str(bag)}).remappings == {}
+    assert plan({'bag': str(bag), 'left_namespace': '/cam'}).remappings == {
+        f'left/{name}': f'/cam/{name}'
+        for name in ('image_rect', 'image_rect/compressed', 'camera_info')}
+    raw = of_topics(tmp_path / 'raw', 'image_raw')
+    file = tmp_path / 'mine.yaml'
+    file.write_text('/**:\n  ros__parameters: {rectify: true}\n')
+    for given in ({'rectify': 'true'}, {'params_file': str(file)}):
+        assert plan({'bag': str(raw), 'right_namespace': 'r', **given}).remappings == {
+            'left/image_rect': 'left/image_raw',
+            'left/image_rect/compressed': 'left/image_raw/compressed',
+            'right/image_rect': 'r/image_raw',
+            'right/image_rect/compressed': 'r/image_raw/compressed',
+            'right/camera_info': 'r/camera_info'}
+
+
+def test_images_that_are_rectified_by_their_name_are_not_rectified_again(bag):
+    with pytest.raises(StereoError, match='rectify is True, but /left/image_rect of the bag is '
+                                          'rectified by its name'):
+        plan({'bag': str(bag), 'rectify': 'true'})
 
 
 def test_topics_are_handed_on_to_the_player(bag):

@@ -16,16 +16,17 @@ import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import cv2
 import numpy as np
 
-from stereo_bp_ros.evaluation.scenes import street
+from stereo_bp_ros.evaluation.scenes import lens, street, weather
 from stereo_bp_ros.evaluation.scenes.frames import SceneFrame, hidden
 from stereo_bp_ros.evaluation.scenes.meshes import SOLID, Mesh, split_by_depth
+from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
 from stereo_bp_ros.evaluation.scenes.renderer import Camera, View
 
 CAMERA_HEIGHT_M = 1.45
@@ -61,6 +62,12 @@ HARD: dict[str, Any] = {
     'glare': 90.0}
 """Options of `RoadSequence.hard`, with which `road` errs as often as on frames of KITTI 2012."""
 
+WEATHER: dict[str, dict[str, Any]] = {
+    'clear': {},
+    'rain': {'sky': 'textureless', 'wetness': 0.6, 'drops': 12, 'visibility_m': 1000.0},
+    'fog': {'visibility_m': 100.0}}
+"""Options of `RoadSequence` by weather."""
+
 HAZE_GREY = 205.0
 HAZE_DISTANCE_M = 260.0
 
@@ -76,7 +83,7 @@ class RoadSequence:
     rate_hz:        frames per second.
     frames:         length of the sequence.
     seed:           the street, its traffic and the noise.
-    noise_sigma:    sensor noise of either camera, standard deviation in grey levels.
+    noise_sigma:    sensor noise of either camera by day, standard deviation in grey levels.
     exposure_gain, exposure_offset: right image = gain * what it would be + offset, grey levels.
     blur_sigma:     Gaussian blur of the optics of both cameras, pixels.
     start_stamp_ns: time of frame 0, nanoseconds.
@@ -91,6 +98,13 @@ class RoadSequence:
     reflections:    share of light that vehicles mirror, seen straight, 0 to 1; above 0 most are
                     dark.
     glare:          grey levels of a soft bright spot, at other places in the two images.
+    visibility_m:   meteorological optical range in fog, metres (`weather.transmission`); 0 = no
+                    fog.
+    daylight:       part of the daylight that is left, above 0 to 1 (`weather.exposure_at`): the
+                    picture gets darker by its root, and its noise stronger.
+    drops:          of rain on the glass of each camera, at other places (`lens.wet`).
+    dirt:           part of each picture that dirt lies before, 0 to 1 (`lens.dirty`).
+    misalignment:   of the right camera, whose picture alone it moves.
 
     Chosen numbers are stored, so `dataclasses.replace` keeps them unless told otherwise.
 
@@ -120,6 +134,11 @@ class RoadSequence:
     wetness: float = 0.0
     reflections: float = 0.0
     glare: float = 0.0
+    visibility_m: float = 0.0
+    daylight: float = 1.0
+    drops: int = 0
+    dirt: float = 0.0
+    misalignment: Misalignment = field(default_factory=Misalignment)
 
     @classmethod
     def hard(cls, **options: Any) -> RoadSequence:
@@ -130,16 +149,19 @@ class RoadSequence:
         for name, least in (('width', 16), ('height', 16), ('max_disparity', 1), ('frames', 0),
                             ('seed', 0), ('focal_px', 0), ('baseline_m', 0), ('noise_sigma', 0),
                             ('blur_sigma', 0), ('start_stamp_ns', 0), ('wetness', 0),
-                            ('reflections', 0), ('glare', 0)):
+                            ('reflections', 0), ('glare', 0), ('visibility_m', 0),
+                            ('drops', 0), ('dirt', 0)):
             value = getattr(self, name)
             if not value >= least:
                 raise ValueError(f'{name} is {value}, but must be at least {least}')
-        for name, most in (('wetness', 1), ('reflections', 1), ('side_slope', MAX_SLOPE)):
+        for name, most in (('wetness', 1), ('reflections', 1), ('side_slope', MAX_SLOPE),
+                           ('daylight', 1), ('dirt', 1)):
             value = abs(getattr(self, name))
             if not value <= most:
                 raise ValueError(f'{name} is {value}, but must be at most {most}')
-        if not self.rate_hz > 0:
-            raise ValueError(f'rate_hz is {self.rate_hz}, but must be above 0')
+        for name in ('rate_hz', 'daylight'):
+            if not getattr(self, name) > 0:
+                raise ValueError(f'{name} is {getattr(self, name)}, but must be above 0')
         if self.sky not in ('clouds', *PLAIN_SKIES):
             raise ValueError(f'sky is {self.sky!r}, but must be one of clouds, '
                              + ', '.join(PLAIN_SKIES))
@@ -201,12 +223,17 @@ class RoadSequence:
         mesh = split_by_depth(self.surfaces(index))
         left, right = self._views(cameras, mesh)
         truth = left.truth()
+        lights = [self._light(view, camera)
+                  for view, camera in zip((left, right), cameras, strict=True)]
+        if self.misalignment:
+            widened = self.misalignment.widened(cameras[1])
+            light = self._light(self._views([widened], mesh)[0], widened)
+            lights[1] = self.misalignment.picture(light, widened, cameras[1])
+        lights = [self._glass(light, index, number) for number, light in enumerate(lights)]
         random = np.random.default_rng([self.seed, 3, index])
         return SceneFrame(
-            index, self.stamp_ns(index),
-            self._sensor(self._light(left) + self._glare(index, 0), random),
-            self._sensor(self._light(right) + self._glare(index, 1), random, self.exposure_gain,
-                         self.exposure_offset),
+            index, self.stamp_ns(index), self._sensor(lights[0], random),
+            self._sensor(lights[1], random, self.exposure_gain, self.exposure_offset),
             truth, hidden(truth, right.disparity), truth == 0, left.labels())
 
     def surfaces(self, index: int) -> Mesh:
@@ -218,31 +245,37 @@ class RoadSequence:
         return mesh.sheared(self.side_slope) if self.side_slope else mesh
 
     def _views(self, cameras: list[Camera], mesh: Mesh) -> list[View]:
-        sky = self._clouds()
         around = None
         if self.reflections > 0:
             around = street.surroundings(
                 self.seed, min(PLAIN_SKIES.get(self.sky, CLOUDY_GREY), BRIGHTEST_MIRRORED))
         if self.wetness == 0:
-            return [camera.view(mesh, sky, None, around) for camera in cameras]
+            return [camera.view(mesh, self._clouds(camera), None, around) for camera in cameras]
         below = mesh.select(np.flatnonzero(mesh.kind == SOLID)).mirrored(*self.road_plane)
         views = []
         for camera in cameras:
-            mirror = camera.view(below, self._clouds(mirrored=True)).grey
+            mirror = camera.view(below, self._clouds(camera, mirrored=True)).grey
             mirror = cv2.GaussianBlur(mirror, (0, 0), RIPPLES_PX[0], sigmaY=RIPPLES_PX[1])
-            views.append(camera.view(mesh, sky, mirror, around))
+            views.append(camera.view(mesh, self._clouds(camera), mirror, around))
         return views
 
-    def _clouds(self, mirrored: bool = False) -> np.ndarray:
+    def _clouds(self, camera: Camera, mirrored: bool = False) -> np.ndarray:
         """The sky's picture on the grid of half pixels that views are drawn on.
 
         A plain sky is black there and gets its brightness later, unless water mirrors it.
         """
         if self.sky in PLAIN_SKIES:
             grey = min(PLAIN_SKIES[self.sky], 255.0) if mirrored else 0
-            return np.full((2 * self.height + 1, 2 * self.width + 1), grey, np.uint8)
-        return _clouds(self.seed, self.width, self.height, self.focal_px, self.cx, self.cy,
-                       mirrored)
+            return np.full((2 * camera.height + 1, 2 * camera.width + 1), grey, np.uint8)
+        return _clouds(self.seed, camera.width, camera.height, camera.focal_px, camera.cx,
+                       camera.cy, mirrored)
+
+    def _glass(self, light: np.ndarray, index: int, camera: int) -> np.ndarray:
+        """What passes the glass of a camera: with glare, drops and dirt, float32 H x W."""
+        light = light + self._glare(index, camera)
+        if self.drops > 0:
+            light = lens.wet(light, self.drops, self.seed, camera)
+        return lens.dirty(light, self.dirt, self.seed, camera) if self.dirt > 0 else light
 
     def _glare(self, index: int, camera: int) -> np.ndarray | np.float32:
         """Light that the lens scatters into the image, float32 H x W, grey levels."""
@@ -255,7 +288,7 @@ class RoadSequence:
         spot = np.exp(-0.5 * down ** 2)[:, None] * np.exp(-0.5 * across ** 2)
         return (self.glare * strength * spot).astype(np.float32)
 
-    def _light(self, view: View) -> np.ndarray:
+    def _light(self, view: View, camera: Camera) -> np.ndarray:
         """What reaches the lens, float32 H x W: grey levels, and a sky's may be above 255."""
         image = view.image()
         if self.sky in PLAIN_SKIES:
@@ -264,7 +297,13 @@ class RoadSequence:
         disparity = view.truth()
         unit = self.focal_px * self.baseline_m / HAZE_DISTANCE_M
         haze = np.where(disparity > 0, unit / (unit + disparity), np.float32(0))
-        return np.asarray(image + haze.astype(np.float32) * (np.float32(HAZE_GREY) - image))
+        image = np.asarray(image + haze.astype(np.float32) * (np.float32(HAZE_GREY) - image))
+        if self.visibility_m > 0:
+            image = weather.fog(image, weather.transmission(disparity, camera,
+                                                            self.visibility_m))
+        if self.daylight < 1:
+            image = image * np.float32(weather.exposure_at(self.daylight)[0])
+        return image
 
     def _sensor(self, image: np.ndarray, random: np.random.Generator, gain: float = 1.0,
                 offset: float = 0.0) -> np.ndarray:
@@ -275,12 +314,13 @@ class RoadSequence:
         if gain != 1.0 or offset != 0.0:
             image = image * np.float32(gain) + np.float32(offset)
         if self.noise_sigma > 0:
-            image = image + np.float32(self.noise_sigma) * random.standard_normal(
+            sigma = self.noise_sigma * weather.exposure_at(self.daylight)[1]
+            image = image + np.float32(sigma) * random.standard_normal(
                 image.shape, dtype=np.float32)
         return np.clip(np.rint(image), 0, 255).astype(np.uint8)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _clouds(seed: int, width: int, height: int, focal_px: float, cx: float, cy: float,
             mirrored: bool) -> np.ndarray:
     """The street's sky, or what level water mirrors of it, on the grid of half pixels."""

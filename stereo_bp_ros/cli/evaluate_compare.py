@@ -1,0 +1,80 @@
+"""``stereo_bp evaluate --compare``: two reports over the same frames."""
+
+from __future__ import annotations
+
+import argparse
+
+from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli.evaluate_scenario import CHOSEN
+from stereo_bp_ros.errors import printable
+from stereo_bp_ros.evaluation.comparison import (
+    DRAWS,
+    EXACT,
+    SHARE,
+    SIGNIFICANT,
+    Comparison,
+    Difference,
+    compare,
+    read_report,
+)
+
+#: Options that match something, and their values where the command line does not name them.
+REFUSED = {**CHOSEN, 'scenario': None, 'output': None, 'settings': [], 'backend': None,
+           'confidence': False, 'consistency': False, 'corridor': None, 'json_lines': False,
+           'sweep': [], 'choose': [], 'workers': 0, 'scheduler': ''}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compare the two reports of ``options.compare``; status 0.
+
+    :raises ValueError: one is no report, they have other frames, or an option does not fit.
+    """
+    for name, default in REFUSED.items():
+        if getattr(options, name) != default:
+            words = {'path': 'a path', 'settings': '--set'}.get(
+                name, '--' + name.replace('_', '-'))
+            raise ValueError(f'--compare matches nothing: {words} does not go with it')
+    a, b = options.compare
+    comparison = compare(read_report(a), read_report(b))
+    if options.json:
+        shared.print_json({'a': str(a), 'b': str(b), **comparison.to_dict()})
+    else:
+        _print(f'A = {a}, B = {b}, {comparison.frames} frames', comparison)
+    return 0
+
+
+def _print(title: str, comparison: Comparison) -> None:
+    columns = ['figure', 'A', 'B', 'B - A', f'{100 * SHARE:g} % interval', 'p', 'change', 'n']
+    rows = [_row(one) for one in comparison.differences]
+    # How many frames have a figure is left out first where the terminal has no room.
+    fitting = shared.fitting(columns, rows, [0] * 7 + [1])
+    shared.print_table(title, [columns[i] for i in fitting],
+                       [[row[i] for i in fitting] for row in rows])
+    print(f'Interval of the mean difference of frames: bootstrap, BCa, {DRAWS} resamples. p: '
+          f'random\nsigns of the differences, two-sided: all signs up to {EXACT} frames, else '
+          f'{DRAWS} draws.\nn: frames that have the figure in both.')
+    least = 2 / 2 ** comparison.frames
+    if least > SIGNIFICANT:
+        print(f'{comparison.frames} frames are too few for a change: p is at least {least:g}.')
+    if comparison.worst:
+        kind = comparison.worst_of
+        shared.print_table(f'Frames whose {kind.words} got worse most', [
+            'frame', 'A', 'B', 'B - A'], [
+            [one.name, *(f'{value:.2f} {kind.unit}' for value in (one.a, one.b)),
+             f'{one.b - one.a:+.2f} {kind.unit}'] for one in comparison.worst])
+    for key, both in comparison.changed.items():
+        print('{}: {} in A, {} in B'.format(printable(key), *map(printable, both)))
+
+
+def _row(one: Difference) -> list[str]:
+    if one.a is None or one.b is None or one.difference is None or one.p is None:
+        return [one.kind.words, '-', '-', '-', '-', '-', '', '0']
+    return [one.kind.words, f'{one.a:.2f}', f'{one.b:.2f}',
+            f'{_signed(one.difference)} {one.kind.unit}',
+            ', '.join(map(_signed, one.interval or ())) or '-', f'{one.p:.2g}', one.change,
+            str(one.frames)]
+
+
+def _signed(value: float) -> str:
+    """Three digits, without an exponent where there are more."""
+    return f'{value:+.3g}' if abs(value) < 999 else f'{value:+.0f}'

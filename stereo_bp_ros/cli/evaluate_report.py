@@ -1,0 +1,204 @@
+"""The page of ``stereo_bp evaluate --output``."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros.cli import evaluate_tables as tables
+from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.evaluation import metrics, plots, report
+from stereo_bp_ros.evaluation.results import Result, Summary
+from stereo_bp_ros.evaluation.showing import Showing
+from stereo_bp_ros.evaluation.sparsification import SHARES
+
+#: Figures that are no part of a score.
+OTHER_MEANINGS = (
+    ('filled', 'the same figure once every hole has got a disparity of the background', ''),
+    ('frame', 'the matched pairs, numbered from 1 in the order of the source', ''),
+    ('D', 'disparities searched', 'px'),
+    ('mean of N', 'mean of the figures of N frames, each frame counting the same', ''),
+    ('all N', 'the figures of all pixels of N frames together', ''),
+    ('ms', 'time of one pair, images in memory to disparity in memory: median of its runs', 'ms'),
+    ('p50, p99, p99.9', 'times that 50, 99 and 99.9 % of the runs do not exceed', 'ms'),
+    ('share', 'pixels with truth in a region, of all pixels with truth', '%'),
+    ('sparsification', 'error of the most trusted pixels over their share of all; the oracle '
+     'sorts by the true error', '% or px'),
+    ('AUSE', 'area between that curve and the curve of the oracle; 0 is best', '% or px'))
+
+
+def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
+               results: Sequence[Result], totals: Mapping[str, Summary], showing: Showing,
+               conditions: Sequence[report.Condition] = ()) -> None:
+    """Write one page that holds everything it shows.
+
+    :param summary: ``report.json`` of the same run: where its figures come from.
+    :param conditions: what the run was held to; none, no traffic lights.
+    """
+    others = [other for other in totals if other != summary['matcher']]
+    against = f', beside {", ".join(others)}' if others else ''
+    lead = (f'{summary["matcher"]} on {summary["backend"]}{against}. {summary["source"]}, '
+            f'{len(results)} pairs, {summary["date"]}.')
+    table = tables.frame_table(results, totals)
+    figures: list[report.Part] = [report.Table('Frames', table.columns, table.rows)]
+    columns, rows = tables.region_table(totals)
+    if rows:
+        figures.append(report.Table(f'By region, mean of {len(results)}', columns, rows))
+    figures += [report.Table(heading, columns, rows)
+                for heading, columns, rows in tables.further_tables(totals)]
+    if text := tables.sparsification_text(totals):
+        figures.append(report.Note(text))
+    overview: list[report.Part] = [report.Tiles(_tiles(results, totals))]
+    if conditions:
+        overview.append(report.Conditions(conditions))
+    report.write_html(path, f'Evaluation of {name}', lead, [
+        report.Section('Overview', overview),
+        report.Section('Plots', plots_of(results, totals)),
+        report.Section('Frames', showing.viewer('frames'), showing.chosen()),
+        report.Section('Where errors are', [report.Beside(showing.maps())]),
+        report.Section('Figures', figures, ' '.join(table.legend.split())),
+        report.Section('Times', [_times(totals)], 'All runs of all frames, milliseconds.'),
+        report.Section('Settings and machine', _origin(summary, others)),
+        report.Section('What the figures mean', [report.definitions(
+            [*((key, *meaning) for key, meaning in tables.meanings().items()),
+             *OTHER_MEANINGS])])])
+
+
+def _tiles(results: Sequence[Result], totals: Mapping[str, Summary]) -> list[tuple[str, str]]:
+    own = next(iter(totals.values()))
+    whole = own.pooled.whole
+    total = own.latency_ms['total']
+    tiles = [(f'{len(results)}', 'pairs'), (f'{total["p50"]:.1f} ms', 'median time'),
+             (f'{total["p99"]:.1f} ms', 'p99 of the times'),
+             (f'{whole.published.coverage:.1f} %', 'valid pixels')]
+    if whole.published.known:
+        tiles += [(f'{whole.published.bad_estimated(3.0):.2f} %',
+                   'bad-3 of the valid pixels, all frames'),
+                  (f'{whole.published.bad_known(3.0):.2f} %', 'bad-3 or hole, all frames'),
+                  (f'{own.mean["filled"]["bad_3_known"]:.2f} %',
+                   'bad-3 once filled, mean of frames'),
+                  (f'{whole.published.mae:.2f} px', 'EPE, mean absolute error')]
+    return tiles
+
+
+def plots_of(results: Sequence[Result], totals: Mapping[str, Summary]) -> list[report.Part]:
+    """What there is to draw, side by side; without matplotlib the remedy."""
+    if not plots.available():
+        return [report.Note('No plots: ' + shared.missing(('matplotlib',)) + '.')]
+    found = [_wrong_pixels(totals, 'filled', 'Wrong pixels, holes filled'),
+             _wrong_pixels(totals, 'score', 'Wrong pixels of those with a disparity'),
+             _by_distance(totals), _sparsification(totals), *_over_frames(results, totals)]
+    return [report.Beside([plot for plot in found if plot is not None])]
+
+
+def _wrong_pixels(totals: Mapping[str, Summary], which: str, title: str) -> report.Plot | None:
+    kind = {'filled': 'known', 'score': 'estimated'}[which]
+    keys = {**{f'bad-{n:g}': f'bad_{n:g}_{kind}' for n in metrics.THRESHOLDS}, 'D1': f'd1_{kind}'}
+    series = {name: [_at(total.mean, which, key) for key in keys.values()]
+              for name, total in totals.items()}
+    if not _has_any(series):
+        return None
+    return report.Plot(title, plots.bars(title, list(keys), series, '% of pixels'),
+                       'Means of the frames. Less is better.')
+
+
+def _by_distance(totals: Mapping[str, Summary]) -> report.Plot | None:
+    bins = [name for name in next(iter(totals.values())).pooled.regions
+            if re.fullmatch(r'[\d.]+_([\d.]+|inf)_m', name)]
+    series = {name: [_at(total.mean, 'regions', one, 'filled', 'bad_3_known') for one in bins]
+              for name, total in totals.items()}
+    kept = [index for index in range(len(bins))
+            if any(values[index] is not None for values in series.values())]
+    if not kept:
+        return None
+    title = 'Wrong pixels by distance'
+    groups = [tables.region_words(bins[index])
+              .removesuffix(' m').replace('-inf', ' up') for index in kept]
+    return report.Plot(title, plots.bars(
+        title, groups, {name: [values[index] for index in kept]
+                        for name, values in series.items()}, 'bad-3, holes filled, %'),
+        'By true distance in metres. Means of the frames.')
+
+
+def _sparsification(totals: Mapping[str, Summary]) -> report.Plot | None:
+    curves = {name: found['bad_3'] for name, total in totals.items()
+              if (found := total.mean.get('sparsification'))}
+    if not curves:
+        return None
+    first = next(iter(curves))
+    title = 'Sparsification'
+    return report.Plot(title, plots.lines(
+        title, [100 * share for share in SHARES],
+        {name: curve['curve'] for name, curve in curves.items()}, 'most trusted pixels, %',
+        'bad-3, %', references={f'oracle of {first}': curves[first]['oracle']}),
+        f'Wrong pixels among the most trusted ones. The oracle sorts those of {first} by their '
+        'error.')
+
+
+def _over_frames(results: Sequence[Result], totals: Mapping[str, Summary]
+                 ) -> list[report.Plot]:
+    if len(results) < 2:
+        return []
+    numbers = range(1, len(results) + 1)
+    wrong = {name: [_or_none(one.matchers[name].frame.whole.published.bad_known(3.0))
+                    for one in results] for name in totals}
+    title, label = 'Wrong pixels over frames', 'bad-3 or hole, %'
+    if not _has_any(wrong):
+        title, label = 'Pixels without a disparity over frames', '% of all pixels'
+        wrong = {name: [100.0 - one.matchers[name].frame.whole.published.coverage
+                        for one in results] for name in totals}
+    own, total = next(iter(totals.items()))
+    times = {name: [one.matchers[name].median_ms for one in results] for name in totals}
+    levels = {f'{share} of {own}': total.latency_ms['total'][share] for share in ('p50', 'p99')}
+    return [report.Plot(title, plots.lines(title, numbers, wrong, 'frame', label)),
+            report.Plot('Time over frames', plots.lines(
+                'Time over frames', numbers, times, 'frame', 'ms', levels),
+                'Median of the runs of each frame; p50 and p99 of all runs.')]
+
+
+def _times(totals: Mapping[str, Summary]) -> report.Table:
+    # Stages that a configuration does not have take no time.
+    rows = [(name, stage, *(f'{ms:.2f}' for ms in shares.values()))
+            for name, total in totals.items() for stage, shares in total.latency_ms.items()
+            if any(shares.values())]
+    return report.Table('', ('matcher', 'stage', 'p50', 'p99', 'p99.9'), rows)
+
+
+def _origin(summary: Mapping[str, Any], others: Sequence[str]) -> list[report.Part]:
+    settings = summary['settings']
+    usual = MatcherConfig().to_mapping()
+    changed = {key: value for key, value in settings.items() if usual.get(key) != value}
+    parts: list[report.Part] = [report.Beside([
+        report.facts('Settings that differ from the defaults', changed),
+        report.facts('Machine', summary['machine']),
+        report.facts('Versions', summary['versions']),
+        report.facts('Run', {
+            'source': summary['source'], 'date': summary['date'],
+            'matcher': summary['matcher'], 'back end': summary['backend'],
+            'runs of each pair': summary['repeat']})])]
+    parts.append(report.Folded('Every setting', [report.facts('', settings)]))
+    for name in others:
+        about = summary['against'][name]
+        parts.append(report.Folded(f'Settings of {name}', [report.facts(
+            '', {**about['settings'], 'threads': about['threads']})]))
+    return parts
+
+
+def _at(figures: Mapping[str, Any], *path: str) -> float | None:
+    found: Any = figures
+    for key in path:
+        found = found.get(key) if found else None
+    return None if found is None else float(found)
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+def _has_any(series: Mapping[str, Sequence[float | None]]) -> bool:
+    return any(value is not None for values in series.values() for value in values)

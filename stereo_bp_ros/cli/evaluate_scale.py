@@ -1,0 +1,145 @@
+"""Where ``stereo_bp evaluate`` computes: in this process, or in those of a Dask cluster."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.evaluation.bag_topics import StereoTopics
+from stereo_bp_ros.evaluation.results import Result
+from stereo_bp_ros.evaluation.runs import Evaluation, Method, judge_all
+from stereo_bp_ros.evaluation.showing import Showing
+from stereo_bp_ros.evaluation.sources import Pair, open_pairs, split
+
+LARGEST_CHUNK = 32
+"""Pairs that a worker is handed at once; fewer of short sources, so that all have work."""
+
+TOLD_EVERY_S = 30.0
+"""A log gets a line about the progress this often."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """An evaluation under way.
+
+    count:   pairs that there are; a bag may have fewer that are whole.
+    results: of one pair after another, in the order of the source.
+    backend: what computes, once there is a result.
+    showing: what a page shows of the frames so far; nothing without ``--output``.
+    """
+
+    count: int
+    results: Iterator[Result]
+    backend: Callable[[], str]
+    showing: Callable[[], Showing]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """--workers and --scheduler."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument('--workers', type=shared.whole(1, 1024), default=0, metavar='N',
+                       help='spread pairs over N processes of this machine, each with one thread '
+                            'and, in turn, one CUDA device (needs distributed)')
+    where.add_argument('--scheduler', default='', metavar='ADDRESS',
+                       help='spread pairs over the workers of a Dask cluster, e.g. '
+                            'tcp://host:8786, that find the same path (needs distributed)')
+
+
+def for_workers(options: argparse.Namespace, config: MatcherConfig) -> MatcherConfig:
+    """A configuration for one process of several: one thread, unless it has a number."""
+    if (options.workers or options.scheduler) and not config.num_threads:
+        return config.replace(num_threads=1)
+    return config
+
+
+@contextlib.contextmanager
+def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
+          names: Sequence[str], method: Method, topics: StereoTopics,
+          open_source: Callable[[], tuple[int, Iterator[Pair]]] | None = None) -> Iterator[Run]:
+    """An evaluation where the command line wants it; shows frames where it has ``--output``.
+
+    :param open_source: number of pairs and the pairs, instead of those of the path; in this
+        process alone.
+    :raises StereoError, ValueError: the source cannot be read, or there is no cluster.
+    """
+    if options.output:
+        options.output.mkdir(parents=True, exist_ok=True)
+    if not options.workers and not options.scheduler:
+        with Evaluation(configs, names, method) as evaluation:
+            count, pairs = open_source() if open_source else open_pairs(options.path, topics)
+            count = min(count, options.limit or count)
+            showing = Showing(count)
+
+            def results() -> Iterator[Result]:
+                every = judge_all(evaluation, itertools.islice(pairs, count))
+                for place, matched in enumerate(every):
+                    if options.output:
+                        showing.collect(place, evaluation, matched)
+                    yield matched.result
+            yield Run(count, results(), lambda: evaluation.backend, lambda: showing)
+        return
+    shared.require('distributed')
+    from stereo_bp_ros.evaluation import scale
+    # Before processes start: a path that cannot be read.
+    count, _ = split(options.path, topics, limit=options.limit)
+    with scale.Cluster(options.workers, options.scheduler) as cluster:
+        size = max(1, min(LARGEST_CHUNK, count // (4 * cluster.workers)))
+        _, chunks = split(options.path, topics, size=size, limit=options.limit)
+        plan = scale.Plan(configs, names, method, _devices(options),
+                          Showing(count) if options.output else None)
+        with contextlib.closing(cluster.judge(plan, chunks)) as found:
+            yield Run(count, found, lambda: cluster.backend,
+                      lambda: cluster.collected or Showing(count))
+
+
+def _devices(options: argparse.Namespace) -> int:
+    """CUDA devices to take in turn; 0: only that of ``device_id``, or none is needed."""
+    if (options.scheduler or options.backend == 'cpu'
+            or any(text.startswith('device_id=') for text in options.settings)):
+        return 0
+    from stereo_bp_ros.engines.cuda.runtime import device
+    return device.count()
+
+
+class Pace:
+    """How fast a run goes, and how long it will take.
+
+    :param total: frames of the run.
+    :param clock: seconds, of any origin.
+    """
+
+    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.total = total
+        self.done = 0
+        self._clock = clock
+        self._first = self._told = clock()
+
+    def advance(self) -> None:
+        """Count a frame; a log gets a line now and then."""
+        self.done += 1
+        now = self._clock()
+        if self.done == 1:          # behind all that was started and compiled
+            self._first = now
+        if now - self._told >= TOLD_EVERY_S:
+            self._told = now
+            shared.tell(str(self))
+
+    @property
+    def rate(self) -> float:
+        """Frames per second since the first one; 0 before the second one."""
+        seconds = self._clock() - self._first
+        return (self.done - 1) / seconds if self.done > 1 and seconds > 0 else 0.0
+
+    def __str__(self) -> str:
+        text = f'{self.done} of {self.total} frames'
+        if not self.rate:
+            return text
+        minutes, seconds = divmod(round((self.total - self.done) / self.rate), 60)
+        return (f'{text}, {self.rate:.3g} frames/s, '
+                f'{minutes // 60}:{minutes % 60:02}:{seconds:02} left')

@@ -1,0 +1,198 @@
+"""``stereo_bp evaluate --sweep``: a grid of settings, resumable, and the point that is chosen."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stereo_bp_ros import __version__
+from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli.machine import processor
+from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
+from stereo_bp_ros.errors import BackendUnavailable, ConfigError, MemoryLimitError, shown
+from stereo_bp_ros.evaluation import sweep
+from stereo_bp_ros.evaluation.bag_topics import StereoTopics
+from stereo_bp_ros.evaluation.conditions import FIGURES, Condition, figures_of, parse_condition
+from stereo_bp_ros.evaluation.results import Result
+from stereo_bp_ros.evaluation.runs import Evaluation, Method
+from stereo_bp_ros.evaluation.sources import open_pairs
+from stereo_bp_ros.evaluation.sweep import Point, Store
+
+#: More points than this are told by the Pareto points alone; the file has all.
+ROWS = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What --by and --choose ask for."""
+
+    figure: str
+    limits: Sequence[Condition]
+    named: Mapping[str, Value]
+
+
+def run(options: argparse.Namespace, method: Method) -> int:
+    """Measure what the store lacks, print, draw, and write the chosen point; status 0.
+
+    :raises ValueError, StereoError: an option does not fit, or every point is refused.
+    """
+    for name in ('scenario', 'against', 'confidence', 'consistency', 'corridor', 'json_lines',
+                 'workers', 'scheduler'):
+        if getattr(options, name):
+            raise ValueError(f'--sweep and --{name.replace("_", "-")} exclude each other')
+    if options.output is None:
+        raise ValueError('--sweep needs --output DIR, which keeps its points')
+    choice = _choice(options)
+    points = sweep.grid([sweep.parse_axis(text) for text in options.sweep])
+    base = shared.chosen_settings(options)
+    configs, refused = _configs(base, points)
+    shared.require('matplotlib')
+    from stereo_bp_ros.evaluation.sweep_plot import draw_sweep
+    options.output.mkdir(parents=True, exist_ok=True)
+    if 'disparity_range' in points[0]:
+        method = dataclasses.replace(method, own_range=True)
+    found, measured = _measured(options, method, configs, refused)
+    chosen = sweep.choose(found, choice.figure, choice.limits, choice.named)
+    config = next(config for changes, config in configs if changes == chosen.changes)
+    files = {name: options.output / name for name in ('sweep.svg', 'chosen.yaml')}
+    draw_sweep(found, choice.figure, chosen, options.path.name, files['sweep.svg'])
+    files['chosen.yaml'].write_text(sweep.preset_text(config, _comments(options, chosen, choice)),
+                                    encoding='utf-8')
+    if options.json:
+        front = sweep.pareto(found, choice.figure)
+        shared.print_json({
+            'source': str(options.path), 'by': choice.figure, 'measured': measured,
+            'points': [{**one.to_dict(), 'pareto': one in front} for one in found],
+            'refused': refused, 'chosen': chosen.to_dict(), 'preset': str(files['chosen.yaml'])})
+    else:
+        _print(options, found, chosen, choice, refused, measured)
+    return 0
+
+
+def _choice(options: argparse.Namespace) -> Choice:
+    """:raises ValueError: --by names no figure, or --choose neither a limit nor a setting."""
+    if options.by not in FIGURES or FIGURES[options.by].is_time:
+        known = [name for name, one in FIGURES.items() if not one.is_time]
+        raise ValueError(f'--by {shown(options.by)}: known are ' + ', '.join(known))
+    limits: list[Condition] = []
+    named: dict[str, Value] = {}
+    for text in options.choose:
+        if '<=' in text or '>=' in text:
+            limits.append(parse_condition(text))
+            sweep.check_limit(limits[-1])
+        else:
+            named |= parse_assignments(text.split(','))
+    return Choice(options.by, limits, named)
+
+
+def _configs(base: Mapping[str, Value], points: Sequence[Mapping[str, Value]]
+             ) -> tuple[list[tuple[Mapping[str, Value], MatcherConfig]], list[dict[str, Any]]]:
+    """Configurations of the points, and the points whose settings do not go together.
+
+    :raises ConfigError: they go together nowhere.
+    """
+    configs, refused = [], []
+    problem: ConfigError | None = None
+    for changes in points:
+        try:
+            configs.append((changes, MatcherConfig.from_mapping({**base, **changes})))
+        except ConfigError as error:
+            problem = problem or error
+            refused.append({'changes': dict(changes), 'reason': str(error)})
+    if problem and not configs:
+        raise problem
+    return configs, refused
+
+
+def _measured(options: argparse.Namespace, method: Method,
+              configs: Sequence[tuple[Mapping[str, Value], MatcherConfig]],
+              refused: list[dict[str, Any]]) -> tuple[list[Point], int]:
+    """Every point, from the store where it has it, and how many were measured now.
+
+    :param refused: gets the points that cannot run here.
+    :raises StereoError: no point can.
+    """
+    points = len(configs) + len(refused)
+    store = Store(options.output / 'sweep.jsonl')
+    topics = shared.chosen_topics(options)
+    common = {'source': str(options.path.resolve()), 'topics': dataclasses.asdict(topics),
+              'version': __version__, 'processor': processor(), 'limit': options.limit,
+              'repeat': method.repeat, 'own_range': method.own_range}
+    found, measured = [], 0
+    with shared.progress_bar() as bar:
+        task = bar.add_task('Sweeping', total=len(configs))
+        for changes, config in configs:
+            identity = {**common, 'settings': config.to_mapping()}
+            point = store.find(identity)
+            if point is None:
+                bar.update(task, description=', '.join(f'{k}={v}' for k, v in changes.items()))
+                try:
+                    results = _match(config, method, options.path, topics, options.limit)
+                except (ConfigError, MemoryLimitError, BackendUnavailable) as error:
+                    refused.append({'changes': dict(changes), 'reason': str(error)})
+                    if len(refused) == points:
+                        raise
+                    continue
+                point = Point(changes, len(results), figures_of(results))
+                store.add(identity, point)
+                measured += 1
+            found.append(dataclasses.replace(point, changes=changes))
+            bar.advance(task)
+    return found, measured
+
+
+def _match(config: MatcherConfig, method: Method, path: pathlib.Path, topics: StereoTopics,
+           limit: int) -> list[Result]:
+    with Evaluation({'swept': config}, method=method) as evaluation:
+        _, pairs = open_pairs(path, topics)
+        results = [evaluation.judge(pair).result
+                   for pair in itertools.islice(pairs, limit or None)]
+    if not results:
+        raise ValueError(f'{path} has no stereo pairs')
+    return results
+
+
+def _comments(options: argparse.Namespace, chosen: Point, choice: Choice) -> list[str]:
+    value = chosen.figures[choice.figure]
+    accuracy = '' if value is None else f'{choice.figure} {value:.2f} ' \
+        f'{FIGURES[choice.figure].unit}, '
+    settings = ' '.join(f'--set {text}' for text in [
+        *options.settings, *(f'{name}={value}' for name, value in chosen.changes.items())])
+    preset = f'--preset {options.preset} ' if options.preset else ''
+    return [f'Chosen by stereo_bp evaluate --sweep: {accuracy}median {chosen.time_ms:.1f} ms, '
+            f'{chosen.frames} frames.',
+            f'On the command line: {preset}{settings}',
+            'Of the node: --params-file THIS_FILE, of a launch file: params_file:=THIS_FILE']
+
+
+def _print(options: argparse.Namespace, points: Sequence[Point], chosen: Point, choice: Choice,
+           refused: Sequence[Mapping[str, Any]], measured: int) -> None:
+    front = sweep.pareto(points, choice.figure)
+    shown_points = points if len(points) <= ROWS else sorted(
+        {id(one): one for one in (*front, chosen)}.values(), key=lambda one: one.time_ms)
+    # The figure that is chosen by stands in its own column.
+    others = [name for name in ('density', 'epe', 'p99') if name != choice.figure]
+    columns = [*chosen.changes, f'{choice.figure}\n{FIGURES[choice.figure].unit}', 'p50\nms',
+               *(f'{name}\n{FIGURES[name].unit}' for name in others), '']
+    rows = [[*map(str, one.changes.values()),
+             *(_cell(one.figures[name]) for name in (choice.figure, 'p50', *others)),
+             'chosen' if one is chosen else 'Pareto' if one in front else '']
+            for one in shown_points]
+    ranks = [*[0] * (len(chosen.changes) + 2), *range(1, len(others) + 1), 0]
+    fitting = shared.fitting(columns, rows, ranks)
+    shared.print_table(f'{len(points)} points of {options.path.name}, {measured} measured now',
+                       [columns[i] for i in fitting],
+                       [[row[i] for i in fitting] for row in rows])
+    if len(shown_points) < len(points):
+        print(f'Only Pareto points are shown; {options.output / "sweep.jsonl"} has all.')
+    for one in refused:
+        print(', '.join(f'{k}={v}' for k, v in one['changes'].items()) + f': {one["reason"]}')
+    print(f'Chosen: {chosen.label}, written to {options.output / "chosen.yaml"}')
+
+
+def _cell(value: float | None) -> str:
+    return '-' if value is None else f'{value:.2f}'

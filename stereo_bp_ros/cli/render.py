@@ -1,0 +1,134 @@
+"""Render a drive along a street: stereo pairs with exact truth, for `stereo_bp evaluate`.
+
+Weather, light, sensors and errors of calibration have known sizes, and the truth is always that
+of the surfaces, seen by a perfect pair of cameras. The same options and seed give the same files.
+
+  stereo_bp render --output street/
+  stereo_bp render --output fog/ --weather fog --visibility 50 --frames 20
+  stereo_bp render --output pitched/ --street hard --pitch 0.1
+  stereo_bp evaluate pitched/ --preset road
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+from typing import Any
+
+from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.errors import shown
+from stereo_bp_ros.evaluation.scenes import folder
+from stereo_bp_ros.evaluation.scenes import sequence as scenes
+from stereo_bp_ros.evaluation.scenes.misalignment import LARGEST, Misalignment
+
+HELP = 'render pairs of a street with exact truth: weather, night, errors of calibration'
+NEEDS = ()
+
+LARGEST_SIDE = 8192
+FEW_FRAMES = 8
+"""So many frames are drawn before other processes have started."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    hard = scenes.HARD
+    parser.add_argument('--output', type=pathlib.Path, required=True, metavar='DIR',
+                        help='folder for the pairs, which must be empty or not there yet')
+    parser.add_argument('--frames', type=shared.whole(1, 100000), default=10, metavar='N',
+                        help='how many pairs (default 10)')
+    parser.add_argument('--size', default='640x480', metavar='WxH',
+                        help='image size in pixels (default 640x480)')
+    parser.add_argument('--disparities', type=shared.whole(4, 512), default=64, metavar='D',
+                        help='disparities to search: the baseline is chosen for them (default 64)')
+    parser.add_argument('--rate', type=shared.real(0.01, 1000), default=10.0, metavar='HZ',
+                        help='pairs a second, at a speed of 8 m/s (default 10)')
+    parser.add_argument('--seed', type=shared.whole(0), default=1, metavar='S',
+                        help='another street, traffic, noise and dirt (default 1)')
+    parser.add_argument('--street', choices=('plain', 'hard'), default='plain',
+                        help='hard has fences, poles, a slope, mirroring vehicles, glare, noise '
+                             'and another exposure (default: plain)')
+    parser.add_argument('--weather', choices=tuple(scenes.WEATHER), default='clear',
+                        help='rain: an overcast sky, --wet 0.6 --drops 12 --visibility 1000; '
+                             'fog: --visibility 100 (default: clear)')
+    group = parser.add_argument_group('sky, weather and light')
+    group.add_argument('--sky', choices=('clouds', *scenes.PLAIN_SKIES),
+                       help='clouds, one grey level, or so bright that it is white '
+                            f'(default: clouds; hard: {hard["sky"]})')
+    _number(group, '--visibility', 'visibility_m', 'METRES', 1, 100000,
+            'fog in which 5 per cent of the contrast are left so far away (default: no fog)')
+    _number(group, '--wet', 'wetness', 'SHARE', 0, 1,
+            f'water on the road, which mirrors, 0 to 1 (default 0; hard: {hard["wetness"]})')
+    _number(group, '--night', 'daylight', 'SHARE', 0.001, 1,
+            'daylight that is left, 0.001 to 1: the picture gets darker and the noise stronger by '
+            'its root (default 1)')
+    _number(group, '--glare', 'glare', 'LEVELS', 0, 255,
+            'grey levels of a soft bright spot, elsewhere in the right image (default 0; hard: '
+            f'{hard["glare"]:g})')
+    group = parser.add_argument_group('cameras')
+    group.add_argument('--drops', type=shared.whole(0, 10000), metavar='N',
+                       help='drops of rain on the glass of each camera (default 0)')
+    _number(group, '--dirt', 'dirt', 'SHARE', 0, 1,
+            'part of each picture behind dirt, 0 to 1, elsewhere in the right one (default 0)')
+    _number(group, '--noise', 'noise_sigma', 'SIGMA', 0, 255,
+            f'sensor noise, grey levels (default 1; hard: {hard["noise_sigma"]:g})')
+    _number(group, '--exposure', 'exposure_gain', 'GAIN', 0.01, 100,
+            'exposure of the right camera against the left (default 1; hard: '
+            f'{hard["exposure_gain"]} and {hard["exposure_offset"]:g} grey levels more)')
+    _number(group, '--blur', 'blur_sigma', 'SIGMA', 0, 100, 'blur of the optics, pixels '
+            '(default 0)')
+    group = parser.add_argument_group('errors of the right camera, which the truth leaves out')
+    _error(group, '--vertical-offset', 'vertical_offset_px', 'PX',
+           'its picture lies lower by so many rows')
+    _error(group, '--pitch', 'pitch_deg', 'DEG', 'it looks up: its picture lies lower')
+    _error(group, '--yaw', 'yaw_deg', 'DEG', 'it looks right: disparities are larger')
+    _error(group, '--roll', 'roll_deg', 'DEG', 'it leans right: its picture turns left')
+    _error(group, '--focal-error', 'focal_error_percent', 'PERCENT',
+           'its focal length is longer: its picture is larger')
+
+
+def _number(group: Any, option: str, name: str, unit: str, least: float, most: float, text: str
+            ) -> None:
+    group.add_argument(option, type=shared.real(least, most), dest=name, metavar=unit, help=text)
+
+
+def _error(group: Any, option: str, name: str, unit: str, text: str) -> None:
+    most = LARGEST[name]
+    group.add_argument(option, type=shared.real(-most, most), dest=name, metavar=unit,
+                       default=0.0, help=f'{text}, -{most:g} to {most:g} (default 0)')
+
+
+def run(options: argparse.Namespace) -> int:
+    sequence = chosen_sequence(options)
+    folder.prepare(options.output)
+    cores = len(os.sched_getaffinity(0))
+    workers = min(4, cores) if cores > 1 and options.frames > FEW_FRAMES else 0
+    with shared.progress_bar() as bar:
+        shared.tell(f'rendering {options.frames} pairs')
+        task = bar.add_task('Rendering', total=options.frames)
+        folder.write(sequence, options.output, workers,
+                     lambda done, _: bar.update(task, completed=done))
+    print(f'{options.output}: {options.frames} pairs of {sequence.width} x {sequence.height}, '
+          f'{options.disparities} disparities, focal length {sequence.focal_px:g} px, baseline '
+          f'{sequence.baseline_m:g} m')
+    return 0
+
+
+def chosen_sequence(options: argparse.Namespace) -> scenes.RoadSequence:
+    """The drive that the command line describes: the street's options, the weather's, its own.
+
+    :raises ValueError: there is no such picture.
+    """
+    width, height = shared.parse_size(options.size, 'WIDTHxHEIGHT', (64, 48))
+    if max(width, height) > LARGEST_SIDE:
+        raise ValueError(f'--size is {shown(options.size)}, but must be at most '
+                         f'{LARGEST_SIDE}x{LARGEST_SIDE}')
+    values = {**(scenes.HARD if options.street == 'hard' else {}),
+              **scenes.WEATHER[options.weather]}
+    for name in ('sky', 'visibility_m', 'wetness', 'daylight', 'glare', 'drops', 'dirt',
+                 'noise_sigma', 'exposure_gain', 'blur_sigma'):
+        if getattr(options, name) is not None:
+            values[name] = getattr(options, name)
+    return scenes.RoadSequence(
+        width=width, height=height, max_disparity=options.disparities - folder.SPARE_DISPARITIES,
+        rate_hz=options.rate, frames=options.frames, seed=options.seed,
+        misalignment=Misalignment(**{name: getattr(options, name) for name in LARGEST}), **values)

@@ -1,0 +1,270 @@
+"""Two reports over the same frames, compared frame by frame.
+
+The interval is the bias-corrected and accelerated bootstrap (BCa) of B. Efron and R. Tibshirani,
+An Introduction to the Bootstrap, 1993, section 14.3. The test is Fisher's of paired differences:
+if nothing has changed, each difference could as well have the other sign. Both take frames as
+independent of each other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import pathlib
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros.errors import shown
+
+SHARE = 0.95
+"""Of the confidence intervals."""
+
+SIGNIFICANT = 0.05
+"""Largest p of a change."""
+
+DRAWS = 10_000
+"""Resamples of the bootstrap, and drawn signs where there are too many frames for all."""
+
+EXACT = 13
+"""Most frames whose signs are tried all: 2**13 sums."""
+
+WORST = 5
+"""Frames that are listed as those which got worse most."""
+
+_SEED = 20090702
+_AT_ONCE = 2**20    # random numbers in memory
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A figure of a frame: its words and unit, and where a pair of the report has it."""
+
+    words: str
+    unit: str
+    path: tuple[str, ...]
+    less_is_better: bool = True
+
+
+KINDS = (
+    Kind('filled bad-1', '%', ('filled', 'bad_1_known')),
+    Kind('filled bad-3', '%', ('filled', 'bad_3_known')),
+    Kind('filled D1', '%', ('filled', 'd1_known')),
+    Kind('valid bad-3', '%', ('score', 'bad_3_estimated')),
+    Kind('density', '%', ('score', 'density'), less_is_better=False),
+    Kind('EPE', 'px', ('score', 'mae')),
+    Kind('median time', 'ms', ('median_ms',)))
+"""What is compared."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """A figure in both reports, over the frames that have it in both.
+
+    a, b:     means; difference: mean of b - a. None without frames.
+    interval: of the difference; None with fewer than two frames.
+    p:        how often differences of random signs have such a mean; None without frames.
+    exact:    whether all signs were tried.
+    """
+
+    kind: Kind
+    frames: int
+    a: float | None = None
+    b: float | None = None
+    difference: float | None = None
+    interval: tuple[float, float] | None = None
+    p: float | None = None
+    exact: bool = False
+
+    @property
+    def change(self) -> str:
+        """'better', 'worse', or '' where chance explains it."""
+        if self.p is None or self.difference is None or self.p > SIGNIFICANT:
+            return ''
+        return 'better' if (self.difference < 0) == self.kind.less_is_better else 'worse'
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {'figure': self.kind.words, 'unit': self.kind.unit, 'frames': self.frames,
+                'a': self.a, 'b': self.b, 'difference': self.difference,
+                'interval': list(self.interval) if self.interval else None, 'p': self.p,
+                'exact': self.exact, 'change': self.change}
+
+
+@dataclasses.dataclass(frozen=True)
+class Worse:
+    """A frame in which ``kind`` got worse."""
+
+    name: str
+    a: float
+    b: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Everything about two reports.
+
+    worst_of: the figure by which ``worst`` is sorted, the worst frame first.
+    changed:  what the reports say of themselves and differ in: key to both values.
+    """
+
+    frames: int
+    differences: Sequence[Difference]
+    worst_of: Kind
+    worst: Sequence[Worse]
+    changed: Mapping[str, tuple[Any, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {'frames': self.frames, 'share': SHARE, 'interval': 'bootstrap, BCa',
+                'test': 'signs of paired differences, two-sided', 'draws': DRAWS,
+                'exact_up_to_frames': EXACT,
+                'figures': [one.to_dict() for one in self.differences],
+                'worst_of': self.worst_of.words,
+                'worst': [dataclasses.asdict(one) for one in self.worst],
+                'changed': {key: list(both) for key, both in self.changed.items()}}
+
+
+def read_report(path: pathlib.Path) -> dict[str, Any]:
+    """``report.json`` of ``stereo_bp evaluate``, or what ``--json`` has printed.
+
+    :raises ValueError: it is none.
+    """
+    try:
+        report = json.loads(path.read_text(encoding='utf-8'))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f'{path} cannot be read as a report: {error}') from error
+    pairs = report.get('pairs') if isinstance(report, dict) else None
+    if not isinstance(pairs, list) or not pairs or not all(
+            isinstance(pair, dict) and isinstance(pair.get('name'), str) for pair in pairs):
+        raise ValueError(f'{path} is no report of stereo_bp evaluate: it has no "pairs"')
+    return report
+
+
+def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparison:
+    """Compare two reports of ``read_report``, b with a; pairs find each other by their names.
+
+    :raises ValueError: their frames, sizes or truths are not the same; names the frame.
+    """
+    first, second = _by_name(a, 'A'), _by_name(b, 'B')
+    for missing, where in ((first.keys() - second.keys(), 'A'),
+                           (second.keys() - first.keys(), 'B')):
+        if missing:
+            raise ValueError(f'the reports have other frames: {len(missing)} are in {where} '
+                             f'only, the first is {shown(min(missing))}')
+    for name, pair in first.items():
+        for words, path in (('width', ('width',)), ('height', ('height',)),
+                            ('pixels with truth', ('score', 'known'))):
+            both = _look_up(pair, path), _look_up(second[name], path)
+            if both[0] != both[1]:
+                raise ValueError(f'frame {shown(name)} is not the same in both reports: {words} '
+                                 f'{both[0]} in A and {both[1]} in B')
+    differences, values = [], {}
+    for kind in KINDS:
+        found = {name: (x, y) for name, pair in first.items()
+                 if (x := _look_up(pair, kind.path)) is not None
+                 and (y := _look_up(second[name], kind.path)) is not None}
+        values[kind] = found
+        differences.append(_difference(kind, list(found.values())))
+    # Without truth there are times only.
+    worst_of = next((one for one in KINDS[1:] if values[one]), KINDS[-1])
+    sign = 1 if worst_of.less_is_better else -1
+    worse = sorted(((x, y, name) for name, (x, y) in values[worst_of].items()
+                    if sign * (y - x) > 0), key=lambda one: -sign * (one[1] - one[0]))
+    return Comparison(len(first), differences, worst_of,
+                      [Worse(name, x, y) for x, y, name in worse[:WORST]], _changed(a, b))
+
+
+def _by_name(report: Mapping[str, Any], which: str) -> dict[str, Mapping[str, Any]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    for pair in report['pairs']:
+        if pair['name'] in found:
+            raise ValueError(f'report {which} has two frames {shown(pair["name"])}')
+        found[pair['name']] = pair
+    return found
+
+
+def _look_up(pair: Mapping[str, Any], path: Sequence[str]) -> float | None:
+    value: Any = pair
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    return value if is_number else None
+
+
+def _changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """What the figures depend on and is not the same."""
+    def facts(report: Mapping[str, Any]) -> dict[str, Any]:
+        found = {key: report.get(key) for key in ('matcher', 'backend', 'repeat')}
+        for room in ('settings', 'versions', 'machine'):
+            inner = report.get(room)
+            if isinstance(inner, Mapping):
+                found |= {f'{room}.{key}': value for key, value in inner.items()}
+        found.pop('machine.available memory MiB', None)
+        return found
+
+    first, second = facts(a), facts(b)
+    return {key: (first.get(key), second.get(key)) for key in {**first, **second}
+            if first.get(key) != second.get(key)}
+
+
+def _difference(kind: Kind, pairs: Sequence[tuple[float, float]]) -> Difference:
+    if not pairs:
+        return Difference(kind, 0)
+    a, b = (math.fsum(one[side] for one in pairs) / len(pairs) for side in (0, 1))
+    differences = np.array([y - x for x, y in pairs])
+    return Difference(kind, len(pairs), a, b, float(differences.mean()), interval(differences),
+                      sign_flips(differences), len(pairs) <= EXACT)
+
+
+def interval(values: np.ndarray, share: float = SHARE) -> tuple[float, float] | None:
+    """Confidence interval of the mean by the BCa bootstrap; None with fewer than two values.
+
+    values: float64 n.
+    """
+    count = values.size
+    if count < 2:
+        return None
+    mean, spread = values.mean(), values - values.mean()
+    if not np.abs(spread).max() > 1e-12 * np.abs(values).max():
+        return float(mean), float(mean)
+    means = np.sort(_drawn(count, lambda random, rows: values[
+        random.integers(0, count, (rows, count))].mean(axis=1)))
+    normal = statistics.NormalDist()
+    below = (np.count_nonzero(means < mean) + np.count_nonzero(means <= mean)) / 2
+    bias = normal.inv_cdf(min(max(below / DRAWS, 1 / DRAWS), 1 - 1 / DRAWS))
+    # Leaving one value out moves the mean by its spread / (n - 1), away from it.
+    acceleration = float((spread ** 3).sum() / (6 * (spread ** 2).sum() ** 1.5))
+    limits = []
+    for quantile in ((1 - share) / 2, (1 + share) / 2):
+        z = bias + normal.inv_cdf(quantile)
+        limits.append(normal.cdf(bias + z / (1 - acceleration * z)))
+    low, high = np.quantile(means, limits)
+    return float(low), float(high)
+
+
+def sign_flips(differences: np.ndarray) -> float:
+    """Two-sided p of the mean of paired differences: all signs up to ``EXACT``, else ``DRAWS``.
+
+    differences: float64 n, n > 0.
+    """
+    count = differences.size
+    limit = abs(differences.sum()) - 1e-9 * np.abs(differences).sum()
+    if count <= EXACT:
+        signs = 1 - 2 * (np.arange(2**count)[:, None] >> np.arange(count) & 1)
+        return float(np.mean(np.abs(signs @ differences) >= limit))
+    sums = _drawn(count, lambda random, rows: (
+        1 - 2 * random.integers(0, 2, (rows, count), np.int8)) @ differences)
+    # The signs that were found are one of the draws.
+    return float((1 + np.count_nonzero(np.abs(sums) >= limit)) / (1 + DRAWS))
+
+
+def _drawn(count: int, draw: Callable[[np.random.Generator, int], np.ndarray]) -> np.ndarray:
+    """``DRAWS`` results of ``draw``, the same ones every time, some rows of ``count`` at once."""
+    random = np.random.default_rng(_SEED)
+    rows = max(1, min(DRAWS, _AT_ONCE // count))
+    return np.concatenate([draw(random, min(rows, DRAWS - done))
+                           for done in range(0, DRAWS, rows)])

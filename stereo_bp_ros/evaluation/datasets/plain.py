@@ -1,0 +1,116 @@
+"""Plain layouts: a pair, sets that a sets.yaml describes, and a stamped sequence."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from stereo_bp_ros.config.files import read_yaml
+from stereo_bp_ros.errors import shown
+from stereo_bp_ros.evaluation import files
+from stereo_bp_ros.evaluation.datasets.entries import (
+    Entry,
+    Reader,
+    calibration,
+    image,
+    mask,
+    partners,
+)
+
+LARGEST_SCALE = 65535
+"""Most grey levels that one pixel of disparity can be, and more disparities than there are."""
+
+
+def described(folder: Path) -> list[Entry] | None:
+    """Sets in the order of a sets.yaml, or None."""
+    if not (folder / 'sets.yaml').is_file():
+        return None
+    entries = []
+    for name in _descriptions(folder):
+        found = pair(folder / name)
+        if found is None:
+            raise ValueError(f'{folder / "sets.yaml"} describes {name}, but {folder / name} has '
+                             'no left.png and right.png')
+        entries += found
+    if not entries:
+        raise ValueError(f'{folder / "sets.yaml"} describes no set')
+    return entries
+
+
+def _descriptions(folder: Path) -> dict[str, Mapping[str, float]]:
+    path = folder / 'sets.yaml'
+    try:
+        content = read_yaml(path)
+    except ValueError as error:
+        raise ValueError(f'{path}: {error}') from error
+    if not isinstance(content, dict):
+        raise ValueError(f'{path} is not a table of sets')
+    for name, description in content.items():
+        if not isinstance(description, dict) or not all(
+                isinstance(description.get(key), (int, float))
+                and 0 < description[key] <= LARGEST_SCALE
+                for key in ('disparities', 'disparity_scale')):
+            raise ValueError(f'{path}: {shown(name)} needs disparities and disparity_scale, '
+                             f'numbers above 0 and at most {LARGEST_SCALE}')
+    return {str(name): description for name, description in content.items()}
+
+
+def truth_scale(path: files.PathLike) -> float | None:
+    """Grey levels per pixel of disparity of a truth, where a sets.yaml describes its set.
+
+    :raises ValueError: there is a sets.yaml, which cannot be read.
+    """
+    path = Path(path).resolve()
+    sets = path.parent.parent
+    if path.name != 'disparity.png' or not (sets / 'sets.yaml').is_file():
+        return None
+    return _descriptions(sets).get(path.parent.name, {}).get('disparity_scale')
+
+
+def read_truth(path: files.PathLike, scale: float | None = None) -> np.ndarray:
+    """Read a true disparity: float32 H x W, pixels, not finite where unknown.
+
+    :param scale: grey levels per pixel of an image; None: as sets.yaml or the file's bits say.
+    :raises ValueError: no PFM file or disparity image, or one of 8 bits without a scale.
+    """
+    if Path(path).suffix.lower() == '.pfm':
+        if scale is not None:
+            raise ValueError(f'{path} is a PFM file, which holds pixels: it has no scale')
+        return files.read_pfm(path)
+    return files.read_disparity_png(path, truth_scale(path) if scale is None else scale)
+
+
+def pair(folder: Path) -> list[Entry] | None:
+    """left.png and right.png, or None."""
+    left, right = image(folder, 'left'), image(folder, 'right')
+    if left is None or right is None:
+        return None
+    description: Mapping[str, float] = {}
+    if (folder.parent / 'sets.yaml').is_file():
+        description = _descriptions(folder.parent).get(folder.name, {})
+    truth: Reader | None = None
+    for name in ('disparity.png', 'disparity.pfm'):
+        if (folder / name).is_file():
+            truth = functools.partial(read_truth, folder / name)
+    disparities = description.get('disparities')
+    return [Entry(folder.name, left, right, truth, calibration=calibration(folder),
+                  disparities=None if disparities is None else int(disparities),
+                  vehicles=mask(folder / 'vehicles.png'), sky=mask(folder / 'sky.png'),
+                  occluded=mask(folder / 'occluded.png'))]
+
+
+def sequence(folder: Path) -> list[Entry] | None:
+    """left/ and right/ with images of the same names, or None."""
+    if not ((folder / 'left').is_dir() and (folder / 'right').is_dir()):
+        return None
+    numbers = calibration(folder)
+    entries = [
+        Entry(left.stem, left, right, calibration=numbers,
+              stamp_ns=int(left.stem) if left.stem.isdecimal() else None)
+        for left, right in partners(folder / 'left', folder / 'right')]
+    # Names are numbers of any length: their order as text is not the order in time.
+    return sorted(entries, key=lambda entry: (entry.stamp_ns is None, entry.stamp_ns or 0,
+                                              entry.name))

@@ -1,0 +1,124 @@
+"""What matchers made of frames: figures of one frame, of one pair, and of all together."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros.evaluation.frame_scores import FrameScore, mean_of_frames
+
+PERCENTILES = (50.0, 99.0, 99.9)
+"""Of the times of all runs of all frames."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """One frame as one matcher did it.
+
+    times_ms:  of every run, milliseconds.
+    frame:     its scores.
+    stages_ms: time of each stage in the last run, milliseconds; empty where it is not known.
+    """
+
+    times_ms: Sequence[float]
+    frame: FrameScore
+    stages_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def median_ms(self) -> float:
+        """Of the runs, milliseconds."""
+        return statistics.median(self.times_ms)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {'median_ms': self.median_ms, 'times_ms': list(self.times_ms),
+                'stages_ms': dict(self.stages_ms), **self.frame.as_dict()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One frame: its size in pixels, and what every matcher, the own one first, made of it."""
+
+    name: str
+    width: int
+    height: int
+    disparity_range: int
+    matchers: Mapping[str, Figures]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: the own matcher's figures, and below ``against`` those of others."""
+        own, *others = self.matchers
+        return {'name': self.name, 'width': self.width, 'height': self.height,
+                'disparity_range': self.disparity_range, **self.matchers[own].to_dict(),
+                'against': {name: self.matchers[name].to_dict() for name in others}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """One matcher over all frames.
+
+    frames: how many.
+    mean:   of the figures of the frames (``Figures.to_dict``), each frame counting the same.
+    pooled: of all their pixels together.
+    median_ms: median of the frames' times, milliseconds.
+    latency_ms: stage, or ``total`` of all runs, to ``p50``, ``p99`` and ``p99.9``, milliseconds.
+    """
+
+    frames: int
+    mean: Mapping[str, Any]
+    pooled: FrameScore
+    median_ms: float
+    latency_ms: Mapping[str, Mapping[str, float]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: ``all`` are the pooled figures as published."""
+        pooled = self.pooled.as_dict()
+        return {'frames': self.frames, 'all': pooled.pop('score'), **pooled,
+                'median_ms': self.median_ms, 'latency_ms': dict(self.latency_ms),
+                'mean': dict(self.mean)}
+
+
+def summaries(results: Sequence[Result]) -> dict[str, Summary]:
+    """Every matcher over all frames, by its name.
+
+    :raises ValueError: there are no results.
+    """
+    if not results:
+        raise ValueError('there are no results to summarise')
+    found = {}
+    for name in results[0].matchers:
+        figures = [result.matchers[name] for result in results]
+        pooled = figures[0].frame
+        for one in figures[1:]:
+            pooled += one.frame
+        # The order of confidence belongs to a frame: of many there is the mean alone.
+        found[name] = Summary(
+            len(figures), mean_of_frames([_averaged(one) for one in figures]),
+            dataclasses.replace(pooled, sparsification=None),
+            statistics.median(one.median_ms for one in figures), _latency(figures))
+    return found
+
+
+def _averaged(figures: Figures) -> dict[str, Any]:
+    """Figures of which a mean over frames says something: not the single runs."""
+    known = figures.to_dict()
+    del known['times_ms']
+    return known
+
+
+def _latency(figures: Sequence[Figures]) -> dict[str, dict[str, float]]:
+    stages = dict.fromkeys(name for one in figures for name in one.stages_ms)
+    times = {'total': [ms for one in figures for ms in one.times_ms],
+             **{name: [one.stages_ms[name] for one in figures if name in one.stages_ms]
+                for name in stages}}
+    return {name: percentiles(values) for name, values in times.items()}
+
+
+def percentiles(values: Iterable[float]) -> dict[str, float]:
+    """``p50``, ``p99`` and ``p99.9`` of values; of few the largest are interpolated."""
+    found = np.percentile(np.fromiter(values, float), PERCENTILES)
+    return {f'p{share:g}': float(value) for share, value in zip(PERCENTILES, found, strict=True)}

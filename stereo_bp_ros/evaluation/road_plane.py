@@ -1,0 +1,104 @@
+"""The plane of the road in a disparity map, by RANSAC (Fischler and Bolles, CACM 1981).
+
+A plane in space is one over the image, too: disparity = a x column + b x row + c. Without roll
+(a = 0) it is the line of the v-disparity of Labayrade et al., IV 2002.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+TOLERANCE_PX = 1.0
+"""Most that the disparity of a pixel of the plane differs from it, pixels."""
+
+TRIALS, SAMPLES, SEED = 1000, 5000, 20
+"""Planes tried, each through three pixels; pixels that vote for them; seed of both."""
+
+LEAST_PIXELS = 100
+"""Fewer make no road."""
+
+
+@dataclass(frozen=True)
+class Plane:
+    """disparity = a x column + b x row + c, pixels."""
+
+    a: float
+    b: float
+    c: float
+
+    def at(self, column: np.ndarray, row: np.ndarray) -> np.ndarray:
+        """Disparities at columns and rows, pixels; arrays of one shape, or that broadcast."""
+        return np.asarray(self.a * column + self.b * row + self.c)
+
+
+@dataclass(frozen=True)
+class RoadFit:
+    """A plane, and how well the lower half of the image keeps to it.
+
+    pixels:  of the lower half with a disparity.
+    inliers: of these, at most ``TOLERANCE_PX`` from the plane.
+    squared: sum over the inliers of the squared distance, squared pixels of disparity.
+    """
+
+    plane: Plane
+    pixels: int
+    inliers: int
+    squared: float
+
+
+def fit_road(disparity: np.ndarray, valid: np.ndarray, infinity: float = 0.0) -> RoadFit | None:
+    """Find the plane that most pixels of the lower half of the image lie on, None without one.
+
+    A plane is a road where its disparity grows downwards, and faster than sidewards, and where
+    it reaches infinity (at the middle column) above the lower half, at most the height of the
+    image above the image. The best plane is fitted by least squares to its pixels, twice.
+
+    disparity: H x W, pixels.
+    valid:     bool H x W, where `disparity` is known.
+    infinity:  disparity of infinite distance, pixels.
+    """
+    height, width = disparity.shape
+    row, column = np.nonzero(valid[height // 2:] & np.isfinite(disparity[height // 2:]))
+    row += height // 2
+    if row.size < LEAST_PIXELS:
+        return None
+    points = np.column_stack([column, row, disparity[row, column]]).astype(np.float64)
+    random = np.random.default_rng(SEED)
+    voters = points[random.integers(0, len(points), min(SAMPLES, len(points)))]
+    planes = _planes(points[random.integers(0, len(points), (TRIALS, 3))])
+    a, b, c = planes.T
+    with np.errstate(divide='ignore', invalid='ignore'):
+        horizon = (infinity - c - a * width / 2) / b
+    planes = planes[(b > np.abs(a)) & (horizon >= -height) & (horizon <= height / 2)]
+    if not len(planes):
+        return None
+    votes = [np.count_nonzero(np.abs(_residual(plane, voters)) <= TOLERANCE_PX)
+             for plane in planes]
+    plane = planes[int(np.argmax(votes))]
+    for _ in range(2):
+        near = points[np.abs(_residual(plane, points)) <= TOLERANCE_PX]
+        plane = np.linalg.lstsq(_design(near), near[:, 2], rcond=None)[0]
+    residual = _residual(plane, points)
+    residual = residual[np.abs(residual) <= TOLERANCE_PX]
+    return RoadFit(Plane(*plane.tolist()), len(points), residual.size,
+                   float(np.dot(residual, residual)))
+
+
+def _planes(triples: np.ndarray) -> np.ndarray:
+    """a, b and c of the planes through n x 3 points of column, row, disparity: m x 3, m <= n."""
+    first = triples[:, 0]
+    normal = np.cross(triples[:, 1] - first, triples[:, 2] - first)
+    is_upright = normal[:, 2] != 0          # else its points lie in a line of the image
+    first, normal = first[is_upright], normal[is_upright]
+    slopes = -normal[:, :2] / normal[:, 2:]
+    return np.column_stack([slopes, first[:, 2] - np.sum(slopes * first[:, :2], axis=1)])
+
+
+def _design(points: np.ndarray) -> np.ndarray:
+    return np.column_stack([points[:, :2], np.ones(len(points))])
+
+
+def _residual(plane: np.ndarray, points: np.ndarray) -> np.ndarray:
+    return np.asarray(points[:, 2] - _design(points) @ plane)

@@ -1,0 +1,323 @@
+"""Matches pairs and judges what comes out: the matcher itself, others, and OpenCV's.
+
+An ``Evaluation`` keeps its engines from pair to pair, and knows nothing of where pairs come from
+or where results go to.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from stereo_bp_ros import geometry
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.evaluation import peers, regions
+from stereo_bp_ros.evaluation.consistency import Consistency, View, judge_consistency
+from stereo_bp_ros.evaluation.frame_scores import score_frame
+from stereo_bp_ros.evaluation.grey import to_8_bits
+from stereo_bp_ros.evaluation.obstacles import Corridor, Obstacles, count_obstacles
+from stereo_bp_ros.evaluation.results import Figures, Result
+from stereo_bp_ros.evaluation.sources import Pair
+from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.types import DisparityFrame
+
+T = TypeVar('T')
+
+Map = tuple[np.ndarray, np.ndarray]
+"""A disparity, H x W in pixels, and where it is valid, bool H x W."""
+
+FOLLOWS_NS = 500_000_000
+"""Most nanoseconds from a pair to the next of the same sequence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """How pairs are judged.
+
+    repeat:      how often each is matched; the median counts.
+    confidence:  whether the matchers' confidence is judged, too, with one more run.
+    calibration: of pairs that bring none, to score by distance and for ``min_depth``; None:
+                 unknown.
+    own_range:   whether every pair is searched as far as the configuration says, also where the
+                 data set knows better.
+    consistency: whether figures without a truth are computed, too, with one more run.
+    corridor:    ahead of the left camera, in which obstacles are counted; None: they are not.
+    windows:     distances that are scored apart, too: lower and upper limits in metres.
+    """
+
+    repeat: int = 3
+    confidence: bool = False
+    calibration: Calibration | None = None
+    own_range: bool = False
+    consistency: bool = False
+    corridor: Corridor | None = None
+    windows: tuple[tuple[float, float], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Matched:
+    """A pair as the first matcher did it, beside the result of all.
+
+    frame:      arrays H x W: its disparity in pixels, and its confidence (float32 in 0..1) where
+                it is judged.
+    """
+
+    pair: Pair
+    result: Result
+    frame: DisparityFrame
+
+
+class Evaluation:
+    """Matchers that are compared on the same pairs; to be closed, or used in ``with``.
+
+    :param configs: names to configurations; the first is the one that is evaluated.
+    :param names:   of OpenCV's matchers (``peers.NAMES``), for the range of the first.
+
+    :raises ValueError: a name is there twice, or OpenCV's matchers cannot do what the first does.
+    :raises BackendUnavailable: OpenCV has no stereo matchers, or a back end is not there.
+    """
+
+    def __init__(self, configs: Mapping[str, MatcherConfig], names: Sequence[str] = (),
+                 method: Method | None = None) -> None:
+        twice = set(configs) & set(names)
+        if twice:
+            raise ValueError(f'two matchers have the name {twice.pop()}')
+        self._own, *_ = configs
+        self._configs = dict(configs)
+        self._peers = tuple(names)
+        self._method = method or Method()
+        first = configs[self._own]
+        if names and first.reference_image != 'left':
+            raise ValueError("--against needs reference_image left: OpenCV's matchers have no "
+                             'other')
+        if self._method.consistency and any(
+                config.reference_image != 'left' for config in configs.values()):
+            raise ValueError('--consistency needs reference_image left: the left image is '
+                             'compared with the right one')
+        for name in names:
+            peers.Peer(name, first.disparity_range, first.min_disparity)
+        self._before: tuple[Pair, dict[str, View]] | None = None
+        self._matchers: dict[str, StereoMatcher] = {}
+        try:
+            for name, config in self._configs.items():
+                self._matchers[name] = StereoMatcher(config)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Evaluation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free every engine."""
+        while self._matchers:
+            self._matchers.popitem()[1].close()
+
+    @property
+    def backend(self) -> str:
+        """What computes the first matcher: 'cpu' or 'cuda'."""
+        return self._matchers[self._own].backend
+
+    def judge(self, pair: Pair) -> Matched:
+        """Match a pair with every matcher, and compare with its truth.
+
+        With ``Method.consistency`` it is compared with the pair judged before, too, if that is
+        at most ``FOLLOWS_NS`` earlier.
+
+        :raises StereoError, ValueError: a matcher refuses the images.
+        """
+        known: dict[str, Any] | None = None
+        found: dict[str, Figures] = {}
+        frames: dict[str, DisparityFrame] = {}
+        maps: dict[str, Map] = {}
+        for name, matcher in self._matchers.items():
+            frame, times_ms = self._match(matcher, self._configs[name], pair)
+            assert frame.disparity is not None
+            known = known or self._known(pair, frame.disparity.shape)
+            found[name] = Figures(times_ms, score_frame(
+                frame.disparity, frame.valid, confidence=frame.confidence, **known),
+                dict(frame.timings))
+            frames[name], maps[name] = frame, (frame.disparity, frame.valid)
+        assert known is not None
+        config = self._matchers[self._own].config
+        if self._peers:
+            greys = self._greys(pair)
+            for name in self._peers:
+                with peers.threads(config.num_threads):
+                    maps[name], times_ms = self._timed(functools.partial(
+                        self._peer(name).compute, *greys))
+                found[name] = Figures(times_ms, score_frame(*maps[name], **known))
+        consistency = self._consistency(pair, maps, known['infinity'])
+        obstacles = self._obstacles(pair, maps)
+        for name, figures in found.items():
+            found[name] = dataclasses.replace(figures, frame=dataclasses.replace(
+                figures.frame, consistency=consistency.get(name), obstacles=obstacles.get(name)))
+        left, _ = pair.images
+        return Matched(pair, Result(pair.name, left.width, left.height, config.disparity_range,
+                                    found), frames[self._own])
+
+    def follow(self, pair: Pair | None) -> None:
+        """Have the next pair compared with this one, as if it had been judged; None: with none.
+
+        So a part of a sequence gets the figures that it has in the whole one.
+
+        :raises StereoError, ValueError: a matcher refuses the images.
+        """
+        self._before = None
+        if pair is None or not self._method.consistency:
+            return
+        maps: dict[str, Map] = {}
+        for name, matcher in self._matchers.items():
+            self._adapt(matcher, self._configs[name], pair)
+            maps[name] = _map(matcher.compute(*pair.images))
+        greys = self._greys(pair)
+        for name in self._peers:
+            maps[name] = self._peer(name).compute(*greys)
+        self._before = pair, {name: View(*greys, *one) for name, one in maps.items()}
+
+    def _peer(self, name: str) -> peers.Peer:
+        config = self._matchers[self._own].config
+        return peers.Peer(name, config.disparity_range, config.min_disparity)
+
+    def _greys(self, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
+        scale = self._configs[self._own].mono16_scale
+        left, right = (to_8_bits(raw, scale) for raw in pair.images)
+        return left, right
+
+    def _consistency(self, pair: Pair, maps: Mapping[str, Map], infinity: float
+                     ) -> dict[str, Consistency]:
+        """Figures without a truth, of the map of every matcher; {} where nobody asks."""
+        if not self._method.consistency:
+            return {}
+        left, right = self._greys(pair)
+        mirrored = np.ascontiguousarray(right[:, ::-1]), np.ascontiguousarray(left[:, ::-1])
+        views = {name: View(left, right, *one) for name, one in maps.items()}
+        before: Mapping[str, View] = {}
+        if self._before is not None and _follows(pair, self._before[0]):
+            before = self._before[1]
+        self._before = pair, views
+        return {name: judge_consistency(
+            view, self._peer(name).compute(*mirrored) if name in self._peers
+            else _map(self._matchers[name].compute(*mirrored)), before.get(name), infinity)
+            for name, view in views.items()}
+
+    def _obstacles(self, pair: Pair, maps: Mapping[str, Map]) -> dict[str, Obstacles]:
+        """In the corridor, of the map of every matcher; {} without a corridor or a ground.
+
+        :raises ValueError: the pair lacks what the corridor needs.
+        """
+        corridor = self._method.corridor
+        if corridor is None:
+            return {}
+        calibration = pair.calibration
+        if calibration is None:
+            if self._method.calibration is None:
+                raise ValueError(f'{pair.name} has no calibration, which --corridor needs: give '
+                                 '--focal and --baseline')
+            # Of a focal length alone: the principal point is in the middle.
+            left, _ = pair.images
+            middle = (left.width - 1) / 2
+            calibration = dataclasses.replace(self._method.calibration, cx_left=middle,
+                                              cx_right=middle, cy=(left.height - 1) / 2)
+        ground = corridor.ground(calibration, pair.truth)
+        if ground is None:
+            return {}
+        return {name: count_obstacles(*one, pair.truth, calibration, corridor, ground)
+                for name, one in maps.items()}
+
+    def confidence(self, matched: Matched) -> np.ndarray | None:
+        """The first matcher's confidence in the pair judged last, float32 H x W in [0, 1].
+
+        It costs one more run where it was not judged.
+        """
+        if matched.frame.confidence is not None:
+            return matched.frame.confidence
+        return self._matchers[self._own].compute(
+            *matched.pair.images, outputs=('confidence',)).confidence
+
+    def _match(self, matcher: StereoMatcher, config: MatcherConfig, pair: Pair
+               ) -> tuple[DisparityFrame, list[float]]:
+        self._adapt(matcher, config, pair)
+        left, right = pair.images
+        # A truth is the disparity between the images as they are, which a calibration shifts.
+        frame, times_ms = self._timed(lambda: matcher.compute(left, right))
+        if self._method.confidence and pair.truth is not None:
+            found = matcher.compute(left, right, outputs=('confidence',))
+            frame = dataclasses.replace(frame, confidence=found.confidence)
+        return frame, times_ms
+
+    def _adapt(self, matcher: StereoMatcher, config: MatcherConfig, pair: Pair) -> None:
+        """Make it ready for a pair: its range, and its size."""
+        wanted = config
+        if pair.disparities and not self._method.own_range:
+            wanted = config.replace(disparity_range=pair.disparities)
+        wanted = geometry.searched(wanted, pair.calibration or self._method.calibration)
+        if wanted != matcher.config:
+            matcher.reconfigure(wanted)
+        left, _ = pair.images
+        if matcher.size != (left.width, left.height):
+            matcher.prepare(left.width, left.height)
+
+    def _timed(self, program: Callable[[], T]) -> tuple[T, list[float]]:
+        """What the last run returns, and the times of all in milliseconds."""
+        times_ms = []
+        for _ in range(self._method.repeat):
+            start = time.perf_counter()
+            result = program()
+            times_ms.append((time.perf_counter() - start) * 1e3)
+        return result, times_ms
+
+    def _known(self, pair: Pair, shape: tuple[int, ...]) -> dict[str, Any]:
+        """What ``score_frame`` needs to know of a pair, whoever has matched it."""
+        calibration = pair.calibration or self._method.calibration
+        known: dict[str, Any] = {'truth': np.full(shape, np.nan, np.float32), 'sky': pair.sky,
+                                 'infinity': calibration.shift if calibration else 0.0}
+        if pair.truth is not None:
+            known |= {'truth': pair.truth, 'calibration': calibration,
+                      'regions': regions.find_regions(
+                          pair.truth, pair.vehicles, calibration, occluded=pair.occluded,
+                          windows=self._method.windows)}
+        return known
+
+
+def judge_all(evaluation: Evaluation, pairs: Iterable[Pair], first: int = 1) -> Iterator[Matched]:
+    """Judge one pair after another.
+
+    :param first: number of the first pair in its source.
+    :raises StereoError: a pair cannot be read or matched; the text names it.
+    """
+    found = iter(pairs)
+    for number in itertools.count(first):
+        name = f'pair {number}'
+        try:
+            pair = next(found, None)
+            if pair is None:
+                return
+            name += f' ({pair.name})'
+            matched = evaluation.judge(pair)
+        except (StereoError, ValueError, OSError, MemoryError) as error:
+            raise StereoError(f'{name}: {error}') from error
+        yield matched
+
+
+def _map(frame: DisparityFrame) -> Map:
+    assert frame.disparity is not None
+    return frame.disparity, frame.valid
+
+
+def _follows(pair: Pair, before: Pair) -> bool:
+    """Whether a pair is the next of the same sequence."""
+    sizes = [(left.width, left.height) for left, _ in (pair.images, before.images)]
+    return (pair.stamp_ns is not None and before.stamp_ns is not None
+            and 0 < pair.stamp_ns - before.stamp_ns <= FOLLOWS_NS and sizes[0] == sizes[1])

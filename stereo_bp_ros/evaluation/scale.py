@@ -1,0 +1,289 @@
+"""An evaluation spread over processes with Dask distributed, in the order of one process.
+
+Workers read chunks of pairs themselves and send back figures: no image travels. A few chunks are
+under way at any time, so that memory does not grow with their number. A chunk whose worker has
+died is done again by another one.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import copy
+import dataclasses
+import itertools
+import logging
+import math
+import os
+import signal
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from multiprocessing import resource_tracker
+from typing import Any, Protocol
+
+import dask
+from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin, get_worker
+
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.errors import StereoError, described
+from stereo_bp_ros.evaluation.results import Result
+from stereo_bp_ros.evaluation.runs import Evaluation, Matched, Method, judge_all
+from stereo_bp_ros.evaluation.sources import Chunk, ChunkReader
+
+CHUNKS_PER_WORKER = 3
+"""Under way at most, with those that wait for an earlier one."""
+
+ASK_EVERY_S = 1.0
+"""A cluster may grow or shrink on the way: it is asked for its size this often."""
+
+SCHEDULER_TIMEOUT_S, WORKER_TIMEOUT_S = 10, 60
+"""A scheduler has to answer, and then to show its first worker, within these times."""
+
+# Dask has its own handler, which a local cluster silences.
+logging.getLogger('distributed').propagate = False
+
+
+class Collector(Protocol):
+    """What is made of pairs beside their figures, e.g. ``showing.Showing``; travels by pickle."""
+
+    def collect(self, place: int, evaluation: Evaluation, matched: Matched) -> None:
+        """Take in a pair, at its place in the source from 0."""
+
+    def __add__(self, other: Any) -> Any:
+        """What both have collected."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What every worker is told; travels to it once.
+
+    configs, names, method: as of ``Evaluation``.
+    devices: CUDA devices of the machine over which numbered workers are spread; 0: every worker
+             takes the ``device_id`` of its configurations.
+    collector: collects the pairs of each chunk in its worker, anew from this one; None: nobody.
+    """
+
+    configs: Mapping[str, MatcherConfig]
+    names: Sequence[str] = ()
+    method: Method = dataclasses.field(default_factory=Method)
+    devices: int = 0
+    collector: Collector | None = None
+
+    def configs_of(self, worker: object) -> dict[str, MatcherConfig]:
+        """Of a worker by its name: the number that a local cluster gives it."""
+        if not self.devices or not isinstance(worker, int):
+            return dict(self.configs)
+        return {name: config.replace(device_id=worker % self.devices)
+                for name, config in self.configs.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Judged:
+    """What a worker made of a chunk.
+
+    error:   why the rest of it is missing, or ''.
+    stopped: whether the worker was told to end in between.
+    collected: from its pairs, where the plan has a collector.
+    """
+
+    results: list[Result]
+    backend: str = ''
+    error: str = ''
+    stopped: bool = False
+    collected: Collector | None = None
+
+
+class _Judge(WorkerPlugin):
+    """Keeps the engines of one worker from chunk to chunk."""
+
+    def __init__(self, plan: Plan, name: str) -> None:
+        self.name = name
+        self._plan = plan
+
+    def setup(self, worker: Any) -> None:
+        self._configs = self._plan.configs_of(worker.name)
+        # A worker with several threads has one engine all the same.
+        self._lock = threading.Lock()
+        self._opened = contextlib.ExitStack()
+        self._evaluation: Evaluation | None = None
+        self._ended = False
+
+    def teardown(self, worker: Any) -> None:
+        self._ended = True          # nobody waits for the rest of a chunk
+        with self._lock:
+            self._opened.close()
+
+    def judge(self, chunk: Chunk) -> _Judged:
+        # Not every exception survives the way between processes; a text does.
+        results: list[Result] = []
+        backend = ''
+        collector = copy.deepcopy(self._plan.collector)
+        try:
+            with self._lock:
+                if self._ended:
+                    return _Judged([], stopped=True)
+                if self._evaluation is None:
+                    self._reader = self._opened.enter_context(ChunkReader())
+                    self._evaluation = self._opened.enter_context(
+                        Evaluation(self._configs, self._plan.names, self._plan.method))
+                backend = self._evaluation.backend
+                before = None
+                if self._plan.method.consistency and chunk.before:
+                    before = next(iter(self._reader.read(chunk.before)), None)
+                self._evaluation.follow(before)
+                for matched in judge_all(self._evaluation, self._reader.read(chunk),
+                                         chunk.start + 1):
+                    if collector is not None:
+                        collector.collect(chunk.start + len(results), self._evaluation, matched)
+                    results.append(matched.result)
+                    if self._ended:
+                        return _Judged([], stopped=True)
+        except (StereoError, ValueError, OSError) as error:
+            return _Judged(results, backend, str(error))
+        except Exception as error:
+            return _Judged(results, backend, f'behind pair {chunk.start + len(results)}: '
+                                             + described(error))
+        return _Judged(results, backend, collected=collector)
+
+
+def _judge(name: str, chunk: Chunk) -> _Judged:
+    plugin: _Judge = get_worker().plugins[name]
+    return plugin.judge(chunk)
+
+
+class Cluster:
+    """Worker processes, own ones of this machine or those of a scheduler; used in ``with``.
+
+    :param workers: processes that are started here, each with one thread; they end with this one.
+    :param scheduler: address of a scheduler that is there, e.g. tcp://host:8786, instead.
+    :raises StereoError: processes cannot be started, there is no scheduler, or no worker comes to
+        it.
+    """
+
+    def __init__(self, workers: int = 0, scheduler: str = '') -> None:
+        if bool(workers) == bool(scheduler):
+            raise ValueError('either a number of workers or the address of a scheduler is needed')
+        self.backend = ''
+        """What computes: 'cpu' or 'cuda'; '' before the first result."""
+        self.collected: Any = None
+        """From all results so far; None where the plan has no collector."""
+        self._opened = contextlib.ExitStack()
+        try:
+            self._client = self._connect(scheduler) if scheduler else self._start(workers)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, workers: int) -> Client:
+        folder = self._opened.enter_context(tempfile.TemporaryDirectory(prefix='stereo_bp_'))
+        # CUDA and Numba do not survive a fork.
+        self._opened.enter_context(dask.config.set({
+            'distributed.worker.multiprocessing-method': 'spawn',
+            'distributed.worker.profile.enabled': False}))
+        # A terminal interrupts the whole group. Threads that are started now, and the processes
+        # that they start, never see it: this one ends them.
+        resource_tracker.ensure_running()       # which would end that for the thread it starts in
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            cluster = self._opened.enter_context(LocalCluster(
+                n_workers=workers, threads_per_worker=1, processes=True, host='127.0.0.1',
+                dashboard_address=None, scheduler_kwargs={'dashboard_address': '127.0.0.1:0'},
+                memory_limit=0, local_directory=folder, silence_logs=logging.CRITICAL))
+            return self._opened.enter_context(Client(cluster))
+        except RuntimeError as error:
+            raise StereoError(f'{workers} processes cannot be started: {error}') from error
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _connect(self, scheduler: str) -> Client:
+        try:
+            client = self._opened.enter_context(Client(
+                scheduler, timeout=SCHEDULER_TIMEOUT_S))
+            client.wait_for_workers(1, timeout=WORKER_TIMEOUT_S)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise StereoError(f'no worker by the scheduler {scheduler}: {error}') from error
+        return client
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes that were started here."""
+        self._opened.close()
+
+    @property
+    def processes(self) -> list[int]:
+        """Process ids of the workers that answer, each on its own machine."""
+        found = self._client.run(os.getpid, on_error='return').values()
+        return [pid for pid in found if isinstance(pid, int)]
+
+    @property
+    def scheduler(self) -> str:
+        """Address of the scheduler."""
+        return str(self._client.scheduler.address)
+
+    @property
+    def workers(self) -> int:
+        """How many there are now."""
+        return len(self._client.nthreads())
+
+    def judge(self, plan: Plan, chunks: Iterable[Chunk]) -> Generator[Result, None, None]:
+        """Results of all pairs in the order of the chunks.
+
+        The first chunk is done alone: what it compiles, others find in the cache.
+
+        :raises StereoError: a pair cannot be read or matched, or its workers have died.
+        """
+        name = f'stereo-bp-{uuid.uuid4().hex}'
+        self.collected = plan.collector
+        self._client.register_plugin(_Judge(plan, name))
+        waiting = iter(chunks)
+        under_way: collections.deque[tuple[Chunk, Any]] = collections.deque()
+        allowed, asked = 1, -math.inf
+
+        def submit(chunk: Chunk) -> Any:
+            return self._client.submit(_judge, name, chunk, key=f'{name}-{uuid.uuid4().hex}')
+
+        try:
+            while True:
+                for chunk in itertools.islice(waiting, max(0, allowed - len(under_way))):
+                    under_way.append((chunk, submit(chunk)))
+                if not under_way:
+                    return
+                chunk, future = under_way.popleft()
+                judged = _result_of(chunk, future)
+                if judged.stopped:
+                    under_way.appendleft((chunk, submit(chunk)))
+                    continue
+                self.backend = judged.backend
+                if judged.collected is not None:
+                    self.collected += judged.collected
+                yield from judged.results
+                if judged.error:
+                    raise StereoError(judged.error)
+                if time.monotonic() >= asked + ASK_EVERY_S:
+                    allowed = CHUNKS_PER_WORKER * max(1, self.workers)
+                    asked = time.monotonic()
+        finally:
+            self._client.cancel([future for _, future in under_way])
+            self._client.unregister_worker_plugin(name)
+
+
+def _result_of(chunk: Chunk, future: Any) -> _Judged:
+    try:
+        judged: _Judged = future.result()
+        return judged
+    except KilledWorker as error:
+        raise StereoError(
+            f'pairs {chunk.start + 1} to {chunk.stop} of {chunk.path} have ended one worker after '
+            'another: are they too large for its memory? See what evaluating them alone says '
+            '(without --workers)') from error
+    except Exception as error:
+        raise StereoError(f'pairs {chunk.start + 1} to {chunk.stop} of {chunk.path}: a worker '
+                          f'failed: {described(error)}') from error

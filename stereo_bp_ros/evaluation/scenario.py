@@ -1,0 +1,205 @@
+"""A scenario: inputs, configuration and pass conditions in a YAML file."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import pathlib
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import Value
+from stereo_bp_ros.config.files import read_yaml
+from stereo_bp_ros.config.settings import did_you_mean
+from stereo_bp_ros.errors import shown
+from stereo_bp_ros.evaluation.bag_topics import StereoTopics
+from stereo_bp_ros.evaluation.conditions import Condition, parse_condition
+from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.evaluation.sources import Pair, open_pairs
+
+KEYS = ('inputs', 'conditions', 'preset', 'settings', 'against', 'repeat', 'limit')
+"""What a scenario may have; the first two it must have."""
+
+RENDERED = 'rendered'
+"""Key of an input that is drawn: options of ``RoadSequence``, and ``hard``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """Pairs of one kind: a folder or bag, or a street that is drawn.
+
+    name:   as the file has it; pairs of one of several inputs have it before their own.
+    """
+
+    name: str
+    source: pathlib.Path | RoadSequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """What is matched, how, and what it is held to.
+
+    preset, settings, against, repeat: as the options of ``stereo_bp evaluate``.
+    limit: pairs of each input; 0 = all.
+    """
+
+    path: pathlib.Path
+    inputs: tuple[Input, ...]
+    conditions: tuple[Condition, ...]
+    preset: str = ''
+    settings: Mapping[str, Value] = dataclasses.field(default_factory=dict)
+    against: tuple[str, ...] = ()
+    repeat: int = 3
+    limit: int = 0
+
+    @property
+    def windows(self) -> tuple[tuple[float, float], ...]:
+        """Distances that the conditions are about, metres, each once."""
+        return tuple(dict.fromkeys(one.window for one in self.conditions if one.window))
+
+    @property
+    def folders(self) -> tuple[pathlib.Path, ...]:
+        """Inputs that are read."""
+        return tuple(one.source for one in self.inputs
+                     if isinstance(one.source, pathlib.Path))
+
+    def open_pairs(self, topics: StereoTopics | None = None) -> tuple[int, Iterator[Pair]]:
+        """Number of pairs and the pairs of all inputs, one after another.
+
+        :raises ValueError, StereoError: an input cannot be read.
+        :raises ImportError: a bag without rosbags.
+        """
+        counts, parts = [], []
+        for one in self.inputs:
+            count, pairs = (rendered_pairs(one.source) if isinstance(one.source, RoadSequence)
+                            else open_pairs(one.source, topics))
+            count = min(count, self.limit) if self.limit else count
+            pairs = itertools.islice(pairs, count)
+            counts.append(count)
+            parts.append(pairs if len(self.inputs) == 1 else _named(one.name, pairs))
+        return sum(counts), itertools.chain.from_iterable(parts)
+
+
+def _named(name: str, pairs: Iterator[Pair]) -> Iterator[Pair]:
+    for pair in pairs:
+        yield dataclasses.replace(pair, name=f'{name}/{pair.name}')
+
+
+def rendered_pairs(sequence: RoadSequence) -> tuple[int, Iterator[Pair]]:
+    """Number of pairs and the pairs of a street, each drawn when it is wanted.
+
+    The sky is no truth, as for a laser scanner; it is scored by its mask.
+    """
+    calibration = Calibration(sequence.focal_px, sequence.baseline_m, sequence.cx, sequence.cx,
+                              sequence.cy)
+    return len(sequence), (
+        Pair(f'{frame.index:06d}', frame.left, frame.right,
+             np.where(frame.sky, np.float32(np.nan), frame.disparity), None, calibration,
+             frame.stamp_ns, frame.vehicles, frame.sky, frame.occluded) for frame in sequence)
+
+
+def read_scenario(path: pathlib.Path) -> Scenario:
+    """Read and check a file; the inputs are not opened.
+
+    :raises ValueError: one sentence that names the file, the key and what is known.
+    """
+    try:
+        return _scenario(path, read_yaml(path))
+    except ValueError as error:
+        raise ValueError(f'the scenario {path} is refused: {error}') from error
+
+
+def _scenario(path: pathlib.Path, content: Any) -> Scenario:
+    if not isinstance(content, Mapping):
+        raise ValueError('it is no mapping of ' + ', '.join(KEYS))
+    for key in content:
+        if key not in KEYS:
+            raise ValueError(f'it has the key {shown(key)}, but known are ' + ', '.join(KEYS)
+                             + did_you_mean(str(key), KEYS))
+    conditions = tuple(parse_condition(text) for text in _texts(content, 'conditions'))
+    if not conditions:
+        raise ValueError('it has no conditions, so that it could not fail')
+    against = tuple(_texts(content, 'against'))
+    names = [name for text in against for name in
+             ([text.partition(':')[0]] if ':' in text else text.split(','))]
+    for one in conditions:
+        if one.other and one.other not in names:
+            raise ValueError(f'the condition {shown(one.text)} is relative to '
+                             f'{shown(one.other)}, but against has '
+                             + (', '.join(names) or 'nothing'))
+    preset = content.get('preset', '')
+    if not isinstance(preset, str):
+        raise ValueError(f'preset is {shown(preset)}, but must be the name of one')
+    settings = content.get('settings', {})
+    if not isinstance(settings, Mapping) or not all(
+            isinstance(value, bool | int | float | str) for value in settings.values()):
+        raise ValueError(f'settings is {shown(settings)}, but must have a name and a value in '
+                         'each line')
+    return Scenario(path, _inputs(path.parent, content.get('inputs')), conditions, preset,
+                    {str(name): value for name, value in settings.items()}, against,
+                    _whole(content, 'repeat', 3, 1), _whole(content, 'limit', 0, 0))
+
+
+def _texts(content: Mapping[str, Any], key: str) -> list[str]:
+    values = content.get(key, [])
+    values = values if isinstance(values, list) else [values]
+    for value in values:
+        if not isinstance(value, str):
+            raise ValueError(f'{key} has {shown(value)}, but must be a list of texts')
+    return values
+
+
+def _whole(content: Mapping[str, Any], key: str, default: int, least: int) -> int:
+    value = content.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= 10**9:
+        raise ValueError(f'{key} is {shown(value)}, but must be a whole number from {least} '
+                         'to 1000000000')
+    return value
+
+
+def _inputs(folder: pathlib.Path, values: Any) -> tuple[Input, ...]:
+    values = values if isinstance(values, list) else [values]
+    found: dict[str, Input] = {}
+    for value in values:
+        if isinstance(value, str) and value:
+            one = Input(value, folder / value)
+        elif isinstance(value, Mapping) and list(value) == [RENDERED]:
+            count = sum(isinstance(known.source, RoadSequence) for known in found.values())
+            one = Input(RENDERED + (f'_{count + 1}' if count else ''), _street(value[RENDERED]))
+        else:
+            raise ValueError(f'inputs has {shown(value)}, but must be a list of paths, relative '
+                             f'to the file, and of "{RENDERED}:" with options of a street')
+        if one.name in found:
+            raise ValueError(f'inputs has {shown(one.name)} twice')
+        found[one.name] = one
+    return tuple(found.values())
+
+
+def _street(options: Any) -> RoadSequence:
+    """A street by the options of ``RoadSequence``; ``hard: true`` makes it a hard one."""
+    if not isinstance(options, Mapping):
+        raise ValueError(f'{RENDERED} is {shown(options)}, but must be a mapping of options')
+    kinds = {name: kind for name, kind in typing.get_type_hints(RoadSequence).items()
+             if kind in (bool, int, float, str)} | {'hard': bool}
+    values: dict[str, Any] = {}
+    for name, value in options.items():
+        kind = kinds.get(name)
+        if kind is None:
+            raise ValueError(f'{RENDERED} has the option {shown(name)}, but known are '
+                             + ', '.join(kinds) + did_you_mean(str(name), kinds))
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if kind is float and is_number and math.isfinite(value):
+            values[name] = float(value)
+        elif type(value) is kind and kind is not float and not (
+                kind is int and abs(value) >= 2**63):
+            values[name] = value
+        else:
+            raise ValueError(f'{name} of {RENDERED} is {shown(value)}, but must be of type '
+                             f'{kind.__name__}')
+    make = RoadSequence.hard if values.pop('hard', False) else RoadSequence
+    return make(**values)

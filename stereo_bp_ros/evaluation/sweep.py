@@ -1,0 +1,226 @@
+"""A grid of settings: which points it has, what is kept of each, and which one is chosen."""
+
+from __future__ import annotations
+
+import dataclasses
+import decimal
+import itertools
+import json
+import math
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from stereo_bp_ros.config import MatcherConfig, Value
+from stereo_bp_ros.config.settings import did_you_mean
+from stereo_bp_ros.errors import shown
+from stereo_bp_ros.evaluation.conditions import FIGURES, Condition
+
+MOST = 10_000
+"""Points that a grid may have."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """A setting and the values that are tried."""
+
+    name: str
+    values: tuple[Value, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """One point as it was measured.
+
+    changes: the swept settings; figures: words of ``conditions.FIGURES`` to value or None.
+    """
+
+    changes: Mapping[str, Value]
+    frames: int
+    figures: Mapping[str, float | None]
+
+    @property
+    def time_ms(self) -> float:
+        """Median of all runs, milliseconds."""
+        value = self.figures['p50']
+        assert value is not None
+        return value
+
+    @property
+    def label(self) -> str:
+        """The swept settings in a line."""
+        return ', '.join(f'{name}={value}' for name, value in self.changes.items())
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {'changes': dict(self.changes), 'frames': self.frames,
+                'figures': dict(self.figures)}
+
+
+def parse_axis(text: str) -> Axis:
+    """``NAME=FROM:TO:STEP``, both ends included, or ``NAME=VALUE,VALUE``.
+
+    :raises ValueError: one sentence that names the text: no such form, setting or value.
+    """
+    name, equals, words = text.partition('=')
+    known = MatcherConfig.settings()
+    if not equals or not words:
+        raise ValueError(f'--sweep {shown(text)} is not written NAME=FROM:TO:STEP or '
+                         'NAME=VALUE,VALUE')
+    if name not in known:
+        raise ValueError(f'--sweep {shown(text)}: a matcher has no setting {shown(name)}'
+                         + did_you_mean(name, known))
+    texts = _range(text, words.split(':')) if ':' in words else words.split(',')
+    values = tuple(dict.fromkeys(known[name].parse(one) for one in texts))
+    return Axis(name, values)
+
+
+def _range(text: str, limits: Sequence[str]) -> list[str]:
+    """The numbers of FROM:TO:STEP as they are written: 0.1 times 3 is 0.3."""
+    try:
+        low, high, step = map(decimal.Decimal, limits)
+        count = int((high - low) / step) + 1 if step > 0 else 0
+    except (ValueError, decimal.DecimalException, OverflowError):
+        count = -1
+    if not 0 < count <= MOST:
+        raise ValueError(f'--sweep {shown(text)} is not written NAME=FROM:TO:STEP, three numbers '
+                         f'with FROM <= TO and STEP > 0, of at most {MOST} values')
+    return [format(low + i * step, 'f') for i in range(count)]
+
+
+def grid(axes: Sequence[Axis]) -> list[dict[str, Value]]:
+    """Every combination; the last axis changes first.
+
+    :raises ValueError: a setting is there twice, or there are too many points.
+    """
+    names = [one.name for one in axes]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f'--sweep has the setting {name} twice')
+    count = math.prod(len(one.values) for one in axes)
+    if count > MOST:
+        raise ValueError(f'--sweep has {count} points, but at most {MOST} are tried')
+    return [dict(zip(names, values, strict=True))
+            for values in itertools.product(*(one.values for one in axes))]
+
+
+class Store:
+    """Points in a file of JSON lines; what was cut off while it was written is no point.
+
+    :param path: of the file, which need not be there.
+    :raises OSError: it cannot be read.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+        self._points: dict[str, Point] = {}
+        self._ends = True
+        if path.exists():
+            text = path.read_text(encoding='utf-8', errors='replace')
+            self._ends = not text or text.endswith('\n')
+            for line in text.splitlines():
+                self._points.update(_read(line))
+
+    def find(self, identity: Mapping[str, Any]) -> Point | None:
+        """The point that was measured with exactly this identity."""
+        return self._points.get(_key(identity))
+
+    def add(self, identity: Mapping[str, Any], point: Point) -> None:
+        """Keep a point, at once on the disk."""
+        line = json.dumps({'identity': identity, **point.to_dict()}, allow_nan=False)
+        with self._path.open('a', encoding='utf-8') as file:
+            file.write(('' if self._ends else '\n') + line + '\n')
+        self._ends = True
+        self._points[_key(identity)] = point
+
+
+def _key(identity: Any) -> str:
+    return json.dumps(identity, sort_keys=True)
+
+
+def _read(line: str) -> Iterator[tuple[str, Point]]:
+    """The point of a line, by its identity; nothing where the line is none."""
+    try:
+        content = json.loads(line)
+        figures = {name: content['figures'][name] for name in FIGURES}
+        if isinstance(figures['p50'], float):
+            yield _key(content['identity']), Point(content['changes'], content['frames'], figures)
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return
+
+
+def is_less_better(figure: str) -> bool:
+    """Whether a smaller value of a figure is the better one."""
+    return figure not in ('density', 'coverage', 'rate')
+
+
+def _cost(point: Point, figure: str) -> tuple[float, float]:
+    """What is to be small: the figure (with the sign that makes it so), and the time."""
+    value = point.figures[figure]
+    assert value is not None
+    return (value if is_less_better(figure) else -value), point.time_ms
+
+
+def pareto(points: Sequence[Point], figure: str) -> list[Point]:
+    """Points that no other one beats in time without losing in the figure, the fastest first.
+
+    Points without the figure are none of them.
+    """
+    found: list[Point] = []
+    for point in sorted((one for one in points if one.figures[figure] is not None),
+                        key=lambda one: _cost(one, figure)[::-1]):
+        if not found or _cost(point, figure)[0] < _cost(found[-1], figure)[0]:
+            found.append(point)
+    return found
+
+
+def choose(points: Sequence[Point], figure: str, limits: Sequence[Condition],
+           named: Mapping[str, Value] | None = None) -> Point:
+    """The point that is named, else the best in a figure of those that hold the limits.
+
+    Of equals the faster one.
+
+    :param limits: conditions about all frames, in numbers (``check_limit``).
+    :raises ValueError: no point is the one named, holds the limits or has the figure.
+    """
+    if named:
+        for point in points:
+            if all(point.changes.get(name) == value for name, value in named.items()):
+                return point
+        raise ValueError('--choose names no point of the sweep; one is '
+                         + (points[0].label if points else 'not there'))
+    able = [one for one in points if all(_holds(one, limit) for limit in limits)]
+    if not able:
+        raise ValueError('no point holds ' + ' and '.join(shown(one.text) for one in limits))
+    scored = [one for one in able if one.figures[figure] is not None]
+    if not scored:
+        raise ValueError(f'no point has {figure}: name another figure with --by, or a point '
+                         'with --choose NAME=VALUE')
+    return min(scored, key=lambda one: _cost(one, figure))
+
+
+def check_limit(limit: Condition) -> None:
+    """Refuse conditions that a kept point cannot be judged by.
+
+    :raises ValueError: it is about a part, another matcher or single frames.
+    """
+    if limit.part or limit.other or limit.every:
+        raise ValueError(f'--choose {shown(limit.text)}: a point is chosen by figures of all '
+                         'frames, with a limit in numbers')
+
+
+def _holds(point: Point, limit: Condition) -> bool:
+    value = point.figures[limit.figure]
+    return value is not None and (value <= limit.number if limit.at_most
+                                  else value >= limit.number)
+
+
+def preset_text(config: MatcherConfig, comments: Sequence[str]) -> str:
+    """A ROS parameter file with all settings that are not the defaults."""
+    defaults = MatcherConfig().to_mapping()
+    changed = {name: value for name, value in config.to_mapping().items()
+               if value != defaults[name]}
+    return ''.join(f'# {line}\n' for line in comments) + yaml.safe_dump(
+        {'/**': {'ros__parameters': changed}}, sort_keys=False, width=95)

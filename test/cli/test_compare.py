@@ -1,0 +1,86 @@
+"""stereo_bp evaluate --compare: the reports of two runs beside each other."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from rich.console import Console
+
+from stereo_bp_ros.cli import options
+from stereo_bp_ros.cli.main import main
+
+SCENARIO = """
+inputs: {rendered: {width: 96, height: 64, max_disparity: 12, frames: 7}}
+settings: {disparity_range: 16, levels: 3, iterations: 5, backend: cpu}
+repeat: 1
+conditions: density >= 0 %
+"""
+
+
+@pytest.fixture(scope='module')
+def reports(tmp_path_factory):
+    """Reports of a good and of a poor configuration over the same seven frames."""
+    pytest.importorskip('numba')
+    folder = tmp_path_factory.mktemp('reports')
+    path = folder / 'one.yaml'
+    path.write_text(SCENARIO)
+    for name, more in (('a', []), ('b', ['--set', 'iterations=1', '--set', 'levels=1'])):
+        assert main(['evaluate', '--scenario', str(path), '--output', str(folder / name),
+                     *more]) == 0
+    return [folder / name / 'report.json' for name in 'ab']
+
+
+def test_a_poorer_configuration_is_worse_in_every_figure(reports, capsys):
+    assert main(['evaluate', '--compare', *map(str, reports), '--json']) == 0
+    found = json.loads(capsys.readouterr().out)
+    first, second = (json.loads(path.read_text()) for path in reports)
+    figures = {one['figure']: one for one in found['figures']}
+    bad = figures['filled bad-3']
+    assert bad['a'] == pytest.approx(first['mean']['filled']['bad_3_known'])
+    assert bad['b'] == pytest.approx(second['mean']['filled']['bad_3_known'])
+    low, high = bad['interval']
+    assert 0 < low < bad['difference'] < high
+    assert (bad['p'], bad['change'], bad['frames']) == (2 / 2**7, 'worse', 7)
+    assert len(found['worst']) == 5
+    assert {'settings.iterations', 'settings.levels'} <= found['changed'].keys()
+    assert (found['interval'], found['draws'], found['frames']) == ('bootstrap, BCa', 10000, 7)
+
+
+def test_the_table_says_how_and_over_how_many_frames_and_fits_80_columns(reports, capsys,
+                                                                         monkeypatch):
+    monkeypatch.setattr(options, '_console', lambda: Console(width=80, markup=False))
+    assert main(['evaluate', '--compare', *map(str, reports)]) == 0
+    printed = capsys.readouterr().out
+    table = printed[printed.index('┏'):printed.index('Interval of')]
+    assert max(map(len, table.splitlines())) <= 80
+    assert '…' not in printed
+    for text in ('7 frames', 'filled bad-3', 'worse', 'BCa', 'got worse most',
+                 'settings.iterations: 5 in A, 1 in B'):
+        assert text in printed
+    assert 'too few' not in printed
+
+
+def test_few_frames_are_said_to_be_too_few(reports, tmp_path, capsys):
+    few = []
+    for path in reports:
+        report = json.loads(path.read_text())
+        few.append(tmp_path / f'{path.parent.name}.json')
+        few[-1].write_text(json.dumps({**report, 'pairs': report['pairs'][:3]}))
+    assert main(['evaluate', '--compare', *map(str, few)]) == 0
+    assert '3 frames are too few for a change: p is at least 0.25' in capsys.readouterr().out
+    assert main(['evaluate', '--compare', str(few[0]), str(reports[1])]) == 2
+    error = capsys.readouterr().err
+    assert "4 are in B only, the first is '000003'" in error
+    assert error.count('\n') == 1
+
+
+@pytest.mark.parametrize(('arguments', 'words'), [
+    (['--preset', 'road'], '--preset'), (['--scenario', 'x'], '--scenario'),
+    (['--set', 'levels=1'], '--set'), (['--output', 'x'], '--output'),
+    (['--json-lines'], '--json-lines'), (['--limit', '3'], '--limit')])
+def test_options_that_match_something_do_not_go_with_it(arguments, words, capsys):
+    assert main(['evaluate', '--compare', 'a.json', 'b.json', *arguments]) == 2
+    error = capsys.readouterr().err
+    assert f'--compare matches nothing: {words} does not go with it' in error
+    assert error.count('\n') == 1

@@ -1,0 +1,150 @@
+"""stereo_bp evaluate --output: one page with everything that people ask of a run."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros import MatcherConfig
+from stereo_bp_ros.cli import evaluate_report
+from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.evaluation import files, metrics, report
+from stereo_bp_ros.evaluation.gallery import SPREAD, WORST
+from stereo_bp_ros.evaluation.results import summaries
+from stereo_bp_ros.evaluation.runs import Evaluation, Method
+from stereo_bp_ros.evaluation.showing import Showing, view_of
+from stereo_bp_ros.evaluation.sources import Pair
+from test.evaluation import pages
+
+FAST = ('--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations=4',
+        '--backend', 'cpu', '--repeat', '1')
+
+
+@pytest.fixture
+def folder(tmp_path, textured_pair):
+    """Three pairs, of which the second has the most wrong pixels."""
+    pytest.importorskip('numba')
+    for name, disparity, wrong in (('one', 6, 0), ('two', 9, 50), ('three', 4, 20)):
+        (tmp_path / 'sets' / name).mkdir(parents=True)
+        for side, image in zip(('left', 'right'), textured_pair(96, 48, disparity), strict=True):
+            files.write_image(tmp_path / 'sets' / name / f'{side}.png', image)
+        truth = np.full((48, 96), disparity, np.float32)
+        truth[:, 20:20 + wrong] += 5
+        files.write_pfm(tmp_path / 'sets' / name / 'disparity.pfm', truth)
+    return tmp_path / 'sets'
+
+
+def written(folder, tmp_path, *arguments, fast=FAST) -> pages.Reader:
+    output = tmp_path / 'report'
+    assert main(['evaluate', str(folder), '--output', str(output), *map(str, arguments),
+                 *fast]) == 0
+    assert sorted(path.name for path in output.iterdir()) == ['report.html', 'report.json']
+    page = (output / 'report.html').read_text()
+    assert pages.outside(page) == []
+    return pages.Reader(page)
+
+
+def frames(page: pages.Reader) -> list[str]:
+    return [attributes['data-label'].partition(':')[0] for tag, attributes in page.elements
+            if tag == 'article']
+
+
+def test_the_page_shows_figures_plots_frames_and_where_they_come_from(folder, tmp_path, capsys):
+    pytest.importorskip('matplotlib')
+    page = written(folder, tmp_path, '--against', 'bm', '--confidence', '--focal', '96',
+                   '--baseline', '1')
+    for title in ('Overview', 'Plots', 'Frames', 'Where errors are', 'Figures', 'Times',
+                  'Settings and machine', 'What the figures mean'):
+        assert page.texts.count(title) >= 2         # the heading, and a link to it
+    drawn = [attributes['aria-label'] for tag, attributes in page.elements if tag == 'svg']
+    assert drawn == ['Wrong pixels, holes filled', 'Wrong pixels of those with a disparity',
+                     'Wrong pixels by distance', 'Sparsification', 'Wrong pixels over frames',
+                     'Time over frames']
+    assert frames(page) == ['two', 'three', 'one']      # the worst first
+    assert page.texts.count('confidence') >= 3
+    assert 'Images of 96 x 48 pixels' in page.texts
+    for words, _ in metrics.meanings().values():
+        assert words in page.texts
+    figures = json.loads((tmp_path / 'report/report.json').read_text())
+    for text in (*figures['versions'], *map(str, figures['machine'].values()), 'Settings of bm',
+                 'messages', *figures['settings']):
+        assert text in page.texts
+    assert figures['metrics']['meanings']['mae'] == {
+        'meaning': metrics.meanings()['mae'][0], 'unit': 'px'}
+    assert figures['metrics']['meanings']['depth.mean_m']['unit'] == 'm'
+    assert 'condition' not in page.text         # there are none, and no room for them
+
+
+def test_frames_without_truth_are_shown_by_their_holes(folder, tmp_path, capsys):
+    pytest.importorskip('matplotlib')
+    for truth in folder.glob('*/disparity.pfm'):
+        truth.unlink()
+    page = written(folder, tmp_path)
+    assert [attributes['aria-label'] for tag, attributes in page.elements if tag == 'svg'] == [
+        'Pixels without a disparity over frames', 'Time over frames']
+    assert len(frames(page)) == 3
+    assert 'error' not in page.texts
+    assert page.texts.count('confidence') >= 3
+
+
+@pytest.mark.parametrize('settings', [
+    ('stereo_algorithm=sad',), ('stereo_algorithm=tiled_bp',), ('downscale=2',),
+    ('program=plain_steps', 'message_type=float32'), ('exact=true', 'message_type=float32'),
+    ('stereo_algorithm=sad', 'program=streamed_sad')])
+def test_every_way_to_match_has_a_page(folder, tmp_path, capsys, settings):
+    page = written(folder, tmp_path, '--limit', '1',
+                   *(word for one in settings for word in ('--set', one)),
+                   fast=('--set', 'disparity_range=16', '--backend', 'cpu', '--repeat', '1'))
+    assert frames(page) == ['one']
+    assert len([one for tag, one in page.elements if tag == 'img']) == 5
+
+
+def test_a_long_sequence_gives_a_short_page(tmp_path, textured_pair, capsys):
+    pytest.importorskip('numba')
+    count = WORST + SPREAD + 14
+    for side in ('left', 'right'):
+        (tmp_path / 'drive' / side).mkdir(parents=True)
+    for number in range(count):
+        for side, image in zip(('left', 'right'), textured_pair(48, 32, 4, seed=number),
+                               strict=True):
+            files.write_image(tmp_path / 'drive' / side / f'{number:06d}.png', image)
+    page = written(tmp_path / 'drive', tmp_path)
+    shown = frames(page)
+    assert WORST <= len(shown) <= WORST + SPREAD
+    assert len(set(shown)) == len(shown)
+    assert f'{len(shown)} of {count} frames: the 8 worst, and 8 evenly spread over the ' \
+        'sequence.' in page.texts
+
+
+def test_without_matplotlib_the_page_says_how_to_get_plots(folder, tmp_path, capsys, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, 'find_spec',
+                        lambda name, *rest: None if name == 'matplotlib' else found(name, *rest))
+    page = written(folder, tmp_path)
+    assert 'No plots: needs matplotlib: pip install matplotlib, or the extra' in page.text
+    assert not [tag for tag, _ in page.elements if tag == 'svg']
+    assert frames(page) == ['two', 'three', 'one']
+
+
+def test_conditions_are_traffic_lights_of_the_overview(tmp_path, textured_pair):
+    pytest.importorskip('numba')
+    config = MatcherConfig(disparity_range=16, levels=3, iterations=4, backend='cpu')
+    left, right = textured_pair(96, 48, 6)
+    with Evaluation({'own': config}, method=Method(repeat=1)) as evaluation:
+        matched = evaluation.judge(Pair('one', left, right, np.full((48, 96), 6, np.float32)))
+        showing = Showing(1)
+        showing.add(0, view_of(matched),
+                    lambda: evaluation.confidence(matched))
+    summary = {'matcher': 'own', 'backend': 'cpu', 'source': 'here', 'date': 'today',
+               'repeat': 1, 'settings': config.to_mapping(), 'machine': {}, 'versions': {}}
+    evaluate_report.write_html(
+        tmp_path / 'page.html', 'x', summary, [matched.result], summaries([matched.result]),
+        showing, [report.Condition('bad3 <= 2 %', '3 %', '2 %', False)])
+    page = pages.Reader((tmp_path / 'page.html').read_text())
+    for text in ('0 of 1 conditions hold', 'bad3 <= 2 %', '3 %', 'failed'):
+        assert text in page.texts
+    assert page.texts.index('0 of 1 conditions hold') < page.texts.index('Wrong pixels, holes '
+                                                                         'filled')

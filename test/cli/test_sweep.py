@@ -1,0 +1,121 @@
+"""stereo_bp evaluate --sweep: measured once, resumed, tabled, drawn, and a preset chosen."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from stereo_bp_ros import MatcherConfig
+from stereo_bp_ros.cli import options
+from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.config import load_parameter_file
+from stereo_bp_ros.evaluation import files
+
+BASE = ['--set', 'disparity_range=16', '--backend', 'cpu', '--repeat', '1']
+
+
+@pytest.fixture
+def folder(tmp_path, textured_pair):
+    """Two pairs of one disparity with truth."""
+    pytest.importorskip('numba')
+    pytest.importorskip('matplotlib')
+    for name, disparity in (('one', 6), ('two', 9)):
+        (tmp_path / 'sets' / name).mkdir(parents=True)
+        for side, image in zip(('left', 'right'), textured_pair(96, 48, disparity), strict=True):
+            files.write_image(tmp_path / 'sets' / name / f'{side}.png', image)
+        files.write_pfm(tmp_path / 'sets' / name / 'disparity.pfm',
+                        np.full((48, 96), disparity, np.float32))
+    return tmp_path / 'sets'
+
+
+def swept(capsys, folder, *arguments: str) -> dict:
+    assert main(['evaluate', str(folder), *BASE, '--output', str(folder.parent / 'sweep'),
+                 '--json', *arguments]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_every_point_of_the_grid_is_measured_once(folder, capsys):
+    axes = ['--sweep', 'levels=1:2:1', '--sweep', 'iterations=1,4']
+    report = swept(capsys, folder, *axes)
+    assert [one['changes'] for one in report['points']] == [
+        {'levels': a, 'iterations': b} for a in (1, 2) for b in (1, 4)]
+    assert report['measured'] == 4
+    assert all(one['frames'] == 2 and one['figures']['p50'] > 0 for one in report['points'])
+    again = swept(capsys, folder, *axes)
+    assert (again['measured'], again['points']) == (0, report['points'])
+    wider = swept(capsys, folder, '--sweep', 'levels=1:3:1', '--sweep', 'iterations=1,4')
+    assert wider['measured'] == 2
+    assert wider['points'][:4] == [one | {'pareto': wider['points'][i]['pareto']}
+                                   for i, one in enumerate(report['points'])]
+    for other in (['--set', 'subpixel=false'], ['--limit', '1'], ['--repeat', '2']):
+        assert swept(capsys, folder, '--sweep', 'levels=1', *other)['measured'] == 1
+
+
+def test_a_point_has_the_figures_of_an_evaluation_of_its_settings(folder, capsys):
+    report = swept(capsys, folder, '--sweep', 'disparity_range=8,16')
+    assert main(['evaluate', str(folder), *BASE, '--json']) == 0
+    alone = json.loads(capsys.readouterr().out)
+    figures = report['points'][1]['figures']
+    assert figures['filled bad3'] == alone['mean']['filled']['bad_3_known']
+    assert figures['density'] == alone['mean']['score']['density']
+    assert report['points'][0]['figures']['filled bad3'] > 40      # 9 of the second is too far
+
+
+def test_the_chosen_point_is_a_preset_beside_a_plot(folder, capsys):
+    report = swept(capsys, folder, '--sweep', 'levels=1:3:1', '--choose', 'levels=2')
+    assert report['chosen']['changes'] == {'levels': 2}
+    values = load_parameter_file(report['preset'])
+    assert MatcherConfig.from_mapping(values) == MatcherConfig(
+        disparity_range=16, levels=2, backend='cpu')
+    text = (folder.parent / 'sweep/chosen.yaml').read_text()
+    assert '--set disparity_range=16 --set levels=2' in text
+    plot = (folder.parent / 'sweep/sweep.svg').read_text()
+    assert '</svg>' in plot
+    best = swept(capsys, folder, '--sweep', 'levels=1:3:1', '--choose', 'p50 <= 100000 ms')
+    assert best['chosen']['figures']['filled bad3'] == min(
+        one['figures']['filled bad3'] for one in best['points'])
+
+
+def test_settings_that_do_not_go_together_are_named_and_left_out(folder, capsys):
+    report = swept(capsys, folder, '--sweep', 'message_type=int16', '--sweep',
+                   'exact=false,true')
+    assert [one['changes']['exact'] for one in report['points']] == [False]
+    refused, = report['refused']
+    assert refused['changes'] == {'message_type': 'int16', 'exact': True}
+    assert 'exact is True, but' in refused['reason']
+    assert main(['evaluate', str(folder), *BASE, '--output', str(folder.parent / 'sweep'),
+                 '--sweep', 'exact=true', '--set', 'message_type=int16']) == 2
+    assert capsys.readouterr().err.count('\n') == 1
+
+
+def test_the_table_fits_and_marks_the_chosen_point(folder, capsys, monkeypatch):
+    monkeypatch.setattr(options, '_console', lambda: Console(width=80, markup=False))
+    assert main(['evaluate', str(folder), *BASE, '--output', str(folder.parent / 'out'),
+                 '--sweep', 'levels=1:2:1', '--sweep', 'iterations=2,3']) == 0
+    printed = capsys.readouterr().out
+    table = printed[:printed.index('Chosen: ')]
+    assert max(map(len, table.splitlines())) <= 80
+    assert '…' not in table
+    assert table.count(' chosen ') == 1
+    assert '4 points of sets, 4 measured now' in table
+    assert 'filled bad3' in table
+
+
+@pytest.mark.parametrize(('arguments', 'words'), [
+    (['--sweep', 'levels=1:2:1'], 'needs --output'),
+    (['--sweep', 'levels=1:2', '--output', 'x'], 'is not written'),
+    (['--sweep', 'levels=1', '--output', 'x', '--against', 'bm'], '--against exclude'),
+    (['--sweep', 'levels=1', '--output', 'x', '--confidence'], '--confidence exclude'),
+    (['--sweep', 'levels=1', '--output', 'x', '--choose', 'p98 <= 3 ms'], "figure 'p98'"),
+    (['--sweep', 'levels=1', '--output', 'x', '--choose', 'p99 of cost <= 3 ms'], 'all frames'),
+    (['--sweep', 'levels=1', '--output', 'x', '--choose', 'lev=3'], 'no setting of this name'),
+    (['--sweep', 'levels=1', '--output', 'x', '--by', 'p99'], '--by '),
+    (['--choose', 'p99 <= 3 ms'], '--choose is for --sweep')])
+def test_a_mistake_is_one_line_before_anything_is_matched(folder, capsys, arguments, words):
+    assert main(['evaluate', str(folder), *BASE, *arguments]) == 2
+    out, error = capsys.readouterr()
+    assert words in error
+    assert (out, error.count('\n')) == ('', 1)

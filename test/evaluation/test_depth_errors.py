@@ -1,0 +1,100 @@
+"""Errors in metres against figures computed by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stereo_bp_ros import Calibration
+from stereo_bp_ros.evaluation import depth_errors, frame_scores, regions
+from stereo_bp_ros.evaluation.depth_errors import ERRORS, DepthError
+from stereo_bp_ros.evaluation.histograms import Scale, added
+
+nan, inf = np.nan, np.inf
+CALIBRATION = Calibration(200, 0.5, 60, 60, 24)         # 100 metres over a pixel
+TRUTH = np.array([[10, 10, 20, 20, nan, 5, 0]], np.float32)     # 10, 10, 5, 5, -, 20, inf m
+MAP = np.array([[12.5, 10, 10, -1, 7, 4, 3]], np.float32)       # 8, 10, 10, -, -, 25, - m
+
+
+def compared(disparity=MAP, truth=TRUTH, calibration=CALIBRATION):
+    return depth_errors.compare(disparity, disparity >= 0, truth, calibration)
+
+
+def test_the_error_is_a_difference_of_distances():
+    found = compared().part()
+    assert found.compared == 4
+    assert found.mean_m == pytest.approx((2 + 0 + 5 + 5) / 4)
+    assert found.relative_mean == pytest.approx(100 * (0.2 + 0 + 1 + 0.25) / 4)
+    assert found.percentile_m(100) == pytest.approx(5, rel=0.075)
+    assert found.percentile_m(50) == pytest.approx(2, rel=0.075)
+
+
+def test_the_error_of_a_bin_is_that_of_its_pixels():
+    frame = frame_scores.score_frame(MAP, MAP >= 0, TRUTH, calibration=CALIBRATION,
+                                     regions=regions.find_regions(TRUTH, None, CALIBRATION))
+    found = {name: one.depth for name, one in frame.regions.items() if one.depth.compared}
+    assert found['8_16_m'].mean_m == pytest.approx(1)
+    assert found['4_8_m'].relative_mean == pytest.approx(100)
+    assert found['16_32_m'].as_dict()['mean_m'] == pytest.approx(5)
+    assert '64_inf_m' not in found
+    assert frame.as_dict()['depth']['compared'] == 4
+    assert (frame + frame).regions['8_16_m'].depth.compared == 4
+    assert (frame + frame).whole.depth.mean_m == pytest.approx(3)
+    assert 'compared' not in frame_scores.mean_of_frames([frame.as_dict()])['depth']
+
+
+def test_an_estimate_at_infinity_counts_as_the_farthest_distance():
+    found = compared(np.array([[0, 0.05, 0.5]], np.float32), np.full((1, 3), 10, np.float32))
+    assert found.error.tolist() == [990, 990, 190]
+
+
+def test_a_truth_beyond_the_farthest_distance_is_not_compared():
+    found = compared(np.array([[1, 1]], np.float32), np.array([[0.09, 0.11]], np.float32))
+    assert found.compared.tolist() == [[False, True]]
+
+
+def test_principal_points_that_differ_shift_the_distance():
+    # Disparities of 5 and 15 are 25 and 35 of the same axes.
+    found = compared(np.array([[15.0]]), np.array([[5.0]]), Calibration(200, 0.5, 40, 60, 24))
+    assert found.error[0] == pytest.approx(100 / 25 - 100 / 35)
+
+
+def test_nothing_to_compare_gives_no_value():
+    found = compared(truth=np.full_like(TRUTH, nan)).part()
+    assert found == DepthError()
+    assert set(found.as_dict().values()) == {0, None}
+    assert frame_scores.score_frame(MAP, MAP >= 0, TRUTH).whole.depth is None
+    known = compared().part()
+    assert known + found == known
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0.002, 900), min_size=1, max_size=40), st.sampled_from([10, 50, 90]))
+def test_a_percentile_is_at_most_a_bin_from_the_exact_one(values, share):
+    counts = ERRORS.count(np.array(values))
+    exact = np.percentile(values, share, method='inverted_cdf')
+    assert ERRORS.percentile(counts, share) == pytest.approx(exact, rel=0.075)
+
+
+def test_values_outside_count_in_the_first_and_the_last_bin():
+    scale = Scale(0, 4, 4)
+    assert scale.count(np.array([-3, 0.5, 1, 3.99, 4, 99])) == (2, 1, 0, 3)
+    assert ERRORS.count(np.array([0.0, 1e-9, 5e3]))[::191] == (2, 1)
+    assert scale.percentile((0, 0, 2, 2), 25) == pytest.approx(2.5)
+    assert math.isnan(scale.percentile((), 50))
+
+
+def test_counts_of_two_parts_add_up():
+    values = np.array([0.1, 1.5, 1.7, 3])
+    scale = Scale(0, 4, 4)
+    assert added(scale.count(values[:1]), scale.count(values[1:])) == scale.count(values)
+    assert added((), (1, 2)) == (1, 2)
+
+
+def test_the_page_of_metrics_has_every_key(repository):
+    page = (repository / 'docs/reference/metrics.md').read_text()
+    assert depth_errors.MEANINGS.keys() == DepthError().as_dict().keys()
+    assert [key for key in depth_errors.MEANINGS if f'`{key}`' not in page] == []
+    assert f'{ERRORS.bins // 6} bins a decade' in page

@@ -1,0 +1,147 @@
+"""Reports in a browser: nothing fails, nothing is fetched, the slider moves, all widths and
+schemes can be read."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+
+from stereo_bp_ros.evaluation import report
+from test.evaluation import browser as browsers
+from test.evaluation import pages
+
+
+@pytest.fixture(scope='module')
+def browser(tmp_path_factory):
+    executable = browsers.program()
+    if executable is None:
+        pytest.skip('no Chromium (apt-get install chromium)')
+    found = browsers.Browser(executable, tmp_path_factory.mktemp('profile'))
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope='module')
+def path(tmp_path_factory):
+    """A page of every part and hostile names, with five frames."""
+    pytest.importorskip('matplotlib')
+    path = tmp_path_factory.mktemp('page') / 'report.html'
+    report.write_html(path, pages.HOSTILE, 'lead', pages.sections(pages.HOSTILE, frames=5))
+    return path
+
+
+@pytest.fixture
+def page(browser, path):
+    browser.look(1280)
+    browser.open(path)
+    return browser
+
+
+SHOWN = '[...document.querySelectorAll(".frame")].filter((f) => f.offsetParent)' \
+    '.map((f) => Number(f.dataset.place))'
+
+
+def test_a_page_fails_nowhere_and_fetches_nothing(page, path):
+    assert page.value('document.querySelectorAll("img").length') > 15
+    assert page.value('[...document.images].every((i) => i.complete && i.naturalWidth > 0)')
+    assert page.said == []
+    assert {address for address in page.fetched if not address.startswith('data:')} == {
+        path.as_uri()}
+
+
+def test_nothing_can_be_fetched_even_by_a_script(page):
+    assert page.value('fetch("http://localhost:9/x").then(() => "fetched", () => "refused")'
+                      ) == 'refused'
+    assert any('Content Security Policy' in line for line in page.said)
+
+
+def test_the_slider_moves_by_the_keys(page):
+    assert page.value(SHOWN) == [4]                     # the worst one
+    page.value('document.querySelector(".viewer input").focus()')
+    page.press('ArrowRight', 39)
+    assert page.value(SHOWN) == [3]
+    page.press('End', 35)
+    assert page.value(SHOWN) == [0]
+    assert page.value('document.querySelector("output").textContent') == '5 of 5'
+    page.press('Home', 36)
+    assert page.value(SHOWN) == [4]
+    # Those who hear the page are told which frame it is.
+    assert page.value('document.querySelector(".viewer input").getAttribute("aria-valuetext")'
+                      ) == page.value('document.querySelector(".frame h3").textContent')
+    assert page.said == []
+
+
+def test_buttons_step_and_stay_within_the_frames(page):
+    click = 'document.querySelector("button[data-step=\\"%d\\"]").click()'
+    page.value(click % -1)
+    assert page.value(SHOWN) == [4]
+    for _ in range(7):
+        page.value(click % 1)
+    assert page.value(SHOWN) == [0]
+
+
+def test_the_order_of_the_sequence_keeps_the_frame(page):
+    page.value('(() => { const order = document.querySelector("select"); order.value = "time"; '
+               'order.dispatchEvent(new Event("change")); })()')
+    assert page.value(SHOWN) == [4]
+    assert page.value('document.querySelector(".viewer input").value') == '4'
+    page.value('document.querySelector("button[data-step=\\"-1\\"]").click()')
+    assert page.value(SHOWN) == [3]
+
+
+def test_a_link_of_the_list_shows_its_frame(page):
+    page.value('document.querySelectorAll("ol a")[2].click()')
+    page.value('new Promise((done) => setTimeout(done, 50))')
+    assert page.value(SHOWN) == [2]
+
+
+def test_without_scripts_and_on_paper_every_frame_is_there(page, path):
+    page.look(1280, medium='print')
+    assert page.value(SHOWN) == [4, 3, 2, 1, 0]
+    assert page.value('document.querySelector(".controls").offsetParent') is None
+    page.look(720, medium='print')          # a sheet of A4 with its margins
+    assert page.value('document.documentElement.scrollWidth') <= 720
+    assert len(page.call('Page.printToPDF')['data']) > 50_000
+    page.look(1280)
+    page.call('Emulation.setScriptExecutionDisabled', value=True)
+    try:
+        page.open(path)
+        assert page.value(SHOWN) == [4, 3, 2, 1, 0]
+        assert page.value('document.querySelector(".controls").offsetParent') is None
+    finally:
+        page.call('Emulation.setScriptExecutionDisabled', value=False)
+
+
+@pytest.mark.parametrize('scheme', ['light', 'dark'])
+@pytest.mark.parametrize('width', [400, 1280])
+def test_a_page_fits_its_window_in_both_schemes(page, width, scheme):
+    page.look(width, scheme=scheme)
+    assert page.value('document.documentElement.scrollWidth') <= width
+    # The wide table scrolls inside of its card, which the keyboard reaches.
+    assert page.value('[...document.querySelectorAll(".scroll")]'
+                      '.some((one) => one.scrollWidth > one.clientWidth && one.tabIndex === 0)')
+    shot = cv2.imdecode(np.frombuffer(page.picture(whole=False), np.uint8), cv2.IMREAD_COLOR)
+    assert shot.shape == (900, width, 3)
+    assert (np.median(shot) > 200) == (scheme == 'light')
+    assert contrast(page, 'color', 'body') > 7
+    assert contrast(page, 'color', '.lead') > 4.5
+    assert contrast(page, 'fill', 'svg text') > 4.5
+
+
+def contrast(page, what, selector):
+    """WCAG's ratio of the luminances of a text and of what is behind it."""
+    front, behind = page.value(
+        f'(() => {{ const one = document.querySelector("{selector}"); let ground = one; '
+        'while (/, 0\\)$/.test(getComputedStyle(ground).backgroundColor)) '
+        'ground = ground.parentElement; '
+        f'return [getComputedStyle(one)["{what}"], getComputedStyle(ground).backgroundColor]'
+        '.map((text) => text.match(/[\\d.]+/g).map(Number)); })()')
+    light, dark = sorted((luminance(front), luminance(behind)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(rgb):
+    parts = [c / 255 / 12.92 if c / 255 <= 0.03928 else ((c / 255 + 0.055) / 1.055) ** 2.4
+             for c in rgb[:3]]
+    return float(np.dot(parts, (0.2126, 0.7152, 0.0722)))

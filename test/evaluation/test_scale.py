@@ -1,0 +1,338 @@
+"""An evaluation spread over processes is the one of one process, whatever becomes of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros import Calibration, MatcherConfig
+from stereo_bp_ros.cli.evaluate_scale import Pace, for_workers
+from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.evaluation import files, sources
+from stereo_bp_ros.evaluation.results import Result
+from stereo_bp_ros.evaluation.runs import Evaluation, Method, judge_all
+
+pytest.importorskip('numba')
+pytest.importorskip('distributed')
+bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
+psutil = pytest.importorskip('psutil')
+
+from stereo_bp_ros.evaluation import scale  # noqa: E402  (needs distributed)
+
+PAIRS = 24
+CONFIG = MatcherConfig(stereo_algorithm='sad', disparity_range=16, backend='cpu', num_threads=1)
+METHOD = Method(repeat=1)
+COMMAND = [sys.executable, '-m', 'stereo_bp_ros.cli.main', 'evaluate', '--repeat', '1',
+           '--backend', 'cpu', '--set', 'stereo_algorithm=sad', '--set', 'disparity_range=16']
+
+#: Figures of two runs that differ: times, and what the machine was doing.
+OWN = {'times_ms', 'median_ms', 'stages_ms', 'latency_ms', 'date', 'machine', 'workers',
+       'scheduler'}
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory, textured_pair) -> pathlib.Path:
+    """A sequence of pairs of several disparities."""
+    path = tmp_path_factory.mktemp('scale') / 'pairs'
+    for index in range(PAIRS):
+        for side, image in zip(('left', 'right'), textured_pair(64, 48, 3 + index % 5, index),
+                               strict=True):
+            (path / side).mkdir(parents=True, exist_ok=True)
+            files.write_image(path / side / f'{10**18 + index}.png', image)
+    return path
+
+
+@pytest.fixture(scope='module')
+def bag(tmp_path_factory, textured_pair) -> pathlib.Path:
+    """The same as a bag with truth."""
+    path = tmp_path_factory.mktemp('scale') / 'bag'
+    bags.write_bag(path, Calibration(100, 0.5, 32, 32, 24), (
+        (10**18 + index * 10**8, *textured_pair(64, 48, 3 + index % 5, index),
+         np.full((48, 64), 3 + index % 5, np.float32)) for index in range(PAIRS)))
+    return path
+
+
+@pytest.fixture(scope='module')
+def cluster() -> Iterator[scale.Cluster]:
+    with scale.Cluster(2) as found:
+        yield found
+
+
+def scores(value: object) -> object:
+    """The same without times."""
+    if isinstance(value, dict):
+        return {key: scores(one) for key, one in value.items()
+                if key not in OWN and not key.startswith('BasicPerformanceMetrics.')}
+    return [scores(one) for one in value] if isinstance(value, list) else value
+
+
+def serial(path: pathlib.Path, method: Method = METHOD) -> list[object]:
+    _, pairs = sources.open_pairs(path)
+    with Evaluation({'sad': CONFIG}, method=method) as evaluation:
+        return [scores(one.result.to_dict()) for one in judge_all(evaluation, pairs)]
+
+
+def spread(cluster: scale.Cluster, path: pathlib.Path, size: int = 3,
+           collector: object = None) -> Iterator[Result]:
+    _, chunks = sources.split(path, size=size)
+    return cluster.judge(scale.Plan({'sad': CONFIG}, method=METHOD, collector=collector), chunks)
+
+
+@pytest.mark.parametrize('kind', ['folder', 'bag'])
+def test_processes_find_what_one_process_finds_in_the_same_order(request, cluster, kind):
+    path = request.getfixturevalue(kind)
+    found = [scores(result.to_dict()) for result in spread(cluster, path)]
+    assert found == serial(path)
+    assert len(found) == PAIRS
+    assert cluster.backend == 'cpu'
+
+
+@pytest.mark.parametrize('kind', ['folder', 'bag'])
+def test_a_chunk_is_compared_with_the_pair_before_it(request, cluster, kind):
+    path, method = request.getfixturevalue(kind), Method(repeat=1, consistency=True)
+    plan = scale.Plan({'sad': CONFIG}, method=method)
+    found = [scores(result.to_dict())
+             for result in cluster.judge(plan, sources.split(path, size=3)[1])]
+    assert found == serial(path, method)
+
+
+class Slow:
+    """Writes the process and the object that has judged a pair; delays the first ones."""
+
+    def __init__(self, folder: pathlib.Path, seconds: float, slow: str = '') -> None:
+        self.folder = folder
+        self.seconds = seconds
+        self.slow = slow
+
+    def __add__(self, other):
+        return self
+
+    def collect(self, place, evaluation, matched) -> None:
+        with open(self.folder / f'{matched.result.name}.{os.getpid()}', 'a') as file:
+            file.write('.')
+        if not self.slow or matched.result.name == self.slow:
+            time.sleep(self.seconds)
+
+
+def test_results_wait_for_those_before_them(cluster, folder, tmp_path):
+    slow = sorted(path.stem for path in (folder / 'left').iterdir())[1]
+    found = [result.name for result in spread(cluster, folder, collector=Slow(tmp_path, 1, slow))]
+    assert found == sorted(found)
+    processes = {path.name.split('.')[1] for path in tmp_path.iterdir()}
+    assert processes == {str(pid) for pid in cluster.processes}
+
+
+def test_only_a_few_chunks_are_under_way(cluster, folder):
+    taken = []
+    _, chunks = sources.split(folder, size=1)
+    plan = scale.Plan({'sad': CONFIG}, method=METHOD)
+    watched = (taken.append(chunk.start) or chunk for chunk in chunks)
+    most = 0
+    for number, _ in enumerate(cluster.judge(plan, watched), 1):
+        most = max(most, len(taken) - number)
+    assert most <= scale.CHUNKS_PER_WORKER * 2
+    assert len(taken) == PAIRS
+
+
+def test_a_chunk_of_a_killed_worker_is_done_again(cluster, folder, tmp_path):
+    before = set(cluster.processes)
+    found = []
+    for result in spread(cluster, folder, collector=Slow(tmp_path, 0.05)):
+        found.append(scores(result.to_dict()))
+        if len(found) == 5:
+            killed = min(before)
+            os.kill(killed, signal.SIGKILL)
+    assert found == serial(folder)
+    assert killed not in cluster.processes
+    # Another one has done again what it had begun.
+    judged = [path.name.split('.') for path in tmp_path.iterdir()]
+    begun = {name for name, pid in judged if pid == str(killed)}
+    assert begun & {name for name, pid in judged if pid != str(killed)}
+
+
+def test_an_error_names_the_pair_behind_those_that_are_sound(cluster, folder, tmp_path):
+    for side in ('left', 'right'):
+        (tmp_path / side).mkdir()
+        for path in (folder / side).iterdir():
+            (tmp_path / side / path.name).symlink_to(path)
+    names = sorted(path.name for path in (folder / 'right').iterdir())
+    (tmp_path / 'right' / names[9]).unlink()
+    (tmp_path / 'right' / names[9]).write_bytes(b'no image')
+    found = spread(cluster, tmp_path)
+    assert len(list(itertools.islice(found, 9))) == 9
+    with pytest.raises(StereoError, match=rf'^pair 10: .*{names[9]} is not an image'):
+        next(found)
+    # The workers go on with the next evaluation.
+    assert len(list(spread(cluster, folder))) == PAIRS
+
+
+class Refuses:
+    """Fails in a way that nobody has foreseen."""
+
+    def __add__(self, other):
+        return self
+
+    def collect(self, place, evaluation, matched) -> None:
+        raise KeyError(matched.result.name)
+
+
+def test_a_failure_that_nobody_has_foreseen_is_a_line_as_well(cluster, folder):
+    with pytest.raises(StereoError, match='behind pair 0: KeyError'):
+        list(spread(cluster, folder, collector=Refuses()))
+
+
+def test_there_are_as_many_workers_as_asked_for(cluster):
+    with scale.Cluster(1) as one:
+        assert (one.workers, len(one.processes)) == (1, 1)
+    assert (cluster.workers, len(cluster.processes)) == (2, 2)
+
+
+def test_workers_listen_on_this_machine_alone(cluster):
+    for process in (psutil.Process(), *map(psutil.Process, cluster.processes)):
+        places = {connection.laddr.ip for connection in process.net_connections('inet')
+                  if connection.status == psutil.CONN_LISTEN}
+        assert places == {'127.0.0.1'}
+
+
+def test_an_engine_stays_from_chunk_to_chunk(cluster, folder, tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(scale, 'Evaluation', lambda *arguments: (
+        made.append(1), Evaluation(*arguments))[1])
+    judge = scale._Judge(scale.Plan({'sad': CONFIG}, method=METHOD), 'name')
+    judge.setup(type('Worker', (), {'name': 0}))
+    found = [judge.judge(chunk) for chunk in sources.split(folder, size=5)[1]]
+    assert sum(len(one.results) for one in found) == PAIRS
+    assert len(made) == 1
+    judge.teardown(None)
+
+
+@pytest.mark.parametrize('when', ['before', 'between'])
+def test_a_worker_that_ends_hands_out_no_part_as_the_whole(folder, when):
+    class Ends:
+        def __deepcopy__(self, memo):
+            return self
+
+        def collect(self, place, evaluation, matched):
+            judge._ended = True
+
+    judge = scale._Judge(scale.Plan({'sad': CONFIG}, method=METHOD, collector=Ends()), 'name')
+    judge.setup(type('Worker', (), {'name': 0}))
+    if when == 'before':
+        judge.teardown(None)
+    done = judge.judge(sources.Chunk(folder, None, 0, 5))
+    judge.teardown(None)
+    assert (done.results, done.stopped, done.error) == ([], True, '')
+
+
+def test_the_range_of_a_pair_is_its_own(textured_pair):
+    known, unknown = (sources.Pair(name, *textured_pair(64, 48, 5), disparities=disparities)
+                      for name, disparities in (('known', 32), ('unknown', None)))
+    for pairs in ((known, unknown), (unknown, known)):
+        with Evaluation({'sad': CONFIG}, method=METHOD) as evaluation:
+            ranges = {one.result.name: one.result.disparity_range
+                      for one in judge_all(evaluation, pairs)}
+        assert ranges == {'known': 32, 'unknown': 16}
+
+
+def test_workers_take_the_devices_in_turn():
+    plan = scale.Plan({'one': CONFIG, 'two': CONFIG.replace(device_id=1)}, devices=2)
+    assert [plan.configs_of(worker)['one'].device_id for worker in range(4)] == [0, 1, 0, 1]
+    assert plan.configs_of(3)['two'].device_id == 1
+    # Workers of another's cluster, and a machine without devices, take what is configured.
+    assert plan.configs_of('tcp://host:40000') == plan.configs
+    assert scale.Plan(plan.configs).configs_of(1) == plan.configs
+
+
+def report_of(capsys, *arguments: object) -> dict:
+    assert main([*COMMAND[3:], *map(str, arguments), '--json']) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ''
+    return json.loads(captured.out)
+
+
+def test_the_command_reports_the_same_from_a_cluster_that_is_there(cluster, folder, tmp_path,
+                                                                   capsys):
+    address = cluster.scheduler
+    found = report_of(capsys, folder, '--scheduler', address, '--limit', '9', '--output',
+                      tmp_path / 'report')
+    alone = report_of(capsys, folder, '--set', 'num_threads=1', '--limit', '9', '--output',
+                      tmp_path / 'alone')
+    assert found['settings']['num_threads'] == 1
+    assert (found['scheduler'], alone['scheduler']) == (address, '')
+    assert scores(found) == scores(alone)
+    pictures = [re.findall(r'data:image/[^"\')]+', (tmp_path / name / 'report.html').read_text())
+                for name in ('report', 'alone')]
+    assert len(pictures[0]) >= 9 * 3        # image, disparity and confidence of every frame
+    assert pictures[0] == pictures[1]
+
+
+def test_the_command_starts_processes_of_its_own(bag, capsys):
+    found = report_of(capsys, bag, '--workers', '1')
+    assert found['workers'] == 1
+    alone = report_of(capsys, bag, '--set', 'num_threads=1')
+    assert scores(found['pairs']) == scores(alone['pairs'])
+    assert [process for process in psutil.Process().children(recursive=True)
+            if 'spawn_main' in ' '.join(process.cmdline())
+            and process.create_time() > time.time() - 1] == []
+
+
+@pytest.mark.parametrize('how', [signal.SIGKILL])
+def test_an_end_leaves_no_process_behind(folder, how):
+    command = subprocess.Popen([*COMMAND, str(folder), '--workers', '2', '--repeat', '100000000'],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True)
+    try:
+        parent = psutil.Process(command.pid)
+        deadline = time.monotonic() + 60
+        while sum('spawn_main' in ' '.join(child.cmdline())
+                  for child in parent.children(recursive=True)) < 2:
+            assert time.monotonic() < deadline
+            assert command.poll() is None
+            time.sleep(0.1)
+        children = parent.children(recursive=True)
+        time.sleep(1)
+        # A terminal interrupts all of them at once.
+        (os.killpg if how == signal.SIGINT else os.kill)(command.pid, how)
+        _, err = command.communicate(timeout=60)
+    finally:
+        command.kill()
+    if how == signal.SIGINT:
+        assert (command.returncode, err) == (130, '')
+    assert psutil.wait_procs(children, timeout=30)[1] == []
+
+
+def test_without_a_scheduler_the_command_says_so(folder, monkeypatch, capsys):
+    monkeypatch.setattr(scale, 'SCHEDULER_TIMEOUT_S', 1)
+    assert main([*COMMAND[3:], str(folder), '--scheduler', 'tcp://127.0.0.1:1']) == 2
+    error = capsys.readouterr().err
+    assert 'no worker by the scheduler tcp://127.0.0.1:1' in error
+    assert error.count('\n') == 1
+
+
+def test_a_worker_has_one_thread_unless_it_is_told_a_number():
+    alone, many = (type('Options', (), {'workers': workers, 'scheduler': ''})
+                   for workers in (0, 4))
+    threads = [for_workers(options, CONFIG.replace(num_threads=number)).num_threads
+               for options in (alone, many) for number in (0, 3)]
+    assert threads == [0, 3, 1, 3]
+
+
+def test_the_pace_says_how_long_it_will_take(capsys):
+    now = [0.0]
+    pace = Pace(100, lambda: now[0])
+    assert str(pace) == '0 of 100 frames'
+    for now[0] in (20, 22, 24, 36):         # starting takes 20 s, which has no rate
+        pace.advance()
+    assert capsys.readouterr().err == '4 of 100 frames, 0.188 frames/s, 0:08:32 left\n'

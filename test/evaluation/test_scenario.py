@@ -1,0 +1,115 @@
+"""Scenarios: what a file may say, and the pairs that it stands for."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros.evaluation import files
+from stereo_bp_ros.evaluation.scenario import read_scenario
+from stereo_bp_ros.evaluation.scenes.sequence import HARD, RoadSequence
+
+SMALL = '{width: 64, height: 48, max_disparity: 12, frames: 3}'
+
+
+def written(folder: pathlib.Path, text: str) -> pathlib.Path:
+    path = folder / 'one.yaml'
+    path.write_text(text)
+    return path
+
+
+def test_everything_in_a_file_is_read(tmp_path):
+    found = read_scenario(written(tmp_path, """
+inputs:
+  - drives/day
+  - rendered: {width: 64, height: 48, noise_sigma: 2, hard: true}
+preset: road
+settings: {disparity_range: 32, program: tiled}
+against: [sgbm, 'bare:filling=none']
+repeat: 2
+limit: 5
+conditions:
+  - bad3 <= 2 % between 10 and 50 m
+  - epe <= 1 px between 10 and 50 m
+  - d1 <= 0.9 x bare
+"""))
+    assert [one.name for one in found.inputs] == ['drives/day', 'rendered']
+    assert found.folders == (tmp_path / 'drives/day',)
+    assert found.inputs[1].source == RoadSequence.hard(width=64, height=48, noise_sigma=2.0)
+    assert found.inputs[1].source.glare == HARD['glare']
+    assert (found.preset, found.repeat, found.limit) == ('road', 2, 5)
+    assert found.settings == {'disparity_range': 32, 'program': 'tiled'}
+    assert found.against == ('sgbm', 'bare:filling=none')
+    assert found.windows == ((10.0, 50.0),)
+    assert [one.other for one in found.conditions] == ['', '', 'bare']
+
+
+def test_one_input_and_one_condition_need_no_list(tmp_path):
+    found = read_scenario(written(tmp_path, 'inputs: day\nconditions: bad3 <= 2 %\n'))
+    assert found.folders == (tmp_path / 'day',)
+    assert (len(found.conditions), found.repeat, found.limit, found.settings) == (1, 3, 0, {})
+
+
+@pytest.mark.parametrize(('text', 'words'), [
+    ('[1]', 'it is no mapping'), ('inputs: [', 'it cannot be read'),
+    ('inputs: a', 'it has no conditions'),
+    ('inputs: a\nconditions: bad9 <= 1 %', "the condition 'bad9 <= 1 %'"),
+    ('inputs: a\nconditions: [1]', 'a list of texts'),
+    ('conditions: bad3 <= 1 %', 'inputs has None'),
+    ('inputs: [a, a]\nconditions: bad3 <= 1 %', "'a' twice"),
+    ('inputs: [{drawn: {}}]\nconditions: bad3 <= 1 %', 'inputs has'),
+    ('inputs: [{rendered: 3}]\nconditions: bad3 <= 1 %', 'a mapping of options'),
+    ('inputs: [{rendered: {widht: 3}}]\nconditions: bad3 <= 1 %', 'did you mean width?'),
+    ('inputs: [{rendered: {width: 3}}]\nconditions: bad3 <= 1 %', 'width is 3, but must be at'),
+    ('inputs: [{rendered: {width: 3.5}}]\nconditions: bad3 <= 1 %', 'must be of type int'),
+    ('inputs: [{rendered: {glare: .nan}}]\nconditions: bad3 <= 1 %', 'must be of type float'),
+    ('inputs: [{rendered: {hard: 1}}]\nconditions: bad3 <= 1 %', 'must be of type bool'),
+    (f'inputs: [{{rendered: {{frames: {"9" * 400}}}}}]\nconditions: bad3 <= 1 %', 'type int'),
+    ('inputs: a\nconditions: bad3 <= 1 %\ncondition: x', 'did you mean conditions?'),
+    ('inputs: a\nconditions: bad3 <= 1 x bm\nagainst: sgbm', "'bm', but against has sgbm"),
+    ('inputs: a\nconditions: bad3 <= 1 x bm', 'but against has nothing'),
+    ('inputs: a\nconditions: bad3 <= 1 %\npreset: 3', 'preset is 3'),
+    ('inputs: a\nconditions: bad3 <= 1 %\nsettings: [a]', 'settings is'),
+    ('inputs: a\nconditions: bad3 <= 1 %\nsettings: {a: [1]}', 'settings is'),
+    ('inputs: a\nconditions: bad3 <= 1 %\nrepeat: 0', 'repeat is 0'),
+    ('inputs: a\nconditions: bad3 <= 1 %\nlimit: true', 'limit is True')])
+def test_a_mistake_names_the_file_and_what_is_known(tmp_path, text, words):
+    path = written(tmp_path, text)
+    with pytest.raises(ValueError, match='is refused: ') as caught:
+        read_scenario(path)
+    assert str(path) in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_pairs_of_all_inputs_follow_each_other_with_their_inputs_name(tmp_path, textured_pair):
+    for name in ('one', 'two', 'three'):
+        (tmp_path / 'sets' / name).mkdir(parents=True)
+        for side, image in zip(('left', 'right'), textured_pair(64, 48, 4), strict=True):
+            files.write_image(tmp_path / 'sets' / name / f'{side}.png', image)
+    scenario = read_scenario(written(tmp_path, f"""
+inputs: [sets, {{rendered: {SMALL}}}, {{rendered: {SMALL}}}]
+limit: 2
+conditions: bad3 <= 1 %
+"""))
+    count, pairs = scenario.open_pairs()
+    names = [pair.name for pair in pairs]
+    assert count == len(names) == 6
+    assert names[0].startswith('sets/')
+    assert names[2:] == [f'{name}/{number:06d}' for name in ('rendered', 'rendered_2')
+                         for number in range(2)]
+
+
+def test_a_street_has_truth_everywhere_but_in_the_sky(tmp_path):
+    scenario = read_scenario(written(
+        tmp_path, f'inputs: {{rendered: {SMALL}}}\nconditions: bad3 <= 1 %\n'))
+    count, pairs = scenario.open_pairs()
+    first, *_ = pairs
+    frame = scenario.inputs[0].source.frame(0)
+    assert (count, first.name, first.stamp_ns) == (3, '000000', frame.stamp_ns)
+    assert frame.sky.any()
+    np.testing.assert_array_equal(np.isnan(first.truth), frame.sky)
+    np.testing.assert_array_equal(first.truth[~frame.sky], frame.disparity[~frame.sky])
+    np.testing.assert_array_equal(first.vehicles, frame.vehicles)
+    assert first.calibration.baseline_m == scenario.inputs[0].source.baseline_m

@@ -1,0 +1,165 @@
+"""A right camera with an error of calibration: the picture moves as told, the truth stays."""
+
+import dataclasses
+import functools
+
+import cv2
+import numpy as np
+import pytest
+
+from stereo_bp_ros.evaluation.scenes.misalignment import LARGEST, Misalignment
+from stereo_bp_ros.evaluation.scenes.renderer import Camera
+from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+
+PERFECT = RoadSequence(width=480, height=240, max_disparity=48, noise_sigma=0.0, frames=20)
+INDEX = 3
+FOCAL, CX, CY = PERFECT.focal_px, PERFECT.cx, PERFECT.cy
+ERRORS = {'vertical_offset_px': 1.5, 'pitch_deg': 0.4, 'yaw_deg': -0.5, 'roll_deg': 0.6,
+          'focal_error_percent': 1.2}
+
+
+@functools.cache
+def drawn(**errors):
+    return dataclasses.replace(PERFECT, misalignment=Misalignment(**errors)).frame(INDEX)
+
+
+def camera():
+    return Camera(PERFECT.width, PERFECT.height, FOCAL, CX, CY, PERFECT.baseline_m)
+
+
+def moved(errors, x, y):
+    """Where a place of the perfect picture is shown."""
+    place = Misalignment(**errors).homography(camera()) @ (x, y, 1)
+    return place[:2] / place[2]
+
+
+def measured_shift(image, reference, x, y, size, guess=(0.0, 0.0)):
+    """Of the picture around a place, columns and rows, by Evangelidis and Psarakis (2008)."""
+    half = size // 2
+    box = (slice(y - half, y + half + 1), slice(x - half, x + half + 1))
+    start = np.array([[1, 0, guess[0]], [0, 1, guess[1]]], np.float32)
+    alike, found = cv2.findTransformECC(
+        reference[box], image, start @ np.array([[1, 0, box[1].start], [0, 1, box[0].start],
+                                                 [0, 0, 1]], np.float32), cv2.MOTION_TRANSLATION,
+        (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 200, 1e-6))
+    assert alike > 0.98
+    return found[:, 2] - (box[1].start, box[0].start)
+
+
+@pytest.mark.parametrize('errors', [{name: value} for name, value in ERRORS.items()] + [ERRORS],
+                         ids=lambda errors: '+'.join(errors))
+def test_truth_masks_and_left_image_stay_those_of_the_perfect_pair(errors):
+    frame, perfect = drawn(**errors), drawn()
+    for name in ('left', 'disparity', 'occluded', 'sky', 'labels'):
+        np.testing.assert_array_equal(getattr(frame, name), getattr(perfect, name))
+    assert np.mean(frame.right != perfect.right) > 0.5
+
+
+@pytest.mark.parametrize('rows', [-7, -1, 1, 6])
+def test_a_vertical_offset_moves_the_rows_by_as_many(rows):
+    right, perfect = drawn(vertical_offset_px=float(rows)).right, drawn().right
+    inside, other = (slice(max(0, by), PERFECT.height + min(0, by)) for by in (rows, -rows))
+    difference = np.abs(right[inside].astype(int) - perfect[other])
+    # The wider picture is drawn anew: where a sample lies on an edge it may fall to either side.
+    assert difference.max() <= 1
+    assert np.count_nonzero(difference) < 1e-3 * difference.size
+    # Beyond the perfect picture's border there is street, not a repeated row.
+    rim = right[:rows] if rows > 0 else right[rows:]
+    assert np.abs(np.diff(rim.astype(int), axis=1)).mean() > 1
+    assert np.abs(np.diff(right.astype(int), axis=0)).sum(axis=1).min() > 0
+
+
+@pytest.mark.parametrize('rows', [0.25, 0.5, -0.75])
+def test_an_offset_of_a_part_of_a_row_moves_the_picture_by_it(rows):
+    shift = measured_shift(drawn(vertical_offset_px=rows).right, drawn().right, 240, 130, 81)
+    np.testing.assert_allclose(shift, (0, rows), atol=0.03)
+
+
+@pytest.mark.parametrize('degrees', [-0.6, 0.3, 1.0])
+def test_an_error_of_an_angle_shifts_the_middle_by_the_focal_length_times_its_tangent(degrees):
+    pixels = FOCAL * np.tan(np.radians(degrees))
+    np.testing.assert_allclose(moved({'pitch_deg': degrees}, CX, CY), (CX, CY + pixels))
+    np.testing.assert_allclose(moved({'yaw_deg': degrees}, CX, CY), (CX - pixels, CY))
+    np.testing.assert_allclose(moved({'roll_deg': degrees}, CX, CY), (CX, CY))
+    for name, shift in (('pitch_deg', (0, pixels)), ('yaw_deg', (-pixels, 0))):
+        found = measured_shift(drawn(**{name: degrees}).right, drawn().right, round(CX),
+                               round(CY), 61, shift)
+        np.testing.assert_allclose(found, shift, atol=0.03)
+
+
+def test_the_picture_of_a_pitched_camera_moves_more_at_its_sides():
+    degrees = 2.0
+    x = (PERFECT.width - 1 - CX) / FOCAL
+    turn = np.radians(degrees)
+    # The ray (x, 0, 1) turned down by the pitch.
+    expected = (CX + FOCAL * x / np.cos(turn), CY + FOCAL * np.tan(turn))
+    np.testing.assert_allclose(moved({'pitch_deg': degrees}, PERFECT.width - 1, CY), expected)
+
+
+def test_a_roll_turns_the_picture_about_the_principal_point():
+    np.testing.assert_allclose(moved({'roll_deg': 1.0}, CX + 100, CY),
+                               (CX + 100 * np.cos(np.radians(1)),
+                                CY - 100 * np.sin(np.radians(1))))
+    right, perfect = drawn(roll_deg=1.0).right, drawn().right
+    for x in (120, 360):
+        rows = (CX - x) * np.sin(np.radians(1))
+        found = measured_shift(right, perfect, x, round(CY), 41, (0, rows))
+        np.testing.assert_allclose(found, (0, rows), atol=0.25)
+
+
+def test_a_longer_focal_length_enlarges_the_picture_from_the_principal_point():
+    np.testing.assert_allclose(moved({'focal_error_percent': 2.0}, CX + 100, CY - 50),
+                               (CX + 102, CY - 51))
+    shift = (0.02 * (120 - CX), 0.02 * (130 - CY))
+    found = measured_shift(drawn(focal_error_percent=2.0).right, drawn().right, 120, 130, 41,
+                           shift)
+    np.testing.assert_allclose(found, shift, atol=0.1)
+
+
+def test_errors_follow_each_other_as_described():
+    angles = {name: ERRORS[name] for name in ('pitch_deg', 'yaw_deg', 'roll_deg')}
+    place = np.array([300.0, 50.0])
+    for name in ('yaw_deg', 'pitch_deg', 'roll_deg'):
+        place = moved({name: angles[name]}, *place)
+    np.testing.assert_allclose(moved(angles, 300.0, 50.0), place)
+
+
+def test_a_misaligned_camera_shows_no_less_detail():
+    """Else a curve over an error would measure the blur of its interpolation, too."""
+    detail = [np.abs(cv2.Laplacian(frame.right, cv2.CV_32F)).mean()
+              for frame in (drawn(), drawn(vertical_offset_px=0.5), drawn(roll_deg=0.6))]
+    assert min(detail[1:]) > 0.85 * detail[0]
+
+
+def test_a_white_sky_stays_white_and_the_wet_road_wet_in_a_misaligned_camera():
+    hard = dataclasses.replace(RoadSequence.hard(width=320, height=160, max_disparity=32),
+                               glare=0.0, noise_sigma=0.0)
+    perfect = hard.frame(INDEX)
+    frame = dataclasses.replace(hard, misalignment=Misalignment(vertical_offset_px=3.0)
+                                ).frame(INDEX)
+    np.testing.assert_array_equal(frame.occluded, perfect.occluded)
+    assert (perfect.right == 255).mean() > 0.05
+    difference = np.abs(frame.right[3:].astype(int) - perfect.right[:-3])
+    assert np.percentile(difference, 99) <= 1
+    half = dataclasses.replace(hard, misalignment=Misalignment(vertical_offset_px=0.5))
+    # No ringing: nothing is darker than what stands there.
+    inside = (slice(2, -2), slice(2, -2))
+    dark = cv2.erode(perfect.right, np.ones((5, 5), np.uint8)).astype(int)
+    assert (half.frame(INDEX).right[inside] >= dark[inside] - 1).all()
+    white = cv2.erode((perfect.right == 255).astype(np.uint8), np.ones((11, 11), np.uint8)) > 0
+    assert (half.frame(INDEX).right[white] == 255).all()
+
+
+def test_noise_is_that_of_the_sensor_and_not_interpolated():
+    clean = drawn(vertical_offset_px=0.5).right.astype(float)
+    noisy = dataclasses.replace(PERFECT, noise_sigma=4.0,
+                                misalignment=Misalignment(vertical_offset_px=0.5)).frame(INDEX)
+    use = (clean > 20) & (clean < 235)
+    assert (noisy.right - clean)[use].std() == pytest.approx(4.0, rel=0.05)
+
+
+@pytest.mark.parametrize('name', LARGEST)
+def test_an_error_beyond_its_bounds_is_refused_in_words(name):
+    for value in (-1.1 * LARGEST[name], float('nan')):
+        with pytest.raises(ValueError, match=f'{name} is .* but must be from -'):
+            Misalignment(**{name: value})

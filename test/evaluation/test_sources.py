@@ -1,0 +1,161 @@
+"""A source in chunks has the pairs that it has from its beginning to its end."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros import Calibration
+from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.evaluation import files, sources
+
+bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
+
+from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer  # noqa: E402
+
+from test.cli.test_bags import write_ros1_bag  # noqa: E402
+
+PAIRS = 24
+CALIBRATION = Calibration(100, 0.5, 32, 32, 24)
+TOPICS = {'left/image_rect': bags.IMAGE, 'right/image_rect': bags.IMAGE,
+          'left/camera_info': bags.CAMERA_INFO, 'right/camera_info': bags.CAMERA_INFO,
+          bags.TRUTH_TOPIC: bags.COMPRESSED_IMAGE}
+
+
+def image(index: int, side: str) -> np.ndarray:
+    return np.full((48, 64), index + 100 * (side == 'right'), np.uint8)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for index in range(PAIRS):
+        for side in ('left', 'right'):
+            (tmp_path / 'pairs' / side).mkdir(parents=True, exist_ok=True)
+            files.write_image(tmp_path / 'pairs' / side / f'{index}.png', image(index, side))
+    return tmp_path / 'pairs'
+
+
+def write(path: pathlib.Path, plugin=StoragePlugin.MCAP, compression=CompressionMode.NONE,
+          rounds: int = 1, step_ns: int = 10**8) -> pathlib.Path:
+    """A bag whose calibration changes, with truth now and then, and right images that lack.
+
+    :param rounds: how often it was played: the same stamps come again, later.
+    :param step_ns: between the recording of two pairs.
+    """
+    writer = Writer(path, version=9, storage_plugin=plugin)
+    if compression != CompressionMode.NONE:
+        writer.set_compression(compression, CompressionFormat.ZSTD)
+    with writer:
+        connections = {topic: writer.add_connection(f'/{topic}', kind, typestore=bags._STORE)
+                       for topic, kind in TOPICS.items()}
+        for number in range(PAIRS * rounds):
+            index, time_ns = number % PAIRS, 10**18 + number * step_ns
+            stamp_ns = 10**15 + index * 10**8
+            for k, side in enumerate(('left', 'right')):
+                if index % 5 == 0:
+                    writer.write(connections[f'{side}/camera_info'], time_ns,
+                                 bags.serialize_camera_info(stamp_ns, side, Calibration(
+                                     100 + number, 0.5, 32, 32, 24), 64, 48))
+                if side == 'left' or index % 7 != 6:
+                    # The right image of a pair comes with the left one of the next.
+                    writer.write(connections[f'{side}/image_rect'], time_ns + k * step_ns,
+                                 bags.serialize_image(stamp_ns, side, image(number, side),
+                                                      'mono8'))
+            if number % 3:
+                writer.write(connections[bags.TRUTH_TOPIC], time_ns, bags.serialize_truth(
+                    stamp_ns, np.full((48, 64), 3 + number % 5, np.float32)))
+    return path
+
+
+KINDS = {
+    'folder': lambda path, folder: folder,
+    'mcap': lambda path, _: write(path),
+    'mcap, compressed': lambda path, _: write(path, compression=CompressionMode.STORAGE),
+    'messages compressed': lambda path, _: write(path, compression=CompressionMode.MESSAGE),
+    'a compressed file': lambda path, _: write(path, StoragePlugin.SQLITE3, CompressionMode.FILE),
+    'sqlite3': lambda path, _: write(path, StoragePlugin.SQLITE3),
+    'stamps that come again': lambda path, _: write(path, rounds=3),
+    'all at one time': lambda path, _: write(path, StoragePlugin.SQLITE3, step_ns=0),
+    'ROS 1': lambda path, _: write_ros1_bag(path.with_suffix('.bag'), count=PAIRS),
+}
+
+
+@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('size', [1, 7, 100])
+def test_chunks_have_the_pairs_of_the_source_in_their_order(tmp_path, folder, kind, size):
+    path = KINDS[kind](tmp_path / 'source', folder)
+    wanted = list(sources.open_pairs(path)[1])
+    chunks = list(sources.split(path, size=size)[1])
+    assert [(one.start, one.stop) for one in chunks] == [
+        (start, min(stop, len(wanted))) for start, stop in
+        [(0, 1), *((start, start + size) for start in range(1, len(wanted), size))]]
+    with sources.ChunkReader() as reader:
+        # Backwards: no chunk needs another one.
+        parts = [list(reader.read(chunk)) for chunk in reversed(chunks)]
+    found = [pair for part in reversed(parts) for pair in part]
+    assert len(found) == len(wanted) > 15
+    for one, other in zip(found, wanted, strict=True):
+        assert (one.name, one.stamp_ns, one.calibration) == (
+            other.name, other.stamp_ns, other.calibration)
+        for picture, same in zip(one.images, other.images, strict=True):
+            assert np.array_equal(picture.pixels, same.pixels)
+        assert (one.truth is None) == (other.truth is None)
+        assert one.truth is None or np.array_equal(one.truth, other.truth)
+
+
+def test_a_limit_ends_the_chunks(tmp_path, folder):
+    for path in (folder, write(tmp_path / 'bag')):
+        count, chunks = sources.split(path, size=4, limit=7)
+        assert (count, [chunk.stop for chunk in chunks]) == (7, [1, 5, 7])
+
+
+def test_a_chunk_of_a_bag_decodes_no_image_of_another(tmp_path, monkeypatch):
+    decoded = []
+    deserialized = bags.StereoBag._deserialized
+    monkeypatch.setattr(bags.StereoBag, '_deserialized', lambda self, kind, data: (
+        decoded.append(kind), deserialized(self, kind, data))[1])
+    bags.write_bag(tmp_path / 'bag', CALIBRATION, (
+        (10**18 + index * 10**8, image(index, 'left'), image(index, 'right'),
+         np.ones((48, 64), np.float32)) for index in range(PAIRS)))
+    chunks = list(sources.split(tmp_path / 'bag', size=5)[1])
+    # Of all camera_info that differ in nothing but their stamp one is enough.
+    assert decoded == 2 * [bags.CAMERA_INFO]
+    decoded.clear()
+    with sources.ChunkReader() as reader:
+        list(reader.read(chunks[2]))
+    assert sorted(decoded) == sorted(
+        2 * [bags.CAMERA_INFO] + 10 * [bags.IMAGE] + 5 * [bags.COMPRESSED_IMAGE])
+
+
+def test_a_chunk_of_a_bag_reads_no_more_than_its_time(tmp_path, monkeypatch):
+    from stereo_bp_ros.evaluation.bag_reader import Reader
+    read = []
+    messages = Reader.messages
+
+    def watched(self, *arguments, **options):
+        for one in messages(self, *arguments, **options):
+            read.append(one[1])
+            yield one
+    monkeypatch.setattr(Reader, 'messages', watched)
+    chunks = list(sources.split(write(tmp_path / 'bag'), size=5)[1])
+    read.clear()
+    with sources.ChunkReader() as reader:
+        list(reader.read(chunks[1]))
+    times_ns = [time_ns for entry in chunks[1].entries for time_ns in entry.times_ns.values()]
+    assert min(times_ns) == min(read)
+    assert max(times_ns) == max(read)
+
+
+def test_a_source_that_has_changed_is_refused(tmp_path, folder):
+    *_, last = sources.split(folder)[1]
+    for side in ('left', 'right'):
+        (folder / side / '3.png').unlink()
+    with sources.ChunkReader() as reader, pytest.raises(StereoError, match='has changed'):
+        list(reader.read(last))
+    *_, last = sources.split(write(tmp_path / 'bag'))[1]
+    bags.write_bag(tmp_path / 'other', CALIBRATION,
+                   [(1, image(0, 'left'), image(0, 'right'), None)])
+    with sources.ChunkReader() as reader, pytest.raises(StereoError, match='has changed'):
+        list(reader.read(sources.Chunk(tmp_path / 'other', None, 0, 1, last.entries)))

@@ -1,0 +1,150 @@
+"""Sweeps: the points of a grid, what is kept of them, the Pareto front and the choice."""
+
+from __future__ import annotations
+
+import pytest
+
+from stereo_bp_ros import MatcherConfig
+from stereo_bp_ros.config import load_parameter_file
+from stereo_bp_ros.evaluation.conditions import FIGURES, parse_condition
+from stereo_bp_ros.evaluation.sweep import (
+    MOST,
+    Point,
+    Store,
+    check_limit,
+    choose,
+    grid,
+    pareto,
+    parse_axis,
+    preset_text,
+)
+from stereo_bp_ros.evaluation.sweep_plot import draw_sweep
+
+
+def point(levels: int, ms: float, bad: float | None, density: float = 90.0) -> Point:
+    figures = dict.fromkeys(FIGURES) | {'p50': ms, 'p99': 2 * ms, 'filled bad3': bad,
+                                        'density': density}
+    return Point({'levels': levels}, 3, figures)
+
+
+def test_a_range_has_both_ends_and_the_numbers_as_they_are_written():
+    assert parse_axis('levels=2:5:1').values == (2, 3, 4, 5)
+    assert parse_axis('levels=2:5:2').values == (2, 4)
+    assert parse_axis('data_weight=0.1:0.3:0.1').values == (0.1, 0.2, 0.3)
+    assert parse_axis('levels=4:4:1').values == (4,)
+
+
+def test_a_list_has_values_of_any_type():
+    assert parse_axis('stereo_algorithm=bp,sad').values == ('bp', 'sad')
+    assert parse_axis('subpixel=true,false,true').values == (True, False)
+    assert parse_axis('levels=7').values == (7,)
+
+
+@pytest.mark.parametrize(('text', 'words'), [
+    ('levels', 'is not written'), ('levels=', 'is not written'), ('levels=1:2', 'three numbers'),
+    ('levels=1:2:0', 'STEP > 0'), ('levels=3:2:1', 'FROM <= TO'), ('levels=1:x:1', 'three numb'),
+    ('levels=1:nan:1', 'three numbers'), ('levels=1:1e9:0.1', f'at most {MOST}'),
+    ('levels=1:inf:1', 'three numbers'), ('level=1:2:1', 'did you mean levels?'),
+    ('levels=1:2:0.5', 'levels is '), ('levels=0:3:1', 'levels is 0'),
+    ('image_width=3', 'a matcher has no setting')])
+def test_an_axis_that_is_none_is_refused(text, words):
+    with pytest.raises(ValueError, match=r'level|image_width') as caught:
+        parse_axis(text)
+    assert words in str(caught.value)
+
+
+def test_a_grid_has_every_combination_once():
+    axes = [parse_axis('levels=2:3:1'), parse_axis('iterations=4,6')]
+    assert grid(axes) == [{'levels': a, 'iterations': b} for a in (2, 3) for b in (4, 6)]
+    with pytest.raises(ValueError, match='levels twice'):
+        grid([axes[0], axes[0]])
+    with pytest.raises(ValueError, match='but at most'):
+        grid([parse_axis('data_truncation=1:1000:1'), axes[0],
+              parse_axis('discontinuity_truncation=1:1000:1')])
+
+
+def test_points_are_found_by_all_that_they_depend_on_and_survive_a_torn_line(tmp_path):
+    path = tmp_path / 'sweep.jsonl'
+    one, two = point(2, 5.0, 3.0), point(3, 6.0, None)
+    store = Store(path)
+    store.add({'source': 'a', 'levels': 2}, one)
+    store.add({'source': 'a', 'levels': 3}, two)
+    again = Store(path)
+    assert again.find({'levels': 2, 'source': 'a'}) == one
+    assert again.find({'levels': 3, 'source': 'a'}) == two
+    assert again.find({'levels': 2, 'source': 'b'}) is None
+    path.write_bytes(path.read_bytes()[:-20])           # killed while it wrote
+    torn = Store(path)
+    assert torn.find({'levels': 3, 'source': 'a'}) is None
+    torn.add({'source': 'a', 'levels': 4}, two)
+    whole = Store(path)
+    assert whole.find({'source': 'a', 'levels': 2}) == one
+    assert whole.find({'source': 'a', 'levels': 4}) == two
+
+
+@pytest.mark.parametrize('line', ['', '3', '[]', '{}', '{"identity": 1}', '[' * 100000,
+                                  '{"identity": 1, "figures": {}, "changes": {}, "frames": 1}'])
+def test_lines_that_are_no_points_are_passed_over(tmp_path, line):
+    path = tmp_path / 'sweep.jsonl'
+    path.write_text(line + '\n')
+    store = Store(path)
+    assert store.find(1) is None
+    store.add({'a': 1}, point(2, 5.0, 3.0))
+    assert Store(path).find({'a': 1}) == point(2, 5.0, 3.0)
+
+
+def test_the_front_has_the_points_that_no_other_one_beats():
+    points = [point(1, 30, 2.0), point(2, 10, 5.0), point(3, 20, 5.0), point(4, 20, 3.0),
+              point(5, 40, 2.0), point(6, 5, None), point(7, 10, 6.0)]
+    assert [one.changes['levels'] for one in pareto(points, 'filled bad3')] == [2, 4, 1]
+    dense = [point(1, 10, 1, 80), point(2, 20, 1, 70), point(3, 30, 1, 95)]
+    assert [one.changes['levels'] for one in pareto(dense, 'density')] == [1, 3]
+
+
+def test_the_best_point_within_the_limits_is_chosen():
+    points = [point(1, 30, 2.0), point(2, 10, 5.0, 70), point(3, 12, 3.0), point(4, 50, 2.0)]
+
+    def chosen(*limits: str, figure: str = 'filled bad3', **named):
+        return choose(points, figure, [parse_condition(text) for text in limits],
+                      named).changes['levels']
+
+    assert chosen() == 1                                # as good as 4, and faster
+    assert chosen('p99 <= 25 ms') == 3
+    assert chosen('p50 <= 11 ms') == 2
+    assert chosen('p50 <= 30 ms', 'filled bad3 >= 2.5 %') == 3
+    assert chosen('density >= 0.8', figure='density') == 3
+    assert chosen(levels=4) == 4
+    with pytest.raises(ValueError, match="no point holds 'p50 <= 1 ms' and 'density"):
+        chosen('p50 <= 1 ms', 'density >= 80 %')
+    with pytest.raises(ValueError, match='no point has epe: name another'):
+        chosen(figure='epe')
+    with pytest.raises(ValueError, match='one is levels=1'):
+        chosen(levels=9)
+
+
+@pytest.mark.parametrize('text', ['bad3 <= 1 % between 1 and 2 m', 'bad3 <= 1 x bm',
+                                  'density >= 80 % in every frame', 'p99 of cost <= 1 ms'])
+def test_a_limit_that_a_kept_point_does_not_tell_is_refused(text):
+    with pytest.raises(ValueError, match='figures of all frames'):
+        check_limit(parse_condition(text))
+
+
+@pytest.mark.parametrize('preset', ['road', 'sad_fast', 'tsukuba_2009', 'tsukuba_2019'])
+def test_the_preset_is_read_back_as_the_same_configuration(tmp_path, preset):
+    config = MatcherConfig.preset(preset).replace(disparity_range=48)
+    path = tmp_path / 'chosen.yaml'
+    path.write_text(preset_text(config, ['Chosen: a point', 'of a sweep']))
+    assert MatcherConfig.from_mapping(load_parameter_file(path)) == config
+    assert path.read_text().startswith('# Chosen: a point\n# of a sweep\n/**:\n')
+
+
+def test_the_plot_labels_the_front_and_the_chosen_point(tmp_path):
+    pytest.importorskip('matplotlib')
+    points = [point(i, 10 + i, 9 - 0.2 * i) for i in range(30)] + [point(31, 5, None)]
+    path = tmp_path / 'sweep.png'
+    assert draw_sweep(points, 'filled bad3', points[3], 'a title', path)
+    assert path.read_bytes().startswith(b'\x89PNG')
+    assert draw_sweep(points, 'filled bad3', points[-1], 'a title', path)
+    missing = tmp_path / 'none.svg'
+    assert not draw_sweep(points, 'epe', points[3], 'a title', missing)
+    assert not missing.exists()
