@@ -8,6 +8,7 @@ Sky and occluded pixels are left out of every column but the last.
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Iterator
 
 import cv2
@@ -16,7 +17,7 @@ import numpy as np
 from benchmarks import common
 from stereo_bp_ros import MatcherConfig, StereoMatcher
 from stereo_bp_ros.config import parse_assignments
-from stereo_bp_ros.evaluation import metrics
+from stereo_bp_ros.evaluation import files, metrics, peers, pictures
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
 from stereo_bp_ros.evaluation.scenes.frames import SceneFrame
 
@@ -39,9 +40,15 @@ def main() -> None:
     common.add_frames(parser, 8, of=f'of every street, every {STEP}th')
     parser.add_argument('--preset', default='road', help='default: road')
     parser.add_argument('--set', default='', metavar='K=V[,K=V]', help='settings changed')
+    parser.add_argument('--picture', type=pathlib.Path, metavar='FILE',
+                        help='write the hardest street as a picture and measure nothing: input, '
+                             'the preset, OpenCV StereoSGBM and their errors')
     options = parser.parse_args()
     changes = parse_assignments(options.set.split(',') if options.set else [])
     config = MatcherConfig.preset(options.preset, **changes).replace(backend=options.backend)
+    if options.picture:
+        write_picture(options.picture, config, options.size[0], options.preset)
+        return
     common.print_machine(config)
     print('Per cent. Bad-3 of valid pixels (density in brackets): all, near depth edges, rim of '
           f'the image,\nfences, poles and signs, their parts of at most {THIN_PX} px; vehicles by '
@@ -55,6 +62,30 @@ def main() -> None:
                     width=size.width, height=size.height, max_disparity=size.disparities - 4,
                     **{option: scenes.HARD[option] for option in given})
                 common.print_row(name, *row(matcher, drive, options.frames))
+
+
+def write_picture(path: pathlib.Path, config: MatcherConfig, size: common.Size, name: str
+                  ) -> None:
+    """Input, truth, and what the preset and OpenCV's StereoSGBM make of a frame."""
+    frame = scenes.RoadSequence.hard(width=size.width, height=size.height,
+                                     max_disparity=size.disparities - 4).frame(3 * STEP)
+    with StereoMatcher(config.replace(disparity_range=size.disparities)) as matcher:
+        own = matcher.compute(frame.left, frame.right)
+    assert own.disparity is not None
+    truth = np.where(frame.occluded | frame.sky, np.nan, frame.disparity)
+    high = float(size.disparities)
+    panels = [('left image', pictures.grey_picture(frame.left)),
+              ('truth', pictures.disparity_picture(truth, high=high))]
+    peer = peers.Peer('sgbm', size.disparities)
+    for caption, disparity, valid in ((name, own.disparity, own.valid),
+                                      ('OpenCV StereoSGBM',
+                                       *peer.compute(frame.left, frame.right))):
+        wrong = metrics.score(disparity, truth, valid)
+        panels += [(caption, pictures.disparity_picture(disparity, valid, high=high)),
+                   (f'wrong by > 3 px: {wrong.bad_estimated(3.0):.1f} % of valid; valid: '
+                    f'{wrong.density:.1f} %', pictures.error_picture(disparity, truth, valid))]
+    files.write_image(path, pictures.sheet(panels, 2, [
+        pictures.disparity_bar(size.height, 0.0, high), pictures.error_bar(size.height)]))
 
 
 def row(matcher: StereoMatcher, drive: scenes.RoadSequence, frames: int) -> list[str]:

@@ -75,7 +75,8 @@ RUNS = {
     'road': Run(640, 480, 64, 'road', 30.0, (2.0, 4.0)),
     'sad': Run(640, 480, 64, 'sad_fast', 100.0, (2.0, 4.0)),
     'bp_small': Run(320, 240, 32, 'road', 30.0, None),
-    'sad_30_hz': Run(640, 480, 64, 'sad_fast', 30.0, None)}
+    'sad_30_hz': Run(640, 480, 64, 'sad_fast', 30.0, None),
+    'sad_60_hz': Run(640, 480, 64, 'sad_fast', 60.0, None)}
 
 
 class Helper:

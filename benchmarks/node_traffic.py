@@ -3,7 +3,7 @@
     python -m benchmarks.node_traffic camera PAIRS.npz  plays pairs to the node's topics
     python -m benchmarks.node_traffic listener          counts and times what the node answers
 
-Both answer a JSON object on standard input with one on standard output:
+ROS arguments may follow. Both answer a JSON object on standard input with one on standard output:
 
   camera:    {"rate": 30.0, "frames": 300}  ->  {"sent": 300, "seconds": 9.97, "stamps_ns": ...}
   listener:  {"sent": 300}                  ->  what came since the last question, as soon as so
@@ -26,6 +26,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
+from rclpy.utilities import remove_ros_args
 from sensor_msgs.msg import CameraInfo, Image
 from stereo_msgs.msg import DisparityImage
 
@@ -47,7 +48,7 @@ def main() -> int:
     parser.add_argument('role', choices=('camera', 'listener'))
     parser.add_argument('pairs', nargs='?', type=pathlib.Path,
                         help='of the camera: .npz with left and right, uint8 N x H x W')
-    options = parser.parse_args()
+    options = parser.parse_args(remove_ros_args(sys.argv)[1:])
     rclpy.init()
     node = rclpy.create_node(f'stereo_bp_{options.role}')
     try:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 #: What a frame is of, and the outputs that are asked for.
 FRAMES = (('mono8', ('disparity',)), ('mono16', ('disparity', 'confidence')),
-          ('rgb8', ('disparity', 'depth', 'confidence', 'fixed_disparity')))
+          ('rgb8', ('disparity', 'depth', 'confidence', 'fixed_disparity')),
+          ('bgr8', ('depth_mm', 'disparity_color')))
 
 #: What differs from the typical device.
 DEVICES: dict[str, dict[str, Any]] = {

@@ -21,7 +21,7 @@ from stereo_bp_ros import MatcherConfig, partitions
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.config.renamed import RENAMED
 from stereo_bp_ros.engines.cpu.plan import plan_of as cpu_plan_of
-from stereo_bp_ros.engines.cuda import pipeline, plan
+from stereo_bp_ros.engines.cuda import memory, pipeline, plan
 from stereo_bp_ros.engines.cuda.runtime import arena, compiler, device
 from stereo_bp_ros.engines.cuda.stages import convert, refine
 from stereo_bp_ros.errors import StereoError
@@ -119,7 +119,8 @@ def cuda_record(config: MatcherConfig, width: int, height: int, found: device.Pr
     frames = {}
     planned = plan_of(parts)
     with without_a_device(seen):
-        made = pipeline.Pipeline(planned, PlacedArena(found, planned.memory, planned.pinned))
+        made = pipeline.Pipeline(planned, PlacedArena(found, planned.memory, planned.pinned,
+                                                      memory.STAMPS))
         made.load()
         made.initialise(0)
         initial = seen.take()
