@@ -22,6 +22,9 @@ SOURCES := $(shell find stereo_bp_ros config kernels launch -type f -not -name '
 # Tests of a module that share a node stay together until a core has nothing left to do.
 SIDE_BY_SIDE := -n auto --dist worksteal
 
+# Per cent of the lines and branches that all tests run at least, without a GPU.
+COVERAGE := 90
+
 # What the demo matches: a rendered sequence, or BAG=<rosbag2> or IMAGES=<folder of pairs>.
 DEMO := $(if $(BAG),--bag $(BAG)) $(if $(IMAGES),--images $(IMAGES)) $(DEMO_OPTIONS)
 
@@ -38,7 +41,8 @@ test: $(VENV)/.test
 test-all: $(VENV)/.test
 	. $(VENV)/bin/activate && ruff check . && mypy && coverage erase \
 	&& coverage run -m pytest $(SIDE_BY_SIDE) $(PYTEST_OPTIONS) \
-	&& coverage combine --quiet && coverage report --sort=cover
+	&& coverage combine --quiet \
+	&& coverage report --sort=cover $(if $(PYTEST_OPTIONS),,--fail-under=$(COVERAGE))
 
 docs: $(VENV)/.docs
 	$(VENV)/bin/python -m sphinx -W --keep-going -n -q -b html -d build/doctrees docs build/docs
@@ -70,7 +74,7 @@ $(VENV)/.demo: $(VENV)/bin/python setup.py constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) --no-build-isolation -e '.[cpu,ros,evaluation,workspace,test]'
+	$(PIP) --no-build-isolation -e '.[cpu,ros,evaluation,scale,workspace,test]'
 	touch $@
 
 $(WORKSPACE)/.built: $(VENV)/.demo $(SOURCES)
