@@ -70,9 +70,9 @@ class Run:
 
 
 RUNS = {
-    'bp': Run(640, 480, 64, '', 30.0, (2.0, 4.0), searches=True),
-    'bp_large': Run(1280, 720, 128, '', 30.0, (6.0, 10.0)),
-    'road': Run(640, 480, 64, 'road', 30.0, (2.0, 4.0)),
+    'bp': Run(640, 480, 64, '', 30.0, (1.2, 1.6), searches=True),
+    'bp_large': Run(1280, 720, 128, '', 30.0, (3.6, 4.5)),
+    'road': Run(640, 480, 64, 'road', 30.0, None),
     'sad': Run(640, 480, 64, 'sad_fast', 100.0, (2.0, 4.0)),
     'bp_small': Run(320, 240, 32, 'road', 30.0, None),
     'sad_30_hz': Run(640, 480, 64, 'sad_fast', 30.0, None),
