@@ -1,9 +1,9 @@
 """The node as a vehicle would run it: latency, highest rate, and 10,000 frames accounted for.
 
-Camera, node and listener are processes of their own; images go over DDS with the shipped Fast
-DDS profile and reliable QoS overrides. Latency counts from the receipt of the second image to
-the return of publish, end to end from the stamp (taken before the left image is published) to
-the listener.
+Camera, node and listener are processes of their own; images go over DDS with reliable QoS
+overrides and what ``python3 -m stereo_bp_ros.transport`` prints: the shipped Fast DDS profile, and
+memory that is kept. Latency counts from the receipt of the second image to the return of publish,
+end to end from the stamp (taken before the left image is published) to the listener.
 
     python -m benchmarks.node
     python -m benchmarks.node --backend cpu --runs sad_30_hz bp_small
@@ -37,6 +37,7 @@ import numpy as np
 import yaml
 
 from benchmarks import common
+from stereo_bp_ros import transport
 from stereo_bp_ros.config import Value, parse_assignments
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
@@ -200,6 +201,9 @@ def main() -> int:
     parser.add_argument('--search-seconds', type=float, default=3.0, metavar='S',
                         help='of every rate that is tried (default 3)')
     parser.add_argument('--no-search', action='store_true', help='leave out the highest rate')
+    parser.add_argument('--given-back', action='store_true',
+                        help='let camera and listener give freed memory back, as the C library '
+                             'does by itself')
     parser.add_argument('--set', action='append', default=[], metavar='KEY=VALUE',
                         dest='settings', help='change a parameter of the node')
     common.add_output(parser)
@@ -250,6 +254,8 @@ def measure(name: str, options: argparse.Namespace, folder: pathlib.Path
         render(run, pairs)
     rows = []
     environment = session.private_environment()
+    if not options.given_back:
+        environment |= {name: str(size) for name, (_, size) in transport.KEPT_MEMORY.items()}
     with node(run, options, folder, name, environment) as (process, ready):
         log = folder / f'{name}_listener.log'
         listener = Helper(['listener'], environment, log)

@@ -111,7 +111,7 @@ def matching_alone(engine: Any) -> tuple[Any, Any]:
     """The stream of a CUDA engine, and a graph of its matching, ``COUNT`` times."""
     stream = engine._stream
     return stream, device.graph(stream, lambda: engine._pipeline.matching.enqueue(
-        stream.ptr, engine._preprocess.result('grey'), True,
+        stream.ptr, engine._pipeline.preprocess.result('grey'), True,
         refine.steps(engine.config, ('disparity',)), engine._pipeline.refine.frame()), COUNT)
 
 

@@ -86,6 +86,12 @@ class Outputs(Protocol):
         """Publish the frame's latency."""
 
 
+class _Calibrated(NamedTuple):
+    calibration: Calibration
+    rectification: Rectification | None
+    warnings: list[str]
+
+
 @dataclasses.dataclass
 class _Inputs:
     left: RawImage
@@ -126,7 +132,7 @@ class FrameProcessor:
         self._quality_at = 0.0
         self._doubts: list[str] = []
         self._calibrated_from: tuple[Any, ...] = ()
-        self._calibrated: tuple[Calibration, Rectification | None]
+        self._calibrated: _Calibrated
 
     def process(self, pair: StereoPair) -> None:
         """Match and publish one pair, or drop it for a reason; never raises."""
@@ -254,9 +260,8 @@ class FrameProcessor:
         return (now - pair.stamp_ns) * 1e-6 if now else 0.0
 
     def _inputs(self, pair: StereoPair, config: MatcherConfig) -> _Inputs:
-        calibration, rectification = self._calibrate(pair, config)
-        self._conditions.replace('calibration',
-                                 rectification_warnings(pair.left_info, pair.right_info))
+        calibration, rectification, warnings = self._calibrate(pair, config)
+        self._conditions.replace('calibration', warnings)
         left, right = (self._raw(message, config) for message in (pair.left, pair.right))
         check_pair(left, right, config.max_image_width, config.max_image_height)
         check_image_size('left', pair.left_info, left.width, left.height)
@@ -270,14 +275,14 @@ class FrameProcessor:
                                           config.max_image_height)
         return input_images.from_image(message, config.max_image_width, config.max_image_height)
 
-    def _calibrate(self, pair: StereoPair, config: MatcherConfig
-                   ) -> tuple[Calibration, Rectification | None]:
+    def _calibrate(self, pair: StereoPair, config: MatcherConfig) -> _Calibrated:
         source = pair.left_info, pair.right_info, config
         # Compared by identity: equal messages come here as one.
         if not self._calibrated_from or any(
                 new is not old for new, old in zip(source, self._calibrated_from, strict=True)):
             self._calibrated_from = ()      # in case what follows is refused
-            self._calibrated = calibrate(*source)
+            self._calibrated = _Calibrated(
+                *calibrate(*source), rectification_warnings(pair.left_info, pair.right_info))
             self._calibrated_from = source
         return self._calibrated
 
