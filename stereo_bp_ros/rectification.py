@@ -92,7 +92,8 @@ class RawCamera:
                     InputReason.BAD_CALIBRATION, f'{side} {name}[{index}] is {values[index]:g}',
                     'the focal length must be > 0: is the camera calibrated?')
         r = np.reshape(self.r, (3, 3))
-        if (np.abs(r @ r.T - np.eye(3)).max() > ROTATION_TOLERANCE or np.linalg.det(r) < 0):
+        if (np.abs(r).max() > 2 or np.linalg.det(r) < 0
+                or np.abs(r @ r.T - np.eye(3)).max() > ROTATION_TOLERANCE):
             raise InputError(InputReason.BAD_CALIBRATION, f'{side} R is {list(self.r)}',
                              'it must be a rotation, or all 0 for none')
 

@@ -14,6 +14,8 @@ from typing import Any
 import cv2
 import numpy as np
 
+from stereo_bp_ros.images import PNG, png_chunks
+
 PathLike = str | os.PathLike[str]
 
 KITTI_SCALE = 256.0
@@ -72,8 +74,11 @@ def decode(encoded: Any, what: str) -> np.ndarray:
     image = None
     if data.size:
         try:
+            if data[:len(PNG)].tobytes() == PNG:
+                for _ in png_chunks(data.tobytes()):
+                    pass
             image = cv2.imdecode(data, cv2.IMREAD_UNCHANGED)
-        except cv2.error:
+        except (cv2.error, ValueError):
             image = None
     if image is None:
         raise ValueError(f'{what} is not an image that OpenCV can decode, or is damaged')

@@ -15,9 +15,7 @@ import cv2
 import numpy as np
 
 from stereo_bp_ros.errors import InputError, InputReason, quoted
-from stereo_bp_ros.images import ENCODINGS, RawImage, check_limits
-
-PNG = b'\x89PNG\r\n\x1a\n'
+from stereo_bp_ros.images import ENCODINGS, PNG, RawImage, check_limits, png_chunks
 
 #: What compressed images begin with, as regular expressions, by the names of their formats.
 SIGNATURES = {
@@ -189,28 +187,25 @@ def _harmless(data: bytes) -> bytes:
 def _plain_png(data: bytes) -> bytes:
     """A PNG without its texts, colour profiles and animation, which may be compressed, too.
 
-    :raises ValueError: its pixels decompress to more than an image of its size has.
+    :raises ValueError: its pixels decompress to more than an image of its size has, or it is cut
+        off.
     """
     width, height, bits, colours = struct.unpack('>IIBB', data[16:26])
     row = 1 + (width * bits * PNG_CHANNELS.get(colours, 4) + 7) // 8
     # Twice, because an interlaced image has more rows, if shorter ones.
     left = 2 * height * (row + 8)
     inflate = zlib.decompressobj()
-    kept, position = [PNG], 8
-    while position < len(data):
-        length, kind = struct.unpack('>I4s', data[position:position + 8])
+    kept = [PNG]
+    for kind, chunk in png_chunks(data):
         if kind in PNG_CHUNKS:
-            kept.append(data[position:position + 12 + length])
+            kept.append(chunk)
         if kind == b'IDAT':
-            unread = data[position + 8:position + 8 + length]
+            unread = chunk[8:-4]
             while unread and not inflate.eof:
                 left -= len(inflate.decompress(unread, INFLATED_AT_ONCE))
                 if left < 0:
                     raise ValueError('too many pixels')
                 unread = inflate.unconsumed_tail
-        if kind == b'IEND':
-            break
-        position += 12 + length
     return b''.join(kept)
 
 

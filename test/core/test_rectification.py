@@ -121,8 +121,10 @@ NAN = float('nan')
     ({'r': (*IDENTITY[:8], NAN)}, r'R is \[.*nan.*finite'),
     ({'r': (2.0, *IDENTITY[1:])}, r'R is \[2.0, .*must be a rotation'),
     ({'r': (-1.0, *IDENTITY[1:])}, r'R is \[-1.0, .*must be a rotation'),
+    ({'r': (1e200, *IDENTITY[1:])}, r'R is \[1e\+200, .*must be a rotation'),
     ({'p': (0.0,) * 12}, r'P\[0\] is 0; .*is the camera calibrated'),
 ])
+@pytest.mark.filterwarnings('error')
 def test_what_no_image_can_be_rectified_with_is_refused_in_words(fields, words):
     with pytest.raises(InputError, match=f'bad calibration: left {words}') as error:
         rectification(**fields)

@@ -161,3 +161,16 @@ def test_the_real_kitti_truth_is_known_on_a_third_of_its_pixels(data):
         data / 'kitti2012' / 'training' / 'disp_occ' / '000000_10.png')
     assert np.isfinite(truth).mean() == pytest.approx(0.36, abs=0.02)
     assert np.nanmax(truth) < 128
+
+
+def test_a_png_whose_chunk_goes_on_behind_its_end_reaches_no_decoder(tmp_path, monkeypatch):
+    done, data = cv2.imencode('.png', np.full((4, 6), 7, np.uint8))
+    assert done
+    file = bytearray(data.tobytes())
+    place = file.index(b'IDAT')
+    file[place - 4:place] = (2**30).to_bytes(4, 'big')
+    (tmp_path / 'image.png').write_bytes(file)
+    monkeypatch.setattr(cv2, 'imdecode', lambda *_: pytest.fail('was decoded'))
+    for read in (files.read_image, files.read_mask, files.read_disparity_png):
+        with pytest.raises(ValueError, match=r'image\.png is not an image that OpenCV can dec'):
+            read(tmp_path / 'image.png')

@@ -216,6 +216,18 @@ def test_interlaced_palette_and_grey_images_of_any_size_are_decoded() -> None:
             assert form[1] or np.array_equal(image.pixels, grey)
 
 
+@pytest.mark.parametrize('kind', [b'IDAT', b'tEXt'])
+def test_a_chunk_that_says_to_be_longer_than_the_file_costs_no_memory(
+        kind: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cv2, 'imdecode', lambda *_: pytest.fail('was decoded'))
+    file = bytearray(_png(GREY, before=_chunk(kind, b'a\0b')))
+    place = file.index(kind)
+    file[place - 4:place] = struct.pack('>I', 2**30)
+    with pytest.raises(InputError, match='cannot be decoded'):
+        input_images.from_compressed(
+            types.SimpleNamespace(data=bytes(file), format='png'), 100, 100)
+
+
 TEXT = _chunk(b'zTXt', b'a\0\0' + zlib.compress(bytes(7_900_000), 9))
 #: Without the checks: 0.5 to 9 s of the processor, and up to a GiB.
 HOSTILE = {

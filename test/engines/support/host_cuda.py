@@ -2,11 +2,15 @@
 
 A stack stands for a CUDA thread; warps exchange values, and blocks wait, by barriers. What is
 written in PTX is replaced by name, see ``BODIES``; everything else is the kernels' own source.
+
+
+With STEREO_BP_SANITIZE it is compiled with these sanitizers of GCC: see ``make sanitize``.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import pathlib
 import re
 import subprocess
@@ -100,10 +104,16 @@ def compiled(text: str, directory: pathlib.Path) -> ctypes.CDLL:
     """
     source, library = directory / 'kernel.cpp', directory / 'kernel.so'
     source.write_text('#include "host_cuda.h"\n' + text)
-    subprocess.run(['g++', '-std=c++17', '-O1', '-w', '-shared', '-fPIC',
+    subprocess.run(['g++', '-std=c++17', '-O1', '-w', '-shared', '-fPIC', *sanitizing(),
                     f'-I{pathlib.Path(__file__).parent}', source, '-o', library],
                    check=True, capture_output=True, text=True, timeout=600)
     return ctypes.CDLL(str(library))
+
+
+def sanitizing() -> list[str]:
+    """Options of the compiler for the sanitizers of STEREO_BP_SANITIZE, as 'address,undefined'."""
+    chosen = os.environ.get('STEREO_BP_SANITIZE')
+    return [f'-fsanitize={chosen}', '-g', '-fno-omit-frame-pointer'] if chosen else []
 
 
 def _expanded(file: str, seen: set[str]) -> str:
