@@ -93,9 +93,13 @@ class Helper:
 
     def ask(self, **question: Any) -> dict[str, Any]:
         """Send a question and wait for the answer."""
+        self.tell(**question)
+        return self.answer()
+
+    def tell(self, **question: Any) -> None:
+        """Send a question; ``answer`` waits for what it answers."""
         assert self._process.stdin is not None
         print(json.dumps(question), file=self._process.stdin, flush=True)
-        return self.answer()
 
     def answer(self) -> dict[str, Any]:
         """The next line; ends the program where the helper says what went wrong."""

@@ -21,7 +21,7 @@ from test import domains
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 NAMES = sorted(path.relative_to(REPOSITORY / 'benchmarks').with_suffix('').as_posix()
                for path in (REPOSITORY / 'benchmarks').glob('*.py'))
-PROGRAMS = [name for name in NAMES if name not in ('__init__', 'common', 'device')]
+PROGRAMS = [name for name in NAMES if name not in ('__init__', 'common', 'device', 'frame_loop')]
 
 #: Modules that each needs beside the package's own requirements.
 NEEDS = {'cuda_five_sets': 'cupy', 'device': 'cupy', 'partitions': 'cupy', 'refine_stage': 'cupy',
@@ -74,7 +74,7 @@ def test_every_benchmark_can_be_imported(name: str) -> None:
 
 
 @pytest.mark.filterwarnings('ignore:.*found in sys.modules')    # by the test before
-@pytest.mark.parametrize('name', [*PROGRAMS, 'gates'])
+@pytest.mark.parametrize('name', [*PROGRAMS, 'gates', 'gpu_faults'])
 def test_every_benchmark_says_how_it_is_called(
         name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     if name in NEEDS:

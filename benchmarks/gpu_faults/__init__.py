@@ -1,0 +1,1 @@
+"""What becomes of frames when a GPU fails, fills up or is shared."""
