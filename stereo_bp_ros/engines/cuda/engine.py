@@ -67,7 +67,7 @@ class CudaEngine(Engine):
         self._graphs: dict[Form, Any] = {}
         self._timed: dict[Form, Timed] = {}
         start = time.perf_counter()
-        with self._device, device.Errors(index):
+        with device.Errors(index), self._device:
             self._stream = cupy.cuda.Stream(non_blocking=True)
             self._caller = cupy.cuda.Event(disable_timing=True)
             self._arena = arena = Arena(plan.device, plan.memory, plan.pinned, STAMPS)
@@ -119,7 +119,7 @@ class CudaEngine(Engine):
         self._steps.clear()
         self._shape, self._images = (), ()
         self._forget(self._pinned.clear())
-        with self._device, device.Errors(config.device_id):
+        with device.Errors(config.device_id), self._device:
             for form in list(self._graphs):
                 self._graph(form._replace(steps=self._wanted(tuple(form.steps.outputs))))
 
@@ -142,7 +142,7 @@ class CudaEngine(Engine):
         start = time.perf_counter()
         if self._convert.is_mirrored:
             left, right = right, left
-        with self._device, device.Errors(self.config.device_id):
+        with device.Errors(self.config.device_id), self._device:
             if (not self._images or self._images[0]() is not left
                     or self._images[1]() is not right or self._sources is convert.ANYWHERE):
                 self._find((left, right))
@@ -181,13 +181,13 @@ class CudaEngine(Engine):
 
     def wait_for(self, stream: int) -> None:
         from cupy.cuda import runtime
-        with self._device, device.Errors(self.config.device_id):
+        with device.Errors(self.config.device_id), self._device:
             runtime.eventRecord(self._caller.ptr, stream)
             runtime.streamWaitEvent(self._stream.ptr, self._caller.ptr)
 
     def replay(self) -> float:
         """Run the last frame once more, without its host's part; returns the seconds it took."""
-        with self._device, device.Errors(self.config.device_id):
+        with device.Errors(self.config.device_id), self._device:
             start = time.perf_counter()
             self._launched.launch(self._stream)
             self._stream.synchronize()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from stereo_bp_ros.engines.cuda.runtime import device
+from stereo_bp_ros.errors import OutOfDeviceMemory
 
 
 class FakeRuntimeError(RuntimeError):
@@ -148,3 +149,24 @@ def test_a_device_whose_properties_cannot_be_read_is_not_used(
     problem = device.unavailable(0)
     assert problem is not None
     assert 'no CUDA device answers' in problem.reason
+
+
+def test_a_device_without_room_for_a_context_is_out_of_memory(monkeypatch: pytest.MonkeyPatch
+                                                              ) -> None:
+    pretend_cupy(monkeypatch, lambda: 1)
+    cuda = sys.modules['cupy.cuda']
+
+    class Full:
+        def __init__(self, index: int) -> None: ...
+        def __enter__(self) -> None:
+            raise FakeRuntimeError(device.OUT_OF_MEMORY)
+
+        def __exit__(self, *_: object) -> None: ...
+
+    for name, value in {
+            'Device': Full, 'driver': types.SimpleNamespace(CUDADriverError=ValueError),
+            'memory': types.SimpleNamespace(OutOfMemoryError=MemoryError)}.items():
+        monkeypatch.setattr(cuda, name, value, raising=False)
+    sys.modules['cupy'].cuda = cuda     # type: ignore[attr-defined]
+    with pytest.raises(OutOfDeviceMemory, match='CUDA device 0 has no memory left'):
+        device.available_memory(0)

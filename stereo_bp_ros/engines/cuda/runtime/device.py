@@ -145,7 +145,7 @@ def properties(index: int) -> Properties:
 def available_memory(index: int) -> int:
     """Bytes free on a device that is there."""
     import cupy
-    with cupy.cuda.Device(index), Errors(index):
+    with Errors(index), cupy.cuda.Device(index):
         return int(cupy.cuda.runtime.memGetInfo()[0])
 
 
