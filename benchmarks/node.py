@@ -206,8 +206,7 @@ def main() -> int:
                         help='of every rate that is tried (default 3)')
     parser.add_argument('--no-search', action='store_true', help='leave out the highest rate')
     parser.add_argument('--given-back', action='store_true',
-                        help='let camera and listener give freed memory back, as the C library '
-                             'does by itself')
+                        help='let camera and listener give freed memory back')
     parser.add_argument('--set', action='append', default=[], metavar='KEY=VALUE',
                         dest='settings', help='change a parameter of the node')
     common.add_output(parser)
