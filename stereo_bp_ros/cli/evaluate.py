@@ -48,7 +48,7 @@ from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.conditions import judge
 from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.performance import performance
-from stereo_bp_ros.evaluation.results import Result, Summary, summaries
+from stereo_bp_ros.evaluation.results import Result, Summary, most, summaries
 from stereo_bp_ros.evaluation.runs import Method
 
 HELP = 'a data set folder or a bag: accuracy and time as a table, JSON and HTML'
@@ -132,7 +132,8 @@ def run(options: argparse.Namespace) -> int:
     names, others = _against(options, own, config)
     method = Method(options.repeat, options.confidence, _calibration(options),
                     shared.names_range(options) or 'disparity_range' in fixed,
-                    options.consistency, _corridor(options),
+                    options.consistency,
+                    (scenario.corridor if scenario else None) or _corridor(options),
                     scenario.windows if scenario else ())
     configs = {own: config, **others}
     for path in scenario.folders if scenario else [options.path]:
@@ -265,6 +266,7 @@ def _summary(options: argparse.Namespace, configs: Mapping[str, MatcherConfig], 
                                  for key, (words, unit) in tables.meanings().items()}},
         **totals[own].to_dict(),
         **performance([ms for one in results for ms in one.matchers[own].times_ms]).to_dict(),
+        'process_bytes': most(one.process_bytes for one in results),
         'against': {name: {**about[name], **totals[name].to_dict()} for name in others},
         'pairs': [result.to_dict() for result in results]}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import pathlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,8 +12,8 @@ import numpy as np
 from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.evaluation import metrics, plots, report
-from stereo_bp_ros.evaluation.results import Result, Summary
+from stereo_bp_ros.evaluation import metrics, plots, regions, report
+from stereo_bp_ros.evaluation.results import Result, Summary, most
 from stereo_bp_ros.evaluation.showing import Showing
 from stereo_bp_ros.evaluation.sparsification import SHARES
 
@@ -26,6 +26,11 @@ OTHER_MEANINGS = (
     ('all N', 'the figures of all pixels of N frames together', ''),
     ('ms', 'time of one pair, images in memory to disparity in memory: median of its runs', 'ms'),
     ('p50, p99, p99.9', 'times that 50, 99 and 99.9 % of the runs do not exceed', 'ms'),
+    ('device', "time of a frame on the clock of the CUDA device, of the last run of each frame",
+     'ms'),
+    ('memory of the engine', "its one allocation, on the device where there is one", 'MiB'),
+    ('memory of the process', 'the most that has been resident, of all matchers, images and '
+     'scores together', 'MiB'),
     ('share', 'pixels with truth in a region, of all pixels with truth', '%'),
     ('sparsification', 'error of the most trusted pixels over their share of all; the oracle '
      'sorts by the true error', '% or px'),
@@ -76,6 +81,13 @@ def _tiles(results: Sequence[Result], totals: Mapping[str, Summary]) -> list[tup
     tiles = [(f'{len(results)}', 'pairs'), (f'{total["p50"]:.1f} ms', 'median time'),
              (f'{total["p99"]:.1f} ms', 'p99 of the times'),
              (f'{whole.published.coverage:.1f} %', 'valid pixels')]
+    if 'device' in own.latency_ms:
+        tiles.insert(3, (f'{own.latency_ms["device"]["p50"]:.2f} ms',
+                         'median time on the device'))
+    for size, what in ((own.engine_bytes, 'memory of the engine'),
+                       (most(one.process_bytes for one in results), 'memory of the process')):
+        if size is not None:
+            tiles.append((f'{size / 2**20:.0f} MiB', what))
     if whole.published.known:
         tiles += [(f'{whole.published.bad_estimated(3.0):.2f} %',
                    'bad-3 of the valid pixels, all frames'),
@@ -92,7 +104,7 @@ def plots_of(results: Sequence[Result], totals: Mapping[str, Summary]) -> list[r
         return [report.Note('No plots: ' + shared.missing(('matplotlib',)) + '.')]
     found = [_wrong_pixels(totals, 'filled', 'Wrong pixels, holes filled'),
              _wrong_pixels(totals, 'score', 'Wrong pixels of those with a disparity'),
-             _by_distance(totals), _sparsification(totals), *_over_frames(results, totals)]
+             _by_distance(totals), _metres_by_distance(totals), _sparsification(totals), *_over_frames(results, totals)]
     return [report.Beside([plot for plot in found if plot is not None])]
 
 
@@ -108,21 +120,37 @@ def _wrong_pixels(totals: Mapping[str, Summary], which: str, title: str) -> repo
 
 
 def _by_distance(totals: Mapping[str, Summary]) -> report.Plot | None:
-    bins = [name for name in next(iter(totals.values())).pooled.regions
-            if re.fullmatch(r'[\d.]+_([\d.]+|inf)_m', name)]
-    series = {name: [_at(total.mean, 'regions', one, 'filled', 'bad_3_known') for one in bins]
+    groups, series = _of_bins(totals, 'filled', 'bad_3_known')
+    if not groups:
+        return None
+    title = 'Wrong pixels by distance'
+    return report.Plot(title, plots.bars(title, groups, series, 'bad-3, holes filled, %'),
+                       'By true distance in metres. Means of the frames.')
+
+
+def _metres_by_distance(totals: Mapping[str, Summary]) -> report.Plot | None:
+    """Median errors, beside which the mean would show those few that are far off."""
+    groups, series = _of_bins(totals, 'depth', 'p50_m')
+    if not groups:
+        return None
+    title = 'Error in metres by distance'
+    return report.Plot(
+        title, plots.bars(title, groups, series, 'median error, m', is_log=True),
+        'By true distance in metres, of pixels with a disparity. Means of the frames. The table '
+        'of figures has means and 90 %, too.')
+
+
+def _of_bins(totals: Mapping[str, Summary], *path: str
+             ) -> tuple[list[str], dict[str, list[float | None]]]:
+    """Words of the bins of distance in which anything has a figure, and every matcher's there."""
+    bins = [regions.distance_name(*limits) for limits in itertools.pairwise(regions.DISTANCES)]
+    series = {name: [_at(total.mean, 'regions', one, *path) for one in bins]
               for name, total in totals.items()}
     kept = [index for index in range(len(bins))
             if any(values[index] is not None for values in series.values())]
-    if not kept:
-        return None
-    title = 'Wrong pixels by distance'
-    groups = [tables.region_words(bins[index])
-              .removesuffix(' m').replace('-inf', ' up') for index in kept]
-    return report.Plot(title, plots.bars(
-        title, groups, {name: [values[index] for index in kept]
-                        for name, values in series.items()}, 'bad-3, holes filled, %'),
-        'By true distance in metres. Means of the frames.')
+    return ([tables.region_words(bins[index]).removesuffix(' m').replace('-inf', ' up')
+             for index in kept],
+            {name: [values[index] for index in kept] for name, values in series.items()})
 
 
 def _sparsification(totals: Mapping[str, Summary]) -> report.Plot | None:

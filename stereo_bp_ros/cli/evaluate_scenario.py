@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.conditions import Verdict
 from stereo_bp_ros.evaluation.report import Condition as Light
 from stereo_bp_ros.evaluation.scenario import Scenario, read_scenario
@@ -33,6 +34,14 @@ def choose(options: argparse.Namespace) -> Scenario:
     options.preset = scenario.preset or None
     # The presets of --against have this option's back end.
     options.backend = options.backend or scenario.settings.get('backend')
+    if scenario.corridor and (options.corridor or options.camera_height):
+        raise ValueError('--corridor and the corridor of --scenario exclude each other')
+    text = scenario.asks('corridor')
+    if text and not (scenario.corridor or options.corridor):
+        raise ValueError(f'the condition {shown(text)} needs a corridor: give the scenario one, '
+                         'or --corridor')
+    options.confidence |= bool(scenario.asks('confidence'))
+    options.consistency |= bool(scenario.asks('consistency'))
     options.against = list(scenario.against)
     options.repeat = scenario.repeat
     return scenario
@@ -81,4 +90,4 @@ def print_verdicts(scenario: Scenario, verdicts: Sequence[Verdict]) -> None:
 
 
 def _number(value: float | None, unit: str) -> str:
-    return '-' if value is None else f'{value:.2f} {unit}'
+    return '-' if value is None else f'{value:.2f} {unit}'.rstrip()

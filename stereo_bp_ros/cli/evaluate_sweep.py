@@ -16,7 +16,8 @@ from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError, MemoryLimitError, shown
 from stereo_bp_ros.evaluation import sweep
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
-from stereo_bp_ros.evaluation.conditions import FIGURES, Condition, figures_of, parse_condition
+from stereo_bp_ros.evaluation.condition_words import FIGURES
+from stereo_bp_ros.evaluation.conditions import Condition, figures_of, parse_condition
 from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.runs import Evaluation, Method
 from stereo_bp_ros.evaluation.sources import open_pairs
@@ -75,8 +76,8 @@ def run(options: argparse.Namespace, method: Method) -> int:
 
 def _choice(options: argparse.Namespace) -> Choice:
     """:raises ValueError: --by names no figure, or --choose neither a limit nor a setting."""
-    if options.by not in FIGURES or FIGURES[options.by].is_time:
-        known = [name for name, one in FIGURES.items() if not one.is_time]
+    known = [name for name in sweep.SWEPT if not FIGURES[name].is_of_run]
+    if options.by not in known:
         raise ValueError(f'--by {shown(options.by)}: known are ' + ', '.join(known))
     limits: list[Condition] = []
     named: dict[str, Value] = {}
@@ -137,7 +138,8 @@ def _measured(options: argparse.Namespace, method: Method,
                     if len(refused) == points:
                         raise
                     continue
-                point = Point(changes, len(results), figures_of(results))
+                figures = figures_of(results)
+                point = Point(changes, len(results), {name: figures[name] for name in sweep.SWEPT})
                 store.add(identity, point)
                 measured += 1
             found.append(dataclasses.replace(point, changes=changes))

@@ -39,6 +39,17 @@ def available(root: pathlib.Path = ROOT, *, before_compiler: bool = False) -> in
     return max(0, min(left))
 
 
+def peak(root: pathlib.Path = ROOT) -> int | None:
+    """Bytes of memory that this process has had at most since it began; None = nobody says.
+
+    What is resident counts: memory that is shared with others does, what was swapped out not.
+
+    :param root: where /proc is.
+    """
+    kibibytes = _table(root / 'proc/self/status').get('VmHWM:')
+    return None if kibibytes is None else kibibytes * 1024
+
+
 def _of_machine(root: pathlib.Path) -> int:
     values = _table(root / 'proc/meminfo')
     if 'MemAvailable:' in values:

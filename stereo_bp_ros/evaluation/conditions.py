@@ -3,23 +3,25 @@
 ``FIGURE [of REGION or STAGE] SIGN NUMBER UNIT [between A and B m] [in every frame]``, for instance
 ``bad3 <= 2 % between 10 and 50 m`` or ``p99 <= 33 ms``. Instead of a unit a limit may have
 ``x NAME``: as many times the same figure of another matcher of the same run, which holds on any
-machine. docs/reference/scenarios.md defines all of it.
+machine. docs/reference/scenarios.md defines all of it; ``condition_words`` has the figures.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation.metrics import THRESHOLDS
+from stereo_bp_ros.evaluation.condition_words import FIGURES, near
+from stereo_bp_ros.evaluation.obstacles import Detection
 from stereo_bp_ros.evaluation.performance import performance
-from stereo_bp_ros.evaluation.regions import distance_name
-from stereo_bp_ros.evaluation.results import PERCENTILES, Figures, Result, percentiles
+from stereo_bp_ros.evaluation.regions import DISTANCES, distance_name
+from stereo_bp_ros.evaluation.results import Figures, Result, most, percentiles
 from stereo_bp_ros.types import ENGINE_STAGES
 
 FORM = 'FIGURE [of REGION] <= NUMBER UNIT [between A and B m] [in every frame]'
@@ -29,48 +31,20 @@ REGIONS = ('near_edges', 'away_from_edges', 'vehicles', 'background', 'occluded'
            'not_occluded', 'sky')
 """Parts of a frame that a condition may name; distances are written ``between A and B m``."""
 
+STAGES = (*ENGINE_STAGES, 'device')
+"""Parts of a time that a condition may name: stages, and all of them on the device's clock."""
+
+PAGE = 'docs/reference/scenarios.md'
+
+_D1_PARTS = {'all': '', 'bg': 'background', 'fg': 'vehicles'}
+"""KITTI's endings of D1, and the regions that they mean."""
+
 _NUMBER = r'\d{1,9}(?:\.\d{1,9})?'
 _SENTENCE = re.compile(
     r'(?P<figure>[\w.\- ]+?)(?: of (?P<part>[\w ]+?))? ?(?P<sign><=|>=) ?'
-    rf'(?P<number>{_NUMBER}) ?(?P<unit>%|ms|px|hz|fps|x (?P<other>[\w.\-]+)|)'
+    rf'(?P<number>{_NUMBER}) ?(?P<unit>%|ms|mib|m|px|grey|hz|fps|x (?P<other>[\w.\-]+)|)'
     rf'(?: between (?P<near>{_NUMBER}) and (?P<far>{_NUMBER}|inf) ?m)?'
     r'(?P<every> in every frame)?', re.IGNORECASE)
-
-
-@dataclasses.dataclass(frozen=True)
-class Figure:
-    """What a condition is about.
-
-    unit: '%', 'px', 'ms' or 'Hz'.
-    path: of a score, where ``Figures.to_dict`` has it; of times their one key of ``_times``.
-    """
-
-    unit: str
-    path: tuple[str, ...]
-
-    @property
-    def is_time(self) -> bool:
-        """Whether it is of all runs of all frames together, and not of each frame."""
-        return self.unit in ('ms', 'Hz')
-
-
-def _figures() -> dict[str, Figure]:
-    found: dict[str, Figure] = {}
-    for name, key in [*((f'bad{n:g}', f'bad_{n:g}') for n in THRESHOLDS), ('d1', 'd1')]:
-        found |= {name: Figure('%', ('score', f'{key}_estimated')),
-                  f'{name} or hole': Figure('%', ('score', f'{key}_known')),
-                  f'filled {name}': Figure('%', ('filled', f'{key}_known'))}
-    for name, key in (('epe', 'mae'), ('rms', 'rms')):
-        found |= {name: Figure('px', ('score', key)),
-                  f'filled {name}': Figure('px', ('filled', key))}
-    found |= {name: Figure('%', ('score', name)) for name in ('density', 'coverage')}
-    found |= {name: Figure('ms', (name,))
-              for name in (*(f'p{share:g}' for share in PERCENTILES), 'mean', 'max')}
-    return found | {'rate': Figure('Hz', ('rate',))}
-
-
-FIGURES: dict[str, Figure] = _figures()
-"""Every figure by its words."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +72,7 @@ class Condition:
 
     @property
     def unit(self) -> str:
-        """Of value and limit: '%', 'px', 'ms' or 'Hz'."""
+        """Of value and limit, as ``Figure.unit``."""
         return FIGURES[self.figure].unit
 
     @property
@@ -154,31 +128,41 @@ def parse_condition(text: str) -> Condition:
     if found is None:
         raise refused(f'is not written {FORM}, for instance bad3 <= 2 % between 10 and 50 m')
     name = re.sub(r'\bbad[-_ ](?=\d)', 'bad', found['figure'].lower()).removeprefix('valid ')
+    part = '_'.join((found['part'] or '').lower().split())
+    if d1 := re.search(r'\bd1-(all|bg|fg)\b', name):
+        if part:
+            raise refused(f'names a part twice: {d1[0]} and {shown(found["part"])}')
+        name, part = name.replace(d1[0], 'd1'), _D1_PARTS[d1[1]]
     figure = FIGURES.get(name)
     if figure is None:
-        raise refused(f'has the figure {shown(found["figure"])}, but known are '
-                      + ', '.join(FIGURES) + did_you_mean(name, FIGURES))
-    part = '_'.join((found['part'] or '').lower().split())
-    known = ENGINE_STAGES if figure.is_time else REGIONS
-    if part and (part not in known or name == 'rate'):
-        raise refused(f'is of {shown(found["part"])}, but {name} can be of '
-                      + ('all frames only' if name == 'rate' else ', '.join(known)))
+        raise refused(f'has the figure {shown(found["figure"])}, which is none of those in {PAGE}'
+                      + near(name, FIGURES))
+    known = STAGES if figure.is_time else REGIONS if figure.is_of_pixels else ()
+    if part and part not in known:
+        raise refused(f'is of {shown(found["part"] or part)}, but {name} can be of '
+                      + (', '.join(known) + near(part, known) if known else 'all only'))
     if part == 'sky' and figure.path[0] != 'score':
-        raise refused('is of the sky, whose holes nobody fills')
+        raise refused('is of the sky, ' + ('whose holes nobody fills' if figure.path[0] ==
+                                           'filled' else 'which is no number of metres away'))
     every = found['every'] is not None
-    if every and (figure.is_time or found['other']):
+    if every and (figure.is_of_run or found['other']):
         raise refused('cannot be "in every frame": only a score with a limit in numbers can')
     window = None
     if found['near']:
-        if figure.is_time or part:
-            raise refused(f'cannot be "between ... m": {"times" if figure.is_time else part} '
-                          'have no distances')
         window = float(found['near']), float(found['far'])
+        if not (figure.is_of_pixels or figure.is_detection) or part:
+            raise refused(f'cannot be "between ... m": {part or name} has no distances')
         if not window[0] < window[1]:
             raise refused('has no distances between its two limits: write the nearer one first')
+        if figure.is_detection and not set(window) <= set(DISTANCES):
+            raise refused('has other distances than obstacles are counted by: '
+                          + ', '.join(f'{one:g}' for one in DISTANCES))
         part = distance_name(*window)
     try:
-        number = _limit(float(found['number']), found['unit'].lower(), figure.unit)
+        unit = found['unit'].lower()
+        if not unit and 'error_m' in name:
+            unit = figure.unit          # the word says it
+        number = _limit(float(found['number']), unit, figure.unit)
     except ValueError as error:
         raise refused(str(error)) from None
     return Condition(text, name, part, found['sign'] == '<=', number, found['other'] or '',
@@ -195,8 +179,9 @@ def _limit(number: float, unit: str, wanted: str) -> float:
             return 100.0 * number
         raise ValueError(f'has the limit {number:g}: write {number:g} %, or a share between 0 '
                          'and 1')
-    if {'hz': 'Hz', 'fps': 'Hz'}.get(unit, unit) != wanted:
-        raise ValueError(f'has a limit in {unit or "no unit"}, but the figure is in {wanted}; '
+    if {'hz': 'Hz', 'fps': 'Hz', 'mib': 'MiB'}.get(unit, unit) != wanted:
+        raise ValueError(f'has a limit in {unit or "no unit"}, but the figure is '
+                         f'{f"in {wanted}" if wanted else "a number without one"}; '
                          'x NAME makes it relative to another matcher')
     if wanted == '%' and number > 100:
         raise ValueError(f'has the limit {number:g} %, but a share is at most 100 %')
@@ -207,7 +192,8 @@ def judge(conditions: Sequence[Condition], results: Sequence[Result]) -> list[Ve
     """What becomes of each condition; the first matcher of the results is the one judged.
 
     Scores are means of the frames that have them, each frame counting the same, as the row
-    ``mean`` of the tables. A condition without any data fails.
+    ``mean`` of the tables; figures of the obstacles of the truth are of all frames together. A
+    condition without any data fails.
 
     :raises ValueError: there are no results, or a condition names a matcher that is not there.
     """
@@ -221,21 +207,32 @@ def judge(conditions: Sequence[Condition], results: Sequence[Result]) -> list[Ve
     scores = {name: [one.to_dict() for one in found] for name, found in figures.items()}
 
     def values(one: Condition, name: str) -> list[float | None]:
-        if FIGURES[one.figure].is_time:
+        figure = FIGURES[one.figure]
+        if one.figure == 'process memory':
+            return [_mebibytes(most(result.process_bytes for result in results))]
+        if one.figure == 'engine memory':
+            return [_mebibytes(most(frame.engine_bytes for frame in figures[name]))]
+        if figure.is_of_run:
             return [_time(one, figures[name])]
+        if figure.is_detection:
+            return [_detected(one, [frame]) for frame in figures[name]]
         return [_look_up(frame, one.path) for frame in scores[name]]
+
+    def over_frames(one: Condition, name: str, found: Sequence[float | None]) -> float | None:
+        return (_detected(one, figures[name]) if FIGURES[one.figure].is_detection
+                else _mean(found))
 
     verdicts = []
     for one in conditions:
         found = values(one, own)
         limit: float | None = one.number
         if one.other:
-            theirs = _mean(values(one, one.other))
+            theirs = over_frames(one, one.other, values(one, one.other))
             limit = None if theirs is None else one.number * theirs
         frames = sum(value is not None for value in found)
-        if FIGURES[one.figure].is_time and frames:
+        if FIGURES[one.figure].is_of_run and frames:
             frames = len(results)
-        value, worst = _mean(found), ''
+        value, worst = over_frames(one, own, found), ''
         if one.every and frames:
             value, worst = _worst(one, found, results)
         verdicts.append(Verdict(one, value, limit, frames, worst or _lack(one, value, limit)))
@@ -254,16 +251,28 @@ def figures_of(results: Sequence[Result]) -> dict[str, float | None]:
 def _lack(condition: Condition, value: float | None, limit: float | None) -> str:
     if value is not None:
         return f'no data of {condition.other}' if limit is None else ''
+    figure = FIGURES[condition.figure]
+    if figure.is_time:
+        return ('no data: it computes on no device' if condition.part == 'device' else
+                f'no data: the stage {condition.part} does not run')
+    if figure.is_of_run:
+        return 'no data: nobody says how much it is'
+    needs = figure.needs
+    if figure.asks:
+        needs = ' and '.join(filter(None, (f'the option --{figure.asks}', needs)))
     if condition.window:
-        near, far = condition.window
-        return f'no data between {near:g} and {far:g} m: needs truth there and a calibration'
+        near_m, far_m = condition.window
+        where = f'between {near_m:g} and {far_m:g} m'
+        return (f'no data {where}: needs {needs}' if figure.is_detection else
+                f'no data {where}: needs truth there and a calibration')
     part = condition.part.replace('_', ' ')
-    if FIGURES[condition.figure].is_time:
-        return f'no data: the stage {part} does not run'
-    needs = {'sky': 'a mask of the sky', 'vehicles': 'truth and a mask of vehicles',
-             'background': 'truth and a mask of vehicles',
-             'occluded': 'truth and a mask of occluded pixels',
-             'not occluded': 'truth and a mask of occluded pixels'}.get(part, 'truth')
+    masks = {'sky': 'a mask of the sky', 'vehicles': 'a mask of vehicles',
+             'background': 'a mask of vehicles', 'occluded': 'a mask of occluded pixels',
+             'not occluded': 'a mask of occluded pixels'}
+    if part == 'sky':
+        needs = masks[part]
+    elif part:
+        needs = ' and '.join(filter(None, (needs or 'truth', masks.get(part))))
     return f'no data{" of " if part else ""}{part}: needs {needs}'
 
 
@@ -288,11 +297,33 @@ def _look_up(figures: Mapping[str, Any], path: Sequence[str]) -> float | None:
     return None if value is None else float(value)
 
 
+def _mebibytes(size: int | None) -> float | None:
+    return None if size is None else size / 2**20
+
+
+_DETECTIONS: Mapping[str, Callable[[Detection], float | None]] = {
+    'seen': lambda one: one.as_dict()['seen'],
+    'smallest_seen_m': lambda one: one.as_dict()['smallest_seen_m'],
+    # Where all are seen there is nothing larger than 0 that is missed.
+    'largest_missed_m': lambda one: one.largest_missed_m if one.there else None}
+
+
+def _detected(condition: Condition, figures: Sequence[Figures]) -> float | None:
+    """A figure of the obstacles of the truth, of frames together and of a window of distances."""
+    low, high = condition.window or (DISTANCES[0], DISTANCES[-1])
+    found = [one for frame in figures if frame.frame.obstacles is not None
+             for name, one in frame.frame.obstacles.by_distance.items()
+             if low <= float(name.split('_')[0]) < high]
+    return _DETECTIONS[FIGURES[condition.figure].path[-1]](
+        functools.reduce(operator.add, found, Detection()))
+
+
 def _time(condition: Condition, figures: Sequence[Figures]) -> float | None:
     """One figure of the times of all runs, or of a stage in the last run of each frame."""
     if condition.part:
-        times = [one.stages_ms[condition.part] for one in figures
-                 if condition.part in one.stages_ms]
+        stages = [one.stages_ms if condition.part != 'device' or one.device_ms is None
+                  else {'device': one.device_ms} for one in figures]
+        times = [one[condition.part] for one in stages if condition.part in one]
     else:
         times = [ms for one in figures for ms in one.times_ms]
     if not times:

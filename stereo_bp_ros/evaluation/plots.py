@@ -36,11 +36,15 @@ def available() -> bool:
     return importlib.util.find_spec('matplotlib') is not None
 
 
-def bars(title: str, groups: Sequence[str], series: Mapping[str, Values], y_label: str) -> str:
+def bars(title: str, groups: Sequence[str], series: Mapping[str, Values], y_label: str, *,
+         is_log: bool = False) -> str:
     """SVG of bars: one of each series in every group; None = there is none.
 
-    title: for those who hear the page.
+    title:  for those who hear the page.
+    is_log: the axis of the values is logarithmic; a bar of 0 has no length.
     """
+    from matplotlib.ticker import LogFormatter
+
     def draw(axes: Any) -> None:
         width = 0.8 / max(1, len(series))
         for number, (name, values) in enumerate(series.items()):
@@ -50,7 +54,12 @@ def bars(title: str, groups: Sequence[str], series: Mapping[str, Values], y_labe
         axes.set_xticks(range(len(groups)))
         axes.set_xticklabels([_label(group) for group in groups])
         axes.set_ylabel(_label(y_label))
-    return _svg(title, draw, ('bars', groups, list(series.items()), y_label), len(series) > 1)
+        if is_log:
+            axes.set_yscale('log', nonpositive='mask')
+            for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+                which(LogFormatter(minor_thresholds=(1, 0.4)))
+    return _svg(title, draw, ('bars', groups, list(series.items()), y_label, is_log),
+                len(series) > 1)
 
 
 def lines(title: str, x: Sequence[float], series: Mapping[str, Values], x_label: str,

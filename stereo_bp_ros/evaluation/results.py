@@ -22,11 +22,16 @@ class Figures:
     times_ms:  of every run, milliseconds.
     frame:     its scores.
     stages_ms: time of each stage in the last run, milliseconds; empty where it is not known.
+    device_ms: time of the last run on the device's clock, milliseconds; None without a device.
+    engine_bytes: of the engine's one allocation, on the device where there is one; None where it
+               is not known.
     """
 
     times_ms: Sequence[float]
     frame: FrameScore
     stages_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    device_ms: float | None = None
+    engine_bytes: int | None = None
 
     @property
     def median_ms(self) -> float:
@@ -36,24 +41,31 @@ class Figures:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {'median_ms': self.median_ms, 'times_ms': list(self.times_ms),
-                'stages_ms': dict(self.stages_ms), **self.frame.as_dict()}
+                'stages_ms': dict(self.stages_ms), 'device_ms': self.device_ms,
+                'engine_bytes': self.engine_bytes, **self.frame.as_dict()}
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """One frame: its size in pixels, and what every matcher, the own one first, made of it."""
+    """One frame: its size in pixels, and what every matcher, the own one first, made of it.
+
+    process_bytes: resident memory that the process has had at most until then, of all matchers,
+                   images and scores; None where the system does not say it.
+    """
 
     name: str
     width: int
     height: int
     disparity_range: int
     matchers: Mapping[str, Figures]
+    process_bytes: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: the own matcher's figures, and below ``against`` those of others."""
         own, *others = self.matchers
         return {'name': self.name, 'width': self.width, 'height': self.height,
-                'disparity_range': self.disparity_range, **self.matchers[own].to_dict(),
+                'disparity_range': self.disparity_range, 'process_bytes': self.process_bytes,
+                **self.matchers[own].to_dict(),
                 'against': {name: self.matchers[name].to_dict() for name in others}}
 
 
@@ -65,7 +77,9 @@ class Summary:
     mean:   of the figures of the frames (``Figures.to_dict``), each frame counting the same.
     pooled: of all their pixels together.
     median_ms: median of the frames' times, milliseconds.
-    latency_ms: stage, or ``total`` of all runs, to ``p50``, ``p99`` and ``p99.9``, milliseconds.
+    latency_ms: stage, ``device`` or ``total`` of all runs, to ``p50``, ``p99`` and ``p99.9``,
+            milliseconds.
+    engine_bytes: of the largest engine; None where it is not known.
     """
 
     frames: int
@@ -73,13 +87,14 @@ class Summary:
     pooled: FrameScore
     median_ms: float
     latency_ms: Mapping[str, Mapping[str, float]]
+    engine_bytes: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: ``all`` are the pooled figures as published."""
         pooled = self.pooled.as_dict()
         return {'frames': self.frames, 'all': pooled.pop('score'), **pooled,
                 'median_ms': self.median_ms, 'latency_ms': dict(self.latency_ms),
-                'mean': dict(self.mean)}
+                'engine_bytes': self.engine_bytes, 'mean': dict(self.mean)}
 
 
 def summaries(results: Sequence[Result]) -> dict[str, Summary]:
@@ -99,20 +114,28 @@ def summaries(results: Sequence[Result]) -> dict[str, Summary]:
         found[name] = Summary(
             len(figures), mean_of_frames([_averaged(one) for one in figures]),
             dataclasses.replace(pooled, sparsification=None),
-            statistics.median(one.median_ms for one in figures), _latency(figures))
+            statistics.median(one.median_ms for one in figures), _latency(figures),
+            most(one.engine_bytes for one in figures))
     return found
 
 
 def _averaged(figures: Figures) -> dict[str, Any]:
-    """Figures of which a mean over frames says something: not the single runs."""
+    """Figures of which a mean over frames says something: not single runs, nor extremes."""
     known = figures.to_dict()
-    del known['times_ms']
+    del known['times_ms'], known['engine_bytes']
     return known
+
+
+def most(values: Iterable[int | None]) -> int | None:
+    """The largest value that is known; None = none is."""
+    return max((value for value in values if value is not None), default=None)
 
 
 def _latency(figures: Sequence[Figures]) -> dict[str, dict[str, float]]:
     stages = dict.fromkeys(name for one in figures for name in one.stages_ms)
+    device = [one.device_ms for one in figures if one.device_ms is not None]
     times = {'total': [ms for one in figures for ms in one.times_ms],
+             **({'device': device} if device else {}),
              **{name: [one.stages_ms[name] for one in figures if name in one.stages_ms]
                 for name in stages}}
     return {name: percentiles(values) for name, values in times.items()}

@@ -18,6 +18,7 @@ import numpy as np
 from stereo_bp_ros import geometry
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines import host_memory
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import peers, regions
 from stereo_bp_ros.evaluation.consistency import Consistency, View, judge_consistency
@@ -26,6 +27,7 @@ from stereo_bp_ros.evaluation.grey import to_8_bits
 from stereo_bp_ros.evaluation.obstacles import Corridor, Obstacles, count_obstacles
 from stereo_bp_ros.evaluation.results import Figures, Result
 from stereo_bp_ros.evaluation.sources import Pair
+from stereo_bp_ros.evaluation.timing import device_ms
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.types import DisparityFrame
 
@@ -147,7 +149,8 @@ class Evaluation:
             known = known or self._known(pair, frame.disparity.shape)
             found[name] = Figures(times_ms, score_frame(
                 frame.disparity, frame.valid, confidence=frame.confidence, **known),
-                dict(frame.timings))
+                dict(frame.timings), device_ms(matcher.backend, frame.timings),
+                None if matcher.memory_plan is None else matcher.memory_plan.total)
             frames[name], maps[name] = frame, (frame.disparity, frame.valid)
         assert known is not None
         config = self._matchers[self._own].config
@@ -165,7 +168,7 @@ class Evaluation:
                 figures.frame, consistency=consistency.get(name), obstacles=obstacles.get(name)))
         left, _ = pair.images
         return Matched(pair, Result(pair.name, left.width, left.height, config.disparity_range,
-                                    found), frames[self._own])
+                                    found, host_memory.peak()), frames[self._own])
 
     def follow(self, pair: Pair | None) -> None:
         """Have the next pair compared with this one, as if it had been judged; None: with none.

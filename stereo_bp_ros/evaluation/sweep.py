@@ -16,10 +16,15 @@ import yaml
 from stereo_bp_ros.config import MatcherConfig, Value
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation.conditions import FIGURES, Condition
+from stereo_bp_ros.evaluation.condition_words import FIGURES
+from stereo_bp_ros.evaluation.conditions import Condition
 
 MOST = 10_000
 """Points that a grid may have."""
+
+
+SWEPT = tuple(name for name, one in FIGURES.items() if not one.asks and name != 'process memory')
+"""Figures that every point has; all points have one process, whose memory is of none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +149,7 @@ def _read(line: str) -> Iterator[tuple[str, Point]]:
     """The point of a line, by its identity; nothing where the line is none."""
     try:
         content = json.loads(line)
-        figures = {name: content['figures'][name] for name in FIGURES}
+        figures = {name: content['figures'][name] for name in SWEPT}
         if isinstance(figures['p50'], float):
             yield _key(content['identity']), Point(content['changes'], content['frames'], figures)
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -153,7 +158,7 @@ def _read(line: str) -> Iterator[tuple[str, Point]]:
 
 def is_less_better(figure: str) -> bool:
     """Whether a smaller value of a figure is the better one."""
-    return figure not in ('density', 'coverage', 'rate')
+    return FIGURES[figure].is_less_better
 
 
 def _cost(point: Point, figure: str) -> tuple[float, float]:
@@ -204,9 +209,10 @@ def choose(points: Sequence[Point], figure: str, limits: Sequence[Condition],
 def check_limit(limit: Condition) -> None:
     """Refuse conditions that a kept point cannot be judged by.
 
-    :raises ValueError: it is about a part, another matcher or single frames.
+    :raises ValueError: it is about a part, another matcher or single frames, or about what a
+        sweep does not compute.
     """
-    if limit.part or limit.other or limit.every:
+    if limit.part or limit.other or limit.every or limit.figure not in SWEPT:
         raise ValueError(f'--choose {shown(limit.text)}: a point is chosen by figures of all '
                          'frames, with a limit in numbers')
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Sequence
 
-from stereo_bp_ros.evaluation.conditions import FIGURES
+from stereo_bp_ros.evaluation.condition_words import FIGURES
 from stereo_bp_ros.evaluation.sweep import Point, pareto
 
 #: More labels than this would lie over each other.

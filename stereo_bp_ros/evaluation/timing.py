@@ -26,6 +26,16 @@ TURN = 10
 DEVICE_STAGES = ('convert', 'preprocess', 'cost', 'messages', 'refine')
 
 
+def device_ms(backend: str, stages: Mapping[str, float]) -> float | None:
+    """Time of a frame on the device's clock, milliseconds; None where there is no such clock.
+
+    :param stages: of the frame, ``DisparityFrame.timings``.
+    """
+    if backend == 'cpu':
+        return None
+    return math.fsum(stages[name] for name in DEVICE_STAGES if name in stages)
+
+
 class Instruments(Protocol):
     """What looks into an engine: a back end of ``engines``."""
 

@@ -61,8 +61,8 @@ def test_the_page_shows_figures_plots_frames_and_where_they_come_from(folder, tm
         assert page.texts.count(title) >= 2         # the heading, and a link to it
     drawn = [attributes['aria-label'] for tag, attributes in page.elements if tag == 'svg']
     assert drawn == ['Wrong pixels, holes filled', 'Wrong pixels of those with a disparity',
-                     'Wrong pixels by distance', 'Sparsification', 'Wrong pixels over frames',
-                     'Time over frames']
+                     'Wrong pixels by distance', 'Error in metres by distance',
+                     'Sparsification', 'Wrong pixels over frames', 'Time over frames']
     assert frames(page) == ['two', 'three', 'one']      # the worst first
     assert page.texts.count('confidence') >= 3
     assert 'Images of 96 x 48 pixels' in page.texts
@@ -75,6 +75,10 @@ def test_the_page_shows_figures_plots_frames_and_where_they_come_from(folder, tm
     assert figures['metrics']['meanings']['mae'] == {
         'meaning': metrics.meanings()['mae'][0], 'unit': 'px'}
     assert figures['metrics']['meanings']['depth.mean_m']['unit'] == 'm'
+    assert {'memory of the engine', 'memory of the process'} <= {*page.texts}
+    assert figures['engine_bytes'] > 0
+    assert figures['process_bytes'] > figures['engine_bytes']
+    assert figures['against']['bm']['engine_bytes'] is None
     assert 'condition' not in page.text         # there are none, and no room for them
 
 

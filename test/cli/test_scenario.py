@@ -40,7 +40,7 @@ def test_the_matcher_holds_what_the_street_holds_it_to(repository, capsys):
     assert main(['evaluate', '--scenario', str(repository / 'test/scenarios/street.yaml'),
                  '--backend', 'cpu', '--json-lines']) == 0, capsys.readouterr().out
     *conditions, last = lines(capsys)
-    assert len(conditions) == 9
+    assert len(conditions) == 10
     assert all(one['passed'] and one['frames'] == 3 for one in conditions)
     assert (last['type'], last['passed'], last['failed'], last['frames']) == (
         'scenario', True, 0, 3)
@@ -77,7 +77,7 @@ def test_rate_and_latency_have_the_keys_of_isaac_ros_benchmark(small, capsys):
 def test_the_table_says_which_condition_fails_and_why(small, capsys):
     path = small('bad3 <= 99 %', 'p99 of refine <= 1 ms between 1 and 2 m')
     assert main(['evaluate', '--scenario', str(path)]) == 2
-    assert 'have no distances' in capsys.readouterr().err
+    assert 'refine has no distances' in capsys.readouterr().err
     path = small('bad3 <= 99 %', 'bad3 <= 99 % between 0 and 0.1 m')
     assert main(['evaluate', '--scenario', str(path)]) == 1
     printed = capsys.readouterr().out
@@ -99,6 +99,32 @@ def test_distances_are_scored_exactly_between_the_two(small, tmp_path, capsys):
     bins = {name: one['score']['known'] for name, one in report['regions'].items()}
     assert bins['4_8_m'] < window < bins['2_4_m'] + bins['4_8_m'] + bins['8_16_m']
     assert '3-9.5 m' in capsys.readouterr().out
+
+
+def test_what_conditions_need_is_computed_without_an_option(small, capsys):
+    path = small('left-right confirmed >= 1 %', 'bad3 ause <= 99 %',
+                 'false obstacles per frame <= 99', 'error_m <= 999 between 2 and 9 m',
+                 'engine memory <= 999 MiB', 'process memory <= 99999 MiB',
+                 more='corridor: {width: 9, length: 40}\n')
+    assert main(['evaluate', '--scenario', str(path), '--json-lines']) == 0
+    *conditions, _ = lines(capsys)
+    assert [one['frames'] for one in conditions] == [2] * 6
+    assert [one['unit'] for one in conditions] == ['%', '%', '', 'm', 'MiB', 'MiB']
+    assert all(one['passed'] for one in conditions)
+    assert conditions[4]['value'] > 0
+    assert conditions[5]['value'] > conditions[4]['value']
+
+
+def test_obstacles_need_a_corridor_of_the_file_or_of_the_command_line(small, capsys):
+    path = small('obstacles per frame <= 99')
+    assert main(['evaluate', '--scenario', str(path)]) == 2
+    assert "'obstacles per frame <= 99' needs a corridor" in capsys.readouterr().err
+    assert main(['evaluate', '--scenario', str(path), '--corridor', '9x40', '--json']) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report['conditions'][0]['value'] == report['mean']['obstacles']['found_per_frame']
+    path = small('bad3 <= 99 %', more='corridor: {width: 9, length: 40}\n')
+    assert main(['evaluate', '--scenario', str(path), '--corridor', '9x40']) == 2
+    assert 'exclude each other' in capsys.readouterr().err
 
 
 def test_set_and_backend_win_over_the_file(small, capsys):

@@ -26,7 +26,7 @@ ALLOWED = {
     'papers': CORE | {'engines', 'papers'},
     'papers/tables': CORE | {'engines', 'papers', 'matcher', 'evaluation'},
     'node': CORE | {'matcher', 'engines', 'node', ''},
-    'evaluation': CORE | {'matcher', 'evaluation', 'engines/grey'},
+    'evaluation': CORE | {'matcher', 'evaluation', 'engines/grey', 'engines/host_memory'},
     'replay': CORE | {'matcher', 'evaluation', 'replay'},
     'cli': CORE | {'matcher', 'engines', 'papers', 'evaluation', 'replay', 'cli', ''},
 }

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros.evaluation import files
+from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.scenario import read_scenario
 from stereo_bp_ros.evaluation.scenes.sequence import HARD, RoadSequence
 
@@ -30,9 +31,12 @@ settings: {disparity_range: 32, program: tiled}
 against: [sgbm, 'bare:filling=none']
 repeat: 2
 limit: 5
+corridor: {width: 2.5, length: 40, camera_height: 1.6}
 conditions:
   - bad3 <= 2 % between 10 and 50 m
   - epe <= 1 px between 10 and 50 m
+  - largest obstacle missed <= 0.3 m between 0 and 16 m
+  - flicker <= 5 %
   - d1 <= 0.9 x bare
 """))
     assert [one.name for one in found.inputs] == ['drives/day', 'rendered']
@@ -43,7 +47,10 @@ conditions:
     assert found.settings == {'disparity_range': 32, 'program': 'tiled'}
     assert found.against == ('sgbm', 'bare:filling=none')
     assert found.windows == ((10.0, 50.0),)
-    assert [one.other for one in found.conditions] == ['', '', 'bare']
+    assert [one.other for one in found.conditions] == ['', '', '', '', 'bare']
+    assert found.corridor == Corridor(2.5, 40.0, 1.6)
+    assert found.asks('consistency') == 'flicker <= 5 %'
+    assert found.asks('confidence') == ''
 
 
 def test_one_input_and_one_condition_need_no_list(tmp_path):
@@ -71,6 +78,11 @@ def test_one_input_and_one_condition_need_no_list(tmp_path):
     ('inputs: a\nconditions: bad3 <= 1 x bm\nagainst: sgbm', "'bm', but against has sgbm"),
     ('inputs: a\nconditions: bad3 <= 1 x bm', 'but against has nothing'),
     ('inputs: a\nconditions: bad3 <= 1 %\npreset: 3', 'preset is 3'),
+    ('inputs: a\nconditions: bad3 <= 1 %\ncorridor: 2.5x40', 'corridor is'),
+    ('inputs: a\nconditions: bad3 <= 1 %\ncorridor: {width: 2}', 'corridor is'),
+    ('inputs: a\nconditions: bad3 <= 1 %\ncorridor: {width: 2, length: .nan}', 'corridor is'),
+    ('inputs: a\nconditions: bad3 <= 1 %\ncorridor: {width: 2, length: 9, x: 1}', 'corridor is'),
+    ('inputs: a\nconditions: bad3 <= 1 %\ncorridor: {width: true, length: 9}', 'corridor is'),
     ('inputs: a\nconditions: bad3 <= 1 %\nsettings: [a]', 'settings is'),
     ('inputs: a\nconditions: bad3 <= 1 %\nsettings: {a: [1]}', 'settings is'),
     ('inputs: a\nconditions: bad3 <= 1 %\nrepeat: 0', 'repeat is 0'),

@@ -6,9 +6,10 @@ import pytest
 
 from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.config import load_parameter_file
-from stereo_bp_ros.evaluation.conditions import FIGURES, parse_condition
+from stereo_bp_ros.evaluation.conditions import parse_condition
 from stereo_bp_ros.evaluation.sweep import (
     MOST,
+    SWEPT,
     Point,
     Store,
     check_limit,
@@ -22,7 +23,7 @@ from stereo_bp_ros.evaluation.sweep_plot import draw_sweep
 
 
 def point(levels: int, ms: float, bad: float | None, density: float = 90.0) -> Point:
-    figures = dict.fromkeys(FIGURES) | {'p50': ms, 'p99': 2 * ms, 'filled bad3': bad,
+    figures = dict.fromkeys(SWEPT) | {'p50': ms, 'p99': 2 * ms, 'filled bad3': bad,
                                         'density': density}
     return Point({'levels': levels}, 3, figures)
 
@@ -123,7 +124,8 @@ def test_the_best_point_within_the_limits_is_chosen():
 
 
 @pytest.mark.parametrize('text', ['bad3 <= 1 % between 1 and 2 m', 'bad3 <= 1 x bm',
-                                  'density >= 80 % in every frame', 'p99 of cost <= 1 ms'])
+                                  'density >= 80 % in every frame', 'p99 of cost <= 1 ms',
+                                  'flicker <= 1 %', 'process memory <= 1 MiB'])
 def test_a_limit_that_a_kept_point_does_not_tell_is_refused(text):
     with pytest.raises(ValueError, match='figures of all frames'):
         check_limit(parse_condition(text))
