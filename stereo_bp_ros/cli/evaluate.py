@@ -10,6 +10,7 @@
   stereo_bp evaluate kitti2012/ --preset road --sweep downscale=1:3:1 --sweep levels=2:4:1 \
       --choose 'p99 <= 100 ms' --output sweep/
   stereo_bp evaluate recording/ --preset road --workers 8
+  stereo_bp evaluate recording/ --preset road --mcap evaluation.mcap
 
 Folders may be laid out as Middlebury (2001 to 2014), KITTI 2012 or 2015, a sequence of stamped
 pairs, or left.png and right.png; a bag is a rosbag2 folder, a file of one, or a ROS 1 bag. Where
@@ -21,13 +22,14 @@ docs/reference/metrics.md defines every figure.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import logging
 import pathlib
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import (
@@ -50,6 +52,9 @@ from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.performance import performance
 from stereo_bp_ros.evaluation.results import Result, Summary, most, summaries
 from stereo_bp_ros.evaluation.runs import Method
+
+if TYPE_CHECKING:
+    from stereo_bp_ros.evaluation.recording import Recording
 
 HELP = 'a data set folder or a bag: accuracy and time as a table, JSON and HTML'
 NEEDS = ()
@@ -104,6 +109,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
                         help='write report.json and report.html, one page with plots, the worst '
                              'frames and some of all, and a map of the errors')
+    parser.add_argument('--mcap', type=pathlib.Path, metavar='FILE',
+                        help='write a recording that Foxglove opens: image, disparity, error, '
+                             'truth, confidence and figures of each pair (needs rosbags)')
     evaluate_scale.add_arguments(parser)
     shared.add_topic_options(parser)
     shared.add_matcher_options(parser)
@@ -141,9 +149,12 @@ def run(options: argparse.Namespace) -> int:
             _warn_of_bag(path, topics)
     if options.sweep:
         return evaluate_sweep.run(options, method)
+    recording = _recording(options)
     results: list[Result] = []
     open_source = functools.partial(scenario.open_pairs, topics) if scenario else None
-    with (evaluate_scale.start(options, configs, names, method, topics, open_source) as run_,
+    with (recording or contextlib.nullcontext(),
+          evaluate_scale.start(options, configs, names, method, topics, open_source,
+                               recording.collect if recording else None) as run_,
           shared.progress_bar() as bar):
         task = bar.add_task(f'Evaluating {options.path.name}', total=run_.count)
         pace = evaluate_scale.Pace(run_.count)
@@ -174,6 +185,24 @@ def run(options: argparse.Namespace) -> int:
         if scenario:
             evaluate_scenario.print_verdicts(scenario, verdicts)
     return 0 if all(one.passed for one in verdicts) else 1
+
+
+def _recording(options: argparse.Namespace) -> Recording | None:
+    """What --mcap asks for.
+
+    :raises ValueError, StereoError: it cannot be written, or pairs are judged elsewhere.
+    """
+    if options.mcap is None:
+        return None
+    if options.workers or options.scheduler:
+        raise ValueError('--mcap and --workers or --scheduler exclude each other: pictures do not '
+                         'travel')
+    if options.mcap.suffix != '.mcap':
+        raise ValueError(f'--mcap {shown(str(options.mcap))} has to end in .mcap')
+    shared.check_folder_of(options.mcap)
+    shared.require('rosbags')
+    from stereo_bp_ros.evaluation.recording import Recording
+    return Recording(options.mcap)
 
 
 def _warn_of_bag(path: pathlib.Path, topics: StereoTopics) -> None:

@@ -21,7 +21,7 @@ from stereo_bp_ros.evaluation.comparison import (
 #: Options that match something, and their values where the command line does not name them.
 REFUSED = {**CHOSEN, 'scenario': None, 'output': None, 'settings': [], 'backend': None,
            'confidence': False, 'consistency': False, 'corridor': None, 'json_lines': False,
-           'sweep': [], 'choose': [], 'workers': 0, 'scheduler': ''}
+           'sweep': [], 'choose': [], 'workers': 0, 'scheduler': '', 'mcap': None}
 
 
 def run(options: argparse.Namespace) -> int:

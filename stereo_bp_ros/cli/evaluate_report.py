@@ -26,9 +26,9 @@ OTHER_MEANINGS = (
     ('all N', 'the figures of all pixels of N frames together', ''),
     ('ms', 'time of one pair, images in memory to disparity in memory: median of its runs', 'ms'),
     ('p50, p99, p99.9', 'times that 50, 99 and 99.9 % of the runs do not exceed', 'ms'),
-    ('device', "time of a frame on the clock of the CUDA device, of the last run of each frame",
+    ('device', 'time of a frame on the clock of the CUDA device, of the last run of each frame',
      'ms'),
-    ('memory of the engine', "its one allocation, on the device where there is one", 'MiB'),
+    ('memory of the engine', 'its one allocation, on the device where there is one', 'MiB'),
     ('memory of the process', 'the most that has been resident, of all matchers, images and '
      'scores together', 'MiB'),
     ('share', 'pixels with truth in a region, of all pixels with truth', '%'),
@@ -104,7 +104,8 @@ def plots_of(results: Sequence[Result], totals: Mapping[str, Summary]) -> list[r
         return [report.Note('No plots: ' + shared.missing(('matplotlib',)) + '.')]
     found = [_wrong_pixels(totals, 'filled', 'Wrong pixels, holes filled'),
              _wrong_pixels(totals, 'score', 'Wrong pixels of those with a disparity'),
-             _by_distance(totals), _metres_by_distance(totals), _sparsification(totals), *_over_frames(results, totals)]
+             _by_distance(totals), _metres_by_distance(totals), _sparsification(totals),
+             *_over_frames(results, totals)]
     return [report.Beside([plot for plot in found if plot is not None])]
 
 

@@ -13,7 +13,7 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.evaluation.results import Result
-from stereo_bp_ros.evaluation.runs import Evaluation, Method, judge_all
+from stereo_bp_ros.evaluation.runs import Evaluation, Matched, Method, judge_all
 from stereo_bp_ros.evaluation.showing import Showing
 from stereo_bp_ros.evaluation.sources import Pair, open_pairs, split
 
@@ -61,11 +61,13 @@ def for_workers(options: argparse.Namespace, config: MatcherConfig) -> MatcherCo
 @contextlib.contextmanager
 def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
           names: Sequence[str], method: Method, topics: StereoTopics,
-          open_source: Callable[[], tuple[int, Iterator[Pair]]] | None = None) -> Iterator[Run]:
+          open_source: Callable[[], tuple[int, Iterator[Pair]]] | None = None,
+          recorded: Callable[[int, Evaluation, Matched], None] | None = None) -> Iterator[Run]:
     """An evaluation where the command line wants it; shows frames where it has ``--output``.
 
     :param open_source: number of pairs and the pairs, instead of those of the path; in this
         process alone.
+    :param recorded: is handed every pair, its place and who has judged it; in this process alone.
     :raises StereoError, ValueError: the source cannot be read, or there is no cluster.
     """
     if options.output:
@@ -81,6 +83,8 @@ def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
                 for place, matched in enumerate(every):
                     if options.output:
                         showing.collect(place, evaluation, matched)
+                    if recorded:
+                        recorded(place, evaluation, matched)
                     yield matched.result
             yield Run(count, results(), lambda: evaluation.backend, lambda: showing)
         return

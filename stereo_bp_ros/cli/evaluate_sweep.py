@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, method: Method) -> int:
     :raises ValueError, StereoError: an option does not fit, or every point is refused.
     """
     for name in ('scenario', 'against', 'confidence', 'consistency', 'corridor', 'json_lines',
-                 'workers', 'scheduler'):
+                 'workers', 'scheduler', 'mcap'):
         if getattr(options, name):
             raise ValueError(f'--sweep and --{name.replace("_", "-")} exclude each other')
     if options.output is None:

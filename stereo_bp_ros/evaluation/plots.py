@@ -43,8 +43,6 @@ def bars(title: str, groups: Sequence[str], series: Mapping[str, Values], y_labe
     title:  for those who hear the page.
     is_log: the axis of the values is logarithmic; a bar of 0 has no length.
     """
-    from matplotlib.ticker import LogFormatter
-
     def draw(axes: Any) -> None:
         width = 0.8 / max(1, len(series))
         for number, (name, values) in enumerate(series.items()):
@@ -55,9 +53,13 @@ def bars(title: str, groups: Sequence[str], series: Mapping[str, Values], y_labe
         axes.set_xticklabels([_label(group) for group in groups])
         axes.set_ylabel(_label(y_label))
         if is_log:
-            axes.set_yscale('log', nonpositive='mask')
-            for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-                which(LogFormatter(minor_thresholds=(1, 0.4)))
+            axes.set_yscale('log', nonpositive='clip')
+            # From one power of ten to another, each of which has a label.
+            known = np.log10([value for values in series.values() for value in values if value])
+            if known.size:
+                axes.set_ylim(10 ** np.floor(known.min()), 10 ** np.ceil(known.max() + 1e-9))
+            axes.yaxis.set_major_formatter('{x:g}')
+            axes.yaxis.set_minor_formatter('')
     return _svg(title, draw, ('bars', groups, list(series.items()), y_label, is_log),
                 len(series) > 1)
 
