@@ -58,7 +58,7 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
                 for heading, columns, rows in tables.further_tables(totals)]
     if text := tables.sparsification_text(totals):
         figures.append(report.Note(text))
-    overview: list[report.Part] = [report.Tiles(_tiles(results, totals))]
+    overview: list[report.Part] = [report.Tiles(tiles(results, totals))]
     if conditions:
         overview.append(report.Conditions(conditions))
     report.write_html(path, f'Evaluation of {name}', lead, [
@@ -74,28 +74,29 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
              *OTHER_MEANINGS])])])
 
 
-def _tiles(results: Sequence[Result], totals: Mapping[str, Summary]) -> list[tuple[str, str]]:
+def tiles(results: Sequence[Result], totals: Mapping[str, Summary]) -> list[tuple[str, str]]:
+    """Main figures of the first matcher, each with words that say of what."""
     own = next(iter(totals.values()))
     whole = own.pooled.whole
     total = own.latency_ms['total']
-    tiles = [(f'{len(results)}', 'pairs'), (f'{total["p50"]:.1f} ms', 'median time'),
+    found = [(f'{len(results)}', 'pairs'), (f'{total["p50"]:.1f} ms', 'median time'),
              (f'{total["p99"]:.1f} ms', 'p99 of the times'),
              (f'{whole.published.coverage:.1f} %', 'valid pixels')]
     if 'device' in own.latency_ms:
-        tiles.insert(3, (f'{own.latency_ms["device"]["p50"]:.2f} ms',
+        found.insert(3, (f'{own.latency_ms["device"]["p50"]:.2f} ms',
                          'median time on the device'))
     for size, what in ((own.engine_bytes, 'memory of the engine'),
                        (most(one.process_bytes for one in results), 'memory of the process')):
         if size is not None:
-            tiles.append((f'{size / 2**20:.0f} MiB', what))
+            found.append((f'{size / 2**20:.0f} MiB', what))
     if whole.published.known:
-        tiles += [(f'{whole.published.bad_estimated(3.0):.2f} %',
+        found += [(f'{whole.published.bad_estimated(3.0):.2f} %',
                    'bad-3 of the valid pixels, all frames'),
                   (f'{whole.published.bad_known(3.0):.2f} %', 'bad-3 or hole, all frames'),
                   (f'{own.mean["filled"]["bad_3_known"]:.2f} %',
                    'bad-3 once filled, mean of frames'),
                   (f'{whole.published.mae:.2f} px', 'EPE, mean absolute error')]
-    return tiles
+    return found
 
 
 def plots_of(results: Sequence[Result], totals: Mapping[str, Summary]) -> list[report.Part]:

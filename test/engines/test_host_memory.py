@@ -199,3 +199,13 @@ def test_an_engine_in_a_control_group_is_cut_instead_of_killed_while_it_compiles
                               text=True, timeout=300, check=False)
     assert done.returncode == 0, f'{done.returncode}: {done.stderr}'
     assert int(done.stdout) > 1
+
+
+def test_the_peak_of_a_process_is_its_own(tmp_path):
+    assert host_memory.peak(tree(tmp_path, {'proc/self/status': 'VmPeak: 9 kB\nVmHWM:\t 5120 kB\n'}
+                                 )) == 5 * MIB
+    assert host_memory.peak(tmp_path / 'nowhere') is None
+    before = host_memory.peak()
+    room = bytearray(b'\1') * (64 * MIB)
+    assert host_memory.peak() >= before
+    assert host_memory.peak() > len(room)

@@ -163,6 +163,21 @@ def test_plots_take_the_colours_of_the_page_and_labels_as_they_are():
                              'per $ cent')
 
 
+def test_bars_over_decades_have_their_lengths_and_labels():
+    svg = plots.bars('metres', ['a', 'b', 'c'], {'one': [0.02, 0.2, 8.0]}, 'm', is_log=True)
+    tops = []
+    for path, style in re.findall(r'<path d="([^"]+)"[^>]* style="([^"]*)"', svg):
+        if 'fill: var(--s1)' in style:
+            rows = [float(y) for _, y in re.findall(r'([-\d.]+) ([-\d.]+)', path)]
+            tops.append(min(rows))
+    bar = tops[-3:]
+    assert len(bar) == 3
+    # A decade is as long everywhere: 0.02 to 0.2, and 0.2 to 8 is log10(40) decades.
+    assert (bar[1] - bar[2]) / (bar[0] - bar[1]) == pytest.approx(np.log10(40), rel=0.01)
+    read = pages.Reader(svg)
+    assert {'0.01', '0.1', '1', '10'} <= {text.strip() for text in read.texts}
+
+
 def test_a_line_over_very_many_frames_stays_small_and_keeps_its_extremes():
     pytest.importorskip('matplotlib')
     values = np.zeros(100_000)
