@@ -19,6 +19,8 @@ class Performance:
     """
 
     runs: int
+    first_ms: float
+    last_ms: float
     min_ms: float
     mean_ms: float
     max_ms: float
@@ -28,6 +30,8 @@ class Performance:
         """For JSON, with the keys that reports of isaac_ros_benchmark have."""
         return {'BasicPerformanceMetrics.NUM_FRAMES_SENT': self.runs,
                 'BasicPerformanceMetrics.MEAN_FRAME_RATE': self.rate_hz,
+                'BasicPerformanceMetrics.FIRST_INPUT_LATENCY': self.first_ms,
+                'BasicPerformanceMetrics.LAST_INPUT_LATENCY': self.last_ms,
                 'BasicPerformanceMetrics.MIN_LATENCY': self.min_ms,
                 'BasicPerformanceMetrics.MEAN_LATENCY': self.mean_ms,
                 'BasicPerformanceMetrics.MAX_LATENCY': self.max_ms}
@@ -36,12 +40,13 @@ class Performance:
 def performance(times_ms: Sequence[float]) -> Performance:
     """Rate and latency of runs.
 
-    times_ms: of every run, milliseconds, each above 0.
+    times_ms: of every run in their order, milliseconds, each above 0.
 
     :raises ValueError: there is none.
     """
     if not times_ms:
         raise ValueError('there are no times')
     whole = math.fsum(times_ms)
-    return Performance(len(times_ms), min(times_ms), whole / len(times_ms), max(times_ms),
+    return Performance(len(times_ms), times_ms[0], times_ms[-1], min(times_ms),
+                       whole / len(times_ms), max(times_ms),
                        1e3 * len(times_ms) / whole if whole else math.inf)

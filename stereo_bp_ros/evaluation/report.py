@@ -100,8 +100,9 @@ class Conditions:
             kind, word = {True: ('passed', 'passed'), False: ('failed', 'failed'),
                           None: ('unknown', 'not measured')}[one.passed]
             lines.append(f'<tr><td class="light {kind}"><i aria-hidden="true"></i>{word}</td>'
-                         f'<td>{_text(one.text)}</td><td>{_text(one.value or "-")}</td>'
-                         f'<td>{_text(one.limit)}</td></tr>')
+                         f'<td>{_text(one.text)}</td>'
+                         f'<td class="number">{_text(one.value or "-")}</td>'
+                         f'<td class="number">{_text(one.limit)}</td></tr>')
         held = sum(one.passed is True for one in self.conditions)
         return _card(f'{held} of {len(self.conditions)} conditions hold',
                      '<table class="text"><thead><tr><th scope="col">result</th>'

@@ -43,7 +43,8 @@ td { white-space: nowrap; } .text td, td:first-child { white-space: normal; }
 tr:last-child td { border-bottom: 0; }
 td.bar { width: 34%; text-align: left; }
 td.bar i { display: block; height: 10px; border-radius: 5px; background: var(--mark); }
-.text td.light { white-space: nowrap; font-weight: 600; }
+.text td.light, .text td.number { white-space: nowrap; }
+td.light { font-weight: 600; }
 td.light i { display: inline-block; width: 12px; height: 12px; margin-right: 8px;
   border: 2px solid var(--soft); border-radius: 50%; }
 td.passed { color: var(--good); }

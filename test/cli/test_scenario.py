@@ -68,6 +68,7 @@ def test_rate_and_latency_have_the_keys_of_isaac_ros_benchmark(small, capsys):
     assert {key.removeprefix(prefix): value for key, value in report.items()
             if key.startswith(prefix)} == pytest.approx({
         'NUM_FRAMES_SENT': 2, 'MEAN_FRAME_RATE': 2e3 / sum(times), 'MIN_LATENCY': min(times),
+        'FIRST_INPUT_LATENCY': times[0], 'LAST_INPUT_LATENCY': times[-1],
         'MEAN_LATENCY': sum(times) / 2, 'MAX_LATENCY': max(times)})
     assert report['passed'] is True
     assert [one['value'] for one in report['conditions']] == pytest.approx(
