@@ -25,8 +25,8 @@ from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.runs import Evaluation, Matched
 from stereo_bp_ros.images import RawImage
 
-JPEG_QUALITY = 90
-"""Of pictures but those whose colours are steps, which are PNG."""
+OPTIONS = {'jpeg': [cv2.IMWRITE_JPEG_QUALITY, 90], 'png': [cv2.IMWRITE_PNG_COMPRESSION, 6]}
+"""How pictures are compressed: PNG where colours are steps, or a truth is sparse, else JPEG."""
 
 STEP_NS = 10**9
 """From a frame to the next one where it has no later stamp, nanoseconds."""
@@ -109,9 +109,9 @@ class Recording:
             frame.disparity, frame.valid, low, high))
         if pair.truth is not None:
             self._picture(f'{FIGURES}/truth', pictures.disparity_picture(
-                pair.truth, None, low, high))
+                pair.truth, None, low, high), 'png', 'jpeg')
             self._picture(f'{FIGURES}/error', pictures.error_picture(
-                frame.disparity, pair.truth, frame.valid), is_coded=True)
+                frame.disparity, pair.truth, frame.valid), 'png')
         confidence = evaluation.confidence(matched)
         if confidence is not None:
             self._picture(f'{FIGURES}/confidence', pictures.confidence_picture(confidence))
@@ -121,10 +121,10 @@ class Recording:
         for name, value in numbers(matched.result.to_dict()):
             self._message(f'{FIGURES}/{name}', NUMBER, data=value)
 
-    def _picture(self, topic: str, picture: np.ndarray, *, is_coded: bool = False) -> None:
-        kind, options = (('png', []) if is_coded else
-                         ('jpeg', [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY]))
-        _, data = cv2.imencode(f'.{kind}', picture, options)
+    def _picture(self, topic: str, picture: np.ndarray, *kinds: str) -> None:
+        """Write a picture in the one of some kinds that takes the fewest bytes; none: JPEG."""
+        kind, data = min(((one, cv2.imencode(f'.{one}', picture, OPTIONS[one])[1])
+                          for one in kinds or ('jpeg',)), key=lambda found: found[1].size)
         self._message(topic, COMPRESSED_IMAGE, header=self._header(),
                       format=f'bgr8; {kind} compressed bgr8', data=data.reshape(-1))
 
