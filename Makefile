@@ -1,6 +1,7 @@
 # make demo      renders a road sequence, replays it through the node over DDS, writes build/demo
 # make test      ruff, mypy and the quick tests, side by side on all cores
 # make test-all  the same with every test, and coverage
+# make test-jazzy  the quick tests of what speaks ROS, with the wheels of ROS 2 Jazzy
 # make test-gpu  the tests that need an NVIDIA GPU, with the Python at hand: installs nothing
 # make docs      builds the pages of docs/ with their links checked: build/docs/index.html
 # make clean     removes everything that these made
@@ -15,7 +16,9 @@ STEREO_BP_DATA ?= ../shared/data
 export override STEREO_BP_DATA := $(abspath $(STEREO_BP_DATA))
 
 VENV := .venv
-PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+ROS := ros
+CONSTRAINTS := constraints.txt
+PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS)
 WORKSPACE := build/workspace
 SOURCES := $(shell find stereo_bp_ros config kernels launch -type f -not -name '*.pyc') package.xml setup.py setup.cfg
 
@@ -28,7 +31,7 @@ COVERAGE := 90
 # What the demo matches: a rendered sequence, or BAG=<rosbag2> or IMAGES=<folder of pairs>.
 DEMO := $(if $(BAG),--bag $(BAG)) $(if $(IMAGES),--images $(IMAGES)) $(DEMO_OPTIONS)
 
-.PHONY: demo test test-all test-gpu docs clean
+.PHONY: demo test test-all test-jazzy test-gpu docs clean
 
 demo: $(WORKSPACE)/.built
 	. $(VENV)/bin/activate && . $(WORKSPACE)/install/local_setup.sh \
@@ -44,6 +47,11 @@ test-all: $(VENV)/.test
 	&& coverage combine --quiet \
 	&& coverage report --sort=cover $(if $(PYTEST_OPTIONS),,--fail-under=$(COVERAGE))
 
+test-jazzy:
+	$(MAKE) .venv-jazzy/.test VENV=.venv-jazzy ROS=ros-jazzy CONSTRAINTS=.venv-jazzy/constraints.txt
+	. .venv-jazzy/bin/activate && python -m pytest $(SIDE_BY_SIDE) -m 'not slow and not gpu' \
+		$(or $(PYTEST_OPTIONS),test/node test/replay)
+
 docs: $(VENV)/.docs
 	$(VENV)/bin/python -m sphinx -W --keep-going -n -q -b html -d build/doctrees docs build/docs
 	@echo 'build/docs/index.html'
@@ -53,28 +61,32 @@ test-gpu:
 	$(PYTHON) -m pytest -m gpu $(PYTEST_OPTIONS)
 
 clean:
-	rm -rf $(VENV) build install log dist *.egg-info .coverage* .pytest_cache .mypy_cache \
+	rm -rf $(VENV) .venv-jazzy build install log dist *.egg-info .coverage* .pytest_cache .mypy_cache \
 		.ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	touch $(VENV)/COLCON_IGNORE
 
+# Everything but ROS is as for Kilted.
+.venv-jazzy/constraints.txt: .venv-jazzy/bin/python constraints.txt constraints-jazzy.txt
+	grep -Ev '^(ros-|rclpy=|rcutils=)' constraints.txt | cat - constraints-jazzy.txt > $@
+
 # Linked to no other target: the pages need neither ROS nor a compiler.
-$(VENV)/.docs: $(VENV)/bin/python setup.py constraints.txt
+$(VENV)/.docs: $(VENV)/bin/python setup.py $(CONSTRAINTS)
 	$(PIP) 'setuptools==79.0.1' wheel
 	$(PIP) --no-build-isolation -e '.[docs]'
 	touch $@
 
 # The package itself is installed editable, so that tests run on the sources.
-$(VENV)/.demo: $(VENV)/bin/python setup.py constraints.txt
+$(VENV)/.demo: $(VENV)/bin/python setup.py $(CONSTRAINTS)
 	@echo 'Installing ROS 2, Numba, OpenCV and colcon into $(VENV) ...'
 	$(PIP) 'setuptools==79.0.1' wheel
-	$(PIP) --no-build-isolation -e '.[cpu,ros,evaluation,workspace]'
+	$(PIP) --no-build-isolation -e '.[cpu,$(ROS),evaluation,workspace]'
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) --no-build-isolation -e '.[cpu,ros,evaluation,scale,workspace,test]'
+	$(PIP) --no-build-isolation -e '.[cpu,$(ROS),evaluation,scale,workspace,test]'
 	touch $@
 
 $(WORKSPACE)/.built: $(VENV)/.demo $(SOURCES)

@@ -16,11 +16,16 @@ ROSBAGS = 'rosbags>=0.11'
 CPU = ['numba>=0.57', "tbb; platform_machine == 'x86_64'"]
 EVALUATION = [ROSBAGS, 'matplotlib>=3.5']
 SCALE = ['distributed>=2024.8']
-# Wheels of ROS 2 Kilted for x86_64; with any other ROS, source its setup.bash instead.
-ROS = [ROSBAGS] + [f'ros-kilted-{name}=={version}' for name, version in (
-    ('rclpy', '9.1.2'), ('rmw-fastrtps-cpp', '9.3.3'), ('sensor-msgs', '5.5.1'),
-    ('stereo-msgs', '5.5.1'), ('diagnostic-msgs', '5.5.1'), ('std-msgs', '5.5.1'),
-    ('std-srvs', '5.5.1'))]
+
+
+def ros_wheels(distribution, rclpy, fastrtps, messages):
+    """Wheels of ROS 2 for x86_64; with any other ROS, source its setup.bash instead."""
+    return [ROSBAGS, f'ros-{distribution}-rclpy=={rclpy}',
+            f'ros-{distribution}-rmw-fastrtps-cpp=={fastrtps}',
+            *(f'ros-{distribution}-{name}=={messages}' for name in (
+                'sensor-msgs', 'stereo-msgs', 'diagnostic-msgs', 'std-msgs', 'std-srvs'))]
+
+
 WORKSPACE = ['colcon-common-extensions', 'colcon-ros', 'empy<4', 'catkin-pkg',
              'setuptools==79.0.1']
 # CuPy brings the CUDA compiler's interface: kernels are compiled without a GPU or a driver.
@@ -58,7 +63,8 @@ setup(
         'nvml': ['nvidia-ml-py>=12'],
         'evaluation': EVALUATION,
         'scale': SCALE,
-        'ros': ROS,
+        'ros': ros_wheels('kilted', '9.1.2', '9.3.3', '5.5.1'),
+        'ros-jazzy': ros_wheels('jazzy', '7.1.6', '8.4.3', '5.3.6'),
         'workspace': WORKSPACE,
         'test': TEST,
         'docs': DOCS,

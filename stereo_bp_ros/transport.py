@@ -66,10 +66,15 @@ def prepare(environment: MutableMapping[str, str] = os.environ,
         return f'{room}; {theirs}, which you have set, stays; {remedy}' if short else ''
     for name in PROFILE_VARIABLES:
         environment.pop(name, None)
-    # Humble's Fast DDS knows the old name only; newer ones warn about it.
-    name = PROFILE_VARIABLES[environment.get('ROS_DISTRO') == 'humble']
-    environment[name] = str((UDP_ALONE if short else LARGE_IMAGES).resolve())
+    profile = UDP_ALONE if short else LARGE_IMAGES
+    environment[profile_variable(environment)] = str(profile.resolve())
     return f'{room}; going on with UDP alone, which loses large images: {remedy}' if short else ''
+
+
+def profile_variable(environment: Mapping[str, str] = os.environ) -> str:
+    """The variable that names Fast DDS's profile: Humble's Fast DDS knows the old name only, and
+    newer ones warn about it."""
+    return PROFILE_VARIABLES[environment.get('ROS_DISTRO') == 'humble']
 
 
 def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:

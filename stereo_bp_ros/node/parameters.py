@@ -21,6 +21,7 @@ from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.config.renamed import RENAMED
 from stereo_bp_ros.config.settings import Setting, Value, did_you_mean
 from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.node import distributions
 
 #: Called with the configuration before, the one asked for, and the node's settings.
 Check = Callable[[MatcherConfig, MatcherConfig, NodeConfig], None]
@@ -49,13 +50,8 @@ class Parameters:
         self._normalize()
         self._warn_ignored(values)
         self._warn_unknown()
-        node.add_on_set_parameters_callback(self._on_set)
-        if hasattr(node, 'add_post_set_parameters_callback'):
-            node.add_pre_set_parameters_callback(self._pre_set)
-            node.add_post_set_parameters_callback(self._post_set)
-            self._applies_on_set = False
-        else:       # Humble
-            self._applies_on_set = True
+        self._applies_on_set = not distributions.add_parameter_callbacks(
+            node, pre_set=self._pre_set, on_set=self._on_set, post_set=self._post_set)
 
     def restore(self, attempted: MatcherConfig, active: MatcherConfig) -> None:
         """Set parameters back that could not be applied.

@@ -22,11 +22,7 @@ from rclpy.qos_overriding_options import QoSOverridingOptions
 
 from stereo_bp_ros.errors import printable
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
-
-try:
-    from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
-except ImportError:     # Humble
-    from rclpy.qos_event import PublisherEventCallbacks, SubscriptionEventCallbacks
+from stereo_bp_ros.node.distributions import PublisherEventCallbacks, SubscriptionEventCallbacks
 
 #: What users may override per topic with parameters; durability for latched camera_info.
 OVERRIDABLE = (QoSPolicyKind.HISTORY, QoSPolicyKind.DEPTH, QoSPolicyKind.RELIABILITY,

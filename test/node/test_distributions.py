@@ -1,0 +1,49 @@
+"""What differs between distributions of ROS is in one place each."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import sys
+import types
+
+import pytest
+
+from stereo_bp_ros import transport
+
+#: Signs of a difference between distributions.
+SIGNS = re.compile(r'\b(?:Humble|Iron|Jazzy|Kilted|ROS_DISTRO|qos_event)\b')
+
+#: Where they may be. Names of bags' types and of packages to install are no differences.
+PLACES = {'stereo_bp_ros/node/distributions.py', 'stereo_bp_ros/transport.py'}
+
+
+def test_differences_between_distributions_are_in_two_files(repository: pathlib.Path) -> None:
+    found = {str(path.relative_to(repository))
+             for path in (repository / 'stereo_bp_ros').rglob('*.py')
+             if SIGNS.search(path.read_text())}
+    assert found == PLACES
+    launch = (repository / 'launch' / 'stereo_bp.launch.py').read_text()
+    assert re.findall(r'.*ROS_DISTRO.*', launch) == [
+        line for line in launch.splitlines() if 'apt install' in line]
+
+
+def test_event_callbacks_are_found_under_the_name_of_humble(monkeypatch: pytest.MonkeyPatch
+                                                            ) -> None:
+    handler = pytest.importorskip('rclpy.event_handler')
+    old = types.ModuleType('rclpy.qos_event')
+    old.PublisherEventCallbacks = handler.PublisherEventCallbacks           # type: ignore
+    old.SubscriptionEventCallbacks = handler.SubscriptionEventCallbacks     # type: ignore
+    monkeypatch.setitem(sys.modules, 'rclpy.event_handler', None)
+    monkeypatch.setitem(sys.modules, 'rclpy.qos_event', old)
+    monkeypatch.delitem(sys.modules, 'stereo_bp_ros.node.distributions', raising=False)
+    from stereo_bp_ros.node import distributions
+    assert distributions.SubscriptionEventCallbacks is handler.SubscriptionEventCallbacks
+
+
+@pytest.mark.parametrize(('distribution', 'name'), [
+    ('humble', 'FASTRTPS_DEFAULT_PROFILES_FILE'), ('jazzy', 'FASTDDS_DEFAULT_PROFILES_FILE'),
+    ('kilted', 'FASTDDS_DEFAULT_PROFILES_FILE'), ('', 'FASTDDS_DEFAULT_PROFILES_FILE')])
+def test_fast_dds_reads_the_profile_that_its_distribution_knows(distribution: str,
+                                                                name: str) -> None:
+    assert transport.profile_variable({'ROS_DISTRO': distribution}) == name
