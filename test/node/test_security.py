@@ -1,0 +1,150 @@
+"""SROS 2: the shipped policy is what the node needs, and no node starts without its keys."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip('rclpy')
+
+import rclpy
+from rclpy.parameter import Parameter
+
+from stereo_bp_ros.node.node import StereoBpNode
+from test.domains import domain
+from test.node.processes import START_LIMIT
+
+pytestmark = pytest.mark.ros
+
+#: Parameters that change what the node subscribes to, in every combination that does.
+MODES: tuple[dict[str, Any], ...] = (
+    {'use_sim_time': True},
+    {'image_transport': 'compressed'},
+    {'rectify': True},
+    {'rectify': True, 'image_transport': 'compressed'})
+
+#: What the policy grants, by the attribute that does, and how a node tells that it does so.
+KINDS = {('topics', 'publish'): 'get_publisher_names_and_types_by_node',
+         ('topics', 'subscribe'): 'get_subscriber_names_and_types_by_node',
+         ('services', 'reply'): 'get_service_names_and_types_by_node',
+         ('services', 'request'): 'get_client_names_and_types_by_node'}
+
+#: Services that newer distributions have and older ones lack.
+NEWER = {'/stereo_bp/get_type_description'}
+
+
+@pytest.fixture
+def policy(repository: pathlib.Path) -> pathlib.Path:
+    return repository / 'config' / 'stereo_bp.policy.xml'
+
+
+@pytest.fixture
+def context() -> Iterator[Any]:
+    made = rclpy.Context()
+    with domain() as number:
+        rclpy.init(context=made, args=[], domain_id=number)
+        yield made
+        made.try_shutdown()
+
+
+def granted(policy: pathlib.Path, kind: str, attribute: str) -> list[str]:
+    """Absolute names, as SROS 2 resolves them."""
+    profile, = ElementTree.parse(policy).iter('profile')
+    namespace, node = profile.attrib['ns'], profile.attrib['node']
+    names = [str(name.text) for group in profile.iter(kind) if group.get(attribute) == 'ALLOW'
+             for name in group]
+    private = [name.replace('~', f'{namespace}{node}', 1) for name in names]
+    return [name if name.startswith('/') else namespace + name for name in private]
+
+
+def test_the_policy_names_exactly_what_the_node_has(
+        policy: pathlib.Path, context: Any, fake_matcher: Callable[..., Any]) -> None:
+    wanted = {kind: set(granted(policy, *kind)) for kind in KINDS}
+    found: dict[tuple[str, str], set[str]] = {kind: set() for kind in KINDS}
+    for mode in MODES:
+        node = StereoBpNode(matcher_factory=fake_matcher, context=context, parameter_overrides=[
+            Parameter(name, value=value) for name, value in mode.items()])
+        assert node.trigger_configure().name == 'SUCCESS'
+        assert node.trigger_activate().name == 'SUCCESS'
+        deadline = time.monotonic() + 5
+        while True:
+            for kind, ask in KINDS.items():
+                found[kind] |= {name for name, _ in getattr(node, ask)('stereo_bp', '/')}
+            # The last thing that the graph tells of.
+            if time.monotonic() > deadline or any(
+                    name.endswith('left/camera_info') for name, _ in
+                    node.get_subscriber_names_and_types_by_node('stereo_bp', '/')):
+                break
+            time.sleep(0.02)
+        node.stop(1.0)
+        node.destroy_node()
+    for kind, names in wanted.items():
+        assert names ^ found[kind] <= NEWER, kind
+
+
+def test_the_policy_names_nothing_twice_and_has_the_node_s_default_name(
+        policy: pathlib.Path) -> None:
+    for kind in KINDS:
+        names = granted(policy, *kind)
+        assert len(names) == len(set(names))
+    profile, = ElementTree.parse(policy).iter('profile')
+    assert (profile.get('ns'), profile.get('node')) == ('/', 'stereo_bp')
+
+
+def test_where_keys_are_enforced_a_node_without_them_does_not_start(
+        run_node: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    enforce(monkeypatch, tmp_path / 'keys')
+    with run_node(tmp_path, {}, '--enclave', '/stereo_bp', wait='') as node:
+        assert node.process.wait(60) == 2
+    assert 'SECURITY ERROR' in node.log
+    assert 'Traceback' not in node.log
+
+
+@pytest.mark.slow
+def test_with_keys_the_node_is_seen_by_nobody_without_them(
+        run_node: Any, tmp_path: pathlib.Path, policy: pathlib.Path, context: Any,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    ros2 = shutil.which('ros2')
+    if ros2 is None or 'security' not in subprocess.run(
+            [ros2, '--help'], capture_output=True, text=True, timeout=60, check=False).stdout:
+        pytest.skip('needs the verbs of SROS 2 (ros2 security)')
+    keys = tmp_path / 'keys'
+    with domain() as number:
+        for arguments in (['create_keystore', keys], ['create_enclave', keys, '/stereo_bp'],
+                          ['create_permission', keys, '/stereo_bp', policy]):
+            subprocess.run([ros2, 'security', *map(str, arguments)], check=True, timeout=60,
+                           env={**os.environ, 'ROS_DOMAIN_ID': str(number)})
+        enforce(monkeypatch, keys)
+        with run_node(tmp_path, {'stereo_algorithm': 'sad'}, '--enclave', '/stereo_bp', wait='',
+                      domain=number) as node:
+            deadline = time.monotonic() + START_LIMIT
+            while 'active: waiting' not in node.log:
+                if 'security libraries' in node.log:
+                    pytest.skip('this Fast DDS is built without security')
+                assert node.process.poll() is None, node.log
+                assert time.monotonic() < deadline, node.log
+                time.sleep(0.05)
+            outside = rclpy.Context()
+            monkeypatch.delenv('ROS_SECURITY_ENABLE')
+            rclpy.init(context=outside, args=[], domain_id=number)
+            stranger = rclpy.create_node('stranger', context=outside)
+            deadline = time.monotonic() + 5
+            while time.monotonic() < deadline:
+                assert 'stereo_bp' not in stranger.get_node_names()
+                time.sleep(0.1)
+            stranger.destroy_node()
+            outside.try_shutdown()
+
+
+def enforce(monkeypatch: pytest.MonkeyPatch, keys: pathlib.Path) -> None:
+    for name, value in (('ROS_SECURITY_KEYSTORE', str(keys)), ('ROS_SECURITY_ENABLE', 'true'),
+                        ('ROS_SECURITY_STRATEGY', 'Enforce')):
+        monkeypatch.setenv(name, value)
