@@ -8,6 +8,7 @@ as the camera's, ``eval "$(python3 -m stereo_bp_ros.transport)"`` settles it in 
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
 import os
 import pathlib
 import shlex
@@ -22,6 +23,9 @@ LARGE_IMAGES, UDP_ALONE = (PRESETS / f'fastdds_{name}.xml'
                            for name in ('large_images', 'udp'))
 
 PROFILE_VARIABLES = ('FASTDDS_DEFAULT_PROFILES_FILE', 'FASTRTPS_DEFAULT_PROFILES_FILE')
+
+#: Distributions whose Fast DDS is older than 3.
+WITH_FAST_DDS_2 = ('humble', 'iron', 'jazzy')
 
 #: What a process without a profile takes its transports from.
 BUILTIN_TRANSPORTS = 'FASTDDS_BUILTIN_TRANSPORTS'
@@ -72,9 +76,22 @@ def prepare(environment: MutableMapping[str, str] = os.environ,
 
 
 def profile_variable(environment: Mapping[str, str] = os.environ) -> str:
-    """The variable that names Fast DDS's profile: Humble's Fast DDS knows the old name only, and
-    newer ones warn about it."""
-    return PROFILE_VARIABLES[environment.get('ROS_DISTRO') == 'humble']
+    """The variable that names Fast DDS's profile.
+
+    Fast DDS 2, of Jazzy and before, knows the old name only; Fast DDS 3 warns about that. Wheels
+    of ROS leave ROS_DISTRO unset, and call Fast DDS 2 by its old name, too.
+    """
+    distribution = environment.get('ROS_DISTRO', '')
+    is_old = distribution in WITH_FAST_DDS_2 if distribution else _is_installed('ros-fastrtps')
+    return PROFILE_VARIABLES[is_old]
+
+
+def _is_installed(wheel: str) -> bool:
+    try:
+        importlib.metadata.distribution(wheel)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:

@@ -14,7 +14,7 @@ from stereo_bp_ros import transport
 from stereo_bp_ros.errors import StereoError
 
 PLENTY, LITTLE, NOTHING = 64 * 2**20, 2 * 2**20, 0
-NAME = 'FASTDDS_DEFAULT_PROFILES_FILE'
+NAME = transport.profile_variable({})
 
 
 @pytest.fixture
@@ -58,9 +58,10 @@ def test_what_the_user_has_set_stays(with_room):
         assert f'{next(iter(theirs.values()))}, which you have set, stays' in said
 
 
-def test_humble_knows_the_variable_by_its_old_name(with_room):
-    assert with_room(PLENTY, ROS_DISTRO='humble')[1] == {
-        'ROS_DISTRO': 'humble',
+@pytest.mark.parametrize('distribution', ['humble', 'jazzy'])
+def test_humble_and_jazzy_know_the_variable_by_its_old_name(with_room, distribution):
+    assert with_room(PLENTY, ROS_DISTRO=distribution)[1] == {
+        'ROS_DISTRO': distribution,
         'FASTRTPS_DEFAULT_PROFILES_FILE': str(transport.LARGE_IMAGES.resolve())}
 
 

@@ -30,6 +30,7 @@ def test_differences_between_distributions_are_in_two_files(repository: pathlib.
 
 def test_event_callbacks_are_found_under_the_name_of_humble(monkeypatch: pytest.MonkeyPatch
                                                             ) -> None:
+    pytest.importorskip('rclpy.node')
     handler = pytest.importorskip('rclpy.event_handler')
     old = types.ModuleType('rclpy.qos_event')
     old.PublisherEventCallbacks = handler.PublisherEventCallbacks           # type: ignore
@@ -42,8 +43,19 @@ def test_event_callbacks_are_found_under_the_name_of_humble(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(('distribution', 'name'), [
-    ('humble', 'FASTRTPS_DEFAULT_PROFILES_FILE'), ('jazzy', 'FASTDDS_DEFAULT_PROFILES_FILE'),
-    ('kilted', 'FASTDDS_DEFAULT_PROFILES_FILE'), ('', 'FASTDDS_DEFAULT_PROFILES_FILE')])
+    ('humble', 'FASTRTPS_DEFAULT_PROFILES_FILE'), ('jazzy', 'FASTRTPS_DEFAULT_PROFILES_FILE'),
+    ('kilted', 'FASTDDS_DEFAULT_PROFILES_FILE'), ('rolling', 'FASTDDS_DEFAULT_PROFILES_FILE')])
 def test_fast_dds_reads_the_profile_that_its_distribution_knows(distribution: str,
                                                                 name: str) -> None:
     assert transport.profile_variable({'ROS_DISTRO': distribution}) == name
+
+
+def test_wheels_of_ros_name_no_distribution_and_fast_dds_is_asked() -> None:
+    """The library has the name of the variable that it reads in it."""
+    rclpy = pytest.importorskip('rclpy')
+    name = transport.profile_variable({})
+    libraries = [path for path in pathlib.Path(rclpy.__file__).parents[3].glob('libfast*.so*')
+                 if path.name.startswith(('libfastdds.', 'libfastrtps.'))]
+    if not libraries:
+        pytest.skip('Fast DDS lies elsewhere')
+    assert f'{name}\0'.encode() in libraries[0].read_bytes()
