@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import select
@@ -130,7 +131,7 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
         rclpy.init(args=None if args is None else list(args),
                    signal_handler_options=SignalHandlerOptions.NO)
         node = StereoBpNode(matcher_factory=matcher_factory, on_fatal=on_fatal,
-                            transport=missing)
+                            on_configured=freeze, transport=missing)
     except (StereoError, InvalidParameterTypeException, InvalidParameterValueException,
             RuntimeError) as error:     # RuntimeError: ROS arguments that rcl refuses
         print(f'stereo_bp_node: {error}', file=sys.stderr)
@@ -159,6 +160,17 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
         # The compiler cannot be interrupted, and is not to be torn down while it runs.
         _exit_now(status)
     return status
+
+
+def freeze() -> None:
+    """Have the garbage collector leave alone what lives by now.
+
+    Looking through all of it, mostly modules and compiled code, holds every thread up for longer
+    than a frame may take. What was frozen before and is garbage since is collected first.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def _spin(executor: Executor, logger: RcutilsLogger) -> None:

@@ -50,18 +50,21 @@ class StereoBpNode(LifecycleNodeMixin, Node):
     :param matcher_factory: makes a matcher from a configuration; only called, like the matcher
         itself, in the worker's thread.
     :param on_fatal: is told, in words, that the process should end with an error.
+    :param on_configured: is called whenever everything is there that frames need.
     :param transport: what is wrong with how messages travel, for as long as the process lives.
     :raises ConfigError: the initial parameters are refused.
     """
 
     def __init__(self, *, matcher_factory: MatcherFactory | None = None,
-                 on_fatal: Callable[[str], None] | None = None, transport: str = '',
+                 on_fatal: Callable[[str], None] | None = None,
+                 on_configured: Callable[[], None] | None = None, transport: str = '',
                  **node_arguments: Any) -> None:
         self._parameter_lock = threading.RLock()
         Node.__init__(self, 'stereo_bp', start_parameter_services=False, **node_arguments)
         LifecycleNodeMixin.__init__(self)
 
         self._on_fatal = on_fatal or (lambda text: None)
+        self._on_configured = on_configured or (lambda: None)
         self._conditions = Conditions(self._log)
         self._conditions.hold('transport', Level.WARN, *filter(None, [transport]))
         self._qos_watch = QosWatch(self, self._conditions)
@@ -203,6 +206,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self.get_logger().info(
             f'configured in {seconds:.1f} s, {matcher.compile_time:.1f} s of it compiling: '
             f'{config.stereo_algorithm} on {matcher.backend} ({matcher.backend_reason})')
+        self._on_configured()
 
     def _activate(self, state: LifecycleState) -> None:
         LifecycleNodeMixin.on_activate(self, state)

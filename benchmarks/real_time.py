@@ -1,0 +1,236 @@
+"""How late frames of the node are beside a load, with each step of a set-up for real time.
+
+Camera, node and listener are processes of their own; another one computes without a pause on one
+of two cores. The node is started anew for each set-up:
+
+    plain     as it is, with Python's garbage collector as Python has it
+    frozen    what lives when it is configured is frozen: the node's default
+    affinity  frozen; the node has a core, everything else the other one
+    fifo      frozen; SCHED_FIFO (needs CAP_SYS_NICE or an rtprio limit)
+    locked    frozen; its memory is locked (needs CAP_IPC_LOCK or a memlock limit)
+    all       fifo and locked
+    again     plain once more: by how much the machine itself has changed
+
+    python -m benchmarks.real_time --minutes 10 --output real_time.json
+    python -m benchmarks.real_time --minutes 0.5 --setups plain fifo
+
+Latency counts from the receipt of the second image to the return of publish, end to end from the
+stamp to the listener. Prints a Markdown table: percentiles and the worst frame in milliseconds,
+collections of the garbage collector of the whole heap and the longest of all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from benchmarks import common, node
+from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.config.files import load_preset
+from stereo_bp_ros.evaluation import timing
+from stereo_bp_ros.replay import session
+
+#: What each set-up takes, by name.
+SETUPS: dict[str, tuple[str, ...]] = {
+    'plain': ('thaw',), 'frozen': (), 'affinity': ('affinity',), 'fifo': ('fifo',),
+    'locked': ('lock',), 'all': ('fifo', 'lock'), 'again': ('thaw',)}
+
+#: Above ordinary threads, below the kernel's own.
+FIFO_PRIORITY = 10
+
+MCL_CURRENT_AND_FUTURE = 3
+
+LOAD = 'while True: pass'
+
+#: Frames before those that count.
+WARM_UP = 60
+
+
+def main() -> int:
+    """Read the command line, make the runs, print the table."""
+    if sys.argv[1:2] == ['node']:
+        return prepared_node(json.loads(sys.argv[2]), pathlib.Path(sys.argv[3]), sys.argv[4:])
+    parser = common.parser(__doc__)
+    parser.add_argument('--setups', nargs='+', choices=tuple(SETUPS), default=list(SETUPS))
+    parser.add_argument('--run', choices=tuple(node.RUNS), default='sad_30_hz',
+                        help='size and preset, as of benchmarks.node (default: sad_30_hz)')
+    parser.add_argument('--minutes', type=shared.real(0.01, 1e4), default=10.0, metavar='N',
+                        help='of every set-up (default 10)')
+    parser.add_argument('--rate', type=shared.real(0.1, 1e4), default=30.0, metavar='HZ')
+    parser.add_argument('--no-load', action='store_true', help='leave the cores to the frames')
+    common.add_backend(parser, 'cpu')
+    common.add_output(parser)
+    options = parser.parse_args()
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    os.sched_setaffinity(0, cores)
+    run = node.RUNS[options.run]
+    common.print_machine()
+    common.print_head('set-up', 'frames', 'lost', 'p50', 'p99', 'p99.9', 'worst, ms',
+                      'end to end p99', 'p99.9', 'worst, ms', 'full collections',
+                      'longest collection, ms')
+    rows = []
+    with tempfile.TemporaryDirectory(prefix='real_time_') as folder:
+        pairs = pathlib.Path(folder) / 'pairs.npz'
+        node.render(run, pairs)
+        for name in options.setups:
+            row = measure(name, run, options.backend, pathlib.Path(folder), pairs, cores,
+                          round(options.minutes * 60 * options.rate), options.rate,
+                          is_loaded=not options.no_load)
+            rows.append(row)
+            print_row(row)
+    common.write_report(options.output, rows=rows)
+    return 0
+
+
+def measure(name: str, run: node.Run, backend: str, folder: pathlib.Path, pairs: pathlib.Path,
+            cores: Sequence[int], frames: int, rate: float, *, is_loaded: bool
+            ) -> dict[str, Any]:
+    """One set-up."""
+    steps = SETUPS[name]
+    alone = 'affinity' in steps and len(cores) > 1
+    parameters = {**(load_preset(run.preset) if run.preset else {}), 'backend': backend,
+                  'disparity_range': run.disparities, 'image_width': run.width,
+                  'image_height': run.height, **session.reliable_overrides()}
+    if alone:
+        parameters['num_threads'] = 1
+    file, collected, log = (folder / f'{name}.{kind}' for kind in ('yaml', 'json', 'log'))
+    file.write_text(yaml.safe_dump({'/**': {'ros__parameters': parameters}}), encoding='utf-8')
+    environment = session.private_environment()
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.sched_setaffinity, 0, cores)
+        os.sched_setaffinity(0, cores[:1] if alone else cores)
+        with open(log, 'wb') as output:
+            process = stack.enter_context(_ended(subprocess.Popen(
+                [sys.executable, '-m', 'benchmarks.real_time', 'node', json.dumps(steps),
+                 str(collected), '--ros-args', '--params-file', str(file)],
+                env=environment, stdout=output, stderr=output)))
+        os.sched_setaffinity(0, cores[1:] if alone else cores)
+        _wait_for(log, process)
+        listener = node.Helper(['listener'], environment, folder / 'listener.log')
+        stack.callback(listener.close)
+        camera = node.Helper(['camera', str(pairs)], environment, folder / 'camera.log')
+        stack.callback(camera.close)
+        listener.answer()
+        camera.answer()
+        camera.ask(rate=rate, frames=WARM_UP)
+        listener.ask(sent=WARM_UP)
+        if is_loaded:
+            stack.enter_context(_ended(subprocess.Popen([sys.executable, '-c', LOAD])))
+        camera.ask(rate=rate, frames=frames)
+        heard = listener.ask(sent=frames)
+        process.send_signal(signal.SIGINT)
+        process.wait(session.STOP_LIMIT_S)
+    return {'setup': name, 'frames': frames, 'lost': frames - heard['received'],
+            'total_ms': late(heard['stages_ms'].get('total', [])),
+            'end_to_end_ms': late(heard['end_to_end_ms']),
+            **json.loads(collected.read_text(encoding='utf-8')),
+            'said': [line for line in log.read_text(encoding='utf-8').splitlines()
+                     if 'real_time' in line]}
+
+
+def late(times: Sequence[float]) -> dict[str, float]:
+    """What a control loop is laid out by."""
+    if not times:
+        return {}
+    return {'p50': timing.percentile(times, 50), 'p99': timing.percentile(times, 99),
+            'p99.9': timing.percentile(times, 99.9), 'worst': max(times)}
+
+
+def print_row(row: dict[str, Any]) -> None:
+    """One line of the table."""
+    def cells(key: str, *names: str) -> list[str]:
+        return [f'{row[key][name]:.2f}' if row[key] else '-' for name in names]
+
+    common.print_row(row['setup'], row['frames'], row['lost'],
+                     *cells('total_ms', 'p50', 'p99', 'p99.9', 'worst'),
+                     *cells('end_to_end_ms', 'p99', 'p99.9', 'worst'),
+                     row['full_collections'], f'{row["longest_collection_ms"]:.1f}')
+    for line in row['said']:
+        print(f'  {line}', file=sys.stderr)
+
+
+def prepared_node(steps: Sequence[str], report: pathlib.Path, arguments: list[str]) -> int:
+    """The node after some steps; at its end it writes what the garbage collector has done."""
+    from stereo_bp_ros.node import main as node_main
+    collections, freeze = Collections(), node_main.freeze
+
+    def configured() -> None:
+        if 'thaw' not in steps:
+            freeze()
+        gc.callbacks.append(collections.on_collection)
+
+    node_main.freeze = configured
+    if 'fifo' in steps:
+        _try('SCHED_FIFO', lambda: os.sched_setscheduler(
+            0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY)))
+    if 'lock' in steps:
+        _try('locked memory', _lock)
+    status = node_main.main(arguments)
+    report.write_text(json.dumps({'full_collections': collections.full,
+                                  'longest_collection_ms': collections.longest_ms}))
+    return status
+
+
+class Collections:
+    """What the garbage collector does."""
+
+    def __init__(self) -> None:
+        self.full, self.longest_ms = 0, 0.0
+        self._begin = 0.0
+
+    def on_collection(self, phase: str, info: dict[str, int]) -> None:
+        """As an entry of ``gc.callbacks``."""
+        if phase == 'start':
+            self._begin = time.perf_counter()
+            return
+        self.full += info['generation'] == 2
+        self.longest_ms = max(self.longest_ms, (time.perf_counter() - self._begin) * 1e3)
+
+
+def _try(what: str, step: Callable[[], object]) -> None:
+    try:
+        step()
+    except OSError as error:
+        print(f'real_time: no {what}: {error}', file=sys.stderr)
+
+
+def _lock() -> None:
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.mlockall(MCL_CURRENT_AND_FUTURE):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+@contextlib.contextmanager
+def _ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def _wait_for(log: pathlib.Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + session.START_LIMIT_S
+    while 'active: waiting for' not in log.read_text(encoding='utf-8'):
+        if process.poll() is not None or time.monotonic() > deadline:
+            sys.exit(f'the node did not start:\n{log.read_text(encoding="utf-8")}')
+        time.sleep(0.02)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

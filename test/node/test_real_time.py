@@ -1,0 +1,105 @@
+"""What could make one frame late: memory that grows, and the garbage collector."""
+
+from __future__ import annotations
+
+import gc
+import pathlib
+import subprocess
+import sys
+import tracemalloc
+import weakref
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from benchmarks.frame_loop import FrameLoop
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.node import main
+from stereo_bp_ros.node.diagnostics.latency import WINDOW
+from test.domains import domain
+
+#: Frames after which everything bounded is full, and those that are watched.
+FULL, WATCHED = WINDOW + 20, 200
+
+#: Bytes that these may keep together.
+KEPT = 4096
+
+
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+def test_frames_keep_no_memory_in_python(
+        textured_pair: Callable[..., tuple[np.ndarray, np.ndarray]]) -> None:
+    pytest.importorskip('numba')
+    left, right = textured_pair(96, 64, 5)
+    loop = FrameLoop([left], [right])
+    loop.build(MatcherConfig(stereo_algorithm='sad', disparity_range=8, backend='cpu'))
+    assert loop.frames(FULL)['right'] == FULL
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for _ in range(WATCHED):
+            loop.frame()
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(WATCHED):
+            assert loop.frame()[0] == 'right'
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - before < KEPT
+    finally:
+        tracemalloc.stop()
+        loop.host.release()
+
+
+def test_what_lives_when_the_node_is_configured_is_not_looked_at_again(thawed: None) -> None:
+    class Cycle:
+        pass
+
+    old = Cycle()
+    old.itself = old        # type: ignore[attr-defined]
+    gone = weakref.ref(old)
+    main.freeze()
+    assert gc.get_freeze_count() > 1000
+    del old
+    gc.collect()
+    assert gone() is not None
+    # The next time the node is configured, it is garbage.
+    main.freeze()
+    assert gone() is None
+
+
+@pytest.mark.ros
+def test_the_node_tells_when_it_is_configured(fake_matcher: type) -> None:
+    rclpy = pytest.importorskip('rclpy')
+    from stereo_bp_ros.node.node import StereoBpNode
+    told: list[str] = []
+    context = rclpy.Context()
+    with domain() as number:
+        rclpy.init(context=context, args=[], domain_id=number)
+        node = StereoBpNode(matcher_factory=fake_matcher, context=context,
+                            on_configured=lambda: told.append('configured'))
+        try:
+            assert not told
+            assert node.trigger_configure().name == 'SUCCESS'
+            assert told == ['configured']
+        finally:
+            node.stop(1.0)
+            node.destroy_node()
+            context.try_shutdown()
+
+
+@pytest.mark.ros
+@pytest.mark.slow
+def test_every_set_up_for_real_time_is_measured(repository: pathlib.Path) -> None:
+    pytest.importorskip('rclpy')
+    done = subprocess.run(
+        [sys.executable, '-m', 'benchmarks.real_time', '--minutes', '0.05', '--run', 'bp_small',
+         '--setups', 'plain', 'frozen', 'affinity', 'all'],
+        cwd=repository, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith('| ')][2:]
+    assert [row.split('|')[1].strip() for row in rows] == ['plain', 'frozen', 'affinity', 'all']
