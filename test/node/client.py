@@ -14,6 +14,11 @@ import numpy as np
 
 from test.node.processes import LIMIT, START_LIMIT, NodeProcess
 
+#: A transition that no state has: it is refused, and changes nothing.
+NONE = 'none'
+#: Seconds after which an answer that may be lost is asked for again.
+ANSWER_LIMIT = 5.0
+
 
 class Client:
     """Publishes pairs to a node and collects what it answers; spins in a thread of its own."""
@@ -292,8 +297,30 @@ class Client:
         from lifecycle_msgs.msg import Transition
         from lifecycle_msgs.srv import ChangeState
 
-        return bool(self.call(ChangeState, 'change_state', limit,
-                              transition=Transition(label=transition)).success)
+        # A client sees when it knows the service, not when the node knows the client: an answer
+        # given before that is lost. So this client has been answered once before its request
+        # counts. No state has this transition, so it is refused.
+        client = self.node.create_client(ChangeState, f'{self.target}/change_state')
+        try:
+            assert client.wait_for_service(limit), 'change_state'
+            known = [client.call_async(ChangeState.Request(transition=Transition(label=NONE)))]
+            sent = time.monotonic()
+
+            def answered() -> bool:
+                nonlocal sent
+                if time.monotonic() > sent + ANSWER_LIMIT:
+                    known.append(client.call_async(
+                        ChangeState.Request(transition=Transition(label=NONE))))
+                    sent = time.monotonic()
+                return any(future.done() for future in known)
+
+            self.wait_until(answered, limit, 'an answer of change_state')
+            future = client.call_async(
+                ChangeState.Request(transition=Transition(label=transition)))
+            self.wait_until(future.done, limit, f'change_state to {transition}')
+            return bool(future.result().success)
+        finally:
+            self.node.destroy_client(client)
 
     def state(self) -> str:
         from lifecycle_msgs.srv import GetState
