@@ -304,10 +304,7 @@ def search(is_lossless: Callable[[float], bool]) -> None:
         good = rate
     while bad and good and bad > 1.1 * good:
         middle = round((good + bad) / 2)
-        if is_lossless(middle):
-            good = middle
-        else:
-            bad = middle
+        good, bad = (middle, bad) if is_lossless(middle) else (good, middle)
 
 
 def render(run: Run, path: pathlib.Path) -> None:
