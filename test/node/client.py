@@ -26,7 +26,8 @@ class Client:
     TOPICS = ('disparity', 'depth', 'latency', '/diagnostics')
 
     def __init__(self, domain: int, topics: Sequence[str] = TOPICS, *, compressed: bool = False,
-                 image: str = 'image_rect', node: str = '/stereo_bp', depth: int = 100) -> None:
+                 image: str = 'image_rect', node: str = '/stereo_bp', depth: int = 100,
+                 namespace: str = '') -> None:
         import rclpy
         from diagnostic_msgs.msg import DiagnosticArray
         from rclpy.executors import SingleThreadedExecutor
@@ -36,7 +37,8 @@ class Client:
 
         self.context = rclpy.Context()
         rclpy.init(context=self.context, args=[], domain_id=domain)
-        self.node = rclpy.create_node(f'client_{domain}', context=self.context)
+        self.node = rclpy.create_node(f'client_{domain}', context=self.context,
+                                      namespace=namespace)
         self.target = node
         #: The process of the node, where a fixture has started it for this client.
         self.node_process: NodeProcess | None = None

@@ -69,12 +69,13 @@ class NodeProcess:
 @contextlib.contextmanager
 def running_node(directory: pathlib.Path, parameters: Mapping[str, Any],
                  *arguments: str, wait: str = 'active: waiting', code: str = TALKATIVE_NODE,
-                 domain: int | None = None, qos: Mapping[str, Any] | None = None
-                 ) -> Iterator[NodeProcess]:
+                 domain: int | None = None, qos: Mapping[str, Any] | None = None,
+                 environment: Mapping[str, str] | None = None) -> Iterator[NodeProcess]:
     """A node, killed at the end, in a domain of another node or in one that nobody has.
 
     ``qos`` are its overrides. By default whatever is sent waits until it is taken; {} leaves the
-    node as in a vehicle, which loses messages on a busy machine.
+    node as in a vehicle, which loses messages on a busy machine. ``environment`` is added to that
+    of this process.
     """
     if qos is None:
         from stereo_bp_ros.replay import session
@@ -82,7 +83,7 @@ def running_node(directory: pathlib.Path, parameters: Mapping[str, Any],
     if domain is None:
         with domains.domain() as domain, running_node(
                 directory, parameters, *arguments, wait=wait, code=code, domain=domain,
-                qos=qos) as node:
+                qos=qos, environment=environment) as node:
             yield node
         return
     command = [sys.executable, '-c', code, '--ros-args', *arguments]
@@ -90,7 +91,8 @@ def running_node(directory: pathlib.Path, parameters: Mapping[str, Any],
         text = str(value).lower() if isinstance(value, bool) else str(value)
         command += ['-p', f'{name}:={text}']
     log_path = directory / f'node_{random.getrandbits(32):08x}.log'
-    environment = {**os.environ, 'ROS_DOMAIN_ID': str(domain), 'PYTHONUNBUFFERED': '1'}
+    environment = {**os.environ, **(environment or {}), 'ROS_DOMAIN_ID': str(domain),
+                   'PYTHONUNBUFFERED': '1'}
     with open(log_path, 'wb') as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT,
                                    env=environment)

@@ -1,0 +1,143 @@
+"""A stereo camera over ROS, whose pairs show a disparity that follows from their stamp."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from test.soak.ledger import SIDES, Ledger, Shown
+
+#: Disparities that pairs show. Each has its own texture: halves of two pairs match nowhere.
+DISPARITIES = range(3, 26)
+
+WIDTH, HEIGHT, FOCAL = 96, 64, 500.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How the camera is; a fault replaces some of it.
+
+    rate:     pairs a second.
+    sides:    that send images.
+    losing:   the side that sends only every third image, or ''.
+    behind:   seconds by which stamps are behind, of left and right.
+    stands:   stamps stand still; zero: they are 0.
+    focal, baseline: of camera_info, pixels and metres.
+    infos:    whether camera_info is sent; info_width: of it, 0 = that of the images.
+    short:    the data of images ends too soon.
+    """
+
+    running: bool = True
+    rate: float = 20.0
+    sides: tuple[str, ...] = SIDES
+    losing: str = ''
+    behind: tuple[float, float] = (0.0, 0.0)
+    stands: bool = False
+    zero: bool = False
+    width: int = WIDTH
+    height: int = HEIGHT
+    encoding: str = 'mono8'
+    focal: float = FOCAL
+    baseline: float = 0.1
+    infos: bool = True
+    info_width: int = 0
+    short: bool = False
+
+
+def shown_at(stamp_ns: int) -> int:
+    """The disparity of the pair with this stamp."""
+    return DISPARITIES[stamp_ns // 1_000_000 % len(DISPARITIES)]
+
+
+@functools.cache
+def textures(disparity: int, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+    """Left and right image, uint8 height x width, with left(x) = right(x - disparity)."""
+    values = np.random.default_rng(disparity).integers(
+        0, 256, (height, width + disparity), dtype=np.uint8)
+    return values[:, :width].copy(), values[:, disparity:].copy()
+
+
+class Camera:
+    """Sends pairs in a thread of its own, as ``settings`` say; one at a time.
+
+    :param client: what publishes: ``test.node.client.Client``.
+    :param ledger: is told of each frame before it is sent.
+    :param clock: where stamps come from, nanoseconds.
+    """
+
+    def __init__(self, client: Any, ledger: Ledger, clock: Callable[[], int]) -> None:
+        self._client = client
+        self._ledger = ledger
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._settings = Settings(running=False)
+        self._stamp = 0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name='camera', daemon=True)
+        self._thread.start()
+
+    def set(self, **changes: Any) -> int:
+        """Be as ever but for these changes; returns the place of the last frame before."""
+        with self._lock:
+            self._settings = dataclasses.replace(Settings(), **changes)
+            return self._ledger.sent
+
+    def send(self) -> int:
+        """Send one frame now, and return its place."""
+        with self._lock:
+            return self._send()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._stopping.is_set():
+            with self._lock:
+                if self._settings.running:
+                    self._send()
+                period = 1 / self._settings.rate
+            # A machine that is late does not make up for it with a burst.
+            due = max(due + period, time.monotonic() - period)
+            self._stopping.wait(max(0.0, due - time.monotonic()))
+
+    def _send(self) -> int:
+        settings = self._settings
+        if not settings.stands:
+            self._stamp = self._clock()
+        stamps = {side: 0 if settings.zero else self._stamp - int(behind * 1e9)
+                  for side, behind in zip(SIDES, settings.behind, strict=True)}
+        sides = tuple(side for side in settings.sides
+                      if side != settings.losing or not self._ledger.sent % 3)
+        disparity = shown_at(stamps['left'])
+        place = self._ledger.send(
+            stamps['left'], Shown(disparity, settings.width, settings.height, settings.focal),
+            time.monotonic(), sides)
+        for side in SIDES:
+            if settings.infos:
+                self._client.send_info(side, self._info(side, settings), stamps[side])
+        for side in sides:
+            self._client.send_image(side, self._image(side, disparity, settings), stamps[side])
+        return place
+
+    def _info(self, side: str, settings: Settings) -> Any:
+        return self._client.info(side, settings.info_width or settings.width, settings.height,
+                                 focal=settings.focal, baseline=settings.baseline,
+                                 cx=settings.width / 2)
+
+    def _image(self, side: str, disparity: int, settings: Settings) -> Any:
+        pixels = textures(disparity, settings.width, settings.height)[side == 'right']
+        if settings.encoding == 'rgb8':
+            pixels = np.repeat(pixels[:, :, None], 3, axis=2)
+        message = self._client.image(pixels, settings.encoding, frame_id=f'{side}_camera')
+        if settings.short:
+            del message.data[len(message.data) // 2:]
+        return message

@@ -1,0 +1,288 @@
+"""The table of faults: what each does to a rig, and what is to come of it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from test.soak.rig import Rig, Violation, subscribing_process
+
+#: What a fault does, until the context is left.
+Lasting = Callable[[Rig, random.Random], contextlib.AbstractContextManager[None]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """One thing that goes wrong.
+
+    name, expects: in words, for people.
+    lasting:  does it; undone when its context is left.
+    rig:      which of the two it meets: 'front', or 'rear', which goes by a simulated clock.
+    says:     status and words (a regular expression) by which the node names it, or None.
+    once:     it is an event, told in one report.
+    results:  whether frames sent meanwhile are published; None = some may be, all need not.
+    frames:   sent while it lasts, at least.
+    restarts: the node is another process afterwards.
+    loses:    messages may be lost on the way: an end was not there all the time.
+    needs:    returns why it cannot be tried on this machine, '' where it can.
+    """
+
+    name: str
+    expects: str
+    lasting: Lasting
+    rig: str = 'front'
+    says: tuple[str, str] | None = None
+    once: bool = False
+    results: bool | None = True
+    frames: int = 30
+    restarts: bool = False
+    loses: bool = False
+    needs: Callable[[], str] = lambda: ''
+
+
+def camera(**settings: Any) -> Lasting:
+    """The camera has these settings."""
+    @contextlib.contextmanager
+    def lasting(rig: Rig, draw: random.Random) -> Iterator[None]:
+        rig.camera.set(**settings)
+        yield
+    return lasting
+
+
+def parameters(*choices: tuple[str, Any]) -> Lasting:
+    """One of these parameters has its value, and is then what it was."""
+    @contextlib.contextmanager
+    def lasting(rig: Rig, draw: random.Random) -> Iterator[None]:
+        name, value = draw.choice(choices)
+        before = rig.get_parameters(name)[name]
+        _set(rig, name, value)
+        yield
+        _set(rig, name, before)
+    return lasting
+
+
+def _set(rig: Rig, name: str, value: Any) -> None:
+    result, = rig.set_parameters(**{name: value})
+    if not result.successful:
+        raise Violation(f'{name} {value} was refused: {result.reason}')
+    key = {'stereo_algorithm': 'algorithm', 'disparity_range': 'disparities'}.get(name)
+    if key:
+        expected = f'0 to {value - 1}' if name == 'disparity_range' else value
+        rig.wait_for_report('device', lambda report: report.values.get(key) == expected,
+                            240.0, f'{name} {value}')
+
+
+@contextlib.contextmanager
+def refused_parameters(rig: Rig, draw: random.Random) -> Iterator[None]:
+    """Values that are no values are refused, with the reason."""
+    for name, value in (('disparity_range', 0), ('correlation_window_size', 4),
+                        ('uniqueness_ratio', -1.0), ('stereo_algorithm', 'magic')):
+        result, = rig.set_parameters(**{name: value})
+        if result.successful or not result.reason:
+            raise Violation(f'{name} {value!r} was not refused with a reason')
+    yield
+
+
+def transitions(*names: str) -> Lasting:
+    """The node goes through the first half of these, and afterwards through the others."""
+    @contextlib.contextmanager
+    def lasting(rig: Rig, draw: random.Random) -> Iterator[None]:
+        half = len(names) // 2
+        for part in (names[:half], names[half:]):
+            if part is not names[:half]:
+                yield
+            for name in part:
+                if not rig.change_state(name):
+                    raise Violation(f'{name} failed')
+        rig.wait_until_connected()
+    return lasting
+
+
+@contextlib.contextmanager
+def no_subscribers(rig: Rig, draw: random.Random) -> Iterator[None]:
+    """Nobody wants a result."""
+    rig.stop_listening()
+    rig.wait_until_known()
+    yield
+    rig.listen()
+    rig.wait_until(lambda: rig.node.count_publishers('disparity'))
+    rig.wait_until_known()
+
+
+@contextlib.contextmanager
+def subscriber_hangs(rig: Rig, draw: random.Random) -> Iterator[None]:
+    """A reliable subscriber receives, is stopped, and goes on."""
+    with subscribing_process(f'{rig.namespace}/disparity', rig.domain) as process:
+        process.send_signal(signal.SIGSTOP)
+        yield
+        process.send_signal(signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def subscriber_dies_hanging(rig: Rig, draw: random.Random) -> Iterator[None]:
+    """A reliable subscriber receives, is stopped, and is killed so."""
+    with subscribing_process(f'{rig.namespace}/disparity', rig.domain) as process:
+        process.send_signal(signal.SIGSTOP)
+        rig.wait_for_frames(20)
+    yield
+
+
+@contextlib.contextmanager
+def subscriber_does_not_fit(rig: Rig, draw: random.Random) -> Iterator[None]:
+    """A subscription asks for more than the publisher offers."""
+    from rclpy.qos import DurabilityPolicy, QoSProfile
+    from stereo_msgs.msg import DisparityImage
+
+    latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+    other = rig.node.create_subscription(DisparityImage, 'disparity', print, latched)
+    yield
+    rig.node.destroy_subscription(other)
+
+
+@contextlib.contextmanager
+def namesake(rig: Rig, draw: random.Random) -> Iterator[None]:
+    """Another node has the name of this one."""
+    import rclpy
+
+    other = rclpy.create_node('stereo_bp', context=rig.context, namespace=rig.namespace,
+                              start_parameter_services=False)
+    yield
+    other.destroy_node()
+
+
+@contextlib.contextmanager
+def stopped(rig: Rig, draw: random.Random) -> Iterator[None]:
+    """The process is stopped, and goes on."""
+    rig.process.send_signal(signal.SIGSTOP)
+    yield
+    rig.process.send_signal(signal.SIGCONT)
+
+
+def ended(number: signal.Signals, status: int) -> Lasting:
+    """The process ends by a signal with an exit status, and another one is started."""
+    @contextlib.contextmanager
+    def lasting(rig: Rig, draw: random.Random) -> Iterator[None]:
+        got = rig.kill(number)
+        if got != status:
+            raise Violation(f'the exit status after {number.name} is {got}, not {status}')
+        yield
+        rig.start()
+    return lasting
+
+
+def clock(**flags: bool) -> Lasting:
+    """/clock has these flags of ``SimulatedClock``."""
+    @contextlib.contextmanager
+    def lasting(rig: Rig, draw: random.Random) -> Iterator[None]:
+        for name, value in flags.items():
+            setattr(rig.simulated, name, value)
+        if 'frozen' in flags:
+            rig.camera.set(running=False)
+            for _ in range(3):
+                report = rig.wait_for_report('input', lambda report: True)
+                if report.level:
+                    raise Violation(f'a pause is called wrong: {report.message}')
+        yield
+        for name, value in flags.items():
+            setattr(rig.simulated, name, not value)
+        rig.wait_until_known()
+    return lasting
+
+
+def jump(least: float, most: float) -> Lasting:
+    """/clock jumps by some seconds, and the camera with it."""
+    @contextlib.contextmanager
+    def lasting(rig: Rig, draw: random.Random) -> Iterator[None]:
+        assert rig.simulated is not None
+        rig.camera.set(running=False)
+        rig.counters_at_rest()
+        rig.simulated.jump(draw.uniform(least, most))
+        rig.wait_until_known()
+        rig.camera.set()
+        yield
+    return lasting
+
+
+NAMED = ('Nothing is published. The cause is named until it ends.')
+ON_TIME = 'Results go on.'
+
+CAMERA_FAULTS = (
+    Fault('the camera stops', NAMED, camera(running=False), results=False, frames=0,
+          says=('input', r'nothing on \S*/left/image_rect for')),
+    Fault('one camera stops', NAMED, camera(sides=('right',)), results=False,
+          says=('pairing', 'no left images')),
+    Fault('images are lost', 'Complete pairs are published, and the losses are named.',
+          camera(losing='left'), says=('pairing', 'left images do not arrive'), frames=60),
+    Fault('pairs come ten times as fast', 'Results go on; what is superseded is counted.',
+          camera(rate=200.0), frames=300),
+    Fault('stamps stand still', NAMED, camera(stands=True), results=False,
+          says=('pairing', 'stamps stand still')),
+    Fault('stamps are zero', NAMED, camera(zero=True), results=False,
+          says=('pairing', 'bad input')),
+    Fault('stamps are behind', NAMED, camera(behind=(10.0, 10.0)), results=False,
+          says=('input', 'max_input_age')),
+    Fault('stamps are ahead', NAMED, camera(behind=(-10.0, -10.0)), results=False,
+          says=('input', 'ahead of this clock')),
+    Fault('the stamps of one side are behind', NAMED, camera(behind=(0.0, 10.0)), results=False,
+          says=('pairing', 'the stamps of right images are')),
+    Fault('the size changes', 'Results go on in the new size.', camera(width=144, height=80)),
+    Fault('the encoding changes', ON_TIME, camera(encoding='rgb8')),
+    Fault('the encoding is unknown', NAMED, camera(encoding='thermal'), results=False,
+          says=('input', 'unknown encoding')),
+    Fault('images are cut short', NAMED, camera(short=True), results=False,
+          says=('input', 'short data')),
+    Fault('the calibration changes', 'Each result has the calibration of its images.',
+          camera(focal=620.0)),
+    Fault('the baseline is zero', NAMED, camera(baseline=0.0), results=False,
+          says=('input', 'zero baseline')),
+    Fault('camera_info is of another size', NAMED, camera(info_width=80), results=False,
+          says=('input', 'camera_info size')),
+    Fault('camera_info stops', 'Results go on with the last one, and that is said.',
+          camera(infos=False), says=('input', 'its last camera_info is used')),
+)
+
+NODE_FAULTS = (
+    Fault('a parameter changes', ON_TIME, parameters(
+        ('uniqueness_ratio', 5.0), ('speckle_size', 20), ('disp12_max_diff', 2),
+        ('texture_threshold', 10), ('median_window_size', 3), ('jump_threshold', 2.0))),
+    Fault('a parameter calls for a new engine', 'Results go on; the old engine serves until the '
+          'new one is built.', parameters(
+              ('disparity_range', 48), ('stereo_algorithm', 'bp'), ('num_threads', 1))),
+    Fault('a parameter is refused', ON_TIME, refused_parameters),
+    Fault('deactivate and activate', 'Nothing is published meanwhile.',
+          transitions('deactivate', 'activate'), results=False, loses=True,
+          says=('input', '^inactive$')),
+    Fault('cleanup and configure', 'Nothing is published meanwhile.',
+          transitions('deactivate', 'cleanup', 'configure', 'activate'), results=False,
+          loses=True, says=('input', '^unconfigured$')),
+    Fault('nobody subscribes', 'Nothing is computed, and the node says that it is idle.',
+          no_subscribers, results=False, loses=True, says=('input', '^idle: no subscribers$')),
+    Fault('a subscriber hangs', ON_TIME, subscriber_hangs, frames=60),
+    Fault('a subscriber hangs and dies', ON_TIME, subscriber_dies_hanging),
+    Fault('a subscriber does not fit', ON_TIME, subscriber_does_not_fit,
+          says=('input', 'incompatible QoS')),
+    Fault('a second node has the name', ON_TIME, namesake,
+          says=('device', '2 nodes are named')),
+    Fault('the node is stopped for a while', 'Nothing old is published afterwards.', stopped,
+          results=None, frames=80),
+    Fault('the node is killed', 'The next one publishes.', ended(signal.SIGKILL, -signal.SIGKILL),
+          results=False, restarts=True),
+    Fault('the node is interrupted', 'It ends with status 0, and the next one publishes.',
+          ended(signal.SIGINT, 0), results=False, restarts=True),
+)
+
+CLOCK_FAULTS = (
+    Fault('/clock falls silent', NAMED, clock(silent=True), rig='rear', results=None,
+          says=('input', 'ahead of this clock'), frames=40),
+    Fault('the simulation is paused', 'Nothing is published, and nothing is called wrong.',
+          clock(frozen=True), rig='rear', results=False, frames=0),
+    Fault('the simulation starts over', 'Results go on, and the jump is counted.',
+          jump(-60.0, -0.5), rig='rear', says=('input', 'stamps went back'), once=True),
+    Fault('/clock jumps ahead', ON_TIME, jump(5.0, 300.0), rig='rear'),
+    Fault('the second camera is killed', 'The first camera is not disturbed.',
+          ended(signal.SIGKILL, -signal.SIGKILL), rig='rear', results=False, restarts=True),
+)

@@ -1,0 +1,141 @@
+"""Faults of the machine: no room in shared memory or for caches, and little memory.
+
+They fill file systems, so they are tried only in a mount namespace of the soak's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+
+from stereo_bp_ros import transport
+from stereo_bp_ros.engines import cache
+from test.soak.faults import Fault
+from test.soak.rig import Rig, Violation
+
+#: In the environment of a soak that has a mount namespace of its own.
+PRIVATE = 'STEREO_BP_SOAK_PRIVATE'
+
+#: Bytes of the private /dev/shm, of what a node finds of it when it is full, and of memory that a
+#: limited node may take beyond what it has.
+SHARED_MEMORY, LEFT, MARGIN = 512 * 2**20, 8 * 2**20, 8 * 2**20
+
+CGROUPS = pathlib.Path('/sys/fs/cgroup')
+
+
+def own_namespace() -> list[str]:
+    """Prefix of a command that runs it with mounts of its own, and a /dev/shm.
+
+    Empty where the kernel does not allow it.
+    """
+    for options in (['--mount'], ['--user', '--map-root-user', '--mount']):
+        prefix = ['unshare', *options, 'sh', '-c',
+                  f'mount -t tmpfs -o size={SHARED_MEMORY} tmpfs /dev/shm && '
+                  f'export {PRIVATE}=1 && exec "$@"', 'sh']
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            if subprocess.run([*prefix, 'true'], capture_output=True, timeout=30).returncode == 0:
+                return prefix
+    return []
+
+
+def _needs_private() -> str:
+    return '' if os.environ.get(PRIVATE) else (
+        'needs a mount namespace (unshare --mount), which is not allowed here')
+
+
+def _needs_memory_controller() -> str:
+    try:
+        controllers = (CGROUPS / 'cgroup.subtree_control').read_text(encoding='ascii').split()
+    except OSError:
+        return 'needs cgroup v2 at /sys/fs/cgroup'
+    if 'memory' not in controllers or not os.access(CGROUPS, os.W_OK):
+        return 'needs a writable cgroup v2 with the memory controller'
+    return ''
+
+
+@contextlib.contextmanager
+def little_shared_memory(rig: Rig, draw: random.Random) -> Iterator[None]:
+    """The node starts with 8 MiB of /dev/shm left."""
+    rig.kill(signal.SIGINT)
+    ballast = transport.SHARED_MEMORY / 'soak_ballast'
+    free = os.statvfs(ballast.parent)
+    try:
+        with open(ballast, 'wb') as file:
+            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - LEFT)
+        rig.start()
+        yield
+    finally:
+        ballast.unlink()
+    rig.kill(signal.SIGINT)
+    rig.start()
+
+
+@contextlib.contextmanager
+def full_disk(rig: Rig, draw: random.Random) -> Iterator[None]:
+    """The cache of compiled code lies on a disk without a byte left."""
+    rig.kill(signal.SIGINT)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix='soak_cache_'))
+    here = cache.user_cache() / 'stereo_bp_ros'
+    size = sum(path.stat().st_size + 4096 for path in here.rglob('*')) + 2**20
+    subprocess.run(['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', folder], check=True,
+                   timeout=30)
+    try:
+        shutil.copytree(here, folder / 'stereo_bp_ros')
+        with open(folder / 'ballast', 'wb') as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+                file.flush()
+        rig.start(environment={'XDG_CACHE_HOME': str(folder)})
+        yield
+        rig.kill(signal.SIGINT)
+    finally:
+        subprocess.run(['umount', '--lazy', folder], check=True, timeout=30)
+        folder.rmdir()
+    rig.start()
+
+
+@contextlib.contextmanager
+def little_memory(rig: Rig, draw: random.Random) -> Iterator[None]:
+    """The node may take hardly more memory than it has."""
+    rig.kill(signal.SIGINT)
+    group = CGROUPS / f'stereo_bp_soak_{os.getpid()}'
+    group.mkdir()
+    try:
+        rig.start(before_waiting=lambda node: _write(
+            group / 'cgroup.procs', str(node.process.pid)))
+        rig.camera.set()
+        rig.wait_for_frames(60)
+        taken = int((group / 'memory.current').read_text(encoding='ascii'))
+        _write(group / 'memory.max', str(taken + MARGIN))
+        yield
+        events = dict(line.split() for line in (group / 'memory.events').read_text(
+            encoding='ascii').splitlines())
+        if int(events['oom_kill']):
+            raise Violation(f'a process was killed for want of memory: {events}')
+    finally:
+        _write(group / 'memory.max', 'max')
+        rig.kill(signal.SIGINT)
+        group.rmdir()
+    rig.start()
+
+
+def _write(path: pathlib.Path, text: str) -> None:
+    path.write_text(text, encoding='ascii')
+
+
+MACHINE_FAULTS = (
+    Fault('little shared memory', 'Results come by UDP, and that is said.', little_shared_memory,
+          rig='rear', restarts=True, needs=_needs_private,
+          says=('input', 'going on with UDP alone')),
+    Fault('the disk is full', 'Compiled code is read, and results go on.', full_disk, rig='rear',
+          restarts=True, needs=_needs_private),
+    Fault('little memory', 'Results go on: a frame takes no new memory.', little_memory,
+          rig='rear', restarts=True, needs=_needs_memory_controller),
+)

@@ -1,0 +1,330 @@
+"""A camera, a node and what listens to it: everything of one namespace."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros.replay import session
+from test.node.client import Client, stamp_of
+from test.node.processes import LIMIT, NODE, START_LIMIT, NodeProcess, running_node
+from test.soak import shared_memory
+from test.soak.camera import Camera
+from test.soak.clock import SimulatedClock
+from test.soak.ledger import Found, Ledger, Totals
+
+#: Of the node. ``max_latency`` drops what a stop in the middle of a frame has made old.
+PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 32, 'correlation_window_size': 7,
+              'max_input_age': 1.0, 'max_latency': 1.5}
+
+#: Seconds from sending to the result, at most: ``max_latency``, and as much again for a busy
+#: machine to bring the result here.
+LONGEST_AGE = 3.0
+
+#: Seconds within which a lone frame on an idle node is answered, before the next is sent.
+PATIENCE = 1.0
+
+#: Seconds until statuses and frames come, whatever the machine does beside.
+ANSWER = 60.0
+
+
+class Violation(Exception):
+    """An expectation that does not hold, in words."""
+
+
+class Report(types.SimpleNamespace):
+    """One status: number of the report since the rig began, level, message and values."""
+
+    number: int
+    level: int
+    message: str
+    values: dict[str, str]
+
+
+class Rig(Client):
+    """The camera and the listener of one node, and the process of that node.
+
+    :param namespace: '' or '/name'.
+    :param sim_time: the node, the camera's stamps and /clock go by a simulated clock.
+    :param backend: the node's.
+    """
+
+    def __init__(self, domain: int, directory: pathlib.Path, namespace: str, *, sim_time: bool,
+                 backend: str) -> None:
+        super().__init__(domain, (), node=f'{namespace}/stereo_bp', depth=1000,
+                         namespace=namespace)
+        self.name = namespace.strip('/') or 'front'
+        self.namespace = namespace
+        self.domain, self._directory = domain, directory
+        self.parameters = {**PARAMETERS, 'backend': backend}
+        self.ledger = Ledger(LONGEST_AGE)
+        self.simulated = SimulatedClock(self.node) if sim_time else None
+        self.camera = Camera(self, self.ledger,
+                             self.simulated.now_ns if self.simulated else self.now_ns)
+        self._reports: collections.deque[tuple[int, dict[str, Report]]] = collections.deque(
+            maxlen=120)
+        self._number = 0
+        self._running = contextlib.ExitStack()
+        self._ends: set[tuple[int, ...]] = set()
+        #: Counters at the last rest; None after a start of the node.
+        self.before: Totals | None = None
+        from diagnostic_msgs.msg import DiagnosticArray
+        self._told = self.node.create_subscription(
+            DiagnosticArray, '/diagnostics', self._on_diagnostics, 100)
+        self.listen()
+
+    # The listener
+
+    def listen(self) -> None:
+        """Subscribe to the results."""
+        from stereo_msgs.msg import DisparityImage
+        self._listener = self.node.create_subscription(
+            DisparityImage, 'disparity', self._on_result, 1000)
+
+    def stop_listening(self) -> None:
+        """Have no subscription of results any more."""
+        self.node.destroy_subscription(self._listener)
+        self.before = None
+
+    def _on_result(self, message: Any) -> None:
+        now = time.monotonic()
+        image = message.image
+        values = np.frombuffer(message.image.data, np.float32).reshape(image.height, image.width)
+        valid = values[values >= message.min_disparity]
+        middle = float(np.median(valid)) if valid.size else 0.0
+        agreement = float(np.mean(np.abs(valid - middle) <= 0.5)) if valid.size else 0.0
+        self.ledger.receive(stamp_of(message), Found(
+            middle, agreement, valid.size / values.size, image.width, image.height, message.f),
+            now)
+
+    def _on_diagnostics(self, message: Any) -> None:
+        prefix = f'{self.target}: '
+        found = {status.name.removeprefix(prefix): Report(
+            number=self._number + 1, level=int.from_bytes(status.level, 'little'),
+            message=status.message, values={v.key: v.value for v in status.values})
+            for status in message.status if status.name.startswith(prefix)}
+        if found:
+            self._number += 1
+            self._reports.append((self._number, found))
+
+    # The node's process
+
+    def start(self, *, environment: Mapping[str, str] | None = None,
+              before_waiting: Callable[[NodeProcess], None] = lambda node: None) -> None:
+        """Start the node and wait until it is active and everything has found everything."""
+        self.before = None
+        node = self._running.enter_context(running_node(
+            self._directory, {**self.parameters, 'use_sim_time': bool(self.simulated)},
+            *(['-r', f'__ns:={self.namespace}'] if self.namespace else []), wait='', code=NODE,
+            domain=self.domain, environment=environment,
+            qos=session.reliable_overrides(self.namespace, depth=500)))
+        self.node_process = node
+        before_waiting(node)
+        node.wait_for_log('active: waiting')
+        self.wait_until_connected()
+
+    def wait_until_connected(self) -> None:
+        """Until the active node and this end know each other."""
+        def are_there() -> bool:
+            self.check_running()
+            return all(ends - self._ends for ends in self._subscriptions()) and bool(
+                self.node.count_publishers('disparity'))
+
+        self.wait_until(are_there, START_LIMIT, 'subscriptions of the node')
+        # Of two servers, the one that was killed and the next, only one answers; it may not know
+        # this end yet.
+        for _ in range(20):
+            with contextlib.suppress(AssertionError):
+                self.call_briefly()
+                break
+        else:
+            raise Violation('the parameter service does not answer')
+        self._ends = set().union(*self._subscriptions())
+
+    def call_briefly(self) -> None:
+        """Have the node answer a request soon, or raise AssertionError."""
+        from rcl_interfaces.srv import GetParameters
+        self.call(GetParameters, 'get_parameters', 3.0, names=['stereo_algorithm'])
+
+    def _subscriptions(self) -> list[set[tuple[int, ...]]]:
+        """Those of each input, dead ones that are not missed yet included."""
+        return [{tuple(end.endpoint_gid)
+                 for end in self.node.get_subscriptions_info_by_topic(publisher.topic_name)}
+                for publisher in (*self.image_publishers.values(),
+                                  *self.info_publishers.values())]
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """Of the node."""
+        assert self.node_process is not None
+        return self.node_process.process
+
+    def kill(self, number: int = signal.SIGKILL) -> int:
+        """End the node by a signal, and wait for that; returns its exit status."""
+        assert self.node_process is not None
+        left = shared_memory.segments_of(self.process.pid)
+        status = self.node_process.end(number)
+        self._running.close()
+        shared_memory.remove(left)
+        self.before = None
+        return status
+
+    def close(self) -> None:
+        """End everything."""
+        self.camera.close()
+        if self.simulated:
+            self.simulated.close()
+        if self.node_process is not None:
+            self.process.send_signal(signal.SIGCONT)
+            left = shared_memory.segments_of(self.process.pid)
+            self._running.close()
+            shared_memory.remove(left)
+        super().close()
+
+    # Waiting for statuses and frames
+
+    @property
+    def reports(self) -> int:
+        """Number of reports that have come."""
+        return self._number
+
+    def find(self, after: int, name: str, matches: Callable[[Report], Any]) -> Report | None:
+        """The first report with a number above ``after`` whose status matches, or None."""
+        return next((statuses[name] for number, statuses in list(self._reports)
+                     if number > after and name in statuses and matches(statuses[name])), None)
+
+    def wait_for_report(self, name: str, matches: Callable[[Report], Any],
+                        limit: float = ANSWER, what: str = '') -> Report:
+        """Wait for a status from now on that matches.
+
+        :raises Violation: none came in time; with the last one.
+        """
+        after, end = self._number, time.monotonic() + limit
+        while (found := self.find(after, name, matches)) is None:
+            self.check_running()
+            if time.monotonic() > end:
+                last = self._reports[-1][1].get(name) if self._reports else None
+                raise Violation(f'{what or name} was not told within {limit:.0f} s; the last '
+                                f'status {name} is {last and last.message!r}')
+            time.sleep(0.01)
+        return found
+
+    def wait_for_words(self, name: str, words: str) -> Report:
+        """Wait until a status has these words, a regular expression.
+
+        :raises Violation: it does not.
+        """
+        return self.wait_for_report(name, lambda report: re.search(words, report.message),
+                                    what=f'"{words}"')
+
+    def check_running(self) -> None:
+        """:raises Violation: the node has ended, and nobody has ended it."""
+        if self.node_process is not None and self.process.poll() is not None:
+            raise Violation(f'the node has ended with status {self.process.returncode}: '
+                            f'{self.node_process.log[-500:]}')
+
+    def wait_for_frames(self, count: int) -> None:
+        """Wait until so many more frames are sent."""
+        end = self.ledger.sent + count
+        self.wait_until(lambda: self.ledger.sent >= end, ANSWER, 'the camera')
+
+    def wait_for_result(self, after: int, limit: float = ANSWER) -> bool:
+        """Whether the result of a frame after this place comes in time."""
+        end = time.monotonic() + limit
+        while self.ledger.last <= after:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.002)
+        return True
+
+    def frames_to_recover(self) -> int:
+        """Send frames one by one until the result of one of them comes; returns their number.
+
+        Of those that the busy machine made too old no account is taken.
+
+        :raises Violation: none comes.
+        """
+        before, first = self.counts_now(), self.ledger.sent
+        for sent in range(1, 1 + int(ANSWER / PATIENCE)):
+            self.camera.send()
+            if self.wait_for_result(first, PATIENCE):
+                return max(1, sent - self._too_old_since(before)) if sent > 2 else sent
+        raise Violation(f'no result of {sent} frames')
+
+    def _too_old_since(self, before: Mapping[str, int]) -> int:
+        after = self.settled()
+        return sum(after[f'dropped pairs: {reason}'] - before.get(f'dropped pairs: {reason}', 0)
+                   for reason in ('stale', 'late', 'superseded'))
+
+    # Counters
+
+    def counts_now(self) -> dict[str, int]:
+        """The counters of the next report."""
+        return self._counters(self.wait_for_report('pairing', lambda report: True))
+
+    def counters_at_rest(self) -> dict[str, int]:
+        """The counters, while nothing is sent, once two reports agree.
+
+        :raises Violation: they go on changing.
+        """
+        end, before = time.monotonic() + ANSWER, self.counts_now()
+        while (values := self.counts_now()) != before:
+            before = values
+            if time.monotonic() > end:
+                raise Violation('the counters do not come to rest')
+        return values
+
+    settled = counters_at_rest
+
+    @staticmethod
+    def _counters(report: Report) -> dict[str, int]:
+        return {key: int(value) for key, value in report.values.items()}
+
+    def totals(self) -> Totals:
+        """All counters at rest, of both ends."""
+        return Totals(self.counters_at_rest(), dict(self.ledger.images), self.ledger.delivered)
+
+
+def usage(pid: int) -> dict[str, float]:
+    """Memory (MiB) of a process, its open files and threads."""
+    fields = dict(line.split(':', 1) for line in pathlib.Path(
+        f'/proc/{pid}/status').read_text(encoding='ascii').splitlines() if ':' in line)
+    kib = {name: int(fields[name].split()[0]) for name in ('VmRSS', 'RssAnon')}
+    return {'RSS MiB': kib['VmRSS'] / 1024, 'private MiB': kib['RssAnon'] / 1024,
+            'open files': len(os.listdir(f'/proc/{pid}/fd')),
+            'threads': int(fields['Threads'])}
+
+
+@contextlib.contextmanager
+def subscribing_process(topic: str, domain: int) -> Iterator[subprocess.Popen[str]]:
+    """A process that subscribes to results and has received one; killed at the end."""
+    process = subprocess.Popen(
+        [sys.executable, '-m', 'test.soak.subscriber', topic], stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True, env={**os.environ, 'ROS_DOMAIN_ID': str(domain)})
+    try:
+        watchdog = threading.Timer(LIMIT, process.kill)
+        watchdog.start()
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        watchdog.cancel()
+        if not line:
+            raise Violation('a second subscriber has received nothing')
+        yield process
+    finally:
+        left = shared_memory.segments_of(process.pid)
+        process.kill()
+        process.wait(10)
+        shared_memory.remove(left)

@@ -1,0 +1,93 @@
+"""A whole soak: start, try faults until the time is over, judge, and write the reports."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from test import domains
+from test.soak import page
+from test.soak.faults import Fault
+from test.soak.rig import Rig
+from test.soak.trend import Trend, settled, trend
+from test.soak.trials import Soak, deal
+
+#: What is watched, and the growth over the whole run that counts as none.
+WATCHED = {'RSS MiB': 8.0, 'private MiB': 4.0, 'open files': 2.0, 'threads': 1.0}
+
+#: Part of a life that is left out, and hours that are at most: buffers fill until then.
+WARM_UP_PART, WARM_UP_LIMIT = 0.25, 5 / 60
+
+#: Violations after which there is no use in going on.
+MOST_VIOLATIONS = 20
+
+
+def run(*, minutes: float, seed: int, output: pathlib.Path, backend: str,
+        faults: Sequence[Fault]) -> int:
+    """Run a soak and write ``soak.json`` and ``soak.html``; returns the exit status."""
+    output.mkdir(parents=True, exist_ok=True)
+    skipped = {fault.name: reason for fault in faults if (reason := fault.needs())}
+    for name, reason in skipped.items():
+        print(f'skipped: {name}: {reason}', flush=True)
+    tried = [fault for fault in faults if fault.name not in skipped]
+    with contextlib.ExitStack() as stack:
+        domain = stack.enter_context(domains.domain())
+        rigs = {}
+        for namespace, sim_time in (('', False), ('/rear', True)):
+            rig = stack.enter_context(contextlib.closing(Rig(
+                domain, output, namespace, sim_time=sim_time, backend=backend)))
+            rig.start()
+            rigs[rig.name] = rig
+        soak = Soak(rigs, seed)
+        report: dict[str, Any] = {}
+        try:
+            end = time.monotonic() + 60 * minutes
+            for fault in deal(seed, tried):
+                if time.monotonic() > end or len(soak.violations) > MOST_VIOLATIONS:
+                    break
+                _tell(soak.attempt(fault))
+        finally:
+            report = judge(soak, seed=seed, minutes=minutes, backend=backend, skipped=skipped,
+                           faults=faults)
+            page.write(output, report)
+    for text in report['violations']:
+        print(f'violated (seed {seed}): {text}', flush=True)
+    print(f'{len(soak.trials)} faults in {report["seconds"] / 60:.1f} minutes, '
+          f'{len(report["violations"])} violations; {output / "soak.html"}', flush=True)
+    return 1 if report['violations'] else 0
+
+
+def _tell(trial: Any) -> None:
+    text = f'{trial.at:7.1f} s  {trial.number:4}  {trial.fault}: '
+    print(text + ('; '.join(trial.violations) or
+                  f'survived, {trial.recovery} frames to recover, {trial.seconds:.1f} s'
+                  + (f', lost {trial.lost}' if trial.lost else '')), flush=True)
+
+
+def judge(soak: Soak, *, seed: int, minutes: float, backend: str, skipped: dict[str, str],
+          faults: Sequence[Fault]) -> dict[str, Any]:
+    """Everything about a soak, for JSON; what grows is a violation, too."""
+    trends: dict[str, Trend | None] = {}
+    for name, allowed in WATCHED.items():
+        lives = [[(hours, values[name]) for hours, values in life] for life in soak.lives if life]
+        lives = [settled(life, min(WARM_UP_LIMIT, WARM_UP_PART * (life[-1][0] - life[0][0])))
+                 for life in lives]
+        trends[name] = trend(lives, allowed)
+    violations = [f'after {trial.at:.0f} s, trial {trial.number}, {trial.fault}: {text}'
+                  for trial, text in soak.violations]
+    violations += [f'{name} grows by {found.slope:.2f} an hour '
+                   f'({found.interval[0]:.2f} to {found.interval[1]:.2f})'
+                   for name, found in trends.items() if found is not None and found.grows]
+    return {
+        'seed': seed, 'minutes': minutes, 'seconds': soak.elapsed, 'backend': backend,
+        'frames': {name: {'sent': rig.ledger.sent, 'results': rig.ledger.delivered}
+                   for name, rig in soak.rigs.items()},
+        'faults': [{'name': fault.name, 'expects': fault.expects, 'rig': fault.rig,
+                    'skipped': skipped.get(fault.name, '')} for fault in faults],
+        'trials': [trial.to_dict() for trial in soak.trials],
+        'trends': {name: found.to_dict() if found else None for name, found in trends.items()},
+        'usage': [[{'hours': hours, **values} for hours, values in life] for life in soak.lives],
+        'violations': violations}
