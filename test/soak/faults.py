@@ -28,6 +28,7 @@ class Fault:
     frames:   sent while it lasts, at least.
     restarts: the node is another process afterwards.
     loses:    messages may be lost on the way: an end was not there all the time.
+    beside:   may last beside another fault of the same rig, whose outcome it does not change.
     needs:    returns why it cannot be tried on this machine, '' where it can.
     """
 
@@ -41,6 +42,7 @@ class Fault:
     frames: int = 30
     restarts: bool = False
     loses: bool = False
+    beside: bool = False
     needs: Callable[[], str] = lambda: ''
 
 
@@ -92,14 +94,17 @@ def transitions(*names: str) -> Lasting:
     @contextlib.contextmanager
     def lasting(rig: Rig, draw: random.Random) -> Iterator[None]:
         half = len(names) // 2
-        for part in (names[:half], names[half:]):
-            if part is not names[:half]:
-                yield
-            for name in part:
-                if not rig.change_state(name):
-                    raise Violation(f'{name} failed')
+        _change_states(rig, names[:half])
+        yield
+        _change_states(rig, names[half:])
         rig.wait_until_connected()
     return lasting
+
+
+def _change_states(rig: Rig, names: tuple[str, ...]) -> None:
+    for name in names:
+        if not rig.change_state(name):
+            raise Violation(f'{name} failed')
 
 
 @contextlib.contextmanager
@@ -248,11 +253,13 @@ CAMERA_FAULTS = (
 NODE_FAULTS = (
     Fault('a parameter changes', ON_TIME, parameters(
         ('uniqueness_ratio', 5.0), ('speckle_size', 20), ('disp12_max_diff', 2),
-        ('texture_threshold', 10), ('median_window_size', 3), ('jump_threshold', 2.0))),
+        ('texture_threshold', 10), ('median_window_size', 3), ('jump_threshold', 2.0)),
+        beside=True),
     Fault('a parameter calls for a new engine', 'Results go on; the old engine serves until the '
           'new one is built.', parameters(
-              ('disparity_range', 48), ('stereo_algorithm', 'bp'), ('num_threads', 1))),
-    Fault('a parameter is refused', ON_TIME, refused_parameters),
+              ('disparity_range', 48), ('stereo_algorithm', 'bp'), ('num_threads', 1)),
+          beside=True),
+    Fault('a parameter is refused', ON_TIME, refused_parameters, beside=True),
     Fault('deactivate and activate', 'Nothing is published meanwhile.',
           transitions('deactivate', 'activate'), results=False, loses=True,
           says=('input', '^inactive$')),
@@ -261,8 +268,8 @@ NODE_FAULTS = (
           loses=True, says=('input', '^unconfigured$')),
     Fault('nobody subscribes', 'Nothing is computed, and the node says that it is idle.',
           no_subscribers, results=False, loses=True, says=('input', '^idle: no subscribers$')),
-    Fault('a subscriber hangs', ON_TIME, subscriber_hangs, frames=60),
-    Fault('a subscriber hangs and dies', ON_TIME, subscriber_dies_hanging),
+    Fault('a subscriber hangs', ON_TIME, subscriber_hangs, frames=60, beside=True),
+    Fault('a subscriber hangs and dies', ON_TIME, subscriber_dies_hanging, beside=True),
     Fault('a subscriber does not fit', ON_TIME, subscriber_does_not_fit,
           says=('input', 'incompatible QoS')),
     Fault('a second node has the name', ON_TIME, namesake,

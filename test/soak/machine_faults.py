@@ -83,15 +83,15 @@ def full_disk(rig: Rig, draw: random.Random) -> Iterator[None]:
     rig.kill(signal.SIGINT)
     folder = pathlib.Path(tempfile.mkdtemp(prefix='soak_cache_'))
     here = cache.user_cache() / 'stereo_bp_ros'
-    size = sum(path.stat().st_size + 4096 for path in here.rglob('*')) + 2**20
+    size = sum(path.stat().st_size + 4096 for path in here.rglob('*')) + 16 * 2**20
     subprocess.run(['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', folder], check=True,
                    timeout=30)
     try:
-        shutil.copytree(here, folder / 'stereo_bp_ros')
-        with open(folder / 'ballast', 'wb') as file, contextlib.suppress(OSError):
-            while True:
-                file.write(bytes(4096))
-                file.flush()
+        with open(folder / 'ballast', 'wb', buffering=0) as file:
+            shutil.copytree(here, folder / 'stereo_bp_ros')
+            with contextlib.suppress(OSError):
+                while file.write(bytes(4096)):
+                    pass
         rig.start(environment={'XDG_CACHE_HOME': str(folder)})
         yield
         rig.kill(signal.SIGINT)

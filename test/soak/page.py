@@ -36,7 +36,9 @@ def _tiles(report: Mapping[str, Any]) -> html.Tiles:
         (f'{len(report["violations"])}', 'expectations violated'),
         (f'{len(report["trials"])}', f'faults injected, of {len(names)} kinds'),
         (f'{report["seconds"] / 60:.0f} min', f'with seed {report["seed"]}'),
-        (f'{results}', f'results, of {sent} frames sent')])
+        (f'{results}', f'results, of {sent} frames sent'),
+        (f'{sum(sum(one["lost"].values()) for one in report["trials"])}',
+         'messages lost on the way')])
 
 
 def _violations(report: Mapping[str, Any]) -> list[html.Part]:

@@ -18,8 +18,9 @@ from test.soak.trials import Soak, deal
 #: What is watched, and the growth over the whole run that counts as none.
 WATCHED = {'RSS MiB': 8.0, 'private MiB': 4.0, 'open files': 2.0, 'threads': 1.0}
 
-#: Part of a life that is left out, and hours that are at most: buffers fill until then.
-WARM_UP_PART, WARM_UP_LIMIT = 0.25, 5 / 60
+#: Hours at the beginning of a process that are left out: each fault has come once by then, and
+#: what it makes Python load and keep is there.
+WARM_UP = 10 / 60
 
 #: Violations after which there is no use in going on.
 MOST_VIOLATIONS = 20
@@ -41,7 +42,7 @@ def run(*, minutes: float, seed: int, output: pathlib.Path, backend: str,
                 domain, output, namespace, sim_time=sim_time, backend=backend)))
             rig.start()
             rigs[rig.name] = rig
-        soak = Soak(rigs, seed)
+        soak = Soak(rigs, seed, tried)
         report: dict[str, Any] = {}
         try:
             end = time.monotonic() + 60 * minutes
@@ -62,6 +63,8 @@ def run(*, minutes: float, seed: int, output: pathlib.Path, backend: str,
 
 def _tell(trial: Any) -> None:
     text = f'{trial.at:7.1f} s  {trial.number:4}  {trial.fault}: '
+    if trial.beside:
+        text += f'(beside: {trial.beside}) '
     print(text + ('; '.join(trial.violations) or
                   f'survived, {trial.recovery} frames to recover, {trial.seconds:.1f} s'
                   + (f', lost {trial.lost}' if trial.lost else '')), flush=True)
@@ -72,10 +75,8 @@ def judge(soak: Soak, *, seed: int, minutes: float, backend: str, skipped: dict[
     """Everything about a soak, for JSON; what grows is a violation, too."""
     trends: dict[str, Trend | None] = {}
     for name, allowed in WATCHED.items():
-        lives = [[(hours, values[name]) for hours, values in life] for life in soak.lives if life]
-        lives = [settled(life, min(WARM_UP_LIMIT, WARM_UP_PART * (life[-1][0] - life[0][0])))
-                 for life in lives]
-        trends[name] = trend(lives, allowed)
+        trends[name] = trend([settled([(hours, values[name]) for hours, values in life], WARM_UP)
+                              for life in soak.lives], allowed)
     violations = [f'after {trial.at:.0f} s, trial {trial.number}, {trial.fault}: {text}'
                   for trial, text in soak.violations]
     violations += [f'{name} grows by {found.slope:.2f} an hour '

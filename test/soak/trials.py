@@ -26,7 +26,10 @@ RECOVERY = 2
 GONE, SLACK = 2, 2
 
 #: Rounds from one that ends processes to the next: only long lives tell what grows.
-RESTART_EVERY = 5
+RESTART_EVERY = 10
+
+#: Part of the faults that another one lasts beside.
+BESIDE = 0.3
 
 #: Frames sent to the other camera, after which one of them must have been published.
 UNDISTURBED = 40
@@ -36,6 +39,7 @@ UNDISTURBED = 40
 class Trial:
     """What became of one fault.
 
+    beside:    another fault that lasted longer than this one, or ''.
     at, seconds: since the beginning, and until the next one.
     told:      the status in which it was named; '' where nothing is expected.
     recovery:  frames until the first result; reports: until the words had gone.
@@ -47,6 +51,7 @@ class Trial:
     fault: str
     rig: str
     at: float
+    beside: str = ''
     seconds: float = 0.0
     told: str = ''
     recovery: int = 0
@@ -79,10 +84,11 @@ class Soak:
     """Two rigs and what was found.
 
     :param rigs: 'front' and 'rear', started.
+    :param faults: that may be tried.
     """
 
-    def __init__(self, rigs: dict[str, Rig], seed: int) -> None:
-        self.rigs, self.seed = rigs, seed
+    def __init__(self, rigs: dict[str, Rig], seed: int, faults: Sequence[Fault]) -> None:
+        self.rigs, self.seed, self._faults = rigs, seed, faults
         self.trials: list[Trial] = []
         #: Of the front node, by process: hours since the beginning, and its usage at rest.
         self.lives: list[list[tuple[float, dict[str, float]]]] = [[]]
@@ -126,6 +132,9 @@ class Soak:
         self._wait_until_healthy(fault, rig)
         sent_elsewhere, before = other.ledger.sent, rig.reports
         with contextlib.ExitStack() as ending:
+            if companion := self._companion(fault, draw):
+                trial.beside = companion.name
+                ending.enter_context(companion.lasting(rig, draw))
             ending.enter_context(fault.lasting(rig, draw))
             begun = rig.ledger.sent
             self._watch(fault, rig, trial, before)
@@ -145,6 +154,13 @@ class Soak:
             self._wait_until_gone(fault, rig, trial, recovered)
         self._check_other(other, sent_elsewhere)
         self._rest(fault, rig, trial)
+
+    def _companion(self, fault: Fault, draw: random.Random) -> Fault | None:
+        # What ends processes takes those with it that listen to them.
+        if fault.restarts or fault.beside or draw.random() >= BESIDE:
+            return None
+        candidates = [one for one in self._faults if one.beside]
+        return draw.choice(candidates) if candidates else None
 
     @staticmethod
     def _words(fault: Fault, report: Report) -> bool:

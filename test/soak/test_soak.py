@@ -1,0 +1,77 @@
+"""The soak itself: two minutes of it pass, and a node that is wrong is found."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from test.node import processes
+from test.soak.machine_faults import PRIVATE
+
+pytest.importorskip('rclpy')
+pytestmark = [pytest.mark.ros, pytest.mark.slow]
+
+#: Seconds for everything, on a machine that does other work.
+LIMIT = 900
+
+FRAMES = 'import dataclasses; from stereo_bp_ros.node.frames import FrameProcessor as F'
+
+#: A line that makes the node wrong, the fault that shows it, and what the soak says.
+WRONGS = {
+    'old pairs are published': (
+        f'{FRAMES}; F._untimely = F._is_late = lambda self, pair: None',
+        'the node is stopped for a while', ': stale, published'),
+    'halves of two pairs are matched': (
+        f'{FRAMES}; F.last, F.right = [], F.process; F.process = lambda self, pair: '
+        '(F.last.append(pair.right), F.right(self, dataclasses.replace(pair, right=F.last[-2:][0'
+        '])))',
+        'a parameter is refused', ': mixed, its disparity'),
+    'drops are not counted': (
+        'from stereo_bp_ros.node.diagnostics.ledger import Ledger as L; '
+        'L.drop_pair = lambda self, reason, input_reason=None: None',
+        'the encoding is unknown', 'pairs, but'),
+    'each result is published twice': (
+        'from stereo_bp_ros.node.publishing import OutputPublishers as P; P.once = P.publish; '
+        'P.publish = lambda *them: [P.once(*them), P.once(*them)]',
+        'a parameter is refused', 'published twice'),
+}
+
+
+def soak(*arguments: str, wrong: str = '') -> subprocess.CompletedProcess[str]:
+    """Run a soak; ``wrong`` is a line of Python for the node."""
+    if not wrong:
+        return subprocess.run([sys.executable, '-m', 'test.soak', *arguments],
+                              capture_output=True, text=True, timeout=LIMIT)
+    node = processes.NODE.replace('sys.exit', f'{wrong}; sys.exit')
+    code = ('import sys; from test.soak import __main__, rig; '
+            f'rig.NODE = {node!r}; sys.exit(__main__.main(sys.argv[1:]))')
+    # With mounts of its own it would begin anew, with the node as it is.
+    return subprocess.run([sys.executable, '-c', code, *arguments], capture_output=True,
+                          text=True, timeout=LIMIT, env={**os.environ, PRIVATE: ''})
+
+
+def test_two_minutes_of_faults_are_survived(tmp_path: pathlib.Path) -> None:
+    found = soak('--minutes', '2', '--seed', '4', '--output', str(tmp_path))
+    assert found.returncode == 0, found.stdout + found.stderr
+    report = json.loads((tmp_path / 'soak.json').read_text(encoding='utf-8'))
+    assert report['violations'] == []
+    assert len(report['trials']) >= 4
+    assert all(frames['results'] > 0 for frames in report['frames'].values())
+    page = (tmp_path / 'soak.html').read_text(encoding='utf-8')
+    assert "default-src 'none'" in page
+    assert report['trials'][0]['fault'] in page
+
+
+@pytest.mark.parametrize('name', WRONGS)
+def test_a_node_that_is_wrong_is_found(name: str, tmp_path: pathlib.Path) -> None:
+    line, fault, words = WRONGS[name]
+    found = soak('--minutes', '0.1', '--backend', 'cpu', '--fault', fault,
+                 '--output', str(tmp_path), wrong=line)
+    assert found.returncode == 1, found.stdout + found.stderr
+    report = json.loads((tmp_path / 'soak.json').read_text(encoding='utf-8'))
+    assert any(words in text for text in report['violations']), report['violations']
