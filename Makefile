@@ -3,6 +3,7 @@
 # make test-all  the same with every test, and coverage
 # make test-jazzy  the quick tests of what speaks ROS, with the wheels of ROS 2 Jazzy
 # make test-gpu  the tests that need an NVIDIA GPU, with the Python at hand: installs nothing
+# make soak      faults at random for SOAK_MINUTES (60) against a real node: build/soak/soak.html
 # make docs      builds the pages of docs/ with their links checked: build/docs/index.html
 # make clean     removes everything that these made
 #
@@ -28,10 +29,13 @@ SIDE_BY_SIDE := -n auto --dist worksteal
 # Per cent of the lines and branches that all tests run at least, without a GPU.
 COVERAGE := 90
 
+SOAK_MINUTES ?= 60
+SOAK_SEED ?= 1
+
 # What the demo matches: a rendered sequence, or BAG=<rosbag2> or IMAGES=<folder of pairs>.
 DEMO := $(if $(BAG),--bag $(BAG)) $(if $(IMAGES),--images $(IMAGES)) $(DEMO_OPTIONS)
 
-.PHONY: demo test test-all test-jazzy test-gpu docs clean
+.PHONY: demo test test-all test-jazzy test-gpu soak docs clean
 
 demo: $(WORKSPACE)/.built
 	. $(VENV)/bin/activate && . $(WORKSPACE)/install/local_setup.sh \
@@ -51,6 +55,10 @@ test-jazzy:
 	$(MAKE) .venv-jazzy/.test VENV=.venv-jazzy ROS=ros-jazzy CONSTRAINTS=.venv-jazzy/constraints.txt
 	. .venv-jazzy/bin/activate && python -m pytest $(SIDE_BY_SIDE) -m 'not slow and not gpu' \
 		$(or $(PYTEST_OPTIONS),test/node test/replay)
+
+soak: $(VENV)/.test
+	. $(VENV)/bin/activate && python -m test.soak --minutes $(SOAK_MINUTES) \
+		--seed $(SOAK_SEED) --output build/soak $(SOAK_OPTIONS)
 
 docs: $(VENV)/.docs
 	$(VENV)/bin/python -m sphinx -W --keep-going -n -q -b html -d build/doctrees docs build/docs
