@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 
 from stereo_bp_ros import transport
@@ -64,17 +65,50 @@ def _needs_memory_controller() -> str:
 def little_shared_memory(rig: Rig, draw: random.Random) -> Iterator[None]:
     """The node starts with 8 MiB of /dev/shm left."""
     rig.kill(signal.SIGINT)
-    ballast = transport.SHARED_MEMORY / 'soak_ballast'
-    free = os.statvfs(ballast.parent)
-    try:
-        with open(ballast, 'wb') as file:
-            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - LEFT)
+    with _ballast(LEFT):
         rig.start()
         yield
-    finally:
-        ballast.unlink()
     rig.kill(signal.SIGINT)
     rig.start()
+
+
+@contextlib.contextmanager
+def full_shared_memory(rig: Rig, draw: random.Random) -> Iterator[None]:
+    """Not a page of /dev/shm is left for a node that runs."""
+    with _ballast(0):
+        yield
+
+
+@contextlib.contextmanager
+def _ballast(left: int) -> Iterator[None]:
+    """/dev/shm is full but for so many bytes, and stays so.
+
+    What a process has left comes free only when the last one that it spoke to lets it go.
+    """
+    ballast, stopping = transport.SHARED_MEMORY / 'soak_ballast', threading.Event()
+
+    def fill() -> None:
+        with open(ballast, 'wb') as file:
+            while True:
+                found = os.statvfs(ballast.parent)
+                more = found.f_bavail * found.f_frsize - left
+                # Another process may be faster.
+                with contextlib.suppress(OSError):
+                    if more > 0:
+                        os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, more)
+                filled.set()
+                if stopping.wait(0.02):
+                    return
+
+    filled, thread = threading.Event(), threading.Thread(target=fill, name='ballast', daemon=True)
+    thread.start()
+    try:
+        filled.wait()
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+        ballast.unlink()
 
 
 @contextlib.contextmanager
@@ -134,6 +168,8 @@ MACHINE_FAULTS = (
     Fault('little shared memory', 'Results come by UDP, and that is said.', little_shared_memory,
           rig='rear', restarts=True, needs=_needs_private,
           says=('input', 'going on with UDP alone')),
+    Fault('shared memory is full', 'Results go on: a process takes its part when it starts.',
+          full_shared_memory, frames=60, needs=_needs_private),
     Fault('the disk is full', 'Compiled code is read, and results go on.', full_disk, rig='rear',
           restarts=True, needs=_needs_private),
     Fault('little memory', 'Results go on: a frame takes no new memory.', little_memory,
