@@ -58,8 +58,9 @@ def _faults(report: Mapping[str, Any]) -> html.Table:
             f'{len(survived)} of {len(trials)}',
             str(max((one['recovery'] for one in survived), default='')),
             str(max((one['reports'] for one in survived), default='')), told))
-    return html.Table('', ('fault', 'expected', 'survived', 'frames to recover, at most',
-                           'reports until the words had gone, at most', 'named as'),
+    return html.Table('Frames until the first result after a fault, and reports until its words '
+                      'had gone, are the most of all', (
+                          'fault', 'expected', 'survived', 'frames', 'reports', 'named as'),
                       rows, is_text=True)
 
 
@@ -78,8 +79,8 @@ def _trends(report: Mapping[str, Any]) -> list[html.Part]:
         [row(name, found) for name, found in report['trends'].items()])]
     values = [one for life in report['usage'] for one in life]
     if plots.available() and len(values) > 1:
-        for key in ('RSS MiB', 'private MiB'):
-            parts.append(html.Plot(key, plots.lines(
-                key, [60 * one['hours'] for one in values],
-                {key: [one[key] for one in values]}, 'minutes', 'MiB')))
+        parts.append(html.Plot('Memory of the front node', plots.lines(
+            'memory over time', [60 * one['hours'] for one in values],
+            {key: [one[key] for one in values] for key in ('RSS MiB', 'private MiB')},
+            'minutes', 'MiB')))
     return parts
