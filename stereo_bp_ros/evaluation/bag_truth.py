@@ -60,6 +60,11 @@ class BagTruth:
         self._messages: Iterator[tuple[Any, int, bytes]] = iter(())
         self._last: tuple[TruthEntry | None, Any] = None, None
 
+    @property
+    def is_cloud(self) -> bool:
+        """Whether the truths are points of a LiDAR."""
+        return bool(self._kind == POINT_CLOUD)
+
     def close(self) -> None:
         """Close the bag."""
         self._reader.close()
@@ -80,7 +85,7 @@ class BagTruth:
         place = min(places, key=lambda one: (abs(int(stamps[one]) - stamp_ns),
                                              abs(int(times[one]) - time_ns)))
         found = TruthEntry(int(stamps[place]), int(times[place]))
-        if self._kind != POINT_CLOUD:
+        if not self.is_cloud:
             return found
         pose = self._pose(found.stamp_ns, stamp_ns)
         return None if pose is None else dataclasses.replace(found, pose=tuple(pose.flat))
@@ -95,7 +100,7 @@ class BagTruth:
         """
         try:
             message = self._message(entry)
-            if self._kind == POINT_CLOUD:
+            if self.is_cloud:
                 pose = np.reshape(entry.pose, (4, 4))
                 points = cloud_truth.points_of(message) @ pose[:3, :3].T + pose[:3, 3]
                 return cloud_truth.disparity_of(points, _needed(calibration), shape)

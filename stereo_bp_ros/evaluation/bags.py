@@ -20,7 +20,11 @@ from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.bag_reader import LEAST_BYTES, STORE, Reader, message_type
 from stereo_bp_ros.evaluation.bag_reader import stamp_of as stamp_of
-from stereo_bp_ros.evaluation.bag_rectification import Rectifier, why_not_rectified
+from stereo_bp_ros.evaluation.bag_rectification import (
+    Rectifier,
+    unused_rotation,
+    why_not_rectified,
+)
 from stereo_bp_ros.evaluation.bag_topics import (
     CAMERA_INFO,
     COMPRESSED_IMAGE,
@@ -238,6 +242,8 @@ class StereoBag:
         found = [f'{reason}. {follows}' for role, (_, info) in infos.items()
                  if (reason := why_not_rectified(images[role], info))]
         if self._truth:
+            if self._truth.is_cloud and 'left/camera_info' in infos:
+                found += filter(None, [unused_rotation(infos['left/camera_info'][1])])
             stamps = (self._reader.stamp(data) for _, _, data in self._reader.messages(
                 self._reader.of_topics(self.topics.left_image)))
             found += self._truth.warnings(stamps, self._truth_is_named)

@@ -122,10 +122,12 @@ def cloud(stamp_ns: int, points: np.ndarray, frame: str = 'lidar', *, kind: str 
         data=rows.reshape(-1), is_dense=True)
 
 
-def transforms(stamp_ns: int, *links: tuple[str, str, Iterable[float], Iterable[float]]) -> Any:
+def transforms(stamp_ns: int, *links: tuple[str, str, Iterable[float], Iterable[float]]
+               ) -> Any:
     """A TFMessage of parent, child, translation and quaternion x, y, z, w of each link."""
-    vector, quaternion, transform, stamped = (STORE.types[f'geometry_msgs/msg/{name}'] for name in (
-        'Vector3', 'Quaternion', 'Transform', 'TransformStamped'))
+    vector, quaternion, transform, stamped = (
+        STORE.types[f'geometry_msgs/msg/{name}']
+        for name in ('Vector3', 'Quaternion', 'Transform', 'TransformStamped'))
     return STORE.types[TF](transforms=[
         stamped(header=header(stamp_ns, parent), child_frame_id=child, transform=transform(
             vector(*map(float, moved)), quaternion(*map(float, turned))))

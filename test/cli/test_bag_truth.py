@@ -131,8 +131,8 @@ def test_the_truth_of_the_nearest_stamp_within_the_tolerance_counts(tmp_path):
 def vehicle(moving_until_ns=10**9):
     """TF, static and dynamic: the vehicle drives and turns, and the mast turns on it."""
     recorded = [('/tf_static', START - 10**9, recordings.transforms(
-        START - 10**9, ('base', 'rig', (1, 0, 1.2), STILL), ('rig', 'camera', (0, 0.1, 0), OPTICAL),
-        ('mast', 'lidar', (0, 0, 0.4), STILL)))]
+        START - 10**9, ('base', 'rig', (1, 0, 1.2), STILL),
+        ('rig', 'camera', (0, 0.1, 0), OPTICAL), ('mast', 'lidar', (0, 0, 0.4), STILL)))]
     for stamp in range(START - 10**8, START + moving_until_ns, 5 * 10**7):
         t = (stamp - START) / 1e9
         half, turn = 0.3 * t / 2, 0.2 * t / 2
