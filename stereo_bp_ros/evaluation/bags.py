@@ -197,6 +197,9 @@ class StereoBag:
             self._reader.close()
             raise
         self._truth_is_named = bool(topics and topics.truth)
+        if not self._truth_is_named and not sum(
+                one.msgcount for one in self._reader.of_topics(self.topics.truth)):
+            self.topics = dataclasses.replace(self.topics, truth='')
         self._rectifier = Rectifier(self.topics.left_image, self.topics.right_image)
 
     def __enter__(self) -> StereoBag:

@@ -109,6 +109,16 @@ def test_topics_of_a_truth_are_found_by_their_names(tmp_path, topic):
     np.testing.assert_allclose(found, disparity, atol=1e-5)
 
 
+def test_a_topic_of_a_truth_without_messages_is_no_truth(tmp_path):
+    bags.write_bag(tmp_path / 'bag', CALIBRATION, [(START, *texture(), None)])
+    with bags.StereoBag(tmp_path / 'bag') as bag:
+        assert bag.topics.truth == ''
+        assert bag.warnings() == []
+    with bags.StereoBag(tmp_path / 'bag', StereoTopics(truth=bags.TRUTH_TOPIC)) as bag, \
+            pytest.raises(StereoError, match='compressed has no messages'):
+        bag.warnings()
+
+
 def test_the_truth_of_the_nearest_stamp_within_the_tolerance_counts(tmp_path):
     recorded = pairs(3)
     for offset_ms, value in ((-4, 1.0), (3, 2.0), (105, 3.0), (230, 4.0)):
