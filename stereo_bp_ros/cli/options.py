@@ -138,7 +138,7 @@ def add_topic_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--truth-tolerance', type=real(0, 10), metavar='SECONDS',
                         default=StereoTopics.truth_tolerance_s,
                         help='a truth belongs to a pair whose stamp differs by at most as much; '
-                             'the nearest one counts (default: %(default)g)')
+                             f'the nearest one counts (default: {StereoTopics.truth_tolerance_s:g})')
 
 
 def chosen_topics(options: argparse.Namespace) -> StereoTopics:
