@@ -138,7 +138,8 @@ def add_topic_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--truth-tolerance', type=real(0, 10), metavar='SECONDS',
                         default=StereoTopics.truth_tolerance_s,
                         help='a truth belongs to a pair whose stamp differs by at most as much; '
-                             f'the nearest one counts (default: {StereoTopics.truth_tolerance_s:g})')
+                             'the nearest one counts (default: '
+                             f'{StereoTopics.truth_tolerance_s:g})')
 
 
 def chosen_topics(options: argparse.Namespace) -> StereoTopics:

@@ -217,7 +217,8 @@ class BagTruth:
             about = _needed(calibration)
             metres = values / 1000 if is_whole else values
             found = about.focal_px * about.baseline_m / metres + about.shift
-        return np.where(known, found, np.nan).astype(np.float32)
+        with np.errstate(over='ignore'):        # what float32 does not hold is unknown
+            return np.where(known, found, np.nan).astype(np.float32)
 
 
 def _needed(calibration: Calibration | None) -> Calibration:

@@ -14,6 +14,9 @@ from stereo_bp_ros.errors import shown
 #: NumPy's types by the numbers of sensor_msgs/PointField.
 _TYPES = {7: 'f4', 8: 'f8'}
 
+#: Metres before the camera from which points count: nearer ones are of no scene.
+LEAST_DEPTH_M = 1e-3
+
 #: Most pixels of ``spacing``: a cloud with larger gaps is too thin to hide anything.
 MOST_SPACING = 32
 
@@ -61,9 +64,9 @@ def project(points: np.ndarray, calibration: Calibration, shape: tuple[int, int]
     :param points: N x 3 in metres in the left camera's optical frame, x right and z ahead.
     """
     height, width = shape
-    ahead = points[points[:, 2] > 0]
+    ahead = points[points[:, 2] > LEAST_DEPTH_M]
     x, y, z = ahead.T
-    with np.errstate(over='ignore'):
+    with np.errstate(over='ignore', invalid='ignore'):
         columns = np.rint(calibration.focal_px * x / z + calibration.cx_left)
         rows = np.rint(calibration.focal_y_px * y / z + calibration.cy)
     inside = (columns >= 0) & (columns < width) & (rows >= 0) & (rows < height)

@@ -12,6 +12,7 @@ from stereo_bp_ros.evaluation import cloud_truth
 from stereo_bp_ros.evaluation.scenes.meshes import split_by_depth
 from stereo_bp_ros.evaluation.scenes.renderer import Camera
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from test.cli import recordings
 
 CALIBRATION = Calibration(500.0, 0.4, 320, 320, 180)
 SHAPE = 360, 640
@@ -181,6 +182,31 @@ def test_a_cloud_that_cannot_be_read_is_refused_with_the_reason(changed, words):
     assert cloud_truth.points_of(fields()).shape == (0, 3)      # all at the origin
     with pytest.raises(ValueError, match=words):
         cloud_truth.points_of(fields(**changed))
+
+
+def test_a_damaged_cloud_is_refused_or_read_and_nothing_else():
+    sound = recordings.STORE.serialize_cdr(recordings.cloud(
+        10**18, np.random.default_rng(0).uniform(1, 9, (20, 3))), recordings.CLOUD).tobytes()
+    ends = {'read': 0, 'refused': 0}
+    for seed in range(400):
+        random = np.random.default_rng(seed)
+        data = bytearray(sound)
+        for place in random.integers(12, 180, 2):       # of the header and the fields
+            data[place] = random.integers(256)
+        try:
+            message = recordings.STORE.deserialize_cdr(bytes(data), recordings.CLOUD)
+        except Exception:       # the words of the reader for these have tests of their own
+            continue
+        try:
+            points = cloud_truth.points_of(message)
+        except ValueError:
+            ends['refused'] += 1
+        else:
+            assert cloud_truth.disparity_of(points, CALIBRATION, SHAPE).shape == SHAPE
+            ends['read'] += 1
+    assert min(ends.values()) > 20, ends
+    empty = recordings.cloud(10**18, np.zeros((0, 3)))
+    assert cloud_truth.points_of(empty).shape == (0, 3)
 
 
 def test_points_behind_the_camera_and_outside_of_the_image_are_left_out():
