@@ -181,7 +181,7 @@ def write_bag(path: pathlib.Path, plugin: StoragePlugin, size: common.Size, coun
     calibration = Calibration(700, 0.5, size.width / 2, size.width / 2, size.height / 2)
     with Writer(path, version=9, storage_plugin=plugin) as writer:
         topics = {(side, kind): writer.add_connection(f'/{side}/{topic}', kind,
-                                                      typestore=bags._STORE)
+                                                      typestore=bags.STORE)
                   for side in ('left', 'right')
                   for topic, kind in (('image_rect', bags.IMAGE),
                                       ('camera_info', bags.CAMERA_INFO))}

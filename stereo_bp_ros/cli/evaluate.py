@@ -11,6 +11,7 @@
       --choose 'p99 <= 100 ms' --output sweep/
   stereo_bp evaluate recording/ --preset road --workers 8
   stereo_bp evaluate recording/ --preset road --mcap evaluation.mcap
+  stereo_bp evaluate recording/ --preset road --truth-topic /velodyne_points
 
 Folders may be laid out as Middlebury (2001 to 2014), KITTI 2012 or 2015, a sequence of stamped
 pairs, or left.png and right.png; a bag is a rosbag2 folder, a file of one, or a ROS 1 bag. Where

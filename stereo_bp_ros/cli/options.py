@@ -124,19 +124,29 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_topic_options(parser: argparse.ArgumentParser) -> None:
-    """--left, --right, --left-info and --right-info."""
+    """--left, --right, --left-info, --right-info, --truth-topic and --truth-tolerance."""
     for side in ('left', 'right'):
         parser.add_argument(f'--{side}', default='', metavar='TOPIC', dest=f'{side}_image',
                             help=f'{side} images in a bag (default: found by its name)')
     for side in ('left', 'right'):
         parser.add_argument(f'--{side}-info', default='', metavar='TOPIC',
                             help=f'camera_info of the {side} images (default: beside them)')
+    parser.add_argument('--truth-topic', default='', metavar='TOPIC',
+                        help='truth in a bag: a DisparityImage, an image of disparity or depth, '
+                             'or a PointCloud2 of a LiDAR (default: ground_truth/disparity or '
+                             'ground_truth/depth, if any)')
+    parser.add_argument('--truth-tolerance', type=real(0, 10), metavar='SECONDS',
+                        default=StereoTopics.truth_tolerance_s,
+                        help='a truth belongs to a pair whose stamp differs by at most as much; '
+                             'the nearest one counts (default: '
+                             f'{StereoTopics.truth_tolerance_s:g})')
 
 
 def chosen_topics(options: argparse.Namespace) -> StereoTopics:
     """Topics of a bag that the command line names."""
     return StereoTopics(options.left_image, options.right_image, options.left_info,
-                        options.right_info)
+                        options.right_info, options.truth_topic,
+                        truth_tolerance_s=options.truth_tolerance)
 
 
 def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] | None = None

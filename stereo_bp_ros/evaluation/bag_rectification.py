@@ -8,10 +8,14 @@ import cv2
 import numpy as np
 
 from stereo_bp_ros.camera import check_image_size
+from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.bag_topics import is_rectified_name
 from stereo_bp_ros.evaluation.grey import grey_values
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.rectification import SIDES, Rectification
+
+#: Radians of R above which ``unused_rotation`` warns: less than a pixel at 1000 of focal length.
+LEAST_TURN = 1e-3
 
 
 def why_not_rectified(topic: str, info: Any) -> str:
@@ -30,6 +34,16 @@ def why_not_rectified(topic: str, info: Any) -> str:
     if not reasons:
         return ''
     return f'{topic} is not rectified: its camera_info has {", ".join(reasons)}'
+
+
+def unused_rotation(info: Any) -> str:
+    """A sentence where the frame of a CameraInfo may not be that of its rectified images."""
+    turn = float(np.linalg.norm(cv2.Rodrigues(np.reshape(np.asarray(info.r, float), (3, 3)))[0]))
+    if turn < LEAST_TURN:
+        return ''
+    return (f'The frame {shown(info.header.frame_id)} is taken as that of the rectified left '
+            f'image, as image_geometry does. R of its camera_info, {np.rad2deg(turn):.2g} '
+            'degrees, is not applied to the cloud')
 
 
 class Rectifier:

@@ -13,9 +13,20 @@ IMAGE = 'sensor_msgs/msg/Image'
 COMPRESSED_IMAGE = 'sensor_msgs/msg/CompressedImage'
 CAMERA_INFO = 'sensor_msgs/msg/CameraInfo'
 
+DISPARITY_IMAGE = 'stereo_msgs/msg/DisparityImage'
+POINT_CLOUD = 'sensor_msgs/msg/PointCloud2'
+
+#: Types of messages that may hold a truth.
+TRUTH_TYPES = (IMAGE, COMPRESSED_IMAGE, DISPARITY_IMAGE, POINT_CLOUD)
+
 #: Exact disparity of the left image as a 16-bit PNG in units of 1/256 pixel, 0 = unknown (the
-#: convention of KITTI), in a CompressedImage with the stamp of the pair.
+#: convention of KITTI), in a CompressedImage.
 TRUTH_TOPIC = 'ground_truth/disparity/compressed'
+
+#: Topics that are a truth by their names; the first that a bag has counts. A cloud or a depth of
+#: another name may come from the very cameras, and is no truth unless the user names it.
+TRUTH_TOPICS = (TRUTH_TOPIC, 'ground_truth/disparity', 'ground_truth/depth',
+                'ground_truth/depth/compressed', 'ground_truth/depth/compressedDepth')
 
 #: Left and right in the names of topics: most drivers, RealSense, EuRoC and other data sets.
 SIDES = (('left', 'right'), ('Left', 'Right'), ('infra1', 'infra2'), ('cam0', 'cam1'),
@@ -45,13 +56,17 @@ def file_without_metadata(path: pathlib.Path) -> pathlib.Path | None:
 
 @dataclasses.dataclass(frozen=True)
 class StereoTopics:
-    """Names of the topics of a pair in a bag; '' = not named, or (``truth``) there is none."""
+    """Names of the topics of a pair in a bag; '' = not named, or (``truth``) there is none.
+
+    truth_tolerance_s: most seconds between the stamps of a pair and of its truth.
+    """
 
     left_image: str = ''
     right_image: str = ''
     left_info: str = ''
     right_info: str = ''
     truth: str = ''
+    truth_tolerance_s: float = dataclasses.field(default=0.01, kw_only=True)
 
     def roles(self) -> dict[str, str]:
         """Topic name to the node's relative name."""
@@ -59,7 +74,7 @@ class StereoTopics:
                 self.left_info: 'left/camera_info', self.right_info: 'right/camera_info'}
 
     def options(self) -> list[str]:
-        """The command-line options that name the same topics."""
+        """The command-line options of a player that name the same topics."""
         named = {'--left': self.left_image, '--right': self.right_image,
                  '--left-info': self.left_info, '--right-info': self.right_info}
         return [word for option, topic in named.items() if topic for word in (option, topic)]
@@ -101,9 +116,8 @@ def find_stereo_topics(topics: Mapping[str, str],
         raise StereoError(f'{left} is the only camera_info of {pair.left} and {pair.right}, but '
                           'each camera has its own; name both with --left-info and '
                           '--right-info (launch: left_info:=, right_info:=)')
-    truth = [topic for topic in images if topic.strip('/') == TRUTH_TOPIC
-             and topics[topic] == COMPRESSED_IMAGE]
-    return StereoTopics(pair.left, pair.right, left, right, truth[0] if truth else '')
+    return StereoTopics(pair.left, pair.right, left, right, _truth(topics, pair, named.truth),
+                        truth_tolerance_s=named.truth_tolerance_s)
 
 
 def is_rectified_name(topic: str) -> bool:
@@ -166,6 +180,15 @@ def _info(image: str, side: str, infos: list[str]) -> str:
     what = f'several camera_info topics may belong to {image}: {_listed(found)}' if found else \
         f'no camera_info belongs to {image} among {_listed(infos)}'
     raise StereoError(f'{what}; {_INFO_ADVICE.format(side=side)}')
+
+
+def _truth(topics: Mapping[str, str], pair: _Pair, name: str) -> str:
+    """The topic of the truth: the one of this name, else one of ``TRUTH_TOPICS``, else ''."""
+    known = [topic for topic, kind in topics.items()
+             if kind in TRUTH_TYPES and topic not in (pair.left, pair.right)]
+    found = [topic for wanted in TRUTH_TOPICS for topic in known
+             if topic.strip('/') == wanted and topics[topic] != POINT_CLOUD]
+    return _resolve(name, known, 'truth') or (found[0] if found else '')
 
 
 def _resolve(name: str, known: list[str], kind: str) -> str:

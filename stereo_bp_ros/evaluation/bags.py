@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import itertools
 import os
 import pathlib
@@ -13,31 +14,34 @@ from typing import Any
 import cv2
 import numpy as np
 from rosbags.rosbag2 import StoragePlugin, Writer
-from rosbags.typesys import Stores, get_typestore
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import files
-from stereo_bp_ros.evaluation.bag_reader import LEAST_BYTES, Reader
-from stereo_bp_ros.evaluation.bag_rectification import Rectifier, why_not_rectified
+from stereo_bp_ros.evaluation.bag_reader import LEAST_BYTES, STORE, Reader, message_type
+from stereo_bp_ros.evaluation.bag_reader import stamp_of as stamp_of
+from stereo_bp_ros.evaluation.bag_rectification import (
+    Rectifier,
+    unused_rotation,
+    why_not_rectified,
+)
 from stereo_bp_ros.evaluation.bag_topics import (
     CAMERA_INFO,
     COMPRESSED_IMAGE,
     IMAGE,
     TRUTH_TOPIC,
     StereoTopics,
-    file_without_metadata,
     find_stereo_topics,
 )
+from stereo_bp_ros.evaluation.bag_truth import BagTruth, TruthEntry
 from stereo_bp_ros.images import RawImage
 
 CLOCK = 'rosgraph_msgs/msg/Clock'
 
-TRUTH_SCALE = 256.0
-
 FRAME_IDS = {'left': 'left_camera_optical_frame', 'right': 'right_camera_optical_frame'}
 
-_STORE = get_typestore(Stores.ROS2_KILTED)
+#: Images without a partner that are kept: they must not fill the memory.
+MOST_WAITING = 100
 
 #: Bytes and message of the latest camera_info of each side, by the node's relative topics.
 _Infos = dict[str, tuple[bytes, Any]]
@@ -62,23 +66,25 @@ class BagEntry:
     """Where one pair lies in a bag.
 
     infos:    serialised camera_info of both sides, by the node's relative topics.
-    times_ns: when the messages of the images and the truth were recorded, nanoseconds, by the
-              node's relative topics and ``truth``.
+    times_ns: when the messages of the images were recorded, nanoseconds, by the node's relative
+              topics.
+    truth:    where its truth lies; None: it has none.
     """
 
     stamp_ns: int
     infos: Mapping[str, bytes]
     times_ns: Mapping[str, int]
+    truth: TruthEntry | None = None
 
 
 def serialize_image(stamp_ns: int, side: str, pixels: np.ndarray, encoding: str) -> memoryview:
     """CDR bytes of a ``sensor_msgs/Image``; ``pixels`` is H x W or H x W x C, native order."""
     pixels = np.ascontiguousarray(pixels)
-    message = _type(IMAGE)(
+    message = message_type(IMAGE)(
         header=_header(stamp_ns, FRAME_IDS[side]), height=pixels.shape[0], width=pixels.shape[1],
         encoding=encoding, is_bigendian=0, step=pixels.strides[0],
         data=pixels.reshape(-1).view(np.uint8))
-    return _STORE.serialize_cdr(message, IMAGE)
+    return STORE.serialize_cdr(message, IMAGE)
 
 
 def serialize_camera_info(stamp_ns: int, side: str, calibration: Calibration, width: int,
@@ -87,39 +93,32 @@ def serialize_camera_info(stamp_ns: int, side: str, calibration: Calibration, wi
     cx = calibration.cx_left if side == 'left' else calibration.cx_right
     focal = calibration.focal_px
     offset = 0.0 if side == 'left' else -focal * calibration.baseline_m
-    roi = _type('sensor_msgs/msg/RegionOfInterest')(
+    roi = message_type('sensor_msgs/msg/RegionOfInterest')(
         x_offset=0, y_offset=0, height=0, width=0, do_rectify=False)
-    message = _type(CAMERA_INFO)(
+    message = message_type(CAMERA_INFO)(
         header=_header(stamp_ns, FRAME_IDS[side]), height=height, width=width,
         distortion_model='plumb_bob', d=np.zeros(5),
         k=np.array([focal, 0, cx, 0, focal, calibration.cy, 0, 0, 1.0]),
         r=np.eye(3).reshape(-1),
         p=np.array([focal, 0, cx, offset, 0, focal, calibration.cy, 0, 0, 0, 1.0, 0]),
         binning_x=0, binning_y=0, roi=roi)
-    return _STORE.serialize_cdr(message, CAMERA_INFO)
+    return STORE.serialize_cdr(message, CAMERA_INFO)
 
 
 def serialize_truth(stamp_ns: int, disparity: np.ndarray) -> memoryview:
     """CDR bytes of a ground truth: float32 H x W in pixels, NaN = unknown (``TRUTH_TOPIC``)."""
     # 0 means unknown, so a surface at infinity becomes the smallest disparity there is.
-    values = np.clip(np.nan_to_num(disparity * TRUTH_SCALE + 0.5, nan=0.0), 0, 65535)
+    values = np.clip(np.nan_to_num(disparity * files.KITTI_SCALE + 0.5, nan=0.0), 0, 65535)
     values = np.where(np.isnan(disparity), 0, np.maximum(values, 1)).astype(np.uint16)
     _, png = cv2.imencode('.png', values, [cv2.IMWRITE_PNG_COMPRESSION, 1])
-    message = _type(COMPRESSED_IMAGE)(
+    message = message_type(COMPRESSED_IMAGE)(
         header=_header(stamp_ns, FRAME_IDS['left']), format='16UC1; png', data=png.reshape(-1))
-    return _STORE.serialize_cdr(message, COMPRESSED_IMAGE)
+    return STORE.serialize_cdr(message, COMPRESSED_IMAGE)
 
 
 def serialize_clock(time_ns: int) -> memoryview:
     """CDR bytes of a ``rosgraph_msgs/Clock``."""
-    return _STORE.serialize_cdr(_type(CLOCK)(clock=_time(time_ns)), CLOCK)
-
-
-def stamp_of(data: bytes | memoryview) -> int:
-    """Header stamp in ns of CDR bytes that begin with a ``std_msgs/Header``."""
-    order = 'little' if data[1] & 1 else 'big'
-    seconds = int.from_bytes(data[4:8], order, signed=True)     # type: ignore[arg-type]
-    return seconds * 10**9 + int.from_bytes(data[8:12], order)  # type: ignore[arg-type]
+    return STORE.serialize_cdr(message_type(CLOCK)(clock=_time(time_ns)), CLOCK)
 
 
 def with_stamp(data: bytes | memoryview, stamp_ns: int) -> bytes:
@@ -153,7 +152,7 @@ class StereoBagWriter:
     def __enter__(self) -> StereoBagWriter:
         self._writer.open()
         self._connections = {
-            topic: self._writer.add_connection(f'/{topic}', kind, typestore=_STORE)
+            topic: self._writer.add_connection(f'/{topic}', kind, typestore=STORE)
             for topic, kind in (
                 ('left/image_rect', IMAGE), ('left/camera_info', CAMERA_INFO),
                 ('right/image_rect', IMAGE), ('right/camera_info', CAMERA_INFO),
@@ -189,12 +188,7 @@ class StereoBag:
 
     def __init__(self, path: str | os.PathLike[str], topics: StereoTopics | None = None) -> None:
         self.path = pathlib.Path(path)
-        try:
-            self._reader = Reader([file_without_metadata(self.path) or self.path],
-                                   default_typestore=_STORE)
-            self._reader.open()
-        except Exception as error:
-            raise StereoError(f'{self.path} cannot be read as a bag: {error}') from error
+        self._reader = Reader.opened(self.path)
         try:
             self.topics = find_stereo_topics(
                 {connection.topic: connection.msgtype
@@ -202,6 +196,10 @@ class StereoBag:
         except StereoError:
             self._reader.close()
             raise
+        self._truth_is_named = bool(topics and topics.truth)
+        if not self._truth_is_named and not sum(
+                one.msgcount for one in self._reader.of_topics(self.topics.truth)):
+            self.topics = dataclasses.replace(self.topics, truth='')
         self._rectifier = Rectifier(self.topics.left_image, self.topics.right_image)
 
     def __enter__(self) -> StereoBag:
@@ -209,11 +207,18 @@ class StereoBag:
 
     def __exit__(self, *_: object) -> None:
         self._reader.close()
+        if '_truth' in self.__dict__ and self._truth:
+            self._truth.close()
+
+    @functools.cached_property
+    def _truth(self) -> BagTruth | None:
+        """The truths of the bag, which are indexed when the first is wanted."""
+        return BagTruth(self.path, self.topics) if self.topics.truth else None
 
     @property
     def compressed(self) -> bool:
         """Whether the images are ``sensor_msgs/CompressedImage``."""
-        return self._connections(self.topics.left_image)[0].msgtype == COMPRESSED_IMAGE
+        return self._reader.of_topics(self.topics.left_image)[0].msgtype == COMPRESSED_IMAGE
 
     @property
     def is_ros1(self) -> bool:
@@ -223,28 +228,37 @@ class StereoBag:
     @property
     def pairs(self) -> int:
         """Number of left images."""
-        return sum(c.msgcount for c in self._connections(self.topics.left_image))
+        return sum(c.msgcount for c in self._reader.of_topics(self.topics.left_image))
 
     def warnings(self, played: bool = False) -> list[str]:
-        """Sentences about images that are not rectified; empty when all is well.
+        """Sentences about images that are not rectified, and a truth that does not fit the pairs.
 
         :param played: whether messages go out as they are (``raw``); ``read`` rectifies them.
+        :raises StereoError: no pair has a truth although its topic was named, or TF does not
+            connect a cloud with the camera.
         """
         images = {'left/camera_info': self.topics.left_image,
                   'right/camera_info': self.topics.right_image}
         follows = ('Have the node rectify it (rectify), or match the image_rect of image_proc'
                    if played else 'Both images are rectified with it before they are matched')
-        found = (why_not_rectified(images[role], info)
-                 for role, (_, info) in self._first_infos().items())
-        return [f'{reason}. {follows}' for reason in found if reason]
+        infos = self._first_infos()
+        found = [f'{reason}. {follows}' for role, (_, info) in infos.items()
+                 if (reason := why_not_rectified(images[role], info))]
+        if self._truth:
+            if self._truth.is_cloud and 'left/camera_info' in infos:
+                found += filter(None, [unused_rotation(infos['left/camera_info'][1])])
+            stamps = (self._reader.stamp(data) for _, _, data in self._reader.messages(
+                self._reader.of_topics(self.topics.left_image)))
+            found += self._truth.warnings(stamps, self._truth_is_named)
+        return found
 
     def raw(self) -> Iterator[tuple[str, int, bytes]]:
         """(node's relative topic, time of recording in ns, CDR bytes) in recorded order."""
         roles = self.topics.roles()
-        for connection, time_ns, data in self._reader.messages(self._connections(*roles)):
+        for connection, time_ns, data in self._reader.messages(self._reader.of_topics(*roles)):
             if self.is_ros1:
-                data = bytes(_STORE.serialize_cdr(self._message(connection, data),
-                                                  connection.msgtype))
+                data = bytes(STORE.serialize_cdr(
+                    self._reader.decoded(connection.msgtype, data), connection.msgtype))
             yield roles[connection.topic], time_ns, data
 
     def read(self) -> Iterator[BagPair]:
@@ -252,21 +266,24 @@ class StereoBag:
 
         Images that their calibration tells to be raw are rectified with it (``Rectifier``).
         """
-        for stamp_ns, parts, infos in self._pairs(
-                lambda connection, _, data: self._message(connection, data)):
-            yield self._pair(stamp_ns, parts, infos)
+        for stamp_ns, parts, infos in self._pairs(self._reader.decoded):
+            times_ns = {role: time_ns for role, (time_ns, _) in parts.items()}
+            images = {role: image for role, (_, image) in parts.items()}
+            yield self._pair(stamp_ns, images, infos, self._find_truth(stamp_ns, times_ns))
 
     def index(self) -> Iterator[BagEntry]:
         """Where the pairs of ``read`` lie, in its order; decodes no image."""
-        for stamp_ns, times_ns, infos in self._pairs(lambda _, time_ns, data: time_ns):
-            yield BagEntry(stamp_ns, {role: data for role, (data, _) in infos.items()}, times_ns)
+        for stamp_ns, parts, infos in self._pairs(lambda _, data: None):
+            times_ns = {role: time_ns for role, (time_ns, _) in parts.items()}
+            yield BagEntry(stamp_ns, {role: data for role, (data, _) in infos.items()}, times_ns,
+                           self._find_truth(stamp_ns, times_ns))
 
     def read_entries(self, entries: Sequence[BagEntry]) -> Iterator[BagPair]:
         """The pairs of consecutive entries of ``index``; decodes nothing that lies between.
 
         :raises StereoError: the bag is another one than that of ``index``, or damaged.
         """
-        roles = self._roles()
+        roles = self.topics.roles()
         infos: _Infos = {}
         # A recording that was played twice has stamps twice.
         waiting = collections.deque((entry, dict[str, Any]()) for entry in entries)
@@ -274,61 +291,46 @@ class StereoBag:
                   for entry, parts in waiting for role, time_ns in entry.times_ns.items()}
         times_ns = [time_ns for _, time_ns, _ in wanted]
         for connection, time_ns, data in self._reader.messages(
-                self._connections(*roles), start=min(times_ns, default=0),
+                self._reader.of_topics(*roles), start=min(times_ns, default=0),
                 stop=max(times_ns, default=-1) + 1):
             role = roles[connection.topic]
-            place = wanted.get((role, time_ns, self._stamp(data)))
+            place = wanted.get((role, time_ns, self._reader.stamp(data)))
             if place is not None:
-                place[role] = self._message(connection, data)
+                place[role] = self._reader.decoded(connection.msgtype, data)
             while waiting and waiting[0][1].keys() == waiting[0][0].times_ns.keys():
                 entry, parts = waiting.popleft()
                 for role, data in entry.infos.items():
                     self._keep_info(infos, role, data)
-                yield self._pair(entry.stamp_ns, parts, infos)
+                yield self._pair(entry.stamp_ns, parts, infos, entry.truth)
         if waiting:
             raise StereoError(f'{self.path} has changed: the pair of stamp '
                               f'{waiting[0][0].stamp_ns} ns is no longer where it was')
 
-    def _pairs(self, part: Callable[[Any, int, bytes], Any]
-               ) -> Iterator[tuple[int, dict[str, Any], _Infos]]:
+    def _pairs(self, part: Callable[[str, bytes], Any]
+               ) -> Iterator[tuple[int, dict[str, tuple[int, Any]], _Infos]]:
         """Stamp in ns, parts by role and the latest calibration of every pair.
 
-        :param part: of a message's connection, time of recording in ns and bytes.
+        A part is the time of recording in ns and what ``part`` makes of type and bytes.
         """
-        roles = self._roles()
-        waiting: dict[int, dict[str, Any]] = {}
+        roles = self.topics.roles()
+        waiting: dict[int, dict[str, tuple[int, Any]]] = {}
         # A recorder may have written the first camera_info after its image.
         infos = self._first_infos()
-        images = {'left/image_rect', 'right/image_rect'}
-        whole = images | ({'truth'} if self.topics.truth else set())
-        wanted = self._connections(*roles)
-        for connection, time_ns, data in self._reader.messages(wanted):
+        for connection, time_ns, data in self._reader.messages(self._reader.of_topics(*roles)):
             role = roles[connection.topic]
             if role.endswith('camera_info'):
                 self._keep_info(infos, role, data)
                 continue
-            stamp_ns = self._stamp(data)
+            stamp_ns = self._reader.stamp(data)
             parts = waiting.setdefault(stamp_ns, {})
-            parts[role] = part(connection, time_ns, data)
-            if whole <= parts.keys():
+            parts[role] = time_ns, part(connection.msgtype, data)
+            if len(parts) == 2:
                 yield stamp_ns, waiting.pop(stamp_ns), infos
-            elif len(waiting) > 100:        # unmatched images must not fill the memory
+            elif len(waiting) > MOST_WAITING:
                 del waiting[min(waiting)]
-        for stamp_ns, parts in sorted(waiting.items()):     # pairs without truth
-            if images <= parts.keys():
-                yield stamp_ns, parts, infos
 
-    def _roles(self) -> dict[str, str]:
-        """Topic name to the node's relative name, and that of the truth to ``truth``."""
-        truth = {self.topics.truth: 'truth'} if self.topics.truth else {}
-        return {**self.topics.roles(), **truth}
-
-    def _stamp(self, data: bytes) -> int:
-        # ROS 1 is little-endian, and has header.seq where CDR says so.
-        return stamp_of(b'\0\1\0\0' + data[4:LEAST_BYTES] if self.is_ros1 else data)
-
-    def _connections(self, *topics: str) -> list[Any]:
-        return [c for c in self._reader.connections if c.topic in topics]
+    def _find_truth(self, stamp_ns: int, times_ns: Mapping[str, int]) -> TruthEntry | None:
+        return self._truth.find(stamp_ns, min(times_ns.values())) if self._truth else None
 
     def _first_infos(self) -> _Infos:
         """The first camera_info of each side; without those that have none."""
@@ -336,32 +338,28 @@ class StereoBag:
         infos: _Infos = {}
         for topic in filter(None, (self.topics.left_info, self.topics.right_info)):
             for _, _, data in itertools.islice(
-                    self._reader.messages(self._connections(topic)), 1):
+                    self._reader.messages(self._reader.of_topics(topic)), 1):
                 self._keep_info(infos, roles[topic], data)
         return infos
 
     def _keep_info(self, infos: _Infos, role: str, data: bytes) -> None:
         """Make a camera_info the latest of its side, unless only its stamp is new."""
         if role not in infos or infos[role][0][LEAST_BYTES:] != data[LEAST_BYTES:]:
-            infos[role] = bytes(data), self._deserialized(CAMERA_INFO, data)
+            infos[role] = bytes(data), self._reader.decoded(CAMERA_INFO, data)
 
-    def _message(self, connection: Any, data: bytes) -> Any:
-        return self._deserialized(connection.msgtype, data)
-
-    def _deserialized(self, kind: str, data: bytes) -> Any:
-        message = self._reader.deserialize(data, kind)
-        return _from_ros1(message, kind) if self.is_ros1 else message
-
-    def _pair(self, stamp_ns: int, parts: dict[str, Any], infos: _Infos) -> BagPair:
-        calibration = None
+    def _pair(self, stamp_ns: int, parts: Mapping[str, Any], infos: _Infos,
+              truth: TruthEntry | None) -> BagPair:
+        calibration = disparity = None
         try:
             images = {side: _raw_image(parts[f'{side}/image_rect']) for side in FRAME_IDS}
             if {'left/camera_info', 'right/camera_info'} <= infos.keys():
                 known = {side: infos[f'{side}/camera_info'][1] for side in FRAME_IDS}
                 calibration = Calibration.from_camera_info(known['left'], known['right'])
                 images = self._rectifier(images, known)
-            return BagPair(stamp_ns, images['left'], images['right'], calibration,
-                           _truth(parts['truth']) if 'truth' in parts else None)
+            if truth and self._truth:
+                left = images['left']
+                disparity = self._truth.read(truth, calibration, (left.height, left.width))
+            return BagPair(stamp_ns, images['left'], images['right'], calibration, disparity)
         except ValueError as error:
             raise StereoError(f'the pair of stamp {stamp_ns} ns: {error}') from error
 
@@ -374,38 +372,13 @@ def _raw_image(message: Any) -> RawImage:
     return RawImage.from_array(decoded, colour)
 
 
-def _truth(message: Any) -> np.ndarray:
-    decoded = files.decode(message.data, 'a ground truth')
-    if decoded.dtype != np.uint16 or decoded.ndim != 2:
-        raise ValueError('a ground truth image is not a 16-bit grey PNG')
-    values = decoded.astype(np.float32)
-    values[values == 0] = np.nan
-    return values / np.float32(TRUTH_SCALE)
-
-
-def _from_ros1(message: Any, kind: str) -> Any:
-    """The same message in ROS 2: no header.seq, and CameraInfo's D, K, R and P are small."""
-    values = {}
-    for field in dataclasses.fields(_type(kind)):
-        value = getattr(message, field.name, None)
-        if value is None:
-            value = getattr(message, field.name.upper())
-        inner = getattr(value, '__msgtype__', '')
-        values[field.name] = _from_ros1(value, inner) if inner else value
-    return _type(kind)(**values)
-
-
-def _type(name: str) -> Any:
-    return _STORE.types[name]
-
-
 def _time(time_ns: int) -> Any:
     seconds, nanoseconds = divmod(time_ns, 10**9)
-    return _type('builtin_interfaces/msg/Time')(sec=seconds, nanosec=nanoseconds)
+    return message_type('builtin_interfaces/msg/Time')(sec=seconds, nanosec=nanoseconds)
 
 
 def _header(stamp_ns: int, frame_id: str) -> Any:
-    return _type('std_msgs/msg/Header')(stamp=_time(stamp_ns), frame_id=frame_id)
+    return message_type('std_msgs/msg/Header')(stamp=_time(stamp_ns), frame_id=frame_id)
 
 
 def write_bag(path: str | os.PathLike[str], calibration: Calibration,

@@ -219,7 +219,7 @@ def rewritten(source: pathlib.Path, target: pathlib.Path, topic: str, index: int
     shutil.rmtree(target, ignore_errors=True)
     seen = 0
     with AnyReader([source]) as reader, Writer(target, version=9) as writer:
-        connections = {c.id: writer.add_connection(c.topic, c.msgtype, typestore=bags._STORE)
+        connections = {c.id: writer.add_connection(c.topic, c.msgtype, typestore=bags.STORE)
                        for c in reader.connections}
         for connection, time_ns, data in reader.messages():
             if connection.topic == topic:

@@ -48,7 +48,7 @@ def write(path: pathlib.Path, plugin=StoragePlugin.MCAP, compression=Compression
     if compression != CompressionMode.NONE:
         writer.set_compression(compression, CompressionFormat.ZSTD)
     with writer:
-        connections = {topic: writer.add_connection(f'/{topic}', kind, typestore=bags._STORE)
+        connections = {topic: writer.add_connection(f'/{topic}', kind, typestore=bags.STORE)
                        for topic, kind in TOPICS.items()}
         for number in range(PAIRS * rounds):
             index, time_ns = number % PAIRS, 10**18 + number * step_ns
@@ -113,9 +113,9 @@ def test_a_limit_ends_the_chunks(tmp_path, folder):
 
 def test_a_chunk_of_a_bag_decodes_no_image_of_another(tmp_path, monkeypatch):
     decoded = []
-    deserialized = bags.StereoBag._deserialized
-    monkeypatch.setattr(bags.StereoBag, '_deserialized', lambda self, kind, data: (
-        decoded.append(kind), deserialized(self, kind, data))[1])
+    decode = bags.Reader.decoded
+    monkeypatch.setattr(bags.Reader, 'decoded', lambda self, kind, data: (
+        decoded.append(kind), decode(self, kind, data))[1])
     bags.write_bag(tmp_path / 'bag', CALIBRATION, (
         (10**18 + index * 10**8, image(index, 'left'), image(index, 'right'),
          np.ones((48, 64), np.float32)) for index in range(PAIRS)))

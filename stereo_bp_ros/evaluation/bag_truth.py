@@ -1,0 +1,264 @@
+"""The truth of a bag: a disparity, a depth or a LiDAR's cloud for each pair, by its stamp."""
+
+from __future__ import annotations
+
+import array
+import dataclasses
+import itertools
+import pathlib
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.errors import StereoError, shown
+from stereo_bp_ros.evaluation import cloud_truth, files
+from stereo_bp_ros.evaluation.bag_reader import Reader
+from stereo_bp_ros.evaluation.bag_topics import DISPARITY_IMAGE, POINT_CLOUD, StereoTopics
+from stereo_bp_ros.evaluation.bag_transforms import Transforms, plain
+
+#: Pairs that ``warnings`` compares with the truths.
+CHECKED = 100
+
+#: Bytes in front of the PNG of the transport compressedDepth: format, factor and offset.
+_DEPTH_HEADER = 12
+
+_ENCODINGS = {'32FC1': 'f4', '16UC1': 'u2', 'mono16': 'u2'}
+
+
+@dataclasses.dataclass(frozen=True)
+class TruthEntry:
+    """Where the truth of a pair lies in its bag.
+
+    stamp_ns, time_ns: of its header and its recording.
+    pose:              of a cloud: 4 x 4, row by row, its points to the left camera in metres.
+    """
+
+    stamp_ns: int
+    time_ns: int
+    pose: tuple[float, ...] = ()
+
+
+class BagTruth:
+    """The truths of one topic of a bag; to be closed.
+
+    Of the messages only stamps and times are kept, 16 bytes each. The bag is opened once more,
+    as not every storage can be read at two places in turn.
+    """
+
+    def __init__(self, path: pathlib.Path, topics: StereoTopics) -> None:
+        self._path, self._topic, self._left_info = path, topics.truth, topics.left_info
+        self._tolerance_ns = round(topics.truth_tolerance_s * 1e9)
+        self._reader = Reader.opened(path)
+        self._connections = self._reader.of_topics(self._topic)
+        self._kind = self._connections[0].msgtype
+        self._transforms: Transforms | None = None
+        self._has_frames = False
+        self._index: tuple[np.ndarray, np.ndarray] | None = None
+        self._messages: Iterator[tuple[Any, int, bytes]] = iter(())
+        self._last: tuple[TruthEntry | None, Any] = None, None
+
+    @property
+    def is_cloud(self) -> bool:
+        """Whether the truths are points of a LiDAR."""
+        return bool(self._kind == POINT_CLOUD)
+
+    def close(self) -> None:
+        """Close the bag."""
+        self._reader.close()
+
+    def find(self, stamp_ns: int, time_ns: int) -> TruthEntry | None:
+        """The truth of the nearest stamp; of several with it, the one recorded nearest to a time.
+
+        None: none lies within the tolerance, or TF does not cover the stamps of a cloud.
+
+        :raises StereoError: TF does not connect a cloud with the camera at all.
+        """
+        stamps, times = self._indexed()
+        first = int(np.searchsorted(stamps, stamp_ns - self._tolerance_ns))
+        behind = int(np.searchsorted(stamps, stamp_ns + self._tolerance_ns, 'right'))
+        places = range(first, behind)
+        if not places:
+            return None
+        place = min(places, key=lambda one: (abs(int(stamps[one]) - stamp_ns),
+                                             abs(int(times[one]) - time_ns)))
+        found = TruthEntry(int(stamps[place]), int(times[place]))
+        if not self.is_cloud:
+            return found
+        pose = self._pose(found.stamp_ns, stamp_ns)
+        return None if pose is None else dataclasses.replace(found, pose=tuple(pose.flat))
+
+    def read(self, entry: TruthEntry, calibration: Calibration | None, shape: tuple[int, int]
+             ) -> np.ndarray:
+        """Disparity of the left image, float32 H x W in pixels, NaN = unknown.
+
+        :param shape: of the left image, which the truth must have unless it is a cloud.
+        :raises ValueError: it cannot be read, or has another size, or needs a calibration.
+        :raises StereoError: the bag has changed or is damaged.
+        """
+        try:
+            message = self._message(entry)
+            if self.is_cloud:
+                pose = np.reshape(entry.pose, (4, 4))
+                points = cloud_truth.points_of(message) @ pose[:3, :3].T + pose[:3, 3]
+                return cloud_truth.disparity_of(points, _needed(calibration), shape)
+            found = self._disparity(message, calibration)
+            if found.shape != shape:
+                raise ValueError(f'it is {found.shape[1]} x {found.shape[0]}, but the left image '
+                                 f'{shape[1]} x {shape[0]}')
+            return found
+        except ValueError as error:
+            raise ValueError(f'the truth in {self._topic}: {error}') from error
+
+    def warnings(self, stamps: Iterable[int], must_fit: bool) -> list[str]:
+        """A sentence about the first ``CHECKED`` pairs of which some have no truth.
+
+        :param stamps: of the left images, of which more are looked at until one has a truth.
+        :param must_fit: whether it is an error that none has.
+        """
+        stamps = iter(stamps)
+        checked, lacking, problem = 0, 0, ''
+        for stamp_ns in itertools.islice(stamps, CHECKED):
+            checked += 1
+            if self.find(stamp_ns, stamp_ns) is None:
+                lacking += 1
+                problem = problem or self._why_not(stamp_ns)
+        if not lacking:
+            return []
+        if lacking < checked or any(self.find(one, one) for one in stamps):
+            return [f'{lacking} of the first {checked} left images have no truth. {problem}']
+        if must_fit:
+            raise StereoError(f'no left image has a truth in {self._topic}. {problem}')
+        return [f'no left image has a truth in {self._topic}. {problem}']
+
+    def _why_not(self, stamp_ns: int) -> str:
+        stamps, _ = self._indexed()
+        if not stamps.size:
+            return f'{self._topic} has no messages'
+        nearest = int(stamps[np.argmin(np.abs(stamps - stamp_ns))])
+        away = abs(nearest - stamp_ns)
+        if away > self._tolerance_ns:
+            return (f'The stamp of {self._topic} nearest to {stamp_ns / 1e9:.3f} s is '
+                    f'{nearest / 1e9:.3f} s, {away / 1e9:.3g} s away, and --truth-tolerance is '
+                    f'{self._tolerance_ns / 1e9:g} s')
+        return (f'/tf does not cover the stamps {nearest / 1e9:.3f} s of {self._topic} and '
+                f'{stamp_ns / 1e9:.3f} s of the pair')
+
+    def _indexed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Stamps, sorted, and times of recording of all messages, int64, nanoseconds."""
+        if self._index is None:
+            stamps, times = array.array('q'), array.array('q')
+            for _, time_ns, data in self._reader.messages(self._connections):
+                stamps.append(self._reader.stamp(data))
+                times.append(time_ns)
+            order = np.argsort(np.asarray(stamps), kind='stable')
+            self._index = np.asarray(stamps)[order], np.asarray(times)[order]
+        return self._index
+
+    def _pose(self, cloud_ns: int, pair_ns: int) -> np.ndarray | None:
+        """From the cloud to the left camera, 4 x 4; None: TF does not cover the stamps."""
+        if not self._has_frames:
+            cloud, camera = self._frame(self._topic), self._frame(self._left_info)
+            if cloud != camera:
+                try:
+                    self._transforms = Transforms(self._reader, cloud, camera)
+                except StereoError as error:
+                    raise StereoError(f'{self._topic} cannot be seen from the left camera: '
+                                      f'{error}') from error
+            self._has_frames = True
+        return self._transforms.between(cloud_ns, pair_ns) if self._transforms else np.eye(4)
+
+    def _frame(self, topic: str) -> str:
+        """The frame of the first message of a topic.
+
+        :raises StereoError: there is none, or it is empty.
+        """
+        for connection, _, data in self._reader.messages(self._reader.of_topics(topic)):
+            frame = plain(self._reader.decoded(connection.msgtype, data).header.frame_id)
+            if frame:
+                return frame
+            break
+        raise StereoError(f'{topic} has no message with a frame_id, without which {self._topic} '
+                          'cannot be seen from the left camera')
+
+    def _message(self, entry: TruthEntry) -> Any:
+        """The message of an entry: quickest in their order, and kept for the next pair."""
+        if self._last[0] and self._last[0].time_ns == entry.time_ns and (
+                self._last[0].stamp_ns == entry.stamp_ns):
+            return self._last[1]
+        for _ in range(2):
+            for _, time_ns, data in self._messages:
+                if time_ns == entry.time_ns and self._reader.stamp(data) == entry.stamp_ns:
+                    self._last = entry, self._reader.decoded(self._kind, data)
+                    return self._last[1]
+                if time_ns > entry.time_ns:
+                    break
+            self._messages = self._reader.messages(self._connections, start=entry.time_ns)
+        raise StereoError(f'{self._path} has changed: the truth of stamp {entry.stamp_ns} ns is '
+                          'no longer where it was')
+
+    def _disparity(self, message: Any, calibration: Calibration | None) -> np.ndarray:
+        """Disparity of an image between the images as they are, whatever the message has."""
+        if self._kind == DISPARITY_IMAGE:
+            values = np.asarray(_pixels(message.image), np.float32)
+            known = np.isfinite(values) & (values >= np.float32(message.min_disparity))
+            # stereo_msgs has disparities of the principal points: Z = f T / d.
+            shift = calibration.shift if calibration else 0.0
+            return np.where(known, values + np.float32(shift), np.float32(np.nan))
+        values = _pixels(message)
+        is_whole = values.dtype == np.uint16
+        known = np.isfinite(values) & (values > 0)
+        values = np.where(known, values, 1).astype(np.float64)
+        if 'disparity' in self._topic.lower():
+            found = values / files.KITTI_SCALE if is_whole else values
+        else:
+            about = _needed(calibration)
+            metres = values / 1000 if is_whole else values
+            found = about.focal_px * about.baseline_m / metres + about.shift
+        with np.errstate(over='ignore'):        # what float32 does not hold is unknown
+            return np.where(known, found, np.nan).astype(np.float32)
+
+
+def _needed(calibration: Calibration | None) -> Calibration:
+    if calibration is None:
+        raise ValueError('metres become disparities with a calibration only, which both '
+                         'camera_info have')
+    return calibration
+
+
+def _pixels(message: Any) -> np.ndarray:
+    """float32 or uint16 H x W of an Image, or of a CompressedImage of any transport.
+
+    :raises ValueError: of another type, or damaged.
+    """
+    if hasattr(message, 'format'):
+        return _decompressed(message)
+    name = _ENCODINGS.get(message.encoding)
+    if name is None:
+        raise ValueError(f'its encoding is {shown(message.encoding)}, but must be one of '
+                         + ', '.join(_ENCODINGS))
+    kind = np.dtype(('>' if message.is_bigendian else '<') + name)
+    height, width, step = int(message.height), int(message.width), int(message.step)
+    data = np.ascontiguousarray(message.data, np.uint8).reshape(-1)
+    if step < width * kind.itemsize or data.size < step * height:
+        raise ValueError(f'an image of {width} x {height} pixels has {data.size} bytes and a step '
+                         f'of {step}: these do not fit')
+    rows = data[:step * height].reshape(height, step)[:, :width * kind.itemsize]
+    return np.ascontiguousarray(rows).view(kind).astype(kind.newbyteorder('='))
+
+
+def _decompressed(message: Any) -> np.ndarray:
+    data, what = message.data, f'an image of format {shown(message.format)}'
+    is_depth = 'compressedDepth' in message.format
+    values = files.decode(data[_DEPTH_HEADER:] if is_depth else data, what)
+    if values.ndim != 2 or values.dtype not in (np.uint16, np.float32):
+        raise ValueError(f'{what} has not one channel of 16-bit or float32 values')
+    if is_depth and message.format.startswith('32FC1'):
+        # compressed_depth_image_transport: factor / (value - offset) metres, 0 = unknown.
+        factor, offset = struct.unpack('<ff', bytes(data[4:_DEPTH_HEADER]))
+        known = (values > 0) & (values > offset)
+        return np.where(known, factor / np.where(known, values - offset, 1.0),
+                        0).astype(np.float32)
+    return values
