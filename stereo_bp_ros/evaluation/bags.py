@@ -199,9 +199,9 @@ class StereoBag:
             self.topics = find_stereo_topics(
                 {connection.topic: connection.msgtype
                  for connection in self._reader.connections}, topics)
-        except StereoError:
+        except StereoError as error:
             self._reader.close()
-            raise
+            raise StereoError(f'{self.path}: {error}') from error
         self._rectifier = Rectifier(self.topics.left_image, self.topics.right_image)
 
     def __enter__(self) -> StereoBag:
@@ -363,7 +363,7 @@ class StereoBag:
             return BagPair(stamp_ns, images['left'], images['right'], calibration,
                            _truth(parts['truth']) if 'truth' in parts else None)
         except ValueError as error:
-            raise StereoError(f'the pair of stamp {stamp_ns} ns: {error}') from error
+            raise StereoError(f'{self.path}: the pair of stamp {stamp_ns} ns: {error}') from error
 
 
 def _raw_image(message: Any) -> RawImage:
