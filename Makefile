@@ -3,6 +3,8 @@
 # make test-all  the same with every test, and coverage
 # make test-jazzy  the quick tests of what speaks ROS, with the wheels of ROS 2 Jazzy
 # make test-gpu  the tests that need an NVIDIA GPU, with the Python at hand: installs nothing
+# make fuzz      a million damaged inputs (FUZZ_CASES, FUZZ_SEED): build/fuzz/report.json
+# make sanitize  the kernels' host tests under AddressSanitizer and UndefinedBehaviorSanitizer
 # make docs      builds the pages of docs/ with their links checked: build/docs/index.html
 # make clean     removes everything that these made
 #
@@ -31,7 +33,10 @@ COVERAGE := 90
 # What the demo matches: a rendered sequence, or BAG=<rosbag2> or IMAGES=<folder of pairs>.
 DEMO := $(if $(BAG),--bag $(BAG)) $(if $(IMAGES),--images $(IMAGES)) $(DEMO_OPTIONS)
 
-.PHONY: demo test test-all test-jazzy test-gpu docs clean
+FUZZ_CASES ?= 1000000
+FUZZ_SEED ?= 0
+
+.PHONY: demo test test-all test-jazzy test-gpu fuzz sanitize docs clean
 
 demo: $(WORKSPACE)/.built
 	. $(VENV)/bin/activate && . $(WORKSPACE)/install/local_setup.sh \
@@ -51,6 +56,14 @@ test-jazzy:
 	$(MAKE) .venv-jazzy/.test VENV=.venv-jazzy ROS=ros-jazzy CONSTRAINTS=.venv-jazzy/constraints.txt
 	. .venv-jazzy/bin/activate && python -m pytest $(SIDE_BY_SIDE) -m 'not slow and not gpu' \
 		$(or $(PYTEST_OPTIONS),test/node test/replay)
+
+fuzz: $(VENV)/.test
+	$(VENV)/bin/python -m test.fuzz --cases $(FUZZ_CASES) --seed $(FUZZ_SEED) \
+		--output build/fuzz/report.json
+
+sanitize: $(VENV)/.test
+	$(VENV)/bin/python -m test.engines.support.host_cuda $(SIDE_BY_SIDE) test/engines/host \
+		$(PYTEST_OPTIONS)
 
 docs: $(VENV)/.docs
 	$(VENV)/bin/python -m sphinx -W --keep-going -n -q -b html -d build/doctrees docs build/docs
