@@ -66,6 +66,9 @@ def main() -> None:
     if options.worker:
         work(**json.loads(options.worker))
         return
+    if options.guided:              # before anything of the package is imported
+        guided((options.target or ['png'])[0], options.cases, options.seed)
+        return
     from test.fuzz.targets import TARGETS
     names = options.target or list(TARGETS)
     if unknown := set(names) - set(TARGETS):
@@ -75,9 +78,6 @@ def main() -> None:
             found = tried(TARGETS[names[0]], options.input.read_bytes(), pathlib.Path(folder))
         print(found['traceback'] if found else 'nothing found')
         sys.exit(1 if found else 0)
-    if options.guided:
-        guided(names[0], options.cases, options.seed)
-        return
     report = fuzz({name: TARGETS[name] for name in names}, options.cases, options.seed,
                   options.jobs)
     show(report)
