@@ -4,6 +4,8 @@
 # make test-jazzy  the quick tests of what speaks ROS, with the wheels of ROS 2 Jazzy
 # make test-gpu  the tests that need an NVIDIA GPU, with the Python at hand: installs nothing
 # make soak      faults at random for SOAK_MINUTES (60) against a real node: build/soak/soak.html
+# make fuzz      a million damaged inputs (FUZZ_CASES, FUZZ_SEED): build/fuzz/report.json
+# make sanitize  the kernels' host tests under AddressSanitizer and UndefinedBehaviorSanitizer
 # make docs      builds the pages of docs/ with their links checked: build/docs/index.html
 # make clean     removes everything that these made
 #
@@ -35,7 +37,10 @@ SOAK_SEED ?= 1
 # What the demo matches: a rendered sequence, or BAG=<rosbag2> or IMAGES=<folder of pairs>.
 DEMO := $(if $(BAG),--bag $(BAG)) $(if $(IMAGES),--images $(IMAGES)) $(DEMO_OPTIONS)
 
-.PHONY: demo test test-all test-jazzy test-gpu soak docs clean
+FUZZ_CASES ?= 1000000
+FUZZ_SEED ?= 0
+
+.PHONY: demo test test-all test-jazzy test-gpu soak fuzz sanitize docs clean
 
 demo: $(WORKSPACE)/.built
 	. $(VENV)/bin/activate && . $(WORKSPACE)/install/local_setup.sh \
@@ -59,6 +64,14 @@ test-jazzy:
 soak: $(VENV)/.test
 	. $(VENV)/bin/activate && python -m test.soak --minutes $(SOAK_MINUTES) \
 		--seed $(SOAK_SEED) --output build/soak $(SOAK_OPTIONS)
+
+fuzz: $(VENV)/.test
+	$(VENV)/bin/python -m test.fuzz --cases $(FUZZ_CASES) --seed $(FUZZ_SEED) \
+		--output build/fuzz/report.json
+
+sanitize: $(VENV)/.test
+	$(VENV)/bin/python -m test.engines.support.host_cuda $(SIDE_BY_SIDE) test/engines/host \
+		$(PYTEST_OPTIONS)
 
 docs: $(VENV)/.docs
 	$(VENV)/bin/python -m sphinx -W --keep-going -n -q -b html -d build/doctrees docs build/docs

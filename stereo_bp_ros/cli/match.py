@@ -122,6 +122,8 @@ def _write(options: argparse.Namespace, left: np.ndarray, frame: DisparityFrame
     """Write every file that is asked for; what each holds, and its name."""
     assert frame.disparity is not None
     written = {'disparity': str(options.output)}
+    drawn = pictures.comparison(left, frame.disparity, frame.valid, low=frame.min_disparity,
+                                high=frame.max_disparity)
     if options.output.suffix == '.pfm':
         files.write_pfm(options.output, np.where(frame.valid, frame.disparity, np.inf))
     else:
@@ -134,8 +136,7 @@ def _write(options: argparse.Namespace, left: np.ndarray, frame: DisparityFrame
         files.write_pfm(options.depth, frame.depth)
         written['depth'] = str(options.depth)
     picture = options.picture or options.output.with_name(options.output.stem + '_picture.png')
-    files.write_image(picture, pictures.comparison(
-        left, frame.disparity, frame.valid, low=frame.min_disparity, high=frame.max_disparity))
+    files.write_image(picture, drawn)
     written['picture'] = str(picture)
     return written
 

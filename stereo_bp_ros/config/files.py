@@ -55,11 +55,20 @@ def read_yaml(path: str | os.PathLike[str]) -> Any:
     """
     try:
         with open(path, encoding='utf-8') as file:
-            return yaml.safe_load(file)
+            return parse_yaml(file.read())
     except OSError as error:
         raise ValueError(f'it cannot be read: {error.strerror}') from error
     except UnicodeDecodeError as error:
         raise ValueError('it cannot be read: it is not text in UTF-8') from error
+
+
+def parse_yaml(text: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
+    """The content of a text in YAML; the loader may know more tags.
+
+    :raises ValueError: as ``read_yaml``.
+    """
+    try:
+        return yaml.load(text, loader)
     # PyYAML hands on whatever its constructors run into: dates that are none, tags that do not
     # fit what they are put on, numbers of too many digits, nesting deeper than the stack.
     except (yaml.YAMLError, ValueError, LookupError, ArithmeticError, AttributeError, TypeError,

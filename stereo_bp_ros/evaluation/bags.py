@@ -193,9 +193,9 @@ class StereoBag:
             self.topics = find_stereo_topics(
                 {connection.topic: connection.msgtype
                  for connection in self._reader.connections}, topics)
-        except StereoError:
+        except StereoError as error:
             self._reader.close()
-            raise
+            raise StereoError(f'{self.path}: {error}') from error
         self._truth_is_named = bool(topics and topics.truth)
         if not self._truth_is_named and not sum(
                 one.msgcount for one in self._reader.of_topics(self.topics.truth)):
@@ -361,7 +361,7 @@ class StereoBag:
                 disparity = self._truth.read(truth, calibration, (left.height, left.width))
             return BagPair(stamp_ns, images['left'], images['right'], calibration, disparity)
         except ValueError as error:
-            raise StereoError(f'the pair of stamp {stamp_ns} ns: {error}') from error
+            raise StereoError(f'{self.path}: the pair of stamp {stamp_ns} ns: {error}') from error
 
 
 def _raw_image(message: Any) -> RawImage:

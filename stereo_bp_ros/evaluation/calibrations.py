@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from typing import Any
 
-import cv2
-import numpy as np
+import yaml
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config.files import read_yaml
+from stereo_bp_ros.config.files import parse_yaml, read_yaml
 from stereo_bp_ros.evaluation.files import PathLike, read_text
 
 LARGEST_NUMBER = 1e9
@@ -194,7 +194,7 @@ def _listed(path: PathLike, info: dict[str, object]) -> list[float]:
     data = matrix.get('data') if isinstance(matrix, dict) else None
     if not isinstance(data, list):
         raise ValueError(f'calibration {path} has no projection_matrix with data')
-    return _numbers(path, 'projection_matrix', ' '.join(map(str, data)), 12)
+    return _listed_numbers(path, 'projection_matrix', data, 12)
 
 
 def read_opencv_calibration(path: PathLike) -> Calibration:
@@ -207,13 +207,13 @@ def read_opencv_calibration(path: PathLike) -> Calibration:
     """
     text = read_text(path, 'calibration')
     try:
-        storage = cv2.FileStorage(text, cv2.FILE_STORAGE_READ | cv2.FILE_STORAGE_MEMORY)
-        found = {name: storage.getNode(name).mat() for name in ('P1', 'P2', 'Q')}
-        storage.release()
-    except (cv2.error, SystemError) as error:
-        raise ValueError(f'calibration {path} is no YAML file that OpenCV can read, or is '
-                         'damaged') from error
-    p1, p2, q = (_matrix(path, name, matrix) for name, matrix in found.items())
+        # %YAML:1.0, as OpenCV begins its files, is no directive of YAML.
+        content = parse_yaml(re.sub(r'^%YAML.*', '', text), _OpenCvLoader)
+    except ValueError as error:
+        raise ValueError(f'calibration {path}: {error}') from error
+    if not isinstance(content, dict):
+        raise ValueError(f'calibration {path} has no matrices by name')
+    p1, p2, q = (_matrix(path, name, content.get(name)) for name in ('P1', 'P2', 'Q'))
     if p1 is not None and p2 is not None:
         left, right = p1, p2
     elif q is not None:
@@ -236,11 +236,35 @@ def read_opencv_calibration(path: PathLike) -> Calibration:
     return calibration
 
 
-def _matrix(path: PathLike, name: str, matrix: np.ndarray | None) -> list[float] | None:
+class _OpenCvLoader(yaml.SafeLoader):
+    """Reads a matrix of OpenCV as a mapping. OpenCV's own parser trusts what a file says."""
+
+
+def _mapping(loader: _OpenCvLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    return loader.construct_mapping(node, deep=True)
+
+
+_OpenCvLoader.add_constructor('tag:yaml.org,2002:opencv-matrix', _mapping)
+
+
+def _matrix(path: PathLike, name: str, matrix: object) -> list[float] | None:
     if matrix is None:
         return None
-    return _numbers(path, name, ' '.join(map(str, matrix.reshape(-1).tolist())),
-                    16 if name == 'Q' else 12)
+    rows = 4 if name == 'Q' else 3
+    data = matrix.get('data') if isinstance(matrix, dict) else None
+    if (not isinstance(matrix, dict) or not isinstance(data, list)
+            or (matrix.get('rows'), matrix.get('cols')) != (rows, 4)):
+        raise ValueError(f'calibration {path}: {name} is no matrix of {rows} rows and 4 cols with '
+                         'data')
+    return _listed_numbers(path, name, data, 4 * rows)
+
+
+def _listed_numbers(path: PathLike, name: str, values: list[object], count: int) -> list[float]:
+    try:
+        text = ' '.join(map(str, values))
+    except ValueError as error:         # a number of more than 4300 digits
+        raise ValueError(f'calibration {path}: {name} is not made of numbers') from error
+    return _numbers(path, name, text, count)
 
 
 def _named_lines(path: PathLike) -> dict[str, str]:

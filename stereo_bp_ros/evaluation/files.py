@@ -104,7 +104,14 @@ def write_image(path: PathLike, image: np.ndarray) -> None:
 
 def _write(path: PathLike, data: bytes) -> None:
     try:
-        Path(path).write_bytes(data)
+        with open(path, 'wb') as file:
+            try:
+                file.write(data)
+                file.flush()
+            except OSError:
+                if Path(path).is_file():        # a part of a file could be taken for a whole one
+                    Path(path).unlink()
+                raise
     except OSError as error:
         raise ValueError(f'{path} cannot be written: {error.strerror}') from error
 

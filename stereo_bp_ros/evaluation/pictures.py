@@ -180,8 +180,9 @@ def _bar(height: int, heading: str, colours: np.ndarray, labels: Sequence[tuple[
     unit = _unit(height)
     thick = unit + unit // 2
     wide = thick + unit // 2 + max(_text_width(label, unit) for _, label in labels)
-    bar = np.full((height, max(wide, _text_width(heading, unit)) + 4, 3), PAPER, np.uint8)
     top, length = 2 * unit, len(colours)
+    height = max(height, top + length)
+    bar = np.full((height, max(wide, _text_width(heading, unit)) + 4, 3), PAPER, np.uint8)
     bar[top:top + length, :thick] = colours
     write_text(bar, heading, 0, unit, unit)
     free = -unit

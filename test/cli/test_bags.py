@@ -270,7 +270,8 @@ def test_evaluate_takes_a_ros_1_bag_and_says_that_its_images_are_not_rectified(
     command = ['evaluate', str(path), '--preset', 'sad_fast', '--set', 'disparity_range=16',
                '--repeat', '1', '--backend', 'cpu', '--json']
     assert main(command) == 2
-    assert 'no pair of left and right image topics' in capsys.readouterr().err
+    assert f'{tmp_path}' in (said := capsys.readouterr().err)
+    assert 'no pair of left and right image topics' in said
     assert main([*command, '--left', '/a/image_raw', '--right', '/b/image_raw']) == 0
     assert len(json.loads(capsys.readouterr().out)['pairs']) == 3
     assert '/a/image_raw is not rectified: its camera_info has distortion' in caplog.text

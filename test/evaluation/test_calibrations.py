@@ -154,6 +154,23 @@ def test_a_stereo_calibration_of_opencv_that_says_too_little_or_millimetres_is_r
             calibrations.read_calibration(path)
 
 
+@pytest.mark.parametrize('damage', [
+    ('cols: 4', 'cols<<: 4'), ('cols: 4', 'cols: 3'), ('rows: 4', 'rows: -4'),
+    ('rows: 4', 'rows: 1073741825'), ('!!opencv-matrix', '!!opencv-nd-matrix'),
+    ('-8', '&a [*a]'), ('data: [', 'data: {'), ('data: [', 'data: 3 # ['),
+    ('-8', '0x' + 'f' * 5000)])
+def test_a_matrix_of_opencv_that_is_damaged_is_refused(tmp_path, damage):
+    sound = ('%YAML:1.0\n---\nQ: !!opencv-matrix\n   rows: 4\n   cols: 4\n   dt: d\n'
+             '   data: [ 1., 0, 0, -8, 0, 1, 0, -6, 0, 0, 0, 1.e+02, 0, 0, 8., 0 ]\n')
+    path = tmp_path / 'stereo.yml'
+    path.write_text(sound)
+    assert calibrations.read_calibration(path) == Calibration(100.0, 0.125, 8.0, 8.0, 6.0)
+    path.write_text(sound.replace(*damage) + '# !!opencv-matrix')
+    for _ in range(3):              # OpenCV's own parser damages the memory of the process
+        with pytest.raises(ValueError, match=r'stereo\.yml'):
+            calibrations.read_calibration(path)
+
+
 def test_cameras_one_above_the_other_are_refused(tmp_path):
     k = np.array([[400.0, 0, 320], [0, 400, 200], [0, 0, 1]])
     p1, p2 = cv2.stereoRectify(k, np.zeros(5), k, np.zeros(5), (640, 400), np.eye(3),

@@ -1,5 +1,6 @@
 """Round trips of the field's files, and what readers say about bad ones."""
 
+import resource
 import sys
 
 import cv2
@@ -174,3 +175,18 @@ def test_a_png_whose_chunk_goes_on_behind_its_end_reaches_no_decoder(tmp_path, m
     for read in (files.read_image, files.read_mask, files.read_disparity_png):
         with pytest.raises(ValueError, match=r'image\.png is not an image that OpenCV can dec'):
             read(tmp_path / 'image.png')
+
+
+@pytest.mark.parametrize('write', [
+    lambda path: files.write_pfm(path, np.zeros((50, 50), np.float32)),
+    lambda path: files.write_image(path.with_suffix('.png'), np.random.default_rng(0).integers(
+        0, 256, (50, 50), np.uint8))], ids=['pfm', 'image'])
+def test_nothing_is_left_of_a_file_that_could_not_be_written_whole(tmp_path, write):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(ValueError, match='cannot be written: File too large'):
+            write(tmp_path / 'map.pfm')
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())

@@ -164,3 +164,10 @@ def test_a_sheet_can_be_written_and_read_as_png(tmp_path):
     picture = pictures.comparison(np.zeros((24, 32), np.uint8), ramp(24, 32), high=63)
     cv2.imwrite(str(tmp_path / 'sheet.png'), picture)
     np.testing.assert_array_equal(cv2.imread(str(tmp_path / 'sheet.png')), picture)
+
+
+@pytest.mark.parametrize('size', [(1, 1), (2, 40), (12, 16), (23, 30), (24, 30)])
+def test_a_picture_of_any_size_is_compared(size):
+    image, disparity = np.zeros(size, np.uint8), np.full(size, 3.0, np.float32)
+    drawn = pictures.comparison(image, disparity, np.ones(size, bool), low=0.0, high=7.0)
+    assert min(drawn.shape[0] - size[0], drawn.shape[1] - size[1]) > 0

@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 
 from stereo_bp_ros.engines.cuda.runtime.compiler import KERNELS
 
@@ -113,7 +114,21 @@ def compiled(text: str, directory: pathlib.Path) -> ctypes.CDLL:
 def sanitizing() -> list[str]:
     """Options of the compiler for the sanitizers of STEREO_BP_SANITIZE, as 'address,undefined'."""
     chosen = os.environ.get('STEREO_BP_SANITIZE')
-    return [f'-fsanitize={chosen}', '-g', '-fno-omit-frame-pointer'] if chosen else []
+    return [f'-fsanitize={chosen}', '-fno-sanitize-recover=all', '-g',
+            '-fno-omit-frame-pointer'] if chosen else []
+
+
+def sanitized_environment() -> dict[str, str]:
+    """Variables of a process whose kernels run under ASan and UBSan.
+
+    Python is built without them: their libraries have to be loaded first, with the C++ library,
+    whose functions they replace. Python's own leaks are not looked for.
+    """
+    libraries = [subprocess.run(['g++', f'-print-file-name={name}'], check=True, text=True,
+                                capture_output=True, timeout=60).stdout.strip()
+                 for name in ('libasan.so', 'libubsan.so', 'libstdc++.so')]
+    return {'STEREO_BP_SANITIZE': 'address,undefined', 'LD_PRELOAD': ' '.join(libraries),
+            'ASAN_OPTIONS': 'detect_leaks=0', 'UBSAN_OPTIONS': 'print_stacktrace=1'}
 
 
 def _expanded(file: str, seen: set[str]) -> str:
@@ -140,3 +155,8 @@ def _with_bodies(text: str) -> str:
             end += 1
         text = f'{text[:begin]}{{ {body} }}{text[end:]}'
     return text
+
+
+if __name__ == '__main__':          # make sanitize
+    os.execvpe(sys.executable, [sys.executable, '-m', 'pytest', *sys.argv[1:]],
+               {**os.environ, **sanitized_environment()})

@@ -1,0 +1,336 @@
+"""Feed what comes from outside with damaged inputs, on all cores, and report what breaks.
+
+    python -m test.fuzz --cases 1000000 --seed 1 --output build/fuzz/report.json
+    python -m test.fuzz --target pfm --cases 1000
+    python -m test.fuzz --target pfm --input FILE      # one case again
+    python -m test.fuzz --target pfm --guided          # by coverage, where atheris is installed
+
+Case number N of a seed is always the same. A case fails by an exception that is not documented,
+a warning of NumPy, more than 5 s of processor time, 256 MiB more memory, or the end of its
+process. The status is 1 where one has failed. ROS's own parser ends the process of some cases:
+these are counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import contextlib
+import hashlib
+import json
+import mmap
+import os
+import pathlib
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from test.fuzz.targets import Target
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+PACKAGE = 'stereo_bp_ros'
+
+#: Limits of one case: seconds of the processor, seconds of the clock, and KiB of memory.
+MOST_WORK, MOST_SECONDS, MOST_MEMORY = 5.0, 60.0, 256 * 1024
+
+Finding = dict[str, Any]
+
+
+class Hung(BaseException):
+    """Not an Exception, so that nothing but the fuzzer catches it."""
+
+
+def main() -> None:
+    """Read the command line and print what was found."""
+    parser = argparse.ArgumentParser(prog='python -m test.fuzz', description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--cases', type=int, default=1_000_000, metavar='N')
+    parser.add_argument('--seed', type=int, default=0, metavar='S')
+    parser.add_argument('--target', action='append', metavar='NAME', help='default: all')
+    parser.add_argument('--jobs', type=int, default=len(os.sched_getaffinity(0)), metavar='N',
+                        help='processes at a time')
+    parser.add_argument('--output', type=pathlib.Path, metavar='FILE', help='write JSON there')
+    parser.add_argument('--input', type=pathlib.Path, metavar='FILE', help='run this one case')
+    parser.add_argument('--guided', action='store_true', help='change inputs by coverage')
+    parser.add_argument('--worker', help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        work(**json.loads(options.worker))
+        return
+    if options.guided:              # before anything of the package is imported
+        guided((options.target or ['png'])[0], options.cases, options.seed)
+        return
+    from test.fuzz.targets import TARGETS
+    names = options.target or list(TARGETS)
+    if unknown := set(names) - set(TARGETS):
+        parser.error(f'no target {", ".join(unknown)}; known are {", ".join(TARGETS)}')
+    if options.input:
+        with limits(), tempfile.TemporaryDirectory() as folder:
+            found = tried(TARGETS[names[0]], options.input.read_bytes(), pathlib.Path(folder))
+        print(found['traceback'] if found else 'nothing found')
+        sys.exit(1 if found else 0)
+    report = fuzz({name: TARGETS[name] for name in names}, options.cases, options.seed,
+                  options.jobs)
+    show(report)
+    if options.output:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(json.dumps(report, indent=1) + '\n', encoding='utf-8')
+    sys.exit(1 if report['findings'] else 0)
+
+
+def fuzz(targets: dict[str, Target], cases: int, seed: int, jobs: int) -> dict[str, Any]:
+    """All cases of the targets in processes; the report."""
+    start = time.monotonic()
+    whole = sum(target.share for target in targets.values())
+    counts = {name: round(cases * target.share / whole) for name, target in targets.items()}
+    # The slowest first; a process has enough to do to be worth its start.
+    sizes = {name: max(200, -(-count // jobs)) for name, count in counts.items()}
+    parts = [(name, first, min(first + sizes[name], counts[name]))
+             for name in sorted(targets, key=lambda name: targets[name].share)
+             for first in range(0, counts[name], sizes[name])]
+    with tempfile.TemporaryDirectory() as folder, \
+            concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        done = list(pool.map(lambda part: run_part(*part, seed, pathlib.Path(folder)), parts))
+        covered = coverage_of(pathlib.Path(folder), targets)
+    counts_of = {key: {name: sum(one[key] for one in done if one['target'] == name)
+                       for name in targets} for key in ('cases', 'refused', 'crashes')}
+    return {'seed': seed, **counts_of,
+            'findings': merged(found for one in done for found in one['findings']),
+            'coverage': covered, 'seconds': round(time.monotonic() - start, 1)}
+
+
+def run_part(name: str, first: int, end: int, seed: int, folder: pathlib.Path) -> dict[str, Any]:
+    """Cases of one target in a process, and again from the next one on where that has died."""
+    from test.fuzz.targets import TARGETS
+    total: dict[str, Any] = {'target': name, 'cases': 0, 'refused': 0, 'crashes': 0,
+                             'findings': []}
+    # Coverage of the tests that run this ends here: one process has one.
+    kept = {key: value for key, value in os.environ.items() if not key.startswith('COVERAGE_')}
+    while first < end:
+        result = folder / f'{name}.{first}.json'
+        place = result.with_suffix('.place')
+        place.write_bytes(bytes(8))
+        wanted = {'name': name, 'first': first, 'end': end, 'seed': seed, 'folder': str(folder)}
+        done = subprocess.run(
+            [sys.executable, '-m', 'test.fuzz', '--worker', json.dumps(wanted)], cwd=REPOSITORY,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors='replace',
+            check=False, env={**kept, 'NUMBA_NUM_THREADS': '3', 'OPENCV_LOG_LEVEL': 'SILENT'})
+        if result.is_file():
+            found = json.loads(result.read_text())
+            for key in ('cases', 'refused', 'findings'):
+                total[key] += found[key]
+            break
+        number = int.from_bytes(place.read_bytes(), 'little')
+        if TARGETS[name].crashes:
+            total['crashes'] += 1
+        else:
+            total['findings'].append({
+                'target': name, 'error': f'the process ended with {done.returncode}',
+                'place': '', 'traceback': done.stderr[-2000:], 'case': number,
+                'input': case(name, seed, number).hex()})
+        total['cases'] += number + 1 - first
+        first = number + 1
+    return total
+
+
+def work(name: str, first: int, end: int, seed: int, folder: str) -> None:
+    """A part of the cases, with coverage of the package, in this process."""
+    import coverage
+    measured = coverage.Coverage(data_file=f'{folder}/coverage.{name}.{first}', branch=True,
+                                 source=[PACKAGE], config_file=False)
+    measured.start()
+    result = pathlib.Path(folder) / f'{name}.{first}.json'
+    with open(result.with_suffix('.place'), 'r+b') as file, \
+            mmap.mmap(file.fileno(), 8) as place:
+        found = run_cases(name, first, end, seed, place)
+    measured.stop()
+    measured.save()
+    result.write_text(json.dumps(found))
+
+
+def run_cases(name: str, first: int, end: int, seed: int, place: Any = None) -> dict[str, Any]:
+    """Cases of one target in this process.
+
+    :param place: where the number of the case under way is kept, 8 bytes.
+    """
+    from test.fuzz.targets import TARGETS
+    target = TARGETS[name]
+    findings: list[Finding] = []
+    refused = 0
+    with limits(), tempfile.TemporaryDirectory() as folder:
+        for number in range(first, end):
+            if place is not None:
+                place[:] = number.to_bytes(8, 'little')
+            data = case(name, seed, number)
+            found = tried(target, data, pathlib.Path(folder))
+            if found is None:
+                continue
+            if not found:
+                refused += 1
+                continue
+            findings.append({'target': name, **found, 'case': number, 'input': data.hex()})
+            if len(findings) > 1000:
+                findings = merged(findings)
+    return {'cases': end - first, 'refused': refused, 'findings': merged(findings)}
+
+
+def case(name: str, seed: int, number: int) -> bytes:
+    """The bytes of a case; the first ones are the sound inputs and those that are kept."""
+    from test.fuzz import inputs
+    known = corpus(name)
+    if number < len(known):
+        return known[number]
+    return inputs.damaged(random.Random(f'{name} {seed} {number}'), known)
+
+
+_corpora: dict[str, list[bytes]] = {}
+
+
+def corpus(name: str) -> list[bytes]:
+    """What the cases of a target are made from."""
+    from test.fuzz import inputs
+    from test.fuzz.targets import TARGETS
+    if name not in _corpora:
+        _corpora[name] = [*TARGETS[name].corpus(), *inputs.kept(name)]
+    return _corpora[name]
+
+
+@contextlib.contextmanager
+def limits() -> Iterator[None]:
+    """Warnings of NumPy are errors, and a case that hangs is one, too."""
+    def stop(*_: object) -> None:
+        raise Hung(f'more than {MOST_SECONDS} s')
+    previous = signal.signal(signal.SIGALRM, stop)
+    with warnings.catch_warnings():
+        warnings.filterwarnings('error', category=RuntimeWarning)
+        yield
+    signal.signal(signal.SIGALRM, previous)
+
+
+def tried(target: Target, data: bytes, folder: pathlib.Path) -> Finding | None:
+    """Run one case: None where it was taken, {} where it was refused, else what was found."""
+    before, start = memory(), time.process_time()
+    refused = False
+    signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+    try:
+        target.run(data, folder)
+    except target.errors as error:
+        if target.file not in str(error):
+            return finding(error, f'the error does not name {target.file}: ')
+        refused = True
+    except (Exception, Hung) as error:
+        return finding(error)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    seconds = time.process_time() - start
+    more = memory() - before
+    if (seconds > MOST_WORK or more > MOST_MEMORY) and _is_warm(target):
+        return finding(RuntimeError(f'{seconds:.1f} s and {more // 1024} MiB'))
+    return {} if refused else None
+
+
+def memory() -> int:
+    """The most that this process has ever had, KiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+_warm: set[Any] = set()
+
+
+def _is_warm(target: Target) -> bool:
+    """Not in the first case of a process, which imports and compiles."""
+    first = target.run not in _warm
+    _warm.add(target.run)
+    return not first
+
+
+def finding(error: BaseException, before: str = '') -> Finding:
+    """What is reported of an exception: the last place in the package tells findings apart."""
+    stack = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in stack if f'/{PACKAGE}/' in frame.filename] or stack
+    place = f'{ours[-1].filename.rpartition("/")[2]}:{ours[-1].lineno}' if ours else ''
+    return {'error': f'{before}{type(error).__name__}: {error}'[:500], 'place': place,
+            'traceback': ''.join(traceback.format_exception(error))[-3000:]}
+
+
+def merged(findings: Iterable[Finding]) -> list[Finding]:
+    """One of each kind, the shortest input, with how often it came."""
+    kinds: dict[tuple[str, ...], Finding] = {}
+    for one in findings:
+        key = (one['target'], one['error'].split(':')[0], one['place'])
+        known = kinds.get(key)
+        times = one.get('times', 1) + (known['times'] if known else 0)
+        best = one if known is None or len(one['input']) < len(known['input']) else known
+        kinds[key] = {**best, 'times': times}
+    return list(kinds.values())
+
+
+def coverage_of(folder: pathlib.Path, targets: dict[str, Target]) -> dict[str, Any]:
+    """Branches of the targeted modules that some case has taken, and all that they have."""
+    import coverage
+    data = [str(path) for path in folder.glob('coverage.*')]
+    measured = coverage.Coverage(data_file=str(folder / 'all'), branch=True, config_file=False)
+    if not data:
+        return {}
+    measured.combine(data)
+    measured.json_report(outfile=str(folder / 'coverage.json'), ignore_errors=True)
+    files = json.loads((folder / 'coverage.json').read_text())['files']
+    found = {}
+    for module in sorted({module for target in targets.values() for module in target.modules}):
+        summary = next(files[name]['summary'] for name in files
+                       if name.endswith(f'{PACKAGE}/{module}.py'))
+        found[module] = {'branches': summary['num_branches'],
+                         'covered': summary['covered_branches'],
+                         'per cent': round(summary['percent_covered'], 1)}
+    return found
+
+
+def show(report: dict[str, Any]) -> None:
+    """Print a report as tables."""
+    print('| target | cases | refused | ends of other parsers |\n| --- | --- | --- | --- |')
+    for name, count in report['cases'].items():
+        print(f'| {name} | {count} | {report["refused"][name]} | {report["crashes"][name]} |')
+    print('\n| module | branches | taken |\n| --- | --- | --- |')
+    for module, found in report['coverage'].items():
+        print(f'| {module} | {found["branches"]} | {found["covered"]} |')
+    for one in report['findings']:
+        print(f'\n{one["target"]}, case {one["case"]}, {one["times"]} times, {one["place"]}:\n'
+              f'{one["traceback"]}\ninput: {one["input"][:400]}')
+    print(f'\n{sum(report["cases"].values())} cases, {len(report["findings"])} findings, '
+          f'{report["seconds"]} s, seed {report["seed"]}')
+
+
+def guided(name: str, cases: int, seed: int) -> None:
+    """Cases that coverage guides (libFuzzer through atheris); ends this process.
+
+    What breaks is left as a file in build/fuzz/NAME, what covers more in build/fuzz/NAME/corpus.
+    """
+    import atheris
+    with atheris.instrument_imports(include=[PACKAGE]):
+        from test.fuzz.targets import TARGETS
+    folder = REPOSITORY / 'build/fuzz' / name
+    (folder / 'corpus').mkdir(parents=True, exist_ok=True)
+    for data in corpus(name):
+        (folder / 'corpus' / hashlib.sha256(data).hexdigest()[:16]).write_bytes(data)
+
+    def one(data: bytes) -> None:
+        found = tried(TARGETS[name], data, folder)
+        if found:
+            raise RuntimeError(found['traceback'])
+    with limits():
+        atheris.Setup([sys.argv[0], f'-runs={cases}', f'-seed={seed}', '-max_len=20000',
+                       f'-artifact_prefix={folder}/', str(folder / 'corpus')], one)
+        atheris.Fuzz()
+
+
+if __name__ == '__main__':
+    main()
