@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import itertools
 import json
 import os
@@ -10,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -236,6 +238,31 @@ def test_a_worker_that_ends_hands_out_no_part_as_the_whole(folder, when):
     assert (done.results, done.stopped, done.error) == ([], True, '')
 
 
+def test_a_worker_ends_without_waiting_for_the_pair_in_progress(folder, monkeypatch):
+    begun, ends = threading.Event(), threading.Event()
+    closed = []
+
+    class Stays:
+        def __deepcopy__(self, memo):
+            return self
+
+        def collect(self, place, evaluation, matched):
+            begun.set()
+            ends.wait(60)
+
+    monkeypatch.setattr(Evaluation, 'close', lambda evaluation: closed.append(evaluation))
+    judge = scale._Judge(scale.Plan({'sad': CONFIG}, method=METHOD, collector=Stays()), 'name')
+    judge.setup(type('Worker', (), {'name': 0}))
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        done = pool.submit(judge.judge, sources.Chunk(folder, None, 0, 5))
+        assert begun.wait(60)
+        judge.teardown(None)
+        assert not closed                   # it matches still
+        ends.set()
+        assert done.result(60).stopped
+    assert len(closed) == 1
+
+
 def test_the_range_of_a_pair_is_its_own(textured_pair):
     known, unknown = (sources.Pair(name, *textured_pair(64, 48, 5), disparities=disparities)
                       for name, disparities in (('known', 32), ('unknown', None)))
@@ -283,33 +310,52 @@ def test_the_command_starts_processes_of_its_own(bag, capsys):
     assert found['workers'] == 1
     alone = report_of(capsys, bag, '--set', 'num_threads=1')
     assert scores(found['pairs']) == scores(alone['pairs'])
-    assert [process for process in psutil.Process().children(recursive=True)
-            if 'spawn_main' in ' '.join(process.cmdline())
-            and process.create_time() > time.time() - 1] == []
+    assert [worker for worker in workers_of(psutil.Process())
+            if worker.create_time() > time.time() - 1] == []
 
 
-@pytest.mark.parametrize('how', [signal.SIGKILL])
-def test_an_end_leaves_no_process_behind(folder, how):
+def workers_of(command: psutil.Process) -> list[psutil.Process]:
+    """Processes that it has started to compute."""
+    return [process for process in command.children(recursive=True)
+            if 'spawn_main' in ' '.join(process.cmdline())]
+
+
+def starts(worker: psutil.Process) -> bool:
+    return True
+
+
+def loads_numba(worker: psutil.Process) -> bool:
+    return any('llvmlite' in one.path for one in worker.memory_maps())
+
+
+def matches(worker: psutil.Process) -> bool:
+    """One pair for years: it has computed for longer than loading takes."""
+    return loads_numba(worker) and worker.cpu_times().user > 5
+
+
+@pytest.mark.parametrize(('how', 'when'), [
+    (signal.SIGKILL, matches), (signal.SIGINT, starts), (signal.SIGINT, loads_numba),
+    (signal.SIGINT, matches)])
+def test_an_end_leaves_no_process_behind(folder, how, when):
     command = subprocess.Popen([*COMMAND, str(folder), '--workers', '2', '--repeat', '100000000'],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                start_new_session=True)
     try:
         parent = psutil.Process(command.pid)
         deadline = time.monotonic() + 60
-        while sum('spawn_main' in ' '.join(child.cmdline())
-                  for child in parent.children(recursive=True)) < 2:
+        while not any(when(worker) for worker in workers_of(parent)):
             assert time.monotonic() < deadline
             assert command.poll() is None
-            time.sleep(0.1)
+            time.sleep(0.05)
         children = parent.children(recursive=True)
-        time.sleep(1)
         # A terminal interrupts all of them at once.
         (os.killpg if how == signal.SIGINT else os.kill)(command.pid, how)
-        _, err = command.communicate(timeout=60)
+        _, err = command.communicate(timeout=20)
     finally:
         command.kill()
     if how == signal.SIGINT:
-        assert (command.returncode, err) == (130, '')
+        assert command.returncode == 130
+        assert [line for line in err.splitlines() if 'compiling kernels' not in line] == []
     assert psutil.wait_procs(children, timeout=30)[1] == []
 
 
