@@ -28,6 +28,7 @@ from typing import Any, Protocol
 import dask
 from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin, get_worker
 
+from stereo_bp_ros import transport
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import StereoError, described
 from stereo_bp_ros.evaluation.results import Result
@@ -45,6 +46,13 @@ SCHEDULER_TIMEOUT_S, WORKER_TIMEOUT_S = 10, 60
 
 END_TIMEOUT_S = 1.0
 """A worker that is told to end is killed soon after this time, whatever it does."""
+
+UNWATCHED = {'distributed.worker.profile.enabled': False,
+             'distributed.admin.tick.interval': '1s',
+             'distributed.admin.system-monitor.interval': '10s',
+             'distributed.admin.system-monitor.disk': False}
+"""How seldom Dask looks at own processes: by itself it takes 4 % of a core in the command and 2 %
+in each worker."""
 
 # Dask has its own handler, which a local cluster silences.
 logging.getLogger('distributed').propagate = False
@@ -194,10 +202,13 @@ class Cluster:
 
     def _start(self, workers: int) -> Client:
         folder = self._opened.enter_context(tempfile.TemporaryDirectory(prefix='stereo_bp_'))
-        # CUDA and Numba do not survive a fork.
+        environment = 'distributed.nanny.pre-spawn-environ'
         self._opened.enter_context(dask.config.set({
+            # CUDA and Numba do not survive a fork.
             'distributed.worker.multiprocessing-method': 'spawn',
-            'distributed.worker.profile.enabled': False}))
+            **UNWATCHED,
+            # Dask has its workers give memory back at once: they would wait for pages together.
+            environment: {**dask.config.get(environment), **transport.kept_memory()}}))
         # A terminal interrupts the whole group. Threads that are started now, and the processes
         # that they start, never see it: this one ends them.
         resource_tracker.ensure_running()       # which would end that for the thread it starts in

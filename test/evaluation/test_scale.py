@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration, MatcherConfig
+from stereo_bp_ros import Calibration, MatcherConfig, transport
 from stereo_bp_ros.cli.evaluate_scale import Pace, for_workers
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
@@ -201,6 +201,13 @@ def test_there_are_as_many_workers_as_asked_for(cluster):
     assert (cluster.workers, len(cluster.processes)) == (2, 2)
 
 
+def test_workers_keep_freed_memory(cluster):
+    environments = [psutil.Process(pid).environ() for pid in cluster.processes]
+    assert [{name: int(found[name]) for name in transport.KEPT_MEMORY}
+            for found in environments] == 2 * [
+                {name: size for name, (_, size) in transport.KEPT_MEMORY.items()}]
+
+
 def test_workers_listen_on_this_machine_alone(cluster):
     for process in (psutil.Process(), *map(psutil.Process, cluster.processes)):
         places = {connection.laddr.ip for connection in process.net_connections('inet')
@@ -312,6 +319,13 @@ def test_the_command_starts_processes_of_its_own(bag, capsys):
     assert scores(found['pairs']) == scores(alone['pairs'])
     assert [worker for worker in workers_of(psutil.Process())
             if worker.create_time() > time.time() - 1] == []
+
+
+def test_one_process_keeps_freed_memory_as_well(folder, monkeypatch, capsys):
+    kept = []
+    monkeypatch.setattr(transport, 'keep_freed_memory', lambda: kept.append(True))
+    report_of(capsys, folder, '--limit', '1')
+    assert kept == [True]
 
 
 def workers_of(command: psutil.Process) -> list[psutil.Process]:
