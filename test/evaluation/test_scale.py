@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import itertools
 import json
 import os
@@ -19,6 +20,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import Calibration, MatcherConfig, transport
+from stereo_bp_ros.cli import evaluate_scale
 from stereo_bp_ros.cli.evaluate_scale import Pace, for_workers
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
@@ -148,20 +150,29 @@ def test_only_a_few_chunks_are_under_way(cluster, folder):
     assert len(taken) == PAIRS
 
 
+class Deadly:
+    """Ends the process that judges a pair, as the system does where memory is short."""
+
+    def __init__(self, folder: pathlib.Path, name: str, times: int) -> None:
+        self.folder = folder
+        self.name = name
+        self.times = times
+
+    def __add__(self, other):
+        return self
+
+    def collect(self, place, evaluation, matched) -> None:
+        if matched.result.name == self.name and len(list(self.folder.iterdir())) < self.times:
+            (self.folder / str(os.getpid())).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 def test_a_chunk_of_a_killed_worker_is_done_again(cluster, folder, tmp_path):
-    before = set(cluster.processes)
-    found = []
-    for result in spread(cluster, folder, collector=Slow(tmp_path, 0.05)):
-        found.append(scores(result.to_dict()))
-        if len(found) == 5:
-            killed = min(before)
-            os.kill(killed, signal.SIGKILL)
+    deadly = Deadly(tmp_path, str(10**18 + 8), times=1)
+    found = [scores(result.to_dict()) for result in spread(cluster, folder, collector=deadly)]
     assert found == serial(folder)
-    assert killed not in cluster.processes
-    # Another one has done again what it had begun.
-    judged = [path.name.split('.') for path in tmp_path.iterdir()]
-    begun = {name for name, pid in judged if pid == str(killed)}
-    assert begun & {name for name, pid in judged if pid != str(killed)}
+    killed, = tmp_path.iterdir()
+    assert int(killed.name) not in cluster.processes
 
 
 def test_an_error_names_the_pair_behind_those_that_are_sound(cluster, folder, tmp_path):
@@ -330,8 +341,12 @@ def test_one_process_keeps_freed_memory_as_well(folder, monkeypatch, capsys):
 
 def workers_of(command: psutil.Process) -> list[psutil.Process]:
     """Processes that it has started to compute."""
-    return [process for process in command.children(recursive=True)
-            if 'spawn_main' in ' '.join(process.cmdline())]
+    found = []
+    for process in command.children(recursive=True):
+        with contextlib.suppress(psutil.Error):         # it has just ended
+            if 'spawn_main' in ' '.join(process.cmdline()):
+                found.append(process)
+    return found
 
 
 def starts(worker: psutil.Process) -> bool:
@@ -371,6 +386,24 @@ def test_an_end_leaves_no_process_behind(folder, how, when):
         assert command.returncode == 130
         assert [line for line in err.splitlines() if 'compiling kernels' not in line] == []
     assert psutil.wait_procs(children, timeout=30)[1] == []
+
+
+@pytest.mark.slow      # workers end again and again, and others start
+def test_a_chunk_that_ends_worker_after_worker_ends_the_command(cluster, folder, tmp_path,
+                                                                monkeypatch, capsys):
+    killed = tmp_path / 'killed'
+    killed.mkdir()
+    monkeypatch.setattr(evaluate_scale, 'Showing',
+                        lambda count: Deadly(killed, str(10**18 + 8), times=10))
+    arguments = [*COMMAND[3:], str(folder), '--scheduler', cluster.scheduler]
+    assert main([*arguments, '--output', str(tmp_path / 'report')]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ''
+    assert captured.err.splitlines()[-1].startswith(
+        f'stereo_bp evaluate: pairs 8 to 10 of {folder} have ended one worker after another')
+    assert 1 < len(list(killed.iterdir())) <= 4
+    # Workers that have replaced them go on with the next evaluation.
+    assert len(list(spread(cluster, folder))) == PAIRS
 
 
 def test_without_a_scheduler_the_command_says_so(folder, monkeypatch, capsys):
