@@ -41,9 +41,9 @@ METHOD = Method(repeat=1)
 COMMAND = [sys.executable, '-m', 'stereo_bp_ros.cli.main', 'evaluate', '--repeat', '1',
            '--backend', 'cpu', '--set', 'stereo_algorithm=sad', '--set', 'disparity_range=16']
 
-#: Figures of two runs that differ: times, and what the machine was doing.
-OWN = {'times_ms', 'median_ms', 'stages_ms', 'latency_ms', 'date', 'machine', 'workers',
-       'scheduler'}
+#: Figures of two runs that differ: times, memory of the process, and what the machine was doing.
+OWN = {'times_ms', 'median_ms', 'stages_ms', 'latency_ms', 'device_ms', 'process_bytes', 'date',
+       'machine', 'workers', 'scheduler'}
 
 
 @pytest.fixture(scope='module')
