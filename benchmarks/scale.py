@@ -29,7 +29,7 @@ import psutil
 from rosbags.rosbag2 import StoragePlugin, Writer
 
 from benchmarks import common
-from stereo_bp_ros import Calibration, MatcherConfig
+from stereo_bp_ros import Calibration, MatcherConfig, transport
 from stereo_bp_ros.evaluation import bags, files, scale, sources
 from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.runs import Evaluation, Method, judge_all
@@ -53,6 +53,7 @@ def main() -> None:
     config = MatcherConfig(stereo_algorithm='sad', disparity_range=options.small.disparities,
                            backend='cpu', num_threads=1)
     common.print_machine(config)
+    transport.keep_freed_memory()
     with tempfile.TemporaryDirectory(prefix='stereo_bp_scale_') as name:
         folder = pathlib.Path(name)
         write_folder(folder / 'small', options.small, options.frames)

@@ -108,6 +108,16 @@ def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
     return all([mallopt(number, size) for number, size in KEPT_MEMORY.values()])
 
 
+def kept_memory(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Variables with which a process that is started now does the same.
+
+    Empty where the user has set any: what it says stays.
+    """
+    if _is_set(environment):
+        return {}
+    return {name: str(size) for name, (_, size) in KEPT_MEMORY.items()}
+
+
 def _is_set(environment: Mapping[str, str]) -> bool:
     """Whether the user has told the C library when to give memory back."""
     return (any(name in environment for name in KEPT_MEMORY)
@@ -152,9 +162,8 @@ def main() -> int:
             print(f'export {name}={shlex.quote(environment[name])}')
         elif name in os.environ:
             print(f'unset {name}')
-    if not _is_set(environment):
-        for name, (_, size) in KEPT_MEMORY.items():
-            print(f'export {name}={size}')
+    for name, size in kept_memory(environment).items():
+        print(f'export {name}={size}')
     return 0
 
 

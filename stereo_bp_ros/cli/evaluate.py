@@ -32,6 +32,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from stereo_bp_ros import transport
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import (
     evaluate_compare,
@@ -133,6 +134,7 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError('--json-lines is for --scenario, and in place of --json')
     if options.choose and not options.sweep:
         raise ValueError('--choose is for --sweep')
+    transport.keep_freed_memory()
     fixed = scenario.settings if scenario else {}
     config = evaluate_scale.for_workers(
         options, MatcherConfig.from_mapping(shared.chosen_settings(options, fixed)))

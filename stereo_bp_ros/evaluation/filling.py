@@ -24,17 +24,33 @@ def fill_background(disparity: np.ndarray, valid: np.ndarray | None = None) -> n
     known = np.isfinite(disparity)
     if valid is not None:
         known &= valid.astype(bool)
-    filled = _fill_rows(np.where(known, disparity, np.nan).astype(np.float32))
-    return np.ascontiguousarray(_fill_rows(filled.T).T)
+    filled = np.where(known, disparity, np.nan).astype(np.float32)
+    _fill_rows(filled, known)
+    _fill_empty_rows(filled)
+    return filled
 
 
-def _fill_rows(values: np.ndarray) -> np.ndarray:
+def _fill_rows(values: np.ndarray, known: np.ndarray) -> None:
     """Every row by its own values; NaN stays in rows that have none."""
-    known = np.isfinite(values)
-    columns = np.arange(values.shape[1])
-    left = np.maximum.accumulate(np.where(known, columns, -1), axis=1)
-    right = np.minimum.accumulate(np.where(known, columns, columns.size)[:, ::-1], axis=1)[:, ::-1]
-    # Both ends look at a further column, which has no value.
-    padded = np.pad(values, ((0, 0), (0, 1)), constant_values=np.nan)
-    return np.asarray(np.fmin(np.take_along_axis(padded, left, axis=1),
-                              np.take_along_axis(padded, right, axis=1)))
+    if not known.any():
+        return
+    width, flat, holes = values.shape[1], values.reshape(-1), np.flatnonzero(~known)
+    start = holes - holes % width
+    flat[holes] = np.fmin(*(
+        np.where((start <= place) & (place < start + width), flat[place], np.nan)
+        for place in _nearest(known.reshape(-1), holes)))
+
+
+def _fill_empty_rows(values: np.ndarray) -> None:
+    """Rows without any value by the nearest others; every other row is whole."""
+    known = np.isfinite(values[:, 0])
+    if known.any():
+        holes = np.flatnonzero(~known)
+        values[holes] = np.fmin(*(values[place] for place in _nearest(known, holes)))
+
+
+def _nearest(known: np.ndarray, holes: np.ndarray) -> list[np.ndarray]:
+    """Indices of the known ones before and behind each hole; at an end the only one twice."""
+    places = np.flatnonzero(known)
+    behind = np.cumsum(known)[holes]
+    return [places[np.clip(number, 0, places.size - 1)] for number in (behind - 1, behind)]

@@ -137,7 +137,11 @@ def score_frame(disparity: np.ndarray, valid: np.ndarray, truth: np.ndarray, *,
     if confidence is not None and confidence.shape != disparity.shape:
         raise ValueError(f'confidence has shape {confidence.shape}, but a map of '
                          f'{disparity.shape} is compared')
-    filled = fill_background(disparity, valid)
+    if np.isfinite(truth).any():
+        filled = fill_background(disparity, valid)
+    else:       # only whether there is anything to fill with counts
+        has_any = bool((valid.astype(bool) & np.isfinite(disparity)).any())
+        filled = np.full(disparity.shape, 0.0 if has_any else np.nan, np.float32)
 
     metres = None
     if calibration is not None:

@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 
 from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.evaluation.depth_errors import distances
 
 EDGE_STEP = 2.0
 """Least step of the truth at a depth edge, pixels of disparity; a slanted surface has less."""
@@ -65,18 +66,14 @@ def by_distance(truth: np.ndarray, calibration: Calibration,
                 windows: Sequence[tuple[float, float]] = ()) -> dict[str, np.ndarray]:
     """Masks, bool H x W, of the bins of ``DISTANCES`` by name: '8_16_m' is 8 <= Z < 16 metres.
 
-    Z = focal length x baseline / (disparity - (cx_left - cx_right)); a truth at which that is
-    not above 0 is infinitely far. Pixels without truth are in no bin.
+    Z is that of ``depth_errors.distances``. Pixels without truth are in no bin.
 
     truth:   H x W, pixels of disparity between the images as they are. NaN and infinity are
              unknown.
     windows: further bins, which may overlap; lower and upper limit in metres.
     """
     known = np.isfinite(truth)
-    difference = np.where(known, truth, 1.0).astype(np.float64) - calibration.shift
-    metres = np.full(truth.shape, np.inf)
-    np.divide(calibration.focal_px * calibration.baseline_m, difference, out=metres,
-              where=difference > 0)
+    metres = distances(np.where(known, truth, 1.0), calibration)
     return {distance_name(low, high): known & (metres >= low)
             & ((metres < high) | math.isinf(high))
             for low, high in (*itertools.pairwise(DISTANCES), *windows)}

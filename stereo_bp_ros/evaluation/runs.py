@@ -144,24 +144,23 @@ class Evaluation:
         frames: dict[str, DisparityFrame] = {}
         maps: dict[str, Map] = {}
         for name, matcher in self._matchers.items():
-            frame, times_ms = self._match(matcher, self._configs[name], pair)
-            assert frame.disparity is not None
-            known = known or self._known(pair, frame.disparity.shape)
+            frames[name], times_ms = self._match(matcher, self._configs[name], pair)
+            maps[name] = _map(frames[name])
+            known = known or self._known(pair, maps[name][0].shape)
             found[name] = Figures(times_ms, score_frame(
-                frame.disparity, frame.valid, confidence=frame.confidence, **known),
-                dict(frame.timings), device_ms(matcher.backend, frame.timings),
+                *maps[name], confidence=frames[name].confidence, **known),
+                dict(frames[name].timings), device_ms(matcher.backend, frames[name].timings),
                 None if matcher.memory_plan is None else matcher.memory_plan.total)
-            frames[name], maps[name] = frame, (frame.disparity, frame.valid)
         assert known is not None
         config = self._matchers[self._own].config
-        if self._peers:
-            greys = self._greys(pair)
-            for name in self._peers:
-                with peers.threads(config.num_threads):
-                    maps[name], times_ms = self._timed(functools.partial(
-                        self._peer(name).compute, *greys))
-                found[name] = Figures(times_ms, score_frame(*maps[name], **known))
-        consistency = self._consistency(pair, maps, known['infinity'])
+        greys = self._greys(pair) if self._peers or self._method.consistency else None
+        for name in self._peers:
+            assert greys is not None
+            with peers.threads(config.num_threads):
+                maps[name], times_ms = self._timed(functools.partial(
+                    self._peer(name).compute, *greys))
+            found[name] = Figures(times_ms, score_frame(*maps[name], **known))
+        consistency = self._consistency(pair, greys, maps, known['infinity'])
         obstacles = self._obstacles(pair, maps)
         for name, figures in found.items():
             found[name] = dataclasses.replace(figures, frame=dataclasses.replace(
@@ -198,12 +197,12 @@ class Evaluation:
         left, right = (to_8_bits(raw, scale) for raw in pair.images)
         return left, right
 
-    def _consistency(self, pair: Pair, maps: Mapping[str, Map], infinity: float
-                     ) -> dict[str, Consistency]:
+    def _consistency(self, pair: Pair, greys: tuple[np.ndarray, np.ndarray] | None,
+                     maps: Mapping[str, Map], infinity: float) -> dict[str, Consistency]:
         """Figures without a truth, of the map of every matcher; {} where nobody asks."""
-        if not self._method.consistency:
+        if not self._method.consistency or greys is None:
             return {}
-        left, right = self._greys(pair)
+        left, right = greys
         mirrored = np.ascontiguousarray(right[:, ::-1]), np.ascontiguousarray(left[:, ::-1])
         views = {name: View(left, right, *one) for name, one in maps.items()}
         before: Mapping[str, View] = {}

@@ -9,44 +9,15 @@ import pathlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import datasets
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
-from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.evaluation.datasets.entries import Pair
 
 if TYPE_CHECKING:
     from stereo_bp_ros.evaluation import bags
 
-
-@dataclasses.dataclass(frozen=True)
-class Pair:
-    """A rectified pair, and what its source knows of it (``datasets.StereoPair``).
-
-    left, right: uint8 or uint16 H x W, uint8 H x W x 3 (rgb8), or as a message of a bag had it.
-    occluded:    bool H x W, left pixels whose surface the right camera does not see; None where
-                 that is not known.
-    """
-
-    name: str
-    left: np.ndarray | RawImage
-    right: np.ndarray | RawImage
-    truth: np.ndarray | None = None
-    disparities: int | None = None
-    calibration: Calibration | None = None
-    stamp_ns: int | None = None
-    vehicles: np.ndarray | None = None
-    sky: np.ndarray | None = None
-    occluded: np.ndarray | None = None
-
-    @property
-    def images(self) -> tuple[RawImage, RawImage]:
-        """Left and right as the matcher takes them."""
-        left, right = (image if isinstance(image, RawImage) else RawImage.from_array(image)
-                       for image in (self.left, self.right))
-        return left, right
+__all__ = ['Chunk', 'ChunkReader', 'Pair', 'open_pairs', 'split']
 
 
 def open_pairs(path: pathlib.Path, topics: StereoTopics | None = None
@@ -64,7 +35,7 @@ def open_pairs(path: pathlib.Path, topics: StereoTopics | None = None
             count = bag.pairs
         return count, _bag_pairs(path, topics)
     dataset = datasets.open_dataset(path)
-    return len(dataset), map(_pair_of_dataset, dataset)
+    return len(dataset), iter(dataset)
 
 
 def _bag_pairs(path: pathlib.Path, topics: StereoTopics | None) -> Iterator[Pair]:
@@ -175,12 +146,7 @@ class ChunkReader:
                 raise StereoError(f'{chunk.path} has changed: it had {chunk.stop} pairs or more, '
                                   f'and has {len(self._dataset)}')
             for index in range(chunk.start, chunk.stop):
-                yield _pair_of_dataset(self._dataset[index])
-
-
-def _pair_of_dataset(pair: datasets.StereoPair) -> Pair:
-    return Pair(pair.name, pair.left, pair.right, pair.truth, pair.disparities, pair.calibration,
-                pair.stamp_ns, pair.vehicles, pair.sky, pair.occluded)
+                yield self._dataset[index]
 
 
 def _pair_of_bag(pair: bags.BagPair) -> Pair:

@@ -6,8 +6,9 @@ import json
 import numpy as np
 import pytest
 
+from stereo_bp_ros.evaluation import frame_scores
 from stereo_bp_ros.evaluation.frame_scores import mean_of_frames, score_frame
-from stereo_bp_ros.evaluation.metrics import Score
+from stereo_bp_ros.evaluation.metrics import Score, score
 from stereo_bp_ros.evaluation.obstacles import Obstacles
 
 TRUTH = np.array([[10, 10, 10, 10], [20, 20, np.nan, 30]], np.float32)
@@ -92,6 +93,14 @@ def test_a_mean_leaves_out_frames_without_the_figure():
     assert mean['sparsification'] == known.as_dict()['sparsification']
     assert mean_of_frames([unknown.as_dict()])['score']['mae'] is None
     json.dumps(mean, allow_nan=False)
+
+
+@pytest.mark.parametrize('valid', [VALID, np.zeros_like(VALID)])
+def test_a_map_without_truth_counts_as_filled_without_being_filled(valid, monkeypatch):
+    unknown = np.full_like(TRUTH, np.nan)
+    expected = score(frame_scores.fill_background(MAP, valid), unknown)
+    monkeypatch.delattr(frame_scores, 'fill_background')
+    assert score_frame(MAP, valid, unknown).whole.filled == expected
 
 
 def test_scores_of_different_thresholds_are_not_added():

@@ -10,6 +10,7 @@ import numpy as np
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.evaluation import calibrations, files
+from stereo_bp_ros.images import RawImage
 
 IMAGE_SUFFIXES = ('.png', '.pgm', '.ppm', '.jpg', '.jpeg', '.bmp', '.tif', '.tiff')
 
@@ -18,32 +19,47 @@ Reader = Callable[[], np.ndarray]
 
 
 @dataclass(frozen=True)
-class StereoPair:
-    """One rectified pair with what is known about it.
+class Pair:
+    """One rectified pair of any source with what is known about it.
 
-    name:        unique in its data set.
-    left, right: uint8 or uint16 H x W, or uint8 H x W x 3 (rgb8).
+    name:        unique in its source.
+    left, right: uint8 or uint16 H x W, uint8 H x W x 3 (rgb8), or as a message of a bag had it.
     truth:       float32 H x W, disparity of the left image in pixels, not finite where unknown;
                  None without ground truth.
-    stamp_ns:    time of both images, nanoseconds, or None.
+    disparities: number of disparities to search from 0, where the source says so, or None.
     calibration: of both cameras, or None.
-    disparities: number of disparities to search from 0, where the data set says so, or None.
+    stamp_ns:    time of both images, nanoseconds, or None.
     vehicles, sky: bool H x W, pixels of the left image that show vehicles or the sky; None where
-                 the data set has no such mask.
+                 the source has no such mask.
     occluded:    bool H x W, pixels of the left image whose truth is known although the right
-                 camera does not see them; None where the data set does not tell.
+                 camera does not see them; None where the source does not tell.
     """
 
     name: str
-    left: np.ndarray
-    right: np.ndarray
+    left: np.ndarray | RawImage
+    right: np.ndarray | RawImage
     truth: np.ndarray | None = None
-    stamp_ns: int | None = None
-    calibration: Calibration | None = None
     disparities: int | None = None
+    calibration: Calibration | None = None
+    stamp_ns: int | None = None
     vehicles: np.ndarray | None = None
     sky: np.ndarray | None = None
     occluded: np.ndarray | None = None
+
+    @property
+    def images(self) -> tuple[RawImage, RawImage]:
+        """Left and right as the matcher takes them."""
+        left, right = (image if isinstance(image, RawImage) else RawImage.from_array(image)
+                       for image in (self.left, self.right))
+        return left, right
+
+
+@dataclass(frozen=True)
+class StereoPair(Pair):
+    """One of a data set, whose images are arrays."""
+
+    left: np.ndarray
+    right: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -71,8 +87,9 @@ class Entry:
             raise ValueError(f'{self.left} is {left.shape[1]} x {left.shape[0]} and {self.right} '
                              f'is {right.shape[1]} x {right.shape[0]}, or their colours differ')
         return StereoPair(
-            self.name, left, right, self._read('ground truth', self.truth, left), self.stamp_ns,
-            None if self.calibration is None else self.calibration(), self.disparities,
+            self.name, left, right, self._read('ground truth', self.truth, left),
+            self.disparities, None if self.calibration is None else self.calibration(),
+            self.stamp_ns,
             self._read('mask of vehicles', self.vehicles, left),
             self._read('mask of the sky', self.sky, left),
             self._read('mask of occluded pixels', self.occluded, left))
