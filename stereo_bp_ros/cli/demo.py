@@ -4,6 +4,8 @@ Renders a drive along a street with exact ground truth (or takes --bag or --imag
 node as a process of its own, replays the sequence to it over DDS and reports every frame: sent,
 received, published, dropped and why, latency by stage, accuracy. First belief propagation at
 320 x 240 with 32 disparities and 10 Hz, then SAD at 640 x 480 with 64 disparities and 20 Hz.
+A run on a rendered street passes where every frame is accounted for, none is lost, and at least
+95 % are published; frames that newer ones superseded are counted.
 
   stereo_bp demo
   stereo_bp demo --images sequence/ --output report/
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 HELP = 'render a road sequence, replay it through the node, report'
 NEEDS = ('rclpy', 'rosbags')
 
+LEAST_PUBLISHED = 0.95
+"""Share of the frames of a rendered sequence that has to be published in time: a frame comes too
+late where a newer one takes its place. Another process may hold a core for a moment."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -36,7 +42,7 @@ _log = logging.getLogger(__name__)
 class Run:
     """One algorithm on one sequence, and what it is held to.
 
-    least_rate_hz: the run fails when fewer frames a second are published; 0 = any rate.
+    least_published: the run fails when a smaller share of its frames is published; 0 = any.
     """
 
     name: str
@@ -44,7 +50,7 @@ class Run:
     settings: dict[str, Value]
     source: pathlib.Path | None = None
     sequence: scenes.RoadSequence | None = None
-    least_rate_hz: float = 0.0
+    least_published: float = 0.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +112,7 @@ def _runs(options: argparse.Namespace) -> list[Run]:
         settings.update(disparity_range=disparities, image_width=width, image_height=height)
         runs.append(Run(
             name, f'{title}, {width} x {height}, {disparities} disparities, {rate_hz:g} Hz',
-            settings, least_rate_hz=rate_hz,
+            settings, least_published=LEAST_PUBLISHED,
             sequence=scenes.RoadSequence(
                 width=width, height=height, max_disparity=disparities - 2, rate_hz=rate_hz,
                 frames=options.frames or frames, noise_sigma=options.noise,
@@ -147,7 +153,7 @@ def _perform(one: Run, options: argparse.Namespace) -> run_report.RecordedRun:
                                      player_options=('--rate', str(options.rate)))
         task = bar.add_task(f'{one.name}: comparing with the truth', total=opened.pairs)
         recorded = run_report.judge(one.name, one.title, source, result, topics=topics,
-                                    least_rate_hz=one.least_rate_hz,
+                                    least_published=one.least_published,
                                     advance=lambda: bar.advance(task))
         recorded.settings = one.settings
         return recorded

@@ -31,7 +31,7 @@ LOSE_NOTHING = ('; reliable qos_overrides and large images: see Lose no frame in
 class RecordedRun:
     """One run in a report.
 
-    least_rate_hz: the run fails when fewer frames a second are published; 0 = any rate.
+    least_published: the run fails when a smaller share of its frames is published; 0 = any.
     showing: frames to look at, and where in the image errors are.
     settings: of the node, where the run has started it.
     """
@@ -39,7 +39,7 @@ class RecordedRun:
     name: str
     title: str
     figures: analysis.Analysis
-    least_rate_hz: float = 0.0
+    least_published: float = 0.0
     showing: Showing | None = None
     settings: Mapping[str, Value] = dataclasses.field(default_factory=dict)
 
@@ -60,7 +60,7 @@ def prepare_folder(folder: pathlib.Path) -> None:
 
 def judge(name: str, title: str, source: pathlib.Path, result: session.SessionResult,
           *, topics: bags.StereoTopics | None = None,
-          period_s: float = 0.1, least_rate_hz: float = 0.0,
+          period_s: float = 0.1, least_published: float = 0.0,
           advance: Callable[[], None] = lambda: None) -> RecordedRun:
     """Score every answer against the truth of its pair, and keep some to look at.
 
@@ -90,7 +90,7 @@ def judge(name: str, title: str, source: pathlib.Path, result: session.SessionRe
         advance()
     figures.score = metrics.combine(scores) if scores else None
     figures.valid_fraction = float(np.mean(coverages)) if coverages else 0.0
-    return RecordedRun(name, title, figures, least_rate_hz, showing)
+    return RecordedRun(name, title, figures, least_published, showing)
 
 
 class _Inputs:
@@ -150,6 +150,8 @@ def finish(output: pathlib.Path, runs: Sequence[RecordedRun], *, title: str, lea
     else:
         for one in runs:
             _print(one)
+            for text in drops_of(one):
+                print(text)
         print(f'Report: {output / "report.html"}')
     failures = [text for one in runs for text in failures_of(one)]
     for text in failures:
@@ -160,7 +162,7 @@ def finish(output: pathlib.Path, runs: Sequence[RecordedRun], *, title: str, lea
 def failures_of(one: RecordedRun) -> list[str]:
     """What a run was held to and did not reach, in words."""
     found = []
-    figures, frames = one.figures, one.figures.frames
+    frames = one.figures.frames
     if frames.get('node_status'):
         found.append(f'{one.name}: the node ended with status {frames["node_status"]}')
     found += [f'{one.name}: {text}' for text in _losses(frames)]
@@ -169,12 +171,17 @@ def failures_of(one: RecordedRun) -> list[str]:
         found.append(f'{one.name}: nothing was published' + (
             ': the node does not live in the time of the source, set use_sim_time'
             if is_untimely else ''))
-    # The last frame of a sequence ends no interval, so a rate is only known to within one frame.
-    intervals = 1 - 1 / max(1, frames['sent'])
-    if one.least_rate_hz and figures.rate_hz < one.least_rate_hz * intervals:
-        found.append(f'{one.name}: {figures.rate_hz:.1f} frames a second, '
-                     f'not {one.least_rate_hz:g}')
+    if frames['published'] < one.least_published * frames['sent']:
+        found.append(f'{one.name}: {frames["published"]} of {frames["sent"]} frames were '
+                     f'published in time, but {100 * one.least_published:g} % have to be')
     return found
+
+
+def drops_of(one: RecordedRun) -> list[str]:
+    """The frames that the node dropped, by their reasons in words: no failure by themselves."""
+    frames = one.figures.frames
+    return [f'{one.name}: {count} of {frames["sent"]} frames dropped: {reason}'
+            for reason, count in frames['dropped'].items()]
 
 
 def _losses(frames: Mapping[str, Any]) -> list[str]:
