@@ -16,12 +16,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import logging
-import os
 import pathlib
 from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli.render import workers_for
 from stereo_bp_ros.config import Value
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
 
@@ -122,6 +122,7 @@ def _runs(options: argparse.Namespace) -> list[Run]:
 
 def _perform(one: Run, options: argparse.Namespace) -> run_report.RecordedRun:
     from stereo_bp_ros.cli import run_report
+    from stereo_bp_ros.evaluation.sources import open_pairs
     from stereo_bp_ros.replay import session
     from stereo_bp_ros.replay.source import open_source
     folder = options.output / one.name
@@ -132,7 +133,7 @@ def _perform(one: Run, options: argparse.Namespace) -> run_report.RecordedRun:
         if one.sequence is not None:
             source = folder / 'input'
             shared.tell(f'{one.name}: rendering {len(one.sequence)} pairs')
-            _render(one.sequence, source, bar)
+            render_bag(one.sequence, source, bar)
         assert source is not None
         opened = open_source(source, topics=topics)
         for warning in opened.warnings:
@@ -152,20 +153,20 @@ def _perform(one: Run, options: argparse.Namespace) -> run_report.RecordedRun:
         result = session.run_session(source, folder, one.settings, topics=topics, progress=show,
                                      player_options=('--rate', str(options.rate)))
         task = bar.add_task(f'{one.name}: comparing with the truth', total=opened.pairs)
-        recorded = run_report.judge(one.name, one.title, source, result, topics=topics,
-                                    least_published=one.least_published,
+        recorded = run_report.judge(one.name, one.title, lambda: open_pairs(source, topics)[1],
+                                    result, least_published=one.least_published,
                                     advance=lambda: bar.advance(task))
         recorded.settings = one.settings
         return recorded
 
 
-def _render(sequence: scenes.RoadSequence, path: pathlib.Path, bar: Any) -> None:
+def render_bag(sequence: scenes.RoadSequence, path: pathlib.Path, bar: Any) -> None:
+    """Draw a street into a bag with its truth; ``bar`` shows how far it is."""
     from stereo_bp_ros.evaluation import bags
     task = bar.add_task(f'Rendering {sequence.width} x {sequence.height}', total=len(sequence))
-    workers = min(4, len(os.sched_getaffinity(0)))
     calibration = Calibration(sequence.focal_px, sequence.baseline_m, sequence.cx, sequence.cx,
                               sequence.cy)
     bags.write_bag(path, calibration, (
         (frame.stamp_ns, frame.left, frame.right, frame.disparity)
-        for frame in scenes.render(sequence, workers if workers > 1 else 0,
+        for frame in scenes.render(sequence, workers_for(len(sequence)),
                                    lambda done, _: bar.update(task, completed=done))))

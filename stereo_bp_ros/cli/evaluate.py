@@ -27,7 +27,6 @@ import functools
 import logging
 import pathlib
 import re
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -41,16 +40,14 @@ from stereo_bp_ros.cli import (
 )
 from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import MatcherConfig, parse_assignments
 from stereo_bp_ros.config.files import preset_names
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation import peers, regions, sparsification
+from stereo_bp_ros.evaluation import peers
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.conditions import judge
 from stereo_bp_ros.evaluation.obstacles import Corridor
-from stereo_bp_ros.evaluation.performance import performance
-from stereo_bp_ros.evaluation.results import Result, Summary, most, summaries
+from stereo_bp_ros.evaluation.results import Result, Summary, summaries
 from stereo_bp_ros.evaluation.runs import Method
 
 if TYPE_CHECKING:
@@ -284,20 +281,11 @@ def _summary(options: argparse.Namespace, configs: Mapping[str, MatcherConfig], 
                          num_threads} if name in configs else
                         {'settings': peers.SETTINGS[name], 'threads': threads})
                  for name in others}
-    return {
-        'source': str(options.path), 'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
-        'versions': versions(), 'machine': machine(), 'backend': backend, 'matcher': own,
-        'repeat': options.repeat, 'workers': options.workers, 'scheduler': options.scheduler,
-        'settings': config.to_mapping(),
-        'metrics': {'edge_distance_px': regions.EDGE_DISTANCE,
-                    'sparsification_shares': list(sparsification.SHARES),
-                    'meanings': {key: {'meaning': words, 'unit': unit}
-                                 for key, (words, unit) in tables.meanings().items()}},
-        **totals[own].to_dict(),
-        **performance([ms for one in results for ms in one.matchers[own].times_ms]).to_dict(),
-        'process_bytes': most(one.process_bytes for one in results),
-        'against': {name: {**about[name], **totals[name].to_dict()} for name in others},
-        'pairs': [result.to_dict() for result in results]}
+    return evaluate_report.summary_of(
+        results, totals, source=str(options.path), backend=backend,
+        settings=config.to_mapping(), repeat=options.repeat, workers=options.workers,
+        scheduler=options.scheduler,
+        against={name: {**about[name], **totals[name].to_dict()} for name in others})
 
 
 def _print(title: str, results: Sequence[Result], totals: Mapping[str, Summary]) -> None:

@@ -102,17 +102,21 @@ def _error(group: Any, option: str, name: str, unit: str, text: str) -> None:
 def run(options: argparse.Namespace) -> int:
     sequence = chosen_sequence(options)
     folder.prepare(options.output)
-    cores = len(os.sched_getaffinity(0))
-    workers = min(4, cores) if cores > 1 and options.frames > FEW_FRAMES else 0
     with shared.progress_bar() as bar:
         shared.tell(f'rendering {options.frames} pairs')
         task = bar.add_task('Rendering', total=options.frames)
-        folder.write(sequence, options.output, workers,
+        folder.write(sequence, options.output, workers_for(options.frames),
                      lambda done, _: bar.update(task, completed=done))
     print(f'{options.output}: {options.frames} pairs of {sequence.width} x {sequence.height}, '
           f'{options.disparities} disparities, focal length {sequence.focal_px:g} px, baseline '
           f'{sequence.baseline_m:g} m')
     return 0
+
+
+def workers_for(frames: int) -> int:
+    """Processes that draw so many frames; 0 = this one."""
+    cores = len(os.sched_getaffinity(0))
+    return min(4, cores) if cores > 1 and frames > FEW_FRAMES else 0
 
 
 def chosen_sequence(options: argparse.Namespace) -> scenes.RoadSequence:

@@ -83,15 +83,18 @@ class Scenario:
         :raises ValueError, StereoError: an input cannot be read.
         :raises ImportError: a bag without rosbags.
         """
-        counts, parts = [], []
-        for one in self.inputs:
-            count, pairs = (rendered_pairs(one.source) if isinstance(one.source, RoadSequence)
-                            else open_pairs(one.source, topics))
-            count = min(count, self.limit) if self.limit else count
-            pairs = itertools.islice(pairs, count)
-            counts.append(count)
-            parts.append(pairs if len(self.inputs) == 1 else _named(one.name, pairs))
-        return sum(counts), itertools.chain.from_iterable(parts)
+        opened = [self.open_input(one, topics) for one in self.inputs]
+        return (sum(count for count, _ in opened),
+                itertools.chain.from_iterable(pairs for _, pairs in opened))
+
+    def open_input(self, one: Input, topics: StereoTopics | None = None
+                   ) -> tuple[int, Iterator[Pair]]:
+        """Number of pairs and the pairs of one input, as ``open_pairs`` has them."""
+        count, pairs = (rendered_pairs(one.source) if isinstance(one.source, RoadSequence)
+                        else open_pairs(one.source, topics))
+        count = min(count, self.limit) if self.limit else count
+        pairs = itertools.islice(pairs, count)
+        return count, pairs if len(self.inputs) == 1 else _named(one.name, pairs)
 
 
 def _named(name: str, pairs: Iterator[Pair]) -> Iterator[Pair]:

@@ -16,14 +16,15 @@ import yaml
 from stereo_bp_ros.config import MatcherConfig, Value
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation.condition_words import FIGURES
+from stereo_bp_ros.evaluation.condition_words import DELIVERY, FIGURES
 from stereo_bp_ros.evaluation.conditions import Condition
 
 MOST = 10_000
 """Points that a grid may have."""
 
 
-SWEPT = tuple(name for name, one in FIGURES.items() if not one.asks and name != 'process memory')
+SWEPT = tuple(name for name, one in FIGURES.items()
+              if not one.asks and name not in ('process memory', *DELIVERY))
 """Figures that every point has; all points have one process, whose memory is of none."""
 
 

@@ -14,6 +14,7 @@ from stereo_bp_ros.cli import run_report
 from stereo_bp_ros.cli.demo import LEAST_PUBLISHED
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.evaluation.sources import open_pairs
 from stereo_bp_ros.replay.analysis import Analysis, Answer
 from stereo_bp_ros.replay.session import SessionResult
 
@@ -85,12 +86,12 @@ def test_the_demo_scores_without_the_shift_of_principal_points(tmp_path, monkeyp
     truth = np.full((48, 96), 6, np.float32)
     image = np.zeros((48, 96), np.uint8)
     bags.write_bag(tmp_path / 'bag', calibration, [(10**18, image, image, truth)])
-    answer = Answer(10**18, truth + 20, np.ones(truth.shape, bool), 20, 83)
+    answer = Answer(10**18, truth + 20, np.ones(truth.shape, bool), 20, 83, {'total': 5.0})
     monkeypatch.setattr('stereo_bp_ros.replay.analysis.answers', lambda bag: [answer])
     result = SessionResult({}, {'disparity': 1}, {}, tmp_path, 0, 0.0)
     monkeypatch.setattr('stereo_bp_ros.replay.analysis.analyse',
                         lambda _: recorded(recorded=1).figures)
-    judged = run_report.judge('bp', 'a run', tmp_path / 'bag', result)
+    judged = run_report.judge('bp', 'a run', lambda: open_pairs(tmp_path / 'bag')[1], result)
     score = judged.figures.score
     assert score.known == truth.size
     assert score.mae == 0
@@ -115,7 +116,7 @@ def test_a_run_that_sent_nothing_is_judged_all_the_same(sent):
 def test_a_short_demo_leaves_report_and_pictures_with_every_frame_accounted_for(
         tmp_path, capsys, monkeypatch):
     # A busy machine may drop frames; that they are accounted for does not depend on it.
-    monkeypatch.setattr(run_report, 'failures_of', lambda one: [])
+    monkeypatch.setattr(run_report, 'failures_of', lambda one, **_: [])
     output = tmp_path / 'demo'
     assert main(['demo', '--output', str(output), '--frames', '12', '--json']) == 0
     report = json.loads(capsys.readouterr().out)

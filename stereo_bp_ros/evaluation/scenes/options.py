@@ -43,6 +43,7 @@ def _value(name: str, value: Any) -> Any:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind is float and is_number and math.isfinite(value):
         return float(value)
-    if type(value) is kind and kind is not float and not (kind is int and abs(value) >= 2**63):
+    is_huge = isinstance(value, int) and abs(value) >= 2**63
+    if type(value) is kind and kind is not float and not is_huge:
         return value
     raise ValueError(f'{name} of a street is {shown(value)}, but must be of type {kind.__name__}')
