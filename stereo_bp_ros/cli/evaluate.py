@@ -9,6 +9,8 @@
   stereo_bp evaluate --compare before/report.json after/report.json
   stereo_bp evaluate kitti2012/ --preset road --sweep downscale=1:3:1 --sweep levels=2:4:1 \
       --choose 'p99 <= 100 ms' --output sweep/
+  stereo_bp evaluate kitti2012/ --preset road --sweep data_weight=0.05:0.5 --sweep levels=2:6 \
+      --trials 60 --output search/
   stereo_bp evaluate recording/ --preset road --workers 8
   stereo_bp evaluate recording/ --preset road --mcap evaluation.mcap
 
@@ -71,6 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--sweep', action='append', default=[], metavar='NAME=FROM:TO:STEP',
                         help='match with every value of a setting, or NAME=VALUE,VALUE; several '
                              'make a grid; resumes what --output has')
+    parser.add_argument('--trials', type=shared.whole(1, 100000), default=0, metavar='N',
+                        help='with --sweep: N points that an optimiser chooses, in place of the '
+                             'grid; NAME=FROM:TO is an axis without steps (needs optuna)')
+    parser.add_argument('--seed', type=shared.whole(0, 2**32 - 1), default=1, metavar='S',
+                        help='with --trials: other points (default 1)')
     parser.add_argument('--choose', action='append', default=[], metavar='LIMIT',
                         help="with --sweep: the best point that holds 'p99 <= 33 ms' or other "
                              'conditions, or the point NAME=VALUE,... (default: the best of all)')
@@ -127,8 +134,9 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError('there is nothing to evaluate: name a folder, a bag or a --scenario')
     if options.json_lines and (scenario is None or options.json):
         raise ValueError('--json-lines is for --scenario, and in place of --json')
-    if options.choose and not options.sweep:
-        raise ValueError('--choose is for --sweep')
+    for name in ('choose', 'trials'):
+        if getattr(options, name) and not options.sweep:
+            raise ValueError(f'--{name} is for --sweep')
     fixed = scenario.settings if scenario else {}
     config = evaluate_scale.for_workers(
         options, MatcherConfig.from_mapping(shared.chosen_settings(options, fixed)))
