@@ -67,7 +67,10 @@ def figures(report: dict) -> dict[str, dict]:
 
 @pytest.mark.ros
 def test_the_figures_over_dds_are_those_of_evaluate(recording, tmp_path, capsys, alone):
-    node = report_of(capsys, 'replay', str(recording), '--output', str(tmp_path / 'node'), *SET)
+    mine = tmp_path / 'mine.yaml'
+    mine.write_text(yaml.safe_dump({'/**': {'ros__parameters': {**FAST, 'levels': 5}}}))
+    node = report_of(capsys, 'replay', str(recording), '--output', str(tmp_path / 'node'),
+                     '--params-file', str(mine), '--set', 'levels=3')
     here = report_of(capsys, 'evaluate', str(recording), '--repeat', '1', *SET)
     frames = node['runs']['replay']['frames']
     assert frames['sent'] == 6
