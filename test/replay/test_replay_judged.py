@@ -59,8 +59,9 @@ def report_of(capsys, *arguments: str, status: int = 0) -> dict:
 
 
 def figures(report: dict) -> dict[str, dict]:
-    """Of every frame, but for times and other matchers."""
-    times = ('times_ms', 'median_ms', 'stages_ms', 'against')
+    """Of every frame, but for times, memory and other matchers."""
+    times = ('times_ms', 'median_ms', 'stages_ms', 'device_ms', 'engine_bytes', 'process_bytes',
+             'against')
     return {pair['name']: {key: value for key, value in pair.items() if key not in times}
             for pair in report['pairs']}
 
