@@ -16,7 +16,7 @@ ROSBAGS = 'rosbags>=0.11'
 CPU = ['numba>=0.57', "tbb; platform_machine == 'x86_64'"]
 EVALUATION = [ROSBAGS, 'matplotlib>=3.5']
 SCALE = ['distributed>=2024.8']
-<<<<<<< HEAD
+SEARCH = ['optuna>=5']
 
 
 def ros_wheels(distribution, rclpy, fastrtps, messages):
@@ -27,14 +27,6 @@ def ros_wheels(distribution, rclpy, fastrtps, messages):
                 'sensor-msgs', 'stereo-msgs', 'diagnostic-msgs', 'std-msgs', 'std-srvs'))]
 
 
-=======
-SEARCH = ['optuna>=5']
-# Wheels of ROS 2 Kilted for x86_64; with any other ROS, source its setup.bash instead.
-ROS = [ROSBAGS] + [f'ros-kilted-{name}=={version}' for name, version in (
-    ('rclpy', '9.1.2'), ('rmw-fastrtps-cpp', '9.3.3'), ('sensor-msgs', '5.5.1'),
-    ('stereo-msgs', '5.5.1'), ('diagnostic-msgs', '5.5.1'), ('std-msgs', '5.5.1'),
-    ('std-srvs', '5.5.1'))]
->>>>>>> 57589fd (evaluate: let an optimiser choose the points of a sweep by accuracy and time (--trials, extra search))
 WORKSPACE = ['colcon-common-extensions', 'colcon-ros', 'empy<4', 'catkin-pkg',
              'setuptools==79.0.1']
 # CuPy brings the CUDA compiler's interface: kernels are compiled without a GPU or a driver.
@@ -72,13 +64,9 @@ setup(
         'nvml': ['nvidia-ml-py>=12'],
         'evaluation': EVALUATION,
         'scale': SCALE,
-<<<<<<< HEAD
+        'search': SEARCH,
         'ros': ros_wheels('kilted', '9.1.2', '9.3.3', '5.5.1'),
         'ros-jazzy': ros_wheels('jazzy', '7.1.6', '8.4.3', '5.3.6'),
-=======
-        'search': SEARCH,
-        'ros': ROS,
->>>>>>> 57589fd (evaluate: let an optimiser choose the points of a sweep by accuracy and time (--trials, extra search))
         'workspace': WORKSPACE,
         'test': TEST,
         'docs': DOCS,
