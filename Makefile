@@ -107,7 +107,7 @@ $(VENV)/.demo: $(VENV)/bin/python setup.py $(CONSTRAINTS)
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) --no-build-isolation -e '.[cpu,$(ROS),evaluation,scale,workspace,test]'
+	$(PIP) --no-build-isolation -e '.[cpu,$(ROS),evaluation,scale,search,workspace,test]'
 	touch $@
 
 $(WORKSPACE)/.built: $(VENV)/.demo $(SOURCES)

@@ -16,6 +16,7 @@ ROSBAGS = 'rosbags>=0.11'
 CPU = ['numba>=0.57', "tbb; platform_machine == 'x86_64'"]
 EVALUATION = [ROSBAGS, 'matplotlib>=3.5']
 SCALE = ['distributed>=2024.8']
+SEARCH = ['optuna>=5']
 
 
 def ros_wheels(distribution, rclpy, fastrtps, messages):
@@ -63,6 +64,7 @@ setup(
         'nvml': ['nvidia-ml-py>=12'],
         'evaluation': EVALUATION,
         'scale': SCALE,
+        'search': SEARCH,
         'ros': ros_wheels('kilted', '9.1.2', '9.3.3', '5.5.1'),
         'ros-jazzy': ros_wheels('jazzy', '7.1.6', '8.4.3', '5.3.6'),
         'workspace': WORKSPACE,

@@ -9,6 +9,8 @@
   stereo_bp evaluate --compare before/report.json after/report.json
   stereo_bp evaluate kitti2012/ --preset road --sweep downscale=1:3:1 --sweep levels=2:4:1 \
       --choose 'p99 <= 100 ms' --output sweep/
+  stereo_bp evaluate kitti2012/ --preset road --sweep data_weight=0.05:0.5 --sweep levels=2:6 \
+      --trials 60 --output search/
   stereo_bp evaluate recording/ --preset road --workers 8
   stereo_bp evaluate recording/ --preset road --mcap evaluation.mcap
   stereo_bp evaluate recording/ --preset road --truth-topic /velodyne_points
@@ -28,7 +30,6 @@ import functools
 import logging
 import pathlib
 import re
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -43,16 +44,14 @@ from stereo_bp_ros.cli import (
 )
 from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import MatcherConfig, parse_assignments
 from stereo_bp_ros.config.files import preset_names
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation import peers, regions, sparsification
+from stereo_bp_ros.evaluation import peers
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.conditions import judge
 from stereo_bp_ros.evaluation.obstacles import Corridor
-from stereo_bp_ros.evaluation.performance import performance
-from stereo_bp_ros.evaluation.results import Result, Summary, most, summaries
+from stereo_bp_ros.evaluation.results import Result, Summary, summaries
 from stereo_bp_ros.evaluation.runs import Method
 
 if TYPE_CHECKING:
@@ -76,6 +75,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--sweep', action='append', default=[], metavar='NAME=FROM:TO:STEP',
                         help='match with every value of a setting, or NAME=VALUE,VALUE; several '
                              'make a grid; resumes what --output has')
+    parser.add_argument('--trials', type=shared.whole(1, 100000), default=0, metavar='N',
+                        help='with --sweep: N points that an optimiser chooses, in place of the '
+                             'grid; NAME=FROM:TO is an axis without steps (needs optuna)')
+    parser.add_argument('--seed', type=shared.whole(0, 2**32 - 1), default=1, metavar='S',
+                        help='with --trials: other points (default 1)')
     parser.add_argument('--choose', action='append', default=[], metavar='LIMIT',
                         help="with --sweep: the best point that holds 'p99 <= 33 ms' or other "
                              'conditions, or the point NAME=VALUE,... (default: the best of all)')
@@ -132,8 +136,9 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError('there is nothing to evaluate: name a folder, a bag or a --scenario')
     if options.json_lines and (scenario is None or options.json):
         raise ValueError('--json-lines is for --scenario, and in place of --json')
-    if options.choose and not options.sweep:
-        raise ValueError('--choose is for --sweep')
+    for name in ('choose', 'trials'):
+        if getattr(options, name) and not options.sweep:
+            raise ValueError(f'--{name} is for --sweep')
     transport.keep_freed_memory()
     fixed = scenario.settings if scenario else {}
     config = evaluate_scale.for_workers(
@@ -287,20 +292,11 @@ def _summary(options: argparse.Namespace, configs: Mapping[str, MatcherConfig], 
                          num_threads} if name in configs else
                         {'settings': peers.SETTINGS[name], 'threads': threads})
                  for name in others}
-    return {
-        'source': str(options.path), 'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
-        'versions': versions(), 'machine': machine(), 'backend': backend, 'matcher': own,
-        'repeat': options.repeat, 'workers': options.workers, 'scheduler': options.scheduler,
-        'settings': config.to_mapping(),
-        'metrics': {'edge_distance_px': regions.EDGE_DISTANCE,
-                    'sparsification_shares': list(sparsification.SHARES),
-                    'meanings': {key: {'meaning': words, 'unit': unit}
-                                 for key, (words, unit) in tables.meanings().items()}},
-        **totals[own].to_dict(),
-        **performance([ms for one in results for ms in one.matchers[own].times_ms]).to_dict(),
-        'process_bytes': most(one.process_bytes for one in results),
-        'against': {name: {**about[name], **totals[name].to_dict()} for name in others},
-        'pairs': [result.to_dict() for result in results]}
+    return evaluate_report.summary_of(
+        results, totals, source=str(options.path), backend=backend,
+        settings=config.to_mapping(), repeat=options.repeat, workers=options.workers,
+        scheduler=options.scheduler,
+        against={name: {**about[name], **totals[name].to_dict()} for name in others})
 
 
 def _print(title: str, results: Sequence[Result], totals: Mapping[str, Summary]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pathlib
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,8 +12,10 @@ import numpy as np
 
 from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import metrics, plots, regions, report
+from stereo_bp_ros.evaluation.performance import performance
 from stereo_bp_ros.evaluation.results import Result, Summary, most
 from stereo_bp_ros.evaluation.showing import Showing
 from stereo_bp_ros.evaluation.sparsification import SHARES
@@ -37,13 +40,45 @@ OTHER_MEANINGS = (
     ('AUSE', 'area between that curve and the curve of the oracle; 0 is best', '% or px'))
 
 
+ALL_RUNS = 'All runs of all frames'
+"""What the times of an evaluation in this process are."""
+
+
+def summary_of(results: Sequence[Result], totals: Mapping[str, Summary], *, source: str,
+               backend: str, settings: Mapping[str, Any], repeat: int = 1,
+               against: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """The JSON document of an evaluation, of the first matcher of ``totals``.
+
+    :param against: what the other matchers are and made, by their names.
+    :param more: about the run.
+    """
+    own = next(iter(totals))
+    return {
+        'source': source, 'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
+        'versions': versions(), 'machine': machine(), 'backend': backend, 'matcher': own,
+        'repeat': repeat, **more, 'settings': dict(settings),
+        'metrics': {'edge_distance_px': regions.EDGE_DISTANCE,
+                    'sparsification_shares': list(SHARES),
+                    'meanings': {key: {'meaning': words, 'unit': unit}
+                                 for key, (words, unit) in tables.meanings().items()}},
+        **totals[own].to_dict(),
+        **performance([ms for one in results for ms in one.matchers[own].times_ms]).to_dict(),
+        'process_bytes': most(one.process_bytes for one in results),
+        'against': dict(against or {}),
+        'pairs': [result.to_dict() for result in results]}
+
+
 def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
-               results: Sequence[Result], totals: Mapping[str, Summary], showing: Showing,
-               conditions: Sequence[report.Condition] = ()) -> None:
+               results: Sequence[Result], totals: Mapping[str, Summary],
+               showing: Showing | None, conditions: Sequence[report.Condition] = (),
+               runs: Sequence[report.Section] = (), times: str = ALL_RUNS) -> None:
     """Write one page that holds everything it shows.
 
     :param summary: ``report.json`` of the same run: where its figures come from.
+    :param showing: the frames to look at; None: ``runs`` have them.
     :param conditions: what the run was held to; none, no traffic lights.
+    :param runs: through the node.
+    :param times: what the times are.
     """
     others = [other for other in totals if other != summary['matcher']]
     against = f', beside {", ".join(others)}' if others else ''
@@ -61,13 +96,14 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
     overview: list[report.Part] = [report.Tiles(tiles(results, totals))]
     if conditions:
         overview.append(report.Conditions(conditions))
-    report.write_html(path, f'Evaluation of {name}', lead, [
-        report.Section('Overview', overview),
-        report.Section('Plots', plots_of(results, totals)),
+    pictures = [] if showing is None else [
         report.Section('Frames', showing.viewer('frames'), showing.chosen()),
-        report.Section('Where errors are', [report.Beside(showing.maps())]),
+        report.Section('Where errors are', [report.Beside(showing.maps())])]
+    report.write_html(path, f'Evaluation of {name}', lead, [
+        report.Section('Overview', overview), *runs,
+        report.Section('Plots', plots_of(results, totals)), *pictures,
         report.Section('Figures', figures, ' '.join(table.legend.split())),
-        report.Section('Times', [_times(totals)], 'All runs of all frames, milliseconds.'),
+        report.Section('Times', [_times(totals)], f'{times}, milliseconds.'),
         report.Section('Settings and machine', _origin(summary, others)),
         report.Section('What the figures mean', [report.definitions(
             [*((key, *meaning) for key, meaning in tables.meanings().items()),

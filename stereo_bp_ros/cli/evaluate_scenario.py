@@ -90,4 +90,4 @@ def print_verdicts(scenario: Scenario, verdicts: Sequence[Verdict]) -> None:
 
 
 def _number(value: float | None, unit: str) -> str:
-    return '-' if value is None else f'{value:.2f} {unit}'.rstrip()
+    return '-' if value is None else f'{value:.{0 if unit == "frames" else 2}f} {unit}'.rstrip()

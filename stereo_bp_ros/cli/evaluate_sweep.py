@@ -1,4 +1,4 @@
-"""``stereo_bp evaluate --sweep``: a grid of settings, resumable, and the point that is chosen."""
+"""``stereo_bp evaluate --sweep``: a grid or a search, resumable, and the point that is chosen."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from stereo_bp_ros.evaluation.condition_words import FIGURES
 from stereo_bp_ros.evaluation.conditions import Condition, figures_of, parse_condition
 from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.runs import Evaluation, Method
+from stereo_bp_ros.evaluation.search import Search
 from stereo_bp_ros.evaluation.sources import open_pairs
 from stereo_bp_ros.evaluation.sweep import Point, Store
 
@@ -48,17 +49,30 @@ def run(options: argparse.Namespace, method: Method) -> int:
     if options.output is None:
         raise ValueError('--sweep needs --output DIR, which keeps its points')
     choice = _choice(options)
-    points = sweep.grid([sweep.parse_axis(text) for text in options.sweep])
-    base = shared.chosen_settings(options)
-    configs, refused = _configs(base, points)
+    axes = [sweep.parse_axis(text) for text in options.sweep]
+    if options.trials:
+        shared.require('optuna')
+    search = Search(axes, choice.figure, options.seed) if options.trials else None
+    grid = [] if search else sweep.grid(axes)
     shared.require('matplotlib')
     from stereo_bp_ros.evaluation.sweep_plot import draw_sweep
     options.output.mkdir(parents=True, exist_ok=True)
-    if 'disparity_range' in points[0]:
+    if any(one.name == 'disparity_range' for one in axes):
         method = dataclasses.replace(method, own_range=True)
-    found, measured = _measured(options, method, configs, refused)
+    meter = _Meter(options, method)
+    with shared.progress_bar() as bar:
+        count = options.trials or len(grid)
+        task = bar.add_task('Sweeping', total=count)
+        for number in range(count):
+            changes = search.ask() if search else grid[number]
+            bar.update(task, description=', '.join(f'{k}={v}' for k, v in changes.items()))
+            point = meter.measure(changes)
+            if search:
+                search.tell(point)
+            bar.advance(task)
+    found, refused, measured = meter.points(), meter.refused, meter.measured
     chosen = sweep.choose(found, choice.figure, choice.limits, choice.named)
-    config = next(config for changes, config in configs if changes == chosen.changes)
+    config = MatcherConfig.from_mapping({**meter.base, **chosen.changes})
     files = {name: options.output / name for name in ('sweep.svg', 'chosen.yaml')}
     draw_sweep(found, choice.figure, chosen, options.path.name, files['sweep.svg'])
     files['chosen.yaml'].write_text(sweep.preset_text(config, _comments(options, chosen, choice)),
@@ -67,6 +81,7 @@ def run(options: argparse.Namespace, method: Method) -> int:
         front = sweep.pareto(found, choice.figure)
         shared.print_json({
             'source': str(options.path), 'by': choice.figure, 'measured': measured,
+            'trials': options.trials, 'seed': options.seed,
             'points': [{**one.to_dict(), 'pareto': one in front} for one in found],
             'refused': refused, 'chosen': chosen.to_dict(), 'preset': str(files['chosen.yaml'])})
     else:
@@ -90,61 +105,59 @@ def _choice(options: argparse.Namespace) -> Choice:
     return Choice(options.by, limits, named)
 
 
-def _configs(base: Mapping[str, Value], points: Sequence[Mapping[str, Value]]
-             ) -> tuple[list[tuple[Mapping[str, Value], MatcherConfig]], list[dict[str, Any]]]:
-    """Configurations of the points, and the points whose settings do not go together.
+class _Meter:
+    """Measures points, each once, and keeps them in the folder of the sweep.
 
-    :raises ConfigError: they go together nowhere.
+    base:     settings of every point.
+    refused:  points that cannot run here, each with its reason.
+    measured: how many the store did not have.
     """
-    configs, refused = [], []
-    problem: ConfigError | None = None
-    for changes in points:
+
+    def __init__(self, options: argparse.Namespace, method: Method) -> None:
+        self.base = shared.chosen_settings(options)
+        self.refused: list[dict[str, Any]] = []
+        self.measured = 0
+        self._options, self._method = options, method
+        self._topics = shared.chosen_topics(options)
+        self._store = Store(options.output / 'sweep.jsonl')
+        self._found: dict[str, Point] = {}
+        self._problem: Exception | None = None
+        self._common = {
+            'source': str(options.path.resolve()), 'topics': dataclasses.asdict(self._topics),
+            'version': __version__, 'processor': processor(), 'limit': options.limit,
+            'repeat': method.repeat, 'own_range': method.own_range}
+
+    def measure(self, changes: Mapping[str, Value]) -> Point | None:
+        """A point, from the store where it has it; None: it is refused."""
         try:
-            configs.append((changes, MatcherConfig.from_mapping({**base, **changes})))
-        except ConfigError as error:
-            problem = problem or error
-            refused.append({'changes': dict(changes), 'reason': str(error)})
-    if problem and not configs:
-        raise problem
-    return configs, refused
-
-
-def _measured(options: argparse.Namespace, method: Method,
-              configs: Sequence[tuple[Mapping[str, Value], MatcherConfig]],
-              refused: list[dict[str, Any]]) -> tuple[list[Point], int]:
-    """Every point, from the store where it has it, and how many were measured now.
-
-    :param refused: gets the points that cannot run here.
-    :raises StereoError: no point can.
-    """
-    points = len(configs) + len(refused)
-    store = Store(options.output / 'sweep.jsonl')
-    topics = shared.chosen_topics(options)
-    common = {'source': str(options.path.resolve()), 'topics': dataclasses.asdict(topics),
-              'version': __version__, 'processor': processor(), 'limit': options.limit,
-              'repeat': method.repeat, 'own_range': method.own_range}
-    found, measured = [], 0
-    with shared.progress_bar() as bar:
-        task = bar.add_task('Sweeping', total=len(configs))
-        for changes, config in configs:
-            identity = {**common, 'settings': config.to_mapping()}
-            point = store.find(identity)
+            config = MatcherConfig.from_mapping({**self.base, **changes})
+            identity = {**self._common, 'settings': config.to_mapping()}
+            point = self._store.find(identity)
             if point is None:
-                bar.update(task, description=', '.join(f'{k}={v}' for k, v in changes.items()))
-                try:
-                    results = _match(config, method, options.path, topics, options.limit)
-                except (ConfigError, MemoryLimitError, BackendUnavailable) as error:
-                    refused.append({'changes': dict(changes), 'reason': str(error)})
-                    if len(refused) == points:
-                        raise
-                    continue
+                results = _match(config, self._method, self._options.path, self._topics,
+                                 self._options.limit)
                 figures = figures_of(results)
                 point = Point(changes, len(results), {name: figures[name] for name in sweep.SWEPT})
-                store.add(identity, point)
-                measured += 1
-            found.append(dataclasses.replace(point, changes=changes))
-            bar.advance(task)
-    return found, measured
+                self._store.add(identity, point)
+                self.measured += 1
+        except (ConfigError, MemoryLimitError, BackendUnavailable) as error:
+            one = {'changes': dict(changes), 'reason': str(error)}
+            if one not in self.refused:
+                self.refused.append(one)
+            self._problem = self._problem or error
+            return None
+        point = dataclasses.replace(point, changes=changes)
+        self._found.setdefault(point.label, point)
+        return point
+
+    def points(self) -> list[Point]:
+        """Every point, in the order of measuring.
+
+        :raises StereoError: all are refused.
+        """
+        if self._problem and not self._found:
+            raise self._problem
+        return list(self._found.values())
 
 
 def _match(config: MatcherConfig, method: Method, path: pathlib.Path, topics: StereoTopics,

@@ -20,7 +20,8 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.scenes import folder
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
-from stereo_bp_ros.evaluation.scenes.misalignment import LARGEST, Misalignment
+from stereo_bp_ros.evaluation.scenes.misalignment import LARGEST
+from stereo_bp_ros.evaluation.scenes.options import KINDS, sequence_of
 
 HELP = 'render pairs of a street with exact truth: weather, night, errors of calibration'
 NEEDS = ()
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--disparities', type=shared.whole(4, 512), default=64, metavar='D',
                         help='disparities to search: the baseline is chosen for them (default 64)')
     parser.add_argument('--rate', type=shared.real(0.01, 1000), default=10.0, metavar='HZ',
+                        dest='rate_hz',
                         help='pairs a second, at a speed of 8 m/s (default 10)')
     parser.add_argument('--seed', type=shared.whole(0), default=1, metavar='S',
                         help='another street, traffic, noise and dirt (default 1)')
@@ -100,17 +102,21 @@ def _error(group: Any, option: str, name: str, unit: str, text: str) -> None:
 def run(options: argparse.Namespace) -> int:
     sequence = chosen_sequence(options)
     folder.prepare(options.output)
-    cores = len(os.sched_getaffinity(0))
-    workers = min(4, cores) if cores > 1 and options.frames > FEW_FRAMES else 0
     with shared.progress_bar() as bar:
         shared.tell(f'rendering {options.frames} pairs')
         task = bar.add_task('Rendering', total=options.frames)
-        folder.write(sequence, options.output, workers,
+        folder.write(sequence, options.output, workers_for(options.frames),
                      lambda done, _: bar.update(task, completed=done))
     print(f'{options.output}: {options.frames} pairs of {sequence.width} x {sequence.height}, '
           f'{options.disparities} disparities, focal length {sequence.focal_px:g} px, baseline '
           f'{sequence.baseline_m:g} m')
     return 0
+
+
+def workers_for(frames: int) -> int:
+    """Processes that draw so many frames; 0 = this one."""
+    cores = len(os.sched_getaffinity(0))
+    return min(4, cores) if cores > 1 and frames > FEW_FRAMES else 0
 
 
 def chosen_sequence(options: argparse.Namespace) -> scenes.RoadSequence:
@@ -122,13 +128,9 @@ def chosen_sequence(options: argparse.Namespace) -> scenes.RoadSequence:
     if max(width, height) > LARGEST_SIDE:
         raise ValueError(f'--size is {shown(options.size)}, but must be at most '
                          f'{LARGEST_SIDE}x{LARGEST_SIDE}')
-    values = {**(scenes.HARD if options.street == 'hard' else {}),
-              **scenes.WEATHER[options.weather]}
-    for name in ('sky', 'visibility_m', 'wetness', 'daylight', 'glare', 'drops', 'dirt',
-                 'noise_sigma', 'exposure_gain', 'blur_sigma'):
-        if getattr(options, name) is not None:
-            values[name] = getattr(options, name)
-    return scenes.RoadSequence(
-        width=width, height=height, max_disparity=options.disparities - folder.SPARE_DISPARITIES,
-        rate_hz=options.rate, frames=options.frames, seed=options.seed,
-        misalignment=Misalignment(**{name: getattr(options, name) for name in LARGEST}), **values)
+    # The other options have the names that a street gives them.
+    values = {name: value for name, value in vars(options).items()
+              if name in KINDS and value is not None}
+    return sequence_of({
+        **values, 'hard': options.street == 'hard', 'width': width, 'height': height,
+        'max_disparity': options.disparities - folder.SPARE_DISPARITIES})

@@ -8,8 +8,14 @@ publishing; with --clock they stay and /clock is published, for nodes with use_s
   stereo_bp replay pairs/ --loop 0       (left/*.png, right/*.png, P_left.txt, P_right.txt)
   stereo_bp replay recording/ --output report/
 
-With --output the answers of a node that runs with use_sim_time are recorded, scored where the bag
-has a truth, and reported as the demo does. --output implies --clock.
+With --output the answers of a node come back over DDS and are judged as by `stereo_bp evaluate`:
+the same figures, page and --scenario. Every frame is accounted for: sent, received, published,
+superseded and lost. --output implies --clock. The node runs already with use_sim_time, or replay
+starts it:
+
+  stereo_bp replay recording/ --output report/ --preset road
+  stereo_bp replay recording/ --output report/ --start 'ros2 launch robot stereo.launch.py'
+  stereo_bp replay --scenario street.yaml --output report/
 """
 
 from __future__ import annotations
@@ -18,14 +24,11 @@ import argparse
 import logging
 import pathlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.errors import StereoError
-
-if TYPE_CHECKING:
-    from stereo_bp_ros.replay.source import Source
 
 HELP = 'publish a bag or an image folder to the node, and report its answers'
 NEEDS = ('rclpy', 'rosbags')
@@ -34,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('path', type=pathlib.Path, help='bag, or folder of pairs')
+    parser.add_argument('path', type=pathlib.Path, nargs='?', help='bag, or folder of pairs')
     parser.add_argument('--rate', type=shared.real(0.001, 1000), default=1.0, metavar='FACTOR',
                         help='speed, 1 = as recorded (default)')
     parser.add_argument('--loop', type=shared.whole(0), default=1, metavar='N',
@@ -50,9 +53,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--wait', type=shared.real(0, 86400), default=10.0, metavar='SECONDS',
                         help='wait so long for subscribers before starting (default 10)')
     parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
-                        help='record what the node answers: report.json, report.html '
-                             'and the bag; replaces an earlier report')
+                        help='record what the node answers, and judge it as evaluate does: '
+                             'report.json, report.html and the bag; replaces an earlier report')
+    parser.add_argument('--scenario', type=pathlib.Path, metavar='FILE',
+                        help='with --output: inputs, settings and pass conditions from a YAML '
+                             'file, as of evaluate; status 1 where a condition fails')
+    parser.add_argument('--start', default='', metavar='COMMAND',
+                        help='with --output: start the node by a command, e.g. "ros2 launch '
+                             'robot stereo.launch.py", and stop it at the end')
+    parser.add_argument('--params-file', type=pathlib.Path, metavar='FILE',
+                        help="with --output: start this package's node with the parameters of "
+                             'the file, and stop it at the end; so do --preset, --set and '
+                             '--backend')
     shared.add_topic_options(parser)
+    shared.add_matcher_options(parser)
     shared.add_json_option(parser)
 
 
@@ -62,6 +76,15 @@ def run(options: argparse.Namespace) -> int:
     from stereo_bp_ros.replay.player import Player
     from stereo_bp_ros.replay.source import open_source
 
+    if options.output:
+        from stereo_bp_ros.cli import replay_recorded
+        return replay_recorded.run(options)
+    for name in ('scenario', 'start', 'params_file', 'preset', 'settings', 'backend'):
+        if getattr(options, name):
+            words = 'set' if name == 'settings' else name.replace('_', '-')
+            raise ValueError(f'--{words} needs --output: it is for a run that is recorded')
+    if options.path is None:
+        raise ValueError('there is nothing to play: name a folder or a bag')
     calibration = None
     if options.focal:
         calibration = Calibration(options.focal, options.baseline, 0, 0, 0)
@@ -69,8 +92,6 @@ def run(options: argparse.Namespace) -> int:
                          topics=shared.chosen_topics(options))
     for warning in source.warnings:
         _log.warning(warning)
-    if options.output:
-        return _record(options, source)
     try:
         rclpy.init(args=options.ros_arguments)
     except RuntimeError as error:
@@ -96,36 +117,3 @@ def run(options: argparse.Namespace) -> int:
         print(f'{report.pairs} pairs in {report.seconds:.1f} s, '
               f'at most {report.worst_delay_ms:.1f} ms behind schedule')
     return 0
-
-
-def _record(options: argparse.Namespace, source: Source) -> int:
-    """Play in a process of its own, record in this one, and report."""
-    if options.loop < 1:
-        raise ValueError(f'--loop is {options.loop}, but a run that is recorded has an end: '
-                         'use at least 1, or no --output')
-    from stereo_bp_ros.cli import run_report
-    from stereo_bp_ros.replay import session
-
-    run_report.prepare_folder(options.output)
-    folder = options.output / 'replay'
-    folder.mkdir()
-    topics = shared.chosen_topics(options)
-    shared.tell(f'stereo_bp replay: waiting for a node with use_sim_time, at most '
-                f'{session.START_LIMIT_S:g} s')
-    player = ['--rate', str(options.rate), '--loop', str(options.loop),
-              '--period', str(options.period), '--wait', str(options.wait)]
-    if options.focal:
-        player += ['--focal', str(options.focal), '--baseline', str(options.baseline)]
-    with shared.progress_bar() as bar:
-        task = bar.add_task('waiting for the node', total=source.pairs * options.loop)
-        result = session.record_session(
-            options.path, folder, topics=topics, player_options=tuple(player),
-            ros_arguments=tuple(options.ros_arguments),
-            progress=lambda stage, count: bar.update(task, completed=count, description=stage))
-        task = bar.add_task('comparing with the truth', total=result.recorded['disparity'])
-        recorded = run_report.judge(
-            'replay', source.name, options.path, result, topics=topics, period_s=options.period,
-            advance=lambda: bar.advance(task))
-    return run_report.finish(
-        options.output, [recorded], title=f'Replay of {source.name}', as_json=options.json,
-        lead=f'{source.name} was replayed over DDS to a node that was already running.')

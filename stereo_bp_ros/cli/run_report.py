@@ -16,9 +16,12 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import Value
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import bags, metrics, pictures, plots, report
+from stereo_bp_ros.evaluation import metrics, plots, report
+from stereo_bp_ros.evaluation.conditions import Delivery
+from stereo_bp_ros.evaluation.results import Figures, Result, summaries
+from stereo_bp_ros.evaluation.runs import Method, judge_map
 from stereo_bp_ros.evaluation.showing import Showing, View
-from stereo_bp_ros.evaluation.sources import open_pairs
+from stereo_bp_ros.evaluation.sources import Pair
 from stereo_bp_ros.replay import analysis, session
 from stereo_bp_ros.replay.source import made_stamp_ns
 
@@ -26,22 +29,43 @@ from stereo_bp_ros.replay.source import made_stamp_ns
 LOSE_NOTHING = ('; reliable qos_overrides and large images: see Lose no frame in '
                 'docs/howto/recordings.md')
 
+#: What the node is called among the matchers of a report.
+MATCHER = 'node'
+
 
 @dataclasses.dataclass
 class RecordedRun:
     """One run in a report.
 
-    least_rate_hz: the run fails when fewer frames a second are published; 0 = any rate.
+    least_published: the run fails when a smaller share of its frames is published; 0 = any.
     showing: frames to look at, and where in the image errors are.
-    settings: of the node, where the run has started it.
+    settings: of the matcher in the node; empty where it did not tell.
+    backend: what computed in it; '' where it did not tell.
+    results: every answer as ``stereo_bp evaluate`` judges a pair; the times are the latencies.
     """
 
     name: str
     title: str
     figures: analysis.Analysis
-    least_rate_hz: float = 0.0
+    least_published: float = 0.0
     showing: Showing | None = None
     settings: Mapping[str, Value] = dataclasses.field(default_factory=dict)
+    backend: str = ''
+    results: Sequence[Result] = ()
+
+    @property
+    def delivery(self) -> Delivery:
+        """What became of its frames, for pass conditions."""
+        frames = self.figures.frames
+        dropped = frames['dropped']
+        return Delivery({
+            **{name: frames[name] for name in ('sent', 'received', 'published', 'recorded')},
+            'superseded': dropped.get('superseded', 0), 'dropped': sum(dropped.values()),
+            'lost': frames['lost_to_node'] + frames['lost_from_node']}, self.figures.rate_hz)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**self.figures.to_dict(), 'settings': dict(self.settings)}
 
 
 def prepare_folder(folder: pathlib.Path) -> None:
@@ -58,70 +82,74 @@ def prepare_folder(folder: pathlib.Path) -> None:
     (folder / '.demo').touch()
 
 
-def judge(name: str, title: str, source: pathlib.Path, result: session.SessionResult,
-          *, topics: bags.StereoTopics | None = None,
-          period_s: float = 0.1, least_rate_hz: float = 0.0,
-          advance: Callable[[], None] = lambda: None) -> RecordedRun:
+def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]],
+          result: session.SessionResult, *, period_s: float = 0.1, least_published: float = 0.0,
+          method: Method | None = None, advance: Callable[[], None] = lambda: None
+          ) -> RecordedRun:
     """Score every answer against the truth of its pair, and keep some to look at.
 
-    :param source: the bag or folder that was played.
-    :param topics: those of the bag that are not to be found by their names.
-    :param period_s: time between pairs of a folder whose files carry no stamps.
+    :param pairs: those of the source that was played, from the first one on.
+    :param period_s: time between pairs whose files carry no stamps.
+    :param method: what is judged beside the usual.
     :param advance: is called after every answer.
     :raises StereoError: the recording has no diagnostics.
     """
     figures = analysis.analyse(result)
     if result.node_status:
         figures.frames['node_status'] = result.node_status
-    inputs = _Inputs(source, topics, period_s)
+    inputs = _Inputs(pairs, period_s)
     showing = Showing(figures.frames['recorded'])
-    scores, coverages = [], []
+    results = []
     for index, answer in enumerate(analysis.answers(result.bag)):
-        left, truth, shift = inputs.find(answer.stamp_ns)
-        # The truth is of the images as they are, the node's disparity of the principal points.
-        disparity = answer.disparity + np.float32(shift)
-        coverages.append(float(answer.valid.mean()))
-        if truth is not None:
-            scores.append(metrics.score(disparity, truth, answer.valid))
-        if left is not None:
-            showing.add(index, View(
-                str(answer.stamp_ns), left, disparity, answer.valid, truth,
-                answer.min_disparity + shift, answer.max_disparity + shift))
+        pair = inputs.find(answer.stamp_ns)
+        # An answer whose latency was lost is no result: its time is not known.
+        if pair is not None and answer.stages_ms:
+            # The truth is of the images as they are, the node's disparity of the principal points.
+            shift = pair.calibration.shift if pair.calibration else 0.0
+            disparity = answer.disparity + np.float32(shift)
+            low, high = answer.min_disparity + shift, answer.max_disparity + shift
+            height, width = disparity.shape
+            times = {stage: ms for stage, ms in answer.stages_ms.items() if stage != 'age'}
+            results.append(Result(
+                pair.name, width, height, round(high - low) + 1, {MATCHER: Figures(
+                    [times.pop('total')],
+                    judge_map(pair, disparity, answer.valid, method or Method()), times)}))
+            showing.add(index, View(pair.name, pair.left, disparity, answer.valid, pair.truth,
+                                    low, high))
         advance()
-    figures.score = metrics.combine(scores) if scores else None
-    figures.valid_fraction = float(np.mean(coverages)) if coverages else 0.0
-    return RecordedRun(name, title, figures, least_rate_hz, showing)
+    if results:
+        whole = summaries(results)[MATCHER].pooled.whole.published
+        figures.score = whole if whole.known else None
+        figures.valid_fraction = whole.coverage / 100
+    return RecordedRun(name, title, figures, least_published, showing, result.settings,
+                       result.backend, results)
 
 
 class _Inputs:
     """The pairs of a source by their stamps; quickest in the order of playing."""
 
-    def __init__(self, source: pathlib.Path, topics: bags.StereoTopics | None,
-                 period_s: float) -> None:
-        self._source, self._topics, self._period_s = source, topics, period_s
-        self._pairs: Iterator[tuple[int, Any]] = iter(())
+    def __init__(self, read: Callable[[], Iterator[Pair]], period_s: float) -> None:
+        self._read, self._period_s = read, period_s
+        self._pairs: Iterator[tuple[int, Pair]] = iter(())
         self._known: set[int] | None = None     # all stamps, once one was missing
 
-    def find(self, stamp_ns: int) -> tuple[np.ndarray | None, np.ndarray | None, float]:
-        """Left image, truth and shift by principal points of a stamp; None = there is none."""
+    def find(self, stamp_ns: int) -> Pair | None:
+        """The pair of a stamp; None = there is none."""
         if self._known is not None and stamp_ns not in self._known:
-            return None, None, 0.0
+            return None
         seen: set[int] = set()
         for again in (True, False):     # the next loop begins with the first pair again
             for stamp, pair in self._pairs:
                 seen.add(stamp)
                 if stamp == stamp_ns:
-                    left = pair.left
-                    return (left if isinstance(left, np.ndarray) else pictures.displayable(left),
-                            pair.truth, pair.calibration.shift if pair.calibration else 0.0)
+                    return pair
             if again:
-                self._pairs = self._read()
+                self._pairs = self._stamped()
         self._known = seen
-        return None, None, 0.0
+        return None
 
-    def _read(self) -> Iterator[tuple[int, Any]]:
-        _, pairs = open_pairs(self._source, self._topics)
-        for index, pair in enumerate(pairs):
+    def _stamped(self) -> Iterator[tuple[int, Pair]]:
+        for index, pair in enumerate(self._read()):
             yield (made_stamp_ns(index, self._period_s) if pair.stamp_ns is None
                    else pair.stamp_ns), pair
 
@@ -134,12 +162,12 @@ def finish(output: pathlib.Path, runs: Sequence[RecordedRun], *, title: str, lea
     """
     date, known, where = time.strftime('%Y-%m-%dT%H:%M:%S%z'), versions(), machine()
     summary = {'output': str(output), 'date': date, 'versions': known, 'machine': where, 'runs': {
-        one.name: {**one.figures.to_dict(), 'settings': dict(one.settings)} for one in runs}}
+        one.name: one.to_dict() for one in runs}}
     shared.write_json(output / 'report.json', summary)
     report.write_html(output / 'report.html', title,
                       f'{lead} Every frame is accounted for; latency counts from the receipt of '
                       'the later image to the return of publish.',
-                      [*(_section(one) for one in runs),
+                      [*(section_of(one) for one in runs),
                        report.Section('Machine', [report.Beside([
                            report.facts('Machine', {**where, 'date': date}),
                            report.facts('Versions', known)])]),
@@ -149,35 +177,51 @@ def finish(output: pathlib.Path, runs: Sequence[RecordedRun], *, title: str, lea
         shared.print_json(summary)
     else:
         for one in runs:
-            _print(one)
+            print_run(one)
         print(f'Report: {output / "report.html"}')
-    failures = [text for one in runs for text in failures_of(one)]
+    return 1 if print_failures(runs, to_error=as_json) else 0
+
+
+def print_failures(runs: Sequence[RecordedRun], *, to_error: bool, may_lose: bool = False) -> int:
+    """How many there are; each is a line on standard output, or on standard error.
+
+    :param may_lose: whether others judge how many frames were lost.
+    """
+    failures = [text for one in runs for text in failures_of(one, may_lose=may_lose)]
     for text in failures:
-        print(f'FAILED {text}', file=sys.stderr if as_json else sys.stdout)
-    return 1 if failures else 0
+        print(f'FAILED {text}', file=sys.stderr if to_error else sys.stdout)
+    return len(failures)
 
 
-def failures_of(one: RecordedRun) -> list[str]:
-    """What a run was held to and did not reach, in words."""
+def failures_of(one: RecordedRun, *, may_lose: bool = False) -> list[str]:
+    """What a run was held to and did not reach, in words.
+
+    :param may_lose: whether others judge how many frames were lost.
+    """
     found = []
-    figures, frames = one.figures, one.figures.frames
+    frames = one.figures.frames
     if frames.get('node_status'):
         found.append(f'{one.name}: the node ended with status {frames["node_status"]}')
-    found += [f'{one.name}: {text}' for text in _losses(frames)]
+    found += [f'{one.name}: {text}' for text in _losses(frames, may_lose)]
     if not frames['recorded']:
         is_untimely = {'stale', 'future'} & set(frames['dropped'])
         found.append(f'{one.name}: nothing was published' + (
             ': the node does not live in the time of the source, set use_sim_time'
             if is_untimely else ''))
-    # The last frame of a sequence ends no interval, so a rate is only known to within one frame.
-    intervals = 1 - 1 / max(1, frames['sent'])
-    if one.least_rate_hz and figures.rate_hz < one.least_rate_hz * intervals:
-        found.append(f'{one.name}: {figures.rate_hz:.1f} frames a second, '
-                     f'not {one.least_rate_hz:g}')
+    if frames['published'] < one.least_published * frames['sent']:
+        found.append(f'{one.name}: {frames["published"]} of {frames["sent"]} frames were '
+                     f'published in time, but {100 * one.least_published:g} % have to be')
     return found
 
 
-def _losses(frames: Mapping[str, Any]) -> list[str]:
+def drops_of(one: RecordedRun) -> list[str]:
+    """The frames that the node dropped, by their reasons in words: no failure by themselves."""
+    frames = one.figures.frames
+    return [f'{one.name}: {count} of {frames["sent"]} frames dropped: {reason}'
+            for reason, count in frames['dropped'].items()]
+
+
+def _losses(frames: Mapping[str, Any], may_lose: bool) -> list[str]:
     """Where frames were lost on their way, by the counters of both ends."""
     sides = tuple((side, frames[f'sent{suffix}'], frames[f'received{suffix}'])
                   for side, suffix in (('left', ''), ('right', '_right')))
@@ -185,10 +229,10 @@ def _losses(frames: Mapping[str, Any]) -> list[str]:
     if any(received > sent for _, sent, received in sides):
         return [f'the node received {arrived}: something else publishes to it, too']
     found = []
-    if frames['lost_to_node']:
+    if frames['lost_to_node'] and not may_lose:
         found.append(f'{frames["lost_to_node"]} of {frames["sent"]} frames were lost on the way '
                      f'to the node, which received {arrived}{LOSE_NOTHING}')
-    if frames['lost_from_node']:
+    if frames['lost_from_node'] and not may_lose:
         found.append(f'{frames["lost_from_node"]} of {frames["published"]} results were lost on '
                      f'the way from the node to the recorder{LOSE_NOTHING}')
     if frames['in_progress']:
@@ -226,7 +270,8 @@ def _accuracy(figures: analysis.Analysis) -> list[tuple[str, str]]:
     return tiles
 
 
-def _section(one: RecordedRun) -> report.Section:
+def section_of(one: RecordedRun) -> report.Section:
+    """A run on a page: its frames, latency and pictures."""
     figures = one.figures
     total = figures.latency_ms.get('total', {'p50': 0.0, 'p99': 0.0})
     parts: list[report.Part] = [
@@ -253,10 +298,13 @@ def _latency_plot(figures: analysis.Analysis) -> list[report.Part]:
         title, range(1, len(times) + 1), {'total': times}, 'published frame', 'ms', levels))]
 
 
-def _print(one: RecordedRun) -> None:
+def print_run(one: RecordedRun) -> None:
+    """Its frames and latency as tables, and what the node dropped."""
     figures = one.figures
     frames, latency = _tables(figures)
     rows = [*frames.rows, *([what, figure] for figure, what in _accuracy(figures)),
             ['rate', f'{figures.rate_hz:.1f} Hz']]
     shared.print_table(one.title, ('frames', ''), rows)
     shared.print_table('Latency, ms', latency.columns, latency.rows)
+    for text in drops_of(one):
+        print(text)

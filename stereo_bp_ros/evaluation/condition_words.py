@@ -18,7 +18,7 @@ NEAR = 3
 class Figure:
     """What a condition is about.
 
-    unit:  '%', 'px', 'm', 'grey', 'MiB', 'ms', 'Hz', or '' of a count.
+    unit:  '%', 'px', 'm', 'grey', 'MiB', 'ms', 'Hz', 'frames', or '' of a count.
     path:  of a figure of a frame, where ``Figures.to_dict`` has it; of times and memory their key.
     needs: what a source has to have, or a run, in words; '' = nothing.
     asks:  the field of ``runs.Method`` without which it is not computed, or ''.
@@ -39,7 +39,7 @@ class Figure:
     @property
     def is_of_run(self) -> bool:
         """Whether it is of all runs of all frames together, and not of each frame."""
-        return self.unit in ('ms', 'Hz', 'MiB')
+        return self.unit in ('ms', 'Hz', 'MiB', 'frames')
 
     @property
     def is_of_pixels(self) -> bool:
@@ -118,8 +118,17 @@ def _run() -> dict[str, Figure]:
                     'process memory': Figure('MiB', ('process_bytes',))}
 
 
+DELIVERY = ('sent', 'received', 'published', 'recorded', 'superseded', 'dropped', 'lost')
+"""What became of the frames of a run through the node: counts."""
+
+
+def _delivery() -> dict[str, Figure]:
+    return {name: Figure('frames', (name,), is_less_better=name in DELIVERY[4:])
+            for name in DELIVERY}
+
+
 FIGURES: dict[str, Figure] = {**_scores(), **_metres(), **_confidence(), **_without_truth(),
-                              **_obstacles(), **_run()}
+                              **_obstacles(), **_run(), **_delivery()}
 """Every figure by its words."""
 
 

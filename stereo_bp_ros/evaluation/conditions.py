@@ -3,7 +3,9 @@
 ``FIGURE [of REGION or STAGE] SIGN NUMBER UNIT [between A and B m] [in every frame]``, for instance
 ``bad3 <= 2 % between 10 and 50 m`` or ``p99 <= 33 ms``. Instead of a unit a limit may have
 ``x NAME``: as many times the same figure of another matcher of the same run, which holds on any
-machine. docs/reference/scenarios.md defines all of it; ``condition_words`` has the figures.
+machine. Of a run through the node there is what became of its frames, too: ``lost <= 0`` or
+``published >= 95 %``. docs/reference/scenarios.md defines all of it; ``condition_words`` has the
+figures.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation.condition_words import FIGURES, near
+from stereo_bp_ros.evaluation.condition_words import DELIVERY, FIGURES, near
 from stereo_bp_ros.evaluation.obstacles import Detection
 from stereo_bp_ros.evaluation.performance import performance
 from stereo_bp_ros.evaluation.regions import DISTANCES, distance_name
@@ -42,9 +44,21 @@ _D1_PARTS = {'all': '', 'bg': 'background', 'fg': 'vehicles'}
 _NUMBER = r'\d{1,9}(?:\.\d{1,9})?'
 _SENTENCE = re.compile(
     r'(?P<figure>[\w.\- ]+?)(?: of (?P<part>[\w ]+?))? ?(?P<sign><=|>=) ?'
-    rf'(?P<number>{_NUMBER}) ?(?P<unit>%|ms|mib|m|px|grey|hz|fps|x (?P<other>[\w.\-]+)|)'
+    rf'(?P<number>{_NUMBER}) ?(?P<unit>%|ms|mib|m|px|grey|hz|fps|frames|x (?P<other>[\w.\-]+)|)'
     rf'(?: between (?P<near>{_NUMBER}) and (?P<far>{_NUMBER}|inf) ?m)?'
     r'(?P<every> in every frame)?', re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Delivery:
+    """What became of the frames of a run through the node.
+
+    frames:  a count by each word of ``DELIVERY``.
+    rate_hz: frames that were published per second of the source.
+    """
+
+    frames: Mapping[str, int]
+    rate_hz: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +73,7 @@ class Condition:
     other:   the matcher whose figure is multiplied by ``number``; '' = the limit is a number.
     window:  distances in metres; None = all. Its region is ``part``.
     every:   whether each frame must hold it; else the mean of the frames.
+    share:   whether a figure of ``DELIVERY`` is in per cent of the frames that were sent.
     """
 
     text: str
@@ -69,11 +84,12 @@ class Condition:
     other: str = ''
     window: tuple[float, float] | None = None
     every: bool = False
+    share: bool = False
 
     @property
     def unit(self) -> str:
         """Of value and limit, as ``Figure.unit``."""
-        return FIGURES[self.figure].unit
+        return '%' if self.share else FIGURES[self.figure].unit
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -137,6 +153,9 @@ def parse_condition(text: str) -> Condition:
     if figure is None:
         raise refused(f'has the figure {shown(found["figure"])}, which is none of those in {PAGE}'
                       + near(name, FIGURES))
+    share = name in DELIVERY and found['unit'] == '%'
+    if name in DELIVERY and (part or found['other'] or found['near'] or found['every']):
+        raise refused(f'is about all frames of a run: {name} has no parts')
     known = STAGES if figure.is_time else REGIONS if figure.is_of_pixels else ()
     if part and part not in known:
         raise refused(f'is of {shown(found["part"] or part)}, but {name} can be of '
@@ -162,11 +181,13 @@ def parse_condition(text: str) -> Condition:
         unit = found['unit'].lower()
         if not unit and 'error_m' in name:
             unit = figure.unit          # the word says it
-        number = _limit(float(found['number']), unit, figure.unit)
+        if not unit and name in DELIVERY:
+            unit = figure.unit
+        number = _limit(float(found['number']), unit, '%' if share else figure.unit)
     except ValueError as error:
         raise refused(str(error)) from None
     return Condition(text, name, part, found['sign'] == '<=', number, found['other'] or '',
-                     window, every)
+                     window, every, share)
 
 
 def _limit(number: float, unit: str, wanted: str) -> float:
@@ -188,13 +209,15 @@ def _limit(number: float, unit: str, wanted: str) -> float:
     return number
 
 
-def judge(conditions: Sequence[Condition], results: Sequence[Result]) -> list[Verdict]:
+def judge(conditions: Sequence[Condition], results: Sequence[Result],
+          delivery: Delivery | None = None) -> list[Verdict]:
     """What becomes of each condition; the first matcher of the results is the one judged.
 
     Scores are means of the frames that have them, each frame counting the same, as the row
     ``mean`` of the tables; figures of the obstacles of the truth are of all frames together. A
     condition without any data fails.
 
+    :param delivery: of a run through the node, whose rate is that of what was published.
     :raises ValueError: there are no results, or a condition names a matcher that is not there.
     """
     if not results:
@@ -208,6 +231,10 @@ def judge(conditions: Sequence[Condition], results: Sequence[Result]) -> list[Ve
 
     def values(one: Condition, name: str) -> list[float | None]:
         figure = FIGURES[one.figure]
+        if one.figure in DELIVERY:
+            return [_delivered(one, delivery)]
+        if one.figure == 'rate' and delivery is not None:
+            return [delivery.rate_hz]
         if one.figure == 'process memory':
             return [_mebibytes(most(result.process_bytes for result in results))]
         if one.figure == 'engine memory':
@@ -232,6 +259,8 @@ def judge(conditions: Sequence[Condition], results: Sequence[Result]) -> list[Ve
         frames = sum(value is not None for value in found)
         if FIGURES[one.figure].is_of_run and frames:
             frames = len(results)
+        if one.figure in DELIVERY and delivery is not None:
+            frames = delivery.frames['sent']
         value, worst = over_frames(one, own, found), ''
         if one.every and frames:
             value, worst = _worst(one, found, results)
@@ -255,6 +284,8 @@ def _lack(condition: Condition, value: float | None, limit: float | None) -> str
     if figure.is_time:
         return ('no data: it computes on no device' if condition.part == 'device' else
                 f'no data: the stage {condition.part} does not run')
+    if condition.figure in DELIVERY:
+        return 'no data: frames are counted in a run through the node, stereo_bp replay'
     if figure.is_of_run:
         return 'no data: nobody says how much it is'
     needs = figure.needs
@@ -274,6 +305,16 @@ def _lack(condition: Condition, value: float | None, limit: float | None) -> str
     elif part:
         needs = ' and '.join(filter(None, (needs or 'truth', masks.get(part))))
     return f'no data{" of " if part else ""}{part}: needs {needs}'
+
+
+def _delivered(condition: Condition, delivery: Delivery | None) -> float | None:
+    """A count of frames, or its share of those that were sent in per cent."""
+    if delivery is None:
+        return None
+    count, sent = delivery.frames[condition.figure], delivery.frames['sent']
+    if not condition.share:
+        return float(count)
+    return 100.0 * count / sent if sent else None
 
 
 def _worst(condition: Condition, values: Sequence[float | None], results: Sequence[Result]

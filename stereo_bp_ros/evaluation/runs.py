@@ -22,7 +22,7 @@ from stereo_bp_ros.engines import host_memory
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import peers, regions
 from stereo_bp_ros.evaluation.consistency import Consistency, View, judge_consistency
-from stereo_bp_ros.evaluation.frame_scores import score_frame
+from stereo_bp_ros.evaluation.frame_scores import FrameScore, score_frame
 from stereo_bp_ros.evaluation.grey import to_8_bits
 from stereo_bp_ros.evaluation.obstacles import Corridor, Obstacles, count_obstacles
 from stereo_bp_ros.evaluation.results import Figures, Result
@@ -146,7 +146,7 @@ class Evaluation:
         for name, matcher in self._matchers.items():
             frames[name], times_ms = self._match(matcher, self._configs[name], pair)
             maps[name] = _map(frames[name])
-            known = known or self._known(pair, maps[name][0].shape)
+            known = known or _known(pair, maps[name][0].shape, self._method)
             found[name] = Figures(times_ms, score_frame(
                 *maps[name], confidence=frames[name].confidence, **known),
                 dict(frames[name].timings), device_ms(matcher.backend, frames[name].timings),
@@ -280,17 +280,29 @@ class Evaluation:
             times_ms.append((time.perf_counter() - start) * 1e3)
         return result, times_ms
 
-    def _known(self, pair: Pair, shape: tuple[int, ...]) -> dict[str, Any]:
-        """What ``score_frame`` needs to know of a pair, whoever has matched it."""
-        calibration = pair.calibration or self._method.calibration
-        known: dict[str, Any] = {'truth': np.full(shape, np.nan, np.float32), 'sky': pair.sky,
-                                 'infinity': calibration.shift if calibration else 0.0}
-        if pair.truth is not None:
-            known |= {'truth': pair.truth, 'calibration': calibration,
-                      'regions': regions.find_regions(
-                          pair.truth, pair.vehicles, calibration, occluded=pair.occluded,
-                          windows=self._method.windows)}
-        return known
+
+def judge_map(pair: Pair, disparity: np.ndarray, valid: np.ndarray, method: Method
+              ) -> FrameScore:
+    """Compare a map that others have computed with a pair's truth, as ``Evaluation.judge``.
+
+    disparity: float32 H x W, pixels, between the images as they are; valid: bool H x W.
+
+    :raises ValueError: the truth has another size.
+    """
+    return score_frame(disparity, valid, **_known(pair, disparity.shape, method))
+
+
+def _known(pair: Pair, shape: tuple[int, ...], method: Method) -> dict[str, Any]:
+    """What ``score_frame`` needs to know of a pair, whoever has matched it."""
+    calibration = pair.calibration or method.calibration
+    known: dict[str, Any] = {'truth': np.full(shape, np.nan, np.float32), 'sky': pair.sky,
+                             'infinity': calibration.shift if calibration else 0.0}
+    if pair.truth is not None:
+        known |= {'truth': pair.truth, 'calibration': calibration,
+                  'regions': regions.find_regions(
+                      pair.truth, pair.vehicles, calibration, occluded=pair.occluded,
+                      windows=method.windows)}
+    return known
 
 
 def judge_all(evaluation: Evaluation, pairs: Iterable[Pair], first: int = 1) -> Iterator[Matched]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import pathlib
-import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,6 +19,7 @@ from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.evaluation.condition_words import FIGURES
 from stereo_bp_ros.evaluation.conditions import Condition, parse_condition
 from stereo_bp_ros.evaluation.obstacles import Corridor
+from stereo_bp_ros.evaluation.scenes.options import sequence_of
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 from stereo_bp_ros.evaluation.sources import Pair, open_pairs
 
@@ -28,7 +27,7 @@ KEYS = ('inputs', 'conditions', 'preset', 'settings', 'against', 'repeat', 'limi
 """What a scenario may have; the first two it must have."""
 
 RENDERED = 'rendered'
-"""Key of an input that is drawn: options of ``RoadSequence``, and ``hard``."""
+"""Key of an input that is drawn, with the options of ``scenes.options.sequence_of``."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,15 +83,18 @@ class Scenario:
         :raises ValueError, StereoError: an input cannot be read.
         :raises ImportError: a bag without rosbags.
         """
-        counts, parts = [], []
-        for one in self.inputs:
-            count, pairs = (rendered_pairs(one.source) if isinstance(one.source, RoadSequence)
-                            else open_pairs(one.source, topics))
-            count = min(count, self.limit) if self.limit else count
-            pairs = itertools.islice(pairs, count)
-            counts.append(count)
-            parts.append(pairs if len(self.inputs) == 1 else _named(one.name, pairs))
-        return sum(counts), itertools.chain.from_iterable(parts)
+        opened = [self.open_input(one, topics) for one in self.inputs]
+        return (sum(count for count, _ in opened),
+                itertools.chain.from_iterable(pairs for _, pairs in opened))
+
+    def open_input(self, one: Input, topics: StereoTopics | None = None
+                   ) -> tuple[int, Iterator[Pair]]:
+        """Number of pairs and the pairs of one input, as ``open_pairs`` has them."""
+        count, pairs = (rendered_pairs(one.source) if isinstance(one.source, RoadSequence)
+                        else open_pairs(one.source, topics))
+        count = min(count, self.limit) if self.limit else count
+        pairs = itertools.islice(pairs, count)
+        return count, pairs if len(self.inputs) == 1 else _named(one.name, pairs)
 
 
 def _named(name: str, pairs: Iterator[Pair]) -> Iterator[Pair]:
@@ -206,25 +208,6 @@ def _inputs(folder: pathlib.Path, values: Any) -> tuple[Input, ...]:
 
 
 def _street(options: Any) -> RoadSequence:
-    """A street by the options of ``RoadSequence``; ``hard: true`` makes it a hard one."""
     if not isinstance(options, Mapping):
         raise ValueError(f'{RENDERED} is {shown(options)}, but must be a mapping of options')
-    kinds = {name: kind for name, kind in typing.get_type_hints(RoadSequence).items()
-             if kind in (bool, int, float, str)} | {'hard': bool}
-    values: dict[str, Any] = {}
-    for name, value in options.items():
-        kind = kinds.get(name)
-        if kind is None:
-            raise ValueError(f'{RENDERED} has the option {shown(name)}, but known are '
-                             + ', '.join(kinds) + did_you_mean(str(name), kinds))
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if kind is float and is_number and math.isfinite(value):
-            values[name] = float(value)
-        elif type(value) is kind and kind is not float and not (
-                kind is int and abs(value) >= 2**63):
-            values[name] = value
-        else:
-            raise ValueError(f'{name} of {RENDERED} is {shown(value)}, but must be of type '
-                             f'{kind.__name__}')
-    make = RoadSequence.hard if values.pop('hard', False) else RoadSequence
-    return make(**values)
+    return sequence_of(options)

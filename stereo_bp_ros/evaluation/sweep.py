@@ -1,4 +1,4 @@
-"""A grid of settings: which points it has, what is kept of each, and which one is chosen."""
+"""Axes of settings and their grid: what is kept of each point, and which one is chosen."""
 
 from __future__ import annotations
 
@@ -16,23 +16,31 @@ import yaml
 from stereo_bp_ros.config import MatcherConfig, Value
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation.condition_words import FIGURES
+from stereo_bp_ros.evaluation.condition_words import DELIVERY, FIGURES
 from stereo_bp_ros.evaluation.conditions import Condition
 
 MOST = 10_000
 """Points that a grid may have."""
 
 
-SWEPT = tuple(name for name, one in FIGURES.items() if not one.asks and name != 'process memory')
+SWEPT = tuple(name for name, one in FIGURES.items()
+              if not one.asks and name not in ('process memory', *DELIVERY))
 """Figures that every point has; all points have one process, whose memory is of none."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """A setting and the values that are tried."""
+    """A setting and the values that are tried.
+
+    values:     one after another; of a span its two ends.
+    is_ordered: whether neighbours among the values are alike, as numbers of a range are.
+    is_span:    whether everything between the ends may be tried, too.
+    """
 
     name: str
     values: tuple[Value, ...]
+    is_ordered: bool = False
+    is_span: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +73,7 @@ class Point:
 
 
 def parse_axis(text: str) -> Axis:
-    """``NAME=FROM:TO:STEP``, both ends included, or ``NAME=VALUE,VALUE``.
+    """``NAME=FROM:TO:STEP`` or ``NAME=FROM:TO``, both ends included, or ``NAME=VALUE,VALUE``.
 
     :raises ValueError: one sentence that names the text: no such form, setting or value.
     """
@@ -77,9 +85,15 @@ def parse_axis(text: str) -> Axis:
     if name not in known:
         raise ValueError(f'--sweep {shown(text)}: a matcher has no setting {shown(name)}'
                          + did_you_mean(name, known))
-    texts = _range(text, words.split(':')) if ':' in words else words.split(',')
+    limits = words.split(':')
+    is_span = len(limits) == 2 and known[name].type in (int, float)
+    texts = (limits if is_span else
+             _range(text, limits) if len(limits) > 1 else words.split(','))
     values = tuple(dict.fromkeys(known[name].parse(one) for one in texts))
-    return Axis(name, values)
+    if is_span and not float(values[0]) < float(values[-1]):
+        raise ValueError(f'--sweep {shown(text)} is not written NAME=FROM:TO, two numbers with '
+                         'FROM < TO')
+    return Axis(name, values, len(limits) > 1, is_span)
 
 
 def _range(text: str, limits: Sequence[str]) -> list[str]:
@@ -95,15 +109,28 @@ def _range(text: str, limits: Sequence[str]) -> list[str]:
     return [format(low + i * step, 'f') for i in range(count)]
 
 
-def grid(axes: Sequence[Axis]) -> list[dict[str, Value]]:
-    """Every combination; the last axis changes first.
+def check_axes(axes: Sequence[Axis]) -> list[str]:
+    """Their names.
 
-    :raises ValueError: a setting is there twice, or there are too many points.
+    :raises ValueError: a setting is there twice.
     """
     names = [one.name for one in axes]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f'--sweep has the setting {name} twice')
+    return names
+
+
+def grid(axes: Sequence[Axis]) -> list[dict[str, Value]]:
+    """Every combination; the last axis changes first.
+
+    :raises ValueError: a setting is there twice or has no step, or there are too many points.
+    """
+    names = check_axes(axes)
+    for one in axes:
+        if one.is_span:
+            raise ValueError(f'--sweep {one.name} is not written NAME=FROM:TO:STEP: without '
+                             'STEP it needs --trials')
     count = math.prod(len(one.values) for one in axes)
     if count > MOST:
         raise ValueError(f'--sweep has {count} points, but at most {MOST} are tried')
@@ -161,7 +188,7 @@ def is_less_better(figure: str) -> bool:
     return FIGURES[figure].is_less_better
 
 
-def _cost(point: Point, figure: str) -> tuple[float, float]:
+def cost(point: Point, figure: str) -> tuple[float, float]:
     """What is to be small: the figure (with the sign that makes it so), and the time."""
     value = point.figures[figure]
     assert value is not None
@@ -175,8 +202,8 @@ def pareto(points: Sequence[Point], figure: str) -> list[Point]:
     """
     found: list[Point] = []
     for point in sorted((one for one in points if one.figures[figure] is not None),
-                        key=lambda one: _cost(one, figure)[::-1]):
-        if not found or _cost(point, figure)[0] < _cost(found[-1], figure)[0]:
+                        key=lambda one: cost(one, figure)[::-1]):
+        if not found or cost(point, figure)[0] < cost(found[-1], figure)[0]:
             found.append(point)
     return found
 
@@ -203,7 +230,7 @@ def choose(points: Sequence[Point], figure: str, limits: Sequence[Condition],
     if not scored:
         raise ValueError(f'no point has {figure}: name another figure with --by, or a point '
                          'with --choose NAME=VALUE')
-    return min(scored, key=lambda one: _cost(one, figure))
+    return min(scored, key=lambda one: cost(one, figure))
 
 
 def check_limit(limit: Condition) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ class Answer:
     """One disparity image that the node published.
 
     disparity: float32 H x W, pixels; valid: bool H x W.
+    stages_ms: latency by stage, and of all as ``total``, milliseconds; empty where it was lost.
     """
 
     stamp_ns: int
@@ -29,6 +31,7 @@ class Answer:
     valid: np.ndarray
     min_disparity: float
     max_disparity: float
+    stages_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -59,11 +62,10 @@ def analyse(result: SessionResult) -> Analysis:
     """Everything but accuracy; latency is read from the recorded bag."""
     stages: dict[str, list[float]] = {}
     stamps: list[int] = []
-    for _, message in _messages(result.bag, ('/latency',)):
-        stamp = message.header.stamp
-        stamps.append(stamp.sec * 10**9 + stamp.nanosec)
-        for pair in message.status[0].values:
-            stages.setdefault(pair.key, []).append(float(pair.value))
+    for stamp_ns, found in _latencies(result.bag):
+        stamps.append(stamp_ns)
+        for stage, value in found.items():
+            stages.setdefault(stage, []).append(value)
     latency = {stage: {**{f'p{p}': float(np.percentile(values, p)) for p in PERCENTILES},
                        'max': max(values)} for stage, values in stages.items()}
     steps = np.diff(np.array(stamps, np.int64))
@@ -74,14 +76,30 @@ def analyse(result: SessionResult) -> Analysis:
 
 def answers(bag: pathlib.Path) -> Iterator[Answer]:
     """The disparity images of a recorded run, in order."""
+    latencies: dict[int, deque[dict[str, float]]] = {}
+    for stamp_ns, found in _latencies(bag):     # a loop has the same stamps again
+        latencies.setdefault(stamp_ns, deque()).append(found)
     for _, message in _messages(bag, ('/disparity',)):
-        stamp = message.header.stamp
+        stamp_ns = _stamp_ns(message)
         image = message.image
         values = np.ndarray((image.height, image.width), '>f4' if image.is_bigendian else '<f4',
                             buffer=image.data, strides=(image.step, 4)).astype(np.float32)
-        yield Answer(stamp.sec * 10**9 + stamp.nanosec, values,
-                     values >= np.float32(message.min_disparity),
-                     message.min_disparity, message.max_disparity)
+        known = latencies.get(stamp_ns)
+        yield Answer(stamp_ns, values, values >= np.float32(message.min_disparity),
+                     message.min_disparity, message.max_disparity,
+                     known.popleft() if known else {})
+
+
+def _latencies(bag: pathlib.Path) -> Iterator[tuple[int, dict[str, float]]]:
+    """Stamp and milliseconds by stage of every frame, in order."""
+    for _, message in _messages(bag, ('/latency',)):
+        yield _stamp_ns(message), {pair.key: float(pair.value)
+                                   for pair in message.status[0].values}
+
+
+def _stamp_ns(message: Any) -> int:
+    stamp = message.header.stamp
+    return int(stamp.sec * 10**9 + stamp.nanosec)
 
 
 def _messages(bag: pathlib.Path, topics: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
@@ -89,4 +107,3 @@ def _messages(bag: pathlib.Path, topics: tuple[str, ...]) -> Iterator[tuple[str,
         wanted = [c for c in reader.connections if c.topic in topics]
         for connection, _, data in reader.messages(wanted):
             yield connection.topic, reader.deserialize(data, connection.msgtype)
-

@@ -18,6 +18,12 @@ def counters(message: Any) -> dict[str, int]:
             if pair.value.isdecimal()}
 
 
+def backend(message: Any) -> str:
+    """What computes, by the status ``device`` of a DiagnosticArray; '' where it does not say."""
+    return next((str(pair.value) for status in message.status if status.name.endswith(': device')
+                 for pair in status.values if pair.key == 'backend'), '')
+
+
 def drops(found: Counters, what: str) -> dict[str, int]:
     """By reason, of ``what`` is dropped: 'left', 'right' or 'pairs'."""
     prefix = f'dropped {what}: '

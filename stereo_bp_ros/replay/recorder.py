@@ -41,6 +41,7 @@ class Recorder:
 
     counts: messages recorded, by topic.
     first, last: counters that the node has told; None before it has told any.
+    backend: what computes, as the node has told last; '' before.
     """
 
     def __init__(self, node: Node, path: pathlib.Path, context: Context) -> None:
@@ -49,6 +50,7 @@ class Recorder:
         self.counts = dict.fromkeys(RECORDED, 0)
         self.first: Told | None = None
         self.last: Told | None = None
+        self.backend = ''
         self._lock = threading.Lock()
         self._node = node
         store = get_typestore(Stores.ROS2_KILTED)
@@ -84,7 +86,9 @@ class Recorder:
             self._writer.write(connection, time.time_ns(), data)
             self.counts[topic] += 1
         if topic == '/diagnostics':
-            found = frames.counters(deserialize_message(data, DiagnosticArray))
+            message = deserialize_message(data, DiagnosticArray)
+            self.backend = frames.backend(message) or self.backend
+            found = frames.counters(message)
             if found:
                 self.last = Told(time.monotonic(), found)
                 self.first = self.first or self.last

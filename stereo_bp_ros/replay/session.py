@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -25,7 +25,7 @@ from stereo_bp_ros import transport
 from stereo_bp_ros.config import Value
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
-from stereo_bp_ros.replay import frames
+from stereo_bp_ros.replay import frames, node_settings
 from stereo_bp_ros.replay.source import open_source
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class SessionResult:
     bag: rosbag2 folder with disparity, latency and /diagnostics.
     node_status: exit status of the node after SIGINT, 0 when all is well or others started it.
     ready_s: how long the node was waited for, seconds.
+    settings: matcher settings in force when the run began; empty where the node tells none.
+    backend: what computed, 'cpu' or 'cuda'; '' where the node does not tell.
     """
 
     sent: dict[str, Any]
@@ -64,6 +66,8 @@ class SessionResult:
     bag: pathlib.Path
     node_status: int
     ready_s: float
+    settings: Mapping[str, Value] = dataclasses.field(default_factory=dict)
+    backend: str = ''
 
 
 def private_environment() -> dict[str, str]:
@@ -101,9 +105,7 @@ def run_session(source: pathlib.Path, directory: pathlib.Path, parameters: Mappi
     :param progress: called with 'ready', 'playing' or 'stopping' and the messages recorded.
     :raises StereoError: a process did not start, or ended before its time; names the log.
     """
-    environment = private_environment()
-    os.environ.update({name: environment[name] for name in environment
-                       if name.startswith(('ROS_', 'FAST'))})
+    environment = _own_environment()
     compressed = open_source(source, topics=topics).compressed
     transport = {'image_transport': 'compressed'} if compressed else {}
     parameter_file = directory / 'node.yaml'
@@ -111,11 +113,48 @@ def run_session(source: pathlib.Path, directory: pathlib.Path, parameters: Mappi
         {'/**': {'ros__parameters': {**transport, **parameters, **reliable_overrides(),
                                      'use_sim_time': True}}}, sort_keys=False),
         encoding='utf-8')
-    with _process([*node_command(), '--ros-args', '--params-file', str(parameter_file)],
-                  directory / 'node.log', environment) as node:
-        return record_session(source, directory, topics=topics, node=node,
-                              environment=environment, player_options=player_options,
-                              progress=progress)
+    command = [*node_command(), '--ros-args', '--params-file', str(parameter_file)]
+    return _run(command, environment, source, directory, topics=topics,
+                player_options=player_options, progress=progress)
+
+
+def run_command(source: pathlib.Path, directory: pathlib.Path, command: Sequence[str], *,
+                topics: StereoTopics | None = None, player_options: tuple[str, ...] = (),
+                ros_arguments: tuple[str, ...] = (), progress: Progress | None = None
+                ) -> SessionResult:
+    """As ``run_session``, with a command that starts the node, for instance ``ros2 launch``.
+
+    It and all that it has started are stopped at the end, as by Ctrl-C. The node has to live in
+    the time of the source (``use_sim_time``).
+
+    :raises StereoError: there is no such command, or as ``run_session``.
+    """
+    environment = _own_environment()
+    try:
+        return dataclasses.replace(
+            _run(command, environment, source, directory, topics=topics, is_group=True,
+                 player_options=player_options, ros_arguments=ros_arguments, progress=progress),
+            node_status=0)      # of what the command makes of Ctrl-C
+    except OSError as error:
+        if error.filename != command[0]:
+            raise
+        raise StereoError(f'{command[0]} cannot be started: {error.strerror}') from error
+
+
+def _own_environment() -> dict[str, str]:
+    """``private_environment``, for this process, too."""
+    environment = private_environment()
+    os.environ.update({name: environment[name] for name in environment
+                       if name.startswith(('ROS_', 'FAST'))})
+    return environment
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], source: pathlib.Path,
+         directory: pathlib.Path, *, is_group: bool = False, **options: Any) -> SessionResult:
+    """:param is_group: whether the command may start others, which are stopped with it."""
+    with _process(command, directory / 'node.log', environment,
+                  start_new_session=is_group) as node:
+        return record_session(source, directory, node=node, environment=environment, **options)
 
 
 def record_session(source: pathlib.Path, directory: pathlib.Path, *,
@@ -137,7 +176,10 @@ def record_session(source: pathlib.Path, directory: pathlib.Path, *,
     report = progress or (lambda stage, count: None)
     images = open_source(source, topics=topics).image_topic('left')
     context = rclpy.Context()
-    rclpy.init(context=context, args=list(ros_arguments))
+    try:
+        rclpy.init(context=context, args=list(ros_arguments))
+    except RuntimeError as error:
+        raise StereoError(f'ROS refuses {" ".join(ros_arguments)}: {error}') from error
     try:
         ros_node = rclpy.create_node('stereo_bp_recorder', context=context)
         recorder = Recorder(ros_node, directory / 'output', context)
@@ -146,6 +188,7 @@ def record_session(source: pathlib.Path, directory: pathlib.Path, *,
             log = directory / 'node.log' if node else None
             _wait_until_active(ros_node, images, recorder, node, log)
             ready_s = time.perf_counter() - start
+            settings = node_settings.of_publisher(ros_node, 'disparity')
             report('ready', 0)
             sent = _play([str(source), '--clock', '--json', '--wait', f'{_MATCH_LIMIT_S:g}',
                           *player_options,
@@ -159,7 +202,7 @@ def record_session(source: pathlib.Path, directory: pathlib.Path, *,
     finally:
         rclpy.try_shutdown(context=context)
     return SessionResult(sent, dict(recorder.counts), found, directory / 'output', status,
-                         ready_s)
+                         ready_s, settings, recorder.backend)
 
 
 def reliable_overrides(namespace: str = '', *, image: str = 'image_rect', depth: int = 10
@@ -182,16 +225,24 @@ def reliable_overrides(namespace: str = '', *, image: str = 'image_rect', depth:
 
 
 @contextlib.contextmanager
-def _process(command: list[str], log: pathlib.Path, environment: Mapping[str, str],
-             **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """A child process that never outlives the block; its output goes into ``log``."""
+def _process(command: Sequence[str], log: pathlib.Path, environment: Mapping[str, str],
+             start_new_session: bool = False, **options: Any
+             ) -> Iterator[subprocess.Popen[str]]:
+    """A child process that never outlives the block; its output goes into ``log``.
+
+    :param start_new_session: whether it leads a group, of which none outlives the block either.
+    """
     with open(log, 'w', encoding='utf-8') as file:
         options.setdefault('stdout', file)
         child = subprocess.Popen(command, stderr=file, env=dict(environment), text=True,
-                                 stdin=subprocess.DEVNULL, **options)
+                                 stdin=subprocess.DEVNULL,
+                                 start_new_session=start_new_session, **options)
         try:
             yield child
         finally:
+            if start_new_session:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
             if child.poll() is None:
                 child.kill()
                 child.wait()
@@ -244,7 +295,10 @@ def _check_running(node: subprocess.Popen[str] | None, log: pathlib.Path | None)
 
 
 def _stop(node: subprocess.Popen[str], log: pathlib.Path) -> int:
-    node.send_signal(signal.SIGINT)
+    if os.getpgid(node.pid) == node.pid:        # as Ctrl-C in its terminal
+        os.killpg(node.pid, signal.SIGINT)
+    else:
+        node.send_signal(signal.SIGINT)
     try:
         return node.wait(STOP_LIMIT_S)
     except subprocess.TimeoutExpired as error:

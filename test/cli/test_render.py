@@ -11,6 +11,7 @@ import pytest
 from stereo_bp_ros.cli import render
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation.datasets import open_dataset
+from stereo_bp_ros.evaluation.scenario import read_scenario
 from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
 from stereo_bp_ros.evaluation.scenes.sequence import HARD, RoadSequence
 
@@ -151,3 +152,22 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path, capsys):
 def test_the_output_must_be_named(capsys):
     assert main(['render']) == 2
     assert 'the following arguments are required: --output' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(('arguments', 'options'), [
+    ((), {}),
+    (('--pitch', '0.1', '--yaw', '-0.2', '--roll', '0.3', '--vertical-offset', '1',
+      '--focal-error', '0.5'),
+     {'pitch_deg': 0.1, 'yaw_deg': -0.2, 'roll_deg': 0.3, 'vertical_offset_px': 1,
+      'focal_error_percent': 0.5}),
+    (('--weather', 'fog', '--street', 'hard', '--noise', '3', '--night', '0.5'),
+     {'weather': 'fog', 'hard': True, 'noise_sigma': 3, 'daylight': 0.5}),
+    (('--weather', 'rain', '--visibility', '50', '--rate', '5', '--seed', '4'),
+     {'weather': 'rain', 'visibility_m': 50, 'rate_hz': 5, 'seed': 4})])
+def test_a_scenario_draws_the_street_that_the_verb_draws(tmp_path, arguments, options):
+    path = tmp_path / 'one.yaml'
+    size = {'width': 640, 'height': 480, 'max_disparity': 62, 'frames': 10}
+    path.write_text(json.dumps({'inputs': [{'rendered': {**size, **options}}],
+                                'conditions': ['bad3 <= 1 %']}))
+    drawn, = read_scenario(path).inputs
+    assert drawn.source == chosen(*arguments)

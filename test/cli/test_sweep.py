@@ -104,7 +104,28 @@ def test_the_table_fits_and_marks_the_chosen_point(folder, capsys, monkeypatch):
     assert 'filled bad3' in table
 
 
+def test_a_search_measures_its_trials_and_goes_on_where_it_was(folder, capsys):
+    pytest.importorskip('optuna')
+    axes = ['--sweep', 'data_weight=0.05:0.5', '--sweep', 'levels=1:3', '--sweep', 'exact=false']
+    report = swept(capsys, folder, *axes, '--trials', '6', '--choose', 'p50 <= 100000 ms')
+    assert (report['measured'], len(report['points']), report['trials']) == (6, 6, 6)
+    front = [one for one in report['points'] if one['pareto']]
+    assert front
+    for one in front:       # nothing is faster and as good
+        assert not any(other['figures']['p50'] < one['figures']['p50'] and
+                       other['figures']['filled bad3'] <= one['figures']['filled bad3']
+                       for other in report['points'])
+    assert load_parameter_file(report['preset'])['disparity_range'] == 16
+    again = swept(capsys, folder, *axes, '--trials', '8')
+    assert again['measured'] == 2
+    assert [one['changes'] for one in again['points'][:6]] == [
+        one['changes'] for one in report['points']]
+    plot = (folder.parent / 'sweep/sweep.svg').read_text()
+    assert '</svg>' in plot
+
+
 @pytest.mark.parametrize(('arguments', 'words'), [
+    (['--trials', '3'], '--trials is for --sweep'),
     (['--sweep', 'levels=1:2:1'], 'needs --output'),
     (['--sweep', 'levels=1:2', '--output', 'x'], 'is not written'),
     (['--sweep', 'levels=1', '--output', 'x', '--against', 'bm'], '--against exclude'),

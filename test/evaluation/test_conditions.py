@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 
 from stereo_bp_ros import Calibration
 from stereo_bp_ros.cli.main import one_line
-from stereo_bp_ros.evaluation.condition_words import FIGURES, NEAR, near
-from stereo_bp_ros.evaluation.conditions import Condition, judge, parse_condition
+from stereo_bp_ros.evaluation.condition_words import DELIVERY, FIGURES, NEAR, near
+from stereo_bp_ros.evaluation.conditions import Condition, Delivery, judge, parse_condition
 from stereo_bp_ros.evaluation.consistency import Consistency
 from stereo_bp_ros.evaluation.frame_scores import score_frame
 from stereo_bp_ros.evaluation.obstacles import Detection, Obstacles
@@ -166,7 +167,7 @@ def test_every_other_figure_has_its_value():
     assert found['error_m p90'] > found['error_m p50']
     assert judged('p99 of device <= 12.5 ms', one).passed
     judged_elsewhere = {name for name in FIGURES if FIGURES[name].path[0] in ('score', 'filled')
-                        or FIGURES[name].unit in ('ms', 'Hz')}
+                        or FIGURES[name].unit in ('ms', 'Hz', 'frames')}
     assert {*wanted, *judged_elsewhere} == FIGURES.keys() - {'photometric error p50'}
 
 
@@ -228,8 +229,10 @@ def test_the_page_has_every_word(repository):
         return ' '.join(f'| `{name}` | `{key}` | {figure.unit} | {parts} | {needs} |'.split()
                         ) + '\n'
     page = (repository / 'docs/reference/scenarios.md').read_text()
-    table = ''.join(row(*one) for one in FIGURES.items())
+    table = ''.join(row(*one) for one in FIGURES.items() if one[0] not in DELIVERY)
     assert table in page, table
+    counts = page.split('### Frames of a run')[1]
+    assert tuple(re.findall(r'^\| `(\w+)` \|', counts.split('## Result')[0], re.M)) == DELIVERY
 
 
 def test_the_limit_itself_passes():
@@ -341,3 +344,35 @@ def test_any_text_is_a_condition_or_refused_in_one_line(text):
     if found is not None:
         plain = ' '.join(text.split())
         assert parse_condition(plain) == dataclasses.replace(found, text=plain)
+
+
+COUNTS = dict(zip(DELIVERY, (200, 198, 190, 189, 8, 8, 3), strict=True))
+
+
+@pytest.mark.parametrize(('text', 'value', 'limit', 'passed'), [
+    ('lost <= 0', 3, 0, False), ('lost <= 3 frames', 3, 3, True),
+    ('lost <= 1.5 %', 1.5, 1.5, True),
+    ('superseded <= 5 %', 4, 5, True), ('published >= 95 %', 95, 95, True),
+    ('recorded >= 190', 189, 190, False), ('received >= 198', 198, 198, True),
+    ('dropped <= 8', 8, 8, True), ('sent >= 201', 200, 201, False),
+    ('rate >= 9 Hz', 9.5, 9, True)])
+def test_frames_of_a_run_through_the_node_are_counted(text, value, limit, passed):
+    verdict, = judge([parse_condition(text)], [result(figures(0.0))], Delivery(COUNTS, 9.5))
+    assert (verdict.value, verdict.limit, verdict.passed) == (value, limit, passed)
+
+
+@pytest.mark.parametrize('name', DELIVERY)
+def test_without_a_node_nothing_is_known_of_deliveries(name):
+    verdict = judged(f'{name} <= 5', result(figures(0.0)))
+    assert not verdict.passed
+    assert 'stereo_bp replay' in verdict.reason
+
+
+@pytest.mark.parametrize(('text', 'words'), [
+    ('lost <= 0 ms', 'in ms, but the figure is in frames'), ('lost <= 101 %', 'at most 100 %'),
+    ('lost of vehicles <= 0', 'has no parts'), ('lost <= 2 x sgbm', 'has no parts'),
+    ('lost <= 0 between 1 and 2 m', 'has no parts'), ('lost <= 0 in every frame', 'has no parts'),
+    ('bad3 <= 2 frames', 'in frames, but the figure is in %'), ('loost <= 0', 'did you mean')])
+def test_a_count_is_written_strictly(text, words):
+    with pytest.raises(ValueError, match=words):
+        parse_condition(text)

@@ -10,6 +10,7 @@ import pytest
 from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.scenario import read_scenario
+from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
 from stereo_bp_ros.evaluation.scenes.sequence import HARD, RoadSequence
 
 SMALL = '{width: 64, height: 48, max_disparity: 12, frames: 3}'
@@ -73,6 +74,9 @@ def test_one_input_and_one_condition_need_no_list(tmp_path):
     ('inputs: [{rendered: {width: 3.5}}]\nconditions: bad3 <= 1 %', 'must be of type int'),
     ('inputs: [{rendered: {glare: .nan}}]\nconditions: bad3 <= 1 %', 'must be of type float'),
     ('inputs: [{rendered: {hard: 1}}]\nconditions: bad3 <= 1 %', 'must be of type bool'),
+    ('inputs: [{rendered: {pitch_deg: 11}}]\nconditions: bad3 <= 1 %', 'pitch_deg is 11.0, but'),
+    ('inputs: [{rendered: {pitch: 1}}]\nconditions: bad3 <= 1 %', 'did you mean pitch_deg?'),
+    ('inputs: [{rendered: {weather: snow}}]\nconditions: bad3 <= 1 %', 'one of clear, rain, fog'),
     (f'inputs: [{{rendered: {{frames: {"9" * 400}}}}}]\nconditions: bad3 <= 1 %', 'type int'),
     ('inputs: a\nconditions: bad3 <= 1 %\ncondition: x', 'did you mean conditions?'),
     ('inputs: a\nconditions: bad3 <= 1 x bm\nagainst: sgbm', "'bm', but against has sgbm"),
@@ -125,3 +129,16 @@ def test_a_street_has_truth_everywhere_but_in_the_sky(tmp_path):
     np.testing.assert_array_equal(first.truth[~frame.sky], frame.disparity[~frame.sky])
     np.testing.assert_array_equal(first.vehicles, frame.vehicles)
     assert first.calibration.baseline_m == scenario.inputs[0].source.baseline_m
+
+
+def test_an_error_of_calibration_moves_the_right_picture_and_leaves_the_truth(tmp_path):
+    bent = SMALL[:-1] + ', pitch_deg: 0.5, focal_error_percent: 1}'
+    scenario = read_scenario(written(
+        tmp_path, f'inputs: [{{rendered: {SMALL}}}, {{rendered: {bent}}}]\n'
+        'limit: 1\nconditions: bad3 <= 1 %\n'))
+    assert scenario.inputs[1].source.misalignment == Misalignment(
+        pitch_deg=0.5, focal_error_percent=1.0)
+    _, (perfect, moved) = scenario.open_pairs()
+    np.testing.assert_array_equal(perfect.left, moved.left)
+    np.testing.assert_array_equal(perfect.truth, moved.truth)
+    assert (perfect.right != moved.right).mean() > 0.5

@@ -42,16 +42,25 @@ def test_a_list_has_values_of_any_type():
 
 
 @pytest.mark.parametrize(('text', 'words'), [
-    ('levels', 'is not written'), ('levels=', 'is not written'), ('levels=1:2', 'three numbers'),
+    ('levels', 'is not written'), ('levels=', 'is not written'), ('levels=2:1', 'FROM < TO'),
+    ('subpixel=1:2', 'three numbers'), ('levels=1:2:3:4', 'three numbers'),
     ('levels=1:2:0', 'STEP > 0'), ('levels=3:2:1', 'FROM <= TO'), ('levels=1:x:1', 'three numb'),
     ('levels=1:nan:1', 'three numbers'), ('levels=1:1e9:0.1', f'at most {MOST}'),
     ('levels=1:inf:1', 'three numbers'), ('level=1:2:1', 'did you mean levels?'),
     ('levels=1:2:0.5', 'levels is '), ('levels=0:3:1', 'levels is 0'),
     ('image_width=3', 'a matcher has no setting')])
 def test_an_axis_that_is_none_is_refused(text, words):
-    with pytest.raises(ValueError, match=r'level|image_width') as caught:
+    with pytest.raises(ValueError, match=r'level|image_width|subpixel') as caught:
         parse_axis(text)
     assert words in str(caught.value)
+
+
+def test_a_span_has_its_ends_and_needs_an_optimiser():
+    axis = parse_axis('data_weight=0.1:2')
+    assert (axis.values, axis.is_span, axis.is_ordered) == ((0.1, 2.0), True, True)
+    assert not parse_axis('data_weight=0.1:2:0.1').is_span
+    with pytest.raises(ValueError, match='without STEP it needs --trials'):
+        grid([axis])
 
 
 def test_a_grid_has_every_combination_once():

@@ -171,6 +171,8 @@ def test_without_an_extra_every_verb_explains_itself(stereo_bp, plain):
             (['tune'], "extra 'cpu'"),
             (['evaluate', 'inputs/bag'], "extra 'evaluation'"),
             (['evaluate', 'inputs/pair', '--workers', '2'], "extra 'scale'"),
+            (['evaluate', 'inputs/pair', '--sweep', 'levels=1:2', '--trials', '2', '--output',
+              'search'], "extra 'search'"),
             (['benchmark', 'papers', '--output', 'papers'], "extra 'evaluation'"),
             (['replay', 'inputs/bag'], "extra 'ros'"), (['demo'], "extra 'ros'")):
         done = stereo_bp(plain, *arguments)

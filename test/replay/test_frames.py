@@ -83,7 +83,7 @@ def test_a_run_with_a_loss_is_over_when_nothing_has_changed_for_long_enough() ->
 
 def test_the_page_on_losing_no_frame_has_the_parameters_of_a_run(repository: pathlib.Path) -> None:
     text = (repository / 'docs/howto/recordings.md').read_text()
-    block = text.split('```yaml\n')[1].split('```')[0]
+    block = text.split('## Lose no frame')[1].split('```yaml\n')[1].split('```')[0]
     flat: dict[str, Any] = {}
 
     def flatten(name: str, value: Any) -> None:

@@ -20,6 +20,7 @@ from stereo_bp_ros import Calibration, MatcherConfig, StereoError, StereoMatcher
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags, metrics
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
+from stereo_bp_ros.evaluation.sources import open_pairs
 from stereo_bp_ros.replay import session
 from stereo_bp_ros.replay.source import open_source
 
@@ -144,7 +145,7 @@ def test_a_looped_run_is_reported_as_one(recording, tmp_path):
     from stereo_bp_ros.cli import run_report
     from stereo_bp_ros.replay.session import run_session
     result = run_session(recording, tmp_path, SETTINGS, player_options=('--loop', '3'))
-    recorded = run_report.judge('run', 'A run', recording, result)
+    recorded = run_report.judge('run', 'A run', lambda: open_pairs(recording)[1], result)
     frames = recorded.figures.frames
     assert all_is_well(frames, 36, 'clock jump')        # the last frame of a loop
     rate = recorded.figures.rate_hz

@@ -1,0 +1,176 @@
+"""``stereo_bp replay --output``: what a node answers over DDS, judged as ``evaluate`` judges."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.cli import evaluate_report, evaluate_scenario, run_report
+from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli.demo import render_bag
+from stereo_bp_ros.config import Value, load_parameter_file
+from stereo_bp_ros.errors import StereoError, shown
+from stereo_bp_ros.evaluation.condition_words import DELIVERY
+from stereo_bp_ros.evaluation.conditions import Delivery, judge
+from stereo_bp_ros.evaluation.results import summaries
+from stereo_bp_ros.evaluation.runs import Method
+from stereo_bp_ros.evaluation.scenario import Input, Scenario, read_scenario
+from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.replay import session
+from stereo_bp_ros.replay.source import open_source
+
+if TYPE_CHECKING:
+    from stereo_bp_ros.cli.run_report import RecordedRun
+
+_log = logging.getLogger(__name__)
+
+#: Which times the report has.
+LATENCY = 'Latency of every frame, from the receipt of the later image to the return of publish'
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play every input to a node, record what it answers, and report; returns the status.
+
+    :raises ValueError, StereoError: an option does not fit, or there is no run.
+    """
+    if options.loop < 1:
+        raise ValueError(f'--loop is {options.loop}, but a run that is recorded has an end: '
+                         'use at least 1, or no --output')
+    scenario = _scenario(options)
+    wanted = shared.chosen_settings(options, scenario.settings)
+    parameters = (load_parameter_file(options.params_file) if options.params_file else {}) | wanted
+    if options.start and parameters and not options.scenario:
+        raise ValueError('--start and settings exclude each other: the command says them')
+    if options.ros_arguments and parameters and not options.start:
+        raise ValueError('--ros-args are for a node that runs already, or for --start')
+    for path in scenario.folders:       # before an earlier report is replaced by one without any
+        for warning in open_source(path, topics=shared.chosen_topics(options)).warnings:
+            _log.warning(warning)
+    run_report.prepare_folder(options.output)
+    runs = []
+    for number, one in enumerate(scenario.inputs, 1):
+        name = 'replay' + (f'_{number}' if number > 1 else '')
+        runs.append(_perform(name, one, scenario, options, parameters))
+        if options.start:
+            _check_settings(wanted, runs[-1].settings)
+    return _finish(options, scenario, runs)
+
+
+def _scenario(options: argparse.Namespace) -> Scenario:
+    """The file's, or one without conditions; --set and --backend win over it.
+
+    :raises ValueError: it has what no run through the node has, or there is none.
+    """
+    if options.scenario is None:
+        if options.path is None:
+            raise ValueError('there is nothing to play: name a folder, a bag or a --scenario')
+        return Scenario(options.path, (Input(options.path.name, options.path),), ())
+    for name in ('path', 'preset', 'params_file'):
+        if getattr(options, name):
+            words = 'a path' if name == 'path' else f'--{name.replace("_", "-")}'
+            raise ValueError(f'{words} and --scenario exclude each other: the scenario says it')
+    scenario = read_scenario(options.scenario)
+    for key in ('against', 'limit', 'corridor'):
+        if getattr(scenario, key):
+            raise ValueError(f'the scenario {scenario.path} has {key}, which a run through the '
+                             'node cannot have')
+    for what in ('confidence', 'consistency', 'corridor'):
+        if text := scenario.asks(what):
+            raise ValueError(f'the condition {shown(text)} is for evaluate: no run through the '
+                             f'node has --{what}')
+    options.path, options.preset = options.scenario, scenario.preset or None
+    return scenario
+
+
+def _perform(name: str, one: Input, scenario: Scenario, options: argparse.Namespace,
+             parameters: Mapping[str, Value]) -> RecordedRun:
+    """One session: its own player and, unless it runs already, its own node."""
+    folder = options.output / name
+    folder.mkdir()
+    topics = shared.chosen_topics(options)
+    player = ['--rate', str(options.rate), '--loop', str(options.loop),
+              '--period', str(options.period), '--wait', str(options.wait)]
+    if options.focal:
+        player += ['--focal', str(options.focal), '--baseline', str(options.baseline)]
+    calibration = None
+    if options.focal:
+        calibration = Calibration(options.focal, options.baseline, 0, 0, 0)
+    known: dict[str, Any] = {'topics': topics, 'player_options': tuple(player)}
+    with shared.progress_bar() as bar:
+        source = one.source
+        if isinstance(source, RoadSequence):
+            render_bag(source, folder / 'input', bar)
+            source = folder / 'input'
+        count = open_source(source, topics=topics).pairs
+        task = bar.add_task('waiting for the node', total=count * options.loop)
+        known['progress'] = lambda stage, done: bar.update(task, completed=done, description=stage)
+        if options.start:
+            shared.tell(f'stereo_bp replay: {options.start}')
+            result = session.run_command(source, folder, shlex.split(options.start),
+                                         ros_arguments=tuple(options.ros_arguments), **known)
+        elif parameters:
+            shared.tell('stereo_bp replay: starting the node')
+            result = session.run_session(source, folder, parameters, **known)
+        else:
+            shared.tell('stereo_bp replay: waiting for a node with use_sim_time, at most '
+                        f'{session.START_LIMIT_S:g} s')
+            result = session.record_session(source, folder,
+                                            ros_arguments=tuple(options.ros_arguments), **known)
+        judged = bar.add_task('comparing with the truth', total=result.recorded['disparity'])
+        return run_report.judge(
+            name, one.name, lambda: scenario.open_input(one, topics)[1], result,
+            period_s=options.period, advance=lambda: bar.advance(judged),
+            method=Method(repeat=1, calibration=calibration, windows=scenario.windows))
+
+
+def _check_settings(wanted: Mapping[str, Value], told: Mapping[str, Value]) -> None:
+    """:raises StereoError: the node was not what the scenario is about."""
+    for name, value in wanted.items():
+        if name in told and told[name] != value and name != 'backend':
+            raise StereoError(f'the node has {name} {told[name]}, but the scenario is about '
+                              f'{value}')
+
+
+def _delivery(runs: Sequence[RecordedRun]) -> Delivery:
+    """Of all runs together; the rate is that of the slowest."""
+    found = [one.delivery for one in runs]
+    return Delivery({name: sum(one.frames[name] for one in found) for name in DELIVERY},
+                    min(one.rate_hz for one in found))
+
+
+def _finish(options: argparse.Namespace, scenario: Scenario, runs: Sequence[RecordedRun]) -> int:
+    """Report everything; status 1 where a run or a condition fails."""
+    results = [result for one in runs for result in one.results]
+    if not results:
+        return run_report.finish(
+            options.output, runs, title=f'Replay of {options.path.name}', as_json=options.json,
+            lead=f'{options.path.name} was replayed over DDS to a node.')
+    totals = summaries(results)
+    verdicts = judge(scenario.conditions, results, _delivery(runs))
+    summary = evaluate_report.summary_of(
+        results, totals, source=str(options.path), backend=runs[0].backend,
+        settings=runs[0].settings, output=str(options.output),
+        runs={one.name: one.to_dict() for one in runs})
+    if verdicts:
+        summary |= evaluate_scenario.report(scenario, verdicts)
+    shared.write_json(options.output / 'report.json', summary)
+    evaluate_report.write_html(
+        options.output / 'report.html', f'{options.path.name} through the node', summary, results,
+        totals, None, evaluate_scenario.lights(verdicts),
+        [run_report.section_of(one) for one in runs], LATENCY)
+    if options.json:
+        shared.print_json(summary)
+    else:
+        for one in runs:
+            run_report.print_run(one)
+        if verdicts:
+            evaluate_scenario.print_verdicts(scenario, verdicts)
+        print(f'Report: {options.output / "report.html"}')
+    # Conditions about losses take the place of the rule that nothing may be lost.
+    may_lose = any(one.figure == 'lost' for one in scenario.conditions)
+    failures = run_report.print_failures(runs, to_error=options.json, may_lose=may_lose)
+    return 1 if failures or not all(one.passed for one in verdicts) else 0
