@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -349,6 +349,14 @@ def workers_of(command: psutil.Process) -> list[psutil.Process]:
     return found
 
 
+def is_so(when: Callable[[psutil.Process], bool], worker: psutil.Process) -> bool:
+    """Whether the process is where the test wants it; False where it has just ended."""
+    try:
+        return when(worker)
+    except (psutil.Error, FileNotFoundError):   # psutil lets the file's error through
+        return False
+
+
 def starts(worker: psutil.Process) -> bool:
     return True
 
@@ -372,7 +380,7 @@ def test_an_end_leaves_no_process_behind(folder, how, when):
     try:
         parent = psutil.Process(command.pid)
         deadline = time.monotonic() + 60
-        while not any(when(worker) for worker in workers_of(parent)):
+        while not any(is_so(when, worker) for worker in workers_of(parent)):
             assert time.monotonic() < deadline
             assert command.poll() is None
             time.sleep(0.05)
