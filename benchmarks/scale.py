@@ -102,8 +102,7 @@ def measure(path: pathlib.Path, config: MatcherConfig, frames: int, workers: int
             follow(found, (one.result for one in judge_all(evaluation, pairs)), frames, None)
         return found
     with scale.Cluster(workers) as cluster:
-        chunks = sources.split(path, size=CHUNK)[1]
-        results = cluster.judge(scale.Plan({'sad': config}, method=METHOD), chunks)
+        results = cluster.judge(scale.Plan({'sad': config}, method=METHOD), split(path))
         follow(found, results, frames, cluster, kills)
     return found
 
@@ -228,7 +227,7 @@ def rates_of(folder: pathlib.Path, size: common.Size, count: int) -> Iterator[li
 
 def split(path: pathlib.Path) -> Iterator[sources.Chunk]:
     """As the process that hands out the work does."""
-    return sources.split(path, size=CHUNK)[1]
+    return sources.Sources(sources.inputs_of([path])).chunks(CHUNK)
 
 
 def read(path: pathlib.Path) -> Iterator[sources.Pair]:

@@ -11,7 +11,7 @@
       --choose 'p99 <= 100 ms' --output sweep/
   stereo_bp evaluate kitti2012/ --preset road --sweep data_weight=0.05:0.5 --sweep levels=2:6 \
       --trials 60 --output search/
-  stereo_bp evaluate recording/ --preset road --workers 8
+  stereo_bp evaluate monday/ tuesday/ wednesday/ --preset road --workers 8
   stereo_bp evaluate recording/ --preset road --mcap evaluation.mcap
   stereo_bp evaluate recording/ --preset road --truth-topic /velodyne_points
 
@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import logging
 import pathlib
 import re
@@ -53,6 +52,7 @@ from stereo_bp_ros.evaluation.conditions import judge
 from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.results import Result, Summary, summaries
 from stereo_bp_ros.evaluation.runs import Method
+from stereo_bp_ros.evaluation.sources import Input, Sources, inputs_of
 
 if TYPE_CHECKING:
     from stereo_bp_ros.evaluation.recording import Recording
@@ -64,8 +64,9 @@ _log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('path', type=pathlib.Path, nargs='?',
-                        help='data set folder, or bag (needs rosbags)')
+    parser.add_argument('paths', type=pathlib.Path, nargs='*', metavar='path',
+                        help='data set folder, or bag (needs rosbags); several are judged apart '
+                             'and together')
     parser.add_argument('--scenario', type=pathlib.Path, metavar='FILE',
                         help='read inputs, settings and pass conditions from a YAML file '
                              '(docs/reference/scenarios.md); status 1 where a condition fails')
@@ -89,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--repeat', type=shared.whole(1), default=3, metavar='N',
                         help='match each pair N times, report the median time (default 3)')
     parser.add_argument('--limit', type=shared.whole(1), default=0, metavar='N',
-                        help='stop after N pairs (default: all)')
+                        help='stop after N pairs of each path (default: all)')
     parser.add_argument('--against', action='append', default=[], metavar='NAME[,NAME]',
                         help="match with others, too: OpenCV's sgbm (its mode 3WAY) and bm, a "
                              'preset, or NAME:KEY=VALUE,... for other settings; may be given '
@@ -132,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
     if options.compare:
         return evaluate_compare.run(options)
     scenario = evaluate_scenario.choose(options) if options.scenario else None
-    if options.path is None:
+    if not options.paths and scenario is None:
         raise ValueError('there is nothing to evaluate: name a folder, a bag or a --scenario')
     if options.json_lines and (scenario is None or options.json):
         raise ValueError('--json-lines is for --scenario, and in place of --json')
@@ -152,36 +153,36 @@ def run(options: argparse.Namespace) -> int:
                     (scenario.corridor if scenario else None) or _corridor(options),
                     scenario.windows if scenario else ())
     configs = {own: config, **others}
-    for path in scenario.folders if scenario else [options.path]:
-        if is_bag(path):
-            _warn_of_bag(path, topics)
+    sources = _open(scenario.inputs if scenario else inputs_of(options.paths), topics,
+                    scenario.limit if scenario else options.limit)
+    title = scenario.path.name if scenario else sources.title
     if options.sweep:
-        return evaluate_sweep.run(options, method)
+        return evaluate_sweep.run(options, method, sources)
     recording = _recording(options)
     results: list[Result] = []
-    open_source = functools.partial(scenario.open_pairs, topics) if scenario else None
     with (recording or contextlib.nullcontext(),
-          evaluate_scale.start(options, configs, names, method, topics, open_source,
+          evaluate_scale.start(options, configs, names, method, sources,
                                recording.collect if recording else None) as run_,
           shared.progress_bar() as bar):
-        task = bar.add_task(f'Evaluating {options.path.name}', total=run_.count)
+        task = bar.add_task(f'Evaluating {title}', total=run_.count)
         pace = evaluate_scale.Pace(run_.count)
         for result in run_.results:
             results.append(result)
             pace.advance()
-            bar.update(task, advance=1, description=f'Evaluating {options.path.name}, '
-                                                    f'{pace.rate:.3g} frames/s')
+            bar.update(task, advance=1,
+                       description=f'Evaluating {title}, {pace.rate:.3g} frames/s')
         backend, showing = run_.backend(), run_.showing()
     if not results:
-        raise ValueError(f'{options.path} has no stereo pairs')
+        raise ValueError(f'{sources} has no stereo pairs')
     totals = summaries(results)
-    summary = _summary(options, configs, backend, results, totals)
+    summary = _summary(options, str(scenario.path if scenario else sources), configs, backend,
+                       results, totals)
     verdicts = judge(scenario.conditions, results) if scenario else []
     if scenario:
         summary |= evaluate_scenario.report(scenario, verdicts)
     if options.output:
         shared.write_json(options.output / 'report.json', summary)
-        evaluate_report.write_html(options.output / 'report.html', options.path.name, summary,
+        evaluate_report.write_html(options.output / 'report.html', title, summary,
                                    results, totals, showing,
                                    evaluate_scenario.lights(verdicts))
     if options.json:
@@ -189,7 +190,7 @@ def run(options: argparse.Namespace) -> int:
     elif options.json_lines:
         evaluate_scenario.print_lines(summary)
     else:
-        _print(f'{options.path.name} on {backend}', results, totals)
+        _print(f'{title} on {backend}', results, totals)
         if scenario:
             evaluate_scenario.print_verdicts(scenario, verdicts)
     return 0 if all(one.passed for one in verdicts) else 1
@@ -213,12 +214,18 @@ def _recording(options: argparse.Namespace) -> Recording | None:
     return Recording(options.mcap)
 
 
-def _warn_of_bag(path: pathlib.Path, topics: StereoTopics) -> None:
-    shared.require('rosbags')       # which folders of images do without
-    from stereo_bp_ros.evaluation import bags
-    with bags.StereoBag(path, topics) as bag:
-        for warning in bag.warnings():
-            _log.warning(warning)
+def _open(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:
+    """All pairs; warns of bags."""
+    recordings = [one.source for one in inputs
+                  if isinstance(one.source, pathlib.Path) and is_bag(one.source)]
+    if recordings:
+        shared.require('rosbags')       # which folders of images do without
+        from stereo_bp_ros.evaluation import bags
+        for path in recordings:
+            with bags.StereoBag(path, topics) as bag:
+                for warning in bag.warnings():
+                    _log.warning(warning)
+    return Sources(inputs, topics, limit)
 
 
 def _calibration(options: argparse.Namespace) -> Calibration | None:
@@ -283,8 +290,9 @@ def _preset(name: str, options: argparse.Namespace) -> MatcherConfig:
     return evaluate_scale.for_workers(options, MatcherConfig.preset(name).replace(**chosen))
 
 
-def _summary(options: argparse.Namespace, configs: Mapping[str, MatcherConfig], backend: str,
-             results: Sequence[Result], totals: Mapping[str, Summary]) -> dict[str, Any]:
+def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, MatcherConfig],
+             backend: str, results: Sequence[Result], totals: Mapping[str, Summary]
+             ) -> dict[str, Any]:
     own, *others = totals
     config = configs[own]
     with peers.threads(config.num_threads) as threads:
@@ -293,7 +301,7 @@ def _summary(options: argparse.Namespace, configs: Mapping[str, MatcherConfig], 
                         {'settings': peers.SETTINGS[name], 'threads': threads})
                  for name in others}
     return evaluate_report.summary_of(
-        results, totals, source=str(options.path), backend=backend,
+        results, totals, source=source, backend=backend,
         settings=config.to_mapping(), repeat=options.repeat, workers=options.workers,
         scheduler=options.scheduler,
         against={name: {**about[name], **totals[name].to_dict()} for name in others})

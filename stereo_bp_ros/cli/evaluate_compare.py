@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     """
     for name, default in REFUSED.items():
         if getattr(options, name) != default:
-            words = {'path': 'a path', 'settings': '--set'}.get(
+            words = {'paths': 'a path', 'settings': '--set'}.get(
                 name, '--' + name.replace('_', '-'))
             raise ValueError(f'--compare matches nothing: {words} does not go with it')
     a, b = options.compare

@@ -16,7 +16,7 @@ from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import metrics, plots, regions, report
 from stereo_bp_ros.evaluation.performance import performance
-from stereo_bp_ros.evaluation.results import Result, Summary, most
+from stereo_bp_ros.evaluation.results import Result, Summary, by_input, most, summaries
 from stereo_bp_ros.evaluation.showing import Showing
 from stereo_bp_ros.evaluation.sparsification import SHARES
 
@@ -65,6 +65,8 @@ def summary_of(results: Sequence[Result], totals: Mapping[str, Summary], *, sour
         **performance([ms for one in results for ms in one.matchers[own].times_ms]).to_dict(),
         'process_bytes': most(one.process_bytes for one in results),
         'against': dict(against or {}),
+        'by_input': {name: summaries(part)[own].to_dict() for name, part in
+                     by_input(results).items() if name},
         'pairs': [result.to_dict() for result in results]}
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.runs import Evaluation, Matched, Method, judge_all
 from stereo_bp_ros.evaluation.showing import Showing
-from stereo_bp_ros.evaluation.sources import Pair, open_pairs, split
+from stereo_bp_ros.evaluation.sources import Sources
 
 LARGEST_CHUNK = 32
 """Pairs that a worker is handed at once; fewer of short sources, so that all have work."""
@@ -60,44 +58,37 @@ def for_workers(options: argparse.Namespace, config: MatcherConfig) -> MatcherCo
 
 @contextlib.contextmanager
 def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
-          names: Sequence[str], method: Method, topics: StereoTopics,
-          open_source: Callable[[], tuple[int, Iterator[Pair]]] | None = None,
+          names: Sequence[str], method: Method, sources: Sources,
           recorded: Callable[[int, Evaluation, Matched], None] | None = None) -> Iterator[Run]:
     """An evaluation where the command line wants it; shows frames where it has ``--output``.
 
-    :param open_source: number of pairs and the pairs, instead of those of the path; in this
-        process alone.
     :param recorded: is handed every pair, its place and who has judged it; in this process alone.
-    :raises StereoError, ValueError: the source cannot be read, or there is no cluster.
+    :raises StereoError: there is no cluster.
     """
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
     if not options.workers and not options.scheduler:
         with Evaluation(configs, names, method) as evaluation:
-            count, pairs = open_source() if open_source else open_pairs(options.path, topics)
-            count = min(count, options.limit or count)
-            showing = Showing(count)
+            showing = Showing(sources.count)
 
             def results() -> Iterator[Result]:
-                every = judge_all(evaluation, itertools.islice(pairs, count))
+                every = judge_all(evaluation, sources.pairs())
                 for place, matched in enumerate(every):
                     if options.output:
                         showing.collect(place, evaluation, matched)
                     if recorded:
                         recorded(place, evaluation, matched)
                     yield matched.result
-            yield Run(count, results(), lambda: evaluation.backend, lambda: showing)
+            yield Run(sources.count, results(), lambda: evaluation.backend, lambda: showing)
         return
     shared.require('distributed')
     from stereo_bp_ros.evaluation import scale
-    # Before processes start: a path that cannot be read.
-    count, _ = split(options.path, topics, limit=options.limit)
+    count = sources.count
     with scale.Cluster(options.workers, options.scheduler) as cluster:
         size = max(1, min(LARGEST_CHUNK, count // (4 * cluster.workers)))
-        _, chunks = split(options.path, topics, size=size, limit=options.limit)
         plan = scale.Plan(configs, names, method, _devices(options),
                           Showing(count) if options.output else None)
-        with contextlib.closing(cluster.judge(plan, chunks)) as found:
+        with contextlib.closing(cluster.judge(plan, sources.chunks(size))) as found:
             yield Run(count, found, lambda: cluster.backend,
                       lambda: cluster.collected or Showing(count))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from stereo_bp_ros.evaluation.report import Condition as Light
 from stereo_bp_ros.evaluation.scenario import Scenario, read_scenario
 
 #: Options that the file chooses, and their values where the command line does not name them.
-CHOSEN: dict[str, Any] = {'path': None, 'preset': None, 'against': [], 'repeat': 3, 'limit': 0}
+CHOSEN: dict[str, Any] = {'paths': [], 'preset': None, 'against': [], 'repeat': 3, 'limit': 0}
 
 
 def choose(options: argparse.Namespace) -> Scenario:
@@ -25,12 +24,9 @@ def choose(options: argparse.Namespace) -> Scenario:
     """
     for name, default in CHOSEN.items():
         if getattr(options, name) != default:
-            raise ValueError(f'{"a path" if name == "path" else f"--{name}"} and --scenario '
+            raise ValueError(f'{"a path" if name == "paths" else f"--{name}"} and --scenario '
                              'exclude each other: the scenario says it')
-    if options.workers or options.scheduler:
-        raise ValueError('--workers and --scheduler spread a path, not a --scenario')
     scenario = read_scenario(options.scenario)
-    options.path = pathlib.Path(options.scenario)
     options.preset = scenario.preset or None
     # The presets of --against have this option's back end.
     options.backend = options.backend or scenario.settings.get('backend')

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import itertools
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,13 +13,12 @@ from stereo_bp_ros.cli.machine import processor
 from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError, MemoryLimitError, shown
 from stereo_bp_ros.evaluation import sweep
-from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.evaluation.condition_words import FIGURES
 from stereo_bp_ros.evaluation.conditions import Condition, figures_of, parse_condition
 from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.runs import Evaluation, Method
 from stereo_bp_ros.evaluation.search import Search
-from stereo_bp_ros.evaluation.sources import open_pairs
+from stereo_bp_ros.evaluation.sources import Sources
 from stereo_bp_ros.evaluation.sweep import Point, Store
 
 #: More points than this are told by the Pareto points alone; the file has all.
@@ -37,7 +34,7 @@ class Choice:
     named: Mapping[str, Value]
 
 
-def run(options: argparse.Namespace, method: Method) -> int:
+def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
     """Measure what the store lacks, print, draw, and write the chosen point; status 0.
 
     :raises ValueError, StereoError: an option does not fit, or every point is refused.
@@ -59,7 +56,7 @@ def run(options: argparse.Namespace, method: Method) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     if any(one.name == 'disparity_range' for one in axes):
         method = dataclasses.replace(method, own_range=True)
-    meter = _Meter(options, method)
+    meter = _Meter(options, method, sources)
     with shared.progress_bar() as bar:
         count = options.trials or len(grid)
         task = bar.add_task('Sweeping', total=count)
@@ -74,18 +71,18 @@ def run(options: argparse.Namespace, method: Method) -> int:
     chosen = sweep.choose(found, choice.figure, choice.limits, choice.named)
     config = MatcherConfig.from_mapping({**meter.base, **chosen.changes})
     files = {name: options.output / name for name in ('sweep.svg', 'chosen.yaml')}
-    draw_sweep(found, choice.figure, chosen, options.path.name, files['sweep.svg'])
+    draw_sweep(found, choice.figure, chosen, sources.title, files['sweep.svg'])
     files['chosen.yaml'].write_text(sweep.preset_text(config, _comments(options, chosen, choice)),
                                     encoding='utf-8')
     if options.json:
         front = sweep.pareto(found, choice.figure)
         shared.print_json({
-            'source': str(options.path), 'by': choice.figure, 'measured': measured,
+            'source': str(sources), 'by': choice.figure, 'measured': measured,
             'trials': options.trials, 'seed': options.seed,
             'points': [{**one.to_dict(), 'pareto': one in front} for one in found],
             'refused': refused, 'chosen': chosen.to_dict(), 'preset': str(files['chosen.yaml'])})
     else:
-        _print(options, found, chosen, choice, refused, measured)
+        _print(options, sources.title, found, chosen, choice, refused, measured)
     return 0
 
 
@@ -113,17 +110,17 @@ class _Meter:
     measured: how many the store did not have.
     """
 
-    def __init__(self, options: argparse.Namespace, method: Method) -> None:
+    def __init__(self, options: argparse.Namespace, method: Method, sources: Sources) -> None:
         self.base = shared.chosen_settings(options)
         self.refused: list[dict[str, Any]] = []
         self.measured = 0
-        self._options, self._method = options, method
-        self._topics = shared.chosen_topics(options)
+        self._sources, self._method = sources, method
         self._store = Store(options.output / 'sweep.jsonl')
         self._found: dict[str, Point] = {}
         self._problem: Exception | None = None
         self._common = {
-            'source': str(options.path.resolve()), 'topics': dataclasses.asdict(self._topics),
+            'source': ', '.join(str(path.resolve()) for path in sources.paths),
+            'topics': dataclasses.asdict(shared.chosen_topics(options)),
             'version': __version__, 'processor': processor(), 'limit': options.limit,
             'repeat': method.repeat, 'own_range': method.own_range}
 
@@ -134,8 +131,7 @@ class _Meter:
             identity = {**self._common, 'settings': config.to_mapping()}
             point = self._store.find(identity)
             if point is None:
-                results = _match(config, self._method, self._options.path, self._topics,
-                                 self._options.limit)
+                results = _match(config, self._method, self._sources)
                 figures = figures_of(results)
                 point = Point(changes, len(results), {name: figures[name] for name in sweep.SWEPT})
                 self._store.add(identity, point)
@@ -160,14 +156,11 @@ class _Meter:
         return list(self._found.values())
 
 
-def _match(config: MatcherConfig, method: Method, path: pathlib.Path, topics: StereoTopics,
-           limit: int) -> list[Result]:
+def _match(config: MatcherConfig, method: Method, sources: Sources) -> list[Result]:
     with Evaluation({'swept': config}, method=method) as evaluation:
-        _, pairs = open_pairs(path, topics)
-        results = [evaluation.judge(pair).result
-                   for pair in itertools.islice(pairs, limit or None)]
+        results = [evaluation.judge(pair).result for pair in sources.pairs()]
     if not results:
-        raise ValueError(f'{path} has no stereo pairs')
+        raise ValueError(f'{sources} has no stereo pairs')
     return results
 
 
@@ -184,8 +177,8 @@ def _comments(options: argparse.Namespace, chosen: Point, choice: Choice) -> lis
             'Of the node: --params-file THIS_FILE, of a launch file: params_file:=THIS_FILE']
 
 
-def _print(options: argparse.Namespace, points: Sequence[Point], chosen: Point, choice: Choice,
-           refused: Sequence[Mapping[str, Any]], measured: int) -> None:
+def _print(options: argparse.Namespace, title: str, points: Sequence[Point], chosen: Point,
+           choice: Choice, refused: Sequence[Mapping[str, Any]], measured: int) -> None:
     front = sweep.pareto(points, choice.figure)
     shown_points = points if len(points) <= ROWS else sorted(
         {id(one): one for one in (*front, chosen)}.values(), key=lambda one: one.time_ms)
@@ -199,7 +192,7 @@ def _print(options: argparse.Namespace, points: Sequence[Point], chosen: Point, 
             for one in shown_points]
     ranks = [*[0] * (len(chosen.changes) + 2), *range(1, len(others) + 1), 0]
     fitting = shared.fitting(columns, rows, ranks)
-    shared.print_table(f'{len(points)} points of {options.path.name}, {measured} measured now',
+    shared.print_table(f'{len(points)} points of {title}, {measured} measured now',
                        [columns[i] for i in fitting],
                        [[row[i] for i in fitting] for row in rows])
     if len(shown_points) < len(points):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stereo_bp_ros.evaluation import consistency, depth_errors, metrics, obstacles
-from stereo_bp_ros.evaluation.results import Result, Summary
+from stereo_bp_ros.evaluation.results import Result, Summary, by_input, summaries
 
 #: Sequences longer than this get no row for each frame; JSON always has every frame.
 ROWS = 30
@@ -71,7 +71,8 @@ class FrameTable:
 
 
 def frame_table(results: Sequence[Result], totals: Mapping[str, Summary]) -> FrameTable:
-    """A row a frame and matcher; of several frames their mean and all of their pixels."""
+    """A row a frame and matcher; of several frames their mean and all of their pixels,
+    and of several inputs the mean of each."""
     several = len(totals) > 1
     has_truth = any(total.pooled.whole.published.known for total in totals.values())
     shown = (*(COLUMNS if has_truth else WITHOUT_TRUTH), TIME)
@@ -90,6 +91,10 @@ def frame_table(results: Sequence[Result], totals: Mapping[str, Summary]) -> Fra
         rows = [row(one.name, matcher, f'{one.width} x {one.height}', str(one.disparity_range),
                     figures.to_dict())
                 for one in results for matcher, figures in one.matchers.items()]
+    for name, part in by_input(results).items():
+        if name:
+            rows += [row(f'{name}, mean of {total.frames}', matcher, '', '', total.mean)
+                     for matcher, total in summaries(part).items()]
     if len(results) > 1:
         rows += [row(f'mean of {total.frames}', matcher, '', '', total.mean)
                  for matcher, total in totals.items()]

@@ -51,6 +51,7 @@ class Result:
 
     process_bytes: resident memory that the process has had at most until then, of all matchers,
                    images and scores; None where the system does not say it.
+    input: as ``Pair.input``.
     """
 
     name: str
@@ -59,11 +60,12 @@ class Result:
     disparity_range: int
     matchers: Mapping[str, Figures]
     process_bytes: int | None = None
+    input: str = ''
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: the own matcher's figures, and below ``against`` those of others."""
         own, *others = self.matchers
-        return {'name': self.name, 'width': self.width, 'height': self.height,
+        return {'name': self.name, 'input': self.input, 'width': self.width, 'height': self.height,
                 'disparity_range': self.disparity_range, 'process_bytes': self.process_bytes,
                 **self.matchers[own].to_dict(),
                 'against': {name: self.matchers[name].to_dict() for name in others}}
@@ -116,6 +118,14 @@ def summaries(results: Sequence[Result]) -> dict[str, Summary]:
             dataclasses.replace(pooled, sparsification=None),
             statistics.median(one.median_ms for one in figures), _latency(figures),
             most(one.engine_bytes for one in figures))
+    return found
+
+
+def by_input(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """The results of each input by its name, in their order."""
+    found: dict[str, list[Result]] = {}
+    for one in results:
+        found.setdefault(one.input, []).append(one)
     return found
 
 

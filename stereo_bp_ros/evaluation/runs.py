@@ -167,7 +167,7 @@ class Evaluation:
                 figures.frame, consistency=consistency.get(name), obstacles=obstacles.get(name)))
         left, _ = pair.images
         return Matched(pair, Result(pair.name, left.width, left.height, config.disparity_range,
-                                    found, host_memory.peak()), frames[self._own])
+                                    found, host_memory.peak(), pair.input), frames[self._own])
 
     def follow(self, pair: Pair | None) -> None:
         """Have the next pair compared with this one, as if it had been judged; None: with none.

@@ -155,16 +155,16 @@ class _Judge(WorkerPlugin):
                     before = next(iter(self._reader.read(chunk.before)), None)
                 self._evaluation.follow(before)
                 for matched in judge_all(self._evaluation, self._reader.read(chunk),
-                                         chunk.start + 1):
+                                         chunk.place + 1):
                     if collector is not None:
-                        collector.collect(chunk.start + len(results), self._evaluation, matched)
+                        collector.collect(chunk.place + len(results), self._evaluation, matched)
                     results.append(matched.result)
                     if self._ended:
                         return _Judged([], stopped=True)
         except (StereoError, ValueError, OSError) as error:
             return _Judged(results, backend, str(error))
         except Exception as error:
-            return _Judged(results, backend, f'behind pair {chunk.start + len(results)}: '
+            return _Judged(results, backend, f'behind pair {chunk.place + len(results)}: '
                                              + described(error))
         finally:
             if self._ended:
@@ -316,9 +316,9 @@ def _result_of(chunk: Chunk, future: Any) -> _Judged:
         return judged
     except KilledWorker as error:
         raise StereoError(
-            f'pairs {chunk.start + 1} to {chunk.stop} of {chunk.path} have ended one worker after '
-            'another: are they too large for its memory? See what evaluating them alone says '
-            '(without --workers)') from error
+            f'pairs {chunk.start + 1} to {chunk.stop} of {chunk.input} have ended one worker '
+            'after another: are they too large for its memory? See what evaluating them alone '
+            'says (without --workers)') from error
     except Exception as error:
-        raise StereoError(f'pairs {chunk.start + 1} to {chunk.stop} of {chunk.path}: a worker '
+        raise StereoError(f'pairs {chunk.start + 1} to {chunk.stop} of {chunk.input}: a worker '
                           f'failed: {described(error)}') from error

@@ -3,42 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import Value
 from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.evaluation.condition_words import FIGURES
 from stereo_bp_ros.evaluation.conditions import Condition, parse_condition
 from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.scenes.options import sequence_of
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
-from stereo_bp_ros.evaluation.sources import Pair, open_pairs
+from stereo_bp_ros.evaluation.sources import Input
 
 KEYS = ('inputs', 'conditions', 'preset', 'settings', 'against', 'repeat', 'limit', 'corridor')
 """What a scenario may have; the first two it must have."""
 
 RENDERED = 'rendered'
 """Key of an input that is drawn, with the options of ``scenes.options.sequence_of``."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Input:
-    """Pairs of one kind: a folder or bag, or a street that is drawn.
-
-    name:   as the file has it; pairs of one of several inputs have it before their own.
-    """
-
-    name: str
-    source: pathlib.Path | RoadSequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,49 +54,6 @@ class Scenario:
         """The text of a condition that needs a part of an evaluation (``Figure.asks``), or ''."""
         return next((one.text for one in self.conditions
                      if FIGURES[one.figure].asks == what), '')
-
-    @property
-    def folders(self) -> tuple[pathlib.Path, ...]:
-        """Inputs that are read."""
-        return tuple(one.source for one in self.inputs
-                     if isinstance(one.source, pathlib.Path))
-
-    def open_pairs(self, topics: StereoTopics | None = None) -> tuple[int, Iterator[Pair]]:
-        """Number of pairs and the pairs of all inputs, one after another.
-
-        :raises ValueError, StereoError: an input cannot be read.
-        :raises ImportError: a bag without rosbags.
-        """
-        opened = [self.open_input(one, topics) for one in self.inputs]
-        return (sum(count for count, _ in opened),
-                itertools.chain.from_iterable(pairs for _, pairs in opened))
-
-    def open_input(self, one: Input, topics: StereoTopics | None = None
-                   ) -> tuple[int, Iterator[Pair]]:
-        """Number of pairs and the pairs of one input, as ``open_pairs`` has them."""
-        count, pairs = (rendered_pairs(one.source) if isinstance(one.source, RoadSequence)
-                        else open_pairs(one.source, topics))
-        count = min(count, self.limit) if self.limit else count
-        pairs = itertools.islice(pairs, count)
-        return count, pairs if len(self.inputs) == 1 else _named(one.name, pairs)
-
-
-def _named(name: str, pairs: Iterator[Pair]) -> Iterator[Pair]:
-    for pair in pairs:
-        yield dataclasses.replace(pair, name=f'{name}/{pair.name}')
-
-
-def rendered_pairs(sequence: RoadSequence) -> tuple[int, Iterator[Pair]]:
-    """Number of pairs and the pairs of a street, each drawn when it is wanted.
-
-    The sky is no truth, as for a laser scanner; it is scored by its mask.
-    """
-    calibration = Calibration(sequence.focal_px, sequence.baseline_m, sequence.cx, sequence.cx,
-                              sequence.cy)
-    return len(sequence), (
-        Pair(f'{frame.index:06d}', frame.left, frame.right,
-             np.where(frame.sky, np.float32(np.nan), frame.disparity), None, calibration,
-             frame.stamp_ns, frame.vehicles, frame.sky, frame.occluded) for frame in sequence)
 
 
 def read_scenario(path: pathlib.Path) -> Scenario:

@@ -1,108 +1,203 @@
-"""Stereo pairs of a bag or a folder with one face, one after another or in chunks."""
+"""Stereo pairs of bags, folders and drawn streets, one after another or in chunks."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import datasets
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.datasets.entries import Pair
+from stereo_bp_ros.evaluation.scenes.frames import SceneFrame
+from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 
 if TYPE_CHECKING:
     from stereo_bp_ros.evaluation import bags
 
-__all__ = ['Chunk', 'ChunkReader', 'Pair', 'open_pairs', 'split']
+__all__ = ['Chunk', 'ChunkReader', 'Input', 'Pair', 'Sources', 'inputs_of', 'open_pairs']
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """Pairs of one kind: a folder or bag, or a street that is drawn.
+
+    name: pairs of one of several inputs have it before their own (``Pair.input``).
+    """
+
+    name: str
+    source: pathlib.Path | RoadSequence
+
+    def __str__(self) -> str:
+        return str(self.source) if isinstance(self.source, pathlib.Path) else self.name
+
+
+def inputs_of(paths: Sequence[pathlib.Path]) -> tuple[Input, ...]:
+    """Inputs with the names of their folders or files; where two have the same, with their paths.
+
+    :raises ValueError: a path is there twice.
+    """
+    places = [path.resolve() for path in paths]
+    for path, place in zip(paths, places, strict=True):
+        if places.count(place) > 1:
+            raise ValueError(f'{path} is there twice')
+    names = collections.Counter(place.name for place in places)
+    return tuple(Input(place.name if names[place.name] == 1 else str(path), path)
+                 for path, place in zip(paths, places, strict=True))
 
 
 def open_pairs(path: pathlib.Path, topics: StereoTopics | None = None
                ) -> tuple[int, Iterator[Pair]]:
-    """Number of pairs and the pairs of a bag or a data set folder.
+    """Number of pairs and the pairs of one bag or data set folder, as ``Sources`` has them."""
+    found = Sources(inputs_of([path]), topics)
+    return found.count, found.pairs()
 
-    :param topics: those of a bag that are not to be found by their names.
-    :raises ValueError, StereoError: neither can be read.
+
+class Sources:
+    """Pairs of several inputs, one input after another.
+
+    :param topics: those of bags that are not to be found by their names.
+    :param limit: pairs of each input, from the first on; 0 = all.
+    :raises ValueError, StereoError: an input cannot be read.
     :raises ImportError: a bag without rosbags.
     """
-    if is_bag(path):
-        # Needs rosbags, which folders of images do without.
-        from stereo_bp_ros.evaluation import bags
-        with bags.StereoBag(path, topics) as bag:
-            count = bag.pairs
-        return count, _bag_pairs(path, topics)
-    dataset = datasets.open_dataset(path)
-    return len(dataset), iter(dataset)
 
+    def __init__(self, inputs: Sequence[Input], topics: StereoTopics | None = None,
+                 limit: int = 0) -> None:
+        self.inputs = tuple(inputs)
+        self._topics = topics
+        self._counts: list[int] = []
+        for one in inputs:
+            count = _count(one.source, topics)
+            self._counts.append(min(count, limit or count))
 
-def _bag_pairs(path: pathlib.Path, topics: StereoTopics | None) -> Iterator[Pair]:
-    from stereo_bp_ros.evaluation import bags
-    with bags.StereoBag(path, topics) as bag:
-        yield from map(_pair_of_bag, bag.read())
+    def __str__(self) -> str:
+        return ', '.join(map(str, self.inputs))
+
+    @property
+    def title(self) -> str:
+        """The name of the first input, and how many more there are."""
+        more = len(self.inputs) - 1
+        return self.inputs[0].name + (f' and {more} more' if more else '')
+
+    @property
+    def paths(self) -> list[pathlib.Path]:
+        """Of the inputs that are read."""
+        return [one.source for one in self.inputs if isinstance(one.source, pathlib.Path)]
+
+    @property
+    def count(self) -> int:
+        """Pairs that there are; a bag may have fewer that are whole."""
+        return sum(self._counts)
+
+    def pairs(self) -> Iterator[Pair]:
+        """All pairs, each read or drawn when it is wanted."""
+        return itertools.chain.from_iterable(map(self.pairs_of, self.inputs))
+
+    def pairs_of(self, one: Input) -> Iterator[Pair]:
+        """The pairs of one of the inputs."""
+        label, count = self._label(one), self._counts[self.inputs.index(one)]
+        return (_labelled(label, pair)
+                for pair in itertools.islice(_pairs(one.source, self._topics), count))
+
+    def chunks(self, size: int = 32) -> Iterator[Chunk]:
+        """The same pairs in chunks; decodes no image, and draws none.
+
+        The first chunk of each input is one pair. A bag is read once, for its stamps, while chunks
+        are taken.
+
+        :param size: pairs of every other chunk, at least 1.
+        """
+        first, before = 0, None
+        for one, count in zip(self.inputs, self._counts, strict=True):
+            source = one.source.absolute() if isinstance(one.source, pathlib.Path) else one.source
+            whole = Chunk(Input(one.name, source), self._topics, 0, 0, label=self._label(one),
+                          first=first)
+            for start, stop, entries in _parts(source, self._topics, count, size):
+                yield dataclasses.replace(whole, start=start, stop=stop, entries=entries,
+                                          before=before)
+                before = dataclasses.replace(whole, start=stop - 1, stop=stop,
+                                             entries=entries[-1:])
+                first = whole.first + stop
+
+    def _label(self, one: Input) -> str:
+        return one.name if len(self.inputs) > 1 else ''
 
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """Consecutive pairs of a source, of which nothing is read yet.
+    """Consecutive pairs of an input, of which nothing is read yet.
 
-    path:        of the source, absolute.
+    input:       its path is absolute.
     topics:      of a bag.
-    start, stop: indices of the pairs in the source, the last one excluded.
-    entries:     where a bag has them; empty for a folder.
+    start, stop: indices of the pairs in the input, the last one excluded.
+    entries:     where a bag has them; empty for others.
     before:      the pair before the first one; None: there is none.
+    label:       the name of the input, where there are several.
+    first:       pairs of the inputs before this one.
     """
 
-    path: pathlib.Path
+    input: Input
     topics: StereoTopics | None
     start: int
     stop: int
     entries: tuple[bags.BagEntry, ...] = ()
     before: Chunk | None = None
+    label: str = ''
+    first: int = 0
+
+    @property
+    def place(self) -> int:
+        """Of the first pair among those of all inputs, from 0."""
+        return self.first + self.start
 
 
-def split(path: pathlib.Path, topics: StereoTopics | None = None, *, size: int = 32,
-          limit: int = 0) -> tuple[int, Iterator[Chunk]]:
-    """Number of pairs and chunks of them in the order of ``open_pairs``; decodes no image.
-
-    The first chunk is one pair. A bag is read once, for its stamps, while chunks are taken.
-
-    :param size: pairs of every other chunk, at least 1.
-    :param limit: pairs of all, from the first on; 0 = all.
-    :raises ValueError, StereoError, ImportError: as ``open_pairs``.
-    """
-    if is_bag(path):
+def _count(source: pathlib.Path | RoadSequence, topics: StereoTopics | None) -> int:
+    if isinstance(source, RoadSequence):
+        return len(source)
+    if is_bag(source):
         from stereo_bp_ros.evaluation import bags
-        with bags.StereoBag(path, topics) as bag:
-            count = bag.pairs
+        with bags.StereoBag(source, topics) as bag:
+            return bag.pairs
+    return len(datasets.open_dataset(source))
+
+
+def _pairs(source: pathlib.Path | RoadSequence, topics: StereoTopics | None) -> Iterator[Pair]:
+    if isinstance(source, RoadSequence):
+        yield from (_pair_of_street(source, frame) for frame in source)
+    elif is_bag(source):
+        # Needs rosbags, which folders of images do without.
+        from stereo_bp_ros.evaluation import bags
+        with bags.StereoBag(source, topics) as bag:
+            yield from map(_pair_of_bag, bag.read())
     else:
-        count = len(datasets.open_dataset(path))
-    count = min(count, limit or count)
-    return count, _chunks(path, topics, count, size)
+        yield from datasets.open_dataset(source)
 
 
-def _chunks(path: pathlib.Path, topics: StereoTopics | None, count: int, size: int
-            ) -> Iterator[Chunk]:
-    where = path.absolute()
-    borders = [0, *range(1, count, size), count]
-    spans = [(start, stop) for start, stop in itertools.pairwise(borders) if start < stop]
-    if not is_bag(path):
+def _parts(source: pathlib.Path | RoadSequence, topics: StereoTopics | None, count: int, size: int
+           ) -> Iterator[tuple[int, int, tuple[bags.BagEntry, ...]]]:
+    """Start, stop and, of a bag, entries of each chunk."""
+    spans = [(start, stop) for start, stop in itertools.pairwise(
+        [0, *range(1, count, size), count]) if start < stop]
+    if isinstance(source, RoadSequence) or not is_bag(source):
         for start, stop in spans:
-            before = Chunk(where, topics, start - 1, start) if start else None
-            yield Chunk(where, topics, start, stop, before=before)
+            yield start, stop, ()
         return
     from stereo_bp_ros.evaluation import bags
-    with bags.StereoBag(path, topics) as bag:
+    with bags.StereoBag(source, topics) as bag:
         index = bag.index()
-        before = None
         for start, stop in spans:
             entries = tuple(itertools.islice(index, stop - start))
             if entries:         # a bag may have left images without a partner
-                stop = start + len(entries)
-                yield Chunk(where, topics, start, stop, entries, before)
-                before = Chunk(where, topics, stop - 1, stop, entries[-1:])
+                yield start, start + len(entries), entries
 
 
 class ChunkReader:
@@ -110,7 +205,7 @@ class ChunkReader:
 
     def __init__(self) -> None:
         self._opened = contextlib.ExitStack()
-        self._source: tuple[pathlib.Path, StereoTopics | None] | None = None
+        self._source: tuple[pathlib.Path | RoadSequence, StereoTopics | None] | None = None
         self._bag: bags.StereoBag | None = None
         self._dataset: datasets.Dataset | None = None
 
@@ -126,27 +221,47 @@ class ChunkReader:
         self._opened.close()
 
     def read(self, chunk: Chunk) -> Iterator[Pair]:
-        """The pairs of a chunk, as ``open_pairs`` has them; the last chunk is to be read whole.
+        """The pairs of a chunk, as ``Sources.pairs`` has them; the last chunk is to be read whole.
 
         :raises ValueError, StereoError: the source cannot be read, or has changed.
         :raises ImportError: a bag without rosbags.
         """
-        if self._source != (chunk.path, chunk.topics):
+        return (_labelled(chunk.label, pair) for pair in self._read(chunk))
+
+    def _read(self, chunk: Chunk) -> Iterator[Pair]:
+        source = chunk.input.source
+        if isinstance(source, RoadSequence):
+            for index in range(chunk.start, chunk.stop):
+                yield _pair_of_street(source, source.frame(index))
+            return
+        if self._source != (source, chunk.topics):
             self.close()
             if chunk.entries:
                 from stereo_bp_ros.evaluation import bags
-                self._bag = self._opened.enter_context(bags.StereoBag(chunk.path, chunk.topics))
+                self._bag = self._opened.enter_context(bags.StereoBag(source, chunk.topics))
             else:
-                self._dataset = datasets.open_dataset(chunk.path)
-            self._source = chunk.path, chunk.topics
+                self._dataset = datasets.open_dataset(source)
+            self._source = source, chunk.topics
         if self._bag is not None:
             yield from map(_pair_of_bag, self._bag.read_entries(chunk.entries))
         elif self._dataset is not None:
             if chunk.stop > len(self._dataset):
-                raise StereoError(f'{chunk.path} has changed: it had {chunk.stop} pairs or more, '
+                raise StereoError(f'{source} has changed: it had {chunk.stop} pairs or more, '
                                   f'and has {len(self._dataset)}')
             for index in range(chunk.start, chunk.stop):
                 yield self._dataset[index]
+
+
+def _labelled(label: str, pair: Pair) -> Pair:
+    return dataclasses.replace(pair, name=f'{label}/{pair.name}', input=label) if label else pair
+
+
+def _pair_of_street(street: RoadSequence, frame: SceneFrame) -> Pair:
+    """The sky is no truth, as for a laser scanner; it is scored by its mask."""
+    calibration = Calibration(street.focal_px, street.baseline_m, street.cx, street.cx, street.cy)
+    return Pair(f'{frame.index:06d}', frame.left, frame.right,
+                np.where(frame.sky, np.float32(np.nan), frame.disparity), None, calibration,
+                frame.stamp_ns, frame.vehicles, frame.sky, frame.occluded)
 
 
 def _pair_of_bag(pair: bags.BagPair) -> Pair:

@@ -200,7 +200,7 @@ def test_a_cloud_is_seen_through_static_and_moving_links(tmp_path, kind):
         assert_is_the_wall(disparity)
     # In chunks, too, as workers read them.
     topics = StereoTopics(truth='/points')
-    chunks = list(sources.split(path, topics, size=2)[1])
+    chunks = list(sources.Sources(sources.inputs_of([path]), topics).chunks(2))
     with sources.ChunkReader() as reader:
         again = [pair.truth for chunk in reversed(chunks) for pair in list(reader.read(chunk))]
     for one, other in zip(again, [found[3], *found[1:3], found[0]], strict=True):

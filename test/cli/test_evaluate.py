@@ -66,6 +66,29 @@ def test_every_part_of_a_frame_is_scored(folder, capsys):
     assert (second['regions'], 'sky' in second, second['score']['mae']) == ({}, False, None)
 
 
+def test_several_paths_are_judged_apart_and_together(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv('COLUMNS', '100')
+    paths = [folder / name for name in ('one', 'two')]
+    report = evaluated(capsys, *paths)
+    assert [(one['name'], one['input']) for one in report['pairs']] == [
+        ('one/one', 'one'), ('two/two', 'two')]
+    assert {name: one['frames'] for name, one in report['by_input'].items()} == {
+        'one': 1, 'two': 1}
+    assert report['by_input']['one']['mean']['score']['mae'] == report['pairs'][0]['score']['mae']
+    assert report['source'] == f'{paths[0]}, {paths[1]}'
+    assert evaluated(capsys, paths[0])['by_input'] == {}
+    output = tmp_path / 'report'
+    assert main(['evaluate', *map(str, paths), '--output', str(output), *FAST]) == 0
+    out = capsys.readouterr().out
+    assert 'one and 1 more on cpu' in out
+    page = (output / 'report.html').read_text()
+    for text in (out, page):
+        assert 'one, mean of 1' in text
+        assert 'two, mean of 1' in text
+    assert main(['evaluate', str(paths[0]), str(paths[0]), *FAST]) == 2
+    assert 'is there twice' in capsys.readouterr().err
+
+
 def test_occluded_pixels_of_kitti_are_scored_apart(tmp_path, textured_pair, capsys):
     pytest.importorskip('numba')
     for side, image in enumerate(textured_pair(96, 48, 6)):

@@ -20,9 +20,8 @@ from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import files, pictures
 from stereo_bp_ros.evaluation.recording import STEP_NS, Recording, numbers
 from stereo_bp_ros.evaluation.runs import Evaluation, Method
-from stereo_bp_ros.evaluation.scenario import rendered_pairs
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
-from stereo_bp_ros.evaluation.sources import Pair
+from stereo_bp_ros.evaluation.sources import Input, Pair, Sources
 
 SETTINGS = {'disparity_range': 16, 'levels': 3, 'iterations': 4, 'backend': 'cpu'}
 PICTURES = ('/left/image_rect', '/disparity_color', '/evaluation/truth', '/evaluation/error',
@@ -61,17 +60,21 @@ def picture(message) -> np.ndarray:
     return cv2.imdecode(np.asarray(message.data), cv2.IMREAD_COLOR)
 
 
+def street(frames: int) -> list[Pair]:
+    drawn = RoadSequence(width=96, height=64, max_disparity=12, frames=frames)
+    return list(Sources([Input('street', drawn)]).pairs())
+
+
 def pair(name: str, textured_pair, stamp_ns=None, **known) -> Pair:
     return Pair(name, *textured_pair(64, 48, 4), stamp_ns=stamp_ns, **known)
 
 
 def test_a_street_is_recorded_with_pictures_numbers_and_stamps(tmp_path, evaluation):
-    count, pairs = rendered_pairs(RoadSequence(width=96, height=64, max_disparity=12, frames=3))
-    pairs = list(pairs)
+    pairs = street(frames=3)
     judged, found = recorded(tmp_path / 'x.mcap', evaluation, pairs)
     assert [path.name for path in tmp_path.iterdir()] == ['x.mcap']     # no folder beside it
     stamps = [one.stamp_ns for one in pairs]
-    assert len(stamps) == count == 3
+    assert len(stamps) == 3
     for topic in (*PICTURES, '/left/camera_info', '/latency'):
         assert [time for time, _ in found[topic]] == stamps
         assert [one.header.stamp.sec * 10**9 + one.header.stamp.nanosec
@@ -126,8 +129,7 @@ def test_what_a_pair_does_not_have_is_not_recorded(tmp_path, evaluation, texture
 
 
 def test_the_layout_shows_topics_of_a_recording_in_their_types(tmp_path, evaluation, repository):
-    _, pairs = rendered_pairs(RoadSequence(width=96, height=64, max_disparity=12, frames=1))
-    _, found = recorded(tmp_path / 'x.mcap', evaluation, pairs)
+    _, found = recorded(tmp_path / 'x.mcap', evaluation, street(frames=1))
     types = {topic: one[0][1].__msgtype__ for topic, one in found.items()}
     layout = json.loads((repository / 'config/stereo_bp_evaluation.foxglove.json').read_text())
     for panel in layout['configById'].values():

@@ -10,11 +10,10 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -88,10 +87,14 @@ def serial(path: pathlib.Path, method: Method = METHOD) -> list[object]:
         return [scores(one.result.to_dict()) for one in judge_all(evaluation, pairs)]
 
 
+def chunks_of(path: pathlib.Path, size: int) -> Iterator[sources.Chunk]:
+    return sources.Sources(sources.inputs_of([path])).chunks(size)
+
+
 def spread(cluster: scale.Cluster, path: pathlib.Path, size: int = 3,
            collector: object = None) -> Iterator[Result]:
-    _, chunks = sources.split(path, size=size)
-    return cluster.judge(scale.Plan({'sad': CONFIG}, method=METHOD, collector=collector), chunks)
+    return cluster.judge(scale.Plan({'sad': CONFIG}, method=METHOD, collector=collector),
+                         chunks_of(path, size))
 
 
 @pytest.mark.parametrize('kind', ['folder', 'bag'])
@@ -108,7 +111,7 @@ def test_a_chunk_is_compared_with_the_pair_before_it(request, cluster, kind):
     path, method = request.getfixturevalue(kind), Method(repeat=1, consistency=True)
     plan = scale.Plan({'sad': CONFIG}, method=method)
     found = [scores(result.to_dict())
-             for result in cluster.judge(plan, sources.split(path, size=3)[1])]
+             for result in cluster.judge(plan, chunks_of(path, 3))]
     assert found == serial(path, method)
 
 
@@ -140,7 +143,7 @@ def test_results_wait_for_those_before_them(cluster, folder, tmp_path):
 
 def test_only_a_few_chunks_are_under_way(cluster, folder):
     taken = []
-    _, chunks = sources.split(folder, size=1)
+    chunks = chunks_of(folder, 1)
     plan = scale.Plan({'sad': CONFIG}, method=METHOD)
     watched = (taken.append(chunk.start) or chunk for chunk in chunks)
     most = 0
@@ -232,7 +235,7 @@ def test_an_engine_stays_from_chunk_to_chunk(cluster, folder, tmp_path, monkeypa
         made.append(1), Evaluation(*arguments))[1])
     judge = scale._Judge(scale.Plan({'sad': CONFIG}, method=METHOD), 'name')
     judge.setup(type('Worker', (), {'name': 0}))
-    found = [judge.judge(chunk) for chunk in sources.split(folder, size=5)[1]]
+    found = [judge.judge(chunk) for chunk in chunks_of(folder, 5)]
     assert sum(len(one.results) for one in found) == PAIRS
     assert len(made) == 1
     judge.teardown(None)
@@ -251,7 +254,7 @@ def test_a_worker_that_ends_hands_out_no_part_as_the_whole(folder, when):
     judge.setup(type('Worker', (), {'name': 0}))
     if when == 'before':
         judge.teardown(None)
-    done = judge.judge(sources.Chunk(folder, None, 0, 5))
+    done = judge.judge(next(chunks_of(folder, 5)))
     judge.teardown(None)
     assert (done.results, done.stopped, done.error) == ([], True, '')
 
@@ -272,7 +275,7 @@ def test_a_worker_ends_without_waiting_for_the_pair_in_progress(folder, monkeypa
     judge = scale._Judge(scale.Plan({'sad': CONFIG}, method=METHOD, collector=Stays()), 'name')
     judge.setup(type('Worker', (), {'name': 0}))
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        done = pool.submit(judge.judge, sources.Chunk(folder, None, 0, 5))
+        done = pool.submit(judge.judge, next(chunks_of(folder, 5)))
         assert begun.wait(60)
         judge.teardown(None)
         assert not closed                   # it matches still
@@ -332,6 +335,36 @@ def test_the_command_starts_processes_of_its_own(bag, capsys):
             if worker.create_time() > time.time() - 1] == []
 
 
+def test_several_paths_are_spread_as_well(bag, folder, tmp_path, capsys):
+    arguments = [bag, folder, '--limit', '5', '--consistency', '--set', 'num_threads=1']
+    found = report_of(capsys, *arguments, '--workers', '2', '--output', tmp_path / 'spread')
+    alone = report_of(capsys, *arguments, '--output', tmp_path / 'alone')
+    assert scores(found) == scores(alone)
+    assert list(found['by_input']) == [bag.name, folder.name]
+    pages = [re.findall(r'data:image/[^"\')]+', (tmp_path / name / 'report.html').read_text())
+             for name in ('spread', 'alone')]
+    assert pages[0] == pages[1] != []
+
+
+def test_a_scenario_is_spread_as_well(folder, tmp_path, capsys):
+    (tmp_path / 'drive').symlink_to(folder)
+    path = tmp_path / 'scenario.yaml'
+    path.write_text("""
+inputs: [drive, {rendered: {width: 96, height: 64, max_disparity: 12, frames: 3}}]
+settings: {stereo_algorithm: sad, disparity_range: 16, backend: cpu, num_threads: 1}
+limit: 4
+repeat: 1
+conditions: [density >= 1 %, bad3 <= 0 %]
+""")
+    reports = []
+    for more in ([], ['--workers', '1']):
+        assert main(['evaluate', '--scenario', str(path), '--json', *more]) == 1
+        reports.append(scores(json.loads(capsys.readouterr().out)))
+    assert reports[0] == reports[1]
+    assert [one['passed'] for one in reports[0]['conditions']] == [True, False]
+    assert reports[0]['frames'] == 7
+
+
 def test_one_process_keeps_freed_memory_as_well(folder, monkeypatch, capsys):
     kept = []
     monkeypatch.setattr(transport, 'keep_freed_memory', lambda: kept.append(True))
@@ -347,53 +380,6 @@ def workers_of(command: psutil.Process) -> list[psutil.Process]:
             if 'spawn_main' in ' '.join(process.cmdline()):
                 found.append(process)
     return found
-
-
-def is_so(when: Callable[[psutil.Process], bool], worker: psutil.Process) -> bool:
-    """Whether the process is where the test wants it; False where it has just ended."""
-    try:
-        return when(worker)
-    except (psutil.Error, FileNotFoundError):   # psutil lets the file's error through
-        return False
-
-
-def starts(worker: psutil.Process) -> bool:
-    return True
-
-
-def loads_numba(worker: psutil.Process) -> bool:
-    return any('llvmlite' in one.path for one in worker.memory_maps())
-
-
-def matches(worker: psutil.Process) -> bool:
-    """One pair for years: it has computed for longer than loading takes."""
-    return loads_numba(worker) and worker.cpu_times().user > 5
-
-
-@pytest.mark.parametrize(('how', 'when'), [
-    (signal.SIGKILL, matches), (signal.SIGINT, starts), (signal.SIGINT, loads_numba),
-    (signal.SIGINT, matches)])
-def test_an_end_leaves_no_process_behind(folder, how, when):
-    command = subprocess.Popen([*COMMAND, str(folder), '--workers', '2', '--repeat', '100000000'],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               start_new_session=True)
-    try:
-        parent = psutil.Process(command.pid)
-        deadline = time.monotonic() + 60
-        while not any(is_so(when, worker) for worker in workers_of(parent)):
-            assert time.monotonic() < deadline
-            assert command.poll() is None
-            time.sleep(0.05)
-        children = parent.children(recursive=True)
-        # A terminal interrupts all of them at once.
-        (os.killpg if how == signal.SIGINT else os.kill)(command.pid, how)
-        _, err = command.communicate(timeout=20)
-    finally:
-        command.kill()
-    if how == signal.SIGINT:
-        assert command.returncode == 130
-        assert [line for line in err.splitlines() if 'compiling kernels' not in line] == []
-    assert psutil.wait_procs(children, timeout=30)[1] == []
 
 
 @pytest.mark.slow      # workers end again and again, and others start

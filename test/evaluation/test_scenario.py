@@ -12,6 +12,7 @@ from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.scenario import read_scenario
 from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
 from stereo_bp_ros.evaluation.scenes.sequence import HARD, RoadSequence
+from stereo_bp_ros.evaluation.sources import Sources
 
 SMALL = '{width: 64, height: 48, max_disparity: 12, frames: 3}'
 
@@ -41,7 +42,7 @@ conditions:
   - d1 <= 0.9 x bare
 """))
     assert [one.name for one in found.inputs] == ['drives/day', 'rendered']
-    assert found.folders == (tmp_path / 'drives/day',)
+    assert found.inputs[0].source == tmp_path / 'drives/day'
     assert found.inputs[1].source == RoadSequence.hard(width=64, height=48, noise_sigma=2.0)
     assert found.inputs[1].source.glare == HARD['glare']
     assert (found.preset, found.repeat, found.limit) == ('road', 2, 5)
@@ -56,7 +57,7 @@ conditions:
 
 def test_one_input_and_one_condition_need_no_list(tmp_path):
     found = read_scenario(written(tmp_path, 'inputs: day\nconditions: bad3 <= 2 %\n'))
-    assert found.folders == (tmp_path / 'day',)
+    assert [one.source for one in found.inputs] == [tmp_path / 'day']
     assert (len(found.conditions), found.repeat, found.limit, found.settings) == (1, 3, 0, {})
 
 
@@ -109,9 +110,9 @@ inputs: [sets, {{rendered: {SMALL}}}, {{rendered: {SMALL}}}]
 limit: 2
 conditions: bad3 <= 1 %
 """))
-    count, pairs = scenario.open_pairs()
-    names = [pair.name for pair in pairs]
-    assert count == len(names) == 6
+    found = Sources(scenario.inputs, limit=scenario.limit)
+    names = [pair.name for pair in found.pairs()]
+    assert found.count == len(names) == 6
     assert names[0].startswith('sets/')
     assert names[2:] == [f'{name}/{number:06d}' for name in ('rendered', 'rendered_2')
                          for number in range(2)]
@@ -120,10 +121,10 @@ conditions: bad3 <= 1 %
 def test_a_street_has_truth_everywhere_but_in_the_sky(tmp_path):
     scenario = read_scenario(written(
         tmp_path, f'inputs: {{rendered: {SMALL}}}\nconditions: bad3 <= 1 %\n'))
-    count, pairs = scenario.open_pairs()
-    first, *_ = pairs
+    found = Sources(scenario.inputs)
+    first, *_ = found.pairs()
     frame = scenario.inputs[0].source.frame(0)
-    assert (count, first.name, first.stamp_ns) == (3, '000000', frame.stamp_ns)
+    assert (found.count, first.name, first.stamp_ns) == (3, '000000', frame.stamp_ns)
     assert frame.sky.any()
     np.testing.assert_array_equal(np.isnan(first.truth), frame.sky)
     np.testing.assert_array_equal(first.truth[~frame.sky], frame.disparity[~frame.sky])
@@ -138,7 +139,7 @@ def test_an_error_of_calibration_moves_the_right_picture_and_leaves_the_truth(tm
         'limit: 1\nconditions: bad3 <= 1 %\n'))
     assert scenario.inputs[1].source.misalignment == Misalignment(
         pitch_deg=0.5, focal_error_percent=1.0)
-    _, (perfect, moved) = scenario.open_pairs()
+    perfect, moved = Sources(scenario.inputs, limit=1).pairs()
     np.testing.assert_array_equal(perfect.left, moved.left)
     np.testing.assert_array_equal(perfect.truth, moved.truth)
     assert (perfect.right != moved.right).mean() > 0.5

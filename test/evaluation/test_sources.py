@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from stereo_bp_ros import Calibration
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import files, sources
+from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 
 bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
 
@@ -69,6 +71,10 @@ def write(path: pathlib.Path, plugin=StoragePlugin.MCAP, compression=Compression
     return path
 
 
+def of(*paths: pathlib.Path, limit: int = 0) -> sources.Sources:
+    return sources.Sources(sources.inputs_of(paths), limit=limit)
+
+
 KINDS = {
     'folder': lambda path, folder: folder,
     'mcap': lambda path, _: write(path),
@@ -87,7 +93,7 @@ KINDS = {
 def test_chunks_have_the_pairs_of_the_source_in_their_order(tmp_path, folder, kind, size):
     path = KINDS[kind](tmp_path / 'source', folder)
     wanted = list(sources.open_pairs(path)[1])
-    chunks = list(sources.split(path, size=size)[1])
+    chunks = list(of(path).chunks(size))
     assert [(one.start, one.stop) for one in chunks] == [
         (start, min(stop, len(wanted))) for start, stop in
         [(0, 1), *((start, start + size) for start in range(1, len(wanted), size))]]
@@ -105,10 +111,52 @@ def test_chunks_have_the_pairs_of_the_source_in_their_order(tmp_path, folder, ki
         assert one.truth is None or np.array_equal(one.truth, other.truth)
 
 
+def test_inputs_follow_each_other_in_chunks_as_well(tmp_path, folder):
+    street = RoadSequence(width=64, height=48, max_disparity=12, frames=3)
+    found = sources.Sources([sources.Input('bag', write(tmp_path / 'bag')),
+                             sources.Input('street', street),
+                             sources.Input('a/folder', folder)], limit=5)
+    wanted = list(found.pairs())
+    assert found.count == len(wanted) == 5 + 3 + 5
+    assert [pair.input for pair in wanted] == 5 * ['bag'] + 3 * ['street'] + 5 * ['a/folder']
+    assert all(pair.name.startswith(f'{pair.input}/') for pair in wanted)
+    assert wanted[5].name == 'street/000000'
+    chunks = list(found.chunks(3))
+    assert [one.place for one in chunks] == [0, 1, 4, 5, 6, 8, 9, 12]
+    with sources.ChunkReader() as reader:
+        parts = [list(reader.read(chunk)) for chunk in reversed(chunks)]
+        again = [pair for part in reversed(parts) for pair in part]
+        # Two inputs may be parts of one drive.
+        before = [next(reader.read(one.before)).name for one in chunks[1:]]
+    assert [pair.name for pair in again] == [pair.name for pair in wanted]
+    for one, other in zip(again, wanted, strict=True):
+        assert all(np.array_equal(picture.pixels, same.pixels)
+                   for picture, same in zip(one.images, other.images, strict=True))
+    assert before == [wanted[one.place - 1].name for one in chunks[1:]]
+    assert chunks[0].before is None
+
+
+def test_a_bag_of_fewer_whole_pairs_leaves_no_gap(tmp_path, folder):
+    path = write(tmp_path / 'bag')
+    found = of(path, folder)
+    whole = len(list(of(path).pairs()))
+    assert whole < of(path).count           # left images without a partner
+    assert [one.place for one in found.chunks(100)] == [0, 1, whole, whole + 1]
+
+
+def test_names_tell_inputs_apart(tmp_path):
+    paths = [tmp_path / name for name in ('monday/left', 'tuesday/left', 'other/../third')]
+    assert [one.name for one in sources.inputs_of(paths)] == [
+        str(paths[0]), str(paths[1]), 'third']
+    with pytest.raises(ValueError, match='third is there twice'):
+        sources.inputs_of([*paths, tmp_path / 'third'])
+
+
 def test_a_limit_ends_the_chunks(tmp_path, folder):
     for path in (folder, write(tmp_path / 'bag')):
-        count, chunks = sources.split(path, size=4, limit=7)
-        assert (count, [chunk.stop for chunk in chunks]) == (7, [1, 5, 7])
+        limited = of(path, limit=7)
+        assert (limited.count, [chunk.stop for chunk in limited.chunks(4)]) == (7, [1, 5, 7])
+        assert len(list(limited.pairs())) == 7
 
 
 def test_a_chunk_of_a_bag_decodes_no_image_of_another(tmp_path, monkeypatch):
@@ -119,7 +167,7 @@ def test_a_chunk_of_a_bag_decodes_no_image_of_another(tmp_path, monkeypatch):
     bags.write_bag(tmp_path / 'bag', CALIBRATION, (
         (10**18 + index * 10**8, image(index, 'left'), image(index, 'right'),
          np.ones((48, 64), np.float32)) for index in range(PAIRS)))
-    chunks = list(sources.split(tmp_path / 'bag', size=5)[1])
+    chunks = list(of(tmp_path / 'bag').chunks(5))
     # Of all camera_info that differ in nothing but their stamp one is enough.
     assert decoded == 2 * [bags.CAMERA_INFO]
     decoded.clear()
@@ -139,7 +187,7 @@ def test_a_chunk_of_a_bag_reads_no_more_than_its_time(tmp_path, monkeypatch):
             read.append(one[1])
             yield one
     monkeypatch.setattr(Reader, 'messages', watched)
-    chunks = list(sources.split(write(tmp_path / 'bag'), size=5)[1])
+    chunks = list(of(write(tmp_path / 'bag')).chunks(5))
     read.clear()
     with sources.ChunkReader() as reader:
         list(reader.read(chunks[1]))
@@ -149,13 +197,14 @@ def test_a_chunk_of_a_bag_reads_no_more_than_its_time(tmp_path, monkeypatch):
 
 
 def test_a_source_that_has_changed_is_refused(tmp_path, folder):
-    *_, last = sources.split(folder)[1]
+    *_, last = of(folder).chunks()
     for side in ('left', 'right'):
         (folder / side / '3.png').unlink()
     with sources.ChunkReader() as reader, pytest.raises(StereoError, match='has changed'):
         list(reader.read(last))
-    *_, last = sources.split(write(tmp_path / 'bag'))[1]
+    *_, last = of(write(tmp_path / 'bag')).chunks()
     bags.write_bag(tmp_path / 'other', CALIBRATION,
                    [(1, image(0, 'left'), image(0, 'right'), None)])
     with sources.ChunkReader() as reader, pytest.raises(StereoError, match='has changed'):
-        list(reader.read(sources.Chunk(tmp_path / 'other', None, 0, 1, last.entries)))
+        list(reader.read(dataclasses.replace(
+            last, input=sources.Input('other', tmp_path / 'other'))))

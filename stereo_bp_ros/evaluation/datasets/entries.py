@@ -33,6 +33,7 @@ class Pair:
                  the source has no such mask.
     occluded:    bool H x W, pixels of the left image whose truth is known although the right
                  camera does not see them; None where the source does not tell.
+    input:       name of its source, where there are several; then ``name`` begins with it.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Pair:
     vehicles: np.ndarray | None = None
     sky: np.ndarray | None = None
     occluded: np.ndarray | None = None
+    input: str = ''
 
     @property
     def images(self) -> tuple[RawImage, RawImage]:
