@@ -5,11 +5,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import pathlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
+from rosbags.typesys.store import Typestore
 
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation.bag_topics import file_without_metadata
@@ -40,6 +42,7 @@ class Reader(AnyReader):
     """
 
     _place = 'its index'
+    _usual: tuple[str, ...] = ()
 
     @classmethod
     def opened(cls, path: pathlib.Path) -> Reader:
@@ -66,6 +69,10 @@ class Reader(AnyReader):
     def decoded(self, kind: str, data: bytes) -> Any:
         """A message of ROS 2 from its bytes, or from those of the same of ROS 1."""
         message = self.deserialize(data, kind)
+        if self.is2 and kind not in self._usual:
+            if other := _otherwise(kind, self.typestore):
+                raise StereoError(f'{self.paths[0]} defines {other} otherwise than ROS 2')
+            self._usual += (kind,)
         return message if self.is2 else _from_ros1(message, kind)
 
     def messages(self, *arguments: Any, **options: Any) -> Iterator[tuple[Any, int, bytes]]:
@@ -93,6 +100,15 @@ class Reader(AnyReader):
         except Exception as error:
             raise StereoError(f'{self.paths[0]}: {self._place} is damaged: '
                               f'{_described(error)}') from error
+
+
+def _otherwise(kind: str, definitions: Typestore) -> str:
+    """The message, within those of a kind, whose fields a bag defines otherwise; '' = none."""
+    _, fields = STORE.fielddefs[kind]
+    if definitions.fielddefs[kind][1] != fields:
+        return kind
+    inner = re.findall(r"'(\w+/msg/\w+)'", str(fields))
+    return next(filter(None, (_otherwise(name, definitions) for name in inner)), '')
 
 
 def _from_ros1(message: Any, kind: str) -> Any:
