@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import contextlib
 import importlib
@@ -9,18 +10,25 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 from stereo_bp_ros import __version__
 from stereo_bp_ros.engines import compiling
 from stereo_bp_ros.errors import StereoError
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'info', 'demo', 'render')
 
 #: Status where the reader of the output has gone; that of Rich, which prints the tables.
 BROKEN_PIPE = 1
 INTERRUPTED = 130
+
+#: Seconds until an interruption that was lost comes again.
+AGAIN = 0.05
 
 
 class UsageError(StereoError):
@@ -81,8 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options = _parse(arguments)
             program = f'stereo_bp {options.verb}'
             from stereo_bp_ros.cli.options import require
-            require(*options.needs)
-            return int(options.run(options))
+            with interruptions_kept():
+                require(*options.needs)
+                return int(options.run(options))
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
@@ -102,6 +111,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError:                 # what could not be written is what was reported
         _abandon_output()
     return 2
+
+
+@contextlib.contextmanager
+def interruptions_kept() -> Iterator[None]:
+    """Raise a KeyboardInterrupt again where Python could only print it.
+
+    It is lost where C has called Python: llvmlite does so while Numba loads compiled code.
+    """
+    previous = sys.unraisablehook
+
+    def hook(lost: UnraisableHookArgs) -> None:
+        if not issubclass(lost.exc_type, KeyboardInterrupt):
+            previous(lost)
+            return
+        # Not here, where it would be lost again.
+        later = threading.Timer(AGAIN, _thread.interrupt_main)
+        later.daemon = True
+        later.start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = previous
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import itertools
 import os
@@ -214,7 +215,6 @@ def test_an_interruption_says_nothing(tmp_path):
     child = subprocess.Popen([sys.executable, '-c', MEASURING, measured, *arguments, '10000000'],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        # While it loads, a library may swallow the interruption.
         while not measured.exists():
             assert child.poll() is None
             time.sleep(0.01)
@@ -223,6 +223,14 @@ def test_an_interruption_says_nothing(tmp_path):
     finally:
         child.kill()
     assert (child.returncode, out, err) == (main.INTERRUPTED, b'', b'')
+
+
+def test_an_interruption_in_a_function_that_c_has_called_is_not_lost():
+    interrupt = ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGINT))
+    with main.interruptions_kept():
+        interrupt()             # as llvmlite's notification of loaded code
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(LIMIT_S)
 
 
 @pytest.mark.parametrize('closed', ['>&-', '2>&-', '>&- 2>&-', '>/dev/full'])
