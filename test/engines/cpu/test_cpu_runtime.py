@@ -170,10 +170,23 @@ def test_tbb_is_found_where_its_wheel_puts_it(child: Child) -> None:
         version = importlib.metadata.version('tbb')
     except importlib.metadata.PackageNotFoundError:
         pytest.skip('the tbb wheel is not installed')
+    if len(os.sched_getaffinity(0)) == 1:
+        pytest.skip('one core has no use for TBB')
     layer = child('from stereo_bp_ros.engines.cpu.simd import runtime\n'
                   'print(runtime.threading_layer())',
                   LD_LIBRARY_PATH='', NUMBA_THREADING_LAYER='default')
     assert layer == 'tbb', f'with the wheel tbb {version}'
+
+
+def test_a_process_of_one_core_ends_when_another_thread_has_computed(child: Child) -> None:
+    computed = child(
+        'import os, threading\n'
+        'os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])\n'
+        'from stereo_bp_ros.engines.cpu.simd import runtime\n'
+        'thread = threading.Thread(target=lambda: print(runtime.threading_layer()))\n'
+        'thread.start()\n'
+        'thread.join()', NUMBA_THREADING_LAYER='default')
+    assert computed in ('omp', 'workqueue')
 
 
 def test_a_frame_takes_the_threads_it_is_allowed(child: Child) -> None:

@@ -210,7 +210,6 @@ def maximum_threads() -> int:
 
 def threading_layer() -> str:
     """Numba's threading layer in this process: 'tbb', 'omp' or 'workqueue'."""
-    _find_tbb()
     numba.get_num_threads()         # starts the pool, which is what chooses the layer
     return str(numba.threading_layer())
 
@@ -223,7 +222,18 @@ def device_info(num_threads: int) -> dict[str, str]:
             'kernel cache': str(cache_directory() or 'none')}
 
 
-@functools.cache
+def _choose_layer() -> None:
+    """Have Numba find TBB, or prefer OpenMP where TBB would have no thread beside the caller's.
+
+    Numba's pool hands TBB a first task, which only TBB's other threads or the thread that has
+    started the pool take up. Its end waits for that task, in the main thread.
+    """
+    if len(os.sched_getaffinity(0)) > 1:
+        _find_tbb()
+    else:
+        _settings.THREADING_LAYER_PRIORITY = ['omp', 'workqueue', 'tbb']
+
+
 def _find_tbb() -> None:
     """Load TBB from where its wheel puts it, ``<environment>/lib``.
 
@@ -239,4 +249,4 @@ def _find_tbb() -> None:
 
 
 # Whoever compiles the first parallel kernel starts the pool, so this cannot wait for a frame.
-_find_tbb()
+_choose_layer()
