@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import common
-from stereo_bp_ros import transport
+from stereo_bp_ros import distributions, transport
 
 #: Seconds that a listener waits for what has been sent.
 LIMIT_S = 20.0
@@ -202,11 +202,11 @@ def _profile(folder: pathlib.Path, name: str) -> pathlib.Path:
 def _round(profile: pathlib.Path, task: dict[str, Any], variant: Variant) -> dict[str, Any]:
     environment = {**os.environ, 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
                    'STEREO_BP_TASK': json.dumps(task)}
-    for name in (*transport.PROFILE_VARIABLES, *transport.KEPT_MEMORY):
+    for name in (*distributions.PROFILE_VARIABLES, *transport.KEPT_MEMORY):
         environment.pop(name, None)
     if variant.keeps:
         environment |= {name: str(size) for name, (_, size) in transport.KEPT_MEMORY.items()}
-    environment[transport.PROFILE_VARIABLES[0]] = str(profile)
+    environment[distributions.PROFILE_VARIABLES[0]] = str(profile)
     if variant.added:       # or ROS chooses mode and policy itself
         environment |= {'RMW_FASTRTPS_USE_QOS_FROM_XML': '1'}
     roles = {role: subprocess.Popen([sys.executable, '-m', __spec__.name, '--role', role],

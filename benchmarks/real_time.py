@@ -7,7 +7,7 @@ of two cores. The node is started anew for each set-up:
     frozen    what lives when it is configured is frozen: the node's default
     affinity  frozen; the node has a core, everything else the other one
     fifo      frozen; SCHED_FIFO (needs CAP_SYS_NICE or an rtprio limit)
-    locked    frozen; its memory is locked (needs CAP_IPC_LOCK or a memlock limit)
+    locked    frozen; the parameter lock_memory (needs CAP_IPC_LOCK or a memlock limit)
     all       fifo and locked
     again     plain once more: by how much the machine itself has changed
 
@@ -22,7 +22,6 @@ collections of the garbage collector of the whole heap and the longest of all.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import json
 import os
@@ -32,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import yaml
@@ -50,8 +49,6 @@ SETUPS: dict[str, tuple[str, ...]] = {
 
 #: Above ordinary threads, below the kernel's own.
 FIFO_PRIORITY = 10
-
-MCL_CURRENT_AND_FUTURE = 3
 
 LOAD = 'while True: pass'
 
@@ -106,6 +103,8 @@ def measure(name: str, run: node.Run, backend: str, folder: pathlib.Path, pairs:
                   'image_height': run.height, **session.reliable_overrides()}
     if alone:
         parameters['num_threads'] = 1
+    if 'lock' in steps:
+        parameters['lock_memory'] = True
     file, collected, log = (folder / f'{name}.{kind}' for kind in ('yaml', 'json', 'log'))
     file.write_text(yaml.safe_dump({'/**': {'ros__parameters': parameters}}), encoding='utf-8')
     environment = session.private_environment()
@@ -119,6 +118,8 @@ def measure(name: str, run: node.Run, backend: str, folder: pathlib.Path, pairs:
                 env=environment, stdout=output, stderr=output)))
         os.sched_setaffinity(0, cores[1:] if alone else cores)
         _wait_for(log, process)
+        if 'memory is not locked' in (text := log.read_text(encoding='utf-8')):
+            sys.exit(text)
         listener = node.Helper(['listener'], environment, folder / 'listener.log')
         stack.callback(listener.close)
         camera = node.Helper(['camera', str(pairs)], environment, folder / 'camera.log')
@@ -136,9 +137,7 @@ def measure(name: str, run: node.Run, backend: str, folder: pathlib.Path, pairs:
     return {'setup': name, 'frames': frames, 'lost': frames - heard['received'],
             'total_ms': late(heard['stages_ms'].get('total', [])),
             'end_to_end_ms': late(heard['end_to_end_ms']),
-            **json.loads(collected.read_text(encoding='utf-8')),
-            'said': [line for line in log.read_text(encoding='utf-8').splitlines()
-                     if 'real_time' in line]}
+            **json.loads(collected.read_text(encoding='utf-8'))}
 
 
 def late(times: Sequence[float]) -> dict[str, float]:
@@ -158,8 +157,6 @@ def print_row(row: dict[str, Any]) -> None:
                      *cells('total_ms', 'p50', 'p99', 'p99.9', 'worst'),
                      *cells('end_to_end_ms', 'p99', 'p99.9', 'worst'),
                      row['full_collections'], f'{row["longest_collection_ms"]:.1f}')
-    for line in row['said']:
-        print(f'  {line}', file=sys.stderr)
 
 
 def prepared_node(steps: Sequence[str], report: pathlib.Path, arguments: list[str]) -> int:
@@ -174,10 +171,7 @@ def prepared_node(steps: Sequence[str], report: pathlib.Path, arguments: list[st
 
     node_main.freeze = configured
     if 'fifo' in steps:
-        _try('SCHED_FIFO', lambda: os.sched_setscheduler(
-            0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY)))
-    if 'lock' in steps:
-        _try('locked memory', _lock)
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
     status = node_main.main(arguments)
     report.write_text(json.dumps({'full_collections': collections.full,
                                   'longest_collection_ms': collections.longest_ms}))
@@ -198,20 +192,6 @@ class Collections:
             return
         self.full += info['generation'] == 2
         self.longest_ms = max(self.longest_ms, (time.perf_counter() - self._begin) * 1e3)
-
-
-def _try(what: str, step: Callable[[], object]) -> None:
-    try:
-        step()
-    except OSError as error:
-        print(f'real_time: no {what}: {error}', file=sys.stderr)
-
-
-def _lock() -> None:
-    library = ctypes.CDLL(None, use_errno=True)
-    if library.mlockall(MCL_CURRENT_AND_FUTURE):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ from launch.logging import get_logger
 from launch_ros.actions import Node
 from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
-from stereo_bp_ros import transport
+from stereo_bp_ros import distributions
 from stereo_bp_ros.config import all_settings
 from stereo_bp_ros.config.files import preset_names
 from stereo_bp_ros.node import launching
@@ -178,6 +178,6 @@ def remappings(given: dict[str, Any]) -> list[tuple[str, str]]:
 
 def fast_dds_profile() -> list[SetEnvironmentVariable]:
     """Room for large images in Fast DDS's shared memory, unless the user has a profile."""
-    if any(os.environ.get(name) for name in transport.PROFILE_VARIABLES):
+    if any(os.environ.get(name) for name in distributions.PROFILE_VARIABLES):
         return []
-    return [SetEnvironmentVariable(transport.profile_variable(), str(FAST_DDS_PROFILE))]
+    return [SetEnvironmentVariable(distributions.profile_variable(), str(FAST_DDS_PROFILE))]

@@ -1,4 +1,4 @@
-"""What images find when ROS starts: room in shared memory, or UDP without it, and pages to keep.
+"""What images find when ROS starts: room in shared memory, or UDP without it, and memory to keep.
 
 To be settled before ``rclpy`` is imported: Fast DDS and the tracing library that comes with it
 look at the environment and the shared memory once. For a process that is not this package's, such
@@ -8,24 +8,20 @@ as the camera's, ``eval "$(python3 -m stereo_bp_ros.transport)"`` settles it in 
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import os
 import pathlib
+import resource
 import shlex
 import sys
 from collections.abc import Mapping, MutableMapping
 
+from stereo_bp_ros.distributions import PROFILE_VARIABLES, profile_variable
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.resources import PRESETS
 
 #: A segment of 16 MiB for every process, the camera's too; and none at all.
 LARGE_IMAGES, UDP_ALONE = (PRESETS / f'fastdds_{name}.xml'
                            for name in ('large_images', 'udp'))
-
-PROFILE_VARIABLES = ('FASTDDS_DEFAULT_PROFILES_FILE', 'FASTRTPS_DEFAULT_PROFILES_FILE')
-
-#: Distributions whose Fast DDS is older than 3.
-WITH_FAST_DDS_2 = ('humble', 'iron', 'jazzy')
 
 #: What a process without a profile takes its transports from.
 BUILTIN_TRANSPORTS = 'FASTDDS_BUILTIN_TRANSPORTS'
@@ -40,6 +36,11 @@ NEEDED = 18 * 2**20
 #: the system at once, and the next image waits for other pages. Up to 64 MiB stay with this.
 KEPT_MEMORY = {'MALLOC_TRIM_THRESHOLD_': (-1, 64 * 2**20),
                'MALLOC_MMAP_THRESHOLD_': (-3, 32 * 2**20)}
+
+
+#: Of <linux/capability.h> and <sys/mman.h>.
+CAP_IPC_LOCK = 14
+MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT = 1, 2, 4
 
 
 def prepare(environment: MutableMapping[str, str] = os.environ,
@@ -75,25 +76,6 @@ def prepare(environment: MutableMapping[str, str] = os.environ,
     return f'{room}; going on with UDP alone, which loses large images: {remedy}' if short else ''
 
 
-def profile_variable(environment: Mapping[str, str] = os.environ) -> str:
-    """The variable that names Fast DDS's profile.
-
-    Fast DDS 2, of Jazzy and before, knows the old name only; Fast DDS 3 warns about that. Wheels
-    of ROS leave ROS_DISTRO unset, and call Fast DDS 2 by its old name, too.
-    """
-    distribution = environment.get('ROS_DISTRO', '')
-    is_old = distribution in WITH_FAST_DDS_2 if distribution else _is_installed('ros-fastrtps')
-    return PROFILE_VARIABLES[is_old]
-
-
-def _is_installed(wheel: str) -> bool:
-    try:
-        importlib.metadata.distribution(wheel)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
-
-
 def keep_freed_memory(environment: Mapping[str, str] = os.environ) -> bool:
     """Let this process keep the memory of an image for the next one.
 
@@ -122,6 +104,30 @@ def _is_set(environment: Mapping[str, str]) -> bool:
     """Whether the user has told the C library when to give memory back."""
     return (any(name in environment for name in KEPT_MEMORY)
             or 'malloc' in environment.get('GLIBC_TUNABLES', ''))
+
+
+def lock_memory() -> str:
+    """Keep what this process has, and what it asks for from now on, in RAM once it was there.
+
+    Returns what forbids it, in words; '' where nothing does.
+    """
+    problem = ''
+    if not (resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY
+            or _capabilities() >> CAP_IPC_LOCK & 1):
+        # Within a limit the next array that passes it could not be made at all.
+        problem = 'the memlock limit is not unlimited, and CAP_IPC_LOCK is missing'
+    else:
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT):
+            problem = os.strerror(ctypes.get_errno())
+    return problem and f'memory is not locked: {problem}'
+
+
+def _capabilities() -> int:
+    """Those in force, a bit each."""
+    status = pathlib.Path('/proc/self/status').read_text(encoding='ascii', errors='replace')
+    return next(int(line.split()[1], 16) for line in status.splitlines()
+                if line.startswith('CapEff:'))
 
 
 def _free(shared_memory: pathlib.Path) -> int | None:

@@ -22,6 +22,9 @@ class NodeConfig(Settings):
         '', 'shipped set of settings that the defaults of all others come from', read_only=True)
     autostart: bool = setting(
         True, 'configure and activate without being asked', read_only=True)
+    lock_memory: bool = setting(
+        False, 'keep the memory of the process in RAM once it is configured (mlockall); needs '
+        'CAP_IPC_LOCK, or a memlock limit of unlimited', read_only=True)
     image_width: int = setting(
         0, 'width that configure allocates memory for; 0 = that of the first images', 0, 65536,
         unit='pixels', read_only=True)

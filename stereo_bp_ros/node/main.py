@@ -156,6 +156,8 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
     spinner.join(1.0)
     node.destroy_node()
     rclpy.try_shutdown()
+    # What was frozen would hold the DDS participant, and with it its shared memory, to the end.
+    gc.unfreeze()
     if not ended:
         # The compiler cannot be interrupted, and is not to be torn down while it runs.
         _exit_now(status)

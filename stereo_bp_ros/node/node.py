@@ -37,6 +37,7 @@ from stereo_bp_ros.node.qos import QosWatch
 from stereo_bp_ros.node.reconfiguration import Reconfiguration
 from stereo_bp_ros.node.subscriptions import InputSubscriptions
 from stereo_bp_ros.node.worker import Mailbox, Worker, WorkerStopped
+from stereo_bp_ros.transport import lock_memory
 
 #: Seconds that a transition waits for the worker: compiling everything takes minutes at most.
 CONFIGURE_LIMIT, DEACTIVATE_LIMIT, CLEANUP_LIMIT = 1200.0, 1.0, 30.0
@@ -199,6 +200,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             generation=self._generation, latencies=self._latencies,
             conditions=self._conditions, offsets=self._offsets, settings=settings,
             now_ns=self._clocks.now_ns, on_device_loss=self._on_fatal)
+        self._conditions.hold('memory', Level.WARN, *filter(None, [
+            lock_memory() if settings.lock_memory else '']))
         # Parameters may have changed while the engine was built.
         self._on_parameters()
         matcher = self._matcher_host.matcher

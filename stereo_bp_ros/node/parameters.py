@@ -16,12 +16,12 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.parameter_service import ParameterService
 
+from stereo_bp_ros import distributions
 from stereo_bp_ros.config import IGNORED, MatcherConfig, NodeConfig, all_settings, split
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.config.renamed import RENAMED
 from stereo_bp_ros.config.settings import Setting, Value, did_you_mean
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.node import distributions
 
 #: Called with the configuration before, the one asked for, and the node's settings.
 Check = Callable[[MatcherConfig, MatcherConfig, NodeConfig], None]

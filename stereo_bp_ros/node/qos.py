@@ -20,9 +20,9 @@ from rclpy.qos import (
 )
 from rclpy.qos_overriding_options import QoSOverridingOptions
 
+from stereo_bp_ros import distributions
 from stereo_bp_ros.errors import printable
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
-from stereo_bp_ros.node.distributions import PublisherEventCallbacks, SubscriptionEventCallbacks
 
 #: What users may override per topic with parameters; durability for latched camera_info.
 OVERRIDABLE = (QoSPolicyKind.HISTORY, QoSPolicyKind.DEPTH, QoSPolicyKind.RELIABILITY,
@@ -71,14 +71,14 @@ class QosWatch:
         self._conditions = conditions
         self._events: dict[str, tuple[str, Any]] = {}
 
-    def subscription(self, topic: str) -> SubscriptionEventCallbacks:
+    def subscription(self, topic: str) -> Any:
         """Callbacks for a subscription of this node, by its resolved topic."""
-        return SubscriptionEventCallbacks(
+        return distributions.event_callbacks().SubscriptionEventCallbacks(
             incompatible_qos=lambda event: self._incompatible(topic, 'publisher', event))
 
-    def publisher(self, topic: str) -> PublisherEventCallbacks:
+    def publisher(self, topic: str) -> Any:
         """Callbacks for a publisher of this node, by its resolved topic."""
-        return PublisherEventCallbacks(
+        return distributions.event_callbacks().PublisherEventCallbacks(
             incompatible_qos=lambda event: self._incompatible(topic, 'subscription', event))
 
     def refresh(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 PACKAGE = 'stereo_bp_ros'
 CORE = {'config', 'quantisation', 'errors', 'types', 'images', 'camera', 'rectification',
-        'geometry', 'partitions', 'device_arrays', 'resources', 'transport'}
+        'geometry', 'partitions', 'device_arrays', 'resources', 'distributions', 'transport'}
 
 #: What a file or room may import; the innermost room decides.
 ALLOWED = {

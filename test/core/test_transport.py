@@ -10,11 +10,11 @@ import types
 
 import pytest
 
-from stereo_bp_ros import transport
+from stereo_bp_ros import distributions, transport
 from stereo_bp_ros.errors import StereoError
 
 PLENTY, LITTLE, NOTHING = 64 * 2**20, 2 * 2**20, 0
-NAME = transport.profile_variable({})
+NAME = distributions.profile_variable({})
 
 
 @pytest.fixture
@@ -133,3 +133,40 @@ def test_another_c_library_keeps_what_it_wants(monkeypatch):
 
 def test_the_users_choice_of_memory_stays():
     assert not transport.keep_freed_memory({'GLIBC_TUNABLES': 'glibc.malloc.trim_threshold=1'})
+
+
+LOCKING = """
+import pathlib, re, resource, sys
+from stereo_bp_ros import transport
+
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (int(sys.argv[1]), int(sys.argv[1])))
+if sys.argv[2] == 'ordinary':
+    transport._capabilities = lambda: 0
+print(transport.lock_memory())
+data = bytearray(1 << 20)
+print(re.search(r'VmLck:\\s+(\\d+) kB', pathlib.Path('/proc/self/status').read_text())[1])
+"""
+
+
+def locked(limit: int, user: str) -> tuple[str, int]:
+    """What is said, and MiB that are locked then."""
+    done = subprocess.run([sys.executable, '-c', LOCKING, str(limit), user], check=True,
+                          capture_output=True, text=True, timeout=60)
+    said, kib = done.stdout.rsplit(maxsplit=1) if done.stdout.strip().count('\n') else (
+        '', done.stdout)
+    return said.strip(), int(kib) // 1024
+
+
+def test_memory_is_locked_where_it_may_be():
+    if not transport._capabilities() >> transport.CAP_IPC_LOCK & 1:
+        pytest.skip('needs CAP_IPC_LOCK')
+    said, mib = locked(0, 'privileged')
+    assert said == ''
+    assert mib > 10
+
+
+def test_memory_is_not_locked_within_a_limit_that_a_later_array_would_pass():
+    said, mib = locked(1 << 12, 'ordinary')
+    assert said == ('memory is not locked: the memlock limit is not unlimited, and CAP_IPC_LOCK '
+                    'is missing')
+    assert mib == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import signal
 import time
@@ -13,6 +14,7 @@ import pytest
 
 pytest.importorskip('rclpy')
 from stereo_bp_ros.node.main import main
+from test import shared_memory
 from test.node.processes import LIMIT
 from test.processor_time import cpu_seconds
 
@@ -70,6 +72,18 @@ def test_a_signal_ends_an_active_node_with_status_0(run_node: Any, client_class:
         name = signal.Signals(number).name
         assert f'shutting down ({name})' in node.log
         assert 'Traceback' not in node.log
+
+
+def test_a_node_that_has_ended_leaves_no_shared_memory_behind(
+        run_node: Any, tmp_path: pathlib.Path) -> None:
+    with run_node(tmp_path, {'stereo_algorithm': 'sad', 'backend': 'cpu'}) as node:
+        own = {name for name in shared_memory.segments_of(node.process.pid)
+               if (shared_memory.FOLDER / f'{name}_el').exists()}
+        own -= shared_memory.segments_of(os.getpid())
+        assert own
+        assert node.end() == 0
+        # One that a node of another domain has taken over is no longer this node's.
+        assert shared_memory.left_behind(own) == []
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.replay import session
+from test import shared_memory
 from test.node.client import Client, stamp_of
 from test.node.processes import LIMIT, NODE, START_LIMIT, NodeProcess, running_node
-from test.soak import shared_memory
 from test.soak.camera import Camera
 from test.soak.clock import SimulatedClock
 from test.soak.ledger import Found, Ledger, Totals

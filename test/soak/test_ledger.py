@@ -9,7 +9,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from test.soak import shared_memory
+from test import shared_memory
 from test.soak.camera import DISPARITIES, shown_at, textures
 from test.soak.ledger import Found, Ledger, Shown, Totals, transport_losses, unaccounted
 from test.soak.trend import settled, trend

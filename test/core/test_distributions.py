@@ -1,4 +1,4 @@
-"""What differs between distributions of ROS is in one place each."""
+"""What differs between distributions of ROS is in one file."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import types
 
 import pytest
 
-from stereo_bp_ros import transport
+from stereo_bp_ros import distributions
 
 #: Signs of a difference between distributions.
 SIGNS = re.compile(r'\b(?:Humble|Iron|Jazzy|Kilted|ROS_DISTRO|qos_event)\b')
 
-#: Where they may be. Names of bags' types and of packages to install are no differences.
-PLACES = {'stereo_bp_ros/node/distributions.py', 'stereo_bp_ros/transport.py'}
+#: Where they are. Names of bags' types and of packages to install are no differences.
+PLACE = 'stereo_bp_ros/distributions.py'
 
 
-def test_differences_between_distributions_are_in_two_files(repository: pathlib.Path) -> None:
+def test_differences_between_distributions_are_in_one_file(repository: pathlib.Path) -> None:
     found = {str(path.relative_to(repository))
              for path in (repository / 'stereo_bp_ros').rglob('*.py')
              if SIGNS.search(path.read_text())}
-    assert found == PLACES
+    assert found == {PLACE}
     launch = (repository / 'launch' / 'stereo_bp.launch.py').read_text()
     assert re.findall(r'.*ROS_DISTRO.*', launch) == [
         line for line in launch.splitlines() if 'apt install' in line]
@@ -37,9 +37,7 @@ def test_event_callbacks_are_found_under_the_name_of_humble(monkeypatch: pytest.
     old.SubscriptionEventCallbacks = handler.SubscriptionEventCallbacks     # type: ignore
     monkeypatch.setitem(sys.modules, 'rclpy.event_handler', None)
     monkeypatch.setitem(sys.modules, 'rclpy.qos_event', old)
-    monkeypatch.delitem(sys.modules, 'stereo_bp_ros.node.distributions', raising=False)
-    from stereo_bp_ros.node import distributions
-    assert distributions.SubscriptionEventCallbacks is handler.SubscriptionEventCallbacks
+    assert distributions.event_callbacks() is old
 
 
 @pytest.mark.parametrize(('distribution', 'name'), [
@@ -47,13 +45,13 @@ def test_event_callbacks_are_found_under_the_name_of_humble(monkeypatch: pytest.
     ('kilted', 'FASTDDS_DEFAULT_PROFILES_FILE'), ('rolling', 'FASTDDS_DEFAULT_PROFILES_FILE')])
 def test_fast_dds_reads_the_profile_that_its_distribution_knows(distribution: str,
                                                                 name: str) -> None:
-    assert transport.profile_variable({'ROS_DISTRO': distribution}) == name
+    assert distributions.profile_variable({'ROS_DISTRO': distribution}) == name
 
 
 def test_wheels_of_ros_name_no_distribution_and_fast_dds_is_asked() -> None:
     """The library has the name of the variable that it reads in it."""
     rclpy = pytest.importorskip('rclpy')
-    name = transport.profile_variable({})
+    name = distributions.profile_variable({})
     libraries = [path for path in pathlib.Path(rclpy.__file__).parents[3].glob('libfast*.so*')
                  if path.name.startswith(('libfastdds.', 'libfastrtps.'))]
     if not libraries:

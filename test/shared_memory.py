@@ -20,16 +20,19 @@ def segments_of(pid: int) -> set[str]:
         return set()
 
 
-def remove(names: set[str], folder: pathlib.Path = FOLDER) -> None:
-    """Remove those of these segments that no process holds any more.
+def left_behind(names: set[str], folder: pathlib.Path = FOLDER) -> list[str]:
+    """Those of these segments that are there, and that no process holds any more.
 
     The process that a segment belongs to locks its file NAME_el for as long as it lives.
     """
-    for name in names:
-        lock = folder / f'{name}_el'
-        if name.endswith(('_el', '_mutex')) or not _is_free(lock):
-            continue
-        for path in (folder / name, lock):
+    return [name for name in names
+            if not name.endswith(('_el', '_mutex')) and _is_free(folder / f'{name}_el')]
+
+
+def remove(names: set[str], folder: pathlib.Path = FOLDER) -> None:
+    """Remove those of these segments that are left behind."""
+    for name in left_behind(names, folder):
+        for path in (folder / name, folder / f'sem.{name}_mutex', folder / f'{name}_el'):
             with contextlib.suppress(OSError):
                 path.unlink()
 
