@@ -18,8 +18,9 @@ from stereo_bp_ros.evaluation.condition_words import DELIVERY
 from stereo_bp_ros.evaluation.conditions import Delivery, judge
 from stereo_bp_ros.evaluation.results import summaries
 from stereo_bp_ros.evaluation.runs import Method
-from stereo_bp_ros.evaluation.scenario import Input, Scenario, read_scenario
+from stereo_bp_ros.evaluation.scenario import Scenario, read_scenario
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.evaluation.sources import Input, Sources
 from stereo_bp_ros.replay import session
 from stereo_bp_ros.replay.source import open_source
 
@@ -47,14 +48,15 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError('--start and settings exclude each other: the command says them')
     if options.ros_arguments and parameters and not options.start:
         raise ValueError('--ros-args are for a node that runs already, or for --start')
-    for path in scenario.folders:       # before an earlier report is replaced by one without any
+    sources = Sources(scenario.inputs, shared.chosen_topics(options))
+    for path in sources.paths:          # before an earlier report is replaced by one without any
         for warning in open_source(path, topics=shared.chosen_topics(options)).warnings:
             _log.warning(warning)
     run_report.prepare_folder(options.output)
     runs = []
     for number, one in enumerate(scenario.inputs, 1):
         name = 'replay' + (f'_{number}' if number > 1 else '')
-        runs.append(_perform(name, one, scenario, options, parameters))
+        runs.append(_perform(name, one, sources, scenario, options, parameters))
         if options.start:
             _check_settings(wanted, runs[-1].settings)
     return _finish(options, scenario, runs)
@@ -86,8 +88,8 @@ def _scenario(options: argparse.Namespace) -> Scenario:
     return scenario
 
 
-def _perform(name: str, one: Input, scenario: Scenario, options: argparse.Namespace,
-             parameters: Mapping[str, Value]) -> RecordedRun:
+def _perform(name: str, one: Input, sources: Sources, scenario: Scenario,
+             options: argparse.Namespace, parameters: Mapping[str, Value]) -> RecordedRun:
     """One session: its own player and, unless it runs already, its own node."""
     folder = options.output / name
     folder.mkdir()
@@ -122,7 +124,7 @@ def _perform(name: str, one: Input, scenario: Scenario, options: argparse.Namesp
                                             ros_arguments=tuple(options.ros_arguments), **known)
         judged = bar.add_task('comparing with the truth', total=result.recorded['disparity'])
         return run_report.judge(
-            name, one.name, lambda: scenario.open_input(one, topics)[1], result,
+            name, one.name, lambda: sources.pairs_of(one), result,
             period_s=options.period, advance=lambda: bar.advance(judged),
             method=Method(repeat=1, calibration=calibration, windows=scenario.windows))
 

@@ -120,7 +120,7 @@ class Player:
         while rclpy.ok():
             now = time.perf_counter()
             if self._clock is not None:
-                time_ns = first_ns + int((now - begin) * 1e9 * self._rate)
+                time_ns = first_ns + round((now - begin) * 1e9 * self._rate)
                 self._clock.publish(bytes(bags.serialize_clock(
                     due_ns if now >= due else min(max(0, time_ns), due_ns))))
             if now >= due:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 import types
 
 import cv2
@@ -90,31 +89,50 @@ def test_a_folder_without_calibration_asks_for_one(tmp_path, textured_pair):
     assert len(list(open_source(tmp_path, calibration=known).events())) == 4
 
 
+class Watch:
+    """The module time of a machine that takes none: only sleeping lets it go on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def time_ns(self) -> int:
+        return int(self.now * 1e9)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
 class WritesDown:
     """A node whose publishers write down (topic, bytes, when) in the order of publishing."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: Watch) -> None:
         self.sent = []
+        self._watch = watch
 
     def create_publisher(self, kind, topic, qos):
         def publish(data):
-            self.sent.append((topic, bytes(data), time.perf_counter()))
+            self.sent.append((topic, bytes(data), self._watch.perf_counter()))
 
         return types.SimpleNamespace(publish=publish, topic_name=topic,
                                      wait_for_all_acked=lambda timeout: True)
 
 
 @pytest.mark.parametrize('period_s', [0.1, 0.0], ids=['0.4 s', 'one moment'])
-def test_in_each_loop_the_clock_goes_back_before_the_first_stamp(folder, period_s):
+def test_in_each_loop_the_clock_goes_back_before_the_first_stamp(folder, monkeypatch, period_s):
     """Whatever the length of the source."""
-    from stereo_bp_ros.replay.player import Player
+    from stereo_bp_ros.replay import player
+    watch = Watch()
+    monkeypatch.setattr(player, 'time', watch)
     for path in folder.rglob('*.png'):      # numbered, not stamped
         path.rename(path.with_name(f'frame_{path.name}'))
     source = open_source(folder, period_s=period_s)
-    node = WritesDown()
+    node = WritesDown(watch)
     rclpy.init()
     try:
-        report = Player(node, source, clock=True).play(3)
+        report = player.Player(node, source, clock=True).play(3)
     finally:
         rclpy.try_shutdown()
     assert report.pairs == 9
