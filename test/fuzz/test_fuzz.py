@@ -7,8 +7,10 @@ import json
 import pathlib
 import subprocess
 import sys
+import time
 import warnings
 
+import numpy as np
 import pytest
 
 pytest.importorskip('numba')
@@ -77,20 +79,26 @@ def broken(data: bytes, folder: pathlib.Path) -> None:
         raise ValueError('it is damaged')
     if kind == b'd':
         raise ValueError('file.x is damaged')
+    if kind == b'e':
+        np.ones(330 << 20, np.uint8)
     if kind == b'f':
         while True:
+            pass
+    if kind == b'g' or (kind == b'h' and not any(folder.iterdir())):
+        (folder / 'cache').touch()
+        start = time.process_time()
+        while time.process_time() < start + 0.3:
             pass
 
 
 @pytest.mark.parametrize(('data', 'words'), [
     (b'a', 'KeyError'), (b'b', 'RuntimeWarning: overflow'), (b'c', 'does not name file.x'),
-    (b'd', ''), (b'e', ' MiB'), (b'f', 'more than 0.5 s'), (b'', None)])
+    (b'd', ''), (b'e', ' s and 3'), (b'f', 'more than 0.5 s'), (b'g', '0.3 s and'),
+    (b'h', None), (b'', None)])
 def test_every_defect_is_found(data: bytes, words: str | None, tmp_path: pathlib.Path,
                                monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, 'MOST_SECONDS', 0.5)
-    monkeypatch.setattr(fuzz, '_is_warm', lambda _: True)
-    if data == b'e':
-        monkeypatch.setattr(fuzz, 'memory', iter([0, 300 * 1024]).__next__)
+    monkeypatch.setattr(fuzz, 'MOST_WORK', 0.25)
     target = targets.Target(broken, lambda: [], (), 1, file='file.x')
     with fuzz.limits():
         found = fuzz.tried(target, data, tmp_path)

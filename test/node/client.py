@@ -187,11 +187,25 @@ class Client:
     # Results
 
     def result(self, topic: str, stamp_ns: int, limit: float = LIMIT) -> Any:
-        """Wait for the message with this stamp."""
+        """Wait for the message with this stamp of a pair that the node takes."""
         return self.wait_until(
             lambda: next((m for m in list(self.received[topic])
                           if stamp_of(m) == stamp_ns), None),
             limit, f'{topic} at {stamp_ns}')
+
+    def first_result(self, left: Any, right: Any) -> None:
+        """Send a pair until one is answered, where camera_info may not be in force yet.
+
+        A change of one side waits for the other's, which comes later on a busy machine.
+        """
+        sent: list[int] = []
+
+        def answer() -> bool:
+            sent.append(self.send_pair(left, right))
+            time.sleep(0.1)
+            return bool(set(sent) & set(self.stamps()))
+
+        self.wait_until(answer, what='a result')
 
     def stamps(self, topic: str = 'disparity') -> list[int]:
         return [stamp_of(m) for m in list(self.received[topic])]

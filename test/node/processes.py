@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from test import domains
+from test import domains, shared_memory
 
 #: Seconds. Compiling everything from scratch takes long on a small machine.
 START_LIMIT = 240.0
@@ -61,9 +61,12 @@ class NodeProcess:
         return self.process.wait(limit)
 
     def kill(self) -> None:
+        """End it at once, and remove the shared memory that it cannot give back any more."""
+        left = shared_memory.segments_of(self.process.pid)
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(10)
+        shared_memory.remove(left)
 
 
 @contextlib.contextmanager

@@ -68,8 +68,12 @@ def activate(client: Any) -> None:
     assert client.change_state('configure')
     assert client.change_state('activate')
     client.connect()
+    send_infos(client)
+
+
+def send_infos(client: Any, width: int = W, height: int = H) -> None:
     for side in ('left', 'right'):
-        client.send_info(side, client.info(side, W, H))
+        client.send_info(side, client.info(side, width, height))
 
 
 def match(client: Any, images: tuple[Any, Any]) -> Any:
@@ -93,8 +97,7 @@ def test_the_whole_way_and_back(client: Any, images: tuple[Any, Any]) -> None:
     assert client.image_publishers['left'].get_subscription_count() == 0
     assert client.change_state('activate')
     client.connect()
-    for side in ('left', 'right'):
-        client.send_info(side, client.info(side, W, H))
+    send_infos(client)
     match(client, images)
     assert client.change_state('deactivate')
     client.wait_until(
@@ -112,8 +115,7 @@ def test_a_configuration_that_cannot_run_leaves_the_node_unconfigured_and_says_w
     assert client.change_state('configure')
     assert client.change_state('activate')
     client.connect()
-    for side in ('left', 'right'):
-        client.send_info(side, client.info(side, W, H))
+    send_infos(client)
     status = client.wait_for_status('input', lambda s: 'memory_limit' in s.message)
     assert status.level == 2
     assert client.set_parameters(memory_limit=0)[0].successful
@@ -169,16 +171,16 @@ def test_nothing_is_published_after_deactivate_returns(client: Any, images: tupl
 
 
 def test_services_answer_while_a_frame_is_computed(
-        client: Any, textured_pair: Callable[..., Any], active: None) -> None:
+        client: Any, textured_pair: Callable[..., Any], images: tuple[Any, Any], active: None
+        ) -> None:
     slow = {'stereo_algorithm': 'bp', 'disparity_range': 64, 'iterations': 200}
     assert all(result.successful for result in client.set_parameters(True, **slow))
     client.wait_for_algorithm('bp')
     width, height = 640, 480
-    for side in ('left', 'right'):
-        client.send_info(side, client.info(side, width, height))
-    images = [client.image(pixels) for pixels in textured_pair(width, height, 5)]
-    match(client, images)                               # the engine is there
-    stamp_ns, answers = client.send_pair(*images), 0
+    send_infos(client, width, height)
+    large = [client.image(pixels) for pixels in textured_pair(width, height, 5)]
+    client.first_result(*large)                         # the engine is there
+    stamp_ns, answers = client.send_pair(*large), 0
     while stamp_ns not in client.stamps():
         assert client.set_parameters(speckle_size=answers)[0].successful
         assert client.state() == 'active'
@@ -189,6 +191,8 @@ def test_services_answer_while_a_frame_is_computed(
     fast = {name: PARAMETERS.get(name, 7) for name in slow}
     assert all(result.successful for result in client.set_parameters(True, **fast))
     client.wait_for_algorithm('sad')
+    send_infos(client)
+    client.first_result(*images)
 
 
 def test_every_frame_during_rebuilds_is_of_one_configuration(
