@@ -145,7 +145,8 @@ class Worker:
                 super().__init__(*arguments, **options, priority=HIGHEST_PRIORITY)
 
         cupy.cuda.Stream = First
-        return {'priority': int(cupy.cuda.runtime.streamGetPriority(First().ptr))}
+        stream = First()                # CUDA's goes with it
+        return {'priority': int(cupy.cuda.runtime.streamGetPriority(stream.ptr))}
 
     def do_build(self, config: dict[str, Any], count: int = 1, on_device_loss: str = 'exit',
                  large: bool = False) -> dict[str, Any]:
