@@ -111,9 +111,14 @@ def _change_states(rig: Rig, names: tuple[str, ...]) -> None:
 @contextlib.contextmanager
 def no_subscribers(rig: Rig, draw: random.Random) -> Iterator[None]:
     """Nobody wants a result."""
+    rig.camera.set(running=False)
+    before = rig.totals()
     rig.stop_listening()
     rig.wait_until_known()
+    rig.camera.set()
     yield
+    # A frame that is still on its way would have a subscriber again.
+    rig.wait_until_done(before)
     rig.listen()
     rig.wait_until(lambda: rig.node.count_publishers('disparity'))
     rig.wait_until_known()

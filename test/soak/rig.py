@@ -24,7 +24,7 @@ from test.node.client import Client, stamp_of
 from test.node.processes import LIMIT, NODE, START_LIMIT, NodeProcess, running_node
 from test.soak.camera import Camera
 from test.soak.clock import SimulatedClock
-from test.soak.ledger import Found, Ledger, Totals
+from test.soak.ledger import Found, Ledger, Totals, transport_losses, unaccounted
 
 #: Of the node. ``max_latency`` drops what a stop in the middle of a frame has made old.
 PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 32, 'correlation_window_size': 7,
@@ -292,6 +292,19 @@ class Rig(Client):
     @staticmethod
     def _counters(report: Report) -> dict[str, int]:
         return {key: int(value) for key, value in report.values.items()}
+
+    def wait_until_done(self, before: Totals) -> None:
+        """Wait until the node has done with each image sent since then; none is sent meanwhile.
+
+        :raises Violation: it has not.
+        """
+        def is_done(report: Report) -> bool:
+            node = self._counters(report)
+            _, lost = transport_losses(
+                before, Totals(node, dict(self.ledger.images), self.ledger.delivered))
+            return not (unaccounted(node) or node['held'] or lost.keys() - {'results'})
+
+        self.wait_for_report('pairing', is_done, what='the end of all frames')
 
     def totals(self) -> Totals:
         """All counters at rest, of both ends."""

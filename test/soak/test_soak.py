@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 
 import pytest
 
-from test.node import processes
-from test.soak.machine_faults import PRIVATE
-
 pytest.importorskip('rclpy')
+from test import domains
+from test.node import processes
+from test.soak import faults, rig
+from test.soak.machine_faults import PRIVATE
+from test.soak.trials import RECOVERY
+
 pytestmark = [pytest.mark.ros, pytest.mark.slow]
 
 #: Seconds for everything, on a machine that does other work.
@@ -42,14 +47,23 @@ WRONGS = {
 }
 
 
+#: A line that makes every frame of the node late, but not too late.
+SLOW = (f'import time; {FRAMES}; F.right = F.process; '
+        'F.process = lambda self, pair: [time.sleep(0.7), F.right(self, pair)]')
+
+
+def node_with(line: str) -> str:
+    """The program of a node that begins with this line of Python."""
+    return processes.NODE.replace('sys.exit', f'{line}; sys.exit')
+
+
 def soak(*arguments: str, wrong: str = '') -> subprocess.CompletedProcess[str]:
     """Run a soak; ``wrong`` is a line of Python for the node."""
     if not wrong:
         return subprocess.run([sys.executable, '-m', 'test.soak', *arguments],
                               capture_output=True, text=True, timeout=LIMIT)
-    node = processes.NODE.replace('sys.exit', f'{wrong}; sys.exit')
     code = ('import sys; from test.soak import __main__, rig; '
-            f'rig.NODE = {node!r}; sys.exit(__main__.main(sys.argv[1:]))')
+            f'rig.NODE = {node_with(wrong)!r}; sys.exit(__main__.main(sys.argv[1:]))')
     # With mounts of its own it would begin anew, with the node as it is.
     return subprocess.run([sys.executable, '-c', code, *arguments], capture_output=True,
                           text=True, timeout=LIMIT, env={**os.environ, PRIVATE: ''})
@@ -65,6 +79,23 @@ def test_two_minutes_of_faults_are_survived(tmp_path: pathlib.Path) -> None:
     page = (tmp_path / 'soak.html').read_text(encoding='utf-8')
     assert "default-src 'none'" in page
     assert report['trials'][0]['fault'] in page
+
+
+def test_a_frame_on_its_way_is_none_of_those_that_a_new_subscriber_gets(
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rig, 'NODE', node_with(SLOW))
+    with (domains.domain() as domain, contextlib.closing(rig.Rig(
+            domain, tmp_path, '', sim_time=False, backend='cpu')) as front):
+        front.start()
+        front.camera.set()
+        assert front.wait_for_result(0)
+        with faults.no_subscribers(front, random.Random(0)):
+            front.wait_for_words('input', '^idle: no subscribers$')
+            front.camera.set(running=False)
+            front.counters_at_rest()
+            place = front.camera.send()
+        assert front.frames_to_recover() <= RECOVERY
+        assert front.ledger.delivered_between(place, place) == 0
 
 
 @pytest.mark.parametrize('name', WRONGS)
