@@ -70,14 +70,13 @@ def decode(encoded: Any, what: str) -> np.ndarray:
 
     :raises ValueError: it is no image that OpenCV can decode; ``what`` names it.
     """
-    data = np.frombuffer(encoded, np.uint8)
+    data = bytes(encoded)
     image = None
-    if data.size:
+    if data:
         try:
-            if data[:len(PNG)].tobytes() == PNG:
-                for _ in png_chunks(data.tobytes()):
-                    pass
-            image = cv2.imdecode(data, cv2.IMREAD_UNCHANGED)
+            if data.startswith(PNG):    # without what is behind its end: OpenCV may go on there
+                data = b''.join([PNG, *(chunk for _, chunk in png_chunks(data))])
+            image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
         except (cv2.error, ValueError):
             image = None
     if image is None:

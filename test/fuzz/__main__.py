@@ -237,7 +237,9 @@ def _once(target: Target, data: bytes, folder: pathlib.Path) -> Finding | None:
         if target.file not in str(error):
             return finding(error, f'the error does not name {target.file}: ')
         refused = True
-    except (Exception, Hung) as error:
+    except Hung as error:
+        return {**finding(error), 'limits': [MOST_SECONDS]}
+    except Exception as error:
         return finding(error)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

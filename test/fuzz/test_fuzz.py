@@ -81,7 +81,8 @@ def broken(data: bytes, folder: pathlib.Path) -> None:
         raise ValueError('file.x is damaged')
     if kind == b'e':
         np.ones(330 << 20, np.uint8)
-    if kind == b'f':
+    if kind == b'f' or (kind == b'i' and not any(folder.iterdir())):
+        (folder / 'cache').touch()
         while True:
             pass
     if kind == b'g' or (kind == b'h' and not any(folder.iterdir())):
@@ -94,7 +95,7 @@ def broken(data: bytes, folder: pathlib.Path) -> None:
 @pytest.mark.parametrize(('data', 'words'), [
     (b'a', 'KeyError'), (b'b', 'RuntimeWarning: overflow'), (b'c', 'does not name file.x'),
     (b'd', ''), (b'e', ' s and 3'), (b'f', 'more than 0.5 s'), (b'g', '0.3 s and'),
-    (b'h', None), (b'', None)])
+    (b'h', None), (b'i', None), (b'', None)])
 def test_every_defect_is_found(data: bytes, words: str | None, tmp_path: pathlib.Path,
                                monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, 'MOST_SECONDS', 0.5)
