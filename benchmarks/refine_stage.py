@@ -81,7 +81,7 @@ def stage_time(engine: Any, config: MatcherConfig, target: int, repeats: int) ->
     """Median of the stage's graph; ``target`` is where the disparity goes."""
     parameters = refine.Parameters()
     parameters.fill(config, None)
-    parameters.aim({'disparity': target})
+    parameters.bind({'disparity': target})
     runtime.memcpy(engine._arena.device['parameters'], ctypes.addressof(parameters),
                    ctypes.sizeof(parameters), TO_DEVICE)
     stream = engine._stream

@@ -45,29 +45,29 @@ def main() -> None:
             row = [measure(base.replace(disparity_range=size.disparities,
                                         correlation_window_size=window, **changes),
                            common.noise(size), options.repeats) for changes in WANTED.values()]
-            cut, registers = row[1][1:]
-            common.print_row(size, window, *(f'{time:.1f}' for time, *_ in row), cut.rows,
-                             f'{cut.grid[0]}x{cut.grid[1]}', registers)
+            launch, registers = row[1][1:]
+            common.print_row(size, window, *(f'{time:.1f}' for time, *_ in row), launch.rows,
+                             f'{launch.grid[0]}x{launch.grid[1]}', registers)
 
 
 def measure(config: MatcherConfig, pair: Pair, repeats: int, count: int = 20
-            ) -> tuple[float, sad_launch.Cut, int]:
-    """Microseconds of one launch, how it is cut, and registers of a thread."""
+            ) -> tuple[float, sad_launch.Launch, int]:
+    """Microseconds of one launch, how it is launched, and registers of a thread."""
     height, width = pair.left.shape
     found, wanted = runtime_device.properties(0), refine.steps(config, ())
-    cut = sad_launch.cut(config, width, height, found)
-    kernel = compiler.kernel(found, 'sad/sad.cu', sad.kernel_name(cut, 'uint8', wanted))
+    launch = sad_launch.launch_of(config, width, height, found)
+    kernel = compiler.kernel(found, 'sad/sad.cu', sad.kernel_name(launch, 'uint8', wanted))
     images = [cupy.asarray(image) for image in (pair.left, pair.right)]
     filled = {name: cupy.zeros((height, width), dtype) for name, dtype in ARRAYS.items()}
-    windows = sad.windows(config, width, height, cut.rows, {
+    windows = sad.windows(config, width, height, launch.rows, {
         'left': images[0].data.ptr, 'right': images[1].data.ptr,
         **sad.wanted_arrays({name: array.data.ptr for name, array in filled.items()}, wanted)})
     cupy.cuda.Device().synchronize()
     stream = cupy.cuda.Stream(non_blocking=True)
     launched = device.graph(stream, lambda: kernel.launch(
-        stream.ptr, cut.grid, (cut.threads, 1, 1), cut.shared_bytes, windows), count)
+        stream.ptr, launch.grid, (launch.threads, 1, 1), launch.shared_bytes, windows), count)
     times = device.microseconds(stream, launched, repeats, uncounted=1)
-    return statistics.median(times) / count, cut, kernel.resources.registers
+    return statistics.median(times) / count, launch, kernel.resources.registers
 
 
 if __name__ == '__main__':

@@ -20,7 +20,7 @@ from stereo_bp_ros.geometry import MemoryPlan
 LEAST_SIZE = 16
 
 
-class Cut(NamedTuple):
+class Split(NamedTuple):
     """How one side of an image is cut into overlapping pieces of one size.
 
     size: pixels of every piece, with its padding; starts: first pixel of each piece, a multiple
@@ -53,8 +53,8 @@ class Partition(NamedTuple):
 class Partitioning:
     """All partitions of an image: all of one size, so that one set of arrays does for them."""
 
-    columns: Cut
-    rows: Cut
+    columns: Split
+    rows: Split
 
     @property
     def width(self) -> int:
@@ -98,28 +98,28 @@ class Partitioning:
 
 def whole(width: int, height: int) -> Partitioning:
     """The image as the only partition."""
-    return Partitioning(Cut(width, (0,), (0, width)), Cut(height, (0,), (0, height)))
+    return Partitioning(Split(width, (0,), (0, width)), Split(height, (0,), (0, height)))
 
 
-def cut(length: int, count: int, alignment: int, padding: int) -> Cut | None:
-    """Cut ``length`` pixels into ``count`` pieces of the least size; None = too short for that.
+def split(length: int, count: int, alignment: int, padding: int) -> Split | None:
+    """Split ``length`` pixels into ``count`` pieces of the least size; None = too short for that.
 
     Pieces start at multiples of ``alignment``, and the last one ends with the image. At a cut
     both of its pieces go on for ``padding`` pixels at least.
     """
     if count == 1:
-        return Cut(length, (0,), (0, length))
+        return Split(length, (0,), (0, length))
     size = _least_size(length, count, alignment, padding)
     if size is None:
         return None
     steps = (length - size) // alignment
     starts = tuple(alignment * (i * steps // (count - 1)) for i in range(count))
     middles = ((after + before + size) // 2 for before, after in itertools.pairwise(starts))
-    return Cut(size, starts, (0, *middles, length))
+    return Split(size, starts, (0, *middles, length))
 
 
 def _least_size(length: int, count: int, alignment: int, padding: int) -> int | None:
-    """Pixels of the pieces of ``cut`` for a count of at least 2; None = too short for that."""
+    """Pixels of the pieces of ``split`` for a count of at least 2; None = too short for that."""
     # The most steps from the first to the last start at which the longest step and the padding
     # on both of its sides still fit a piece: steps + ceil(steps / (count - 1)) <= available.
     available = (length - 2 * padding) // alignment
@@ -164,7 +164,7 @@ def choose(config: MatcherConfig, width: int, height: int, allowed: int,
         if needed <= allowed:
             return uncut
     found = list(itertools.starmap(Partitioning, itertools.product(
-        _cuts(config, 'partition_columns', width), _cuts(config, 'partition_rows', height))))
+        _splits(config, 'partition_columns', width), _splits(config, 'partition_rows', height))))
     # The larger a partition, the more memory: the largest that fits is found by halving.
     by_area = sorted({p.width * p.height: p for p in found}.values(),
                      key=lambda p: p.width * p.height)
@@ -178,21 +178,21 @@ def choose(config: MatcherConfig, width: int, height: int, allowed: int,
     raise MemoryLimitError(plan_of(by_area[0]).total, allowed)
 
 
-def _cuts(config: MatcherConfig, name: str, length: int) -> list[Cut]:
-    """Every way to cut one side that is worth a thought, or the one that is asked for."""
+def _splits(config: MatcherConfig, name: str, length: int) -> list[Split]:
+    """Candidate splits of one side, or the one that is asked for."""
     padding, count = config.partition_padding, getattr(config, name)
     step = alignment(config)
     if count:
-        asked = cut(length, count, step, padding)
+        asked = split(length, count, step, padding)
         if asked is None:
             raise ConfigError(name, count, f'with padding {padding} and {config.levels} levels '
                               f'{length} pixels cannot be cut into so many')
         return [asked]
-    found = [Cut(length, (0,), (0, length))]
+    found = [Split(length, (0,), (0, length))]
     for pieces in range(2, length // max(step, padding) + 2):
         size = _least_size(length, pieces, step, padding)
         if size is None or size < 3 * padding:
             break
-        if size < found[-1].size and (made := cut(length, pieces, step, padding)):
+        if size < found[-1].size and (made := split(length, pieces, step, padding)):
             found.append(made)
     return found

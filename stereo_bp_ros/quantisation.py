@@ -15,6 +15,8 @@ LARGEST_FLOAT16 = 65504
 LARGEST_INT16 = 32767
 #: Pixels. Below half a sixteenth nothing but equal values would be averaged.
 LEAST_BILATERAL_SIGMA = 0.03
+#: Grey level that 0 becomes in 8 bits, for the methods whose values have a sign.
+SIGNED_OFFSET = 128
 #: Combined data costs of a pixel are cut at this.
 LARGEST_BYTE = 255
 #: Finer steps of a grey value's cost than 1 / 128 change no map that was measured.

@@ -103,15 +103,15 @@ def cpu_record(config: MatcherConfig, width: int, height: int) -> dict[str, Any]
     return {'partitions': str(parts), 'arrays': _arrays(plan_of(parts))}
 
 
-def cuda_record(config: MatcherConfig, width: int, height: int, found: device.Properties
+def cuda_record(config: MatcherConfig, width: int, height: int, properties: device.Properties
                 ) -> dict[str, Any]:
     """What the CUDA engine plans, loads and launches, of an engine that runs nothing."""
     def plan_of(parts: partitions.Partitioning) -> Any:
-        return plan.plan_of(config, width, height, found, {}, parts)
-    plan.check(config, found)
-    config = plan.computed(config, found)
+        return plan.plan_of(config, width, height, properties, {}, parts)
+    plan.check(config, properties)
+    config = plan.computed(config, properties)
     parts = partitions.choose(config, width, height,
-                              config.memory_limit or found.memory * 8 // 10,
+                              config.memory_limit or properties.memory * 8 // 10,
                               lambda parts: plan_of(parts).memory)
     seen = Recorder()
     parameters = refine.Parameters()
@@ -119,7 +119,7 @@ def cuda_record(config: MatcherConfig, width: int, height: int, found: device.Pr
     frames = {}
     planned = plan_of(parts)
     with without_a_device(seen):
-        made = pipeline.Pipeline(planned, PlacedArena(found, planned.memory, planned.pinned,
+        made = pipeline.Pipeline(planned, PlacedArena(properties, planned.memory, planned.pinned,
                                                       memory.STAMPS))
         made.load()
         made.initialise(0)
@@ -196,7 +196,7 @@ class Recorder:
         calls, self._calls = self._calls, []
         return calls
 
-    def kernel(self, _found: Any, file: str, name: str) -> Any:
+    def kernel(self, _device: Any, file: str, name: str) -> Any:
         """Stands for loading a kernel."""
         self.loaded.add(f'{file}: {name}')
 

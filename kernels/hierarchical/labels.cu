@@ -1,4 +1,4 @@
-// Stage beliefs: labels from the messages of level 0 in device memory.
+// Label selection: labels from the messages of level 0 in device memory.
 #include "frame/refine.cuh"
 #include "hierarchical/labels.cuh"
 

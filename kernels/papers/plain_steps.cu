@@ -14,7 +14,7 @@ struct StorageCost {
     uint64* stamp;  // time at which the stage starts, ns
 };
 
-struct StoragePass {
+struct StorageLaunch {
     StorageLevel level;
     int colour;  // of the nodes that send
     int slope, truncation;
@@ -91,7 +91,7 @@ template <typename Kind, typename Cost, int DISPARITIES, Layout LAYOUT, int WIDT
           int BLOCKS, int REGISTERS, int SHARED>
 // clang-format off: it takes the product for a pointer
 __global__ void __launch_bounds__(WIDTH * HEIGHT, BLOCKS)
-    send_messages(const __grid_constant__ StoragePass p) {
+    send_messages(const __grid_constant__ StorageLaunch p) {
     // clang-format on
     constexpr int LOCAL = DISPARITIES - REGISTERS - SHARED, THREADS = WIDTH * HEIGHT;
     using Value = typename Kind::Value;

@@ -59,9 +59,9 @@ class TiledBarriers(Settings):
     """How tiles and threads wait for each other: the thesis on tiled belief propagation."""
 
     schedule: str = setting(
-        'lock_free', 'how tiles wait on CUDA: cooperative, lock_free: a barrier after, or '
-        'launches: a launch for each diagonal; rows: blocks follow each other down the image; '
-        'speculative: not at all, but again until nothing changes; auto: as program default',
+        'lock_free', 'order in which blocks visit tiles on CUDA: speculative (all at once, '
+        'repeated until stable), rows (wavefront, a block per row), cooperative or lock_free (a '
+        'grid barrier per diagonal), launches (a kernel per diagonal), auto (as program default)',
         choices=('cooperative', 'lock_free', 'launches', 'rows', 'speculative', 'auto'))
     synchronisation: str = setting(
         'needed', 'threads of a tile wait only where they must, or before and after every '

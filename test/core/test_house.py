@@ -44,8 +44,9 @@ def modules(repository: pathlib.Path) -> list[pathlib.Path]:
 
 
 def pages(repository: pathlib.Path) -> list[pathlib.Path]:
-    return sorted(page for folder in ('', 'docs', 'kernels')
-                  for page in (repository / folder).glob('**/*.md' if folder else '*.md'))
+    found = {page for folder in ('', 'docs', 'kernels')
+             for page in (repository / folder).glob('**/*.md' if folder else '*.md')}
+    return sorted(found | {repository / 'CHANGELOG.rst'})
 
 
 def imports(path: pathlib.Path) -> set[str]:

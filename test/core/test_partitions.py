@@ -15,7 +15,7 @@ from stereo_bp_ros import engines
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import ConfigError, InputError, MemoryLimitError
 from stereo_bp_ros.geometry import MemoryPlan
-from stereo_bp_ros.partitions import Partitioning, choose, cut, whole
+from stereo_bp_ros.partitions import Partitioning, choose, split, whole
 
 
 def plan_of(parts: Partitioning) -> MemoryPlan:
@@ -30,7 +30,7 @@ def plan_of(parts: Partitioning) -> MemoryPlan:
 def test_pieces_cover_a_side_with_their_padding(length: int, count: int, levels: int,
                                                 padding: int) -> None:
     step = 2 ** levels
-    made = cut(length, count, step, padding)
+    made = split(length, count, step, padding)
     if made is None:                # so short that two pieces would begin at the same pixel
         assert length - 2 * padding < step * count or step + 2 * padding < 16
         return
@@ -49,7 +49,7 @@ def test_pieces_cover_a_side_with_their_padding(length: int, count: int, levels:
        padding=st.integers(1, 100))
 def test_no_smaller_pieces_would_do(length: int, count: int, levels: int, padding: int) -> None:
     step = 2 ** levels
-    made = cut(length, count, step, padding)
+    made = split(length, count, step, padding)
     if made is None:
         return
     # The last piece begins at a multiple of the step and ends with the image.
@@ -63,7 +63,7 @@ def test_no_smaller_pieces_would_do(length: int, count: int, levels: int, paddin
        rows=st.integers(1, 5), levels=st.integers(1, 5), padding=st.integers(1, 64))
 def test_every_pixel_is_kept_once(width: int, height: int, columns: int, rows: int, levels: int,
                                   padding: int) -> None:
-    sides = [cut(length, count, 2 ** levels, padding)
+    sides = [split(length, count, 2 ** levels, padding)
              for length, count in ((width, columns), (height, rows))]
     if None in sides:
         return
@@ -114,7 +114,7 @@ def test_of_the_partitions_that_fit_those_with_the_fewest_nodes_are_chosen(
     assert plan_of(parts).total <= allowed
     for columns in range(1, 20):
         for rows in range(1, 20):
-            sides = [cut(length, count, 16, 32) for length, count in
+            sides = [split(length, count, 16, 32) for length, count in
                      ((width, columns), (height, rows))]
             if None in sides or min(side.size for side in sides) < 96:      # type: ignore
                 continue

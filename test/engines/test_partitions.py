@@ -87,10 +87,10 @@ def test_one_partition_is_the_whole_image(width: int, height: int, backend: str)
 def test_both_engines_give_the_same_bits_in_partitions(
         width: int, height: int, columns: int, rows: int, changes: dict[str, Any]) -> None:
     config = config_of(**changes)
-    sides = [partitions.cut(length, count, partitions.alignment(config), 9)
+    sides = [partitions.split(length, count, partitions.alignment(config), 9)
              for length, count in ((width, columns), (height, rows))]
     if None in sides:
-        sides = [side or partitions.cut(length, 1, 1, 9)
+        sides = [side or partitions.split(length, 1, 1, 9)
                  for side, length in zip(sides, (width, height), strict=True)]
     parts = partitions.Partitioning(*sides)                         # type: ignore[arg-type]
     assert parts.count > 1

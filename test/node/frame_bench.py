@@ -56,21 +56,21 @@ class Bench:
         self.logged: list[tuple[Level, str]] = []
         self.conditions = Conditions(lambda level, text: self.logged.append((level, text)))
         self.offsets = OffsetMonitor(self.conditions)
-        self.room = MatcherHost(factory)
-        self.room.build(config or MatcherConfig(disparity_range=8), 0, 0)
+        self.matcher_host = MatcherHost(factory)
+        self.matcher_host.build(config or MatcherConfig(disparity_range=8), 0, 0)
         self.now = NOW
         self.lost: list[str] = []
         self.left_info = messages.info(side='left')
         self.right_info = messages.info(side='right')
         self.processor = FrameProcessor(
-            matcher_host=self.room, outputs=self.outputs, ledger=self.ledger,
+            matcher_host=self.matcher_host, outputs=self.outputs, ledger=self.ledger,
             generation=self.generation, latencies=self.latencies, conditions=self.conditions,
             offsets=self.offsets, settings=NodeConfig(**options),
             now_ns=lambda: self.now, on_device_loss=self.lost.append)
 
     @property
     def matcher(self) -> Any:
-        return self.room.matcher
+        return self.matcher_host.matcher
 
     def process(self, stamp_ns: int = NOW, *, generation: int | None = None, left: Any = None,
                 right: Any = None) -> None:

@@ -55,23 +55,23 @@ def callers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 @pytest.fixture
 def bench(callers: list[str]) -> Iterator[types.SimpleNamespace]:
-    """A keeper whose worker is a thread that has asked for the device, as at configure."""
-    room = types.SimpleNamespace(config=OLD, config_in_force=OLD, matcher=None,
+    """Its worker is a thread that has asked for the device, as at configure."""
+    host = types.SimpleNamespace(config=OLD, config_in_force=OLD, matcher=None,
                                  effective=lambda wanted: wanted)
 
     def reconfigure(wanted: MatcherConfig, calibration: object = None) -> bool:
         engines.choose(wanted)
-        room.config = room.config_in_force = wanted
+        host.config = host.config_in_force = wanted
         return True
 
-    room.reconfigure = reconfigure
+    host.reconfigure = reconfigure
     conditions = types.SimpleNamespace(clear=lambda key: None, warn=lambda key, text: None)
     with concurrent.futures.ThreadPoolExecutor(1, 'worker') as pool:
-        keeper = Reconfiguration(
-            matcher_host=room, worker=types.SimpleNamespace(post=pool.submit),   # type: ignore
+        reconfiguration = Reconfiguration(
+            matcher_host=host, worker=types.SimpleNamespace(post=pool.submit),   # type: ignore
             mailbox=types.SimpleNamespace(reconfiguring=False),                 # type: ignore
             conditions=conditions, log=lambda text: None)                       # type: ignore
-        yield types.SimpleNamespace(keeper=keeper, room=room, pool=pool)
+        yield types.SimpleNamespace(reconfiguration=reconfiguration, host=host, pool=pool)
 
 
 def test_validating_a_change_and_compiling_for_it_call_no_cuda(
@@ -80,10 +80,10 @@ def test_validating_a_change_and_compiling_for_it_call_no_cuda(
     assert callers
     for changes in ({'message_type': 'float32'}, {'disparity_range': 128}):
         wanted = OLD.replace(**changes)
-        bench.keeper.check(bench.room.config, wanted, SIZE)
-        bench.keeper.apply(types.SimpleNamespace(matcher=wanted, node=SIZE))
+        bench.reconfiguration.check(bench.host.config, wanted, SIZE)
+        bench.reconfiguration.apply(types.SimpleNamespace(matcher=wanted, node=SIZE))
         end = time.monotonic() + 60
-        while bench.room.config != wanted:
+        while bench.host.config != wanted:
             assert time.monotonic() < end
             time.sleep(0.01)
     assert {name.split('_')[0] for name in callers} == {'worker'}
@@ -96,11 +96,12 @@ def test_a_change_that_no_device_could_hold_is_refused_without_cuda(
     wanted = OLD.replace(stereo_algorithm='sad', max_image_width=65536,
                          max_image_height=65536)
     with pytest.raises(MemoryLimitError):
-        bench.keeper.check(OLD, wanted, SIZE.replace(image_width=65536, image_height=65536))
+        bench.reconfiguration.check(
+            OLD, wanted, SIZE.replace(image_width=65536, image_height=65536))
     assert not callers
 
 
 def test_a_device_that_nobody_has_asked_is_left_to_the_worker(
         bench: types.SimpleNamespace, callers: list[str]) -> None:
-    bench.keeper.check(OLD.replace(backend='cpu'), OLD, SIZE)
+    bench.reconfiguration.check(OLD.replace(backend='cpu'), OLD, SIZE)
     assert not callers

@@ -231,7 +231,7 @@ def test_a_lost_device_is_replaced_by_the_cpu_where_asked_for(make: Callable[...
     assert bench.outcome() == {PairDrop.ENGINE_ERROR: 1, 'published': 1}
     assert 'fake was lost' in bench.texts('device')
     assert 'cpu goes on' in bench.texts('device')
-    bench.room.reconfigure(MatcherConfig(disparity_range=16, backend='auto'))
+    bench.matcher_host.reconfigure(MatcherConfig(disparity_range=16, backend='auto'))
     assert bench.matcher.config.backend == 'cpu'
 
 
@@ -253,7 +253,7 @@ def test_out_of_device_memory_rebuilds_once_and_then_backs_off(
     assert [m.computed for m in made] == [0, 0]
     assert bench.outcome() == {PairDrop.ENGINE_ERROR: 2}
     assert 'trying again in' in bench.texts('engine')
-    bench.room._retry_at = 0.0
+    bench.matcher_host._retry_at = 0.0
     bench.process()
     assert bench.outcome() == {PairDrop.ENGINE_ERROR: 2, 'published': 1}
     assert made[0].closed

@@ -1,4 +1,4 @@
-"""The engine room: what is built when, and which buffers the device may write."""
+"""The matcher host: what is built when, and which buffers the device may write."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ from stereo_bp_ros.node.matcher_host import MatcherHost
 def test_buffers_are_page_locked_where_a_gpu_writes_them(
         fake_matcher: Any, monkeypatch: pytest.MonkeyPatch, backend: str, count: int) -> None:
     pinned: list[Any] = []
-    room = MatcherHost(fake_matcher)
+    host = MatcherHost(fake_matcher)
     buffer = array.array('B', bytes(64))
-    room.pin(buffer)                    # there is no matcher yet
-    room.build(MatcherConfig(backend='cpu'), 32, 24)
+    host.pin(buffer)                    # there is no matcher yet
+    host.build(MatcherConfig(backend='cpu'), 32, 24)
     monkeypatch.setattr(engines, 'known', lambda _: types.SimpleNamespace(pin=pinned.append))
-    assert room.matcher is not None
-    room.matcher.backend = backend      # type: ignore[misc]
-    room.pin(buffer)
+    assert host.matcher is not None
+    host.matcher.backend = backend      # type: ignore[misc]
+    host.pin(buffer)
     assert [one is buffer for one in pinned] == [True] * count
 
 
 def test_a_size_is_prepared_for_once_and_it_is_said_how_long_that_took(fake_matcher: Any
                                                                        ) -> None:
     logged: list[str] = []
-    room = MatcherHost(fake_matcher, logged.append)
-    room.build(MatcherConfig(backend='cpu'), 0, 0)
-    assert room.prepare(32, 24)
-    assert not room.prepare(32, 24)
-    assert room.prepare(64, 48)
+    host = MatcherHost(fake_matcher, logged.append)
+    host.build(MatcherConfig(backend='cpu'), 0, 0)
+    assert host.prepare(32, 24)
+    assert not host.prepare(32, 24)
+    assert host.prepare(64, 48)
     assert logged == [f'ready for {size} after 0.0 s, 0.0 s of it compiling'
                       for size in ('32 x 24', '64 x 48')]
 
 
 def test_only_a_calibration_that_moves_min_depth_is_prepared_for(fake_matcher: Any) -> None:
     logged: list[str] = []
-    room = MatcherHost(fake_matcher, logged.append)
-    room.build(MatcherConfig(backend='cpu', min_depth=1.0), 0, 0)
+    host = MatcherHost(fake_matcher, logged.append)
+    host.build(MatcherConfig(backend='cpu', min_depth=1.0), 0, 0)
     wide, as_wide, narrow = (Calibration(100.0, baseline, 16.0, 16.0, 12.0)
                              for baseline in (0.2, 0.19, 0.1))
-    assert [room.prepare(32, 24, one) for one in (wide, wide, as_wide, narrow, narrow)] == [
+    assert [host.prepare(32, 24, one) for one in (wide, wide, as_wide, narrow, narrow)] == [
         True, False, False, True, False]
-    assert room.config_in_force == MatcherConfig(backend='cpu', disparity_range=16)
+    assert host.config_in_force == MatcherConfig(backend='cpu', disparity_range=16)
     assert [line.partition(' after')[0] for line in logged] == [
         'ready for 32 x 24, disparities 0 to 23,', 'ready for 32 x 24, disparities 0 to 15,']
 
 
 def test_another_matcher_after_a_loss_searches_as_far(fake_matcher: Any) -> None:
-    room = MatcherHost(fake_matcher)
-    room.build(MatcherConfig(min_depth=1.0), 0, 0)
-    room.prepare(32, 24, Calibration(100.0, 0.2, 16.0, 16.0, 12.0))
-    room.fall_back_to_cpu(DeviceLostError('gone'))
-    assert room.config_in_force == MatcherConfig(backend='cpu', disparity_range=24)
+    host = MatcherHost(fake_matcher)
+    host.build(MatcherConfig(min_depth=1.0), 0, 0)
+    host.prepare(32, 24, Calibration(100.0, 0.2, 16.0, 16.0, 12.0))
+    host.fall_back_to_cpu(DeviceLostError('gone'))
+    assert host.config_in_force == MatcherConfig(backend='cpu', disparity_range=24)
 
 
 def test_a_device_without_memory_is_not_asked_again_for_every_image(
@@ -71,10 +71,10 @@ def test_a_device_without_memory_is_not_asked_again_for_every_image(
         attempts.append((width, height))
         raise OutOfDeviceMemory('nothing is left')
 
-    room = MatcherHost(fake_matcher)
-    room.build(MatcherConfig(backend='cpu'), 0, 0)
+    host = MatcherHost(fake_matcher)
+    host.build(MatcherConfig(backend='cpu'), 0, 0)
     monkeypatch.setattr(fake_matcher, 'prepare', refuse)
     for text in ('nothing is left', 'trying again in 1 s', 'trying again in 1 s'):
         with pytest.raises(OutOfDeviceMemory, match=text):
-            room.prepare(32, 24)
+            host.prepare(32, 24)
     assert attempts == [(32, 24)]

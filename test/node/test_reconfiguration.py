@@ -22,8 +22,8 @@ from stereo_bp_ros.node.reconfiguration import Reconfiguration
 OLD = MatcherConfig(disparity_range=16)
 
 
-class Room:
-    """An engine room whose engine is a configuration."""
+class Host:
+    """A matcher host whose matcher is a configuration."""
 
     def __init__(self) -> None:
         self.config = OLD
@@ -63,20 +63,21 @@ class Compiler:
 
 @pytest.fixture
 def bench():
-    """A keeper with a slow compiler; ``done`` is set when the worker has applied something."""
+    """One with a slow compiler; ``done`` is set when the worker has applied something."""
     engines.choose(OLD)                 # as the worker has done by then
     done = threading.Event()
-    room, compiler = Room(), Compiler()
+    host, compiler = Host(), Compiler()
     worker = types.SimpleNamespace(post=lambda command: (command(), done.set()))
     said: list[str] = []
     conditions = types.SimpleNamespace(
         clear=lambda key: said.clear(), warn=lambda key, text: said.append(text),
         error=lambda key, text: said.append(text))
-    keeper = Reconfiguration(matcher_host=room, worker=worker, conditions=conditions,
-                          mailbox=types.SimpleNamespace(reconfiguring=False),
-                          log=lambda text: None, warm_up=compiler)
-    return types.SimpleNamespace(keeper=keeper, room=room, compiler=compiler, done=done,
-                                 said=said)
+    reconfiguration = Reconfiguration(
+        matcher_host=host, worker=worker, conditions=conditions,
+        mailbox=types.SimpleNamespace(reconfiguring=False), log=lambda text: None,
+        warm_up=compiler)
+    return types.SimpleNamespace(reconfiguration=reconfiguration, host=host, compiler=compiler,
+                                 done=done, said=said)
 
 
 @pytest.fixture
@@ -100,45 +101,45 @@ def info(width: int, height: int) -> types.SimpleNamespace:
 
 def test_the_old_engine_serves_until_the_new_one_is_compiled(bench):
     wanted = parameters(message_type='float32')
-    bench.keeper.apply(wanted)
+    bench.reconfiguration.apply(wanted)
     assert bench.compiler.begun.wait(10)
-    assert bench.room.config == OLD
+    assert bench.host.config == OLD
     bench.compiler.finish.set()
     assert bench.done.wait(10)
-    assert bench.room.config == wanted.matcher
+    assert bench.host.config == wanted.matcher
 
 
 @pytest.mark.parametrize('changes', [{'speckle_size': 10}, {'disparity_range': 48}])
 def test_a_change_without_new_kernels_waits_for_no_compiler(bench, changes):
     wanted = parameters(**changes)
-    bench.keeper.apply(wanted)
-    assert bench.room.config == wanted.matcher
+    bench.reconfiguration.apply(wanted)
+    assert bench.host.config == wanted.matcher
     assert not bench.compiler.compiled
 
 
 def test_what_was_compiled_once_is_not_compiled_again(bench):
     bench.compiler.finish.set()
-    bench.keeper.apply(parameters(message_type='float32'))
+    bench.reconfiguration.apply(parameters(message_type='float32'))
     assert bench.done.wait(10)
     for changes in ({}, {'message_type': 'float32'}):
         bench.done.clear()
-        bench.keeper.apply(parameters(**changes))
+        bench.reconfiguration.apply(parameters(**changes))
         assert bench.done.wait(10)
-        assert bench.room.config == OLD.replace(**changes)
+        assert bench.host.config == OLD.replace(**changes)
     assert len(bench.compiler.compiled) == 1
 
 
 def test_of_several_changes_during_a_compilation_the_last_is_applied(bench):
     wanted = parameters(message_type='float32')
-    bench.keeper.apply(wanted)
+    bench.reconfiguration.apply(wanted)
     assert bench.compiler.begun.wait(10)
     for changes in ({'disparity_range': 48}, {'stereo_algorithm': 'sad'}):
         wanted.matcher = OLD.replace(**changes)
         if changes.get('stereo_algorithm'):
-            bench.keeper.apply(wanted)
+            bench.reconfiguration.apply(wanted)
     bench.compiler.finish.set()
     assert bench.done.wait(10)
-    assert bench.room.config.stereo_algorithm == 'sad'
+    assert bench.host.config.stereo_algorithm == 'sad'
     assert [c.stereo_algorithm for c in bench.compiler.compiled] == ['bp', 'sad']
 
 
@@ -146,10 +147,10 @@ def test_a_configuration_that_cannot_be_compiled_is_left_to_the_worker_to_refuse
     def fail(config, width, height):
         raise RuntimeError('no compiler')
 
-    bench.keeper._warm_up = fail
-    bench.keeper.apply(parameters(message_type='float32'))
+    bench.reconfiguration._warm_up = fail
+    bench.reconfiguration.apply(parameters(message_type='float32'))
     assert bench.done.wait(10)
-    assert bench.room.config.message_type == 'float32'
+    assert bench.host.config.message_type == 'float32'
 
 
 @pytest.fixture
@@ -157,7 +158,7 @@ def in_a_thread(bench):
     """The bench with a worker's thread, as commands that wait need one."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         bench.posted = []
-        bench.keeper._worker = types.SimpleNamespace(
+        bench.reconfiguration._worker = types.SimpleNamespace(
             post=lambda command: bench.posted.append(pool.submit(command)))
         yield bench
 
@@ -169,12 +170,12 @@ def test_of_a_burst_of_changes_the_first_and_the_last_are_built(in_a_thread, mon
     wanted = parameters()
     for disparities in range(17, 117):
         wanted.matcher = OLD.replace(disparity_range=disparities, levels=4)
-        bench.keeper.apply(wanted)
+        bench.reconfiguration.apply(wanted)
         bench.posted[0].result(10)      # the first; the others come while it is new
     assert len(bench.posted) == 100
     for done in bench.posted:
         done.result(10)
-    assert [config.disparity_range for config in bench.room.built] == [17, 116]
+    assert [config.disparity_range for config in bench.host.built] == [17, 116]
 
 
 def test_a_burst_without_an_end_is_applied_all_the_same(in_a_thread, monkeypatch):
@@ -182,9 +183,9 @@ def test_a_burst_without_an_end_is_applied_all_the_same(in_a_thread, monkeypatch
     monkeypatch.setattr(reconfiguration, 'QUIET', 30.0)
     monkeypatch.setattr(reconfiguration, 'LONGEST_BURST', 0.2)
     for disparities in (17, 18):
-        bench.keeper.apply(parameters(disparity_range=disparities))
+        bench.reconfiguration.apply(parameters(disparity_range=disparities))
         bench.posted[-1].result(10)
-    assert bench.room.config.disparity_range == 18
+    assert bench.host.config.disparity_range == 18
 
 
 def test_no_pair_is_matched_with_the_old_engine_during_a_burst(in_a_thread, monkeypatch):
@@ -192,9 +193,9 @@ def test_no_pair_is_matched_with_the_old_engine_during_a_burst(in_a_thread, monk
     bench = in_a_thread
     monkeypatch.setattr(reconfiguration, 'QUIET', 0.2)
     for disparities in (17, 18):
-        bench.keeper.apply(parameters(disparity_range=disparities))
+        bench.reconfiguration.apply(parameters(disparity_range=disparities))
         bench.posted[0].result(10)
-    bench.keeper._worker.post(lambda: bench.room.config.disparity_range)
+    bench.reconfiguration._worker.post(lambda: bench.host.config.disparity_range)
     assert bench.posted[-1].result(10) == 18
 
 
@@ -204,8 +205,8 @@ def test_changes_far_apart_are_each_built_at_once(bench, monkeypatch):
     for disparities in (17, 18):
         time.sleep(0.05)
         start = time.monotonic()
-        bench.keeper.apply(parameters(disparity_range=disparities))
-        assert bench.room.config.disparity_range == disparities
+        bench.reconfiguration.apply(parameters(disparity_range=disparities))
+        assert bench.host.config.disparity_range == disparities
         assert time.monotonic() - start < 5.0
 
 
@@ -214,15 +215,15 @@ def test_a_live_change_asks_for_no_back_end(bench, monkeypatch):
     for name in ('choose', 'known'):
         monkeypatch.setattr(engines, name, lambda config: pytest.fail('asked'))
     wanted = parameters(speckle_size=9)
-    bench.keeper.check(OLD, wanted.matcher, NodeConfig(image_width=640, image_height=480))
-    bench.keeper.apply(wanted)
-    assert bench.room.config == wanted.matcher
+    bench.reconfiguration.check(OLD, wanted.matcher, NodeConfig(image_width=640, image_height=480))
+    bench.reconfiguration.apply(wanted)
+    assert bench.host.config == wanted.matcher
 
 
 def compiled(bench) -> list[tuple[int, int]]:
     """The sizes that were compiled for, once nothing is compiled any more."""
     end = time.monotonic() + 10
-    while bench.keeper.compiling:
+    while bench.reconfiguration.compiling:
         assert time.monotonic() < end
         time.sleep(0.01)
     return bench.compiler.sizes
@@ -230,50 +231,50 @@ def compiled(bench) -> list[tuple[int, int]]:
 
 def test_compiling_ahead_is_for_the_size_of_the_images(bench):
     bench.compiler.finish.set()
-    bench.keeper.expect(info(640, 480), info(640, 480), parameters())
-    bench.keeper.apply(parameters(message_type='float32'))
+    bench.reconfiguration.expect(info(640, 480), info(640, 480), parameters())
+    bench.reconfiguration.apply(parameters(message_type='float32'))
     assert compiled(bench) == [(640, 480)]
 
 
 def test_camera_info_alone_has_nothing_allocated(bench):
-    """The room of this bench has nothing to allocate with."""
-    bench.keeper.expect(info(8192, 8192), info(8192, 8192), parameters())
-    assert bench.keeper.known_size(NodeConfig()) == (8192, 8192)
+    """The host of this bench has nothing to allocate with."""
+    bench.reconfiguration.expect(info(8192, 8192), info(8192, 8192), parameters())
+    assert bench.reconfiguration.known_size(NodeConfig()) == (8192, 8192)
     assert compiled(bench) == []        # the CPU has no kernels for a size
-    assert bench.room.matcher is None
-    assert not bench.room.built
+    assert bench.host.matcher is None
+    assert not bench.host.built
 
 
 def test_camera_info_of_a_size_that_does_not_fit_says_so_until_another_comes(bench):
-    bench.room.config = OLD.replace(memory_limit=10_000_000, stereo_algorithm='sad')
-    bench.keeper.expect(info(2048, 2048), info(2048, 2048), parameters())
+    bench.host.config = OLD.replace(memory_limit=10_000_000, stereo_algorithm='sad')
+    bench.reconfiguration.expect(info(2048, 2048), info(2048, 2048), parameters())
     assert len(bench.said) == 1
     assert 'no engine for 2048 x 2048' in bench.said[0]
     assert 'memory_limit' in bench.said[0]
-    bench.keeper.expect(info(64, 48), info(64, 48), parameters())
+    bench.reconfiguration.expect(info(64, 48), info(64, 48), parameters())
     assert bench.said == []
 
 
 def test_on_cuda_camera_info_has_the_kernels_for_its_size_compiled(bench, on_cuda):
     bench.compiler.finish.set()
     for _ in range(3):
-        bench.keeper.expect(info(640, 480), info(640, 480), parameters())
+        bench.reconfiguration.expect(info(640, 480), info(640, 480), parameters())
         assert compiled(bench) == [(640, 480)]
-    bench.keeper.expect(info(640, 480), info(640, 482), parameters())
-    bench.keeper.expect(info(9000, 480), info(9000, 480), parameters())
+    bench.reconfiguration.expect(info(640, 480), info(640, 482), parameters())
+    bench.reconfiguration.expect(info(9000, 480), info(9000, 480), parameters())
     assert compiled(bench) == [(640, 480)]
-    assert not bench.room.built
+    assert not bench.host.built
 
 
 def test_camera_info_of_another_size_counts_until_there_is_an_engine(bench, on_cuda):
     bench.compiler.finish.set()
     for size in ((8192, 8192), (640, 480)):
-        bench.keeper.expect(info(*size), info(*size), parameters())
-        assert bench.keeper.known_size(NodeConfig()) == size
+        bench.reconfiguration.expect(info(*size), info(*size), parameters())
+        assert bench.reconfiguration.known_size(NodeConfig()) == size
         assert compiled(bench)[-1] == size
-    bench.room.matcher = types.SimpleNamespace(size=(640, 480))
-    bench.keeper.expect(info(8192, 8192), info(8192, 8192), parameters())
-    assert bench.keeper.known_size(NodeConfig()) == (640, 480)
+    bench.host.matcher = types.SimpleNamespace(size=(640, 480))
+    bench.reconfiguration.expect(info(8192, 8192), info(8192, 8192), parameters())
+    assert bench.reconfiguration.known_size(NodeConfig()) == (640, 480)
     assert compiled(bench) == [(8192, 8192), (640, 480)]
 
 
@@ -283,22 +284,22 @@ def test_a_change_during_a_burst_is_compiled_before_the_worker_has_it(in_a_threa
     wanted = parameters()
     for changes in ({'disparity_range': 17}, {'disparity_range': 18}, {'message_type': 'float32'}):
         wanted.matcher = OLD.replace(**changes)
-        bench.keeper.apply(wanted)
+        bench.reconfiguration.apply(wanted)
         bench.posted[0].result(10)
     assert bench.compiler.begun.wait(10)
     bench.posted[1].result(10)          # the end of the burst, which leaves it to the compiler
-    assert [config.message_type for config in bench.room.built] == ['int16']
+    assert [config.message_type for config in bench.host.built] == ['int16']
     bench.compiler.finish.set()
     compiled(bench)
     bench.posted[-1].result(10)
-    assert bench.room.config.message_type == 'float32'
+    assert bench.host.config.message_type == 'float32'
 
 
 def test_the_size_is_what_camera_info_told_before_what_parameters_say(bench):
     settings = NodeConfig(image_width=1280, image_height=720)
-    assert bench.keeper.known_size(settings) == (1280, 720)
-    bench.keeper.expect(info(640, 480), info(640, 480), parameters())
-    assert bench.keeper.known_size(settings) == (640, 480)
+    assert bench.reconfiguration.known_size(settings) == (1280, 720)
+    bench.reconfiguration.expect(info(640, 480), info(640, 480), parameters())
+    assert bench.reconfiguration.known_size(settings) == (640, 480)
 
 
 def test_on_cuda_another_size_may_need_other_kernels(on_cuda):
@@ -318,6 +319,6 @@ def test_a_parameter_may_need_the_memory_that_the_old_engine_gives_back(bench, m
     monkeypatch.setattr(host_memory, 'available', lambda **_: free)
     monkeypatch.setattr(partitions, 'can_be_cut', lambda _: False)
     with pytest.raises(MemoryLimitError):
-        bench.keeper.check(OLD, wanted, settings)
-    bench.room.matcher = types.SimpleNamespace(size=(320, 240), memory_plan=held)
-    bench.keeper.check(OLD, wanted, settings)
+        bench.reconfiguration.check(OLD, wanted, settings)
+    bench.host.matcher = types.SimpleNamespace(size=(320, 240), memory_plan=held)
+    bench.reconfiguration.check(OLD, wanted, settings)

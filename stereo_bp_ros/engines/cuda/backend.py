@@ -35,8 +35,8 @@ def ask(index: int) -> device.Properties:
     if problem is not None:
         _known[index] = problem
         raise problem
-    _known[index] = found = device.properties(index)
-    return found
+    _known[index] = properties = device.properties(index)
+    return properties
 
 
 def remember(index: int) -> device.Properties | None:

@@ -27,8 +27,10 @@ from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.types import ENGINE_STAGES
 
 
-class _Aim(NamedTuple):
-    """An output's array as it was last seen, and where the device writes it; 0 = it cannot."""
+class _OutputBinding(NamedTuple):
+    """The caller's array bound to an output, and its device address (0: not mapped, copied after
+    the frame).
+    """
 
     array: weakref.ref[Any]
     address: int
@@ -86,14 +88,14 @@ class CudaEngine(Engine):
         self._filled: tuple[MatcherConfig, Calibration | None] = (plan.config, None)
         self._steps: dict[tuple[str, ...], refine.Steps] = {}
         # Of the last frame, which most frames are like.
-        self._shape: tuple[object, ...] = ()
+        self._graph_key: tuple[object, ...] = ()
         self._launched: Any = None
         self._form: Form
         self._images: tuple[weakref.ref[RawImage], ...] = ()
         self._sources = convert.STAGED
         self._is_in_place = False
         self._pinned = convert.PinnedSources()
-        self._aims: dict[str, _Aim] = {}
+        self._bindings: dict[str, _OutputBinding] = {}
         self._rectification: Rectification | None = None        # that the maps are of
         #: Seconds from nothing to an engine that is ready for its first frame.
         self.build_time = time.perf_counter() - start
@@ -117,8 +119,8 @@ class CudaEngine(Engine):
     def update(self, config: MatcherConfig) -> None:
         self.config = config = computed(config.reduced, self.plan.device)
         self._steps.clear()
-        self._shape, self._images = (), ()
-        self._forget(self._pinned.clear())
+        self._graph_key, self._images = (), ()
+        self._drop_graphs(self._pinned.clear())
         with device.Errors(config.device_id), self._device:
             for form in list(self._graphs):
                 self._graph(form._replace(steps=self._wanted(tuple(form.steps.outputs))))
@@ -145,22 +147,22 @@ class CudaEngine(Engine):
         with device.Errors(self.config.device_id), self._device:
             if (not self._images or self._images[0]() is not left
                     or self._images[1]() is not right or self._sources is convert.ANYWHERE):
-                self._find((left, right))
+                self._bind_inputs((left, right))
             if not self._is_in_place:
-                self._copy((left, right))
+                self._stage_inputs((left, right))
             if rectification is not None and rectification != self._rectification:
                 self._fill_maps(rectification)
-            shape = (left.encoding, left.big_endian, right.encoding, right.big_endian,
+            key = (left.encoding, left.big_endian, right.encoding, right.big_endian,
                      self._sources, *outputs)
-            if shape != self._shape:
+            if key != self._graph_key:
                 self._form = Form((convert.reading(left), convert.reading(right)),
                                    self._sources, self._wanted(tuple(outputs)))
                 self._launched = self._graph(self._form)
-                self._aim(outputs)
-                self._shape = shape
+                self._bind_outputs(outputs)
+                self._graph_key = key
             for name, array in outputs.items():
-                if self._aims[name].array() is not array:
-                    self._aim(outputs)
+                if self._bindings[name].array() is not array:
+                    self._bind_outputs(outputs)
                     break
             if self._filled != (self.config, calibration):
                 self._fill(self.config, calibration)
@@ -173,7 +175,7 @@ class CudaEngine(Engine):
             timed = self._timed[self._form]
             self._stream.synchronize()
         for name, array in outputs.items():
-            if not self._aims[name].address:
+            if not self._bindings[name].address:
                 found = self._arena.host[name].reshape(-1)
                 np.copyto(array, found[:array.size].reshape(array.shape))
         self._add_stages(timings, timed, launched)
@@ -215,11 +217,10 @@ class CudaEngine(Engine):
             self._graphs[form] = self._capture(form)
         return self._graphs[form]
 
-    def _find(self, pair: tuple[RawImage, RawImage]) -> None:
+    def _bind_inputs(self, pair: tuple[RawImage, RawImage]) -> None:
         """See whether the device can read both images where they lie.
 
-        Asked once for images that come again and again: what was pinned stays so as long as
-        somebody has it.
+        Cached per image object: pinned memory stays pinned for the lifetime of its owner.
         """
         self._images = tuple(weakref.ref(raw) for raw in pair)
         self._is_in_place = False
@@ -232,16 +233,16 @@ class CudaEngine(Engine):
         self._is_in_place = bool(left and right)
         if self._is_in_place:
             self._sources, dropped = self._pinned.see((left, right))
-            self._forget(dropped)
+            self._drop_graphs(dropped)
             if self._sources is convert.ANYWHERE:
                 self._arena.host['sources'][:] = left, right
 
-    def _forget(self, dropped: list[convert.Sources]) -> None:
+    def _drop_graphs(self, dropped: list[convert.Sources]) -> None:
         """Drop the graphs of images that lie there."""
         for form in [form for form in self._graphs if form.sources in dropped]:
             del self._graphs[form], self._timed[form]
 
-    def _copy(self, pair: tuple[RawImage, RawImage]) -> None:
+    def _stage_inputs(self, pair: tuple[RawImage, RawImage]) -> None:
         """Copy both images to where the device reads them."""
         for name, raw, source in zip(('left_raw', 'right_raw'), pair, self._sources, strict=True):
             if raw.is_on_device:
@@ -256,13 +257,14 @@ class CudaEngine(Engine):
         self._convert.fill_maps(rectification, self._stream.ptr)
         self._rectification = rectification
 
-    def _aim(self, outputs: Mapping[str, Any]) -> None:
+    def _bind_outputs(self, outputs: Mapping[str, Any]) -> None:
         """Say where the outputs go: to the caller's arrays, where the device can write them."""
-        self._aims = {
-            name: _Aim(weakref.ref(array), array.address if isinstance(array, DeviceArray)
-                       else device.mapped_address(array)) for name, array in outputs.items()}
-        targets = {name: aim.address or self._arena.host_address[name]
-                   for name, aim in self._aims.items()}
+        self._bindings = {
+            name: _OutputBinding(
+                weakref.ref(array), array.address if isinstance(array, DeviceArray)
+                else device.mapped_address(array)) for name, array in outputs.items()}
+        targets = {name: binding.address or self._arena.host_address[name]
+                   for name, binding in self._bindings.items()}
         arrays = self._arena.device
         if self._wanted(tuple(outputs)).keeps:
             targets['final'] = arrays['final']
@@ -272,7 +274,7 @@ class CudaEngine(Engine):
             if 'confidence' in targets:
                 reduced['confidence'] = arrays['reduced_confidence']
         for parameters, written in zip(self._parameters, (reduced, targets), strict=True):
-            parameters.aim(written)
+            parameters.bind(written)
 
     def _fill(self, config: MatcherConfig, calibration: Calibration | None) -> None:
         for parameters in self._parameters:

@@ -82,6 +82,6 @@ class CudaMatching(Matching['Plan']):
 
         :param matched: end of the names of the images that are matched.
         :param has_whole_grey: the images were of 8 bits, whatever became of them.
-        :param frame: what publication needs. Only where ``wanted.is_local`` may the stage do
-            without refinement and publish itself.
+        :param frame: what publication needs. If every output pixel depends on its own label only
+            (``wanted.is_local``), the stage may write the outputs itself and returns True.
         """

@@ -55,8 +55,8 @@ class StorageCost(ctypes.Structure):
                 ('float_truncation', ctypes.c_float), ('stamp', ctypes.c_void_p))
 
 
-class StoragePass(ctypes.Structure):
-    """``StoragePass`` in ``plain_steps.cu``."""
+class StorageLaunch(ctypes.Structure):
+    """``StorageLaunch`` in ``plain_steps.cu``."""
 
     _fields_ = (('level', StorageLevel), ('colour', ctypes.c_int), ('slope', ctypes.c_int),
                 ('truncation', ctypes.c_int), ('float_slope', ctypes.c_float),
@@ -236,7 +236,7 @@ class PlainSteps(CudaMatching):
         compiler.kernel(self._device, 'papers/plain_steps.cu', name).launch(
             stream, (-(-((level.width + 1) // 2) // columns), -(-level.height // height), 1),
             (width, height, 1), cuda_arrays.shared_bytes(config),
-            StoragePass(level, (iteration + 1) % 2, int(slope), int(truncation), slope,
+            StorageLaunch(level, (iteration + 1) % 2, int(slope), int(truncation), slope,
                         truncation, stamp))
 
     def _launch(self, stream: int, name: str, k: int, *arguments: Any) -> None:

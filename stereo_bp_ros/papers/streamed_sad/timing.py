@@ -56,7 +56,7 @@ class _Bench:
         # Labels and fractions are what the variants are compared in.
         self._config = config.replace(subpixel=True)
         self._repeats = repeats
-        self._found = device.properties(config.device_id)
+        self._device = device.properties(config.device_id)
         self._stream = cupy.cuda.Stream(non_blocking=True)
         self._height, self._width = left.shape
         if config.reference_image == 'right':
@@ -69,25 +69,25 @@ class _Bench:
 
     def default(self) -> float:
         """Time of the engine's own kernel, whose results are kept to compare with."""
-        cut = sad_launch.cut(self._config, self._width, self._height, self._found)
-        name = sad.kernel_name(cut, 'uint8', refine.steps(self._config, ()))
-        kernel = compiler.kernel(self._found, 'sad/sad.cu', name)
-        windows = self._windows('uint8', cut.rows)
+        launch = sad_launch.launch_of(self._config, self._width, self._height, self._device)
+        name = sad.kernel_name(launch, 'uint8', refine.steps(self._config, ()))
+        kernel = compiler.kernel(self._device, 'sad/sad.cu', name)
+        windows = self._windows('uint8', launch.rows)
         time = self._time(lambda: kernel.launch(
-            self._stream.ptr, cut.grid, (cut.threads, 1, 1), cut.shared_bytes, windows))
+            self._stream.ptr, launch.grid, (launch.threads, 1, 1), launch.shared_bytes, windows))
         self._expected = {name: cupy.asnumpy(array) for name, array in self._filled.items()}
         return time
 
     def variant(self, variant: cuda.Variant) -> float | None:
         """Time of a variant; None where its rows do not fit the shared memory."""
-        if variant.shared_bytes(self._config) > self._found.shared_memory - 1024:
+        if variant.shared_bytes(self._config) > self._device.shared_memory - 1024:
             return None
-        rows = variant.rows(self._config, self._width, self._height, self._found)
+        rows = variant.rows(self._config, self._width, self._height, self._device)
         windows = self._windows(variant.pixel, rows)
         for array in self._filled.values():
             array.fill(0)
         time = self._time(lambda: cuda.enqueue(
-            self._found, self._stream.ptr, variant, self._config, windows))
+            self._device, self._stream.ptr, variant, self._config, windows))
         inside = (slice(windows.y_begin, windows.y_end), slice(windows.x_begin, windows.x_end))
         for name, expected in self._expected.items():
             if not np.array_equal(cupy.asnumpy(self._filled[name])[inside], expected[inside]):

@@ -68,7 +68,7 @@ class Images:
         if isinstance(found, Missing):
             return found
         height, width = found.left.shape[:2]
-        across, down = (partitions.cut(length, count, 1, padding)
+        across, down = (partitions.split(length, count, 1, padding)
                         for length, count in ((width, columns), (height, rows)))
         if across is None or down is None:
             raise ValueError(f'{width} x {height} pixels cannot be cut into {columns} x {rows} '

@@ -147,7 +147,7 @@ def test_every_match_is_the_one_of_the_definition(kind: dict[str, Any],
 def test_pixels_can_offer_labels_whose_partner_exists_to_the_other_image(
         case: dict[str, Any], columns: int) -> None:
     left, right, config = pair_and_config({**case, 'levels': 2}, **INT16)
-    side = partitions.cut(left.shape[1], columns, partitions.alignment(config), 5)
+    side = partitions.split(left.shape[1], columns, partitions.alignment(config), 5)
     assume(side is not None)
     parts = partitions.Partitioning(side, partitions.whole(*left.shape[::-1]).rows)
     found = matches(left, right, config, parts, needs_all_partners=False)
@@ -164,7 +164,7 @@ def test_partitions_match_what_their_parts_of_the_costs_make(
         padding: int) -> None:
     left, right, config = pair_and_config({**case, 'levels': levels}, **kind)
     height, width = left.shape
-    sides = [partitions.cut(length, count, partitions.alignment(config), padding)
+    sides = [partitions.split(length, count, partitions.alignment(config), padding)
              for length, count in ((width, columns), (height, rows))]
     assume(None not in sides)
     parts = partitions.Partitioning(*sides)

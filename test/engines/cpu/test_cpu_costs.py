@@ -162,7 +162,7 @@ def test_levels_are_cut_at_four_truncations(truncation: float) -> None:
 @pytest.mark.parametrize('settings', [ALL, SUMS], ids=['costs', 'sums'])
 def test_partitions_have_costs_of_the_image_and_paths_of_their_own(
         settings: dict[str, Any]) -> None:
-    rows, columns = partitions.cut(70, 2, 8, 8), partitions.cut(150, 3, 8, 8)
+    rows, columns = partitions.split(70, 2, 8, 8), partitions.split(150, 3, 8, 8)
     assert rows
     assert columns
     parts = partitions.Partitioning(columns, rows)
@@ -268,7 +268,7 @@ def test_fractions_are_those_of_the_data_cost(width: int, height: int, labels: i
 
 
 def test_windows_of_fractions_are_replicated_beyond_a_partition() -> None:
-    rows, columns = partitions.cut(70, 2, 8, 0), partitions.cut(150, 3, 8, 0)
+    rows, columns = partitions.split(70, 2, 8, 0), partitions.split(150, 3, 8, 0)
     assert rows
     assert columns
     parts = partitions.Partitioning(columns, rows)
@@ -327,9 +327,9 @@ def test_the_number_of_threads_changes_no_pixel() -> None:
 def test_partitions_with_all_of_the_other_as_padding_change_no_label_of_plain_costs() -> None:
     left, right = pair(160, 40)
     config = combined(16, iterations=1, levels=1, **ALL)
-    columns = partitions.cut(160, 2, 2, 30)
+    columns = partitions.split(160, 2, 2, 30)
     assert columns
-    parts = partitions.Partitioning(columns, partitions.Cut(40, (0,), (0, 40)))
+    parts = partitions.Partitioning(columns, partitions.Split(40, (0,), (0, 40)))
     np.testing.assert_array_equal(frame(config, left, right, parts)['label'],
                                   frame(config, left, right)['label'])
 

@@ -191,7 +191,7 @@ def kernels_of_sad() -> list[tuple[str, str]]:
             (35, 40, 'float', everything), (51, 512, 'uint8', everything)):
         config = MatcherConfig(stereo_algorithm='sad', correlation_window_size=window,
                                disparity_range=disparities, **changes)
-        found, wanted = sad_launch.cut(config, 1280, 720), refine.steps(config, ())
+        found, wanted = sad_launch.launch_of(config, 1280, 720), refine.steps(config, ())
         names.append(('sad/sad.cu', sad.kernel_name(found, image, wanted)))
     names.append(('sad/sad.cu', sad.kernel_name(found._replace(copies=1), image, wanted)))
     for number, streaming in enumerate(cuda.STREAMING):
@@ -266,8 +266,8 @@ def kernels_of_tiles(architecture: str) -> list[tuple[str, str]]:
         # Where all tiles are to be on chip: runs of six as on Tsukuba, and of two.
         width, height = ((640, 480) if order != 'speculative' else (384, 288)
                          if size == 13 else (90, 60))
-        cut = tiled_launch.cut(config, width, height, found)
-        names.append(tiled.kernel(config, cut, image, True))
+        launch = tiled_launch.launch_of(config, width, height, found)
+        names.append(tiled.kernel(config, launch, image, True))
     return names
 
 

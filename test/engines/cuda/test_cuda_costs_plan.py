@@ -30,7 +30,7 @@ def test_combined_costs_are_bytes_at_level_0_alone(disparities: int, weight: flo
 
 def test_combined_costs_have_volumes_of_a_partition_and_features_of_the_image() -> None:
     config = combined(21, path_sums=True, preprocessing='sobel_x')
-    across, down = partitions.cut(200, 2, 4, 16), partitions.cut(90, 1, 4, 16)
+    across, down = partitions.split(200, 2, 4, 16), partitions.split(90, 1, 4, 16)
     assert across is not None
     assert down is not None
     found = plan_of(config, 200, 90, parts=partitions.Partitioning(across, down))

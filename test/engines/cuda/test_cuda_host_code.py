@@ -7,6 +7,7 @@ right, the tests with the marker ``gpu`` say.
 from __future__ import annotations
 
 import ctypes
+import math
 
 import numpy as np
 import pytest
@@ -39,6 +40,7 @@ STRUCTURES = [
     ('hierarchical/labels.cu', 'Selection', labels.Selection),
     ('frame/refine.cu', 'Frame', refine.Frame),
     ('frame/refine.cu', 'Parameters', refine.Parameters),
+    ('frame/refine.cu', 'Filling', refine.Filling),
     ('hierarchical/cost.cu', 'CostLaunch', cost.CostLaunch),
     ('hierarchical/cost.cu', 'CostLevel', cost.CostLevel),
     ('costs/features.cu', 'FeatureSettings', combined.FeatureSettings),
@@ -49,10 +51,10 @@ STRUCTURES = [
     ('costs/fractions.cu', 'FractionLaunch', fractions.FractionLaunch),
     ('costs/pyramid.cu', 'ArrangeLaunch', combined.ArrangeLaunch),
     ('costs/pyramid.cu', 'CoarserLaunch', combined.CoarserLaunch),
-    ('sad/sad.cu', 'Windows', sad.Windows), ('tiled/tiled.cu', 'TiledLaunch', tiled.TiledPass),
+    ('sad/sad.cu', 'Windows', sad.Windows), ('tiled/tiled.cu', 'TiledLaunch', tiled.TiledLaunch),
     ('papers/plain_steps.cu', 'StorageLevel', storage.StorageLevel),
     ('papers/plain_steps.cu', 'StorageCost', storage.StorageCost),
-    ('papers/plain_steps.cu', 'StoragePass', storage.StoragePass),
+    ('papers/plain_steps.cu', 'StorageLaunch', storage.StorageLaunch),
     ('frame/convert.cu', 'Upload', convert._Upload),
     ('frame/convert.cu', 'Conversion', convert._Conversion),
     ('frame/convert.cu', 'Source', convert.Source),
@@ -136,6 +138,11 @@ CONSTANTS = [
     ('frame/preprocess.cu', 'TILE_HEIGHT', preprocess.TILE_HEIGHT),
     ('frame/preprocess.cu', 'THREADS', preprocess.BLOCK[0] * preprocess.BLOCK[1]),
     ('frame/preprocess.cu', 'MOST_RADIUS', preprocess.MOST_RADIUS),
+    *(('frame/convert.cu', name, getattr(convert, name))
+      for name in ('CHANNEL', 'COLOUR', 'MOSAIC', 'WIDE', 'WIDE_MOSAIC', 'VALUES')),
+    ('frame/bands.cu', 'COLUMNS', refine.BAND_COLUMNS),
+    ('frame/confidence.cu', 'ROW_BLOCK', refine.ROW_BLOCK),
+    ('outputs/disparity_color.cu', 'PIXELS', math.prod(outputs.BLOCK)),
     ('frame/speckles.cu', 'TILE_WIDTH', refine.TILE),
     ('frame/speckles.cu', 'TILE_HEIGHT', refine.TILE),
     ('sad/sad.cu', 'STRIP', sad_launch.STRIP),

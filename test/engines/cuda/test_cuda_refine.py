@@ -39,7 +39,7 @@ class Stage:
         memory.put('fraction', (sixteenths & 15).astype(np.int8))
         parameters = refine.Parameters.from_buffer(host['parameters'].data)
         parameters.fill(config, None)
-        parameters.aim({'disparity': memory.arena.host_address['disparity']})
+        parameters.bind({'disparity': memory.arena.host_address['disparity']})
         memory.put('parameters', host['parameters'])
         host['disparity'].fill(np.nan)
         self.stage.enqueue(memory.stream.ptr, refine.steps(config, ('disparity',)))

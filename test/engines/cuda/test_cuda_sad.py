@@ -127,7 +127,7 @@ def test_the_largest_sums_do_not_overflow() -> None:
 @pytest.mark.parametrize('rows', [1, 2, 7, 13, 200])
 def test_results_do_not_depend_on_the_rows_of_a_block(monkeypatch: pytest.MonkeyPatch,
                                                       rows: int) -> None:
-    choose = sad_launch.cut
+    choose = sad_launch.launch_of
     monkeypatch.setattr(sad_launch, 'cut', lambda *given: choose(*given, rows=rows))
     config = configuration(correlation_window_size=9, disparity_range=70, **EVERYTHING)
     compare(config, *noisy_pair(190, 48, nearer=9))
@@ -139,7 +139,7 @@ def test_devices_with_little_shared_memory_keep_one_copy(monkeypatch: pytest.Mon
     config = configuration(correlation_window_size=window, disparity_range=disparities,
                            **EVERYTHING)
     monkeypatch.setattr(sad_launch, 'LEAST_ROWS', 1000)
-    assert sad_launch.cut(config, 400, 100).copies == 1
+    assert sad_launch.launch_of(config, 400, 100).copies == 1
     compare(config, *noisy_pair(400, 100, nearer=9))
 
 

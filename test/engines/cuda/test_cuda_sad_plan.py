@@ -36,7 +36,7 @@ def test_blocks_cover_every_window_and_fit_the_device(window: int, disparities: 
         assert (device, window, disparities) == (SMALL, 51, 512)
         return
     for width, height in ((640, 480), (1280, 720), (disparities + window, window)):
-        found = sad_launch.cut(config, width, height, device)     # type: ignore[arg-type]
+        found = sad_launch.launch_of(config, width, height, device)     # type: ignore[arg-type]
         valid = geometry.valid_window(config, width, height)
         if valid.width == 0:
             assert found.rows == 0
@@ -53,7 +53,7 @@ def test_blocks_cover_every_window_and_fit_the_device(window: int, disparities: 
 
 def test_nearly_every_multiprocessor_of_a_large_device_gets_a_block() -> None:
     for window, disparities in itertools.product((5, 15, 21), (64, 128)):
-        found = sad_launch.cut(configuration(window, disparities), 640, 480)
+        found = sad_launch.launch_of(configuration(window, disparities), 640, 480)
         assert found.grid[0] * found.grid[1] >= 0.9 * TYPICAL.multiprocessors
 
 

@@ -34,7 +34,7 @@ def test_a_team_has_every_label_and_at_most_a_warp(disparities: int) -> None:
 @pytest.mark.parametrize(('width', 'height'), [(384, 288), (3840, 2160), (16, 16)])
 def test_blocks_that_wait_for_each_other_all_have_a_multiprocessor(
         width: int, height: int, device: Any, schedule: str) -> None:
-    found = tiled_launch.cut(configuration(tile_size=5, **tiled(schedule)), width, height,
+    found = tiled_launch.launch_of(configuration(tile_size=5, **tiled(schedule)), width, height,
                            device)
     assert found.shared_bytes <= device.shared_memory
     assert found.threads <= 1024
@@ -44,16 +44,17 @@ def test_blocks_that_wait_for_each_other_all_have_a_multiprocessor(
 
 
 def test_rows_are_in_clusters_where_the_device_and_the_image_allow() -> None:
-    found = tiled_launch.cut(configuration(**tiled('rows')), 384, 288)
+    found = tiled_launch.launch_of(configuration(**tiled('rows')), 384, 288)
     assert (found.rows, found.columns, found.blocks) == (23, 30, 24)
-    assert found.mail_words == 2 * 30 * (13 * 8 + 2)
-    assert tiled_launch.cut(configuration(), 384, 2000).mail_words == 0      # too many rows
-    assert tiled_launch.cut(configuration(tile_size=5), 384, 288, TURING).mail_words == 0
+    assert found.cluster_words == 2 * 30 * (13 * 8 + 2)
+    too_many_rows = tiled_launch.launch_of(configuration(), 384, 2000)
+    too_old = tiled_launch.launch_of(configuration(tile_size=5), 384, 288, TURING)
+    assert too_many_rows.cluster_words == too_old.cluster_words == 0
 
 
 def schedule(config: MatcherConfig, width: int = 384, height: int = 288,
              device: Any = TYPICAL) -> str:
-    return tiled_launch.cut(config, width, height, device).schedule
+    return tiled_launch.launch_of(config, width, height, device).schedule
 
 
 def test_the_schedule_follows_what_the_device_has_room_for() -> None:
@@ -72,7 +73,7 @@ def test_the_schedule_follows_what_the_device_has_room_for() -> None:
 def test_every_tile_lies_in_a_run_of_one_block(width: int, height: int, tile_size: int,
                                                blocks: int, run: int) -> None:
     config = configuration(tile_size=tile_size, **tiled('speculative'))
-    found = tiled_launch.cut(config, width, height)
+    found = tiled_launch.launch_of(config, width, height)
     assert (found.blocks, found.run) == (blocks, run)
     assert found.rows * -(-found.columns // run) == blocks <= TYPICAL.multiprocessors
     assert found.shared_bytes <= TYPICAL.shared_memory

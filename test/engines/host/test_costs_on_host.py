@@ -233,7 +233,7 @@ def test_coarse_costs_are_cut_at_four_truncations(truncation: float, levels: int
 
 
 def test_partitions_see_whole_images_and_sum_up_their_own_paths() -> None:
-    across, down = partitions.cut(45, 2, 4, 4), partitions.cut(24, 2, 4, 4)
+    across, down = partitions.split(45, 2, 4, 4), partitions.split(24, 2, 4, 4)
     assert across is not None
     assert down is not None
     check(configured(21, CENSUS, SOBEL, PATHS, min_disparity=-3, levels=1), 45, 24,
@@ -264,7 +264,7 @@ def test_fractions_are_what_is_defined(disparities: int, min_disparity: int, wid
 
 
 def test_windows_of_fractions_are_replicated_beyond_a_partition() -> None:
-    across, down = partitions.cut(75, 3, 2, 0), partitions.cut(40, 2, 2, 0)
+    across, down = partitions.split(75, 3, 2, 0), partitions.split(40, 2, 2, 0)
     assert across is not None
     assert down is not None
     check_fractions(configured(21, CENSUS, RESIDUAL, PATHS, min_disparity=-3),
@@ -302,7 +302,7 @@ def test_fractions_come_after_the_labels_and_before_anything_is_published(
 
     monkeypatch.setattr(compiler, 'kernel', lambda _device, _file, name: Recorded(name))
     config = configured(21, CENSUS, SOBEL, subpixel=has_fractions)
-    across, down = partitions.cut(128, 2, 8, padding), partitions.cut(40, 1, 8, 0)
+    across, down = partitions.split(128, 2, 8, padding), partitions.split(40, 1, 8, 0)
     assert across is not None
     assert down is not None
     parts = Partitioning(across, down) if padding else partitions.whole(128, 40)

@@ -107,7 +107,7 @@ def outputs_on_host(config: MatcherConfig, reference: RawImage, disparity: np.nd
     outputs = out or rubbish(names, (height, width), config.points_decimation)
     parameters = refine.Parameters.from_buffer(arena.view('parameters')[1].data)
     parameters.fill(plan.config, CALIBRATION)
-    parameters.aim({'final': arena.device['final'],
+    parameters.bind({'final': arena.device['final'],
                     **{name: array.ctypes.data for name, array in outputs.items()}})
     made = stage.Outputs(Context(TYPICAL, plan.config, plan.width, plan.height, arena),
                          (width, height), config.downscale)
@@ -224,7 +224,7 @@ def test_points_have_the_grey_values_that_are_matched_where_no_image_came_rectif
     outputs = rubbish(('points',), (height, width))
     parameters = refine.Parameters.from_buffer(arena.view('parameters')[1].data)
     parameters.fill(plan.config, CALIBRATION)
-    parameters.aim({'points': outputs['points'].ctypes.data})
+    parameters.bind({'points': outputs['points'].ctypes.data})
     layout = convert.CHANNEL if name == 'left_grey' else convert.VALUES
     made = stage.Outputs(Context(TYPICAL, plan.config, plan.width, plan.height, arena),
                          (width, height), factor)

@@ -113,7 +113,7 @@ class HostStage:
         height, width = self._arrays['label'].shape
         outputs = rubbish(names, (height, width))
         self._parameters.fill(config, calibration)
-        self._parameters.aim({name: array.ctypes.data for name, array in outputs.items()})
+        self._parameters.bind({name: array.ctypes.data for name, array in outputs.items()})
         self._stage.enqueue(0, stage.steps(config, names))
         return outputs
 

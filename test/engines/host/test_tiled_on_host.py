@@ -85,8 +85,8 @@ def run(config: MatcherConfig, device: Any, left: np.ndarray, right: np.ndarray,
         directory: pathlib.Path, frames: int) -> dict[str, np.ndarray]:
     """Everything that matching fills."""
     height, width = left.shape
-    cut = tiled_launch.cut(config, width, height, device)
-    library = host_cuda.build(*matching.kernel(config, cut, 'uint8', True), directory)
+    launch = tiled_launch.launch_of(config, width, height, device)
+    library = host_cuda.build(*matching.kernel(config, launch, 'uint8', True), directory)
     arrays = {name: np.zeros(shape, dtype) for name, shape, dtype in (
         *tiled_launch.arrays(config, width, height, device),
         *((name, left.shape, dtype) for name, dtype in (
@@ -99,12 +99,12 @@ def run(config: MatcherConfig, device: Any, left: np.ndarray, right: np.ndarray,
     stage = matching.Tiled(Context(device, config, width, height, arena))
     arguments = stage._arguments(refine.steps(config, ('confidence',)))
     arguments.cost.left, arguments.cost.right = left.ctypes.data, right.ctypes.data
-    steps = 2 * config.outer_iterations * cut.diagonals
-    at_once = 1 if cut.schedule == 'launches' else steps
+    steps = 2 * config.outer_iterations * launch.diagonals
+    at_once = 1 if launch.schedule == 'launches' else steps
     for _ in range(frames):
         for name in ('label', 'best', 'second', 'right_keys'):
             arrays[name].view(np.uint8)[...] = 0xff
         for first in range(0, steps, at_once):
-            library.run(ctypes.byref(arguments), cut.blocks, cut.threads, cut.shared_bytes,
-                        first, first + at_once)
+            library.run(ctypes.byref(arguments), launch.blocks, launch.threads,
+                        launch.shared_bytes, first, first + at_once)
     return arrays

@@ -11,9 +11,7 @@ import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel
-
-#: Grey level that 0 becomes in 8 bits, for the methods whose values have a sign.
-SIGNED_OFFSET = 128
+from stereo_bp_ros.quantisation import SIGNED_OFFSET
 
 #: Side of the windows of ``contrast_threshold``, pixels.
 CONTRAST_SIDE = 7

@@ -210,7 +210,7 @@ def _of_one_launch(config: MatcherConfig, width: int, height: int, k: int, devic
 
 def _candidates(message: MessageFormat, level: formats.Level, device: Properties, iterations: int,
                 finish: int) -> list[Tiling]:
-    """Tilings worth a thought for one launch."""
+    """Candidate tilings of one launch."""
     if iterations == 1 and finish != LABELS:
         return launch.streamed_tilings(message)
     sizes = usual_sizes() | even_sizes(level, device.multiprocessors)

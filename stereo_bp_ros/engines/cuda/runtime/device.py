@@ -96,15 +96,15 @@ def _unusable(index: int, runtime: Any) -> BackendUnavailable | None:
     if index >= count:
         return BackendUnavailable(f'there is no CUDA device {index}, only {count}',
                                   f'set device_id to at most {count - 1}')
-    found = properties(index)
+    device = properties(index)
     oldest = OLDEST if runtime.runtimeGetVersion() < 13000 else OLDEST_WITH_CUDA_13
-    if found.capability < oldest:
-        have, need = (f'{major}.{minor}' for major, minor in (found.capability, oldest))
+    if device.capability < oldest:
+        have, need = (f'{major}.{minor}' for major, minor in (device.capability, oldest))
         remedy = 'use backend cpu'
-        if found.capability >= OLDEST:
+        if device.capability >= OLDEST:
             remedy = 'install cupy-cuda12x in place of cupy-cuda13x, or use backend cpu'
         return BackendUnavailable(
-            f'{found.name} has compute capability {have}, and {need} is needed', remedy)
+            f'{device.name} has compute capability {have}, and {need} is needed', remedy)
     return None
 
 
@@ -152,10 +152,10 @@ def available_memory(index: int) -> int:
 def describe(index: int) -> dict[str, str]:
     """The device and the versions in use, for ``info`` and for diagnostics."""
     import cupy
-    found, runtime = properties(index), cupy.cuda.runtime
-    return {'device': found.name, 'pci bus': runtime.deviceGetPCIBusId(index),
-            'architecture': found.architecture, 'multiprocessors': str(found.multiprocessors),
-            'device memory': f'{found.memory / 2**20:.0f} MiB', 'cupy': cupy.__version__,
+    device, runtime = properties(index), cupy.cuda.runtime
+    return {'device': device.name, 'pci bus': runtime.deviceGetPCIBusId(index),
+            'architecture': device.architecture, 'multiprocessors': str(device.multiprocessors),
+            'device memory': f'{device.memory / 2**20:.0f} MiB', 'cupy': cupy.__version__,
             'cuda': _version(runtime.runtimeGetVersion()),
             "driver's cuda": _version(runtime.driverGetVersion())}
 

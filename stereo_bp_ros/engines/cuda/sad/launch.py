@@ -24,7 +24,7 @@ RESERVED = 4096
 LEAST_ROWS = 16
 
 
-class Cut(NamedTuple):
+class Launch(NamedTuple):
     """How ``match_windows`` in ``sad.cu`` is launched.
 
     tiles: of 16 pixels that 16 windows cover; label_tiles: of 8 labels, of one warp; chunks:
@@ -53,8 +53,8 @@ def window_tiles(config: MatcherConfig) -> int:
     return max(2, -(-(config.correlation_window_size + 15) // 16))
 
 
-def cut(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL,
-        rows: int | None = None) -> Cut:
+def launch_of(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL,
+              rows: int | None = None) -> Launch:
     """The launch for images of this size.
 
     :param rows: of windows that a block slides down, in place of the engine's own choice.
@@ -74,17 +74,17 @@ def cut(config: MatcherConfig, width: int, height: int, device: Properties = TYP
     return best
 
 
-def _launch(config: MatcherConfig, block: Cut, columns: int, height: int, rows: int) -> Cut:
+def _launch(config: MatcherConfig, block: Launch, columns: int, height: int, rows: int) -> Launch:
     found = block._replace(rows=rows, grid=(columns, -(-height // rows), 1))
     return found._replace(shared_bytes=_shared_bytes(config, found))
 
 
-def _block(config: MatcherConfig, device: Properties) -> Cut:
+def _block(config: MatcherConfig, device: Properties) -> Launch:
     """One block, of no rows yet."""
     chunks = -(-config.disparity_range // MOST_LABELS)
     label_tiles = -(-config.disparity_range // (8 * chunks))
     strips = max(1, BLOCK_WARPS // chunks)
-    found = Cut(window_tiles(config), label_tiles, chunks, strips, 4, 0, (1, 1, 1), 0)
+    found = Launch(window_tiles(config), label_tiles, chunks, strips, 4, 0, (1, 1, 1), 0)
     if _shared_bytes(config, found._replace(rows=LEAST_ROWS)) > _room(device):
         return found._replace(copies=1)
     return found
@@ -95,7 +95,7 @@ def _room(device: Properties) -> int:
     return device.shared_memory - RESERVED
 
 
-def _shared_bytes(config: MatcherConfig, found: Cut) -> int:
+def _shared_bytes(config: MatcherConfig, found: Launch) -> int:
     """Both images' rows of a block, and room for the sums of one window in every thread."""
     left = 8 * found.strips + 4 * (found.tiles - 1)
     right = left + 2 * found.label_tiles * found.chunks
@@ -105,7 +105,7 @@ def _shared_bytes(config: MatcherConfig, found: Cut) -> int:
     return row * (found.rows + config.correlation_window_size - 1) + sums
 
 
-def _predicted_time(config: MatcherConfig, found: Cut, device: Properties) -> float:
+def _predicted_time(config: MatcherConfig, found: Launch, device: Properties) -> float:
     """Microseconds beside those of the launch, fitted to an H200 (``docs/history/cuda_sad.md``).
 
     Only the order of the candidates matters. The blocks of a multiprocessor run in rounds of as

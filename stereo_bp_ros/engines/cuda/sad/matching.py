@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from stereo_bp_ros import geometry
+from stereo_bp_ros import geometry, quantisation
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
@@ -18,9 +18,6 @@ from stereo_bp_ros.geometry import Wanted
 
 if TYPE_CHECKING:
     from stereo_bp_ros.engines.cuda.plan import Plan
-
-#: Grey level that 0 becomes in 8 bits, for the methods whose values have a sign.
-SIGNED_OFFSET = 128
 
 #: The C++ types of pixels.
 PIXELS = {'uint8': 'unsigned char', 'float': 'float', 'int32': 'int'}
@@ -53,7 +50,7 @@ def windows(config: MatcherConfig, width: int, height: int, rows: int,
         min_disparity=config.min_disparity, disparities=config.disparity_range,
         x_begin=valid.x_offset, x_end=valid.x_offset + valid.width, y_begin=valid.y_offset,
         y_end=valid.y_offset + valid.height, rows=rows,
-        offset=SIGNED_OFFSET if is_signed else 0)
+        offset=quantisation.SIGNED_OFFSET if is_signed else 0)
 
 
 def wanted_arrays(device: Mapping[str, int], wanted: refine.Steps) -> dict[str, int | None]:
@@ -63,16 +60,16 @@ def wanted_arrays(device: Mapping[str, int], wanted: refine.Steps) -> dict[str, 
     return {name: device[name] if is_asked else None for name, is_asked in asked.items()}
 
 
-def kernel_name(cut: sad_launch.Cut, image: str, wanted: refine.Steps) -> str:
+def kernel_name(launch: sad_launch.Launch, image: str, wanted: refine.Steps) -> str:
     """The kernel in ``sad.cu`` for matched images of this type, 'uint8' or 'float'."""
     outputs = ('EVERYTHING' if wanted.costs or wanted.right
                else 'LABELS_AND_FRACTIONS' if wanted.fraction else 'LABELS_ALONE')
-    return _name(cut, image, outputs)
+    return _name(launch, image, outputs)
 
 
-def _name(cut: sad_launch.Cut, image: str, outputs: str) -> str:
-    return (f'match_windows<{PIXELS[image]}, {cut.tiles}, {cut.label_tiles}, '
-            f'{cut.chunks}, {cut.strips}, {cut.copies}, {outputs}>')
+def _name(launch: sad_launch.Launch, image: str, outputs: str) -> str:
+    return (f'match_windows<{PIXELS[image]}, {launch.tiles}, {launch.label_tiles}, '
+            f'{launch.chunks}, {launch.strips}, {launch.copies}, {outputs}>')
 
 
 class Sad(CudaMatching):
@@ -90,22 +87,22 @@ class Sad(CudaMatching):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._cut = sad_launch.cut(self._config, self._width, self._height, self._device)
+        self._launch = sad_launch.launch_of(self._config, self._width, self._height, self._device)
 
     def load(self, matched: str, has_whole_grey: bool) -> None:
         image = preprocess.PIXELS[matched]
         right_labels.load(self._device, 'uint32')
         for outputs in ('LABELS_ALONE', 'LABELS_AND_FRACTIONS', 'EVERYTHING'):
-            compiler.kernel(self._device, 'sad/sad.cu', _name(self._cut, image, outputs))
+            compiler.kernel(self._device, 'sad/sad.cu', _name(self._launch, image, outputs))
 
     def enqueue(self, stream: int, matched: str, has_whole_grey: bool,
                 wanted: refine.Steps, frame: refine.Frame) -> bool:
-        cut, device, image = self._cut, self._arena.device, preprocess.PIXELS[matched]
-        arguments = windows(self._config, self._width, self._height, cut.rows, {
+        launch, device, image = self._launch, self._arena.device, preprocess.PIXELS[matched]
+        arguments = windows(self._config, self._width, self._height, launch.rows, {
             'left': device[f'left_{matched}'], 'right': device[f'right_{matched}'],
             'stamp': self._arena.stamp('messages'), **wanted_arrays(device, wanted)})
-        compiler.kernel(self._device, 'sad/sad.cu', kernel_name(cut, image, wanted)).launch(
-            stream, cut.grid, (cut.threads, 1, 1), cut.shared_bytes, arguments)
+        compiler.kernel(self._device, 'sad/sad.cu', kernel_name(launch, image, wanted)).launch(
+            stream, launch.grid, (launch.threads, 1, 1), launch.shared_bytes, arguments)
         if wanted.right:
             right_labels.enqueue(self._device, stream, self._arena, 'uint32')
         return False

@@ -179,7 +179,7 @@ class Preprocess:
         return _Planes(both(source), both(target), *self._size)
 
 
-def _shared(margin: int, sum_bytes: int, element_bytes: int) -> int:
-    """Bytes of shared memory of a tile with a margin around it; as ``Tile``."""
-    return (TILE_HEIGHT + 2 * margin) * (
-        TILE_WIDTH * sum_bytes + (TILE_WIDTH + 2 * margin) * element_bytes)
+def _shared(halo: int, sum_bytes: int, element_bytes: int) -> int:
+    """Bytes of shared memory of a tile with its halo; as ``FilterTile``."""
+    return (TILE_HEIGHT + 2 * halo) * (
+        TILE_WIDTH * sum_bytes + (TILE_WIDTH + 2 * halo) * element_bytes)

@@ -122,7 +122,7 @@ class Parameters(ctypes.Structure):
         ('wide_scale', ctypes.c_float), ('color_range', ctypes.c_int),
         ('colors', ctypes.c_uint8 * (3 * 256)))
 
-    def aim(self, targets: Mapping[str, int]) -> None:
+    def bind(self, targets: Mapping[str, int]) -> None:
         """Say where each output goes, and 'final'; what is missing is not written."""
         for name in (*OUTPUTS, 'final'):
             setattr(self, name, targets.get(name))

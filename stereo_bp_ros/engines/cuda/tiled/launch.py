@@ -46,13 +46,14 @@ class Team(NamedTuple):
         return self.lanes * self.words * self.registers
 
 
-class Cut(NamedTuple):
+class Launch(NamedTuple):
     """How the kernels are launched.
 
     schedule: speculative, rows, cooperative, lock_free or launches; rows, columns: tiles of the
     image; blocks: of the grid; threads, shared_bytes: of a block; cluster_bits: logarithm of the
-    blocks that write into each other's shared memory; mail_words: of two labels, that they have
-    for that; run: neighbouring tiles that a block of ``speculate`` has.
+    blocks that write into each other's shared memory; cluster_words: of two labels, for the
+    messages from the cluster and their barriers; run: neighbouring tiles that a block of
+    ``speculate`` has.
     """
 
     schedule: str
@@ -62,7 +63,7 @@ class Cut(NamedTuple):
     threads: int
     shared_bytes: int
     cluster_bits: int = 0
-    mail_words: int = 0
+    cluster_words: int = 0
     run: int = 0
 
     @property
@@ -99,7 +100,8 @@ def check(config: MatcherConfig, device: Properties = TYPICAL) -> None:
         f'schedule {schedule} the largest that fits on chip is {largest}')
 
 
-def cut(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL) -> Cut:
+def launch_of(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL
+              ) -> Launch:
     """The launch for images of this size.
 
     :raises ConfigError: the schedule is to be speculative, and there is no room for all tiles.
@@ -119,13 +121,13 @@ def cut(config: MatcherConfig, width: int, height: int, device: Properties = TYP
     blocks = rows if schedule == 'rows' else min(rows, columns)
     if schedule != 'launches':          # all blocks wait for each other: each has a multiprocessor
         blocks = min(blocks, device.multiprocessors)
-    found = Cut(schedule, rows, columns, blocks, 32 * _warps(config, schedule),
+    found = Launch(schedule, rows, columns, blocks, 32 * _warps(config, schedule),
                 _shared_bytes(config, size, schedule))
     return _in_clusters(config, found, device) if schedule == 'rows' else found
 
 
 def _all_on_chip(config: MatcherConfig, rows: int, columns: int, device: Properties
-                 ) -> Cut | None:
+                 ) -> Launch | None:
     """A run of tiles for each multiprocessor, as short as can be; None = they do not fit."""
     if rows > device.multiprocessors:
         return None
@@ -133,16 +135,16 @@ def _all_on_chip(config: MatcherConfig, rows: int, columns: int, device: Propert
     shared = _shared_bytes(config, config.tile_size, 'speculative', run)
     if run > LONGEST_RUN or shared > device.shared_memory:
         return None
-    return Cut('speculative', rows, columns, rows * -(-columns // run), 32 * SPECULATIVE_WARPS,
+    return Launch('speculative', rows, columns, rows * -(-columns // run), 32 * SPECULATIVE_WARPS,
                shared, run=run)
 
 
-def _in_clusters(config: MatcherConfig, found: Cut, device: Properties) -> Cut:
-    """The same in clusters, where every row has a block and there is room for their mail."""
+def _in_clusters(config: MatcherConfig, found: Launch, device: Properties) -> Launch:
+    """The same in clusters, where every row has a block and its memory holds the messages."""
     cluster = 1 << CLUSTER_BITS
     blocks = -(-found.rows // cluster) * cluster
     vector = team(config)
-    # A letter from above and one from below for each column, and a barrier of 8 bytes with each.
+    # A message from above and one from below for each column, each with a barrier of 8 bytes.
     words = 2 * found.columns * (config.tile_size * vector.lanes * vector.words
                                  + 2 // vector.registers)
     words = -(-words // 4) * 4
@@ -152,7 +154,7 @@ def _in_clusters(config: MatcherConfig, found: Cut, device: Properties) -> Cut:
             or blocks > device.multiprocessors * 2 // 3):
         return found
     return found._replace(blocks=blocks, shared_bytes=room, cluster_bits=CLUSTER_BITS,
-                          mail_words=words)
+                          cluster_words=words)
 
 
 def asked_schedule(config: MatcherConfig) -> str:
@@ -178,7 +180,7 @@ def arrays(config: MatcherConfig, width: int, height: int, device: Properties = 
     and for each block when it arrived at the last lock-free barrier and when it was released.
     Speculative: orders so far, three counts of what is done, two of notices for each block.
     """
-    found = cut(config, width, height, device)
+    found = launch_of(config, width, height, device)
     edge = (found.rows, found.columns, config.tile_size, team(config).pixel_registers)
     return [('table', (256,), 'uint16'),
             *((f'edges_{name}', edge, 'uint32') for name in EDGES),

@@ -32,7 +32,7 @@ BARRIERS = {'launches': 'NO_BARRIER', 'cooperative': 'COUNTING', 'lock_free': 'L
 COOPERATIVE = ('speculative', 'rows', 'cooperative')
 
 
-class TiledPass(ctypes.Structure):
+class TiledLaunch(ctypes.Structure):
     """``TiledLaunch`` in ``tiled.cuh``."""
 
     _fields_ = (
@@ -42,24 +42,24 @@ class TiledPass(ctypes.Structure):
         ('slope', ctypes.c_int), ('truncation', ctypes.c_int), ('pad', ctypes.c_int),
         ('float_slope', ctypes.c_float), ('float_truncation', ctypes.c_float),
         ('float_pad', ctypes.c_float), ('cluster_bits', ctypes.c_int),
-        ('mail_words', ctypes.c_int), ('stamp', ctypes.c_void_p))
+        ('cluster_words', ctypes.c_int), ('stamp', ctypes.c_void_p))
 
 
-def kernel(config: MatcherConfig, cut: tiled_launch.Cut, image: str,
+def kernel(config: MatcherConfig, launch: tiled_launch.Launch, image: str,
            has_whole_grey: bool) -> tuple[str, str]:
     """The file and the kernel for matched images of this type, 'uint8' or 'float'."""
     is_fast = str(config.tiled_barriers.computation == 'fast').lower()
     types = (f'{MESSAGES[config.message_type]}, {PIXELS[image]}, '
              f'{config.disparity_range}, {config.tile_size}, {tiled_launch.reach(config)}, '
              f'{cost.way(config, image, has_whole_grey)}, {is_fast}')
-    if cut.schedule == 'speculative':
-        return 'tiled/speculative.cu', f'speculate<{types}, {cut.run}, {cut.threads}>'
-    if cut.schedule == 'rows':
-        suffix = '_in_clusters' if cut.mail_words else ''
-        return 'tiled/tiled.cu', f'follow_rows{suffix}<{types}, {cut.threads}>'
+    if launch.schedule == 'speculative':
+        return 'tiled/speculative.cu', f'speculate<{types}, {launch.run}, {launch.threads}>'
+    if launch.schedule == 'rows':
+        suffix = '_in_clusters' if launch.cluster_words else ''
+        return 'tiled/tiled.cu', f'follow_rows{suffix}<{types}, {launch.threads}>'
     waits = str(config.tiled_barriers.synchronisation == 'all').lower()
-    return 'tiled/tiled.cu', (f'visit_diagonals<{types}, {waits}, {BARRIERS[cut.schedule]}, '
-                        f'{cut.threads}>')
+    return 'tiled/tiled.cu', (f'visit_diagonals<{types}, {waits}, {BARRIERS[launch.schedule]}, '
+                        f'{launch.threads}>')
 
 
 class Tiled(CudaMatching):
@@ -76,12 +76,12 @@ class Tiled(CudaMatching):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._cut = tiled_launch.cut(self._config, self._width, self._height,
-                                     self._device)
+        self._launch = tiled_launch.launch_of(self._config, self._width, self._height,
+                                              self._device)
 
     def load(self, matched: str, has_whole_grey: bool) -> None:
-        compiler.kernel(self._device, *kernel(self._config, self._cut, preprocess.PIXELS[matched],
-                                             has_whole_grey))
+        compiler.kernel(self._device, *kernel(self._config, self._launch,
+                                              preprocess.PIXELS[matched], has_whole_grey))
         right_labels.load(self._device, 'uint64')
 
     def initialise(self, stream: int) -> None:
@@ -91,29 +91,30 @@ class Tiled(CudaMatching):
     def enqueue(self, stream: int, matched: str, has_whole_grey: bool,
                 wanted: refine.Steps, frame: refine.Frame) -> bool:
         image = preprocess.PIXELS[matched]
-        device, cut = self._arena.device, self._cut
+        device, launch = self._arena.device, self._launch
         arguments = self._arguments(wanted)
         arguments.cost.left, arguments.cost.right = (device[f'left_{matched}'],
                                                      device[f'right_{matched}'])
-        loaded = compiler.kernel(self._device, *kernel(self._config, cut, image, has_whole_grey))
-        grid, block = (cut.blocks, 1, 1), (cut.threads, 1, 1)
-        steps = 2 * self._config.outer_iterations * cut.diagonals
-        if cut.schedule in ('speculative', 'rows'):
-            loaded.launch(stream, grid, block, cut.shared_bytes, arguments, cooperative=True)
-        elif cut.schedule == 'launches':
+        loaded = compiler.kernel(self._device,
+                                 *kernel(self._config, launch, image, has_whole_grey))
+        grid, block = (launch.blocks, 1, 1), (launch.threads, 1, 1)
+        steps = 2 * self._config.outer_iterations * launch.diagonals
+        if launch.schedule in ('speculative', 'rows'):
+            loaded.launch(stream, grid, block, launch.shared_bytes, arguments, cooperative=True)
+        elif launch.schedule == 'launches':
             for step in range(steps):
-                number = step % cut.diagonals
-                tiles = min(number + 1, cut.diagonals - number, cut.rows, cut.columns)
-                loaded.launch(stream, (tiles, 1, 1), block, cut.shared_bytes, arguments,
+                number = step % launch.diagonals
+                tiles = min(number + 1, launch.diagonals - number, launch.rows, launch.columns)
+                loaded.launch(stream, (tiles, 1, 1), block, launch.shared_bytes, arguments,
                               ctypes.c_int(step), ctypes.c_int(step + 1))
         else:
-            loaded.launch(stream, grid, block, cut.shared_bytes, arguments, ctypes.c_int(0),
-                          ctypes.c_int(steps), cooperative=cut.schedule in COOPERATIVE)
+            loaded.launch(stream, grid, block, launch.shared_bytes, arguments, ctypes.c_int(0),
+                          ctypes.c_int(steps), cooperative=launch.schedule in COOPERATIVE)
         if wanted.right:
             right_labels.enqueue(self._device, stream, self._arena, 'uint64')
         return False
 
-    def _arguments(self, wanted: refine.Steps) -> TiledPass:
+    def _arguments(self, wanted: refine.Steps) -> TiledLaunch:
         config, device = self._config, self._arena.device
         width, height = self._width, self._height
         slope, truncation = quantisation.message_smoothness(config)
@@ -124,10 +125,10 @@ class Tiled(CudaMatching):
                               wanted.costs, wanted.right)
         costs = cost.parameters(config, device['table'])
         costs.levels[0] = cost.CostLevel(None, width, height, 0)
-        return TiledPass(
+        return TiledLaunch(
             costs,
             (ctypes.c_void_p * 4)(*(device[f'edges_{name}'] for name in tiled_launch.EDGES)),
-            device['tile_state'], out, self._cut.rows, self._cut.columns,
+            device['tile_state'], out, self._launch.rows, self._launch.columns,
             config.outer_iterations, config.inner_iterations, int(slope), int(truncation),
             int(pad), slope, truncation, pad,
-            self._cut.cluster_bits, self._cut.mail_words, self._arena.stamp('messages'))
+            self._launch.cluster_bits, self._launch.cluster_words, self._arena.stamp('messages'))
