@@ -127,6 +127,11 @@ class Evaluation:
             self._matchers.popitem()[1].close()
 
     @property
+    def configs(self) -> Mapping[str, MatcherConfig]:
+        """Of the matchers by their names, the first one first."""
+        return self._configs
+
+    @property
     def backend(self) -> str:
         """What computes the first matcher: 'cpu' or 'cuda'."""
         return self._matchers[self._own].backend

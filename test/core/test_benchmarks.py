@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
+import itertools
 import json
 import pathlib
 import runpy
@@ -26,7 +28,8 @@ PROGRAMS = [name for name in NAMES if name not in ('__init__', 'common', 'device
 #: Modules that each needs beside the package's own requirements.
 NEEDS = {'cuda_five_sets': 'cupy', 'device': 'cupy', 'partitions': 'cupy', 'refine_stage': 'cupy',
          'sad_sizes': 'cupy', 'tiled_schedules': 'cupy', 'node_traffic': 'rclpy',
-         'points': 'rclpy', 'message_copies': 'rclpy', 'scale': 'distributed'}
+         'points': 'rclpy', 'message_copies': 'rclpy', 'scale': 'distributed',
+         'scale_steps': 'distributed'}
 
 pytest.importorskip('numba')
 
@@ -190,14 +193,85 @@ def test_rectification_inside_and_before() -> None:
 
 def test_an_evaluation_over_processes() -> None:
     pytest.importorskip('distributed')
-    printed = rows(run('scale', '--frames', 60, '--rounds', 1, '--large', 2, '--size',
-                       '64x48x16'))
-    alone, many, killed, *steps = printed
-    assert [row[0] for row in (alone, many, killed)] == ['one process', 'processes',
-                                                         'one is killed']
-    assert all(float(row[1]) > 0 for row in printed)
-    assert (alone[4], alone[-2:]) == ('1.00', ['-', '-'])
-    assert len(steps) == 9
+    alone, one, two, killed = rows(run('scale', '--frames', 60, '--rounds', 1, '--workers', 1, 2,
+                                       '--preset', 'sad_fast'))
+    assert [row[0] for row in (alone, one, two, killed)] == [
+        'one process', '1 worker', '2 workers', '2 workers, one is killed']
+    assert all(float(row[2]) > 0 for row in (alone, one, two, killed))
+    assert (alone[5:7], alone[-2:]) == (['1.00', '-'], ['-', '-'])
+    for row, workers in ((one, 1), (two, 2), (killed, 2)):
+        rate, relative, efficiency = (float(row[column]) for column in (2, 5, 6))
+        assert relative == pytest.approx(rate / float(alone[2]), abs=0.02)
+        assert efficiency == pytest.approx(relative / workers, abs=0.01)
+    assert [row[9] == '-' for row in (alone, one, two, killed)] == [True, True, True, False]
+
+
+@pytest.mark.parametrize('source', ['folder', 'mcap'])
+def test_pairs_of_an_evaluation_come_again_and_again(tmp_path: pathlib.Path, source: str) -> None:
+    pytest.importorskip('distributed')
+    from benchmarks import common, scale
+    from stereo_bp_ros.evaluation import sources
+    scale.write(tmp_path / 'pairs', source, scale.images(common.Size(64, 48, 16), 5))
+    whole = sources.Sources(sources.inputs_of([tmp_path / 'pairs']))
+    chunks = list(itertools.islice(scale.again(list(whole.chunks(1)), 3), 6))
+    assert [chunk.stop - chunk.start for chunk in chunks] == [1, 3, 1, 3, 2, 3]
+    assert [chunk.place for chunk in chunks] == [0, 1, 4, 5, 8, 10]
+    with sources.ChunkReader() as reader:
+        names = [pair.name for chunk in chunks for pair in reader.read(chunk)]
+    expected = [pair.name for pair in whole.pairs()]
+    assert names == (3 * expected)[:13]
+
+
+def scale_options(**changes: object) -> argparse.Namespace:
+    return argparse.Namespace(**{'frames': 24, 'seconds': 1e5, 'pairs': 5, **changes})
+
+
+def test_an_evaluation_says_which_device_has_matched(tmp_path: pathlib.Path) -> None:
+    """On the CPU a device is only a number."""
+    pytest.importorskip('distributed')
+    from benchmarks import common, scale
+    size = common.Size(64, 48, 16)
+    scale.write(tmp_path / 'pairs', 'folder', scale.images(size, 5))
+    measured = scale.measure(tmp_path / 'pairs', scale.configuration(None, 'cpu', size),
+                             scale.Run(2, devices=2), scale_options())
+    assert len(measured.seen.processes) == 2
+    assert {index for _, index in measured.seen.frames} == {0, 1}
+    first, second = (int(part.split(': ')[1]) for part in scale.shares([measured]).split(', '))
+    assert first + second == pytest.approx(100, abs=1)
+    assert min(first, second) > 0
+
+
+def test_frames_in_another_order_end_the_measurement() -> None:
+    pytest.importorskip('distributed')
+    from benchmarks import scale
+    from stereo_bp_ros.evaluation.results import Result
+    results = [Result(name, 64, 48, 16, {}) for name in 'abcdeabdc']
+    with pytest.raises(RuntimeError, match='frame 8 is d, which is not its turn'):
+        scale.Watch(scale_options(), 1).follow(results)
+    with pytest.raises(RuntimeError, match='come to an end'):
+        scale.Watch(scale_options(), 1).follow(results[:7])
+
+
+@pytest.mark.gpu
+def test_an_evaluation_over_devices() -> None:
+    pytest.importorskip('distributed')
+    alone, two, killed = rows(run('scale', '--backend', 'cuda', '--preset', 'sad_fast', '--size',
+                                  '320x240x64', '--frames', 400, '--seconds', 5, '--rounds', 1))
+    assert (alone[1], alone[8]) == ('1', '-')
+    for row in (two, killed):
+        assert float(row[2]) > 0
+        matched = [int(part.split(': ')[1]) for part in row[8].split(', ')]
+        assert len(matched) == min(2, int(row[1]))
+        assert sum(matched) == pytest.approx(100, abs=1)
+
+
+def test_steps_of_an_evaluation() -> None:
+    pytest.importorskip('distributed')
+    found = rows(run('scale_steps', '--size', '64x48x16', '--frames', 5))
+    assert [row[0] for row in found][:3] == ['read and decode PGM', 'read and decode PNG',
+                                             'mcap: stamps of all pairs']
+    assert [row[0] for row in found][-2:] == ['match by sad_fast, score', 'match by road, score']
+    assert all(float(row[1]) > 0 for row in found)
 
 
 def test_overlap_on_the_cpu() -> None:
