@@ -16,7 +16,7 @@ pytestmark = pytest.mark.ros
 
 W, H = 160, 120
 PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0,
-              'autostart': False}
+              'autostart': False, 'backend': 'cpu'}
 
 
 @pytest.fixture(scope='module')

@@ -114,7 +114,7 @@ def test_a_live_parameter_is_set_nearly_as_fast_as_in_a_bare_node(
                  for i in range(150)]
     of_bare, of_node = (statistics.median(column) for column in zip(*times, strict=True))
     print(f'a live parameter: {1e3 * of_node:.2f} ms, of a bare node {1e3 * of_bare:.2f} ms')
-    assert of_node < 5 * of_bare        # 8 to 30 times, when all was declared anew for each
+    assert of_node < 7 * of_bare        # 8 to 30 times, when all was declared anew for each
     assert matching.client.get_parameters('uniqueness_ratio') == {'uniqueness_ratio': 14.9}
 
 

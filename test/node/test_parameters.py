@@ -349,7 +349,8 @@ def values_of(client: Any) -> dict[str, Any]:
 
 def test_live_changes_refusals_dump_and_load(run_node: Any, client_class: Any,
                                              textured_pair: Any, tmp_path: pathlib.Path) -> None:
-    parameters = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0}
+    parameters = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0,
+                  'backend': 'cpu'}
     with run_node(tmp_path, parameters) as node, contextlib.closing(
             client_class(node.domain)) as client:
         client.connect()

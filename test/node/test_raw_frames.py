@@ -33,7 +33,8 @@ def test_raw_images_are_matched_with_the_rectification_of_their_camera_info(
     bench.left_info = bench.messages.info(side='left')
     bench.left_info.d[0] = 0.1
     bench.process(NOW + 2)
-    bench.room.reconfigure(bench.room.config.replace(rectified_width=0, rectified_height=0))
+    host = bench.matcher_host
+    host.reconfigure(host.config.replace(rectified_width=0, rectified_height=0))
     bench.process(NOW + 3)
     distorted, whole = bench.matcher.rectifications[2:]
     assert distorted.left.d[0] == 0.1

@@ -19,7 +19,7 @@ from stereo_bp_ros.errors import MemoryLimitError
 from stereo_bp_ros.node import reconfiguration
 from stereo_bp_ros.node.reconfiguration import Reconfiguration
 
-OLD = MatcherConfig(disparity_range=16)
+OLD = MatcherConfig(disparity_range=16, backend='cpu')
 
 
 class Host:
@@ -309,12 +309,12 @@ def test_on_cuda_another_size_may_need_other_kernels(on_cuda):
 
 
 def test_a_parameter_may_need_the_memory_that_the_old_engine_gives_back(bench, monkeypatch):
-    wanted = OLD.replace(disparity_range=64, backend='cpu')
+    wanted = OLD.replace(disparity_range=64)
     settings = NodeConfig(image_width=320, image_height=240)
     uncut = partitions.whole(320, 240)
     backend = engines.choose(wanted)
     needed, held = (backend.plan(config, 320, 240, uncut).memory
-                    for config in (wanted, OLD.replace(backend='cpu')))
+                    for config in (wanted, OLD))
     free = int(needed.total / engines.SHARE) + 1 - held.total
     monkeypatch.setattr(host_memory, 'available', lambda **_: free)
     monkeypatch.setattr(partitions, 'can_be_cut', lambda _: False)

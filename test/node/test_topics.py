@@ -21,7 +21,7 @@ pytestmark = pytest.mark.ros
 
 W, H, DISPARITY = 160, 120, 8
 PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0,
-              'correlation_window_size': 11}
+              'correlation_window_size': 11, 'backend': 'cpu'}
 
 
 @pytest.fixture(scope='module')
