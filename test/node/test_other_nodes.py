@@ -189,32 +189,42 @@ def test_point_cloud_node_makes_the_points_of_points2_from_the_disparity(frame: 
 
 # image_view
 
-def searched(client: Any, pair: list[np.ndarray], first: int, labels: int) -> Any:
-    assert client.set_parameters(atomically=True, min_disparity=first,
-                                 disparity_range=labels)[0].successful
-    sent = [client.image(image, 'bgr8') for image in pair]
+def check_view(message: Any) -> None:
+    """disparity_view shows disparities by their range, and whatever is invalid as the least."""
+    values, shades = other_nodes.pixels(message.image), other_nodes.shades(message)
+    is_there = values >= message.min_disparity
+    # A range that is wider than the image leaves none.
+    assert is_there.any() == (message.max_disparity < message.image.width)
+    assert values.max() <= message.max_disparity
+    np.testing.assert_allclose(values[~is_there], message.min_disparity - 1, rtol=1e-6)
+    assert not shades[~is_there].any()
+    places = (values.astype(float) - message.min_disparity) / (
+        message.max_disparity - message.min_disparity)
+    np.testing.assert_allclose(shades[is_there], 255 * places[is_there], atol=0.51)
+
+
+@pytest.mark.parametrize('frame', CASES, indirect=True)
+def test_disparity_view_shows_the_disparities_of_every_camera(frame: Any) -> None:
+    check_view(frame.results['disparity'])
+
+
+@pytest.mark.parametrize(('first', 'labels'), [(-3, 10), (-15, 16), (2, 2), (0, 512)])
+def test_disparity_view_shows_disparities_of_every_range(
+        everything: Any, pair: list[np.ndarray], first: int, labels: int) -> None:
+    sent = [everything.image(image, 'bgr8') for image in pair]
 
     def matched() -> Any:
-        message = client.result('disparity', send(client, sent))
+        message = everything.result('disparity', send(everything, sent))
         return message if message.max_disparity == first + labels - 1 else None
 
-    return client.wait_until(matched, what=f'{labels} labels from {first}')
-
-
-@pytest.mark.parametrize(('first', 'labels'), [(0, 16), (-3, 10), (-15, 16), (2, 2), (0, 512)])
-def test_disparity_view_shows_disparities_by_their_range_and_the_rest_as_the_least(
-        everything: Any, pair: list[np.ndarray], first: int, labels: int) -> None:
     try:
-        message = searched(everything, pair, first, labels)
+        assert everything.set_parameters(
+            atomically=True, min_disparity=first, disparity_range=labels, uniqueness_ratio=0.0,
+            reference_image='left', pre_adjust_disparity=True)[0].successful
+        check_view(everything.wait_until(matched, what=f'{labels} labels from {first}'))
     finally:
-        everything.set_parameters(atomically=True, min_disparity=0, disparity_range=16)
-    found = other_nodes.shades(message)
-    values = other_nodes.pixels(message.image)
-    is_there = values >= message.min_disparity
-    assert not found[~is_there].any()
-    places = np.floor(255 * (values - first) / (labels - 1) + 0.5)
-    np.testing.assert_allclose(found[is_there], np.minimum(places[is_there], 255), atol=1)
-    assert values[is_there].max(initial=first) <= message.max_disparity + 1
+        everything.set_parameters(atomically=True, min_disparity=0, disparity_range=16,
+                                  uniqueness_ratio=15.0)
 
 
 # Subscriptions
