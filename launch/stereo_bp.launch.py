@@ -139,10 +139,14 @@ def stay_down(node: Node, event: ProcessExited) -> list[LaunchDescriptionEntity]
 
 def viewer(given: dict[str, Any]) -> Node:
     """rviz2 on the topics of a node; their names in the layout are relative."""
-    in_sim_time = launching.parameter_values(given).get('use_sim_time')
+    values, topics = launching.parameter_values(given), remappings(given)
+    if values.get('rectify'):       # then nobody publishes the image of the layout
+        raw = 'left/image_raw'
+        topics = [('left/image_rect', dict(reversed(topics)).get(raw, raw)), *topics]
     return Node(
         package='rviz2', executable='rviz2', arguments=['-d', str(CONFIG / 'stereo_bp.rviz')],
-        parameters=[{'use_sim_time': True}] if in_sim_time else [], remappings=remappings(given),
+        parameters=[{'use_sim_time': True}] if values.get('use_sim_time') else [],
+        remappings=topics,
         **({'namespace': given['namespace']} if given['namespace'] else {}))
 
 

@@ -44,12 +44,28 @@ def foxglove(repository: pathlib.Path) -> Any:
     return json.loads((repository / 'config/stereo_bp.foxglove.json').read_text())
 
 
-def test_the_types_are_those_of_the_nodes_page(repository: pathlib.Path) -> None:
+def of_the_page(repository: pathlib.Path, directions: str) -> dict[str, str]:
+    """Topics of these directions with their types, as the node's page has them."""
     page = (repository / 'docs/reference/node.md').read_text()
-    rows = re.findall(r'^\| ((?:`[\w/]+`(?:, )?)+) \| `(\w+/\w+)` \| (?:in|out) ', page,
-                      re.MULTILINE)
-    listed = {topic: kind for topics, kind in rows for topic in re.findall(r'[\w/]+', topics)}
+    rows = re.findall(r'^\| ((?:`[\w/]+`(?:, )?)+) \| `(\w+/\w+)` \| '
+                      f'(?:{directions}) ', page, re.MULTILINE)
+    return {topic: kind for topics, kind in rows for topic in re.findall(r'[\w/]+', topics)}
+
+
+def test_the_types_are_those_of_the_nodes_page(repository: pathlib.Path) -> None:
+    listed = of_the_page(repository, 'in|out')
     assert {topic: listed.get(topic) for topic in TOPICS} == TOPICS
+
+
+def test_the_nodes_page_has_what_the_node_publishes(repository: pathlib.Path) -> None:
+    pytest.importorskip('rclpy')
+    from stereo_bp_ros.node.publishing import LATENCY, LATENCY_MS
+    from stereo_bp_ros.node.publishing import TOPICS as PUBLISHED
+
+    listed = of_the_page(repository, 'out')
+    for name, topic in PUBLISHED.items():
+        assert listed.pop(name) == f'{topic.kind.__module__.split(".")[0]}/{topic.kind.__name__}'
+    assert set(listed) == {LATENCY, LATENCY_MS, '/diagnostics'}
 
 
 def test_every_display_of_rviz_has_a_class_that_takes_the_type_of_its_topic(rviz: Any) -> None:

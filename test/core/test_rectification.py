@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import InputError, InputReason
 from stereo_bp_ros.rectification import IDENTITY, RawCamera, Rectification
+from test.other_nodes import package
 from test.raw_cameras import (
     BASELINE,
     COEFFICIENTS,
@@ -44,6 +46,19 @@ def test_maps_lead_to_the_raw_pixel_that_shows_the_same_point(model, d, side):
     difference = positions(found, side).reshape(-1, 2) - expected
     # 32nds of a pixel, rounded to the nearest.
     assert np.abs(difference).max() <= 1 / 64 + 1e-6
+
+
+@pytest.mark.parametrize(('model', 'd'), [one for one in MODELS if one[0] != 'equidistant'])
+def test_image_geometry_of_python_rectifies_these_raw_pixels_to_the_same_pixels(model, d):
+    """Equidistant cameras it takes for others."""
+    info = camera_info(model=model, d=d)
+    info.header = types.SimpleNamespace(frame_id='left_camera', stamp=0)
+    camera = package('image_geometry').PinholeCameraModel()
+    camera.fromCameraInfo(info)
+    raw = positions(rectification(model=model, d=d), 'left')
+    for y, x in np.ndindex(HEIGHT // 10, WIDTH // 10):
+        found = camera.rectifyPoint(raw[10 * y, 10 * x])
+        np.testing.assert_allclose(found, (10 * x, 10 * y), atol=1 / 16)
 
 
 @pytest.mark.parametrize('model', COEFFICIENTS)

@@ -29,8 +29,20 @@ def test_rviz_shows_the_topics_that_the_node_reads(tools: Bench) -> None:
     assert pathlib.Path(arguments[arguments.index('-d') + 1]) == (
         tools.repository / 'config/stereo_bp.rviz')
     assert remappings(arguments) == {
-        '__ns': '/robot', 'left/image_rect': '/front/left/image_rect',
-        'left/camera_info': '/front/left/camera_info'}
+        '__ns': '/robot', **{f'left/{topic}': f'/front/left/{topic}'
+                             for topic in ('image_rect', 'image_raw', 'camera_info')}}
+
+
+@pytest.mark.parametrize(('argument', 'raw'), [
+    ('name:=stereo_bp', 'left/image_raw'),
+    ('left_namespace:=/front/left', '/front/left/image_raw')])
+def test_rviz_shows_the_raw_image_of_a_node_that_rectifies(tools: Bench, argument: str, raw: str
+                                                           ) -> None:
+    with tools.running('stereo_bp.launch.py', 'view:=rviz', 'rectify:=true', argument):
+        arguments, _ = tools.call('rviz2')
+    # Of several rules for one name the first is applied.
+    rules = [one for one in arguments if one.startswith('left/image_rect:=')]
+    assert rules[0] == f'left/image_rect:={raw}'
 
 
 def test_without_a_wish_for_tools_the_node_runs_alone(tools: Bench) -> None:

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stereo_bp_ros import MatcherConfig, Rectification, StereoMatcher
+from stereo_bp_ros import Calibration, MatcherConfig, Rectification, StereoMatcher
 from stereo_bp_ros.replay import session
+from test import other_nodes
 from test.raw_cameras import (
     BASELINE,
     FOCAL,
     HEIGHT,
+    MODELS,
     PLUMB_BOB,
     WIDTH,
     camera_info,
@@ -47,8 +49,9 @@ def infos_of(client: Any, **fields: Any) -> dict[str, Any]:
     found = {}
     for side in ('left', 'right'):
         camera = camera_info(side, **fields)
-        values = {name: getattr(camera, name) for name in FIELDS}
-        found[side] = client.info(side, WIDTH, HEIGHT, **values)
+        values = {name: getattr(camera, name) for name in (*FIELDS, 'binning_x', 'binning_y')}
+        found[side] = client.info(side, camera.width, camera.height, roi=vars(camera.roi),
+                                  **values)
     return found
 
 
@@ -108,6 +111,78 @@ def test_rectified_images_take_another_size_while_the_node_runs(client: Any) -> 
     finally:
         client.set_parameters(atomically=True, rectified_width=0, rectified_height=0)
         client.wait_until(lambda: send(client, raw, infos).image.width == WIDTH)
+
+
+def of_image_proc(raw: list[np.ndarray], infos: dict[str, Any]) -> Any:
+    """The disparity of what image_proc makes of two raw images."""
+    images = [other_nodes.rectified(image, info)
+              for image, info in zip(raw, infos.values(), strict=True)]
+    config = MatcherConfig(**{**SETTINGS, 'rectify': False})
+    with StereoMatcher(config) as matcher:
+        return matcher.compute(
+            *images, calibration=Calibration.from_camera_info(*infos.values())).disparity
+
+
+#: A sensor of 400 x 300, of which a part from (40, 30) on is read with binning 2.
+CROPPED: dict[str, Any] = {
+    'size': (400, 300), 'binning': (2, 2), 'roi': (40, 30, 2 * WIDTH, 2 * HEIGHT),
+    'k': (2 * FOCAL, 0, 135.0, 0, 2 * FOCAL + 4, 92.0, 0, 0, 1)}
+
+
+def cropped(side: str) -> tuple[float, ...]:
+    """P of that sensor."""
+    offset = 0.0 if side == 'left' else -2 * FOCAL * BASELINE
+    return (2 * FOCAL, 0, 132.0, offset, 0, 2 * FOCAL, 90.0, 0, 0, 0, 1, 0)
+
+
+@pytest.mark.parametrize(('model', 'd'), MODELS)
+@pytest.mark.parametrize('is_cropped', [False, True])
+def test_raw_images_get_the_disparity_of_those_that_image_proc_rectifies(
+        client: Any, model: str, d: Any, is_cropped: bool) -> None:
+    """image_proc's computation is repeated, not run."""
+    raw = list(np.random.default_rng(1).integers(0, 256, (2, HEIGHT, WIDTH), np.uint8))
+    infos = infos_of(client, model=model, d=d, **CROPPED if is_cropped else {})
+    if is_cropped:
+        for side, info in infos.items():
+            info.p = cropped(side)
+    message = send(client, raw, infos)
+    np.testing.assert_array_equal(pixels(message), of_image_proc(raw, infos))
+
+
+def test_a_camera_without_distortion_is_rotated_where_image_proc_leaves_it(client: Any) -> None:
+    raw = [raw_image(image, camera_info(side, d=(0.0,) * 5))
+           for side, image in zip(('left', 'right'), scene(WIDTH, HEIGHT, 6.0), strict=True)]
+    infos = infos_of(client, d=(0.0,) * 5)
+    found = pixels(send(client, raw, infos))
+    np.testing.assert_array_equal(found, expected(raw, infos))
+    assert abs(np.median(found[15:-15, 25:-25]) - 6) < 0.25
+    assert (found != of_image_proc(raw, infos)).mean() > 0.5
+
+
+@pytest.mark.parametrize('size', [(0, 0), (60, 40)])
+def test_depth_of_raw_images_makes_the_points_of_points2_with_its_camera_info(
+        client: Any, size: tuple[int, int]) -> None:
+    """As depth_image_proc makes them: repeated, not run."""
+    topics = ('depth/image_rect', 'depth/camera_info', 'points2')
+    for topic in topics:
+        client.subscribe(topic)
+    raw = list(np.random.default_rng(0).integers(0, 256, (2, HEIGHT, WIDTH), np.uint8))
+    width, height = (a or b for a, b in zip(size, (WIDTH, HEIGHT), strict=True))
+    try:
+        client.set_parameters(atomically=True, rectified_width=size[0], rectified_height=size[1])
+        client.wait_until(lambda: send(client, raw, infos_of(client)).image.width == width)
+        stamp = client.stamps()[-1]
+        depth, info, cloud = (client.result(topic, stamp) for topic in topics)
+    finally:
+        client.set_parameters(atomically=True, rectified_width=0, rectified_height=0)
+        for topic in topics:
+            client.unsubscribe(topic)
+    assert (info.width, info.height) == (depth.width, depth.height) == (width, height)
+    assert not any(info.d)
+    found = np.stack([other_nodes.channel(cloud, name) for name in 'xyz'], -1)
+    assert np.isfinite(found).any()
+    np.testing.assert_allclose(other_nodes.points_of_depth(depth, info), found, rtol=1e-6,
+                               atol=1e-12)
 
 
 def test_an_uncalibrated_camera_is_an_error_in_words_until_it_is_calibrated(client: Any) -> None:

@@ -18,6 +18,7 @@ from stereo_bp_ros.images import ENCODINGS, RawImage
 from test.engines.cpu.test_cpu_convert import padded, random_pixels
 from test.engines.support import naive_points as naive
 from test.engines.support.pairs import noisy_pair
+from test.other_nodes import points_of_disparity
 
 VERGED = Calibration(focal_px=300.0, baseline_m=0.2, cx_left=14.25, cx_right=17.5, cy=9.75,
                      focal_y_px=290.0)
@@ -98,28 +99,6 @@ def camera_info(focal, focal_y, cx, cy, baseline=0.0):
         binning_x=2, binning_y=1, roi=types.SimpleNamespace(x_offset=4, y_offset=6))
 
 
-def reprojected(disparity, left, right):
-    """What stereo_image_proc's point cloud node makes of a disparity image.
-
-    Repeated here from the formulas in its sources and those of image_geometry, not run: the
-    matrix Q of StereoCameraModel, and OpenCV's reprojection in float64 rounded to float32. The
-    node leaves out the least disparity of the image and infinite points.
-    """
-    fx, fy = left.p[0] / left.binning_x, left.p[5] / left.binning_y
-    cx, cx_right = ((info.p[2] - info.roi.x_offset) / info.binning_x for info in (left, right))
-    cy = (left.p[6] - left.roi.y_offset) / left.binning_y
-    tx = right.p[3] / right.p[0]
-    q = np.array([[fy * tx, 0, 0, -fy * cx * tx], [0, fx * tx, 0, -fx * cy * tx],
-                  [0, 0, 0, fx * fy * tx], [0, 0, -fy, fy * (cx - cx_right)]])
-    height, width = disparity.shape
-    y, x = np.mgrid[:height, :width].astype(np.float64)
-    with np.errstate(divide='ignore', invalid='ignore'):
-        homogeneous = np.stack([x, y, disparity.astype(np.float64), np.ones_like(x)], -1) @ q.T
-        found = (homogeneous[..., :3] / homogeneous[..., 3:]).astype(np.float32)
-    found[(disparity == disparity.min()) | np.isinf(found[..., 2])] = np.nan
-    return found
-
-
 @pytest.mark.parametrize('settings', [
     {'stereo_algorithm': 'sad', 'correlation_window_size': 7}, {'stereo_algorithm': 'bp'},
     {'stereo_algorithm': 'bp', 'downscale': 2}], ids=str)
@@ -127,7 +106,7 @@ def reprojected(disparity, left, right):
 def test_points_are_those_of_stereo_image_procs_point_cloud_node(cx_right, settings):
     """From our disparities where cx_left = cx_right, else from ours without pre-adjustment.
 
-    The other node's computation is repeated in ``reprojected``, not run.
+    The other node's computation is repeated, not run.
     """
     images = noisy_pair(131, 60)
     left = camera_info(420.0, 205.0, 64.0, 36.0)
@@ -137,7 +116,7 @@ def test_points_are_those_of_stereo_image_procs_point_cloud_node(cx_right, setti
     with StereoMatcher(config, 'cpu') as matcher:
         frame = matcher.compute(*images, calibration=Calibration.from_camera_info(left, right),
                                 outputs=('disparity', 'points'))
-    expected = reprojected(frame.disparity, left, right)
+    expected = points_of_disparity(frame.disparity, left, right)
     # The other node has points behind the camera, too.
     expected[~(expected[..., 2] > 0)] = np.nan
     assert np.isfinite(expected).mean() > 0.5
