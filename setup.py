@@ -24,7 +24,7 @@ def ros_wheels(distribution, rclpy, fastrtps, messages):
     return [ROSBAGS, f'ros-{distribution}-rclpy=={rclpy}',
             f'ros-{distribution}-rmw-fastrtps-cpp=={fastrtps}',
             *(f'ros-{distribution}-{name}=={messages}' for name in (
-                'sensor-msgs', 'stereo-msgs', 'diagnostic-msgs', 'std-msgs', 'std-srvs'))]
+                'sensor-msgs', 'stereo-msgs', 'diagnostic-msgs', 'std-msgs'))]
 
 
 WORKSPACE = ['colcon-common-extensions', 'colcon-ros', 'empy<4', 'catkin-pkg',
