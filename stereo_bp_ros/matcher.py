@@ -104,6 +104,12 @@ class StereoMatcher:
         return self._backend.reason
 
     @property
+    def device(self) -> dict[str, str]:
+        """What computes and how, for people: ``device`` is its name, and ``threads`` how many
+        there are on the CPU."""
+        return self._backend.describe(self._in_force)
+
+    @property
     def size(self) -> tuple[int, int] | None:
         """(width, height) of the images that memory is allocated for; None before the first
         frame."""

@@ -36,6 +36,7 @@ from stereo_bp_ros import transport
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import (
     evaluate_compare,
+    evaluate_origin,
     evaluate_report,
     evaluate_scale,
     evaluate_scenario,
@@ -171,12 +172,12 @@ def run(options: argparse.Namespace) -> int:
             pace.advance()
             bar.update(task, advance=1,
                        description=f'Evaluating {title}, {pace.rate:.3g} frames/s')
-        backend, showing = run_.backend(), run_.showing()
+        backend, devices, showing = run_.backend(), run_.devices(), run_.showing()
     if not results:
         raise ValueError(f'{sources} has no stereo pairs')
     totals = summaries(results)
-    summary = _summary(options, str(scenario.path if scenario else sources), configs, backend,
-                       results, totals)
+    summary = _summary(options, str(scenario.path if scenario else sources), configs, method,
+                       backend, devices, results, totals)
     verdicts = judge(scenario.conditions, results) if scenario else []
     if scenario:
         summary |= evaluate_scenario.report(scenario, verdicts)
@@ -190,7 +191,7 @@ def run(options: argparse.Namespace) -> int:
     elif options.json_lines:
         evaluate_scenario.print_lines(summary)
     else:
-        _print(f'{title} on {backend}', results, totals)
+        _print(f'{title} on {backend}', results, totals, summary)
         if scenario:
             evaluate_scenario.print_verdicts(scenario, verdicts)
     return 0 if all(one.passed for one in verdicts) else 1
@@ -291,23 +292,23 @@ def _preset(name: str, options: argparse.Namespace) -> MatcherConfig:
 
 
 def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, MatcherConfig],
-             backend: str, results: Sequence[Result], totals: Mapping[str, Summary]
-             ) -> dict[str, Any]:
+             method: Method, backend: str, devices: Mapping[str, Sequence[Mapping[str, str]]],
+             results: Sequence[Result], totals: Mapping[str, Summary]) -> dict[str, Any]:
     own, *others = totals
-    config = configs[own]
-    with peers.threads(config.num_threads) as threads:
-        about = {name: ({'settings': configs[name].to_mapping(), 'threads': configs[name].
-                         num_threads} if name in configs else
-                        {'settings': peers.SETTINGS[name], 'threads': threads})
-                 for name in others}
+    about = {name: {'settings': configs[name].to_mapping() if name in configs
+                    else peers.SETTINGS[name],
+                    # On a CUDA device there are none.
+                    'threads': int(devices[name][0].get('threads', 0))} for name in others}
     return evaluate_report.summary_of(
-        results, totals, source=source, backend=backend,
-        settings=config.to_mapping(), repeat=options.repeat, workers=options.workers,
+        results, totals, source=source, backend=backend, devices=devices,
+        settings=configs[own].to_mapping(), repeat=method.repeat, workers=options.workers,
         scheduler=options.scheduler,
+        method=evaluate_origin.method_of(method, options.limit),
         against={name: {**about[name], **totals[name].to_dict()} for name in others})
 
 
-def _print(title: str, results: Sequence[Result], totals: Mapping[str, Summary]) -> None:
+def _print(title: str, results: Sequence[Result], totals: Mapping[str, Summary],
+           summary: Mapping[str, Any]) -> None:
     table = tables.frame_table(results, totals)
     fitting = shared.fitting(table.columns, table.rows, table.ranks)
     shared.print_table(title, [table.columns[i] for i in fitting],
@@ -317,5 +318,6 @@ def _print(title: str, results: Sequence[Result], totals: Mapping[str, Summary])
         shared.print_table(f'By region, mean of {len(results)}', columns, rows)
     for heading, columns, rows in tables.further_tables(totals):
         shared.print_table(heading, columns, rows)
-    for text in filter(None, (tables.sparsification_text(totals), table.legend)):
+    for text in filter(None, (tables.sparsification_text(totals), table.legend,
+                              *evaluate_origin.lines(summary))):
         print(text)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from stereo_bp_ros.cli import evaluate_origin
 from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
@@ -56,8 +57,9 @@ def summary_of(results: Sequence[Result], totals: Mapping[str, Summary], *, sour
     return {
         'source': source, 'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
         'versions': versions(), 'machine': machine(), 'backend': backend, 'matcher': own,
-        'repeat': repeat, **more, 'settings': dict(settings),
-        'metrics': {'edge_distance_px': regions.EDGE_DISTANCE,
+        'repeat': repeat, **more, 'searched': evaluate_origin.searched(results),
+        'settings': dict(settings),
+        'metrics': {'maps': evaluate_origin.MAPS, 'edge_distance_px': regions.EDGE_DISTANCE,
                     'sparsification_shares': list(SHARES),
                     'meanings': {key: {'meaning': words, 'unit': unit}
                                  for key, (words, unit) in tables.meanings().items()}},
@@ -241,6 +243,9 @@ def _origin(summary: Mapping[str, Any], others: Sequence[str]) -> list[report.Pa
     settings = summary['settings']
     usual = MatcherConfig().to_mapping()
     changed = {key: value for key, value in settings.items() if usual.get(key) != value}
+    if not summary.get('method', {'own_range': True})['own_range']:
+        changed['disparity_range'] = (f'{settings["disparity_range"]}, where the data set does '
+                                      'not say it')
     parts: list[report.Part] = [report.Beside([
         report.facts('Settings that differ from the defaults', changed),
         report.facts('Machine', summary['machine']),
@@ -248,7 +253,7 @@ def _origin(summary: Mapping[str, Any], others: Sequence[str]) -> list[report.Pa
         report.facts('Run', {
             'source': summary['source'], 'date': summary['date'],
             'matcher': summary['matcher'], 'back end': summary['backend'],
-            'runs of each pair': summary['repeat']})])]
+            'runs of each pair': summary['repeat'], **evaluate_origin.facts(summary)})])]
     parts.append(report.Folded('Every setting', [report.facts('', settings)]))
     for name in others:
         about = summary['against'][name]

@@ -29,12 +29,14 @@ class Run:
     count:   pairs that there are; a bag may have fewer that are whole.
     results: of one pair after another, in the order of the source.
     backend: what computes, once there is a result.
+    devices: what has computed each matcher, once there is a result.
     showing: what a page shows of the frames so far; nothing without ``--output``.
     """
 
     count: int
     results: Iterator[Result]
     backend: Callable[[], str]
+    devices: Callable[[], Mapping[str, Sequence[Mapping[str, str]]]]
     showing: Callable[[], Showing]
 
 
@@ -79,7 +81,9 @@ def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
                     if recorded:
                         recorded(place, evaluation, matched)
                     yield matched.result
-            yield Run(sources.count, results(), lambda: evaluation.backend, lambda: showing)
+            yield Run(sources.count, results(), lambda: evaluation.backend,
+                      lambda: {name: [one] for name, one in evaluation.devices.items()},
+                      lambda: showing)
         return
     shared.require('distributed')
     from stereo_bp_ros.evaluation import scale
@@ -89,7 +93,7 @@ def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
         plan = scale.Plan(configs, names, method, _devices(options),
                           Showing(count) if options.output else None)
         with contextlib.closing(cluster.judge(plan, sources.chunks(size))) as found:
-            yield Run(count, found, lambda: cluster.backend,
+            yield Run(count, found, lambda: cluster.backend, lambda: cluster.devices,
                       lambda: cluster.collected or Showing(count))
 
 

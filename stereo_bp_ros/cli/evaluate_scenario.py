@@ -62,7 +62,8 @@ def print_lines(summary: Mapping[str, Any]) -> None:
     for one in summary['conditions']:
         print(json.dumps({'type': 'condition', **about, **one}, allow_nan=False))
     failed = sum(not one['passed'] for one in summary['conditions'])
-    kept = ('inputs', 'passed', 'frames', 'backend', 'matcher', 'settings', 'versions', 'machine')
+    kept = ('inputs', 'passed', 'frames', 'backend', 'devices', 'matcher', 'method', 'searched',
+            'settings', 'versions', 'machine')
     print(json.dumps({
         'type': 'scenario', **about, **{key: summary[key] for key in kept},
         'conditions': len(summary['conditions']), 'failed': failed,

@@ -18,10 +18,13 @@ Per cent, and pixels (EPE). filled: every hole has got a disparity of the
 background; valid: pixels that the matcher gives a disparity; density: their
 share of the pixels with truth. bad-N: wrong by more than N px; D1: by more than
 3 px and 5 % of the truth. or hole: the same with every hole counted as wrong.
-mean: of the figures of the frames; all: of all their pixels together."""
+D: disparities searched; ms: median time of the runs of a pair. mean: of the
+figures of the frames; all: of all their pixels together. share: of the pixels
+with truth. The density of a sky is its share that has a disparity."""
 
 NO_TRUTH_LEGEND = """\
-There is no truth. of all valid: pixels with a disparity, in per cent of all."""
+There is no truth. of all valid: pixels with a disparity, in per cent of all. D:
+disparities searched; ms: median time of the runs of a pair."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +81,7 @@ def frame_table(results: Sequence[Result], totals: Mapping[str, Summary]) -> Fra
     shown = (*(COLUMNS if has_truth else WITHOUT_TRUTH), TIME)
     columns = ['frame', *(['matcher'] if several else []), 'size', 'D',
                *(column.heading for column in shown)]
-    ranks = [0, *([0] if several else []), *([7, 7] if has_truth else [0, 0]),
+    ranks = [0, *([0] if several else []), *([7, 1] if has_truth else [0, 0]),
              *(column.rank for column in shown)]
 
     def row(name: str, matcher: str, size: str, disparities: str, figures: Mapping[str, Any]
@@ -88,8 +91,8 @@ def frame_table(results: Sequence[Result], totals: Mapping[str, Summary]) -> Fra
 
     rows = []
     if len(results) <= ROWS:
-        rows = [row(one.name, matcher, f'{one.width} x {one.height}', str(one.disparity_range),
-                    figures.to_dict())
+        rows = [row(one.name, matcher, f'{one.width} x {one.height}',
+                    str(figures.disparity_range or '-'), figures.to_dict())
                 for one in results for matcher, figures in one.matchers.items()]
     for name, part in by_input(results).items():
         if name:

@@ -111,9 +111,10 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]],
             height, width = disparity.shape
             times = {stage: ms for stage, ms in answer.stages_ms.items() if stage != 'age'}
             results.append(Result(
-                pair.name, width, height, round(high - low) + 1, {MATCHER: Figures(
+                pair.name, width, height, {MATCHER: Figures(
                     [times.pop('total')],
-                    judge_map(pair, disparity, answer.valid, method or Method()), times)}))
+                    judge_map(pair, disparity, answer.valid, method or Method()), times,
+                    disparity_range=round(high - low) + 1)}))
             showing.add(index, View(pair.name, pair.left, disparity, answer.valid, pair.truth,
                                     low, high))
         advance()

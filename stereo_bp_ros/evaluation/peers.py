@@ -63,6 +63,11 @@ class Peer:
                 np.asarray(sixteenths >= 16 * self._min_disparity))
 
 
+def device(threads: int) -> dict[str, str]:
+    """What computes, as ``StereoMatcher.device``."""
+    return {'device': f'OpenCV {cv2.__version__}', 'threads': str(threads)}
+
+
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[int]:
     """Let OpenCV use this many threads, 0 = as many as it likes; yields how many these are."""

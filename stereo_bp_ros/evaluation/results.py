@@ -25,6 +25,7 @@ class Figures:
     device_ms: time of the last run on the device's clock, milliseconds; None without a device.
     engine_bytes: of the engine's one allocation, on the device where there is one; None where it
                is not known.
+    disparity_range: disparities that were searched in this frame; None where it is not known.
     """
 
     times_ms: Sequence[float]
@@ -32,6 +33,7 @@ class Figures:
     stages_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
     device_ms: float | None = None
     engine_bytes: int | None = None
+    disparity_range: int | None = None
 
     @property
     def median_ms(self) -> float:
@@ -42,7 +44,8 @@ class Figures:
         """For JSON."""
         return {'median_ms': self.median_ms, 'times_ms': list(self.times_ms),
                 'stages_ms': dict(self.stages_ms), 'device_ms': self.device_ms,
-                'engine_bytes': self.engine_bytes, **self.frame.as_dict()}
+                'engine_bytes': self.engine_bytes, 'disparity_range': self.disparity_range,
+                **self.frame.as_dict()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +60,6 @@ class Result:
     name: str
     width: int
     height: int
-    disparity_range: int
     matchers: Mapping[str, Figures]
     process_bytes: int | None = None
     input: str = ''
@@ -66,7 +68,7 @@ class Result:
         """For JSON: the own matcher's figures, and below ``against`` those of others."""
         own, *others = self.matchers
         return {'name': self.name, 'input': self.input, 'width': self.width, 'height': self.height,
-                'disparity_range': self.disparity_range, 'process_bytes': self.process_bytes,
+                'process_bytes': self.process_bytes,
                 **self.matchers[own].to_dict(),
                 'against': {name: self.matchers[name].to_dict() for name in others}}
 
@@ -132,7 +134,7 @@ def by_input(results: Sequence[Result]) -> dict[str, list[Result]]:
 def _averaged(figures: Figures) -> dict[str, Any]:
     """Figures of which a mean over frames says something: not single runs, nor extremes."""
     known = figures.to_dict()
-    del known['times_ms'], known['engine_bytes']
+    del known['times_ms'], known['engine_bytes'], known['disparity_range']
     return known
 
 

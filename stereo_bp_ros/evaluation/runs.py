@@ -136,6 +136,15 @@ class Evaluation:
         """What computes the first matcher: 'cpu' or 'cuda'."""
         return self._matchers[self._own].backend
 
+    @property
+    def devices(self) -> dict[str, dict[str, str]]:
+        """What computes each matcher, as ``StereoMatcher.device`` without places of files."""
+        found = {name: matcher.device for name, matcher in self._matchers.items()}
+        for one in found.values():
+            one.pop('kernel cache', None)
+        with peers.threads(self._configs[self._own].num_threads) as threads:
+            return found | {name: peers.device(threads) for name in self._peers}
+
     def judge(self, pair: Pair) -> Matched:
         """Match a pair with every matcher, and compare with its truth.
 
@@ -155,24 +164,26 @@ class Evaluation:
             found[name] = Figures(times_ms, score_frame(
                 *maps[name], confidence=frames[name].confidence, **known),
                 dict(frames[name].timings), device_ms(matcher.backend, frames[name].timings),
-                None if matcher.memory_plan is None else matcher.memory_plan.total)
+                None if matcher.memory_plan is None else matcher.memory_plan.total,
+                matcher.config.disparity_range)
         assert known is not None
         config = self._matchers[self._own].config
         greys = self._greys(pair) if self._peers or self._method.consistency else None
         for name in self._peers:
             assert greys is not None
+            peer = self._peer(name)
             with peers.threads(config.num_threads):
-                maps[name], times_ms = self._timed(functools.partial(
-                    self._peer(name).compute, *greys))
-            found[name] = Figures(times_ms, score_frame(*maps[name], **known))
+                maps[name], times_ms = self._timed(functools.partial(peer.compute, *greys))
+            found[name] = Figures(times_ms, score_frame(*maps[name], **known),
+                                  disparity_range=peer.settings['NumDisparities'])
         consistency = self._consistency(pair, greys, maps, known['infinity'])
         obstacles = self._obstacles(pair, maps)
         for name, figures in found.items():
             found[name] = dataclasses.replace(figures, frame=dataclasses.replace(
                 figures.frame, consistency=consistency.get(name), obstacles=obstacles.get(name)))
         left, _ = pair.images
-        return Matched(pair, Result(pair.name, left.width, left.height, config.disparity_range,
-                                    found, host_memory.peak(), pair.input), frames[self._own])
+        return Matched(pair, Result(pair.name, left.width, left.height, found,
+                                    host_memory.peak(), pair.input), frames[self._own])
 
     def follow(self, pair: Pair | None) -> None:
         """Have the next pair compared with this one, as if it had been judged; None: with none.

@@ -96,6 +96,7 @@ class Plan:
 class _Judged:
     """What a worker made of a chunk.
 
+    devices: of ``Evaluation``.
     error:   why the rest of it is missing, or ''.
     stopped: whether the worker was told to end in between.
     collected: from its pairs, where the plan has a collector.
@@ -103,6 +104,7 @@ class _Judged:
 
     results: list[Result]
     backend: str = ''
+    devices: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     error: str = ''
     stopped: bool = False
     collected: Collector | None = None
@@ -140,6 +142,7 @@ class _Judge(WorkerPlugin):
         # Not every exception survives the way between processes; a text does.
         results: list[Result] = []
         backend = ''
+        devices: Mapping[str, Mapping[str, str]] = {}
         collector = copy.deepcopy(self._plan.collector)
         try:
             with self._lock:
@@ -149,7 +152,7 @@ class _Judge(WorkerPlugin):
                     self._reader = self._opened.enter_context(ChunkReader())
                     self._evaluation = self._opened.enter_context(
                         Evaluation(self._configs, self._plan.names, self._plan.method))
-                backend = self._evaluation.backend
+                backend, devices = self._evaluation.backend, self._evaluation.devices
                 before = None
                 if self._plan.method.consistency and chunk.before:
                     before = next(iter(self._reader.read(chunk.before)), None)
@@ -162,14 +165,14 @@ class _Judge(WorkerPlugin):
                     if self._ended:
                         return _Judged([], stopped=True)
         except (StereoError, ValueError, OSError) as error:
-            return _Judged(results, backend, str(error))
+            return _Judged(results, backend, devices, str(error))
         except Exception as error:
-            return _Judged(results, backend, f'behind pair {chunk.place + len(results)}: '
-                                             + described(error))
+            return _Judged(results, backend, devices, f'behind pair '
+                           f'{chunk.place + len(results)}: ' + described(error))
         finally:
             if self._ended:
                 self._free()
-        return _Judged(results, backend, collected=collector)
+        return _Judged(results, backend, devices, collected=collector)
 
 
 def _judge(name: str, chunk: Chunk) -> _Judged:
@@ -191,6 +194,8 @@ class Cluster:
             raise ValueError('either a number of workers or the address of a scheduler is needed')
         self.backend = ''
         """What computes: 'cpu' or 'cuda'; '' before the first result."""
+        self.devices: dict[str, list[Mapping[str, str]]] = {}
+        """What has computed each matcher so far, the same thing once; as of ``Evaluation``."""
         self.collected: Any = None
         """From all results so far; None where the plan has no collector."""
         self._opened = contextlib.ExitStack()
@@ -268,7 +273,7 @@ class Cluster:
         :raises StereoError: a pair cannot be read or matched, or its workers have died.
         """
         name = f'stereo-bp-{uuid.uuid4().hex}'
-        self.collected = plan.collector
+        self.collected, self.devices = plan.collector, {}
         self._client.register_plugin(_Judge(plan, name))
         waiting = iter(chunks)
         under_way: collections.deque[tuple[Chunk, Any]] = collections.deque()
@@ -289,6 +294,10 @@ class Cluster:
                     under_way.appendleft((chunk, submit(chunk)))
                     continue
                 self.backend = judged.backend
+                for matcher, device in judged.devices.items():
+                    known = self.devices.setdefault(matcher, [])
+                    if device not in known:
+                        known.append(device)
                 if judged.collected is not None:
                     self.collected += judged.collected
                 yield from judged.results

@@ -245,7 +245,7 @@ def test_frames_in_another_order_end_the_measurement() -> None:
     pytest.importorskip('distributed')
     from benchmarks import scale
     from stereo_bp_ros.evaluation.results import Result
-    results = [Result(name, 64, 48, 16, {}) for name in 'abcdeabdc']
+    results = [Result(name, 64, 48, {}) for name in 'abcdeabdc']
     with pytest.raises(RuntimeError, match='frame 8 is d, which is not its turn'):
         scale.Watch(scale_options(), 1).follow(results)
     with pytest.raises(RuntimeError, match='come to an end'):

@@ -41,7 +41,7 @@ def figures(errors: float, times_ms=(10.0, 30.0), *, rows: int = 10, truth: floa
 
 
 def result(own: Figures, name: str = 'a', **others: Figures) -> Result:
-    return Result(name, 10, 10, 16, {'own': own, **others}, 300 * 2**20)
+    return Result(name, 10, 10, {'own': own, **others}, 300 * 2**20)
 
 
 def full(errors: float = 3.5, *, far: Detection | None = None, false: int = 1) -> Figures:

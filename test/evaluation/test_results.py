@@ -19,7 +19,7 @@ def result(name: str, device: float | None, engine: int | None, process: int | N
     flat = np.full((4, 6), 3, np.float32)
     frame = score_frame(flat, flat > 0, flat)
     own = Figures((3.0, 5.0), frame, {'cost': 2.0}, device, engine)
-    return Result(name, 6, 4, 16, {'own': own, 'sgbm': Figures((8.0,), frame)}, process)
+    return Result(name, 6, 4, {'own': own, 'sgbm': Figures((8.0,), frame)}, process)
 
 
 def test_the_device_has_a_row_of_its_own_beside_the_stages():

@@ -289,7 +289,7 @@ def test_the_range_of_a_pair_is_its_own(textured_pair):
                       for name, disparities in (('known', 32), ('unknown', None)))
     for pairs in ((known, unknown), (unknown, known)):
         with Evaluation({'sad': CONFIG}, method=METHOD) as evaluation:
-            ranges = {one.result.name: one.result.disparity_range
+            ranges = {one.result.name: one.result.matchers['sad'].disparity_range
                       for one in judge_all(evaluation, pairs)}
         assert ranges == {'known': 32, 'unknown': 16}
 

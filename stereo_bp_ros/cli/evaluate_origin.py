@@ -1,0 +1,108 @@
+"""What an evaluation says of itself: what has matched, how far, how often, and in what company."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stereo_bp_ros.evaluation.results import Result
+from stereo_bp_ros.evaluation.runs import Method
+
+WIDTH = 80
+"""Characters of a line for a terminal."""
+
+MAPS = {'score': 'the map as the matcher publishes it, with its holes',
+        'filled': 'the same map, every hole filled with a disparity of the background'}
+"""Which map the figures below a key are of."""
+
+
+def searched(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """For JSON: pairs by matcher, input and disparities searched, in the order of the results."""
+    found: collections.Counter[tuple[str, str, int | None]] = collections.Counter(
+        (name, one.input, figures.disparity_range)
+        for one in results for name, figures in one.matchers.items())
+    return [{'matcher': name, 'input': label, 'disparities': count, 'pairs': pairs}
+            for (name, label, count), pairs in found.items()]
+
+
+def method_of(method: Method, limit: int) -> dict[str, Any]:
+    """For JSON: everything of ``Method``, and how many pairs of each input count at most."""
+    return {**dataclasses.asdict(method), 'limit': limit}
+
+
+def facts(summary: Mapping[str, Any]) -> dict[str, str]:
+    """Of a report in words, each with a name; what the report does not know is left out."""
+    found = {'matched by': _computers(summary), 'disparities searched': _ranges(summary),
+             'holes': _filling(summary), 'times': _times(summary)}
+    return {name: words for name, words in found.items() if words}
+
+
+def lines(summary: Mapping[str, Any]) -> list[str]:
+    """The same for a terminal, with the machine, versions and date."""
+    machine = summary['machine']
+    whose = 'Machine of the command' if summary.get('scheduler') else 'Machine'
+    said = [*(f'{name.capitalize()}: {words}.' for name, words in facts(summary).items()),
+            f'{whose}: {machine["processor"]}, {machine["cores"]} cores; stereo_bp_ros '
+            f'{summary["versions"]["stereo_bp_ros"]}; {summary["date"]}.']
+    return [textwrap.fill(text, WIDTH, break_on_hyphens=False, break_long_words=False)
+            for text in said]
+
+
+def device_words(devices: Sequence[Mapping[str, str]]) -> str:
+    """Of what computes in one process or in several, as ``StereoMatcher.device`` has each."""
+    kinds = collections.Counter(
+        one['device'] + (f', {one["threads"]} thread{"s" * (one["threads"] != "1")}'
+                         if 'threads' in one else '') for one in devices)
+    return ' and '.join((f'{count} x ' if count > 1 else '') + words
+                        for words, count in kinds.items())
+
+
+def _computers(summary: Mapping[str, Any]) -> str:
+    return '; '.join(f'{name} on {device_words(devices)}'
+                     for name, devices in summary.get('devices', {}).items())
+
+
+def _ranges(summary: Mapping[str, Any]) -> str:
+    by_matcher: dict[str, list[Mapping[str, Any]]] = {}
+    for one in summary.get('searched', ()):
+        if one['disparities'] is not None:
+            by_matcher.setdefault(one['matcher'], []).append(one)
+    words = {name: ', '.join(
+        f'{one["disparities"]} in {one["pairs"]} pair{"s" * (one["pairs"] > 1)}'
+        + (f' of {one["input"]}' if one['input'] else '') for one in parts)
+        for name, parts in by_matcher.items()}
+    if not words:
+        return ''
+    text = (next(iter(words.values())) if len(set(words.values())) == 1
+            else '; '.join(f'{name} {one}' for name, one in words.items()))
+    if 'method' in summary:
+        text += (' (as the settings say)' if summary['method']['own_range'] else
+                 ' (as the data set says, else the settings)')
+    return text
+
+
+def _filling(summary: Mapping[str, Any]) -> str:
+    settings = {summary['matcher']: summary['settings'],
+                **{name: one['settings'] for name, one in summary.get('against', {}).items()}}
+    own = [f'{name} fills them itself ({one["filling"]}), and what it has filled counts as valid'
+           for name, one in settings.items() if one.get('filling', 'none') != 'none']
+    return '; '.join(own)
+
+
+def _times(summary: Mapping[str, Any]) -> str:
+    if 'method' not in summary:
+        return ''
+    total = summary['latency_ms']['total']
+    runs = summary['BasicPerformanceMetrics.NUM_FRAMES_SENT']
+    text = (f'{runs} run{"s" * (runs > 1)} of {summary["matcher"]}, {summary["repeat"]} of each '
+            'pair, from images in memory to a disparity in memory: '
+            f'p50 {total["p50"]:.3g} ms, p99 {total["p99"]:.3g} ms')
+    if summary.get('workers'):
+        text += (f'; {summary["workers"]} processes shared the machine: for latency evaluate '
+                 'without --workers')
+    elif summary.get('scheduler'):
+        text += f'; in the workers of {summary["scheduler"]}: for latency evaluate without them'
+    return text
