@@ -1,6 +1,6 @@
 # make demo      renders a road sequence, replays it through the node over DDS, writes build/demo
 # make test      ruff, mypy and the quick tests, side by side on all cores
-# make test-all  the same with every test, and coverage
+# make test-all  the same with every test, coverage, and the pages
 # make test-jazzy  the quick tests of what speaks ROS, with the wheels of ROS 2 Jazzy
 # make test-gpu  the tests that need an NVIDIA GPU, with the Python at hand: installs nothing
 # make soak      faults at random for SOAK_MINUTES (60) against a real node: build/soak/soak.html
@@ -55,6 +55,7 @@ test-all: $(VENV)/.test
 	&& coverage run -m pytest $(SIDE_BY_SIDE) $(PYTEST_OPTIONS) \
 	&& coverage combine --quiet \
 	&& coverage report --sort=cover $(if $(PYTEST_OPTIONS),,--fail-under=$(COVERAGE))
+	$(if $(PYTEST_OPTIONS),,$(MAKE) docs)
 
 test-jazzy:
 	$(MAKE) .venv-jazzy/.test VENV=.venv-jazzy ROS=ros-jazzy CONSTRAINTS=.venv-jazzy/constraints.txt
