@@ -253,7 +253,7 @@ def test_subscribers_of_message_filters_are_called_with_whole_frames(subscribed:
     subscribers = [message_filters.Subscriber(subscribed.node, TOPICS[topic].kind, topic)
                    for topic in topics]
     found: list[tuple[Any, ...]] = []
-    synchronizer = message_filters.TimeSynchronizer(subscribers, QUEUE)
+    synchronizer = message_filters.TimeSynchronizer(subscribers, FRAMES)
     synchronizer.registerCallback(lambda *messages: found.append(messages))
     subscribed.wait_until_known()
     try:
