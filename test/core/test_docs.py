@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import pathlib
 import re
+import shlex
 
 import pytest
 
 from stereo_bp_ros import InputReason, preset_names
-from stereo_bp_ros.cli.main import build_parser
+from stereo_bp_ros.cli.main import UsageError, build_parser
 from stereo_bp_ros.config import IGNORED
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.node import main as node
@@ -18,6 +20,8 @@ from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, PairDrop
 
 LINK = re.compile(r'\]\(([^()\s]+)\)')
 HEADING = re.compile(r'^#{1,6} +(.*?) *$', re.MULTILINE)
+#: Where the words of the shell, or of ROS, begin in a command.
+OF_OTHERS = ('>', '|', '&&', '--ros-args')
 FENCED = re.compile(r'^ *(`{3,}).*?^ *\1 *$', re.MULTILINE | re.DOTALL)
 
 
@@ -100,6 +104,29 @@ def rows(parser: argparse.ArgumentParser) -> list[str]:
         meaning = ' '.join((action.help or '').split()).replace('|', r'\|')
         found.append(f'| {names or f"`{action.metavar or action.dest}`"} | {meaning} |')
     return found
+
+
+def commands(page: pathlib.Path) -> list[list[str]]:
+    """The words behind ``stereo_bp`` of each command in blocks of code, up to what the shell has.
+    """
+    blocks = re.findall(r'^```bash\n(.*?)^```', page.read_text(), re.MULTILINE | re.DOTALL)
+    lines = [shlex.split(line, comments=True) for block in blocks
+             for line in block.replace('\\\n', ' ').splitlines()]
+    return [list(itertools.takewhile(lambda word: word not in OF_OTHERS, words[1:]))
+            for words in lines if words[:1] == ['stereo_bp']]
+
+
+def test_every_command_of_the_pages_is_understood(repository):
+    found = [(page.name, words) for page in pages(repository) for words in commands(page)]
+    assert len(found) > 50
+    assert {'README.md', 'cli.md', 'evaluate_many.md'} <= {name for name, _ in found}
+    refused = []
+    for name, words in found:
+        try:
+            build_parser().parse_args(words)
+        except UsageError as error:
+            refused.append(f'{name}: stereo_bp {shlex.join(words)}: {error}')
+    assert not refused
 
 
 def test_the_page_of_commands_has_every_verb_and_the_options_that_help_prints(repository):
