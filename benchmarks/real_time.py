@@ -9,6 +9,7 @@ of two cores. The node is started anew for each set-up:
     fifo      frozen; SCHED_FIFO (needs CAP_SYS_NICE or an rtprio limit)
     locked    frozen; the parameter lock_memory (needs CAP_IPC_LOCK or a memlock limit)
     all       fifo and locked
+    chain     all; SCHED_FIFO for the camera and the listener, too
     again     plain once more: by how much the machine itself has changed
 
     python -m benchmarks.real_time --minutes 10 --output real_time.json
@@ -45,7 +46,8 @@ from stereo_bp_ros.replay import session
 #: What each set-up takes, by name.
 SETUPS: dict[str, tuple[str, ...]] = {
     'plain': ('thaw',), 'frozen': (), 'affinity': ('affinity',), 'fifo': ('fifo',),
-    'locked': ('lock',), 'all': ('fifo', 'lock'), 'again': ('thaw',)}
+    'locked': ('lock',), 'all': ('fifo', 'lock'), 'chain': ('fifo', 'lock', 'ends'),
+    'again': ('thaw',)}
 
 #: Above ordinary threads, below the kernel's own.
 FIFO_PRIORITY = 10
@@ -120,10 +122,13 @@ def measure(name: str, run: node.Run, backend: str, folder: pathlib.Path, pairs:
         _wait_for(log, process)
         if 'memory is not locked' in (text := log.read_text(encoding='utf-8')):
             sys.exit(text)
+        if 'ends' in steps:
+            _take_fifo()        # their processes inherit it
         listener = node.Helper(['listener'], environment, folder / 'listener.log')
         stack.callback(listener.close)
         camera = node.Helper(['camera', str(pairs)], environment, folder / 'camera.log')
         stack.callback(camera.close)
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         listener.answer()
         camera.answer()
         camera.ask(rate=rate, frames=WARM_UP)
@@ -171,7 +176,7 @@ def prepared_node(steps: Sequence[str], report: pathlib.Path, arguments: list[st
 
     node_main.freeze = configured
     if 'fifo' in steps:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
+        _take_fifo()
     status = node_main.main(arguments)
     report.write_text(json.dumps({'full_collections': collections.full,
                                   'longest_collection_ms': collections.longest_ms}))
@@ -192,6 +197,10 @@ class Collections:
             return
         self.full += info['generation'] == 2
         self.longest_ms = max(self.longest_ms, (time.perf_counter() - self._begin) * 1e3)
+
+
+def _take_fifo() -> None:
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
 
 
 @contextlib.contextmanager
