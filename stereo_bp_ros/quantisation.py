@@ -17,6 +17,8 @@ LARGEST_INT16 = 32767
 LEAST_BILATERAL_SIGMA = 0.03
 #: Grey level that 0 becomes in 8 bits, for the methods whose values have a sign.
 SIGNED_OFFSET = 128
+#: Stands for the cost of a second label where there is none.
+NO_SECOND = 2**31 - 1
 #: Combined data costs of a pixel are cut at this.
 LARGEST_BYTE = 255
 #: Finer steps of a grey value's cost than 1 / 128 change no map that was measured.

@@ -4,7 +4,7 @@
     python -m benchmarks.gates plans --output P.json
     python -m benchmarks.gates compare OLD.json NEW.json [--names TABLE.json]
 
-``kernels`` compiles each kernel of ``test/engines/test_cuda_compile.py`` and hashes its machine
+``kernels`` compiles each kernel of ``test_cuda_compile.py`` and hashes its machine
 code; symbols do not matter. ``plans`` writes the passes, arrays and launches of the engines for
 the list in ``cases.py``, and the texts of refusals. Neither needs a GPU; both need CuPy.
 TABLE.json is ``{"old name": "new name"}``: whole tokens of the old file are replaced. The exit

@@ -30,9 +30,7 @@ from stereo_bp_ros.engines.cpu.simd.vectors import (
     where_lane,
     where_less,
 )
-
-#: ``second`` where no label is further than 1 from the best.
-NO_SECOND = 2**31 - 1
+from stereo_bp_ros.quantisation import NO_SECOND
 
 # A key is a SAD (at most 51 * 51 * 255 < 2^23) above a label (at most 511 < 2^9): the least key
 # is the least SAD, and of equal ones the lowest label.

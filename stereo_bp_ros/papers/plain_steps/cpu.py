@@ -16,12 +16,14 @@ import numpy as np
 
 from stereo_bp_ros import quantisation
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cpu.hierarchical.labels import sixteenths
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.simd.scalars import load_one, store_one
 from stereo_bp_ros.engines.cpu.simd.vectors import load, minimum, splat, store, where_lane
 from stereo_bp_ros.papers.plain_steps import cpu_arrays
 from stereo_bp_ros.papers.plain_steps.cpu_arrays import LANES, PlainLevel
+from stereo_bp_ros.quantisation import NO_SECOND
 
 
 class Memory:
@@ -376,7 +378,7 @@ def _choose_labels(cost: Any, sent: Any, level: PlainLevel, min_disparity: int, 
                 _beliefs(cost, sent, level, x, y, beliefs, is_pixel_major)
                 found = np.argmin(beliefs[:labels])
                 label[y, x] = found
-                fraction[y, x] = _sixteenths(beliefs, found, labels)
+                fraction[y, x] = _fraction(beliefs, found, labels)
                 if with_costs:
                     best[y, x] = beliefs[found]
                     second[y, x] = _second_least(beliefs, found, labels)
@@ -407,22 +409,18 @@ def _beliefs(cost: Any, sent: Any, level: PlainLevel, x: int, y: int, beliefs: A
 
 
 @kernel
-def _sixteenths(beliefs: Any, found: int, labels: int) -> int:
-    """As ``beliefs.selection`` says of ``fraction``."""
+def _fraction(beliefs: Any, found: int, labels: int) -> int:
+    """Sixteenths from the least belief to the parabola's minimum; 0 at the first and last label.
+    """
     if found == 0 or found == labels - 1:
         return 0
-    before, least, after = (np.float64(beliefs[found - 1]), np.float64(beliefs[found]),
-                            np.float64(beliefs[found + 1]))
-    curvature = before - 2 * least + after
-    if curvature <= 0:
-        return 0
-    return int(np.floor(8 * (before - after) / curvature + 0.5))
+    return sixteenths(beliefs[found - 1], beliefs[found], beliefs[found + 1])
 
 
 @kernel
 def _second_least(beliefs: Any, found: int, labels: int) -> Any:
-    """The least belief of the labels further than 1 away; ``beliefs.NO_SECOND`` = none."""
-    least = np.float32(2**31 - 1)
+    """The least belief of the labels further than 1 away; ``NO_SECOND``: none."""
+    least = np.float32(NO_SECOND)
     for label in range(labels):
         if abs(label - found) > 1:
             least = min(least, beliefs[label])

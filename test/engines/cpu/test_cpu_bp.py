@@ -23,6 +23,7 @@ from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.geometry import valid_window
+from stereo_bp_ros.quantisation import NO_SECOND
 
 EXACT = {'message_type': 'float32', 'exact': True}
 FAST = {'message_type': 'float32'}
@@ -80,7 +81,7 @@ def expected_matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
         found, row = label[y, x], volume[y, x]
         best[y, x] = row[found]
         others = [row[other] for other in range(disparities) if abs(other - found) > 1]
-        second[y, x] = min(others, default=labels.NO_SECOND)
+        second[y, x] = min(others, default=NO_SECOND)
         if 0 < found < disparities - 1:
             before, least, after = (float(v) for v in row[found - 1:found + 2])
             if before - 2 * least + after > 0:

@@ -13,6 +13,7 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config.matcher import COLOR_MAPS
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.engines.cpu.stages import refine as stage
+from stereo_bp_ros.quantisation import NO_SECOND
 from stereo_bp_ros.types import OUTPUTS
 from test.engines.support.refinement import (
     CALIBRATION,
@@ -104,11 +105,11 @@ def test_confidence_of_sad_is_the_lead_of_the_best_over_the_second():
     config = sad(uniqueness_ratio=15.0)
     inputs = matched(config)
     inputs['best'][9, 40:44] = [0, 10, 600000, 0]
-    inputs['second'][9, 40:44] = [0, 40, stage.confidence.NO_SECOND, 1]
+    inputs['second'][9, 40:44] = [0, 40, NO_SECOND, 1]
     results = refine(config, inputs, outputs=('disparity', 'confidence'))
     best, second = inputs['best'].astype(float), inputs['second'].astype(float)
     expected = (second - best) / np.maximum(second, 1)
-    expected[second == stage.confidence.NO_SECOND] = 1
+    expected[second == NO_SECOND] = 1
     expected[results['disparity'] < 0] = 0
     np.testing.assert_allclose(results['confidence'], expected, rtol=1e-6)
     np.testing.assert_array_equal(results['confidence'][9, 40:44], np.float32([0, 0.75, 1, 1]))

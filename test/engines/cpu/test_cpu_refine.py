@@ -10,7 +10,7 @@ import pytest
 
 from stereo_bp_ros import quantisation
 from stereo_bp_ros.engines.cpu import scratch
-from stereo_bp_ros.engines.cpu.stages import refine as stage
+from stereo_bp_ros.quantisation import NO_SECOND
 from stereo_bp_ros.types import OUTPUTS
 from test.engines.support import naive_refinement
 from test.engines.support.refinement import (
@@ -117,7 +117,7 @@ def test_bp_needs_a_lead_of_a_part_of_the_largest_data_cost(ratio, message_type)
 def test_a_pixel_without_a_second_best_is_unique(make):
     config = make(uniqueness_ratio=100.0)
     inputs = matched(config)
-    none = np.inf if inputs['second'].dtype == np.float32 else stage.confidence.NO_SECOND
+    none = np.inf if inputs['second'].dtype == np.float32 else NO_SECOND
     inputs['second'][:] = none
     np.testing.assert_array_equal(refined(config, inputs), plain_sixteenths(config, inputs))
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu import sad, scratch
+from stereo_bp_ros.quantisation import NO_SECOND
 
 
 def configuration(**changes):
@@ -55,7 +56,7 @@ def naive_match(left, right, config):
             b = costs.index(min(costs))
             label[y, x], best[y, x] = b, costs[b]
             others = [cost for i, cost in enumerate(costs) if abs(i - b) > 1]
-            second[y, x] = min(others) if others else sad.NO_SECOND
+            second[y, x] = min(others) if others else NO_SECOND
             if 0 < b < D - 1:
                 minus, zero, plus = costs[b - 1:b + 2]
                 if minus - 2 * zero + plus > 0:

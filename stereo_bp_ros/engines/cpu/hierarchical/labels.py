@@ -20,9 +20,7 @@ from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP, Level
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import lanes, load, minimum, splat, store, where_less
 from stereo_bp_ros.partitions import Partition
-
-#: ``second`` where there is no label further than 1 from the best.
-NO_SECOND = 2**31 - 1
+from stereo_bp_ros.quantisation import NO_SECOND
 
 # Rows of ``selected``; before and after: of the labels beside the best.
 _BEST, _LABEL, _SECOND, _BEFORE, _AFTER = range(5)

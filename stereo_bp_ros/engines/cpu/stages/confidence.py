@@ -13,9 +13,7 @@ import numba
 import numpy as np
 
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
-
-#: ``second`` of this or more means that there is no second label.
-NO_SECOND = 2**31 - 1
+from stereo_bp_ros.quantisation import NO_SECOND
 
 
 def average(valid: np.ndarray[Any, Any], best: np.ndarray[Any, Any],

@@ -76,7 +76,7 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
     :param label: int16 H x W, d - min_disparity, -1 = none.
     :param fraction: int8 H x W, sixteenths added to it; read with ``subpixel`` only.
     :param best, second: int32 or float32 H x W, least cost and least of the labels further than
-        1 away (``confidence.NO_SECOND`` or more: none); None unless ``needs`` says otherwise.
+        1 away (``NO_SECOND`` or more: none); None unless ``needs`` says otherwise.
     :param right_label: int16 H x W, label of each pixel of the other image, -1 = none; or None.
     :param grey: float32 H x W, smoothed reference image; or None.
     :param scratch: the arrays of ``scratch.refine``; ``final``, int16 H x W, is filled with

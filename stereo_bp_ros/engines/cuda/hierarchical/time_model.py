@@ -1,6 +1,6 @@
 """How long a launch over the messages takes: tilings are chosen by it. No CuPy here.
 
-All coefficients were fitted to an H200 (``docs/performance_cuda.md``). Times are microseconds.
+All coefficients were fitted to an H200 (``docs/history/cuda_bp_int16.md``). Times are in us.
 Within a fifth of the measured ones for 16 to 128 labels, from 32 nodes to whole levels; for
 messages in bytes within 9 % (rms) of 380 launches of 16 to 32 labels; for floats within 12 % of
 12,000. Only the order of the candidates matters.
