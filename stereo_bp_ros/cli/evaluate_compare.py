@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from typing import Any
 
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli.evaluate_origin import device_words, folded
 from stereo_bp_ros.cli.evaluate_scenario import CHOSEN
 from stereo_bp_ros.errors import printable
 from stereo_bp_ros.evaluation.comparison import (
@@ -15,8 +18,12 @@ from stereo_bp_ros.evaluation.comparison import (
     Comparison,
     Difference,
     compare,
+    devices_of,
     read_report,
 )
+
+#: What JSON tells of either report.
+ABOUT = ('source', 'date', 'matcher', 'backend', 'devices', 'repeat', 'workers', 'searched')
 
 #: Options that match something, and their values where the command line does not name them.
 REFUSED = {**CHOSEN, 'scenario': None, 'output': None, 'settings': [], 'backend': None,
@@ -35,12 +42,24 @@ def run(options: argparse.Namespace) -> int:
                 name, '--' + name.replace('_', '-'))
             raise ValueError(f'--compare matches nothing: {words} does not go with it')
     a, b = options.compare
-    comparison = compare(read_report(a), read_report(b))
+    reports = {'A': read_report(a), 'B': read_report(b)}
+    comparison = compare(*reports.values())
     if options.json:
-        shared.print_json({'a': str(a), 'b': str(b), **comparison.to_dict()})
+        about = {name.lower(): {key: report.get(key) for key in ABOUT}
+                 for name, report in reports.items()}
+        shared.print_json({'a': str(a), 'b': str(b), 'about': about, **comparison.to_dict()})
     else:
         _print(f'A = {a}, B = {b}, {comparison.frames} frames', comparison)
+        for name, report in reports.items():
+            print(*folded([_origin(name, report)]))
     return 0
+
+
+def _origin(name: str, report: Mapping[str, Any]) -> str:
+    """A report in a line; an older one does not say what has computed it."""
+    words = device_words(devices_of(report)) or report.get('backend')
+    return printable(f'{name}: {report.get("matcher")} on {words}, repeat {report.get("repeat")}, '
+                     f'{report.get("date")}, {report.get("source")}')
 
 
 def _print(title: str, comparison: Comparison) -> None:
@@ -52,7 +71,9 @@ def _print(title: str, comparison: Comparison) -> None:
                        [[row[i] for i in fitting] for row in rows])
     print(f'Interval of the mean difference of frames: bootstrap, BCa, {DRAWS} resamples. p: '
           f'random\nsigns of the differences, two-sided: all signs up to {EXACT} frames, else '
-          f'{DRAWS} draws.\nn: frames that have the figure in both.')
+          f'{DRAWS} draws.\nn: frames that have the figure in both. filled: every hole has got a '
+          'disparity of the\nbackground; valid, density and EPE: of the map as published. Time: '
+          'median of the runs.')
     least = 2 / 2 ** comparison.frames
     if least > SIGNIFICANT:
         print(f'{comparison.frames} frames are too few for a change: p is at least {least:g}.')

@@ -44,11 +44,15 @@ def lines(summary: Mapping[str, Any]) -> list[str]:
     """The same for a terminal, with the machine, versions and date."""
     machine = summary['machine']
     whose = 'Machine of the command' if summary.get('scheduler') else 'Machine'
-    said = [*(f'{name.capitalize()}: {words}.' for name, words in facts(summary).items()),
-            f'{whose}: {machine["processor"]}, {machine["cores"]} cores; stereo_bp_ros '
-            f'{summary["versions"]["stereo_bp_ros"]}; {summary["date"]}.']
+    return folded([*(f'{name.capitalize()}: {words}.' for name, words in facts(summary).items()),
+                   f'{whose}: {machine["processor"]}, {machine["cores"]} cores; stereo_bp_ros '
+                   f'{summary["versions"]["stereo_bp_ros"]}; {summary["date"]}.'])
+
+
+def folded(sentences: Sequence[str]) -> list[str]:
+    """Each folded into lines of a terminal."""
     return [textwrap.fill(text, WIDTH, break_on_hyphens=False, break_long_words=False)
-            for text in said]
+            for text in sentences]
 
 
 def device_words(devices: Sequence[Mapping[str, str]]) -> str:
@@ -78,13 +82,18 @@ def _ranges(summary: Mapping[str, Any]) -> str:
         return ''
     text = (next(iter(words.values())) if len(set(words.values())) == 1
             else '; '.join(f'{name} {one}' for name, one in words.items()))
-    if 'method' in summary:
-        text += (' (as the settings say)' if summary['method']['own_range'] else
-                 ' (as the data set says, else the settings)')
-    return text
+    return text + (f' ({whose_range(summary["method"])})' if 'method' in summary else '')
+
+
+def whose_range(method: Mapping[str, Any]) -> str:
+    """Who says how far is searched, of ``method_of``."""
+    return ('as the settings say' if method['own_range'] else
+            'as the data set says, else the settings')
 
 
 def _filling(summary: Mapping[str, Any]) -> str:
+    if 'matcher' not in summary:
+        return ''
     settings = {summary['matcher']: summary['settings'],
                 **{name: one['settings'] for name, one in summary.get('against', {}).items()}}
     own = [f'{name} fills them itself ({one["filling"]}), and what it has filled counts as valid'
@@ -93,7 +102,7 @@ def _filling(summary: Mapping[str, Any]) -> str:
 
 
 def _times(summary: Mapping[str, Any]) -> str:
-    if 'method' not in summary:
+    if 'latency_ms' not in summary or 'method' not in summary:
         return ''
     total = summary['latency_ms']['total']
     runs = summary['BasicPerformanceMetrics.NUM_FRAMES_SENT']

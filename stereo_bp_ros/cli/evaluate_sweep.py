@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stereo_bp_ros import __version__
+from stereo_bp_ros import __version__, engines
+from stereo_bp_ros.cli import evaluate_origin
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli.machine import processor
+from stereo_bp_ros.cli.machine import machine, processor, versions
 from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError, MemoryLimitError, shown
 from stereo_bp_ros.evaluation import sweep
@@ -23,6 +25,16 @@ from stereo_bp_ros.evaluation.sweep import Point, Store
 
 #: More points than this are told by the Pareto points alone; the file has all.
 ROWS = 30
+
+#: The only matcher.
+SWEPT = 'swept'
+
+#: Of a device's description: what changes from run to run, or says nothing of times.
+UNSTEADY = ('kernel cache', 'threading layer', 'pci bus', 'device memory')
+
+LEGEND = ('filled: every hole has got a disparity of the background; or hole: every hole counts '
+          'as wrong; all other figures are of the map as published. Means of the frames; times of '
+          'all runs, from images in memory to a disparity in memory.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,15 +86,22 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
     draw_sweep(found, choice.figure, chosen, sources.title, files['sweep.svg'])
     files['chosen.yaml'].write_text(sweep.preset_text(config, _comments(options, chosen, choice)),
                                     encoding='utf-8')
+    origin = {
+        'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'), 'versions': versions(),
+        'machine': machine(), 'devices': meter.devices, 'repeat': method.repeat,
+        'method': evaluate_origin.method_of(method, options.limit), 'settings': meter.base}
     if options.json:
         front = sweep.pareto(found, choice.figure)
         shared.print_json({
-            'source': str(sources), 'by': choice.figure, 'measured': measured,
+            'source': str(sources), **origin,
+            'units': {name: FIGURES[name].unit for name in sweep.SWEPT},
+            'by': choice.figure, 'measured': measured,
             'trials': options.trials, 'seed': options.seed,
             'points': [{**one.to_dict(), 'pareto': one in front} for one in found],
             'refused': refused, 'chosen': chosen.to_dict(), 'preset': str(files['chosen.yaml'])})
     else:
         _print(options, sources.title, found, chosen, choice, refused, measured)
+        _print_origin(origin, found)
     return 0
 
 
@@ -108,12 +127,14 @@ class _Meter:
     base:     settings of every point.
     refused:  points that cannot run here, each with its reason.
     measured: how many the store did not have.
+    devices:  what has computed points, now or before, each once; as ``StereoMatcher.device``.
     """
 
     def __init__(self, options: argparse.Namespace, method: Method, sources: Sources) -> None:
         self.base = shared.chosen_settings(options)
         self.refused: list[dict[str, Any]] = []
         self.measured = 0
+        self.devices: list[dict[str, str]] = []
         self._sources, self._method = sources, method
         self._store = Store(options.output / 'sweep.jsonl')
         self._found: dict[str, Point] = {}
@@ -128,14 +149,20 @@ class _Meter:
         """A point, from the store where it has it; None: it is refused."""
         try:
             config = MatcherConfig.from_mapping({**self.base, **changes})
-            identity = {**self._common, 'settings': config.to_mapping()}
+            device = {key: value for key, value in engines.choose(config).describe(config).items()
+                      if key not in UNSTEADY}
+            identity = {**self._common, 'device': device, 'settings': config.to_mapping()}
             point = self._store.find(identity)
             if point is None:
                 results = _match(config, self._method, self._sources)
                 figures = figures_of(results)
-                point = Point(changes, len(results), {name: figures[name] for name in sweep.SWEPT})
+                point = Point(changes, len(results), {name: figures[name] for name in sweep.SWEPT},
+                              sorted({one.matchers[SWEPT].disparity_range or 0
+                                      for one in results}))
                 self._store.add(identity, point)
                 self.measured += 1
+            if device not in self.devices:
+                self.devices.append(device)
         except (ConfigError, MemoryLimitError, BackendUnavailable) as error:
             one = {'changes': dict(changes), 'reason': str(error)}
             if one not in self.refused:
@@ -157,7 +184,7 @@ class _Meter:
 
 
 def _match(config: MatcherConfig, method: Method, sources: Sources) -> list[Result]:
-    with Evaluation({'swept': config}, method=method) as evaluation:
+    with Evaluation({SWEPT: config}, method=method) as evaluation:
         results = [evaluation.judge(pair).result for pair in sources.pairs()]
     if not results:
         raise ValueError(f'{sources} has no stereo pairs')
@@ -200,6 +227,16 @@ def _print(options: argparse.Namespace, title: str, points: Sequence[Point], cho
     for one in refused:
         print(', '.join(f'{k}={v}' for k, v in one['changes'].items()) + f': {one["reason"]}')
     print(f'Chosen: {chosen.label}, written to {options.output / "chosen.yaml"}')
+
+
+def _print_origin(origin: Mapping[str, Any], points: Sequence[Point]) -> None:
+    ranges = sorted({count for one in points for count in one.disparities})
+    for text in evaluate_origin.folded([
+            LEGEND, 'Disparities searched: ' + ', '.join(map(str, ranges))
+            + f' ({evaluate_origin.whose_range(origin["method"])}).']):
+        print(text)
+    for text in evaluate_origin.lines({**origin, 'devices': {'every point': origin['devices']}}):
+        print(text)
 
 
 def _cell(value: float | None) -> str:

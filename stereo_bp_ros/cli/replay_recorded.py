@@ -12,10 +12,12 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import evaluate_report, evaluate_scenario, run_report
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.demo import render_bag
+from stereo_bp_ros.cli.run_report import MATCHER
 from stereo_bp_ros.config import Value, load_parameter_file
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation.condition_words import DELIVERY
 from stereo_bp_ros.evaluation.conditions import Delivery, judge
+from stereo_bp_ros.evaluation.performance import delivered
 from stereo_bp_ros.evaluation.results import summaries
 from stereo_bp_ros.evaluation.runs import Method
 from stereo_bp_ros.evaluation.scenario import Scenario, read_scenario
@@ -151,12 +153,17 @@ def _finish(options: argparse.Namespace, scenario: Scenario, runs: Sequence[Reco
         return run_report.finish(
             options.output, runs, title=f'Replay of {options.path.name}', as_json=options.json,
             lead=f'{options.path.name} was replayed over DDS to a node.')
-    totals = summaries(results)
-    verdicts = judge(scenario.conditions, results, _delivery(runs))
+    totals, delivery = summaries(results), _delivery(runs)
+    verdicts = judge(scenario.conditions, results, delivery)
+    devices = [dict(one.device) for one in runs if one.device.get('device')]
     summary = evaluate_report.summary_of(
-        results, totals, source=str(options.path), backend=runs[0].backend,
+        results, totals, source=str(options.path), backend=runs[0].device.get('backend', ''),
         settings=runs[0].settings, output=str(options.output),
+        devices={MATCHER: [one for place, one in enumerate(devices)
+                           if one not in devices[:place]]} if devices else {},
         runs={one.name: one.to_dict() for one in runs})
+    summary |= delivered(delivery.frames['sent'], delivery.frames['recorded'],
+                         delivery.rate_hz * options.rate)
     if verdicts:
         summary |= evaluate_scenario.report(scenario, verdicts)
     shared.write_json(options.output / 'report.json', summary)

@@ -40,7 +40,7 @@ class RecordedRun:
     least_published: the run fails when a smaller share of its frames is published; 0 = any.
     showing: frames to look at, and where in the image errors are.
     settings: of the matcher in the node; empty where it did not tell.
-    backend: what computed in it; '' where it did not tell.
+    device: what computed in it, as of ``SessionResult``.
     results: every answer as ``stereo_bp evaluate`` judges a pair; the times are the latencies.
     """
 
@@ -50,7 +50,7 @@ class RecordedRun:
     least_published: float = 0.0
     showing: Showing | None = None
     settings: Mapping[str, Value] = dataclasses.field(default_factory=dict)
-    backend: str = ''
+    device: Mapping[str, str] = dataclasses.field(default_factory=dict)
     results: Sequence[Result] = ()
 
     @property
@@ -123,7 +123,7 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]],
         figures.score = whole if whole.known else None
         figures.valid_fraction = whole.coverage / 100
     return RecordedRun(name, title, figures, least_published, showing, result.settings,
-                       result.backend, results)
+                       result.device, results)
 
 
 class _Inputs:
@@ -252,11 +252,11 @@ def _tables(figures: analysis.Analysis) -> list[report.Table]:
         ('waiting', 'without a partner'), ('in_progress', 'still in progress')) if frames[name]]
     rows += [[name.replace('_', ' '), str(frames[name])]
              for name in ('lost_to_node', 'lost_from_node')]
-    columns = [f'p{p}' for p in analysis.PERCENTILES]
+    columns = [*(f'p{p:g}' for p in analysis.PERCENTILES), 'max']
     stages = {name: row for name, row in figures.latency_ms.items() if name != 'age'}
     longest = max((row['p95'] for row in stages.values()), default=0.0) or 1.0
     latency = report.Table(
-        'Latency, ms', ['stage', *columns],
+        f'Latency of {len(figures.totals_ms)} published frames, ms', ['stage', *columns],
         [[name, *(f'{row[c]:.2f}' for c in columns)] for name, row in stages.items()],
         bars=[row['p95'] / longest for row in stages.values()])
     return [report.Table('Frames', ('', 'pairs'), rows), latency]
@@ -306,6 +306,6 @@ def print_run(one: RecordedRun) -> None:
     rows = [*frames.rows, *([what, figure] for figure, what in _accuracy(figures)),
             ['rate', f'{figures.rate_hz:.1f} Hz']]
     shared.print_table(one.title, ('frames', ''), rows)
-    shared.print_table('Latency, ms', latency.columns, latency.rows)
+    shared.print_table(latency.title, latency.columns, latency.rows)
     for text in drops_of(one):
         print(text)

@@ -8,6 +8,7 @@ independent of each other.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import math
@@ -198,7 +199,10 @@ def _look_up(pair: Mapping[str, Any], path: Sequence[str]) -> float | None:
 def _changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """What the figures depend on and is not the same."""
     def facts(report: Mapping[str, Any]) -> dict[str, Any]:
-        found = {key: report.get(key) for key in ('matcher', 'backend', 'repeat')}
+        found = {key: report.get(key)
+                 for key in ('matcher', 'backend', 'repeat', 'workers', 'scheduler')}
+        found['disparities searched'] = _searched(report)
+        found['devices'] = devices_of(report)
         for room in ('settings', 'versions', 'machine'):
             inner = report.get(room)
             if isinstance(inner, Mapping):
@@ -209,6 +213,21 @@ def _changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any,
     first, second = facts(a), facts(b)
     return {key: (first.get(key), second.get(key)) for key in {**first, **second}
             if first.get(key) != second.get(key)}
+
+
+def devices_of(report: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What has computed the first matcher; [] where the report does not say it."""
+    known, own = report.get('devices'), report.get('matcher')
+    found = known.get(own) if isinstance(known, Mapping) and isinstance(own, str) else None
+    return [{str(key): str(value) for key, value in one.items() if key != 'pci bus'}
+            for one in (found if isinstance(found, list) else ())
+            if isinstance(one, Mapping) and 'device' in one]
+
+
+def _searched(report: Mapping[str, Any]) -> str:
+    """Numbers of disparities and of pairs, in words."""
+    found = collections.Counter(str(pair.get('disparity_range')) for pair in report['pairs'])
+    return ', '.join(f'{count} in {pairs} pairs' for count, pairs in sorted(found.items()))
 
 
 def _difference(kind: Kind, pairs: Sequence[tuple[float, float]]) -> Difference:

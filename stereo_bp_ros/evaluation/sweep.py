@@ -48,11 +48,13 @@ class Point:
     """One point as it was measured.
 
     changes: the swept settings; figures: words of ``conditions.FIGURES`` to value or None.
+    disparities: how many were searched, each number once, the smallest first.
     """
 
     changes: Mapping[str, Value]
     frames: int
     figures: Mapping[str, float | None]
+    disparities: Sequence[int] = ()
 
     @property
     def time_ms(self) -> float:
@@ -69,7 +71,7 @@ class Point:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {'changes': dict(self.changes), 'frames': self.frames,
-                'figures': dict(self.figures)}
+                'disparities': list(self.disparities), 'figures': dict(self.figures)}
 
 
 def parse_axis(text: str) -> Axis:
@@ -178,7 +180,8 @@ def _read(line: str) -> Iterator[tuple[str, Point]]:
         content = json.loads(line)
         figures = {name: content['figures'][name] for name in SWEPT}
         if isinstance(figures['p50'], float):
-            yield _key(content['identity']), Point(content['changes'], content['frames'], figures)
+            yield _key(content['identity']), Point(content['changes'], content['frames'], figures,
+                                                   content['disparities'])
     except (ValueError, LookupError, TypeError, RecursionError):
         return
 

@@ -15,7 +15,7 @@ from rosbags.typesys import Stores, get_typestore
 from stereo_bp_ros.evaluation import metrics
 from stereo_bp_ros.replay.session import SessionResult
 
-PERCENTILES = (50, 95, 99)
+PERCENTILES = (50, 95, 99, 99.9)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Analysis:
     """Figures of one run.
 
     frames: as of ``SessionResult``.
-    latency_ms: stage to {p50, p95, p99, max} over all frames.
+    latency_ms: stage to {p50, p95, p99, p99.9, max} over all frames.
     totals_ms: total latency of every frame, in order.
     score: against the truth of the source; None where it has none.
     """
@@ -66,7 +66,7 @@ def analyse(result: SessionResult) -> Analysis:
         stamps.append(stamp_ns)
         for stage, value in found.items():
             stages.setdefault(stage, []).append(value)
-    latency = {stage: {**{f'p{p}': float(np.percentile(values, p)) for p in PERCENTILES},
+    latency = {stage: {**{f'p{p:g}': float(np.percentile(values, p)) for p in PERCENTILES},
                        'max': max(values)} for stage, values in stages.items()}
     steps = np.diff(np.array(stamps, np.int64))
     steps = steps[steps > 0]        # each loop begins with the first stamp again

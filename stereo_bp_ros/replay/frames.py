@@ -18,10 +18,15 @@ def counters(message: Any) -> dict[str, int]:
             if pair.value.isdecimal()}
 
 
-def backend(message: Any) -> str:
-    """What computes, by the status ``device`` of a DiagnosticArray; '' where it does not say."""
-    return next((str(pair.value) for status in message.status if status.name.endswith(': device')
-                 for pair in status.values if pair.key == 'backend'), '')
+DEVICE = ('backend', 'device', 'threads', 'pci bus', 'architecture', 'cupy', 'cuda',
+          "driver's cuda")
+"""What the status ``device`` says of what computes."""
+
+
+def device(message: Any) -> dict[str, str]:
+    """What computes, ``DEVICE`` of a DiagnosticArray; empty where it does not say."""
+    return {pair.key: str(pair.value) for status in message.status
+            if status.name.endswith(': device') for pair in status.values if pair.key in DEVICE}
 
 
 def drops(found: Counters, what: str) -> dict[str, int]:

@@ -41,7 +41,7 @@ class Recorder:
 
     counts: messages recorded, by topic.
     first, last: counters that the node has told; None before it has told any.
-    backend: what computes, as the node has told last; '' before.
+    device: what computes, as the node has told last; empty before.
     """
 
     def __init__(self, node: Node, path: pathlib.Path, context: Context) -> None:
@@ -50,7 +50,7 @@ class Recorder:
         self.counts = dict.fromkeys(RECORDED, 0)
         self.first: Told | None = None
         self.last: Told | None = None
-        self.backend = ''
+        self.device: dict[str, str] = {}
         self._lock = threading.Lock()
         self._node = node
         store = get_typestore(Stores.ROS2_KILTED)
@@ -87,7 +87,7 @@ class Recorder:
             self.counts[topic] += 1
         if topic == '/diagnostics':
             message = deserialize_message(data, DiagnosticArray)
-            self.backend = frames.backend(message) or self.backend
+            self.device = frames.device(message) or self.device
             found = frames.counters(message)
             if found:
                 self.last = Told(time.monotonic(), found)

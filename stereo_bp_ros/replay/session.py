@@ -57,7 +57,7 @@ class SessionResult:
     node_status: exit status of the node after SIGINT, 0 when all is well or others started it.
     ready_s: how long the node was waited for, seconds.
     settings: matcher settings in force when the run began; empty where the node tells none.
-    backend: what computed, 'cpu' or 'cuda'; '' where the node does not tell.
+    device: what computed, ``frames.DEVICE``; empty where the node does not tell.
     """
 
     sent: dict[str, Any]
@@ -67,7 +67,7 @@ class SessionResult:
     node_status: int
     ready_s: float
     settings: Mapping[str, Value] = dataclasses.field(default_factory=dict)
-    backend: str = ''
+    device: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def private_environment() -> dict[str, str]:
@@ -202,7 +202,7 @@ def record_session(source: pathlib.Path, directory: pathlib.Path, *,
     finally:
         rclpy.try_shutdown(context=context)
     return SessionResult(sent, dict(recorder.counts), found, directory / 'output', status,
-                         ready_s, settings, recorder.backend)
+                         ready_s, settings, recorder.device)
 
 
 def reliable_overrides(namespace: str = '', *, image: str = 'image_rect', depth: int = 10

@@ -75,6 +75,34 @@ def test_few_frames_are_said_to_be_too_few(reports, tmp_path, capsys):
     assert error.count('\n') == 1
 
 
+def test_both_reports_say_what_they_are_and_where_they_differ(reports, tmp_path, capsys):
+    first = json.loads(reports[0].read_text())
+    device, = first['devices']['bp']
+    other = tmp_path / 'other.json'
+    other.write_text(json.dumps({
+        **first, 'devices': {'bp': [{**device, 'device': 'NVIDIA H100', 'pci bus': '7'}]},
+        'workers': 2,
+        'pairs': [pair | {'disparity_range': 32} for pair in first['pairs']]}))
+    assert main(['evaluate', '--compare', str(reports[0]), str(other)]) == 0
+    told = ' '.join(capsys.readouterr().out.split())
+    for words in (f'A: bp on {device["device"]}, ', 'B: bp on NVIDIA H100, ', first['date'],
+                  'workers: 0 in A, 2 in B', 'filled: every hole has got a disparity',
+                  'disparities searched: 16 in 7 pairs in A, 32 in 7 pairs in B'):
+        assert words in told
+    assert main(['evaluate', '--compare', str(reports[0]), str(other), '--json']) == 0
+    about = json.loads(capsys.readouterr().out)['about']
+    assert about['b']['devices']['bp'][0]['device'] == 'NVIDIA H100'
+
+
+@pytest.mark.parametrize('devices', [
+    3, {'bp': 3}, {'bp': [3]}, {'bp': [{}]}, {'bp': [{'device': []}]}, None])
+def test_a_report_that_says_nothing_of_devices_is_compared(reports, tmp_path, capsys, devices):
+    other = tmp_path / 'other.json'
+    other.write_text(json.dumps({**json.loads(reports[0].read_text()), 'devices': devices}))
+    assert main(['evaluate', '--compare', str(reports[0]), str(other)]) == 0
+    assert 'B: bp on ' in ' '.join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize(('arguments', 'words'), [
     (['--preset', 'road'], '--preset'), (['--scenario', 'x'], '--scenario'),
     (['--set', 'levels=1'], '--set'), (['--output', 'x'], '--output'),

@@ -12,6 +12,7 @@ from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.cli import options
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.config import load_parameter_file
+from stereo_bp_ros.engines.cpu.backend import CpuBackend
 from stereo_bp_ros.evaluation import files
 
 BASE = ['--set', 'disparity_range=16', '--backend', 'cpu', '--repeat', '1']
@@ -140,3 +141,29 @@ def test_a_mistake_is_one_line_before_anything_is_matched(folder, capsys, argume
     out, error = capsys.readouterr()
     assert words in error
     assert (out, error.count('\n')) == ('', 1)
+
+
+def test_a_sweep_says_what_has_matched_how_far_and_what_its_figures_are(folder, capsys):
+    report = swept(capsys, folder, '--sweep', 'disparity_range=8,16')
+    assert [one['disparities'] for one in report['points']] == [[8], [16]]
+    assert (report['repeat'], report['settings']['backend']) == (1, 'cpu')
+    assert report['method']['own_range']
+    assert report['versions']['numpy'] == np.__version__
+    assert report['units']['filled bad3'] == '%'
+    device, = report['devices']
+    assert int(device['threads']) > 0
+    assert main(['evaluate', str(folder), *BASE, '--output', str(folder.parent / 'sweep'),
+                 '--sweep', 'disparity_range=8,16']) == 0
+    told = ' '.join(capsys.readouterr().out.split())
+    for words in ('Disparities searched: 8, 16 (as the settings say).', device['device'],
+                  'filled: every hole has got', report['machine']['processor']):
+        assert words in told
+
+
+def test_a_point_of_another_device_is_measured_again(folder, capsys, monkeypatch):
+    assert swept(capsys, folder, '--sweep', 'levels=1')['measured'] == 1
+    describe = CpuBackend.describe
+    monkeypatch.setattr(CpuBackend, 'describe', lambda self, config: {
+        **describe(self, config), 'device': 'another'})
+    assert swept(capsys, folder, '--sweep', 'levels=1')['measured'] == 1
+    assert swept(capsys, folder, '--sweep', 'levels=1')['measured'] == 0

@@ -83,10 +83,18 @@ def test_the_figures_over_dds_are_those_of_evaluate(recording, tmp_path, capsys,
         assert {'score', 'filled', 'depth', 'regions'} <= pair.keys()
         assert pair['times_ms'][0] > pair['stages_ms']['messages'] > 0
     assert (node['matcher'], node['backend']) == ('node', 'cpu')
+    assert node['devices']['node'][0]['device'] == here['devices']['bp'][0]['device']
+    assert node['searched'] == [{'matcher': 'node', 'input': '', 'disparities': 16,
+                                 'pairs': frames['published']}]
+    assert node['BasicPerformanceMetrics.NUM_FRAMES_SENT'] == 6
+    assert node['BasicPerformanceMetrics.NUM_MISSED_FRAMES'] == 6 - frames['recorded']
+    assert node['BasicPerformanceMetrics.MEAN_FRAME_RATE'] == node['runs']['replay']['rate_hz']
+    assert {'p50', 'p99', 'p99.9'} <= node['runs']['replay']['latency_ms']['messages'].keys()
     # What the node itself says that it ran with.
     assert node['settings'] == here['settings']
     page = (tmp_path / 'node/report.html').read_text()
-    for text in ('Overview', 'lost to node', 'Wrong pixels by distance', 'Times'):
+    for text in ('Overview', 'lost to node', 'Wrong pixels by distance', 'Times', 'p99.9',
+                 'disparities searched', 'matched by'):
         assert text in page
 
 
