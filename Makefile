@@ -5,7 +5,8 @@
 # make test-gpu  the tests that need an NVIDIA GPU, with the Python at hand: installs nothing
 # make soak      faults at random for SOAK_MINUTES (60) against a real node: build/soak/soak.html
 # make fuzz      a million damaged inputs (FUZZ_CASES, FUZZ_SEED): build/fuzz/report.json
-# make sanitize  the kernels' host tests under AddressSanitizer and UndefinedBehaviorSanitizer
+# make sanitize  the kernels' host tests under AddressSanitizer and UndefinedBehaviorSanitizer, or
+#                with SANITIZE=thread under ThreadSanitizer
 # make docs      builds the pages of docs/ with their links checked: build/docs/index.html
 # make clean     removes everything that these made
 #
@@ -40,6 +41,8 @@ DEMO := $(if $(BAG),--bag $(BAG)) $(if $(IMAGES),--images $(IMAGES)) $(DEMO_OPTI
 FUZZ_CASES ?= 1000000
 FUZZ_SEED ?= 0
 
+SANITIZE ?= address,undefined
+
 .PHONY: demo test test-all test-jazzy test-gpu soak fuzz sanitize docs clean
 
 demo: $(WORKSPACE)/.built
@@ -71,8 +74,8 @@ fuzz: $(VENV)/.test
 		--output build/fuzz/report.json
 
 sanitize: $(VENV)/.test
-	$(VENV)/bin/python -m test.engines.support.host_cuda $(SIDE_BY_SIDE) test/engines/host \
-		$(PYTEST_OPTIONS)
+	$(VENV)/bin/python -m test.engines.support.host_cuda $(SANITIZE) $(SIDE_BY_SIDE) \
+		test/engines/host $(PYTEST_OPTIONS)
 
 docs: $(VENV)/.docs
 	$(VENV)/bin/python -m sphinx -W --keep-going -n -q -b html -d build/doctrees docs build/docs

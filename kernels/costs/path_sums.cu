@@ -71,9 +71,10 @@ __global__ void __launch_bounds__(PATH_THREADS)
     const int blocks = is_row ? row_blocks : column_blocks;
     const bool is_backward = block >= blocks;
     if (is_backward) block -= blocks;
-    // Of the last block several threads may follow the last path; they write the same.
-    const int path = min(block * PATHS + int(threadIdx.x) / V::LANES,
-                         (is_row ? p.height : p.width) - 1);
+    // The last block may have more threads than paths. They follow the last one, too, since lanes
+    // take each other's values, and do not write it.
+    const int given = block * PATHS + int(threadIdx.x) / V::LANES;
+    const int path = min(given, (is_row ? p.height : p.width) - 1);
     const int length = is_row ? p.width : p.height;
     const int lane = threadIdx.x % V::LANES;
 
@@ -82,6 +83,7 @@ __global__ void __launch_bounds__(PATH_THREADS)
                                 : path + (is_backward ? pixels - p.width : 0);
     const long long stride = (is_row ? 1 : p.width) * (is_backward ? -V::PADDED : V::PADDED);
     const bool has_labels = lane * V::LANE_LABELS < V::PADDED;
+    const bool writes = has_labels && given == path;
     const uint8* from = p.cost + start * V::PADDED + lane * V::LANE_LABELS;
     uint8* to = p.paths + ((is_row ? 0 : 2) + is_backward) * pixels * V::PADDED + (from - p.cost);
     const auto load = [&](int pixel) {
@@ -106,7 +108,7 @@ __global__ void __launch_bounds__(PATH_THREADS)
         for (int i = 0; i < AHEAD; ++i) {
             // Beyond the end nothing is written: there is no need to stop in between.
             const Bytes bytes = state.follow(now[i], step, jump);
-            if (has_labels && first + i < length) *reinterpret_cast<Bytes*>(to) = bytes;
+            if (writes && first + i < length) *reinterpret_cast<Bytes*>(to) = bytes;
             to += stride;
             now[i] = next[i];
         }

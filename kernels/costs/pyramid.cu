@@ -41,8 +41,10 @@ __global__ void __launch_bounds__(ARRANGING)
     const size_t volume = size_t(p.width) * p.height * V::PADDED;
 #pragma unroll
     for (int first = 0; first < ARRANGED; first += AT_ONCE) {
-        // Of few labels several threads may have the last pixel; they write the same.
-        const int pixel = min(first + int(threadIdx.x) / V::LANES, ARRANGED - 1);
+        // Of few labels there are more threads than pixels. They compute the last one, too, since
+        // lanes take each other's values, and do not write it.
+        const int given = first + int(threadIdx.x) / V::LANES;
+        const int pixel = min(given, ARRANGED - 1);
         const int x = first_x + pixel;
         const bool is_inside = x < p.width && lane * V::LANE_LABELS < V::PADDED;
         typename V::Bytes bytes = {};
@@ -66,7 +68,7 @@ __global__ void __launch_bounds__(ARRANGING)
             }
             sum.store(bytes);
         }
-        if (lane * V::LANE_LABELS < V::PADDED) {
+        if (lane * V::LANE_LABELS < V::PADDED && given == pixel) {
 #pragma unroll
             for (int i = 0; i < V::WORDS; ++i) {
                 const int labels = DISPARITIES - lane * V::LANE_LABELS - 4 * i;

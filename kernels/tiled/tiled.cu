@@ -173,8 +173,10 @@ __device__ __forceinline__ void follow(const TiledLaunch& p) {
 #pragma unroll 1
         for (int order = 0; order < 2 * p.outer; ++order) {
             // Loading it for each order saves a register.
+            uint32 done;
+            load_relaxed<1>(&done, p.state);
             const int outer = order / 2;
-            const Visit visit = {outer, order % 2 != 0, true, ~(p.state[0] + outer) << 31};
+            const Visit visit = {outer, order % 2 != 0, true, ~(done + outer) << 31};
 #pragma unroll 1
             for (int i = 0; i < own_rows; ++i) {
                 const int row = blockIdx.x + gridDim.x * (visit.is_reverse ? own_rows - 1 - i : i);
@@ -255,8 +257,12 @@ __device__ __forceinline__ void follow(const TiledLaunch& p) {
                     .select(p, spot(visit, row, turn.number), number - WAITING, SELECTING);
         });
     }
-    // The first row is the last one to end; every block has read the state by then.
-    if (blockIdx.x == 0 && threadIdx.x == 0) p.state[0] += p.outer;
+    // The first row is the last one to end. Every block has read the state by then: the parity of
+    // the messages that it sent is of it.
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        const uint32 done = p.state[0] + p.outer;
+        store_relaxed<1>(p.state, &done);
+    }
     // A block stays until no other one can write into its shared memory.
     if constexpr (CLUSTER > 1) wait_for_cluster();
 }

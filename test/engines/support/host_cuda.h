@@ -11,6 +11,8 @@
 #include <cstring>
 #include <vector>
 
+#include "host_races.h"
+
 #define __device__
 #define __host__
 #define __global__
@@ -35,6 +37,7 @@ inline float2 make_float2(float x, float y) { return {x, y}; }
 struct HostBarrier {
     int of, arrived = 0;
     unsigned phase = 0;
+    unsigned long long passed[2] = {};  // by the parity of the phase: what it orders
 };
 struct HostWarp {
     HostBarrier barrier{32};
@@ -50,9 +53,13 @@ struct HostThread {
     const HostBarrier* waits_for = nullptr;
     unsigned waits_in = 0;  // phase
     bool ended = true;
+    void* fiber = nullptr;
+    HostFences fences;
 };
 static HostThread host_caller;  // what is not a thread of a kernel
-static HostThread* host_thread = &host_caller;
+static HostThread* host_running = &host_caller;
+HOST_UNSEEN static HostThread* host_now() { return host_running; }
+#define host_thread host_now()
 #define threadIdx (host_thread->thread)
 #define blockIdx (host_thread->block)
 #define blockDim (host_thread->block_size)
@@ -60,19 +67,28 @@ static HostThread* host_thread = &host_caller;
 #define host_shared (host_thread->shared_memory)
 static std::vector<uint4*> host_shared_of_blocks;
 static HostBarrier host_grid;
+static unsigned long long host_begin, host_end;  // of a kernel: what they order
 
-inline void host_yield() { swapcontext(&host_thread->context, &host_caller.context); }
-inline void host_wait(HostBarrier& barrier) {
+HOST_UNSEEN static void host_yield() {
+    HostThread* const thread = host_running;
+    host_turn_to(host_caller.fiber);
+    swapcontext(&thread->context, &host_caller.context);
+}
+enum HostOrder { UNORDERED, ORDERED };
+HOST_UNSEEN static void host_wait(HostBarrier& barrier, HostOrder order = ORDERED) {
     const unsigned phase = barrier.phase;
+    void* const passed = &barrier.passed[phase % 2];
+    if (order == ORDERED) host_release(passed);
     if (++barrier.arrived == barrier.of) {
         barrier.arrived = 0;
         ++barrier.phase;
-        return;
+    } else {
+        host_running->waits_for = &barrier;
+        host_running->waits_in = phase;
+        host_yield();
+        host_running->waits_for = nullptr;
     }
-    host_thread->waits_for = &barrier;
-    host_thread->waits_in = phase;
-    host_yield();
-    host_thread->waits_for = nullptr;
+    if (order == ORDERED) host_acquire(passed);
 }
 
 struct HostThreads {
@@ -88,41 +104,55 @@ struct HostThreads {
 
     // Each thread begins as `prepare(i, thread)` leaves it; returns when all have ended.
     template <typename Kernel, typename Prepare>
-    void run(const Kernel& kernel, const Prepare& prepare) {
-        static const Kernel* running;
-        running = &kernel;
+    HOST_UNSEEN void run(const Kernel& kernel, const Prepare& prepare) {
+        running<Kernel> = &kernel;
         const int count = int(threads.size());
+        HostThread* const first = threads.data();
         for (int i = 0; i < count; ++i) {
-            HostThread& thread = threads[i];
+            HostThread& thread = first[i];
             thread.ended = false;
+            thread.fiber = host_fiber(i);
+            thread.fences = HostFences();
             prepare(i, thread);
             getcontext(&thread.context);
             thread.context.uc_stack.ss_sp = memory + i * STACK + PAGE;
             thread.context.uc_stack.ss_size = STACK - PAGE;
             thread.context.uc_link = &host_caller.context;
-            makecontext(&thread.context, +[] { (*running)(); host_thread->ended = true; }, 0);
+            makecontext(&thread.context, &begin<Kernel>, 0);
         }
+        host_caller.fiber = host_own_fiber();
+        host_release(&host_begin);
         bool backwards = false, all_ended = false;
         for (; !all_ended; backwards = !backwards) {
             bool all_wait = all_ended = true;
             for (int i = 0; i < count; ++i) {
-                HostThread& thread = threads[backwards ? count - 1 - i : i];
+                HostThread& thread = first[backwards ? count - 1 - i : i];
                 if (thread.ended) continue;
                 all_ended = false;
                 if (thread.waits_for && thread.waits_for->phase == thread.waits_in) continue;
                 all_wait = false;
-                host_thread = &thread;
+                host_running = &thread;
+                host_turn_to(thread.fiber);
                 swapcontext(&host_caller.context, &thread.context);
-                host_thread = &host_caller;
+                host_running = &host_caller;
             }
             if (all_wait && !all_ended) stop("threads wait for others that have ended");
         }
+        host_acquire(&host_end);
+    }
+    template <typename Kernel> HOST_UNSEEN static void begin() {
+        host_acquire(&host_begin);
+        (*running<Kernel>)();
+        host_release(&host_end);
+        host_running->ended = true;
+        host_turn_to(host_caller.fiber);
     }
     static void stop(const char* why) {
         std::fprintf(stderr, "%s\n", why);
         std::abort();
     }
 
+    template <typename Kernel> static inline const Kernel* running = nullptr;
     static constexpr size_t STACK = 1 << 18, PAGE = 1 << 16;
     std::vector<HostThread> threads;
     char* memory;
@@ -153,8 +183,8 @@ struct HostBlock {
 };
 
 inline void __syncthreads() { host_wait(*host_thread->threads_of_block); }
-inline int __syncthreads_count(int says) {
-    int& said = *host_thread->said;
+HOST_UNSEEN static int __syncthreads_count(int says) {
+    int& said = *host_running->said;
     said += says != 0;
     __syncthreads();
     const int found = said;
@@ -165,15 +195,42 @@ inline int __syncthreads_count(int says) {
 }
 inline int __syncthreads_or(int says) { return __syncthreads_count(says) != 0; }
 inline void __syncwarp() { host_wait(host_thread->warp->barrier); }
-inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+
+// Atomic accesses are relaxed. What is before a fence is published by any later store of the
+// thread, and a fence takes in what the stores had published that the thread has loaded.
+HOST_UNSEEN static void __threadfence() {
+    HostFences& fences = host_running->fences;
+    for (const void* at : fences.loaded) if (at) host_acquire(at);
+    fences.has_fenced = true;
+}
+HOST_UNSEEN static void host_loads(const void* at) {
+    HostFences& fences = host_running->fences;
+    fences.loaded[fences.loads++ % 8] = at;
+}
+HOST_UNSEEN static void host_stores(const void* at) {
+    if (host_running->fences.has_fenced) host_release(at);
+}
+template <typename Value> Value host_load(const Value* at) {
+    host_loads(at);
+    return __atomic_load_n(at, __ATOMIC_RELAXED);
+}
+template <typename Value> void host_store(Value* at, Value value) {
+    host_stores(at);
+    __atomic_store_n(at, value, __ATOMIC_RELAXED);
+}
 inline void __nanosleep(unsigned) { host_yield(); }
 
-template <typename Value> Value __shfl_sync(unsigned, Value value, int lane) {
-    std::memcpy(&host_thread->warp->values[threadIdx.x % 32], &value, sizeof value);
-    __syncwarp();
+template <typename Value>
+HOST_UNSEEN Value __shfl_sync(unsigned, Value value, int lane) {
+    HostWarp& warp = *host_running->warp;
+    unsigned long long word = 0;
+    __builtin_memcpy(&word, &value, sizeof value);
+    warp.values[host_running->thread.x % 32] = word;
+    host_wait(warp.barrier, UNORDERED);
+    word = warp.values[lane & 31];
+    host_wait(warp.barrier, UNORDERED);
     Value found;
-    std::memcpy(&found, &host_thread->warp->values[lane & 31], sizeof found);
-    __syncwarp();
+    __builtin_memcpy(&found, &word, sizeof found);
     return found;
 }
 template <typename Value> Value __shfl_xor_sync(unsigned mask, Value value, int other) {
@@ -191,13 +248,10 @@ Value __shfl_down_sync(unsigned mask, Value value, unsigned lanes, unsigned widt
     const unsigned lane = threadIdx.x % 32;
     return __shfl_sync(mask, value, lane % width + lanes < width ? lane + lanes : lane);
 }
-inline unsigned __reduce_min_sync(unsigned, unsigned value) {
-    host_thread->warp->values[threadIdx.x % 32] = value;
-    __syncwarp();
-    const auto* const values = host_thread->warp->values;
-    const unsigned found = unsigned(*std::min_element(values, values + 32));
-    __syncwarp();
-    return found;
+inline unsigned __reduce_min_sync(unsigned mask, unsigned value) {
+    for (int other = 1; other < 32; other *= 2)
+        value = std::min(value, __shfl_xor_sync(mask, value, other));
+    return value;
 }
 inline bool __any_sync(unsigned mask, bool says) {
     bool any = says;
@@ -295,22 +349,20 @@ inline float __uint_as_float(unsigned bits) {
 }
 inline float __int_as_float(int bits) { return __uint_as_float(unsigned(bits)); }
 inline unsigned atomicAdd(unsigned* at, unsigned value) {
-    return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);
+    host_loads(at);
+    host_stores(at);
+    return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
 }
 inline unsigned atomicOr(unsigned* at, unsigned value) {
-    return __atomic_fetch_or(at, value, __ATOMIC_SEQ_CST);
+    host_loads(at);
+    host_stores(at);
+    return __atomic_fetch_or(at, value, __ATOMIC_RELAXED);
 }
-inline int atomicMin(int* at, int value) {
-    int known = __atomic_load_n(at, __ATOMIC_SEQ_CST);
+template <typename Value> Value atomicMin(Value* at, Value value) {
+    Value known = host_load(at);
+    host_stores(at);
     while (known > value
-           && !__atomic_compare_exchange_n(at, &known, value, false, __ATOMIC_SEQ_CST,
-                                           __ATOMIC_SEQ_CST)) {}
-    return known;
-}
-inline unsigned long long atomicMin(unsigned long long* at, unsigned long long value) {
-    unsigned long long known = __atomic_load_n(at, __ATOMIC_SEQ_CST);
-    while (known > value
-           && !__atomic_compare_exchange_n(at, &known, value, false, __ATOMIC_SEQ_CST,
-                                           __ATOMIC_SEQ_CST)) {}
+           && !__atomic_compare_exchange_n(at, &known, value, false, __ATOMIC_RELAXED,
+                                           __ATOMIC_RELAXED)) {}
     return known;
 }

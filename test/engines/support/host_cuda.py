@@ -3,7 +3,6 @@
 A stack stands for a CUDA thread; warps exchange values, and blocks wait, by barriers. What is
 written in PTX is replaced by name, see ``BODIES``; everything else is the kernels' own source.
 
-
 With STEREO_BP_SANITIZE it is compiled with these sanitizers of GCC: see ``make sanitize``.
 """
 
@@ -29,28 +28,32 @@ BODIES = {
     'Word widen(uint32 packed)': 'return Word();',
     'uint32 narrow(Word word)': 'return 0;',
     'Word least_small(Word a, Word b)': 'return least(a, b);',
-    'void load_relaxed(': 'for (int i = 0; i < COUNT; ++i) to[i] = __atomic_load_n(from + i, '
-                          '__ATOMIC_SEQ_CST); host_yield();',
-    'void store_relaxed(': 'for (int i = 0; i < COUNT; ++i) __atomic_store_n(to + i, from[i], '
-                           '__ATOMIC_SEQ_CST);',
+    'void load_relaxed(': 'for (int i = 0; i < COUNT; ++i) to[i] = host_load(from + i); '
+                          'host_yield();',
+    'void store_relaxed(': 'for (int i = 0; i < COUNT; ++i) host_store(to + i, from[i]);',
     # A barrier here: bytes that have arrived, and above them those of a phase.
     'uint32 shared_address(': 'return 0;',
     'void init_barrier(': '*barrier = 0;',
     'void fence_barrier_init()': '',
-    'void expect_bytes(': '__atomic_fetch_or(barrier, uint64(bytes) << 32, __ATOMIC_SEQ_CST);',
+    'void expect_bytes(': '__atomic_fetch_or(barrier, uint64(bytes) << 32, __ATOMIC_RELAXED);',
     'void wait_parity(': 'for (;;) { const uint64 seen = __atomic_load_n(barrier, '
-                         '__ATOMIC_SEQ_CST); if (uint32(seen) / (seen >> 32) % 2 != parity) '
-                         'break; host_yield(); }',
+                         '__ATOMIC_RELAXED); if (uint32(seen) / (seen >> 32) % 2 != parity) '
+                         'break; host_yield(); } host_acquire(barrier);',
     'void store_async(': 'char* const own = reinterpret_cast<char*>(host_shared); char* const '
                          'there = reinterpret_cast<char*>(host_shared_of_blocks[blockIdx.x / 8 '
                          '* 8 + rank]); std::memcpy(there + (reinterpret_cast<char*>(to) - own), '
-                         'from, 4 * COUNT); __atomic_fetch_add(reinterpret_cast<uint64*>(there + '
-                         '(reinterpret_cast<char*>(barrier) - own)), uint64(4 * COUNT), '
-                         '__ATOMIC_SEQ_CST);',
+                         'from, 4 * COUNT); uint64* const arrived = reinterpret_cast<uint64*>('
+                         'there + (reinterpret_cast<char*>(barrier) - own)); '
+                         'host_release(arrived); '
+                         '__atomic_fetch_add(arrived, uint64(4 * COUNT), __ATOMIC_RELAXED);',
     'void wait_for_cluster()': 'host_wait(host_grid);',
-    'uint32 load_acquire(': 'host_yield(); return __atomic_load_n(at, __ATOMIC_SEQ_CST);',
+    'uint32 load_acquire(': 'host_yield(); const uint32 seen = host_load(at); host_acquire(at); '
+                            'return seen;',
     'uint32 four(uint32 pixel': 'return 0;',      # four costs at once: not used in tiles
 }
+
+#: By what GCC calls each sanitizer.
+LIBRARIES = {'address': 'libasan.so', 'undefined': 'libubsan.so', 'thread': 'libtsan.so'}
 
 RUN = """
 extern "C" void run(const TiledLaunch* launch, int blocks, int threads, int shared_bytes,
@@ -118,17 +121,18 @@ def sanitizing() -> list[str]:
             '-fno-omit-frame-pointer'] if chosen else []
 
 
-def sanitized_environment() -> dict[str, str]:
-    """Variables of a process whose kernels run under ASan and UBSan.
+def sanitized_environment(chosen: str = 'address,undefined') -> dict[str, str]:
+    """Variables of a process whose kernels run under these sanitizers.
 
     Python is built without them: their libraries have to be loaded first, with the C++ library,
-    whose functions they replace. Python's own leaks are not looked for.
+    whose functions they replace. Python's own leaks and races are not looked for.
     """
     libraries = [subprocess.run(['g++', f'-print-file-name={name}'], check=True, text=True,
                                 capture_output=True, timeout=60).stdout.strip()
-                 for name in ('libasan.so', 'libubsan.so', 'libstdc++.so')]
-    return {'STEREO_BP_SANITIZE': 'address,undefined', 'LD_PRELOAD': ' '.join(libraries),
-            'ASAN_OPTIONS': 'detect_leaks=0', 'UBSAN_OPTIONS': 'print_stacktrace=1'}
+                 for name in (*(LIBRARIES[one] for one in chosen.split(',')), 'libstdc++.so')]
+    return {'STEREO_BP_SANITIZE': chosen, 'LD_PRELOAD': ' '.join(libraries),
+            'ASAN_OPTIONS': 'detect_leaks=0', 'UBSAN_OPTIONS': 'print_stacktrace=1',
+            'TSAN_OPTIONS': 'halt_on_error=1:ignore_noninstrumented_modules=1'}
 
 
 def _expanded(file: str, seen: set[str]) -> str:
@@ -157,6 +161,7 @@ def _with_bodies(text: str) -> str:
     return text
 
 
-if __name__ == '__main__':          # make sanitize
-    os.execvpe(sys.executable, [sys.executable, '-m', 'pytest', *sys.argv[1:]],
-               {**os.environ, **sanitized_environment()})
+if __name__ == '__main__':          # make sanitize: the sanitizers, then arguments of pytest
+    # What a sanitizer says as it ends a process is not to be captured.
+    os.execvpe(sys.executable, [sys.executable, '-m', 'pytest', '--capture=sys', *sys.argv[2:]],
+               {**os.environ, **sanitized_environment(sys.argv[1])})
