@@ -128,7 +128,7 @@ def test_the_largest_sums_do_not_overflow() -> None:
 def test_results_do_not_depend_on_the_rows_of_a_block(monkeypatch: pytest.MonkeyPatch,
                                                       rows: int) -> None:
     choose = sad_launch.launch_of
-    monkeypatch.setattr(sad_launch, 'cut', lambda *given: choose(*given, rows=rows))
+    monkeypatch.setattr(sad_launch, 'launch_of', lambda *given: choose(*given, rows=rows))
     config = configuration(correlation_window_size=9, disparity_range=70, **EVERYTHING)
     compare(config, *noisy_pair(190, 48, nearer=9))
 
