@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import pathlib
 import random
 import signal
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from test.soak.rig import Rig, Violation, subscribing_process
+from test.soak.rig import ANSWER, LEAST_WAIT, Rig, Violation, subscribing_process
 
 #: What a fault does, until the context is left.
 Lasting = Callable[[Rig, random.Random], contextlib.AbstractContextManager[None]]
+
+
+class Span(NamedTuple):
+    """While a fault lasted: places of the first and last frame.
+
+    reports, since: the last report before, and the time of a steady clock.
+    """
+
+    first: int
+    last: int
+    reports: int
+    since: float
+
+
+#: What is missing that would show that a fault took place; '' = nothing.
+Shown = Callable[[Rig, Span], str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +48,7 @@ class Fault:
     restarts: the node is another process afterwards.
     loses:    messages may be lost on the way: an end was not there all the time.
     beside:   may last beside another fault of the same rig, whose outcome it does not change.
+    shown:    where results go on and nothing is said: whether it has taken place at all.
     needs:    returns why it cannot be tried on this machine, '' where it can.
     """
 
@@ -44,7 +63,41 @@ class Fault:
     restarts: bool = False
     loses: bool = False
     beside: bool = False
+    shown: Shown = lambda rig, span: ''
     needs: Callable[[], str] = lambda: ''
+
+
+def results(**wanted: Any) -> Shown:
+    """A result came of a pair that shows this."""
+    def missing(rig: Rig, span: Span) -> str:
+        found = rig.ledger.shown_between(span.first, span.last)
+        has_one = any(getattr(one, name) == value for one in found
+                      for name, value in wanted.items())
+        return '' if has_one else f'no result has {wanted}'
+    return missing
+
+
+def told(text: str) -> Shown:
+    """A value of the status of the input had this text."""
+    def missing(rig: Rig, span: Span) -> str:
+        found = rig.find(span.reports, 'input', lambda report: any(
+            text in value for value in report.values.values()))
+        return '' if found else f'no status has {text}'
+    return missing
+
+
+def sent_faster_than(rate: float) -> Shown:
+    """Frames were sent at a rate, per second, if there was a core for who sends them."""
+    def missing(rig: Rig, span: Span) -> str:
+        found = rig.ledger.rate_between(span.first, span.last)
+        is_busy = rig.waits.since(span.since) > LEAST_WAIT
+        return '' if found > rate or is_busy else f'{found:.0f} frames a second were sent'
+    return missing
+
+
+def shown_by_itself(rig: Rig, span: Span) -> str:
+    """``lasting`` looks for it, and raises a Violation."""
+    return ''
 
 
 def camera(**settings: Any) -> Lasting:
@@ -72,6 +125,8 @@ def _set(rig: Rig, name: str, value: Any) -> None:
     result, = rig.set_parameters(**{name: value})
     if not result.successful:
         raise Violation(f'{name} {value} was refused: {result.reason}')
+    if (found := rig.get_parameters(name)[name]) != value:
+        raise Violation(f'{name} was set to {value}, and is {found}')
     key = {'stereo_algorithm': 'algorithm', 'disparity_range': 'disparities'}.get(name)
     if key:
         expected = f'0 to {value - 1}' if name == 'disparity_range' else value
@@ -128,8 +183,10 @@ def no_subscribers(rig: Rig, draw: random.Random) -> Iterator[None]:
 def subscriber_hangs(rig: Rig, draw: random.Random) -> Iterator[None]:
     """A reliable subscriber receives, is stopped, and goes on."""
     with subscribing_process(f'{rig.namespace}/disparity', rig.domain) as process:
-        process.send_signal(signal.SIGSTOP)
+        _stop(process.pid)
         yield
+        if not is_stopped(process.pid):
+            raise Violation('the subscriber does not hang')
         process.send_signal(signal.SIGCONT)
 
 
@@ -137,7 +194,7 @@ def subscriber_hangs(rig: Rig, draw: random.Random) -> Iterator[None]:
 def subscriber_dies_hanging(rig: Rig, draw: random.Random) -> Iterator[None]:
     """A reliable subscriber receives, is stopped, and is killed so."""
     with subscribing_process(f'{rig.namespace}/disparity', rig.domain) as process:
-        process.send_signal(signal.SIGSTOP)
+        _stop(process.pid)
         rig.wait_for_frames(20)
     yield
 
@@ -168,9 +225,32 @@ def namesake(rig: Rig, draw: random.Random) -> Iterator[None]:
 @contextlib.contextmanager
 def stopped(rig: Rig, draw: random.Random) -> Iterator[None]:
     """The process is stopped, and goes on."""
-    rig.process.send_signal(signal.SIGSTOP)
+    _stop(rig.process.pid)
+    before = rig.reports
     yield
+    # One may have been on its way.
+    if not is_stopped(rig.process.pid) or rig.reports > before + 1:
+        raise Violation('the node goes on while it is stopped')
     rig.process.send_signal(signal.SIGCONT)
+
+
+def _stop(pid: int) -> None:
+    os.kill(pid, signal.SIGSTOP)
+    end = time.monotonic() + ANSWER
+    while not is_stopped(pid):
+        if time.monotonic() > end:
+            raise Violation(f'process {pid} does not stop')
+        time.sleep(0.001)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped all of a process."""
+    states = set()
+    for path in pathlib.Path(f'/proc/{pid}/task').glob('*/stat'):
+        # A thread may end meanwhile.
+        with contextlib.suppress(OSError):
+            states.add(path.read_text(encoding='utf-8').rpartition(')')[2].split()[0])
+    return states == {'T'}
 
 
 def ended(number: signal.Signals, status: int) -> Lasting:
@@ -189,6 +269,7 @@ def clock(**flags: bool) -> Lasting:
     """/clock has these flags of ``SimulatedClock``."""
     @contextlib.contextmanager
     def lasting(rig: Rig, draw: random.Random) -> Iterator[None]:
+        assert rig.simulated is not None
         for name, value in flags.items():
             setattr(rig.simulated, name, value)
         if 'frozen' in flags:
@@ -197,7 +278,10 @@ def clock(**flags: bool) -> Lasting:
                 report = rig.wait_for_report('input', lambda report: True)
                 if report.level:
                     raise Violation(f'a pause is called wrong: {report.message}')
+        at = rig.simulated.now_ns()
         yield
+        if 'frozen' in flags and rig.simulated.now_ns() != at:
+            raise Violation('the simulation goes on')
         for name, value in flags.items():
             setattr(rig.simulated, name, not value)
         rig.wait_until_known()
@@ -214,7 +298,10 @@ def jump(least: float, most: float) -> Lasting:
         rig.counters_at_rest()
         seconds = draw.uniform(least, most)
         # Simulated time has gone on: a shorter jump back would take no stamp back.
+        before = rig.simulated.now_ns()
         rig.simulated.jump(seconds - (time.monotonic() - stopped) if seconds < 0 else seconds)
+        if abs(rig.simulated.now_ns() - before) < min(abs(least), abs(most)) * 1e9:
+            raise Violation('the simulated clock has not jumped')
         rig.wait_until_known()
         rig.camera.set()
         yield
@@ -232,7 +319,7 @@ CAMERA_FAULTS = (
     Fault('images are lost', 'Complete pairs are published, and the losses are named.',
           camera(losing='left'), says=('pairing', 'left images do not arrive'), frames=60),
     Fault('pairs come ten times as fast', 'Results go on; what is superseded is counted.',
-          camera(rate=200.0), frames=300),
+          camera(rate=200.0), frames=300, shown=sent_faster_than(30.0)),
     Fault('stamps stand still', NAMED, camera(stands=True), results=False,
           says=('pairing', 'stamps stand still')),
     Fault('stamps are zero', NAMED, camera(zero=True), results=False,
@@ -243,14 +330,16 @@ CAMERA_FAULTS = (
           says=('input', 'ahead of this clock')),
     Fault('the stamps of one side are behind', NAMED, camera(behind=(0.0, 10.0)), results=False,
           says=('pairing', 'the stamps of right images are')),
-    Fault('the size changes', 'Results go on in the new size.', camera(width=144, height=80)),
-    Fault('the encoding changes', ON_TIME, camera(encoding='rgb8')),
+    Fault('the size changes', 'Results go on in the new size.', camera(width=144, height=80),
+          shown=results(width=144)),
+    Fault('the encoding changes', ON_TIME, camera(encoding='rgb8'), frames=60,
+          shown=told('rgb8')),
     Fault('the encoding is unknown', NAMED, camera(encoding='thermal'), results=False,
           says=('input', 'unknown encoding')),
     Fault('images are cut short', NAMED, camera(short=True), results=False,
           says=('input', 'short data')),
     Fault('the calibration changes', 'Each result has the calibration of its images.',
-          camera(focal=620.0)),
+          camera(focal=620.0), shown=results(focal=620.0)),
     Fault('the baseline is zero', NAMED, camera(baseline=0.0), results=False,
           says=('input', 'zero baseline')),
     Fault('camera_info is of another size', NAMED, camera(info_width=80), results=False,
@@ -263,12 +352,13 @@ NODE_FAULTS = (
     Fault('a parameter changes', ON_TIME, parameters(
         ('uniqueness_ratio', 5.0), ('speckle_size', 20), ('disp12_max_diff', 2),
         ('texture_threshold', 10), ('median_window_size', 3), ('jump_threshold', 2.0)),
-        beside=True),
+        beside=True, shown=shown_by_itself),
     Fault('a parameter calls for a new engine', 'Results go on; the old engine serves until the '
           'new one is built.', parameters(
               ('disparity_range', 48), ('stereo_algorithm', 'bp'), ('num_threads', 1)),
-          beside=True),
-    Fault('a parameter is refused', ON_TIME, refused_parameters, beside=True),
+          beside=True, shown=shown_by_itself),
+    Fault('a parameter is refused', ON_TIME, refused_parameters, beside=True,
+          shown=shown_by_itself),
     Fault('deactivate and activate', 'Nothing is published meanwhile.',
           transitions('deactivate', 'activate'), results=False, loses=True,
           says=('input', '^inactive$')),
@@ -277,14 +367,16 @@ NODE_FAULTS = (
           loses=True, says=('input', '^unconfigured$')),
     Fault('nobody subscribes', 'Nothing is computed, and the node says that it is idle.',
           no_subscribers, results=False, loses=True, says=('input', '^idle: no subscribers$')),
-    Fault('a subscriber hangs', ON_TIME, subscriber_hangs, frames=60, beside=True),
-    Fault('a subscriber hangs and dies', ON_TIME, subscriber_dies_hanging, beside=True),
+    Fault('a subscriber hangs', ON_TIME, subscriber_hangs, frames=60, beside=True,
+          shown=shown_by_itself),
+    Fault('a subscriber hangs and dies', ON_TIME, subscriber_dies_hanging, beside=True,
+          shown=shown_by_itself),
     Fault('a subscriber does not fit', ON_TIME, subscriber_does_not_fit,
           says=('input', 'incompatible QoS')),
     Fault('a second node has the name', ON_TIME, namesake,
           says=('device', '2 nodes are named')),
     Fault('the node is stopped for a while', 'Nothing old is published afterwards.', stopped,
-          results=None, frames=80),
+          results=None, frames=80, shown=shown_by_itself),
     Fault('the node is killed', 'The next one publishes.', ended(signal.SIGKILL, -signal.SIGKILL),
           results=False, restarts=True),
     Fault('the node is interrupted', 'It ends with status 0, and the next one publishes.',
@@ -295,10 +387,11 @@ CLOCK_FAULTS = (
     Fault('/clock falls silent', NAMED, clock(silent=True), rig='rear', results=None,
           says=('input', 'ahead of this clock'), frames=40),
     Fault('the simulation is paused', 'Nothing is published, and nothing is called wrong.',
-          clock(frozen=True), rig='rear', results=False, frames=0),
+          clock(frozen=True), rig='rear', results=False, frames=0,
+          shown=shown_by_itself),
     Fault('the simulation starts over', 'Results go on, and the jump is counted.',
           jump(-60.0, -5.0), rig='rear', says=('input', 'stamps went back'), once=True),
-    Fault('/clock jumps ahead', ON_TIME, jump(5.0, 300.0), rig='rear'),
+    Fault('/clock jumps ahead', ON_TIME, jump(5.0, 300.0), rig='rear', shown=shown_by_itself),
     Fault('the second camera is killed', 'The first camera is not disturbed.',
           ended(signal.SIGKILL, -signal.SIGKILL), rig='rear', results=False, restarts=True),
 )

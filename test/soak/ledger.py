@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
+import statistics
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 SIDES = ('left', 'right')
 
@@ -67,15 +69,18 @@ class Ledger:
     Times are seconds of a steady clock.
 
     :param longest_age: seconds from sending to the result, beyond which it is stale.
+    :param excused: seconds more that the machine took since a time, asked of older ones alone.
     """
 
-    def __init__(self, longest_age: float) -> None:
-        self._longest_age = longest_age
+    def __init__(self, longest_age: float,
+                 excused: Callable[[float], float] = lambda at: 0.0) -> None:
+        self._longest_age, self._excused = longest_age, excused
         self._lock = threading.Lock()
         self._sent: collections.OrderedDict[int, _Sent] = collections.OrderedDict()
         self._violations: list[str] = []
         self._last = 0
-        self._places: collections.deque[int] = collections.deque(maxlen=REMEMBERED)
+        self._results: collections.deque[_Sent] = collections.deque(maxlen=REMEMBERED)
+        self._times: collections.deque[tuple[int, float]] = collections.deque(maxlen=REMEMBERED)
         #: Frames sent and results received since the beginning.
         self.sent = self.delivered = 0
         #: Images sent on each side.
@@ -91,6 +96,7 @@ class Ledger:
         """A frame is sent; returns its place, counted from 1."""
         with self._lock:
             self.sent += 1
+            self._times.append((self.sent, now))
             for side in sides:
                 self.images[side] += 1
             # Of stamps that stand still the first image is the one that counts.
@@ -110,7 +116,7 @@ class Ledger:
                 return
             self._violations += self._wrong(sent, found, now)
             self._last = max(self._last, sent.place)
-            self._places.append(sent.place)
+            self._results.append(sent)
 
     def _wrong(self, sent: _Sent, found: Found, now: float) -> list[str]:
         frame, shown = f'frame {sent.place}', sent.shown
@@ -119,7 +125,8 @@ class Ledger:
             wrong.append(f'{frame}: published twice')
         elif sent.place < self._last:
             wrong.append(f'{frame}: stale, published after frame {self._last}')
-        if now - sent.at > self._longest_age:
+        if now - sent.at > self._longest_age and (
+                now - sent.at > self._longest_age + self._excused(sent.at)):
             wrong.append(f'{frame}: stale, published {now - sent.at:.1f} s after it was sent')
         if (found.width, found.height) != (shown.width, shown.height):
             wrong.append(f'{frame}: {found.width} x {found.height}, sent were '
@@ -136,8 +143,19 @@ class Ledger:
 
     def delivered_between(self, first: int, last: int) -> int:
         """Results of frames at these places, both included."""
+        return len(self.shown_between(first, last))
+
+    def shown_between(self, first: int, last: int) -> list[Shown]:
+        """What the frames at these places show that have a result."""
         with self._lock:
-            return sum(first <= place <= last for place in self._places)
+            return [sent.shown for sent in self._results if first <= sent.place <= last]
+
+    def rate_between(self, first: int, last: int) -> float:
+        """Frames a second by the median time from one at these places to the next; 0 of one."""
+        with self._lock:
+            times = [at for place, at in self._times if first <= place <= last]
+        return 1 / statistics.median(
+            later - at for at, later in itertools.pairwise(times)) if len(times) > 1 else 0.0
 
     def take_violations(self) -> list[str]:
         """What was wrong since this was last asked."""

@@ -14,12 +14,13 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 
 from stereo_bp_ros import transport
 from stereo_bp_ros.engines import cache
-from test.soak.faults import Fault
-from test.soak.rig import Rig, Violation
+from test.soak.faults import Fault, shown_by_itself
+from test.soak.rig import ANSWER, Rig, Violation
 
 #: In the environment of a soak that has a mount namespace of its own.
 PRIVATE = 'STEREO_BP_SOAK_PRIVATE'
@@ -87,11 +88,14 @@ def _ballast(left: int) -> Iterator[None]:
     """
     ballast, stopping = transport.SHARED_MEMORY / 'soak_ballast', threading.Event()
 
+    def room() -> int:
+        found = os.statvfs(ballast.parent)
+        return found.f_bavail * found.f_frsize
+
     def fill() -> None:
         with open(ballast, 'wb') as file:
             while True:
-                found = os.statvfs(ballast.parent)
-                more = found.f_bavail * found.f_frsize - left
+                more = room() - left
                 # Another process may be faster.
                 with contextlib.suppress(OSError):
                     if more > 0:
@@ -104,6 +108,11 @@ def _ballast(left: int) -> Iterator[None]:
     thread.start()
     try:
         filled.wait()
+        end = time.monotonic() + ANSWER
+        while room() > left:
+            if time.monotonic() > end:
+                raise Violation(f'/dev/shm has {room()} bytes left')
+            time.sleep(0.01)
         yield
     finally:
         stopping.set()
@@ -169,9 +178,9 @@ MACHINE_FAULTS = (
           rig='rear', restarts=True, needs=_needs_private,
           says=('input', 'going on with UDP alone')),
     Fault('shared memory is full', 'Results go on: a process takes its part when it starts.',
-          full_shared_memory, frames=60, needs=_needs_private),
+          full_shared_memory, frames=60, shown=shown_by_itself, needs=_needs_private),
     Fault('the disk is full', 'Compiled code is read, and results go on.', full_disk, rig='rear',
-          restarts=True, needs=_needs_private),
+          restarts=True, shown=shown_by_itself, needs=_needs_private),
     Fault('little memory', 'Results go on: a frame takes no new memory.', little_memory,
-          rig='rear', restarts=True, needs=_needs_memory_controller),
+          rig='rear', restarts=True, shown=shown_by_itself, needs=_needs_memory_controller),
 )

@@ -56,11 +56,12 @@ def _faults(report: Mapping[str, Any]) -> html.Table:
             fault['name'], fault['expects'],
             f'skipped: {fault["skipped"]}' if fault['skipped'] else
             f'{len(survived)} of {len(trials)}',
-            str(max((one['recovery'] for one in survived), default='')),
-            str(max((one['reports'] for one in survived), default='')), told))
-    return html.Table('Frames until the first result after a fault, and reports until its words '
-                      'had gone, are the most of all', (
-                          'fault', 'expected', 'survived', 'frames', 'reports', 'named as'),
+            *(str(max((one[key] for one in survived), default=''))
+              for key in ('named', 'recovery', 'reports')), told))
+    return html.Table('Reports until a fault was named, frames until the first result after it, '
+                      'and reports until its words had gone, are the most of all', (
+                          'fault', 'expected', 'survived', 'until named', 'frames',
+                          'until gone', 'named as'),
                       rows, is_text=True)
 
 
@@ -77,10 +78,11 @@ def _trends(report: Mapping[str, Any]) -> list[html.Part]:
         'At rest, in the same state', ('quantity', 'slope per hour', '95 % interval',
                                        'over the run', 'allowed', 'verdict'),
         [row(name, found) for name, found in report['trends'].items()])]
-    values = [one for life in report['usage'] for one in life]
-    if plots.available() and len(values) > 1:
-        parts.append(html.Plot('Memory of the front node', plots.lines(
-            'memory over time', [60 * one['hours'] for one in values],
-            {key: [one[key] for one in values] for key in ('RSS MiB', 'private MiB')},
-            'minutes', 'MiB')))
+    for rig, lives in report['usage'].items():
+        values = [one for life in lives for one in life]
+        if plots.available() and len(values) > 1:
+            parts.append(html.Plot(f'Memory of the {rig} node', plots.lines(
+                'memory over time', [60 * one['hours'] for one in values],
+                {key: [one[key] for one in values] for key in ('RSS MiB', 'private MiB')},
+                'minutes', 'MiB')))
     return parts

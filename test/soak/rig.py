@@ -25,17 +25,21 @@ from test.node.processes import LIMIT, NODE, START_LIMIT, NodeProcess, running_n
 from test.soak.camera import Camera
 from test.soak.clock import SimulatedClock
 from test.soak.ledger import Found, Ledger, Totals, transport_losses, unaccounted
+from test.soak.waits import Waits, waited
 
 #: Of the node. ``max_latency`` drops what a stop in the middle of a frame has made old.
 PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 32, 'correlation_window_size': 7,
               'max_input_age': 1.0, 'max_latency': 1.5}
 
-#: Seconds from sending to the result, at most: ``max_latency``, and as much again for a busy
-#: machine to bring the result here.
-LONGEST_AGE = 3.0
+#: Seconds from sending to the result, at most: ``max_latency``, and some for the way here. What
+#: the machine let the node and this process wait for a core comes on top (``Waits``).
+LONGEST_AGE = 2.0
 
 #: Seconds within which a lone frame on an idle node is answered, before the next is sent.
 PATIENCE = 1.0
+
+#: Seconds that threads must have waited for a core for each frame that was made too old by that.
+LEAST_WAIT = 0.5
 
 #: Seconds until statuses and frames come, whatever the machine does beside.
 ANSWER = 60.0
@@ -70,7 +74,8 @@ class Rig(Client):
         self.namespace = namespace
         self.domain, self._directory = domain, directory
         self.parameters = {**PARAMETERS, 'backend': backend}
-        self.ledger = Ledger(LONGEST_AGE)
+        self.waits = Waits(self._waited)
+        self.ledger = Ledger(LONGEST_AGE, self.waits.since)
         self.simulated = SimulatedClock(self.node) if sim_time else None
         self.camera = Camera(self, self.ledger,
                              self.simulated.now_ns if self.simulated else self.now_ns)
@@ -79,7 +84,7 @@ class Rig(Client):
         self._number = 0
         self._running = contextlib.ExitStack()
         self._ends: set[tuple[int, ...]] = set()
-        #: Counters at the last rest; None after a start of the node.
+        #: Counters at the last rest; None after a start of the node, until the next fault.
         self.before: Totals | None = None
         from diagnostic_msgs.msg import DiagnosticArray
         self._told = self.node.create_subscription(
@@ -97,7 +102,6 @@ class Rig(Client):
     def stop_listening(self) -> None:
         """Have no subscription of results any more."""
         self.node.destroy_subscription(self._listener)
-        self.before = None
 
     def _on_result(self, message: Any) -> None:
         now = time.monotonic()
@@ -117,8 +121,15 @@ class Rig(Client):
             message=status.message, values={v.key: v.value for v in status.values})
             for status in message.status if status.name.startswith(prefix)}
         if found:
+            self.waits.sample()
             self._number += 1
             self._reports.append((self._number, found))
+
+    def _waited(self) -> dict[str, float]:
+        """Of the threads of the node and of this process."""
+        pids = [os.getpid(), *([self.process.pid] if self.node_process is not None else [])]
+        return {f'{pid} {thread}': seconds for pid in pids
+                for thread, seconds in waited(pid).items()}
 
     # The node's process
 
@@ -253,15 +264,19 @@ class Rig(Client):
     def frames_to_recover(self) -> int:
         """Send frames one by one until the result of one of them comes; returns their number.
 
-        Of those that the busy machine made too old no account is taken.
+        Of those that the busy machine made too old no account is taken: as many as threads have
+        waited for a core, and no more than the node has dropped for that.
 
         :raises Violation: none comes.
         """
-        before, first = self.counts_now(), self.ledger.sent
+        begun, before, first = time.monotonic(), self.counts_now(), self.ledger.sent
         for sent in range(1, 1 + int(ANSWER / PATIENCE)):
             self.camera.send()
             if self.wait_for_result(first, PATIENCE):
-                return max(1, sent - self._too_old_since(before)) if sent > 2 else sent
+                if sent <= 2:
+                    return sent
+                return max(1, sent - min(self._too_old_since(before),
+                                         int(self.waits.since(begun) / LEAST_WAIT)))
         raise Violation(f'no result of {sent} frames')
 
     def _too_old_since(self, before: Mapping[str, int]) -> int:

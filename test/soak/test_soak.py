@@ -44,6 +44,15 @@ WRONGS = {
         'from stereo_bp_ros.node.publishing import OutputPublishers as P; P.once = P.publish; '
         'P.publish = lambda *them: [P.once(*them), P.once(*them)]',
         'a parameter is refused', 'published twice'),
+    'images vanish and are not counted': (
+        'from stereo_bp_ros.node.subscriptions import InputSubscriptions as S; '
+        'S.right = S._on_image; S._on_image = lambda self, side, message: '
+        'message.header.stamp.nanosec // 10**6 % 7 and self.right(side, message)',
+        'a parameter is refused', 'left images have not arrived'),
+    'parameters are accepted and not set': (
+        'import rclpy.node as R; R.Node.set_parameters_atomically = '
+        'lambda self, them: R.SetParametersResult(successful=True)',
+        'a parameter changes', 'was set to'),
 }
 
 

@@ -7,11 +7,13 @@ import json
 import pathlib
 import re
 import types
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from test.soak import machine_faults, page, run
+from test.soak.faults import Fault
 from test.soak.trials import FAULTS, RESTART_EVERY, Trial, deal
 
 
@@ -53,17 +55,22 @@ def test_memory_is_limited_only_where_the_controller_is(
     assert (little_memory.needs() == '') is can
 
 
-def judged(growth: float, violations: list[str]) -> dict[str, Any]:
-    """The report of an hour with a trial a minute, in which memory grows by MiB an hour."""
+def judged(growth: float, violations: list[str], *, of: str = 'front', lives: int = 1,
+           tried: Sequence[Fault] = FAULTS[:2]) -> dict[str, Any]:
+    """The report of an hour with a trial a minute, in which memory grows by MiB an hour.
+
+    :param of: the node whose memory does, in so many processes one after the other.
+    """
     rig = types.SimpleNamespace(ledger=types.SimpleNamespace(sent=10, delivered=9))
     trials = [Trial(number, FAULTS[0].name, 'front', 60.0 * number) for number in range(60)]
     trials[5].violations = violations
     life = [(k / 60, {'RSS MiB': 100 + growth * k / 60, 'private MiB': 50.0, 'open files': 20.0,
                       'threads': 9.0}) for k in range(60)]
+    parts = [life[60 * k // lives:60 * (k + 1) // lives] for k in range(lives)]
     soak: Any = types.SimpleNamespace(
-        lives=[life], trials=trials, elapsed=3600.0, rigs={'front': rig},
+        lives={of: parts}, trials=trials, elapsed=3600.0, rigs={of: rig},
         violations=[(trials[5], text) for text in violations])
-    return run.judge(soak, seed=5, minutes=60, backend='cpu', faults=FAULTS[:2],
+    return run.judge(soak, seed=5, minutes=60, backend='cpu', faults=tried,
                      skipped={FAULTS[1].name: 'no <such> machine'})
 
 
@@ -71,7 +78,21 @@ def test_growth_and_violations_are_told_with_their_time() -> None:
     assert judged(0, [])['violations'] == []
     first, second = judged(30, ['it broke'])['violations']
     assert first == f'after 300 s, trial 5, {FAULTS[0].name}: it broke'
-    assert second.startswith('RSS MiB grows by 30.00 an hour')
+    assert second.startswith('front RSS MiB grows by 30.00 an hour')
+
+
+def test_growth_of_the_other_node_is_told_too() -> None:
+    grows, = judged(30, [], of='rear')['violations']
+    assert grows.startswith('rear RSS MiB grows by 30.00 an hour')
+
+
+def test_an_hour_in_which_no_process_lives_long_enough_is_no_success() -> None:
+    short = judged(0, [], lives=6, tried=FAULTS)['violations']
+    assert len(short) == len(run.WATCHED)
+    assert 'no process lived long enough to tell whether front RSS MiB grows' in short
+    assert judged(0, [], lives=4, tried=FAULTS)['violations'] == []
+    # Of faults that were chosen each may end the process.
+    assert judged(0, [], lives=6)['violations'] == []
 
 
 def test_the_page_tells_faults_violations_and_what_was_skipped(tmp_path: pathlib.Path) -> None:

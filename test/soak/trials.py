@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from test.soak.faults import CAMERA_FAULTS, CLOCK_FAULTS, NODE_FAULTS, Fault
+from test.soak.faults import CAMERA_FAULTS, CLOCK_FAULTS, NODE_FAULTS, Fault, Span
 from test.soak.ledger import transport_losses, unaccounted
 from test.soak.machine_faults import MACHINE_FAULTS
 from test.soak.rig import Report, Rig, Violation, usage
@@ -21,9 +21,9 @@ FAULTS = (*CAMERA_FAULTS, *NODE_FAULTS, *CLOCK_FAULTS, *MACHINE_FAULTS)
 #: Frames after the end of a fault, of which one at least is published.
 RECOVERY = 2
 
-#: Reports, of which there is one a second, within which the words of a fault go, and how many more
-#: are allowed on a machine that does other work.
-GONE, SLACK = 2, 2
+#: Reports, of which there is one a second, within which the words of a fault come and go. A second
+#: that threads have waited for a core allows one more, up to ``SLACK``.
+NAMED, GONE, SLACK = 3, 2, 2
 
 #: Rounds from one that ends processes to the next: only long lives tell what grows.
 RESTART_EVERY = 10
@@ -42,9 +42,10 @@ class Trial:
     beside:    another fault that lasted longer than this one, or ''.
     at, seconds: since the beginning, and until the next one.
     told:      the status in which it was named; '' where nothing is expected.
+    named:     reports until that.
     recovery:  frames until the first result; reports: until the words had gone.
     dropped:   images and pairs by reason, of both sides.
-    lost:      messages that never arrived.
+    lost:      messages that never arrived, and had nobody to arrive at.
     """
 
     number: int
@@ -54,6 +55,7 @@ class Trial:
     beside: str = ''
     seconds: float = 0.0
     told: str = ''
+    named: int = 0
     recovery: int = 0
     reports: int = 0
     dropped: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -90,10 +92,11 @@ class Soak:
     def __init__(self, rigs: dict[str, Rig], seed: int, faults: Sequence[Fault]) -> None:
         self.rigs, self.seed, self._faults = rigs, seed, faults
         self.trials: list[Trial] = []
-        #: Of the front node, by process: hours since the beginning, and its usage at rest.
-        self.lives: list[list[tuple[float, dict[str, float]]]] = [[]]
+        #: Of each node, by process: hours since the beginning, and its usage at rest.
+        self.lives: dict[str, list[list[tuple[float, dict[str, float]]]]] = {
+            name: [] for name in rigs}
+        self._pids: dict[str, int] = {}
         self._start = time.monotonic()
-        self._pid = rigs['front'].process.pid
 
     @property
     def elapsed(self) -> float:
@@ -128,21 +131,32 @@ class Soak:
     def _attempt(self, fault: Fault, rig: Rig, trial: Trial, draw: random.Random) -> None:
         other = next(one for one in self.rigs.values() if one is not rig)
         for one in self.rigs.values():
+            if one.before is None:
+                one.camera.set(running=False)
+                one.before = one.totals()
+        for one in self.rigs.values():
             one.camera.set()
         self._wait_until_healthy(fault, rig)
         sent_elsewhere, before = other.ledger.sent, rig.reports
+        sent, since = rig.ledger.sent, time.monotonic()
         with contextlib.ExitStack() as ending:
             if companion := self._companion(fault, draw):
                 trial.beside = companion.name
                 ending.enter_context(companion.lasting(rig, draw))
             ending.enter_context(fault.lasting(rig, draw))
-            begun = rig.ledger.sent
-            self._watch(fault, rig, trial, before)
+            begun, entered = rig.ledger.sent, rig.reports
+            told = self._watch(fault, rig, trial, before)
+            if told is not None and not fault.once:
+                self._check_time(rig, trial, told.number - entered, since)
             rig.wait_for_frames(max(0, fault.frames - (rig.ledger.sent - begun)))
             if fault.results and not rig.wait_for_result(begun):
                 raise Violation('nothing was published while it lasted')
+            if told is not None and not fault.once:
+                self._check_lasting(fault, rig, told)
             rig.camera.set(running=False)
             ended = rig.ledger.sent
+        if missing := fault.shown(rig, Span(begun + 1, ended, before, since)):
+            raise Violation(f'nothing shows that it took place: {missing}')
         if fault.results is False and (count := rig.ledger.delivered_between(begun + 1, ended)):
             raise Violation(f'{count} results of frames that were to have none')
         trial.recovery = rig.frames_to_recover()
@@ -153,7 +167,8 @@ class Soak:
         if fault.says:
             self._wait_until_gone(fault, rig, trial, recovered)
         self._check_other(other, sent_elsewhere)
-        self._rest(fault, rig, trial)
+        # While an end was not there nothing could arrive; all else must.
+        self._rest(rig, trial, ended - sent if fault.loses else 0)
 
     def _companion(self, fault: Fault, draw: random.Random) -> Fault | None:
         # What ends processes takes those with it that listen to them.
@@ -175,13 +190,13 @@ class Soak:
         if not rig.wait_for_result(rig.ledger.sent):
             raise Violation('nothing is published before the fault')
 
-    def _watch(self, fault: Fault, rig: Rig, trial: Trial, before: int) -> None:
+    def _watch(self, fault: Fault, rig: Rig, trial: Trial, before: int) -> Report | None:
         """Wait until the fault is named, and for the next report, which names it, too."""
         if not fault.says:
             if not fault.frames:
                 for _ in range(3):
                     rig.counts_now()
-            return
+            return None
         name, words = fault.says
         if fault.once:
             found = rig.find(before, name, lambda report: self._words(fault, report))
@@ -193,16 +208,33 @@ class Soak:
                 raise Violation(f'"{words}" was told once, but the fault lasts: '
                                 f'{following.message!r}')
         trial.told = found.message
+        return found
+
+    @staticmethod
+    def _check_time(rig: Rig, trial: Trial, reports: int, since: float) -> None:
+        trial.named = max(0, reports)
+        if trial.named > NAMED + min(SLACK, int(rig.waits.since(since))):
+            raise Violation(f'it took {trial.named} reports to say "{trial.told}"')
+
+    @classmethod
+    def _check_lasting(cls, fault: Fault, rig: Rig, told: Report) -> None:
+        assert fault.says is not None
+        without = rig.find(told.number, fault.says[0],
+                           lambda report: not cls._words(fault, report))
+        if without is not None:
+            raise Violation(f'"{fault.says[1]}" was told, but no more while it lasted: '
+                            f'{without.message!r}')
 
     def _wait_until_gone(self, fault: Fault, rig: Rig, trial: Trial, recovered: int) -> None:
         assert fault.says is not None
+        since = time.monotonic()
         report = rig.find(recovered, fault.says[0],
                           lambda report: not self._words(fault, report))
         report = report or rig.wait_for_report(
             fault.says[0], lambda report: not self._words(fault, report),
             what=f'the end of "{fault.says[1]}"')
         trial.reports = report.number - recovered
-        if trial.reports > GONE + SLACK:
+        if trial.reports > GONE + min(SLACK, int(rig.waits.since(since))):
             raise Violation(f'"{fault.says[1]}" took {trial.reports} reports to go')
 
     @staticmethod
@@ -212,8 +244,11 @@ class Soak:
             raise Violation(f'{other.name}: {other.ledger.sent - sent} frames sent, and none '
                             'published')
 
-    def _rest(self, fault: Fault, rig: Rig, trial: Trial) -> None:
-        """Nothing is sent: everything must add up, and memory is comparable."""
+    def _rest(self, rig: Rig, trial: Trial, may_lose: int) -> None:
+        """Nothing is sent: everything must add up, and memory is comparable.
+
+        :param may_lose: messages of each kind that this rig may have lost.
+        """
         for one in self.rigs.values():
             one.camera.set(running=False)
         for one in self.rigs.values():
@@ -222,19 +257,20 @@ class Soak:
             if before is not None:
                 impossible, lost = transport_losses(before, now)
                 trial.violations += [f'{one.name}: {text}' for text in impossible]
-                if not (fault.loses and one is rig):
-                    trial.lost |= {f'{one.name} {name}': count for name, count in lost.items()}
+                trial.lost |= {f'{one.name} {name}': count for name, count in lost.items()}
+                trial.violations += [
+                    f'{one.name}: {count} {name} have not arrived' for name, count in lost.items()
+                    if count > (may_lose if one is rig else 0)]
             if one is rig:
                 trial.dropped = {
                     key.removeprefix('dropped '): change for key, value in now.node.items()
                     if key.startswith('dropped ')
                     and (change := value - (before.node[key] if before else 0))}
             one.before = now
-        front = self.rigs['front']
-        if front.process.pid != self._pid:
-            self._pid = front.process.pid
-            self.lives.append([])
-        self.lives[-1].append((self.elapsed / 3600, usage(self._pid)))
+            if one.process.pid != self._pids.get(one.name):
+                self._pids[one.name] = one.process.pid
+                self.lives[one.name].append([])
+            self.lives[one.name][-1].append((self.elapsed / 3600, usage(one.process.pid)))
 
     def _mend(self, rig: Rig, trial: Trial) -> None:
         """After a violation, go on with a new process."""
