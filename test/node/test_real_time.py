@@ -55,6 +55,32 @@ def test_frames_keep_no_memory_in_python(
         loop.host.release()
 
 
+@pytest.mark.parametrize(('width', 'height'), [(96, 64), (320, 240)])
+def test_a_frame_takes_little_memory_in_python_whatever_its_size(
+        textured_pair: Callable[..., tuple[np.ndarray, np.ndarray]], width: int, height: int
+        ) -> None:
+    pytest.importorskip('numba')
+    left, right = textured_pair(width, height, 5)
+    loop = FrameLoop([left], [right])
+    loop.build(MatcherConfig(stereo_algorithm='sad', disparity_range=8, backend='cpu'))
+    loop.frames(FULL)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        peaks = []
+        for _ in range(WATCHED):
+            before, _ = tracemalloc.get_traced_memory()
+            tracemalloc.reset_peak()
+            loop.frame()
+            peaks.append(tracemalloc.get_traced_memory()[1] - before)
+    finally:
+        tracemalloc.stop()
+        loop.host.release()
+    # Once a second the vertical offset is measured, on a part of the images.
+    assert sorted(peaks)[9 * WATCHED // 10] < KEPT
+    assert max(peaks) < 16 * KEPT
+
+
 def test_what_lives_when_the_node_is_configured_is_not_looked_at_again(thawed: None) -> None:
     class Cycle:
         pass
