@@ -17,7 +17,8 @@ of two cores. The node is started anew for each set-up:
 
 Latency counts from the receipt of the second image to the return of publish, end to end from the
 stamp to the listener. Prints a Markdown table: percentiles and the worst frame in milliseconds,
-collections of the garbage collector of the whole heap and the longest of all.
+collections of the garbage collector of the whole heap and the longest of all. A set-up that the
+machine refuses has the reason in its row.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import gc
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -99,6 +101,8 @@ def measure(name: str, run: node.Run, backend: str, folder: pathlib.Path, pairs:
             ) -> dict[str, Any]:
     """One set-up."""
     steps = SETUPS[name]
+    if 'fifo' in steps and (problem := _refusal_of_fifo()):
+        return {'setup': name, 'refused': problem}
     alone = 'affinity' in steps and len(cores) > 1
     parameters = {**(load_preset(run.preset) if run.preset else {}), 'backend': backend,
                   'disparity_range': run.disparities, 'image_width': run.width,
@@ -120,8 +124,9 @@ def measure(name: str, run: node.Run, backend: str, folder: pathlib.Path, pairs:
                 env=environment, stdout=output, stderr=output)))
         os.sched_setaffinity(0, cores[1:] if alone else cores)
         _wait_for(log, process)
-        if 'memory is not locked' in (text := log.read_text(encoding='utf-8')):
-            sys.exit(text)
+        if 'lock' in steps and (refused := re.search(
+                'memory is not locked.*', log.read_text(encoding='utf-8'))):
+            return {'setup': name, 'refused': refused[0]}
         if 'ends' in steps:
             _take_fifo()        # their processes inherit it
         listener = node.Helper(['listener'], environment, folder / 'listener.log')
@@ -158,6 +163,9 @@ def print_row(row: dict[str, Any]) -> None:
     def cells(key: str, *names: str) -> list[str]:
         return [f'{row[key][name]:.2f}' if row[key] else '-' for name in names]
 
+    if 'refused' in row:
+        common.print_row(row['setup'], row['refused'])
+        return
     common.print_row(row['setup'], row['frames'], row['lost'],
                      *cells('total_ms', 'p50', 'p99', 'p99.9', 'worst'),
                      *cells('end_to_end_ms', 'p99', 'p99.9', 'worst'),
@@ -197,6 +205,16 @@ class Collections:
             return
         self.full += info['generation'] == 2
         self.longest_ms = max(self.longest_ms, (time.perf_counter() - self._begin) * 1e3)
+
+
+def _refusal_of_fifo() -> str:
+    """Why this process may not take the policy, or ''."""
+    try:
+        _take_fifo()
+    except OSError as error:
+        return f'no SCHED_FIFO: {error}'
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    return ''
 
 
 def _take_fifo() -> None:

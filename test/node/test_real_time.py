@@ -119,6 +119,24 @@ def test_the_node_tells_when_it_is_configured(fake_matcher: type) -> None:
 
 
 @pytest.mark.ros
+def test_a_set_up_that_the_machine_refuses_says_why(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip('rclpy')
+    from benchmarks import node, real_time
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, 'Operation not permitted')
+
+    monkeypatch.setattr(real_time.os, 'sched_setscheduler', refuse)
+    real_time.print_row(real_time.measure(
+        'all', node.RUNS['bp_small'], 'cpu', tmp_path, tmp_path, [0, 1], 1, 30.0,
+        is_loaded=False))
+    assert capsys.readouterr().out == (
+        '| all | no SCHED_FIFO: [Errno 1] Operation not permitted |\n')
+
+
+@pytest.mark.ros
 @pytest.mark.slow
 def test_every_set_up_for_real_time_is_measured(repository: pathlib.Path) -> None:
     pytest.importorskip('rclpy')
