@@ -165,7 +165,9 @@ struct Run {
         __syncthreads();
         deal(2 * count, [&](int task, int part) {
             const int place = part * T::TEAMS + V::team();
-            if (place < spot(task / 2).width)
+            const Spot at = spot(task / 2);
+            // The border of a tile of one row is the same above and below.
+            if (place < at.width && (task % 2 == 0 || at.height > 1))
                 sum_border(task / 2, task % 2 == 0 ? FROM_ABOVE : FROM_BELOW, place);
         });
     }
