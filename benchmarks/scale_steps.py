@@ -1,7 +1,7 @@
 """What each step of an evaluation before and behind the matcher costs in one process.
 
-Rates for rendered pairs in the page cache, and how many bytes of a frame travel to a worker (with
-chunks) or from it (with figures).
+Rates for rendered pairs, in the page cache or from the disk of temporary files, and how many
+bytes of a frame travel to a worker (with chunks) or from it (with figures).
 
     python -m benchmarks.scale_steps [--size 1242x375x128] [--frames 60] [--backend cpu]
         [--presets sad_fast road]
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
+import os
 import pathlib
 import pickle
 import tempfile
@@ -50,7 +51,7 @@ def main() -> None:
 
 def rates_of(folder: pathlib.Path, size: common.Size, options: argparse.Namespace
              ) -> Iterator[list[str]]:
-    """Rows of the table; files are in the page cache."""
+    """Rows of the table; files are in the page cache, unless the row says otherwise."""
     pairs = images(size, options.frames)
     count, raw = len(pairs), 2 * size.width * size.height
 
@@ -60,7 +61,9 @@ def rates_of(folder: pathlib.Path, size: common.Size, options: argparse.Namespac
     for suffix in ('.pgm', '.png'):
         path = folder / suffix[1:]
         write_folder(path, suffix, pairs)
-        yield row(f'read and decode {suffix[1:].upper()}', timed(functools.partial(read, path)))
+        name = suffix[1:].upper()
+        yield row(f'read and decode {name}', timed(functools.partial(read, path)))
+        yield row(f'{name} from the disk', from_disk(path))
     for plugin in (StoragePlugin.MCAP, StoragePlugin.SQLITE3):
         path = folder / plugin.name.lower()
         write_bag(path, plugin, pairs)
@@ -90,6 +93,18 @@ def split(path: pathlib.Path) -> Iterator[sources.Chunk]:
 def read(path: pathlib.Path) -> Iterator[sources.Pair]:
     """From the beginning to the end."""
     return sources.open_pairs(path)[1]
+
+
+def from_disk(path: pathlib.Path) -> float:
+    """Seconds to read and decode a folder that the page cache has nothing of."""
+    for file in path.rglob('*.*'):
+        with open(file, 'rb') as opened:
+            os.fsync(opened.fileno())
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    start = time.perf_counter()
+    for _ in read(path):
+        pass
+    return time.perf_counter() - start
 
 
 def timed(program: Callable[[], Iterable[object]]) -> float:

@@ -50,6 +50,7 @@ from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation import peers
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.conditions import judge
+from stereo_bp_ros.evaluation.kept import Results
 from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.results import Result, Summary, summaries
 from stereo_bp_ros.evaluation.runs import Method
@@ -160,7 +161,7 @@ def run(options: argparse.Namespace) -> int:
     if options.sweep:
         return evaluate_sweep.run(options, method, sources)
     recording = _recording(options)
-    results: list[Result] = []
+    results = Results()
     with (recording or contextlib.nullcontext(),
           evaluate_scale.start(options, configs, names, method, sources,
                                recording.collect if recording else None) as run_,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import itertools
 import pathlib
 import time
@@ -16,6 +17,7 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import metrics, plots, regions, report
+from stereo_bp_ros.evaluation.kept import Rows
 from stereo_bp_ros.evaluation.performance import performance
 from stereo_bp_ros.evaluation.results import Result, Summary, by_input, most, summaries
 from stereo_bp_ros.evaluation.showing import Showing
@@ -64,12 +66,13 @@ def summary_of(results: Sequence[Result], totals: Mapping[str, Summary], *, sour
                     'meanings': {key: {'meaning': words, 'unit': unit}
                                  for key, (words, unit) in tables.meanings().items()}},
         **totals[own].to_dict(),
-        **performance([ms for one in results for ms in one.matchers[own].times_ms]).to_dict(),
+        **performance(array.array('d', (ms for one in results
+                                        for ms in one.matchers[own].times_ms))).to_dict(),
         'process_bytes': most(one.process_bytes for one in results),
         'against': dict(against or {}),
         'by_input': {name: summaries(part)[own].to_dict() for name, part in
                      by_input(results).items() if name},
-        'pairs': [result.to_dict() for result in results]}
+        'pairs': Rows(lambda: (result.to_dict() for result in results), len(results))}
 
 
 def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],

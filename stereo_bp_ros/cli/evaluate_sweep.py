@@ -157,8 +157,8 @@ class _Meter:
                 results = _match(config, self._method, self._sources)
                 figures = figures_of(results)
                 point = Point(changes, len(results), {name: figures[name] for name in sweep.SWEPT},
-                              sorted({one.matchers[SWEPT].disparity_range or 0
-                                      for one in results}))
+                              tuple(sorted({one.matchers[SWEPT].disparity_range or 0
+                                            for one in results})))
                 self._store.add(identity, point)
                 self.measured += 1
             if device not in self.devices:

@@ -191,7 +191,9 @@ def print_json(report: Mapping[str, Any]) -> None:
 
 def write_json(path: pathlib.Path, report: Mapping[str, Any]) -> None:
     """One JSON document into a file."""
-    path.write_text(json.dumps(report, indent=2, allow_nan=False) + '\n', encoding='utf-8')
+    with path.open('w', encoding='utf-8') as file:      # piece by piece: it may be large
+        json.dump(report, file, indent=2, allow_nan=False)
+        file.write('\n')
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *,

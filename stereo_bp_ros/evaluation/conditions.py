@@ -15,7 +15,7 @@ import functools
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from stereo_bp_ros.errors import shown
@@ -226,8 +226,10 @@ def judge(conditions: Sequence[Condition], results: Sequence[Result],
     wanted = {own, *(one.other for one in conditions if one.other)}
     for name in wanted - set(results[0].matchers):
         raise ValueError(f'no matcher has the name {shown(name)}')
-    figures = {name: [result.matchers[name] for result in results] for name in wanted}
-    scores = {name: [one.to_dict() for one in found] for name, found in figures.items()}
+    scores = _columns(conditions, results, wanted)
+
+    def figures(name: str) -> Iterator[Figures]:
+        return (result.matchers[name] for result in results)
 
     def values(one: Condition, name: str) -> list[float | None]:
         figure = FIGURES[one.figure]
@@ -238,15 +240,15 @@ def judge(conditions: Sequence[Condition], results: Sequence[Result],
         if one.figure == 'process memory':
             return [_mebibytes(most(result.process_bytes for result in results))]
         if one.figure == 'engine memory':
-            return [_mebibytes(most(frame.engine_bytes for frame in figures[name]))]
+            return [_mebibytes(most(frame.engine_bytes for frame in figures(name)))]
         if figure.is_of_run:
-            return [_time(one, figures[name])]
+            return [_time(one, figures(name))]
         if figure.is_detection:
-            return [_detected(one, [frame]) for frame in figures[name]]
-        return [_look_up(frame, one.path) for frame in scores[name]]
+            return [_detected(one, [frame]) for frame in figures(name)]
+        return scores[name, tuple(one.path)]
 
     def over_frames(one: Condition, name: str, found: Sequence[float | None]) -> float | None:
-        return (_detected(one, figures[name]) if FIGURES[one.figure].is_detection
+        return (_detected(one, figures(name)) if FIGURES[one.figure].is_detection
                 else _mean(found))
 
     verdicts = []
@@ -266,6 +268,22 @@ def judge(conditions: Sequence[Condition], results: Sequence[Result],
             value, worst = _worst(one, found, results)
         verdicts.append(Verdict(one, value, limit, frames, worst or _lack(one, value, limit)))
     return verdicts
+
+
+def _columns(conditions: Sequence[Condition], results: Iterable[Result], names: Iterable[str]
+             ) -> dict[tuple[str, tuple[str, ...]], list[float | None]]:
+    """The scores that conditions ask for, of every frame, by matcher and path in JSON."""
+    found: dict[tuple[str, tuple[str, ...]], list[float | None]] = {
+        (name, tuple(one.path)): [] for one in conditions for name in names
+        if one.figure not in DELIVERY and not FIGURES[one.figure].is_of_run
+        and not FIGURES[one.figure].is_detection}
+    if not found:
+        return found
+    for result in results:
+        known = {name: result.matchers[name].to_dict() for name in names}
+        for (name, path), column in found.items():
+            column.append(_look_up(known[name], path))
+    return found
 
 
 def figures_of(results: Sequence[Result]) -> dict[str, float | None]:
@@ -349,21 +367,21 @@ _DETECTIONS: Mapping[str, Callable[[Detection], float | None]] = {
     'largest_missed_m': lambda one: one.largest_missed_m if one.there else None}
 
 
-def _detected(condition: Condition, figures: Sequence[Figures]) -> float | None:
+def _detected(condition: Condition, figures: Iterable[Figures]) -> float | None:
     """A figure of the obstacles of the truth, of frames together and of a window of distances."""
     low, high = condition.window or (DISTANCES[0], DISTANCES[-1])
-    found = [one for frame in figures if frame.frame.obstacles is not None
+    found = (one for frame in figures if frame.frame.obstacles is not None
              for name, one in frame.frame.obstacles.by_distance.items()
-             if low <= float(name.split('_')[0]) < high]
+             if low <= float(name.split('_')[0]) < high)
     return _DETECTIONS[FIGURES[condition.figure].path[-1]](
         functools.reduce(operator.add, found, Detection()))
 
 
-def _time(condition: Condition, figures: Sequence[Figures]) -> float | None:
+def _time(condition: Condition, figures: Iterable[Figures]) -> float | None:
     """One figure of the times of all runs, or of a stage in the last run of each frame."""
     if condition.part:
-        stages = [one.stages_ms if condition.part != 'device' or one.device_ms is None
-                  else {'device': one.device_ms} for one in figures]
+        stages = (one.stages_ms if condition.part != 'device' or one.device_ms is None
+                  else {'device': one.device_ms} for one in figures)
         times = [one[condition.part] for one in stages if condition.part in one]
     else:
         times = [ms for one in figures for ms in one.times_ms]

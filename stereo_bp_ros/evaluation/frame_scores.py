@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -17,6 +17,9 @@ from stereo_bp_ros.evaluation.filling import fill_background
 from stereo_bp_ros.evaluation.metrics import Score, meanings, score
 from stereo_bp_ros.evaluation.obstacles import Obstacles
 from stereo_bp_ros.evaluation.sparsification import Sparsification, sparsify
+
+SUMMED_AT_ONCE = 16
+"""Frames whose figures are summed without any rounding; these sums are then added up."""
 
 SPARSIFIED_PIXELS = 3.0
 """Error above which a pixel counts as wrong in the sparsification curve of ``bad_3``, pixels."""
@@ -170,11 +173,43 @@ def _sparsification(disparity: np.ndarray, valid: np.ndarray, truth: np.ndarray,
     return {name: one for name, one in found.items() if one is not None} or None
 
 
-def mean_of_frames(frames: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def mean_of_frames(frames: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Mean of every figure over the frames that have it: each frame counts the same.
 
-    frames: of ``FrameScore.as_dict``; counts and extremes are left out.
+    frames: of ``FrameScore.as_dict``, of which a few are there at a time; counts and extremes are
+            left out.
     """
+    means = Means()
+    for frame in frames:
+        means.add(frame)
+    return means.found()
+
+
+class Means:
+    """Mean of every figure over frames that come one after another, as ``mean_of_frames``."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Mapping[str, Any]] = []
+        self._sums: dict[str, Any] = {}
+
+    def add(self, frame: Mapping[str, Any]) -> None:
+        """Take in a frame."""
+        self._waiting.append(frame)
+        if len(self._waiting) == SUMMED_AT_ONCE:
+            self._sum()
+
+    def found(self) -> dict[str, Any]:
+        """Of the frames so far."""
+        self._sum()
+        return _divided(self._sums)
+
+    def _sum(self) -> None:
+        self._sums = _merged(self._sums, _sums(self._waiting))
+        self._waiting = []
+
+
+def _sums(frames: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Each figure's sums, a list, and how many frames have it; None = none has."""
     found: dict[str, Any] = {}
     for key in dict.fromkeys(key for frame in frames for key in frame):
         values = [frame[key] for frame in frames if frame.get(key) is not None]
@@ -183,10 +218,33 @@ def mean_of_frames(frames: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if not values:
             found[key] = None
         elif isinstance(values[0], Mapping):
-            found[key] = mean_of_frames(values)
+            found[key] = _sums(values)
         elif isinstance(values[0], list):
-            found[key] = [math.fsum(column) / len(values)
-                          for column in zip(*values, strict=True)]
+            found[key] = [math.fsum(column) for column in zip(*values, strict=True)], len(values)
         else:
-            found[key] = math.fsum(values) / len(values)
+            found[key] = math.fsum(values), len(values)
+    return found
+
+
+def _merged(one: Any, other: Any) -> Any:
+    """The sums of both."""
+    if one is None or other is None:
+        return other if one is None else one
+    if isinstance(one, Mapping):
+        return {key: _merged(one.get(key), other.get(key)) for key in {**one, **other}}
+    (sums, count), (more, others) = one, other
+    if isinstance(sums, list):
+        return [a + b for a, b in zip(sums, more, strict=True)], count + others
+    return sums + more, count + others
+
+
+def _divided(sums: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, one in sums.items():
+        if one is None or isinstance(one, Mapping):
+            found[key] = None if one is None else _divided(one)
+        else:
+            total, count = one
+            found[key] = ([value / count for value in total] if isinstance(total, list)
+                          else total / count)
     return found

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import array
 import dataclasses
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
-from stereo_bp_ros.evaluation.frame_scores import FrameScore, mean_of_frames
+from stereo_bp_ros.evaluation.frame_scores import FrameScore, Means
 
 PERCENTILES = (50.0, 99.0, 99.9)
 """Of the times of all runs of all frames."""
@@ -101,34 +102,82 @@ class Summary:
                 'engine_bytes': self.engine_bytes, 'mean': dict(self.mean)}
 
 
-def summaries(results: Sequence[Result]) -> dict[str, Summary]:
-    """Every matcher over all frames, by its name.
+def summaries(results: Iterable[Result]) -> dict[str, Summary]:
+    """Every matcher over all frames, by its name; a result at a time.
 
     :raises ValueError: there are no results.
     """
-    if not results:
+    found: dict[str, _Total] = {}
+    for result in results:
+        for name, figures in result.matchers.items():
+            if name not in found:
+                found[name] = _Total()
+            found[name].add(figures)
+    if not found:
         raise ValueError('there are no results to summarise')
-    found = {}
-    for name in results[0].matchers:
-        figures = [result.matchers[name] for result in results]
-        pooled = figures[0].frame
-        for one in figures[1:]:
-            pooled += one.frame
+    return {name: total.summary() for name, total in found.items()}
+
+
+class _Total:
+    """One matcher over the frames so far."""
+
+    def __init__(self) -> None:
+        self._pooled: FrameScore | None = None
+        self._means = Means()
+        self._medians_ms, self._total, self._device = (array.array('d') for _ in range(3))
+        self._stages: dict[str, array.array[float]] = {}
+        self._engine_bytes: int | None = None
+
+    def add(self, figures: Figures) -> None:
+        self._pooled = figures.frame if self._pooled is None else self._pooled + figures.frame
+        self._means.add(_averaged(figures))
+        self._medians_ms.append(figures.median_ms)
+        self._total.extend(figures.times_ms)
+        if figures.device_ms is not None:
+            self._device.append(figures.device_ms)
+        for stage, ms in figures.stages_ms.items():
+            self._stages.setdefault(stage, array.array('d')).append(ms)
+        self._engine_bytes = most((self._engine_bytes, figures.engine_bytes))
+
+    def summary(self) -> Summary:
+        assert self._pooled is not None
+        times = {'total': self._total, **({'device': self._device} if self._device else {}),
+                 **self._stages}
         # The order of confidence belongs to a frame: of many there is the mean alone.
-        found[name] = Summary(
-            len(figures), mean_of_frames([_averaged(one) for one in figures]),
-            dataclasses.replace(pooled, sparsification=None),
-            statistics.median(one.median_ms for one in figures), _latency(figures),
-            most(one.engine_bytes for one in figures))
-    return found
+        return Summary(
+            len(self._medians_ms), self._means.found(),
+            dataclasses.replace(self._pooled, sparsification=None),
+            statistics.median(self._medians_ms),
+            {name: percentiles(values) for name, values in times.items()}, self._engine_bytes)
 
 
-def by_input(results: Sequence[Result]) -> dict[str, list[Result]]:
+class Part(Sequence[Result]):
+    """Some of the results, by their places."""
+
+    def __init__(self, results: Sequence[Result], places: Sequence[int]) -> None:
+        self._results, self._places = results, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Result]: ...
+
+    def __getitem__(self, index: int | slice) -> Result | Sequence[Result]:
+        if isinstance(index, slice):
+            return Part(self._results, self._places[index])
+        return self._results[self._places[index]]
+
+
+def by_input(results: Sequence[Result]) -> dict[str, Part]:
     """The results of each input by its name, in their order."""
-    found: dict[str, list[Result]] = {}
-    for one in results:
-        found.setdefault(one.input, []).append(one)
-    return found
+    places: dict[str, array.array[int]] = {}
+    for place, one in enumerate(results):
+        places.setdefault(one.input, array.array('Q')).append(place)
+    return {name: Part(results, found) for name, found in places.items()}
 
 
 def _averaged(figures: Figures) -> dict[str, Any]:
@@ -141,16 +190,6 @@ def _averaged(figures: Figures) -> dict[str, Any]:
 def most(values: Iterable[int | None]) -> int | None:
     """The largest value that is known; None = none is."""
     return max((value for value in values if value is not None), default=None)
-
-
-def _latency(figures: Sequence[Figures]) -> dict[str, dict[str, float]]:
-    stages = dict.fromkeys(name for one in figures for name in one.stages_ms)
-    device = [one.device_ms for one in figures if one.device_ms is not None]
-    times = {'total': [ms for one in figures for ms in one.times_ms],
-             **({'device': device} if device else {}),
-             **{name: [one.stages_ms[name] for one in figures if name in one.stages_ms]
-                for name in stages}}
-    return {name: percentiles(values) for name, values in times.items()}
 
 
 def percentiles(values: Iterable[float]) -> dict[str, float]:

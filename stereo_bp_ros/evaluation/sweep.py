@@ -181,7 +181,7 @@ def _read(line: str) -> Iterator[tuple[str, Point]]:
         figures = {name: content['figures'][name] for name in SWEPT}
         if isinstance(figures['p50'], float):
             yield _key(content['identity']), Point(content['changes'], content['frames'], figures,
-                                                   content['disparities'])
+                                                   tuple(content['disparities']))
     except (ValueError, LookupError, TypeError, RecursionError):
         return
 

@@ -268,8 +268,8 @@ def test_an_evaluation_over_devices() -> None:
 def test_steps_of_an_evaluation() -> None:
     pytest.importorskip('distributed')
     found = rows(run('scale_steps', '--size', '64x48x16', '--frames', 5))
-    assert [row[0] for row in found][:3] == ['read and decode PGM', 'read and decode PNG',
-                                             'mcap: stamps of all pairs']
+    assert [row[0] for row in found][:4] == ['read and decode PGM', 'PGM from the disk',
+                                             'read and decode PNG', 'PNG from the disk']
     assert [row[0] for row in found][-2:] == ['match by sad_fast, score', 'match by road, score']
     assert all(float(row[1]) > 0 for row in found)
 

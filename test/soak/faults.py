@@ -48,6 +48,7 @@ class Fault:
     restarts: the node is another process afterwards.
     loses:    messages may be lost on the way: an end was not there all the time.
     beside:   may last beside another fault of the same rig, whose outcome it does not change.
+    alone:    no other may last beside it.
     shown:    where results go on and nothing is said: whether it has taken place at all.
     needs:    returns why it cannot be tried on this machine, '' where it can.
     """
@@ -63,6 +64,7 @@ class Fault:
     restarts: bool = False
     loses: bool = False
     beside: bool = False
+    alone: bool = False
     shown: Shown = lambda rig, span: ''
     needs: Callable[[], str] = lambda: ''
 
@@ -168,13 +170,18 @@ def no_subscribers(rig: Rig, draw: random.Random) -> Iterator[None]:
     """Nobody wants a result."""
     rig.camera.set(running=False)
     before = rig.totals()
+    # DDS counts one that was killed until it is missed.
+    rig.wait_until(lambda: rig.node.count_subscribers('disparity') == 1, ANSWER,
+                   'the end of other subscribers')
     rig.stop_listening()
-    rig.wait_until_known()
-    rig.camera.set()
-    yield
-    # A frame that is still on its way would have a subscriber again.
-    rig.wait_until_done(before)
-    rig.listen()
+    try:
+        rig.wait_until_known()
+        rig.camera.set()
+        yield
+        # A frame that is still on its way would have a subscriber again.
+        rig.wait_until_done(before)
+    finally:
+        rig.listen()
     rig.wait_until(lambda: rig.node.count_publishers('disparity'))
     rig.wait_until_known()
 
@@ -207,8 +214,10 @@ def subscriber_does_not_fit(rig: Rig, draw: random.Random) -> Iterator[None]:
 
     latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     other = rig.node.create_subscription(DisparityImage, 'disparity', print, latched)
-    yield
-    rig.node.destroy_subscription(other)
+    try:
+        yield
+    finally:
+        rig.node.destroy_subscription(other)
 
 
 @contextlib.contextmanager
@@ -218,8 +227,10 @@ def namesake(rig: Rig, draw: random.Random) -> Iterator[None]:
 
     other = rclpy.create_node('stereo_bp', context=rig.context, namespace=rig.namespace,
                               start_parameter_services=False)
-    yield
-    other.destroy_node()
+    try:
+        yield
+    finally:
+        other.destroy_node()
 
 
 @contextlib.contextmanager
@@ -272,18 +283,20 @@ def clock(**flags: bool) -> Lasting:
         assert rig.simulated is not None
         for name, value in flags.items():
             setattr(rig.simulated, name, value)
-        if 'frozen' in flags:
-            rig.camera.set(running=False)
-            for _ in range(3):
-                report = rig.wait_for_report('input', lambda report: True)
-                if report.level:
-                    raise Violation(f'a pause is called wrong: {report.message}')
-        at = rig.simulated.now_ns()
-        yield
-        if 'frozen' in flags and rig.simulated.now_ns() != at:
-            raise Violation('the simulation goes on')
-        for name, value in flags.items():
-            setattr(rig.simulated, name, not value)
+        try:
+            if 'frozen' in flags:
+                rig.camera.set(running=False)
+                for _ in range(3):
+                    report = rig.wait_for_report('input', lambda report: True)
+                    if report.level:
+                        raise Violation(f'a pause is called wrong: {report.message}')
+            at = rig.simulated.now_ns()
+            yield
+            if 'frozen' in flags and rig.simulated.now_ns() != at:
+                raise Violation('the simulation goes on')
+        finally:
+            for name, value in flags.items():
+                setattr(rig.simulated, name, not value)
         rig.wait_until_known()
     return lasting
 
@@ -366,7 +379,8 @@ NODE_FAULTS = (
           transitions('deactivate', 'cleanup', 'configure', 'activate'), results=False,
           loses=True, says=('input', '^unconfigured$')),
     Fault('nobody subscribes', 'Nothing is computed, and the node says that it is idle.',
-          no_subscribers, results=False, loses=True, says=('input', '^idle: no subscribers$')),
+          no_subscribers, results=False, loses=True, alone=True,
+          says=('input', '^idle: no subscribers$')),
     Fault('a subscriber hangs', ON_TIME, subscriber_hangs, frames=60, beside=True,
           shown=shown_by_itself),
     Fault('a subscriber hangs and dies', ON_TIME, subscriber_dies_hanging, beside=True,

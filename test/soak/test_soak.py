@@ -15,9 +15,8 @@ import pytest
 pytest.importorskip('rclpy')
 from test import domains
 from test.node import processes
-from test.soak import faults, rig
+from test.soak import faults, rig, trials
 from test.soak.machine_faults import PRIVATE
-from test.soak.trials import RECOVERY
 
 pytestmark = [pytest.mark.ros, pytest.mark.slow]
 
@@ -103,8 +102,23 @@ def test_a_frame_on_its_way_is_none_of_those_that_a_new_subscriber_gets(
             front.camera.set(running=False)
             front.counters_at_rest()
             place = front.camera.send()
-        assert front.frames_to_recover() <= RECOVERY
+        assert front.frames_to_recover() <= trials.RECOVERY
         assert front.ledger.delivered_between(place, place) == 0
+
+
+def test_what_was_wrong_with_one_fault_is_undone_for_the_next(tmp_path: pathlib.Path) -> None:
+    with (domains.domain() as domain, contextlib.closing(rig.Rig(
+            domain, tmp_path, '', sim_time=False, backend='cpu')) as front):
+        front.start()
+        # Killed, so that DDS counts it for a while.
+        with rig.subscribing_process('/disparity', domain):
+            front.wait_until(lambda: front.node.count_subscribers('disparity') == 2, rig.ANSWER)
+        with pytest.raises(rig.Violation), faults.no_subscribers(front, random.Random(0)):
+            before = front.reports
+            front.wait_for_words('input', '^idle: no subscribers$')
+            assert front.reports - before <= trials.NAMED
+            raise rig.Violation('something else')
+        assert front.frames_to_recover() <= trials.RECOVERY
 
 
 @pytest.mark.parametrize('name', WRONGS)

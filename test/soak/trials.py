@@ -172,7 +172,7 @@ class Soak:
 
     def _companion(self, fault: Fault, draw: random.Random) -> Fault | None:
         # What ends processes takes those with it that listen to them.
-        if fault.restarts or fault.beside or draw.random() >= BESIDE:
+        if fault.restarts or fault.alone or fault.beside or draw.random() >= BESIDE:
             return None
         candidates = [one for one in self._faults if one.beside]
         return draw.choice(candidates) if candidates else None
