@@ -164,6 +164,10 @@ def test_the_interval_holds_the_slope_about_as_often_as_it_says() -> None:
 
 def test_the_beginning_of_a_life_is_left_out() -> None:
     assert settled([(1.0, 5.0), (1.1, 6.0), (1.2, 7.0)], 0.15) == [(1.2, 7.0)]
+    assert settled([], 0.15) == []
+    # One step in the first half is no growth.
+    hour = [(minute / 60, 103.0 if minute > 24 else 95.0) for minute in range(61)]
+    assert {value for _, value in settled(hour, 10 / 60)} == {103.0}
 
 
 def test_only_segments_that_no_process_holds_are_removed(tmp_path: pathlib.Path) -> None:

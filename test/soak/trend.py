@@ -74,8 +74,15 @@ def trend(runs: Sequence[Sequence[tuple[float, float]]], allowed: float) -> Tren
 
 
 def settled(run: Sequence[tuple[float, float]], warm_up: float) -> list[tuple[float, float]]:
-    """The values of a run after its first ``warm_up`` hours: buffers fill until then."""
-    return [(hours, value) for hours, value in run if hours - run[0][0] >= warm_up]
+    """The second half of a run's values, and none of its first ``warm_up`` hours.
+
+    Buffers fill until then, and what a fault is the first to need is loaded: such a step is no
+    growth.
+    """
+    if not run:
+        return []
+    begin = run[0][0] + max(warm_up, (run[-1][0] - run[0][0]) / 2)
+    return [(hours, value) for hours, value in run if hours >= begin]
 
 
 def median(run: Sequence[tuple[float, float]]) -> float | None:
