@@ -52,7 +52,7 @@ from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.conditions import judge
 from stereo_bp_ros.evaluation.kept import Results
 from stereo_bp_ros.evaluation.obstacles import Corridor
-from stereo_bp_ros.evaluation.results import Result, Summary, summaries
+from stereo_bp_ros.evaluation.results import Result, Totals, totals_of
 from stereo_bp_ros.evaluation.runs import Method
 from stereo_bp_ros.evaluation.sources import Input, Sources, inputs_of
 
@@ -176,7 +176,7 @@ def run(options: argparse.Namespace) -> int:
         backend, devices, showing = run_.backend(), run_.devices(), run_.showing()
     if not results:
         raise ValueError(f'{sources} has no stereo pairs')
-    totals = summaries(results)
+    totals = totals_of(results)
     summary = _summary(options, str(scenario.path if scenario else sources), configs, method,
                        backend, devices, results, totals)
     verdicts = judge(scenario.conditions, results) if scenario else []
@@ -294,8 +294,8 @@ def _preset(name: str, options: argparse.Namespace) -> MatcherConfig:
 
 def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, MatcherConfig],
              method: Method, backend: str, devices: Mapping[str, Sequence[Mapping[str, str]]],
-             results: Sequence[Result], totals: Mapping[str, Summary]) -> dict[str, Any]:
-    own, *others = totals
+             results: Sequence[Result], totals: Totals) -> dict[str, Any]:
+    own, *others = totals.matchers
     about = {name: {'settings': configs[name].to_mapping() if name in configs
                     else peers.SETTINGS[name],
                     # On a CUDA device there are none.
@@ -305,20 +305,21 @@ def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, Mat
         settings=configs[own].to_mapping(), repeat=method.repeat, workers=options.workers,
         scheduler=options.scheduler,
         method=evaluate_origin.method_of(method, options.limit),
-        against={name: {**about[name], **totals[name].to_dict()} for name in others})
+        against={name: {**about[name], **totals.matchers[name].to_dict()} for name in others})
 
 
-def _print(title: str, results: Sequence[Result], totals: Mapping[str, Summary],
-           summary: Mapping[str, Any]) -> None:
+def _print(title: str, results: Sequence[Result], totals: Totals, summary: Mapping[str, Any]
+           ) -> None:
     table = tables.frame_table(results, totals)
     fitting = shared.fitting(table.columns, table.rows, table.ranks)
     shared.print_table(title, [table.columns[i] for i in fitting],
                        [[row[i] for i in fitting] for row in table.rows])
-    columns, rows = tables.region_table(totals)
+    matchers = totals.matchers
+    columns, rows = tables.region_table(matchers)
     if rows:
         shared.print_table(f'By region, mean of {len(results)}', columns, rows)
-    for heading, columns, rows in tables.further_tables(totals):
+    for heading, columns, rows in tables.further_tables(matchers):
         shared.print_table(heading, columns, rows)
-    for text in filter(None, (tables.sparsification_text(totals), table.legend,
+    for text in filter(None, (tables.sparsification_text(matchers), table.legend,
                               *evaluate_origin.lines(summary))):
         print(text)

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stereo_bp_ros.evaluation.results import Result
+from stereo_bp_ros.evaluation.results import Totals
 from stereo_bp_ros.evaluation.runs import Method
 
 WIDTH = 80
@@ -19,13 +19,11 @@ MAPS = {'score': 'the map as the matcher publishes it, with its holes',
 """Which map the figures below a key are of."""
 
 
-def searched(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """For JSON: pairs by matcher, input and disparities searched, in the order of the results."""
-    found: collections.Counter[tuple[str, str, int | None]] = collections.Counter(
-        (name, one.input, figures.disparity_range)
-        for one in results for name, figures in one.matchers.items())
+def searched(totals: Totals) -> list[dict[str, Any]]:
+    """For JSON: pairs by input, matcher and disparities searched, in the order of the results."""
     return [{'matcher': name, 'input': label, 'disparities': count, 'pairs': pairs}
-            for (name, label, count), pairs in found.items()]
+            for label, part in totals.inputs.items() for name, one in part.items()
+            for count, pairs in one.searched.items()]
 
 
 def method_of(method: Method, limit: int) -> dict[str, Any]:

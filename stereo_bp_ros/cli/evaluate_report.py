@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import itertools
 import pathlib
 import time
@@ -19,7 +18,7 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import metrics, plots, regions, report
 from stereo_bp_ros.evaluation.kept import Rows
 from stereo_bp_ros.evaluation.performance import performance
-from stereo_bp_ros.evaluation.results import Result, Summary, by_input, most, summaries
+from stereo_bp_ros.evaluation.results import Result, Summary, Totals
 from stereo_bp_ros.evaluation.showing import Showing
 from stereo_bp_ros.evaluation.sparsification import SHARES
 
@@ -47,36 +46,35 @@ ALL_RUNS = 'All runs of all frames'
 """What the times of an evaluation in this process are."""
 
 
-def summary_of(results: Sequence[Result], totals: Mapping[str, Summary], *, source: str,
-               backend: str, settings: Mapping[str, Any], repeat: int = 1,
+def summary_of(results: Sequence[Result], totals: Totals, *, source: str, backend: str,
+               settings: Mapping[str, Any], repeat: int = 1,
                against: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    """The JSON document of an evaluation, of the first matcher of ``totals``.
+    """The JSON document of an evaluation, of the own matcher.
 
     :param against: what the other matchers are and made, by their names.
     :param more: about the run.
     """
-    own = next(iter(totals))
+    own = next(iter(totals.matchers))
     return {
         'source': source, 'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
         'versions': versions(), 'machine': machine(), 'backend': backend, 'matcher': own,
-        'repeat': repeat, **more, 'searched': evaluate_origin.searched(results),
+        'repeat': repeat, **more, 'searched': evaluate_origin.searched(totals),
         'settings': dict(settings),
         'metrics': {'maps': evaluate_origin.MAPS, 'edge_distance_px': regions.EDGE_DISTANCE,
                     'sparsification_shares': list(SHARES),
                     'meanings': {key: {'meaning': words, 'unit': unit}
                                  for key, (words, unit) in tables.meanings().items()}},
-        **totals[own].to_dict(),
-        **performance(array.array('d', (ms for one in results
-                                        for ms in one.matchers[own].times_ms))).to_dict(),
-        'process_bytes': most(one.process_bytes for one in results),
+        **totals.own.to_dict(),
+        **performance(totals.own.times_ms).to_dict(),
+        'process_bytes': totals.process_bytes,
         'against': dict(against or {}),
-        'by_input': {name: summaries(part)[own].to_dict() for name, part in
-                     by_input(results).items() if name},
+        'by_input': {label: part[own].to_dict() for label, part in totals.inputs.items()
+                     if label},
         'pairs': Rows(lambda: (result.to_dict() for result in results), len(results))}
 
 
 def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
-               results: Sequence[Result], totals: Mapping[str, Summary],
+               results: Sequence[Result], totals: Totals,
                showing: Showing | None, conditions: Sequence[report.Condition] = (),
                runs: Sequence[report.Section] = (), times: str = ALL_RUNS) -> None:
     """Write one page that holds everything it shows.
@@ -87,20 +85,21 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
     :param runs: through the node.
     :param times: what the times are.
     """
-    others = [other for other in totals if other != summary['matcher']]
+    matchers = totals.matchers
+    others = [other for other in matchers if other != summary['matcher']]
     against = f', beside {", ".join(others)}' if others else ''
     lead = (f'{summary["matcher"]} on {summary["backend"]}{against}. {summary["source"]}, '
             f'{len(results)} pairs, {summary["date"]}.')
     table = tables.frame_table(results, totals)
     figures: list[report.Part] = [report.Table('Frames', table.columns, table.rows)]
-    columns, rows = tables.region_table(totals)
+    columns, rows = tables.region_table(matchers)
     if rows:
         figures.append(report.Table(f'By region, mean of {len(results)}', columns, rows))
     figures += [report.Table(heading, columns, rows)
-                for heading, columns, rows in tables.further_tables(totals)]
-    if text := tables.sparsification_text(totals):
+                for heading, columns, rows in tables.further_tables(matchers)]
+    if text := tables.sparsification_text(matchers):
         figures.append(report.Note(text))
-    overview: list[report.Part] = [report.Tiles(tiles(results, totals))]
+    overview: list[report.Part] = [report.Tiles(tiles(totals))]
     if conditions:
         overview.append(report.Conditions(conditions))
     pictures = [] if showing is None else [
@@ -108,28 +107,28 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
         report.Section('Where errors are', [report.Beside(showing.maps())])]
     report.write_html(path, f'Evaluation of {name}', lead, [
         report.Section('Overview', overview), *runs,
-        report.Section('Plots', plots_of(results, totals)), *pictures,
+        report.Section('Plots', plots_of(matchers)), *pictures,
         report.Section('Figures', figures, ' '.join(table.legend.split())),
-        report.Section('Times', [_times(totals)], f'{times}, milliseconds.'),
+        report.Section('Times', [_times(matchers)], f'{times}, milliseconds.'),
         report.Section('Settings and machine', _origin(summary, others)),
         report.Section('What the figures mean', [report.definitions(
             [*((key, *meaning) for key, meaning in tables.meanings().items()),
              *OTHER_MEANINGS])])])
 
 
-def tiles(results: Sequence[Result], totals: Mapping[str, Summary]) -> list[tuple[str, str]]:
-    """Main figures of the first matcher, each with words that say of what."""
-    own = next(iter(totals.values()))
+def tiles(totals: Totals) -> list[tuple[str, str]]:
+    """Main figures of the own matcher, each with words that say of what."""
+    own = totals.own
     whole = own.pooled.whole
     total = own.latency_ms['total']
-    found = [(f'{len(results)}', 'pairs'), (f'{total["p50"]:.1f} ms', 'median time'),
+    found = [(f'{totals.frames}', 'pairs'), (f'{total["p50"]:.1f} ms', 'median time'),
              (f'{total["p99"]:.1f} ms', 'p99 of the times'),
              (f'{whole.published.coverage:.1f} %', 'valid pixels')]
     if 'device' in own.latency_ms:
         found.insert(3, (f'{own.latency_ms["device"]["p50"]:.2f} ms',
                          'median time on the device'))
     for size, what in ((own.engine_bytes, 'memory of the engine'),
-                       (most(one.process_bytes for one in results), 'memory of the process')):
+                       (totals.process_bytes, 'memory of the process')):
         if size is not None:
             found.append((f'{size / 2**20:.0f} MiB', what))
     if whole.published.known:
@@ -142,14 +141,14 @@ def tiles(results: Sequence[Result], totals: Mapping[str, Summary]) -> list[tupl
     return found
 
 
-def plots_of(results: Sequence[Result], totals: Mapping[str, Summary]) -> list[report.Part]:
+def plots_of(totals: Mapping[str, Summary]) -> list[report.Part]:
     """What there is to draw, side by side; without matplotlib the remedy."""
     if not plots.available():
         return [report.Note('No plots: ' + shared.missing(('matplotlib',)) + '.')]
     found = [_wrong_pixels(totals, 'filled', 'Wrong pixels, holes filled'),
              _wrong_pixels(totals, 'score', 'Wrong pixels of those with a disparity'),
              _by_distance(totals), _metres_by_distance(totals), _sparsification(totals),
-             *_over_frames(results, totals)]
+             *_over_frames(totals)]
     return [report.Beside([plot for plot in found if plot is not None])]
 
 
@@ -213,20 +212,19 @@ def _sparsification(totals: Mapping[str, Summary]) -> report.Plot | None:
         'error.')
 
 
-def _over_frames(results: Sequence[Result], totals: Mapping[str, Summary]
-                 ) -> list[report.Plot]:
-    if len(results) < 2:
+def _over_frames(totals: Mapping[str, Summary]) -> list[report.Plot]:
+    own, total = next(iter(totals.items()))
+    if total.frames < 2:
         return []
-    numbers = range(1, len(results) + 1)
-    wrong = {name: [_or_none(one.matchers[name].frame.whole.published.bad_known(3.0))
-                    for one in results] for name in totals}
+    numbers = range(1, total.frames + 1)
+    wrong = {name: [_or_none(value) for value in one.curves.wrong]
+             for name, one in totals.items()}
     title, label = 'Wrong pixels over frames', 'bad-3 or hole, %'
     if not _has_any(wrong):
         title, label = 'Pixels without a disparity over frames', '% of all pixels'
-        wrong = {name: [100.0 - one.matchers[name].frame.whole.published.coverage
-                        for one in results] for name in totals}
-    own, total = next(iter(totals.items()))
-    times = {name: [one.matchers[name].median_ms for one in results] for name in totals}
+        wrong = {name: [100.0 - value for value in one.curves.coverage]
+                 for name, one in totals.items()}
+    times = {name: one.curves.median_ms for name, one in totals.items()}
     levels = {f'{share} of {own}': total.latency_ms['total'][share] for share in ('p50', 'p99')}
     return [report.Plot(title, plots.lines(title, numbers, wrong, 'frame', label)),
             report.Plot('Time over frames', plots.lines(

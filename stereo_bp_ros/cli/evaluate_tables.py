@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stereo_bp_ros.evaluation import consistency, depth_errors, metrics, obstacles
-from stereo_bp_ros.evaluation.results import Result, Summary, by_input, summaries
+from stereo_bp_ros.evaluation.results import Result, Summary, Totals
 
 #: Sequences longer than this get no row for each frame; JSON always has every frame.
 ROWS = 30
@@ -73,11 +73,11 @@ class FrameTable:
     legend: str
 
 
-def frame_table(results: Sequence[Result], totals: Mapping[str, Summary]) -> FrameTable:
+def frame_table(results: Sequence[Result], totals: Totals) -> FrameTable:
     """A row a frame and matcher; of several frames their mean and all of their pixels,
     and of several inputs the mean of each."""
-    several = len(totals) > 1
-    has_truth = any(total.pooled.whole.published.known for total in totals.values())
+    several = len(totals.matchers) > 1
+    has_truth = any(one.pooled.whole.published.known for one in totals.matchers.values())
     shown = (*(COLUMNS if has_truth else WITHOUT_TRUTH), TIME)
     columns = ['frame', *(['matcher'] if several else []), 'size', 'D',
                *(column.heading for column in shown)]
@@ -94,16 +94,16 @@ def frame_table(results: Sequence[Result], totals: Mapping[str, Summary]) -> Fra
         rows = [row(one.name, matcher, f'{one.width} x {one.height}',
                     str(figures.disparity_range or '-'), figures.to_dict())
                 for one in results for matcher, figures in one.matchers.items()]
-    for name, part in by_input(results).items():
+    for name, part in totals.inputs.items():
         if name:
-            rows += [row(f'{name}, mean of {total.frames}', matcher, '', '', total.mean)
-                     for matcher, total in summaries(part).items()]
+            rows += [row(f'{name}, mean of {one.frames}', matcher, '', '', one.mean)
+                     for matcher, one in part.items()]
     if len(results) > 1:
-        rows += [row(f'mean of {total.frames}', matcher, '', '', total.mean)
-                 for matcher, total in totals.items()]
-        rows += [row(f'all {total.frames}', matcher, '', '',
-                     {'median_ms': total.median_ms, **total.pooled.as_dict()})
-                 for matcher, total in totals.items()]
+        rows += [row(f'mean of {one.frames}', matcher, '', '', one.mean)
+                 for matcher, one in totals.matchers.items()]
+        rows += [row(f'all {one.frames}', matcher, '', '',
+                     {'median_ms': one.median_ms, **one.pooled.as_dict()})
+                 for matcher, one in totals.matchers.items()]
     return FrameTable(columns, rows, ranks, LEGEND if has_truth else NO_TRUTH_LEGEND)
 
 

@@ -18,7 +18,7 @@ from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation.condition_words import DELIVERY
 from stereo_bp_ros.evaluation.conditions import Delivery, judge
 from stereo_bp_ros.evaluation.performance import delivered
-from stereo_bp_ros.evaluation.results import summaries
+from stereo_bp_ros.evaluation.results import totals_of
 from stereo_bp_ros.evaluation.runs import Method
 from stereo_bp_ros.evaluation.scenario import Scenario, read_scenario
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
@@ -153,7 +153,7 @@ def _finish(options: argparse.Namespace, scenario: Scenario, runs: Sequence[Reco
         return run_report.finish(
             options.output, runs, title=f'Replay of {options.path.name}', as_json=options.json,
             lead=f'{options.path.name} was replayed over DDS to a node.')
-    totals, delivery = summaries(results), _delivery(runs)
+    totals, delivery = totals_of(results), _delivery(runs)
     verdicts = judge(scenario.conditions, results, delivery)
     devices = [dict(one.device) for one in runs if one.device.get('device')]
     summary = evaluate_report.summary_of(

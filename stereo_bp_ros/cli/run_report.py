@@ -18,7 +18,7 @@ from stereo_bp_ros.config import Value
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import metrics, plots, report
 from stereo_bp_ros.evaluation.conditions import Delivery
-from stereo_bp_ros.evaluation.results import Figures, Result, summaries
+from stereo_bp_ros.evaluation.results import Figures, Result, totals_of
 from stereo_bp_ros.evaluation.runs import Method, judge_map
 from stereo_bp_ros.evaluation.showing import Showing, View
 from stereo_bp_ros.evaluation.sources import Pair
@@ -119,7 +119,7 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]],
                                     low, high))
         advance()
     if results:
-        whole = summaries(results)[MATCHER].pooled.whole.published
+        whole = totals_of(results).own.pooled.whole.published
         figures.score = whole if whole.known else None
         figures.valid_fraction = whole.coverage / 100
     return RecordedRun(name, title, figures, least_published, showing, result.settings,

@@ -198,6 +198,12 @@ class Means:
         if len(self._waiting) == SUMMED_AT_ONCE:
             self._sum()
 
+    def extend(self, other: Means) -> None:
+        """Take in the frames of the other."""
+        self._sum()
+        other._sum()
+        self._sums = _merged(self._sums, other._sums)
+
     def found(self) -> dict[str, Any]:
         """Of the frames so far."""
         self._sum()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import array
+import collections
 import dataclasses
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from stereo_bp_ros.evaluation.frame_scores import FrameScore, Means
 
 PERCENTILES = (50.0, 99.0, 99.9)
 """Of the times of all runs of all frames."""
+
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +76,31 @@ class Result:
                 'against': {name: self.matchers[name].to_dict() for name in others}}
 
 
+def _numbers() -> array.array[float]:
+    """None yet; each takes eight bytes."""
+    return array.array('d')
+
+
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """One matcher frame by frame, a value a frame.
+
+    wrong:     bad-3 with holes counted as wrong, per cent; NaN without truth.
+    coverage:  pixels with a disparity, per cent of all.
+    median_ms: of the runs, milliseconds.
+    """
+
+    wrong: array.array[float] = dataclasses.field(default_factory=_numbers)
+    coverage: array.array[float] = dataclasses.field(default_factory=_numbers)
+    median_ms: array.array[float] = dataclasses.field(default_factory=_numbers)
+
+    def extend(self, other: Curves) -> None:
+        """The frames of the other follow."""
+        self.wrong.extend(other.wrong)
+        self.coverage.extend(other.coverage)
+        self.median_ms.extend(other.median_ms)
+
+
 @dataclasses.dataclass(frozen=True)
 class Summary:
     """One matcher over all frames.
@@ -85,6 +112,10 @@ class Summary:
     latency_ms: stage, ``device`` or ``total`` of all runs, to ``p50``, ``p99`` and ``p99.9``,
             milliseconds.
     engine_bytes: of the largest engine; None where it is not known.
+    times_ms: of all runs in their order, milliseconds.
+    curves: frame by frame.
+    searched: how many frames each number of disparities was searched in, as
+            ``Figures.disparity_range``.
     """
 
     frames: int
@@ -92,7 +123,10 @@ class Summary:
     pooled: FrameScore
     median_ms: float
     latency_ms: Mapping[str, Mapping[str, float]]
-    engine_bytes: int | None = None
+    engine_bytes: int | None
+    times_ms: Sequence[float]
+    curves: Curves
+    searched: Mapping[int | None, int]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: ``all`` are the pooled figures as published."""
@@ -102,20 +136,52 @@ class Summary:
                 'engine_bytes': self.engine_bytes, 'mean': dict(self.mean)}
 
 
-def summaries(results: Iterable[Result]) -> dict[str, Summary]:
-    """Every matcher over all frames, by its name; a result at a time.
+@dataclasses.dataclass(frozen=True)
+class Totals:
+    """All frames together.
+
+    frames:   how many.
+    matchers: each over all frames, by its name, the own one first.
+    inputs:   the same of each input alone, by its name; '' where there is but one.
+    process_bytes: as the largest of ``Result.process_bytes``.
+    """
+
+    frames: int
+    matchers: Mapping[str, Summary]
+    inputs: Mapping[str, Mapping[str, Summary]]
+    process_bytes: int | None
+
+    @property
+    def own(self) -> Summary:
+        """Of the own matcher."""
+        return next(iter(self.matchers.values()))
+
+
+def totals_of(results: Iterable[Result]) -> Totals:
+    """Every matcher over all frames and those of each input; a result at a time.
 
     :raises ValueError: there are no results.
     """
-    found: dict[str, _Total] = {}
+    parts: dict[str, dict[str, _Total]] = {}
+    frames, process_bytes = 0, None
     for result in results:
+        frames += 1
+        process_bytes = most((process_bytes, result.process_bytes))
+        part = parts.setdefault(result.input, {name: _Total() for name in result.matchers})
         for name, figures in result.matchers.items():
-            if name not in found:
-                found[name] = _Total()
-            found[name].add(figures)
-    if not found:
+            part[name].add(figures)
+    if not parts:
         raise ValueError('there are no results to summarise')
-    return {name: total.summary() for name, total in found.items()}
+    inputs = {label: {name: total.summary() for name, total in part.items()}
+              for label, part in parts.items()}
+    if len(inputs) == 1:
+        return Totals(frames, next(iter(inputs.values())), inputs, process_bytes)
+    whole: dict[str, _Total] = {}
+    for part in parts.values():
+        for name, total in part.items():
+            whole.setdefault(name, _Total()).extend(total)
+    return Totals(frames, {name: total.summary() for name, total in whole.items()}, inputs,
+                  process_bytes)
 
 
 class _Total:
@@ -124,20 +190,42 @@ class _Total:
     def __init__(self) -> None:
         self._pooled: FrameScore | None = None
         self._means = Means()
-        self._medians_ms, self._total, self._device = (array.array('d') for _ in range(3))
+        self._curves = Curves()
+        self._total, self._device = _numbers(), _numbers()
         self._stages: dict[str, array.array[float]] = {}
         self._engine_bytes: int | None = None
+        self._searched: collections.Counter[int | None] = collections.Counter()
 
     def add(self, figures: Figures) -> None:
-        self._pooled = figures.frame if self._pooled is None else self._pooled + figures.frame
+        published = figures.frame.whole.published
+        self._pool(figures.frame)
         self._means.add(_averaged(figures))
-        self._medians_ms.append(figures.median_ms)
+        self._curves.wrong.append(published.bad_known(3.0))
+        self._curves.coverage.append(published.coverage)
+        self._curves.median_ms.append(figures.median_ms)
         self._total.extend(figures.times_ms)
         if figures.device_ms is not None:
             self._device.append(figures.device_ms)
         for stage, ms in figures.stages_ms.items():
-            self._stages.setdefault(stage, array.array('d')).append(ms)
+            self._stages.setdefault(stage, _numbers()).append(ms)
         self._engine_bytes = most((self._engine_bytes, figures.engine_bytes))
+        self._searched[figures.disparity_range] += 1
+
+    def extend(self, other: _Total) -> None:
+        """The frames of the other follow."""
+        if other._pooled is not None:
+            self._pool(other._pooled)
+        self._means.extend(other._means)
+        self._curves.extend(other._curves)
+        self._total.extend(other._total)
+        self._device.extend(other._device)
+        for stage, ms in other._stages.items():
+            self._stages.setdefault(stage, _numbers()).extend(ms)
+        self._engine_bytes = most((self._engine_bytes, other._engine_bytes))
+        self._searched += other._searched
+
+    def _pool(self, frame: FrameScore) -> None:
+        self._pooled = frame if self._pooled is None else self._pooled + frame
 
     def summary(self) -> Summary:
         assert self._pooled is not None
@@ -145,39 +233,11 @@ class _Total:
                  **self._stages}
         # The order of confidence belongs to a frame: of many there is the mean alone.
         return Summary(
-            len(self._medians_ms), self._means.found(),
+            len(self._curves.median_ms), self._means.found(),
             dataclasses.replace(self._pooled, sparsification=None),
-            statistics.median(self._medians_ms),
-            {name: percentiles(values) for name, values in times.items()}, self._engine_bytes)
-
-
-class Part(Sequence[Result]):
-    """Some of the results, by their places."""
-
-    def __init__(self, results: Sequence[Result], places: Sequence[int]) -> None:
-        self._results, self._places = results, places
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    @overload
-    def __getitem__(self, index: int) -> Result: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Result]: ...
-
-    def __getitem__(self, index: int | slice) -> Result | Sequence[Result]:
-        if isinstance(index, slice):
-            return Part(self._results, self._places[index])
-        return self._results[self._places[index]]
-
-
-def by_input(results: Sequence[Result]) -> dict[str, Part]:
-    """The results of each input by its name, in their order."""
-    places: dict[str, array.array[int]] = {}
-    for place, one in enumerate(results):
-        places.setdefault(one.input, array.array('Q')).append(place)
-    return {name: Part(results, found) for name, found in places.items()}
+            statistics.median(self._curves.median_ms),
+            {name: percentiles(values) for name, values in times.items()}, self._engine_bytes,
+            self._total, self._curves, self._searched)
 
 
 def _averaged(figures: Figures) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from stereo_bp_ros.cli import evaluate_report
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import files, metrics, report
 from stereo_bp_ros.evaluation.gallery import SPREAD, WORST
-from stereo_bp_ros.evaluation.results import summaries
+from stereo_bp_ros.evaluation.results import totals_of
 from stereo_bp_ros.evaluation.runs import Evaluation, Method
 from stereo_bp_ros.evaluation.showing import Showing, view_of
 from stereo_bp_ros.evaluation.sources import Pair
@@ -145,7 +145,7 @@ def test_conditions_are_traffic_lights_of_the_overview(tmp_path, textured_pair):
     summary = {'matcher': 'own', 'backend': 'cpu', 'source': 'here', 'date': 'today',
                'repeat': 1, 'settings': config.to_mapping(), 'machine': {}, 'versions': {}}
     evaluate_report.write_html(
-        tmp_path / 'page.html', 'x', summary, [matched.result], summaries([matched.result]),
+        tmp_path / 'page.html', 'x', summary, [matched.result], totals_of([matched.result]),
         showing, [report.Condition('bad3 <= 2 %', '3 %', '2 %', False)])
     page = pages.Reader((tmp_path / 'page.html').read_text())
     for text in ('0 of 1 conditions hold', 'bad3 <= 2 %', '3 %', 'failed'):

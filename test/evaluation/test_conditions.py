@@ -18,7 +18,7 @@ from stereo_bp_ros.evaluation.consistency import Consistency
 from stereo_bp_ros.evaluation.frame_scores import score_frame
 from stereo_bp_ros.evaluation.obstacles import Detection, Obstacles
 from stereo_bp_ros.evaluation.regions import find_regions
-from stereo_bp_ros.evaluation.results import Figures, Result, summaries
+from stereo_bp_ros.evaluation.results import Figures, Result, totals_of
 from test.cli.runs import steady, texts
 
 CALIBRATION = Calibration(100, 1, 0, 0, 0)      # 100 px metres: 10 px at 10 m, 5 px at 20 m
@@ -246,7 +246,7 @@ def test_a_score_is_the_mean_of_the_frames_that_have_it_as_the_tables_say():
     results = [result(figures(5.0), 'a'), result(figures(5.0, rows=2), 'b'),
                result(figures(0.0, rows=0), 'c')]
     verdict = judged('bad3 <= 30 %', *results)
-    assert verdict.value == summaries(results)['own'].mean['score']['bad_3_estimated'] == 30
+    assert verdict.value == totals_of(results).own.mean['score']['bad_3_estimated'] == 30
     assert (verdict.frames, verdict.passed) == (2, True)
 
 

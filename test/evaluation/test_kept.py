@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import Calibration
-from stereo_bp_ros.cli import evaluate_report
+from stereo_bp_ros.cli import evaluate_report, evaluate_tables
 from stereo_bp_ros.evaluation import regions
 from stereo_bp_ros.evaluation.conditions import judge, parse_condition
 from stereo_bp_ros.evaluation.frame_scores import SUMMED_AT_ONCE, mean_of_frames, score_frame
 from stereo_bp_ros.evaluation.kept import Results, Rows
-from stereo_bp_ros.evaluation.results import Figures, Result, by_input, summaries
+from stereo_bp_ros.evaluation.results import Figures, Result, totals_of
 
 FRAMES = 200
 CALIBRATION = Calibration(100, 0.5, 16, 16, 12)
@@ -43,9 +43,9 @@ def both() -> tuple[list[Result], Results]:
 
 
 def document(results) -> str:
-    totals = summaries(results)
+    totals = totals_of(results)
     found = evaluate_report.summary_of(results, totals, source='x', backend='cpu', settings={},
-                                       against={'bm': totals['bm'].to_dict()})
+                                       against={'bm': totals.matchers['bm'].to_dict()})
     file = io.StringIO()
     json.dump({key: value for key, value in found.items() if key not in ('date', 'machine')},
               file, allow_nan=False)
@@ -71,8 +71,46 @@ def test_a_report_of_kept_results_is_the_report_of_a_list(both):
         'bad3 <= 5 %', 'density >= 1 x bm', 'p99 <= 3 ms', 'filled bad3 <= 9 % in every frame',
         'engine memory <= 3 MiB')]
     assert judge(conditions, kept) == judge(conditions, results)
-    assert {name: [one.name for one in part] for name, part in by_input(kept).items()} == {
-        name: [one.name for one in results if one.input == name] for name in 'ab'}
+
+
+def test_totals_are_those_of_all_frames_and_of_each_input(both):
+    results, kept = both
+    totals = totals_of(kept)
+    assert (totals.frames, list(totals.matchers), totals.process_bytes) == (
+        FRAMES, ['own', 'bm'], 1000 + FRAMES - 1)
+    assert {name: part['own'].frames for name, part in totals.inputs.items()} == {
+        'a': FRAMES // 2, 'b': FRAMES // 2}
+    for label, part in (('a', totals.inputs['a']), ('', totals.matchers)):
+        frames = [one.matchers['own'] for one in results if one.input == label or not label]
+        wrong = [one.frame.whole.published.bad_known(3.0) for one in frames]
+        assert part['own'].mean['score']['bad_3_known'] == pytest.approx(np.mean(wrong), rel=1e-14)
+        assert part['own'].pooled.whole.published.known == 24 * 32 * len(frames)
+        assert part['own'].searched == {16: len(frames)}
+        assert list(part['bm'].times_ms) == [3.0] * len(frames)
+        assert part['own'].latency_ms['total']['p50'] == np.median(
+            [ms for one in frames for ms in one.times_ms])
+        # Inputs follow each other.
+        assert sorted(part['own'].curves.wrong) == sorted(wrong)
+    assert list(totals.matchers['own'].curves.median_ms) == [
+        one.matchers['own'].median_ms for label in 'ab' for one in results if one.input == label]
+
+
+def test_kept_results_are_read_once_for_totals_and_once_for_the_report(both, monkeypatch):
+    _, kept = both
+    read: list[int] = []
+    get = Results.__getitem__
+    monkeypatch.setattr(Results, '__getitem__',
+                        lambda self, place: (read.append(place), get(self, place))[1])
+    totals = totals_of(kept)
+    assert read == list(range(FRAMES + 1))      # iterating ends with an IndexError
+    read.clear()
+    evaluate_tables.frame_table(kept, totals)
+    evaluate_report.plots_of(totals.matchers)
+    evaluate_report.tiles(totals)
+    summary = evaluate_report.summary_of(kept, totals, source='x', backend='cpu', settings={})
+    assert not read
+    json.dumps(summary)
+    assert read == list(range(FRAMES + 1))
 
 
 def test_the_mean_of_many_frames_is_that_of_all_at_once(both):
@@ -120,7 +158,7 @@ def test_a_report_is_written_without_all_of_its_frames_in_memory(both, tmp_path)
         tracemalloc.start()
         try:
             with open(tmp_path / 'report.json', 'w', encoding='utf-8') as file:
-                totals = summaries(part)
+                totals = totals_of(part)
                 json.dump(evaluate_report.summary_of(
                     part, totals, source='x', backend='cpu', settings={}), file, indent=2)
             return tracemalloc.get_traced_memory()[1]

@@ -8,7 +8,7 @@ import pytest
 from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.cli import evaluate_report
 from stereo_bp_ros.evaluation.frame_scores import score_frame
-from stereo_bp_ros.evaluation.results import Figures, Result, most, summaries
+from stereo_bp_ros.evaluation.results import Figures, Result, most, totals_of
 from stereo_bp_ros.evaluation.runs import Evaluation, Method
 from stereo_bp_ros.evaluation.sources import Pair
 from stereo_bp_ros.evaluation.timing import device_ms
@@ -24,7 +24,7 @@ def result(name: str, device: float | None, engine: int | None, process: int | N
 
 def test_the_device_has_a_row_of_its_own_beside_the_stages():
     results = [result('a', 1.0, 100, 900), result('b', 3.0, 300, 950)]
-    found = summaries(results)
+    found = totals_of(results).matchers
     own = found['own'].to_dict()
     assert list(own['latency_ms']) == ['total', 'device', 'cost']
     assert own['latency_ms']['device'] == pytest.approx({'p50': 2.0, 'p99': 2.98, 'p99.9': 2.998})
@@ -40,12 +40,12 @@ def test_the_device_has_a_row_of_its_own_beside_the_stages():
 
 def test_tiles_show_the_device_and_memory_where_they_are_known():
     results = [result('a', 1.0, 3 * 2**20, 64 * 2**20)]
-    tiles = {what: figure for figure, what in evaluate_report.tiles(results, summaries(results))}
+    tiles = {what: figure for figure, what in evaluate_report.tiles(totals_of(results))}
     assert tiles['median time on the device'] == '1.00 ms'
     assert tiles['memory of the engine'] == '3 MiB'
     assert tiles['memory of the process'] == '64 MiB'
     results = [result('a', None, None, None)]
-    tiles = {what for _, what in evaluate_report.tiles(results, summaries(results))}
+    tiles = {what for _, what in evaluate_report.tiles(totals_of(results))}
     assert not [what for what in tiles if 'memory' in what or 'device' in what]
 
 
