@@ -69,11 +69,13 @@ class Reader(AnyReader):
     def decoded(self, kind: str, data: bytes) -> Any:
         """A message of ROS 2 from its bytes, or from those of the same of ROS 1."""
         message = self.deserialize(data, kind)
-        if self.is2 and kind not in self._usual:
+        if not self.is2:
+            return _from_ros1(message, kind)
+        if kind not in self._usual:
             if other := _otherwise(kind, self.typestore):
                 raise StereoError(f'{self.paths[0]} defines {other} otherwise than ROS 2')
             self._usual += (kind,)
-        return message if self.is2 else _from_ros1(message, kind)
+        return message
 
     def messages(self, *arguments: Any, **options: Any) -> Iterator[tuple[Any, int, bytes]]:
         counts: collections.Counter[str] = collections.Counter()
