@@ -174,7 +174,7 @@ def depth_table(totals: Mapping[str, Summary]) -> Cells:
     columns = ['distance', *(['matcher'] if several else []),
                *(column.heading for column in DEPTH_COLUMNS)]
     parts = {'all': first.whole, **{name: part for name, part in first.regions.items()
-                                    if name.endswith('_m')}}
+                                    if name[0].isdigit()}}
     rows = []
     for name, part in parts.items():
         if part.depth is not None and part.published.known:

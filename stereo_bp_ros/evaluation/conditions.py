@@ -22,7 +22,7 @@ from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.condition_words import DELIVERY, FIGURES, near
 from stereo_bp_ros.evaluation.obstacles import Detection
 from stereo_bp_ros.evaluation.performance import performance
-from stereo_bp_ros.evaluation.regions import DISTANCES, distance_name
+from stereo_bp_ros.evaluation.regions import CLASS, DISTANCES, distance_name
 from stereo_bp_ros.evaluation.results import Figures, Result, most, percentiles
 from stereo_bp_ros.types import ENGINE_STAGES
 
@@ -31,7 +31,8 @@ FORM = 'FIGURE [of REGION] <= NUMBER UNIT [between A and B m] [in every frame]'
 
 REGIONS = ('near_edges', 'away_from_edges', 'vehicles', 'background', 'occluded',
            'not_occluded', 'sky')
-"""Parts of a frame that a condition may name; distances are written ``between A and B m``."""
+"""Parts of a frame that a condition may name, beside ``class NAME`` of any class; distances are
+written ``between A and B m``."""
 
 STAGES = (*ENGINE_STAGES, 'device')
 """Parts of a time that a condition may name: stages, and all of them on the device's clock."""
@@ -157,9 +158,11 @@ def parse_condition(text: str) -> Condition:
     if name in DELIVERY and (part or found['other'] or found['near'] or found['every']):
         raise refused(f'is about all frames of a run: {name} has no parts')
     known = STAGES if figure.is_time else REGIONS if figure.is_of_pixels else ()
-    if part and part not in known:
+    is_class = known is REGIONS and part.startswith(CLASS)
+    if part and part not in known and not is_class:
+        words = ', '.join((*known, *(['class NAME'] if known is REGIONS else [])))
         raise refused(f'is of {shown(found["part"] or part)}, but {name} can be of '
-                      + (', '.join(known) + near(part, known) if known else 'all only'))
+                      + (words + near(part, known) if known else 'all only'))
     if part == 'sky' and figure.path[0] != 'score':
         raise refused('is of the sky, ' + ('whose holes nobody fills' if figure.path[0] ==
                                            'filled' else 'which is no number of metres away'))
@@ -320,6 +323,8 @@ def _lack(condition: Condition, value: float | None, limit: float | None) -> str
              'not occluded': 'a mask of occluded pixels'}
     if part == 'sky':
         needs = masks[part]
+    elif part.startswith('class '):
+        needs = f'truth and a mask of the {part}'
     elif part:
         needs = ' and '.join(filter(None, (needs or 'truth', masks.get(part))))
     return f'no data{" of " if part else ""}{part}: needs {needs}'

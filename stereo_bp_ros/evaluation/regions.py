@@ -1,10 +1,10 @@
-"""Parts of a frame that are scored apart: depth edges, distances, vehicles, what is occluded."""
+"""Parts of a frame that are scored apart: depth edges, distances, classes, what is occluded."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import cv2
 import numpy as np
@@ -20,6 +20,9 @@ EDGE_GAP = 8
 
 EDGE_DISTANCE = 5
 """Pixels around a depth edge that are near it."""
+
+CLASS = 'class_'
+"""Begins the name of the region of a class."""
 
 DISTANCES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, math.inf)
 """Limits of the bins by distance along the optical axis, metres."""
@@ -82,22 +85,25 @@ def by_distance(truth: np.ndarray, calibration: Calibration,
 def find_regions(truth: np.ndarray, vehicles: np.ndarray | None = None,
                  calibration: Calibration | None = None, *,
                  occluded: np.ndarray | None = None,
-                 windows: Sequence[tuple[float, float]] = ()) -> dict[str, np.ndarray]:
+                 windows: Sequence[tuple[float, float]] = (),
+                 classes: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
     """Masks, bool H x W, of all parts of a frame that are scored apart, by name.
 
     ``near_edges`` and ``away_from_edges``; with a mask of vehicles ``vehicles`` and
     ``background``, of which KITTI 2015 calls D1 D1-fg and D1-bg; with a calibration the bins of
     ``by_distance``, and its ``windows``; with a mask of occluded pixels ``occluded`` and
-    ``not_occluded``.
+    ``not_occluded``; ``class_pole`` and so on of classes.
 
     truth:    H x W, pixels. NaN and infinity are unknown.
     vehicles: bool or integer H x W, not 0 at vehicles (obj_map of KITTI 2015); None: not known.
     occluded: bool or integer H x W, not 0 where the right camera does not see the surface of the
         left pixel (known in disp_occ of KITTI, unknown in disp_noc); None: not known.
+    classes:  name to bool or integer H x W, not 0 where the class is; they may overlap.
 
     :raises ValueError: a mask has not the shape of the truth.
     """
-    for name, mask in (('vehicles', vehicles), ('occluded pixels', occluded)):
+    named = {f'the class {name}': mask for name, mask in (classes or {}).items()}
+    for name, mask in {'vehicles': vehicles, 'occluded pixels': occluded, **named}.items():
         if mask is not None and mask.shape != truth.shape:
             raise ValueError(f'the mask of {name} has shape {mask.shape}, the truth {truth.shape}')
     near = near_depth_edges(truth)
@@ -108,4 +114,4 @@ def find_regions(truth: np.ndarray, vehicles: np.ndarray | None = None,
         found |= {'occluded': occluded != 0, 'not_occluded': occluded == 0}
     if calibration is not None:
         found |= by_distance(truth, calibration, windows)
-    return found
+    return found | {CLASS + name: mask != 0 for name, mask in (classes or {}).items()}

@@ -317,7 +317,7 @@ def _known(pair: Pair, shape: tuple[int, ...], method: Method) -> dict[str, Any]
         known |= {'truth': pair.truth, 'calibration': calibration,
                   'regions': regions.find_regions(
                       pair.truth, pair.vehicles, calibration, occluded=pair.occluded,
-                      windows=method.windows)}
+                      windows=method.windows, classes=pair.classes)}
     return known
 
 

@@ -261,7 +261,7 @@ def _pair_of_street(street: RoadSequence, frame: SceneFrame) -> Pair:
     calibration = Calibration(street.focal_px, street.baseline_m, street.cx, street.cx, street.cy)
     return Pair(f'{frame.index:06d}', frame.left, frame.right,
                 np.where(frame.sky, np.float32(np.nan), frame.disparity), None, calibration,
-                frame.stamp_ns, frame.vehicles, frame.sky, frame.occluded)
+                frame.stamp_ns, frame.vehicles, frame.sky, frame.occluded, frame.classes)
 
 
 def _pair_of_bag(pair: bags.BagPair) -> Pair:

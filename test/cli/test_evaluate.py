@@ -24,7 +24,7 @@ FAST = ['--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations
 
 @pytest.fixture
 def folder(tmp_path, textured_pair):
-    """Two pairs of one disparity each, the first with truth, vehicles and a sky."""
+    """Two pairs of one disparity each, the first with truth, vehicles, a sky and a class."""
     pytest.importorskip('numba')
     for name, disparity in (('one', 6), ('two', 9)):
         (tmp_path / 'sets' / name).mkdir(parents=True)
@@ -37,6 +37,8 @@ def folder(tmp_path, textured_pair):
         mask = np.zeros((48, 96), np.uint8)
         mask[:, columns] = 7
         files.write_image(tmp_path / 'sets' / 'one' / f'{name}.png', mask)
+    (tmp_path / 'sets' / 'one' / 'classes').mkdir()
+    files.write_image(tmp_path / 'sets' / 'one' / 'classes' / 'pole.png', np.uint8(truth == 12))
     return tmp_path / 'sets'
 
 
@@ -52,6 +54,8 @@ def test_every_part_of_a_frame_is_scored(folder, capsys):
     assert first['filled']['density'] == 100
     assert regions['vehicles']['filled']['d1_known'] == pytest.approx(100 * 20 / 30, abs=1)
     assert regions['background']['filled']['d1_known'] < 1
+    assert regions['class_pole']['filled']['d1_known'] > 95
+    assert report['mean']['regions']['class_pole']['filled']['density'] == 100
     # 96 px metres: 16 m at a disparity of 6, 8 m where the truth is 12.
     assert {name: one['score']['known'] for name, one in regions.items()
             if name.endswith('_m') and one['score']['known']} == {

@@ -38,6 +38,9 @@ def test_the_folder_has_exactly_what_the_street_is(tmp_path, capsys):
         for name in ('left', 'right', 'vehicles', 'sky', 'occluded'):
             np.testing.assert_array_equal(getattr(pair, name), getattr(frame, name))
         np.testing.assert_array_equal(pair.truth, frame.disparity)
+        assert pair.classes.keys() == frame.classes.keys()
+        for name, mask in pair.classes.items():
+            np.testing.assert_array_equal(mask, getattr(frame, name))
         assert pair.calibration.focal_px == sequence.focal_px
         assert pair.calibration.baseline_m == pytest.approx(sequence.baseline_m)
         assert (pair.calibration.cx_left, pair.calibration.cy) == (sequence.cx, sequence.cy)
@@ -49,7 +52,8 @@ def test_the_folder_has_exactly_what_the_street_is(tmp_path, capsys):
 
 def test_evaluate_reads_what_render_writes(tmp_path, capsys):
     pytest.importorskip('numba')
-    rendered(tmp_path / 'street', '--weather', 'fog', '--vertical-offset', '0.3')
+    rendered(tmp_path / 'street', '--weather', 'fog', '--vertical-offset', '0.3',
+             '--street', 'hard')
     capsys.readouterr()
     assert main(['evaluate', str(tmp_path / 'street'), '--preset', 'road', '--backend', 'cpu',
                  '--repeat', '1', '--json']) == 0
@@ -58,7 +62,8 @@ def test_evaluate_reads_what_render_writes(tmp_path, capsys):
     assert (frame['name'], frame['disparity_range']) == ('000000', 16)
     assert frame['score']['known'] == 160 * 96
     assert frame['filled']['bad_3_known'] < 15
-    assert {'near_edges', 'vehicles', '8_16_m'} <= frame['regions'].keys()
+    assert {'near_edges', 'vehicles', '8_16_m', 'class_thin',
+            'class_fence'} <= frame['regions'].keys()
     assert frame['sky']['pixels'] > 100
 
 
@@ -72,7 +77,7 @@ def test_the_same_options_give_the_same_files_and_another_seed_gives_others(tmp_
     for name, seed in (('one', '5'), ('same', '5'), ('other', '6')):
         rendered(tmp_path / name, *rain, '--seed', seed)
     one, same, other = (files_of(tmp_path / name) for name in ('one', 'same', 'other'))
-    assert len(one) == 2 + 2 * 8
+    assert len(one) == 2 + 2 * 9
     assert one == same
     differ = {path.name for path in one if one[path] != other[path]}
     assert {'left.png', 'right.png', 'disparity.pfm', 'scene.json'} <= differ

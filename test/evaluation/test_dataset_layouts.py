@@ -284,9 +284,12 @@ def test_the_classes_of_virtual_kitti_2_tell_vehicles_by_their_colours(tmp_path)
     path = tmp_path / 'frames/classSegmentation/Camera_0/classgt_00001.png'
     save(path, classes[:, :, ::-1])
     first, second = open_dataset(tmp_path)
-    assert first.vehicles is None
+    assert (first.vehicles, first.classes) == (None, {})
+    assert second.classes.keys() == {'truck', 'car', 'van', 'road'}
     for column, name in enumerate(colours):
         assert (second.vehicles[:, column] == (name in ('Truck', 'Car', 'Van'))).all()
+        for known, mask in second.classes.items():
+            assert (mask[:, column] == (known == name.lower())).all()
     save(path, np.zeros((4, 6), np.uint8))
     with pytest.raises(ValueError, match=r'classgt_00001\.png are grey'):
         open_dataset(tmp_path)[1]

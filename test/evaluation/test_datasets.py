@@ -118,6 +118,41 @@ def test_kitti_2015_has_its_truth_vehicles_and_the_calibration_of_its_cameras(tm
     assert (later.truth, later.vehicles) == (None, None)
 
 
+def test_the_classes_of_kitti_are_numbers_of_cityscapes(tmp_path):
+    for side in ('image_2', 'image_3'):
+        for name in ('000007_10', '000007_11'):
+            make_image(tmp_path / side / f'{name}.png')
+    numbers = np.array([[0, 3, 4, 7, 17, 23], [20, 21, 26, 33, 34, 255]], np.uint8)
+    (tmp_path / 'semantic').mkdir()
+    files.write_image(tmp_path / 'semantic' / '000007_10.png', np.repeat(numbers, 2, axis=0))
+    pair, later = open_dataset(tmp_path)
+    places = {name: np.argwhere(mask[::2]).tolist() for name, mask in pair.classes.items()}
+    assert places == {'static': [[0, 2]], 'road': [[0, 3]], 'pole': [[0, 4]],
+                      'traffic_sign': [[1, 0]], 'vegetation': [[1, 1]], 'car': [[1, 2]],
+                      'bicycle': [[1, 3]]}
+    np.testing.assert_array_equal(pair.sky[::2], numbers == 23)
+    assert (later.classes, later.sky) == ({}, None)
+
+
+def test_classes_of_a_pair_are_masks_by_their_names(tmp_path):
+    make_pair(tmp_path / 'hall')
+    make_image(tmp_path / 'hall' / 'classes' / 'pole.png', 1)
+    make_image(tmp_path / 'hall' / 'classes' / 'sky.png', 1)
+    pair = open_dataset(tmp_path / 'hall')[0]
+    assert (list(pair.classes), pair.classes['pole'].all(), pair.sky.all()) == (
+        ['pole'], True, True)
+    # A mask of the sky beside the pair is the one that counts.
+    make_image(tmp_path / 'hall' / 'sky.png', 0)
+    assert not open_dataset(tmp_path / 'hall')[0].sky.any()
+    make_image(tmp_path / 'hall' / 'classes' / 'pole.png', 1, (4, 5))
+    with pytest.raises(ValueError, match=r'mask of the class pole of .*left\.png is 5 x 4'):
+        open_dataset(tmp_path / 'hall')[0]
+    (tmp_path / 'hall' / 'classes' / 'pole.png').rename(
+        tmp_path / 'hall' / 'classes' / 'Pole 1.png')
+    with pytest.raises(ValueError, match=r"a class is named 'Pole 1', but a name has small"):
+        open_dataset(tmp_path / 'hall')[0]
+
+
 def test_masks_lie_beside_a_pair_and_have_its_size(tmp_path):
     make_pair(tmp_path / 'hall')
     make_image(tmp_path / 'hall' / 'vehicles.png', 1)

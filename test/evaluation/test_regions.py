@@ -90,6 +90,16 @@ def test_a_mask_of_vehicles_parts_them_from_the_background(kind):
         regions.find_regions(truth, mask[:1])
 
 
+def test_every_class_is_a_region_and_classes_may_overlap():
+    truth = np.full((1, 3), 9, np.float32)
+    found = regions.find_regions(truth, classes={'pole': np.array([[0, 5, 5]], np.uint8),
+                                                 'thin': np.array([[True, True, False]])})
+    assert found['class_pole'].tolist() == [[False, True, True]]
+    assert found['class_thin'].tolist() == [[True, True, False]]
+    with pytest.raises(ValueError, match='the mask of the class pole has shape'):
+        regions.find_regions(truth, classes={'pole': np.ones((1, 2), bool)})
+
+
 def test_a_mask_of_occluded_pixels_parts_them_from_the_others():
     truth = np.full((1, 3), 9, np.float32)
     found = regions.find_regions(truth, occluded=np.array([[True, False, False]]))

@@ -11,6 +11,7 @@ import numpy as np
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.evaluation import calibrations, files
+from stereo_bp_ros.evaluation.datasets import classes
 from stereo_bp_ros.evaluation.datasets.entries import (
     IMAGE_SUFFIXES,
     Entry,
@@ -24,10 +25,6 @@ DRIVING_STEREO_SCALES = {'half-size': 256.0, 'full-size': 128.0}
 
 VIRTUAL_SKY = 65535
 """Depth of the sky in Virtual KITTI 2, centimetres: the farthest that 16 bits hold."""
-
-
-VIRTUAL_VEHICLES = ((160, 60, 60), (255, 127, 80), (0, 139, 139))
-"""Colours (rgb) of trucks, cars and vans in the classes of Virtual KITTI 2."""
 
 
 def kitti2012(folder: Path) -> list[Entry] | None:
@@ -57,7 +54,8 @@ def _kitti(folder: Path, sides: tuple[str, str], truth_suffix: str, cameras: tup
             functools.partial(files.read_disparity_png, found[0]) if found else None,
             calibration=_kitti_calibration(folder, left.stem.split('_')[0], cameras),
             vehicles=mask(folder / 'obj_map' / f'{left.stem}.png'),
-            occluded=functools.partial(_occluded, *found) if len(found) == 2 else None))
+            occluded=functools.partial(_occluded, *found) if len(found) == 2 else None,
+            classes=classes.of_cityscapes(folder / 'semantic' / f'{left.stem}.png')))
     return entries
 
 
@@ -155,27 +153,21 @@ def virtual_kitti(folder: Path) -> list[Entry] | None:
         for left, right in partners(frames / 'rgb' / 'Camera_0', frames / 'rgb' / 'Camera_1'):
             number = left.stem.rpartition('_')[2]
             depth = frames / 'depth' / 'Camera_0' / f'depth_{number}.png'
-            classes = frames / 'classSegmentation' / 'Camera_0' / f'classgt_{number}.png'
+            seen = frames / 'classSegmentation' / 'Camera_0' / f'classgt_{number}.png'
             known = read is not None and depth.is_file()
             entries.append(Entry(
                 (inside / left.stem).as_posix(), left, right,
                 functools.partial(_from_depth, depth, read) if known and read else None,
                 calibration=read,
-                vehicles=functools.partial(_is_vehicle, classes) if classes.is_file() else None,
-                sky=functools.partial(_is_sky, depth) if depth.is_file() else None))
+                vehicles=functools.partial(classes.vehicles_of_virtual_kitti, seen)
+                if seen.is_file() else None,
+                sky=functools.partial(_is_sky, depth) if depth.is_file() else None,
+                classes=classes.of_virtual_kitti(seen)))
     return entries
 
 
 def _is_sky(depth: Path) -> np.ndarray:
     return np.asarray(files.read_grey(depth) >= VIRTUAL_SKY)
-
-
-def _is_vehicle(path: Path) -> np.ndarray:
-    image = files.read_image(path)
-    if image.ndim != 3:
-        raise ValueError(f'classes {path} are grey, but should have a colour each')
-    return np.asarray(np.any([np.all(image == colour, axis=2) for colour in VIRTUAL_VEHICLES],
-                             axis=0))
 
 
 def _from_depth(path: Path, calibration: Callable[[], Calibration]) -> np.ndarray:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.evaluation import calibrations, files
+from stereo_bp_ros.evaluation.datasets.classes import Classes, ClassReader
 from stereo_bp_ros.images import RawImage
 
 IMAGE_SUFFIXES = ('.png', '.pgm', '.ppm', '.jpg', '.jpeg', '.bmp', '.tif', '.tiff')
@@ -33,6 +34,8 @@ class Pair:
                  the source has no such mask.
     occluded:    bool H x W, pixels of the left image whose truth is known although the right
                  camera does not see them; None where the source does not tell.
+    classes:     name to bool H x W, pixels of the left image that show this class; of those that
+                 the source tells, without the sky.
     input:       name of its source, where there are several; then ``name`` begins with it.
     """
 
@@ -46,6 +49,7 @@ class Pair:
     vehicles: np.ndarray | None = None
     sky: np.ndarray | None = None
     occluded: np.ndarray | None = None
+    classes: Classes = field(default_factory=dict)
     input: str = ''
 
     @property
@@ -78,6 +82,7 @@ class Entry:
     vehicles: Reader | None = None
     sky: Reader | None = None
     occluded: Reader | None = None
+    classes: ClassReader | None = None
 
     def load(self) -> StereoPair:
         """Read the pair.
@@ -88,18 +93,23 @@ class Entry:
         if left.shape != right.shape:
             raise ValueError(f'{self.left} is {left.shape[1]} x {left.shape[0]} and {self.right} '
                              f'is {right.shape[1]} x {right.shape[0]}, or their colours differ')
+        classes = {} if self.classes is None else {
+            name: self._checked(f'mask of the class {name}', found, left)
+            for name, found in self.classes().items()}
+        sky = classes.pop('sky', None)
+        if self.sky is not None:
+            sky = self._read('mask of the sky', self.sky, left)
         return StereoPair(
             self.name, left, right, self._read('ground truth', self.truth, left),
             self.disparities, None if self.calibration is None else self.calibration(),
             self.stamp_ns,
             self._read('mask of vehicles', self.vehicles, left),
-            self._read('mask of the sky', self.sky, left),
-            self._read('mask of occluded pixels', self.occluded, left))
+            sky, self._read('mask of occluded pixels', self.occluded, left), classes)
 
     def _read(self, what: str, reader: Reader | None, image: np.ndarray) -> np.ndarray | None:
-        if reader is None:
-            return None
-        found = reader()
+        return None if reader is None else self._checked(what, reader(), image)
+
+    def _checked(self, what: str, found: np.ndarray, image: np.ndarray) -> np.ndarray:
         if found.shape != image.shape[:2]:
             raise ValueError(f'the {what} of {self.left} is {found.shape[1]} x {found.shape[0]}, '
                              f'the image {image.shape[1]} x {image.shape[0]}')

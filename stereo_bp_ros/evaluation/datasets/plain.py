@@ -11,6 +11,7 @@ import numpy as np
 from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation import files
+from stereo_bp_ros.evaluation.datasets import classes
 from stereo_bp_ros.evaluation.datasets.entries import (
     Entry,
     Reader,
@@ -99,7 +100,8 @@ def pair(folder: Path) -> list[Entry] | None:
     return [Entry(folder.name, left, right, truth, calibration=calibration(folder),
                   disparities=None if disparities is None else int(disparities),
                   vehicles=mask(folder / 'vehicles.png'), sky=mask(folder / 'sky.png'),
-                  occluded=mask(folder / 'occluded.png'))]
+                  occluded=mask(folder / 'occluded.png'),
+                  classes=classes.of_folder(folder / 'classes'))]
 
 
 def sequence(folder: Path) -> list[Entry] | None:

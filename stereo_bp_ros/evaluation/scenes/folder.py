@@ -38,8 +38,9 @@ def write(sequence: RoadSequence, folder: Path, workers: int = 0,
     """Draw all frames of a sequence into a folder that `prepare` made.
 
     Each frame is a folder, 000000 and so on, with left.png, right.png, disparity.pfm, the masks
-    vehicles.png, sky.png and occluded.png (255 where they are), and P_left.txt and P_right.txt of
-    the perfect pair. sets.yaml says how many disparities to search, `SCENE` how all was drawn.
+    vehicles.png, sky.png and occluded.png (255 where they are), those of `SceneFrame.classes` in
+    classes/, and P_left.txt and P_right.txt of the perfect pair. sets.yaml says how many
+    disparities to search, `SCENE` how all was drawn.
 
     workers, progress: as of `render`.
 
@@ -64,6 +65,9 @@ def _write_frame(frame: SceneFrame, sequence: RoadSequence, folder: Path) -> Non
     files.write_pfm(folder / 'disparity.pfm', frame.disparity)
     for name in ('vehicles', 'sky', 'occluded'):
         files.write_image(folder / f'{name}.png', np.uint8(255) * getattr(frame, name))
+    for name, found in frame.classes.items():
+        (folder / 'classes').mkdir(exist_ok=True)
+        files.write_image(folder / 'classes' / f'{name}.png', np.uint8(255) * found)
     focal = sequence.focal_px
     for side, x in (('left', 0.0), ('right', -focal * sequence.baseline_m)):
         (folder / f'P_{side}.txt').write_text(

@@ -50,6 +50,12 @@ class SceneFrame:
         """Where fences are, without the gaps between their bars, bool H x W."""
         return self.labels == meshes.FENCE
 
+    @property
+    def classes(self) -> dict[str, np.ndarray]:
+        """`thin` and `fence` by these names, where there are any."""
+        found = {'thin': self.thin, 'fence': self.fence}
+        return {name: mask for name, mask in found.items() if mask.any()}
+
 
 def hidden(truth: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Left pixels whose point is not in the right picture, whose disparities are at half pixels.
