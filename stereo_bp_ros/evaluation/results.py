@@ -162,24 +162,23 @@ def totals_of(results: Iterable[Result]) -> Totals:
 
     :raises ValueError: there are no results.
     """
-    parts: dict[str, dict[str, _Total]] = {}
+    parts: dict[str, dict[str, _Total]] = collections.defaultdict(_totals)
     frames, process_bytes = 0, None
     for result in results:
         frames += 1
         process_bytes = most((process_bytes, result.process_bytes))
-        part = parts.setdefault(result.input, {name: _Total() for name in result.matchers})
         for name, figures in result.matchers.items():
-            part[name].add(figures)
+            parts[result.input][name].add(figures)
     if not parts:
         raise ValueError('there are no results to summarise')
     inputs = {label: {name: total.summary() for name, total in part.items()}
               for label, part in parts.items()}
     if len(inputs) == 1:
         return Totals(frames, next(iter(inputs.values())), inputs, process_bytes)
-    whole: dict[str, _Total] = {}
+    whole = _totals()
     for part in parts.values():
         for name, total in part.items():
-            whole.setdefault(name, _Total()).extend(total)
+            whole[name].extend(total)
     return Totals(frames, {name: total.summary() for name, total in whole.items()}, inputs,
                   process_bytes)
 
@@ -238,6 +237,11 @@ class _Total:
             statistics.median(self._curves.median_ms),
             {name: percentiles(values) for name, values in times.items()}, self._engine_bytes,
             self._total, self._curves, self._searched)
+
+
+def _totals() -> dict[str, _Total]:
+    """None yet; a matcher that is asked for is there."""
+    return collections.defaultdict(_Total)
 
 
 def _averaged(figures: Figures) -> dict[str, Any]:
