@@ -213,14 +213,15 @@ def reliable_overrides(namespace: str = '', *, image: str = 'image_rect', depth:
 
     :param namespace: the node's, such as '/robot': parameters are named by resolved topics.
     :param image: what the topics of images are named, image_raw with ``rectify``.
-    :param depth: messages that wait in every queue.
+    :param depth: messages that wait in every queue; of latencies at least 100.
     """
     images = {f'qos_overrides.{namespace}/{side}/{topic}.subscription.{policy}': value
               for side in ('left', 'right')
               for topic in (image, f'{image}/compressed', 'camera_info')
               for policy, value in (('reliability', 'reliable'), ('depth', depth))}
-    results = {f'qos_overrides.{namespace}/{topic}.publisher.depth': depth
-               for topic in ('disparity', 'latency')}
+    # A latency takes half a kilobyte: many may wait. A result without its latency is not judged.
+    results = {f'qos_overrides.{namespace}/{topic}.publisher.depth': number
+               for topic, number in (('disparity', depth), ('latency', max(100, depth)))}
     return {**images, **results}
 
 
