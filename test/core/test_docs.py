@@ -10,9 +10,10 @@ import shlex
 
 import pytest
 
-from stereo_bp_ros import InputReason, preset_names
+from stereo_bp_ros import InputReason, MatcherConfig, preset_names
 from stereo_bp_ros.cli.main import UsageError, build_parser
 from stereo_bp_ros.config import IGNORED
+from stereo_bp_ros.geometry import paper_memory_bound
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.node import main as node
 from stereo_bp_ros.node.diagnostics.latency import STAGES
@@ -149,6 +150,53 @@ def test_the_page_of_the_node_has_every_reason_stage_encoding_and_exit_status(re
     known += [str(reason) for reason in InputReason] + list(ENCODINGS)
     known += [f'| {status} | ' for status in (0, node.EXIT_REFUSED, node.EXIT_DEVICE_LOST)]
     assert [text for text in known if text not in page] == []
+
+
+SETS = {'tsukuba': (384, 288, 16), 'venus': (434, 383, 21), 'barn1': (432, 381, 32),
+        'cones_quarter': (450, 375, 64), 'cones_half': (900, 750, 128),
+        '640x480x64': (640, 480, 64)}
+
+
+def table(text: str) -> dict[str, list[str]]:
+    """The cells of the first table behind a heading, by the first cell of each row."""
+    lines = itertools.dropwhile(lambda line: not line.startswith('|'), text.splitlines())
+    cells = [[cell.strip() for cell in line.strip('|').split('|')]
+             for line in itertools.takewhile(lambda line: line.startswith('|'), lines)]
+    return {first: others for first, *others in cells[2:]}
+
+
+def test_the_pages_have_the_memory_that_engines_plan(repository):
+    from stereo_bp_ros.engines.cpu.plan import plan_of as cpu
+    from stereo_bp_ros.engines.cuda.plan import plan_of as cuda
+
+    def mib(plan_of, name: str, **changes) -> str:
+        width, height, disparities = SETS[name]
+        config = MatcherConfig.preset('five_sets', disparity_range=disparities, num_threads=2,
+                                      **changes)
+        return f'{plan_of(config, width, height).memory.total / 2**20:.1f}'
+
+    def bound(name: str, size: int) -> str:
+        return f'{size * paper_memory_bound(*SETS[name]) / 2**20:.1f}'
+
+    memory = (repository / 'docs/performance.md').read_text().split('\n## Memory\n')[1]
+    assert table(memory.split('\n### CPU\n')[1]) == {
+        name: [mib(cpu, name, message_type='int16'), mib(cpu, name, message_type='float16'),
+               bound(name, 2), mib(cpu, name, message_type='float32'), bound(name, 4)]
+        for name in SETS}
+    planned = table(memory.split('\n### CUDA\n')[1])
+    assert planned == {
+        name: [mib(cuda, name, message_type='int16', stereo_algorithm=algorithm)
+               for algorithm in ('bp', 'tiled_bp')] for name in SETS if name in planned}
+    assert len(planned) == 5
+    # Pages that repeat figures of these tables.
+    repeated = (repository / 'docs/explanation/tiled_bp.md').read_text().split('## Beside `bp`')[1]
+    assert {name: [row[0].split(', ')[-1], row[-1]] for name, row in table(repeated).items()
+            } == planned
+    repeated = (repository / 'docs/explanation/global_matching.md').read_text().split(
+        '## The cost of a larger range')[1]
+    assert {name.split()[0]: row[-1] for name, row in table(repeated).items()} == {
+        name: mib(cpu, name, message_type='int16')
+        for name in ('tsukuba', 'cones_quarter', 'cones_half')}
 
 
 @pytest.mark.parametrize('page', ['README.md', 'docs/howto/choose_settings.md'])
