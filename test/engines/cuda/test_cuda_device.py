@@ -79,6 +79,26 @@ def test_no_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert '\n' not in str(problem)
 
 
+@pytest.mark.parametrize('status', [100, 304, 999])
+def test_a_driver_that_this_user_may_not_open_is_the_reason(
+        monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, status: int) -> None:
+    for name in ('nvidia0', 'nvidiactl'):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(device, 'DEVICE_FILES', (f'{tmp_path}/nvidia[0-9]*',
+                                                 f'{tmp_path}/nvidiactl', f'{tmp_path}/nvmap'))
+    pretend_cupy(monkeypatch, raises(status))
+    problem = device.unavailable(0)
+    assert problem is not None
+    assert 'may not open' not in problem.reason
+    # Root may open everything, whatever the file says.
+    monkeypatch.setattr(device.os, 'access', lambda path, mode: not path.endswith('0'))
+    problem = device.unavailable(0)
+    assert problem is not None
+    assert f'cudaError {status}: something: this user may not open {tmp_path}/nvidia0' in str(
+        problem)
+    assert f"the group that 'ls -l {tmp_path}/nvidia0' shows" in problem.remedy
+
+
 def test_a_device_number_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_cupy(monkeypatch, lambda: 1)
     problem = device.unavailable(3)

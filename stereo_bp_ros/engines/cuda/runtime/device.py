@@ -9,7 +9,9 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import glob
 import importlib.util
+import os
 from typing import Any
 
 from stereo_bp_ros.errors import BackendUnavailable, DeviceLostError, OutOfDeviceMemory
@@ -58,6 +60,9 @@ class Properties:
         return f'sm_{self.capability[0]}{self.capability[1]}'
 
 
+DEVICE_FILES = ('/dev/nvidia[0-9]*', '/dev/nvidiactl', '/dev/nvidia-uvm', '/dev/nvmap')
+"""Through which CUDA reaches the driver; the last one on Jetson."""
+
 #: Stands for the device where none is asked, in plans and in tests of kernels: an H200.
 TYPICAL = Properties(0, 'NVIDIA H200', (9, 0), 132, 227 * 1024, 228 * 1024, 141 * 2**30, False)
 
@@ -83,9 +88,13 @@ def unavailable(index: int) -> BackendUnavailable | None:
                                           "install the GPU's driver, or use backend cpu")
             return BackendUnavailable("the driver is older than CuPy's CUDA version",
                                       'update the driver, or ' + INSTALL)
-        return BackendUnavailable(
-            f'no CUDA device answers: {_first_line(error)}',
-            'check that nvidia-smi shows a device, or use backend cpu')
+        reason = f'no CUDA device answers: {_first_line(error)}'
+        if closed := _closed_files():
+            return BackendUnavailable(
+                f'{reason}: this user may not open {closed[0]}',
+                f"add the user to the group that 'ls -l {closed[0]}' shows, or use backend cpu")
+        return BackendUnavailable(reason,
+                                  'check that nvidia-smi shows a device, or use backend cpu')
     except Exception as error:
         return BackendUnavailable(f'CUDA does not start: {_first_line(error)}', INSTALL)
 
@@ -247,6 +256,12 @@ def _has_driver() -> bool:
     except OSError:
         return False
     return True
+
+
+def _closed_files() -> list[str]:
+    """The driver's files that are there, but not for this user."""
+    found = sorted(path for pattern in DEVICE_FILES for path in glob.glob(pattern))
+    return [path for path in found if not os.access(path, os.R_OK | os.W_OK)]
 
 
 def _version(number: int) -> str:
