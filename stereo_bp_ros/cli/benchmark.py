@@ -77,6 +77,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
                              'of a frame (CUDA)')
     parser.add_argument('--output', type=pathlib.Path, metavar='FILE', help='write JSON there')
     shared.add_matcher_options(parser)
+    shared.add_params_file_option(parser)
     shared.add_json_option(parser)
 
 

@@ -7,16 +7,16 @@
   stereo_bp evaluate recording/ --preset road --consistency --corridor 2.5x40 --camera-height 1.6
   stereo_bp evaluate --scenario street.yaml --json-lines
   stereo_bp evaluate --compare before/report.json after/report.json
-  stereo_bp evaluate kitti2012/ --preset road --sweep downscale=1:3:1 --sweep levels=2:4:1 \
-      --choose 'p99 <= 100 ms' --output sweep/
-  stereo_bp evaluate kitti2012/ --preset road --sweep data_weight=0.05:0.5 --sweep levels=2:6 \
-      --trials 60 --output search/
+  stereo_bp evaluate kitti2012/ --params-file chosen.yaml
+  stereo_bp evaluate kitti2012/ --preset road --sweep downscale=1:3:1 --choose 'p99 <= 100 ms'
+  stereo_bp evaluate kitti2012/ --preset road --sweep census_weight=0.5:1.5 --trials 60
   stereo_bp evaluate monday/ tuesday/ wednesday/ --preset road --workers 8
   stereo_bp evaluate recording/ --preset road --mcap evaluation.mcap
   stereo_bp evaluate recording/ --preset road --truth-topic /velodyne_points
 
-Folders may be laid out as Middlebury (2001 to 2014), KITTI 2012 or 2015, a sequence of stamped
-pairs, or left.png and right.png; a bag is a rosbag2 folder, a file of one, or a ROS 1 bag. Where
+Folders may be laid out as Middlebury (2001 to 2021), ETH3D, KITTI 2012 or 2015, DrivingStereo,
+Virtual KITTI 2, a sequence of stamped pairs, or left.png and right.png (docs/reference/files.md);
+a bag is a rosbag2 folder, a file of one, or a ROS 1 bag. Where
 the data set says how many disparities it has, that many are searched unless --set disparity_range
 says otherwise; a setting min_depth goes by each pair's calibration in place of both.
 docs/reference/metrics.md defines every figure.
@@ -124,6 +124,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     evaluate_scale.add_arguments(parser)
     shared.add_topic_options(parser)
     shared.add_matcher_options(parser)
+    shared.add_params_file_option(parser)
     shared.add_json_option(parser)
     parser.add_argument('--json-lines', action='store_true',
                         help='with --scenario: print one line of JSON a condition, and one of '
@@ -147,7 +148,8 @@ def run(options: argparse.Namespace) -> int:
     config = evaluate_scale.for_workers(
         options, MatcherConfig.from_mapping(shared.chosen_settings(options, fixed)))
     topics = shared.chosen_topics(options)
-    own = options.preset or config.stereo_algorithm
+    own = (options.params_file.stem if options.params_file else
+           options.preset or config.stereo_algorithm)
     names, others = _against(options, own, config)
     method = Method(options.repeat, options.confidence, _calibration(options),
                     shared.names_range(options) or 'disparity_range' in fixed,
@@ -156,7 +158,7 @@ def run(options: argparse.Namespace) -> int:
                     scenario.windows if scenario else ())
     configs = {own: config, **others}
     sources = _open(scenario.inputs if scenario else inputs_of(options.paths), topics,
-                    scenario.limit if scenario else options.limit)
+                    options.limit)
     title = scenario.path.name if scenario else sources.title
     if options.sweep:
         return evaluate_sweep.run(options, method, sources)

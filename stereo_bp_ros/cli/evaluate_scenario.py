@@ -14,7 +14,8 @@ from stereo_bp_ros.evaluation.report import Condition as Light
 from stereo_bp_ros.evaluation.scenario import Scenario, read_scenario
 
 #: Options that the file chooses, and their values where the command line does not name them.
-CHOSEN: dict[str, Any] = {'paths': [], 'preset': None, 'against': [], 'repeat': 3, 'limit': 0}
+CHOSEN: dict[str, Any] = {'paths': [], 'preset': None, 'params_file': None, 'against': [],
+                          'repeat': 3, 'limit': 0}
 
 
 def choose(options: argparse.Namespace) -> Scenario:
@@ -24,7 +25,8 @@ def choose(options: argparse.Namespace) -> Scenario:
     """
     for name, default in CHOSEN.items():
         if getattr(options, name) != default:
-            raise ValueError(f'{"a path" if name == "paths" else f"--{name}"} and --scenario '
+            option = 'a path' if name == 'paths' else '--' + name.replace('_', '-')
+            raise ValueError(f'{option} and --scenario '
                              'exclude each other: the scenario says it')
     scenario = read_scenario(options.scenario)
     options.preset = scenario.preset or None
@@ -39,7 +41,7 @@ def choose(options: argparse.Namespace) -> Scenario:
     options.confidence |= bool(scenario.asks('confidence'))
     options.consistency |= bool(scenario.asks('consistency'))
     options.against = list(scenario.against)
-    options.repeat = scenario.repeat
+    options.repeat, options.limit = scenario.repeat, scenario.limit
     return scenario
 
 

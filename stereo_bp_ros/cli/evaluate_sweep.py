@@ -197,11 +197,14 @@ def _comments(options: argparse.Namespace, chosen: Point, choice: Choice) -> lis
         f'{FIGURES[choice.figure].unit}, '
     settings = ' '.join(f'--set {text}' for text in [
         *options.settings, *(f'{name}={value}' for name, value in chosen.changes.items())])
-    preset = f'--preset {options.preset} ' if options.preset else ''
+    begin = f'--preset {options.preset} ' if options.preset else ''
+    begin += f'--params-file {options.params_file} ' if options.params_file else ''
+    searched = ', '.join(map(str, sorted(chosen.disparities)))
     return [f'Chosen by stereo_bp evaluate --sweep: {accuracy}median {chosen.time_ms:.1f} ms, '
-            f'{chosen.frames} frames.',
-            f'On the command line: {preset}{settings}',
-            'Of the node: --params-file THIS_FILE, of a launch file: params_file:=THIS_FILE']
+            f'{chosen.frames} frame{"s" * (chosen.frames != 1)}, searched {searched} disparities.',
+            f'On the command line: {begin}{settings}',
+            'Of the node and of stereo_bp evaluate: --params-file THIS_FILE, of a launch file: '
+            'params_file:=THIS_FILE']
 
 
 def _print(options: argparse.Namespace, title: str, points: Sequence[Point], chosen: Point,

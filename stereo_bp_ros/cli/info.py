@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='compile all that a preset runs, and keep it for later processes; '
                              'may be given several times, on CUDA with --size')
     shared.add_matcher_options(parser)
+    shared.add_params_file_option(parser)
     shared.add_json_option(parser)
 
 

@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--repeat', type=shared.whole(1), default=1, metavar='N',
                         help='match N times and report the median time (default 1)')
     shared.add_matcher_options(parser)
+    shared.add_params_file_option(parser)
     shared.add_json_option(parser)
     parser.epilog = shared.score_keys()
 

@@ -27,13 +27,24 @@ from rich.progress import (
 from rich.table import Table
 
 from stereo_bp_ros import transport
-from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
+from stereo_bp_ros.config import (
+    MatcherConfig,
+    Value,
+    all_settings,
+    load_parameter_file,
+    parse_assignments,
+)
 from stereo_bp_ros.config.files import load_preset, preset_names
+from stereo_bp_ros.config.renamed import new_name
+from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError, shown
 from stereo_bp_ros.evaluation import metrics
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 
 _log = logging.getLogger(__name__)
+
+#: Parameters that a node has for others than this package.
+ROS_PARAMETERS = ('preset', 'use_sim_time', 'start_type_description_service')
 
 #: What some verbs need beyond the package's own requirements, and how it is installed.
 REMEDIES = {
@@ -118,6 +129,13 @@ def add_matcher_options(parser: argparse.ArgumentParser) -> None:
                         help='what computes (default: auto)')
 
 
+def add_params_file_option(parser: argparse.ArgumentParser) -> None:
+    """--params-file, of verbs that match in their own process."""
+    parser.add_argument('--params-file', type=pathlib.Path, metavar='FILE',
+                        help='settings of a ROS parameter file, over those of --preset; '
+                             'parameters that concern the node alone are left out')
+
+
 def add_json_option(parser: argparse.ArgumentParser) -> None:
     """--json."""
     parser.add_argument('--json', action='store_true',
@@ -152,13 +170,15 @@ def chosen_topics(options: argparse.Namespace) -> StereoTopics:
 
 def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] | None = None
                     ) -> dict[str, Value]:
-    """Settings that the command line names: the preset's, then --set, then --backend.
+    """Settings that the command line names: the preset's, those of a file, --set, --backend.
 
-    :param settings: of a file, which win over the preset's.
+    :param settings: of a scenario, which win over the preset's.
     :raises ConfigError: an unknown name or a refused value.
     """
     values = load_preset(options.preset) if options.preset else {}
     values.update(settings or {})
+    if path := getattr(options, 'params_file', None):
+        values.update(_of_matcher(load_parameter_file(path)))
     values.update(parse_assignments(options.settings))
     if options.backend:
         values['backend'] = options.backend
@@ -166,6 +186,23 @@ def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] |
     for name in values:
         if name not in known:
             raise ConfigError(name, values[name], 'it is a setting of the node, not of a matcher')
+    return values
+
+
+def _of_matcher(parameters: Mapping[str, Value]) -> dict[str, Value]:
+    """Of a node's parameters those of its matcher, over those of its preset.
+
+    :raises ConfigError: a name that no node has.
+    """
+    preset = parameters.get('preset')
+    values = load_preset(str(preset)) if preset else {}
+    known = all_settings()
+    for name, value in parameters.items():
+        if name in MatcherConfig.settings():
+            values[name] = value
+        elif name not in (*known, *ROS_PARAMETERS) and not name.startswith('qos_overrides.'):
+            raise ConfigError(name, value, new_name(name) or 'there is no setting of this name'
+                              + did_you_mean(name, known))
     return values
 
 

@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--afresh', action='store_true',
                         help='begin anew, whatever was found earlier')
     shared.add_matcher_options(parser)
+    shared.add_params_file_option(parser)
     shared.add_json_option(parser)
 
 

@@ -42,6 +42,29 @@ def folder(tmp_path, textured_pair):
     return tmp_path / 'sets'
 
 
+def test_a_parameter_file_gives_the_settings_of_the_matcher(folder, tmp_path, capsys):
+    path = tmp_path / 'car.yaml'
+    path.write_text("""\
+/**:
+  ros__parameters:
+    preset: sad_fast
+    speckle_size: 7
+    image_width: 640
+    use_sim_time: true
+    qos_overrides: {/disparity: {publisher: {depth: 9}}}
+""")
+    found = evaluated(capsys, folder, '--preset', 'sad_venus', '--params-file', str(path))
+    assert found['matcher'] == 'car'
+    assert (found['settings']['stereo_algorithm'], found['settings']['speckle_size'],
+            found['settings']['disparity_range']) == ('sad', 7, 16)       # --set wins
+    path.write_text('/**: {ros__parameters: {disparty_range: 16}}\n')
+    assert main(['evaluate', str(folder), '--params-file', str(path)]) == 2
+    assert 'did you mean disparity_range?' in capsys.readouterr().err
+    path.write_text('/**: {ros__parameters: {sad_variant: plain}}\n')
+    assert main(['evaluate', str(folder), '--params-file', str(path)]) == 2
+    assert 'sad_variant is now streamed_sad.variant' in capsys.readouterr().err
+
+
 def evaluated(capsys, *arguments) -> dict:
     assert main(['evaluate', *map(str, arguments), '--json', *FAST]) == 0
     return json.loads(capsys.readouterr().out)

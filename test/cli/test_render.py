@@ -67,6 +67,18 @@ def test_evaluate_reads_what_render_writes(tmp_path, capsys):
     assert frame['sky']['pixels'] > 100
 
 
+def test_a_rendered_drive_has_stamps_and_so_flicker(tmp_path, capsys):
+    pytest.importorskip('numba')
+    found = rendered(tmp_path / 'street', '--rate', '10')
+    assert found[1].stamp_ns - found[0].stamp_ns == 10**8
+    capsys.readouterr()
+    assert main(['evaluate', str(tmp_path / 'street'), '--preset', 'sad_fast', '--backend', 'cpu',
+                 '--repeat', '1', '--consistency', '--json']) == 0
+    consistency = json.loads(capsys.readouterr().out)['mean']['consistency']
+    assert consistency['static'] > 0
+    assert consistency['flicker'] is not None
+
+
 def files_of(folder):
     return {path.relative_to(folder): path.read_bytes()
             for path in folder.rglob('*') if path.is_file()}

@@ -60,9 +60,10 @@ def test_a_condition_that_does_not_hold_is_status_1(small, capsys):
 
 
 def test_rate_and_latency_have_the_keys_of_isaac_ros_benchmark(small, capsys):
-    path = small('rate >= 0.001 Hz', 'max <= 100000 ms')
+    path = small('rate >= 0.001 Hz', 'max <= 100000 ms', more='limit: 2\n')
     assert main(['evaluate', '--scenario', str(path), '--json']) == 0
     report = json.loads(capsys.readouterr().out)
+    assert report['method']['limit'] == 2
     times = [ms for pair in report['pairs'] for ms in pair['times_ms']]
     prefix = 'BasicPerformanceMetrics.'
     assert {key.removeprefix(prefix): value for key, value in report.items()

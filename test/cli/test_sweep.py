@@ -73,6 +73,12 @@ def test_the_chosen_point_is_a_preset_beside_a_plot(folder, capsys):
         disparity_range=16, levels=2, backend='cpu')
     text = (folder.parent / 'sweep/chosen.yaml').read_text()
     assert '--set disparity_range=16 --set levels=2' in text
+    assert '2 frames, searched 16 disparities.' in text
+    assert main(['evaluate', str(folder), '--params-file', report['preset'], '--repeat', '1',
+                 '--json']) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert (alone['matcher'], alone['settings']['levels']) == ('chosen', 2)
+    assert alone['mean']['filled']['bad_3_known'] == report['chosen']['figures']['filled bad3']
     plot = (folder.parent / 'sweep/sweep.svg').read_text()
     assert '</svg>' in plot
     best = swept(capsys, folder, '--sweep', 'levels=1:3:1', '--choose', 'p50 <= 100000 ms')

@@ -56,6 +56,17 @@ def test_a_description_that_makes_no_sense_is_refused_by_name(tmp_path, scale):
             open_dataset(tmp_path)[0]
 
 
+@pytest.mark.parametrize('stamp', ['-1', '1.5', 'now', str(2**63), '[1]'])
+def test_a_stamp_that_is_none_is_refused_by_name(tmp_path, stamp):
+    make_pair(tmp_path / 's')
+    path = tmp_path / 'sets.yaml'
+    path.write_text('s: {disparities: 16, disparity_scale: 8, stamp_ns: 123}\n')
+    assert open_dataset(tmp_path)[0].stamp_ns == 123
+    path.write_text(f's: {{disparities: 16, disparity_scale: 8, stamp_ns: {stamp}}}\n')
+    with pytest.raises(ValueError, match=r'sets\.yaml: stamp_ns of .s. has to be a whole number'):
+        open_dataset(tmp_path)
+
+
 def test_a_number_of_disparities_that_is_none_is_refused_by_name(tmp_path):
     make_image(tmp_path / 'im0.png')
     make_image(tmp_path / 'im1.png')

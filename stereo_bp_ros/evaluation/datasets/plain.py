@@ -56,6 +56,10 @@ def _descriptions(folder: Path) -> dict[str, Mapping[str, float]]:
                 for key in ('disparities', 'disparity_scale')):
             raise ValueError(f'{path}: {shown(name)} needs disparities and disparity_scale, '
                              f'numbers above 0 and at most {LARGEST_SCALE}')
+        stamp = description.get('stamp_ns', 0)
+        if not (isinstance(stamp, int) and 0 <= stamp < 2**63):
+            raise ValueError(f'{path}: stamp_ns of {shown(name)} has to be a whole number of '
+                             'nanoseconds from 0 on')
     return {str(name): description for name, description in content.items()}
 
 
@@ -98,6 +102,7 @@ def pair(folder: Path) -> list[Entry] | None:
             truth = functools.partial(read_truth, folder / name)
     disparities = description.get('disparities')
     return [Entry(folder.name, left, right, truth, calibration=calibration(folder),
+                  stamp_ns=int(description['stamp_ns']) if 'stamp_ns' in description else None,
                   disparities=None if disparities is None else int(disparities),
                   vehicles=mask(folder / 'vehicles.png'), sky=mask(folder / 'sky.png'),
                   occluded=mask(folder / 'occluded.png'),

@@ -40,7 +40,7 @@ def write(sequence: RoadSequence, folder: Path, workers: int = 0,
     Each frame is a folder, 000000 and so on, with left.png, right.png, disparity.pfm, the masks
     vehicles.png, sky.png and occluded.png (255 where they are), those of `SceneFrame.classes` in
     classes/, and P_left.txt and P_right.txt of the perfect pair. sets.yaml says how many
-    disparities to search, `SCENE` how all was drawn.
+    disparities to search and the time of each frame, `SCENE` how all was drawn.
 
     workers, progress: as of `render`.
 
@@ -53,7 +53,7 @@ def write(sequence: RoadSequence, folder: Path, workers: int = 0,
         _write_frame(frame, sequence, folder / name)
         # The scale is that of a disparity.png, which a set may have instead.
         sets[name] = {'disparities': sequence.max_disparity + SPARE_DISPARITIES,
-                      'disparity_scale': int(files.KITTI_SCALE)}
+                      'disparity_scale': int(files.KITTI_SCALE), 'stamp_ns': frame.stamp_ns}
     (folder / SCENE).write_text(json.dumps(dataclasses.asdict(sequence), indent=2) + '\n',
                                 encoding='utf-8')
     (folder / 'sets.yaml').write_text(yaml.safe_dump(sets, sort_keys=False), encoding='utf-8')
