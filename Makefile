@@ -24,7 +24,8 @@ ROS := ros
 CONSTRAINTS := constraints.txt
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS)
 WORKSPACE := build/workspace
-SOURCES := $(shell find stereo_bp_ros config kernels launch -type f -not -name '*.pyc') package.xml setup.py setup.cfg
+SOURCES := package.xml setup.py setup.cfg \
+	$(shell find stereo_bp_ros config kernels launch -type f -not -name '*.pyc')
 
 # Tests of a module that share a node stay together until a core has nothing left to do.
 SIDE_BY_SIDE := -n auto --dist worksteal
@@ -86,8 +87,8 @@ test-gpu:
 	$(PYTHON) -m pytest -m gpu $(PYTEST_OPTIONS)
 
 clean:
-	rm -rf $(VENV) .venv-jazzy build install log dist *.egg-info .coverage* .pytest_cache .mypy_cache \
-		.ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-jazzy build install log dist *.egg-info .coverage* .pytest_cache \
+		.mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

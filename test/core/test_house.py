@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import pathlib
 import re
 import subprocess
@@ -122,14 +123,21 @@ def test_no_file_needs_a_table_of_contents(repository):
     assert not long
 
 
-def test_lines_of_kernels_and_pages_are_as_short_as_those_of_python(repository):
-    assert kernels(repository)
-    assert pages(repository)
-    long = [f'{path.relative_to(repository)}:{number}'
-            for path in [*kernels(repository), *pages(repository)]
+def settings_and_builds(repository: pathlib.Path) -> list[pathlib.Path]:
+    """What is neither Python nor C++ nor a page, and written by hand."""
+    names = ('Makefile', 'setup.cfg', 'pyproject.toml', 'package.xml', 'docker/Dockerfile')
+    return [*(repository / name for name in names),
+            *sorted((repository / 'config').rglob('*.yaml'))]
+
+
+def test_lines_of_other_files_are_as_short_as_those_of_python(repository):
+    read = [kernels(repository), pages(repository), settings_and_builds(repository)]
+    assert all(read)
+    long = [f'{path.relative_to(repository)}:{number}' for path in itertools.chain(*read)
             for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1)
             if len(line) > LONGEST_LINE
-            and not (path.suffix == '.md' and (line.lstrip().startswith('|') or '://' in line))]
+            and not (path.suffix == '.md' and line.lstrip().startswith('|'))
+            and '://' not in line]
     assert not long
 
 
