@@ -21,7 +21,7 @@ struct Float32 : FloatWords {
     }
 };
 
-struct Float32Halves : SplitFloat {
+struct Float32Split : SplitFloat {
     using Unit = uint4;
     static constexpr int UNITS_PER_CHUNK = 2;
 

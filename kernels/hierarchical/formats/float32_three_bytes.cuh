@@ -52,7 +52,7 @@ struct Float32ThreeBytes : FloatWords {
 };
 
 // The third of a side's three words lies in the second unit.
-struct Float32ThreeByteHalves : SplitFloat {
+struct Float32ThreeBytesSplit : SplitFloat {
     using Unit = uint2;
     static constexpr int UNITS_PER_CHUNK = 3;
 

@@ -29,8 +29,8 @@ def kinds_of(disparities: int) -> list[tuple[str, tuple[float, float], float]]:
     three bytes."""
     never, always = float('inf'), formats.LEAST_COST_OF_THREE_BYTES
     halves = disparities > 56
-    found = [('Float32ThreeByteHalves' if halves else 'Float32ThreeBytes', (never, never), always),
-             ('Float32Halves' if halves else 'Float32', (never, never), never)]
+    found = [('Float32ThreeBytesSplit' if halves else 'Float32ThreeBytes', (never, never), always),
+             ('Float32Split' if halves else 'Float32', (never, never), never)]
     if 56 < disparities <= 128:
         found.insert(0, ('Fixed32', formats.COSTS_OF_FIXED, always))
     return found
@@ -115,7 +115,7 @@ def test_whole_numbers_are_exact_where_float32_is(monkeypatch: pytest.MonkeyPatc
 def test_costs_far_below_the_truncation_are_still_told_apart(disparities: int) -> None:
     # Three bytes would have few steps for them.
     config = paper(disparities, message_type='float32', levels=3, data_weight=5e-4)
-    assert MessageFormat.of(config).name == 'Float32Halves'
+    assert MessageFormat.of(config).name == 'Float32Split'
     left, right = noisy_pair(149, 75)
     found = labels(config, run(config, left, right)['disparity'])
     assert np.mean(found != naive_labels(config, left, right)) < 0.006

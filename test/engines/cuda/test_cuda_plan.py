@@ -253,7 +253,7 @@ def test_float32_is_kept_in_three_bytes_unless_costs_are_small(
     assert message.is_split == (disparities > 56)
     assert message.name == {
         (True, False): 'Float32ThreeBytes', (False, False): 'Float32',
-        (True, True): 'Float32ThreeByteHalves', (False, True): 'Float32Halves'}[
+        (True, True): 'Float32ThreeBytesSplit', (False, True): 'Float32Split'}[
             has_three_bytes, disparities > 56]
     assert message.message_bytes == 8 * message.chunks * (3 if has_three_bytes else 4)
     scale = message.scale

@@ -38,7 +38,7 @@ extern "C" void keep(const float* values, unsigned* kept, float* back) {
 HALVES_ROUND_TRIP = """
 // Both sides of two chunks, one after the other: side, chunk, value.
 extern "C" void keep_halves(const float* values, unsigned* kept, float* back) {
-    using M = Float32ThreeByteHalves;
+    using M = Float32ThreeBytesSplit;
     M::Unit units[3 * 5];
     for (int side = 0; side < 2; ++side) {
         const M::Word words[4] = {values[4 * side], values[4 * side + 1], values[4 * side + 2],

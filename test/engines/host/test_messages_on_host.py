@@ -211,10 +211,10 @@ def test_whole_numbers_of_32_bits_are_passed_as_they_are_defined(
 
 
 @pytest.mark.parametrize(('disparities', 'width', 'kind', 'least_cost'), [
-    (121, 40, 'Float32ThreeByteHalves', 1e-3),
+    (121, 40, 'Float32ThreeBytesSplit', 1e-3),
     *(pytest.param(*case, marks=pytest.mark.slow) for case in (
-        (64, 70, 'Float32Halves', float('inf')), (136, 150, 'Float32ThreeByteHalves', 1e-3),
-        (260, 40, 'Float32Halves', float('inf'))))])
+        (64, 70, 'Float32Split', float('inf')), (136, 150, 'Float32ThreeBytesSplit', 1e-3),
+        (260, 40, 'Float32Split', float('inf'))))])
 @pytest.mark.usefixtures('host_kernels')
 def test_halves_of_floats_are_exact_where_sums_are(
         disparities: int, width: int, kind: str, least_cost: float,

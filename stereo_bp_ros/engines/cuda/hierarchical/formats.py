@@ -252,7 +252,7 @@ class Float32(MessageFormat):
     keep messages in arrays of their own, and compute those of float16 like these.
     """
 
-    names = ('Float32', 'Float32Halves')
+    names = ('Float32', 'Float32Split')
 
     @classmethod
     def suits(cls, config: MatcherConfig) -> bool:
@@ -270,7 +270,7 @@ class Float32ThreeBytes(Float32):
     where the largest cost of a pixel is not far below the largest message.
     """
 
-    names = ('Float32ThreeBytes', 'Float32ThreeByteHalves')
+    names = ('Float32ThreeBytes', 'Float32ThreeBytesSplit')
     unit_bytes = 8
 
     @classmethod
