@@ -46,7 +46,7 @@ from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig, parse_assignments
 from stereo_bp_ros.config.files import preset_names
-from stereo_bp_ros.errors import shown
+from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import peers
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.conditions import judge
@@ -164,23 +164,30 @@ def run(options: argparse.Namespace) -> int:
         return evaluate_sweep.run(options, method, sources)
     recording = _recording(options)
     results = Results()
+    stopped: BaseException | None = None
     with (recording or contextlib.nullcontext(),
           evaluate_scale.start(options, configs, names, method, sources,
                                recording.collect if recording else None) as run_,
           shared.progress_bar() as bar):
         task = bar.add_task(f'Evaluating {title}', total=run_.count)
         pace = evaluate_scale.Pace(run_.count)
-        for result in run_.results:
-            results.append(result)
-            pace.advance()
-            bar.update(task, advance=1,
-                       description=f'Evaluating {title}, {pace.rate:.3g} frames/s')
+        try:
+            for result in run_.results:
+                results.append(result)
+                pace.advance()
+                bar.update(task, advance=1,
+                           description=f'Evaluating {title}, {pace.rate:.3g} frames/s')
+        except (StereoError, KeyboardInterrupt) as error:
+            if not results:
+                raise
+            stopped = error         # once everything is reported that there is
         backend, devices, showing = run_.backend(), run_.devices(), run_.showing()
     if not results:
         raise ValueError(f'{sources} has no stereo pairs')
     totals = totals_of(results)
     summary = _summary(options, str(scenario.path if scenario else sources), configs, method,
                        backend, devices, results, totals)
+    summary['stopped'] = stopped and (str(stopped) or 'interrupted')
     verdicts = judge(scenario.conditions, results) if scenario else []
     if scenario:
         summary |= evaluate_scenario.report(scenario, verdicts)
@@ -197,6 +204,8 @@ def run(options: argparse.Namespace) -> int:
         _print(f'{title} on {backend}', results, totals, summary)
         if scenario:
             evaluate_scenario.print_verdicts(scenario, verdicts)
+    if stopped:
+        raise stopped
     return 0 if all(one.passed for one in verdicts) else 1
 
 

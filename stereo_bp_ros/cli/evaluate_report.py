@@ -100,6 +100,8 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
     if text := tables.sparsification_text(matchers):
         figures.append(report.Note(text))
     overview: list[report.Part] = [report.Tiles(tiles(totals))]
+    if summary.get('stopped'):
+        overview.insert(0, report.Note(f'Not all pairs: {summary["stopped"]}.'))
     if conditions:
         overview.append(report.Conditions(conditions))
     pictures = [] if showing is None else [

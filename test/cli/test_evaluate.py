@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 
 import cv2
@@ -11,11 +12,12 @@ from rich.console import Console
 
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.cli import options
-from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.cli.main import INTERRUPTED, main
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages.convert import to_grey
 from stereo_bp_ros.evaluation import bags, files
 from stereo_bp_ros.evaluation.grey import to_8_bits as grey_of
+from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.images import ENCODINGS
 
 FAST = ['--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations=4',
@@ -40,6 +42,45 @@ def folder(tmp_path, textured_pair):
     (tmp_path / 'sets' / 'one' / 'classes').mkdir()
     files.write_image(tmp_path / 'sets' / 'one' / 'classes' / 'pole.png', np.uint8(truth == 12))
     return tmp_path / 'sets'
+
+
+@pytest.mark.parametrize('workers', [[], ['--workers', '1']])
+def test_what_was_done_before_an_error_is_reported(folder, tmp_path, capsys, workers):
+    if workers:
+        pytest.importorskip('distributed')
+    path = folder / 'two' / 'right.png'
+    path.write_bytes(path.read_bytes()[:-200])
+    arguments = ['evaluate', str(folder), *FAST, *workers]
+    assert main([*arguments, '--output', str(tmp_path / 'report')]) == 2
+    out, err = capsys.readouterr()
+    assert err.splitlines()[-1].startswith('stereo_bp evaluate: pair 2')
+    assert 'one' in out
+    report = json.loads((tmp_path / 'report' / 'report.json').read_text())
+    assert [one['name'] for one in report['pairs']] == ['one']
+    assert report['stopped'] in err
+    assert f'Not all pairs: {report["stopped"]}.' in html.unescape(
+        (tmp_path / 'report' / 'report.html').read_text())
+    # Nothing is done yet: nothing is reported.
+    (folder / 'one' / 'left.png').write_bytes(b'')
+    assert main([*arguments, '--output', str(tmp_path / 'none')]) == 2
+    assert capsys.readouterr().out == ''
+    assert not (tmp_path / 'none' / 'report.json').exists()
+
+
+def test_what_was_done_before_an_interruption_is_reported(folder, tmp_path, capsys, monkeypatch):
+    judge = Evaluation.judge
+
+    def interrupted(self, pair):
+        if pair.name == 'two':
+            raise KeyboardInterrupt
+        return judge(self, pair)
+
+    monkeypatch.setattr(Evaluation, 'judge', interrupted)
+    assert main(['evaluate', str(folder), *FAST, '--json']) == INTERRUPTED
+    report = json.loads(capsys.readouterr().out)
+    assert (len(report['pairs']), report['stopped']) == (1, 'interrupted')
+    monkeypatch.undo()
+    assert evaluated(capsys, folder)['stopped'] is None
 
 
 def test_a_parameter_file_gives_the_settings_of_the_matcher(folder, tmp_path, capsys):
