@@ -106,10 +106,14 @@ def _times(summary: Mapping[str, Any]) -> str:
     runs = summary['BasicPerformanceMetrics.NUM_FRAMES_SENT']
     text = (f'{runs} run{"s" * (runs > 1)} of {summary["matcher"]}, {summary["repeat"]} of each '
             'pair, from images in memory to a disparity in memory: '
-            f'p50 {total["p50"]:.3g} ms, p99 {total["p99"]:.3g} ms')
+            f'p50 {_milliseconds(total["p50"])}, p99 {_milliseconds(total["p99"])}')
     if summary.get('workers'):
         text += (f'; {summary["workers"]} processes shared the machine: for latency evaluate '
                  'without --workers')
     elif summary.get('scheduler'):
         text += f'; in the workers of {summary["scheduler"]}: for latency evaluate without them'
     return text
+
+
+def _milliseconds(value: float) -> str:
+    return f'{value:.0f} ms' if value >= 100 else f'{value:.3g} ms'

@@ -143,7 +143,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if '--ros-args' in arguments:
         start = arguments.index('--ros-args')
         arguments, ros_arguments = arguments[:start], arguments[start:]
-    options = build_parser().parse_args(arguments)
+    options, unknown = build_parser().parse_known_args(arguments)
+    if unknown:
+        program = f'stereo_bp {options.verb}'
+        raise UsageError(program, f'unrecognized arguments: {" ".join(unknown)} ({program} --help '
+                         'shows the usage)')
     if ros_arguments and options.verb != 'replay':
         raise UsageError(f'stereo_bp {options.verb}', '--ros-args are for replay, which has a '
                          'node; this verb takes none')

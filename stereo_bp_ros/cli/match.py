@@ -15,6 +15,7 @@ disparity. A truth is the disparity between the images as they are: scores are w
 from __future__ import annotations
 
 import argparse
+import logging
 import pathlib
 import statistics
 import sys
@@ -31,6 +32,8 @@ from stereo_bp_ros.types import DisparityFrame
 
 HELP = 'match two images: disparity as PFM or PNG, and a picture'
 NEEDS = ()
+
+_log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,6 +78,9 @@ def run(options: argparse.Namespace) -> int:
         if truth.shape != left.shape[:2]:
             raise ValueError(f'the truth {options.truth} is {truth.shape[1]} x {truth.shape[0]}, '
                              f'the image {left.shape[1]} x {left.shape[0]}')
+    if config.min_depth and calibration is None:
+        _log.warning('min_depth has no effect without --calibration; %d disparities are searched',
+                     config.disparity_range)
     outputs = ('disparity', 'depth') if options.depth else ('disparity',)
     with StereoMatcher(config) as matcher:
         prepare_s = matcher.prepare(left.shape[1], left.shape[0], calibration)

@@ -124,7 +124,7 @@ def add_matcher_options(parser: argparse.ArgumentParser) -> None:
                         help='shipped set of settings: ' + ', '.join(preset_names()))
     parser.add_argument('--set', action='append', default=[], metavar='KEY=VALUE', dest='settings',
                         help='change one setting; may be given several times '
-                             '(docs/reference/parameters.md lists them)')
+                             '(`stereo_bp info --settings` lists them)')
     parser.add_argument('--backend', choices=('auto', 'cuda', 'cpu'),
                         help='what computes (default: auto)')
 
@@ -185,7 +185,9 @@ def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] |
     known = MatcherConfig.settings()
     for name in values:
         if name not in known:
-            raise ConfigError(name, values[name], 'it is a setting of the node, not of a matcher')
+            way = '; put it into a file for --params-file' if options.verb == 'replay' else ''
+            raise ConfigError(name, values[name],
+                              f'it is a setting of the node, not of a matcher{way}')
     return values
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import pathlib
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from stereo_bp_ros.cli.run_report import RecordedRun
 
 _log = logging.getLogger(__name__)
+
+WARNINGS_SHOWN = 10
 
 #: Which times the report has.
 LATENCY = 'Latency of every frame, from the receipt of the later image to the return of publish'
@@ -90,6 +93,15 @@ def _scenario(options: argparse.Namespace) -> Scenario:
     return scenario
 
 
+def _warn(log: pathlib.Path) -> None:
+    """Say what the node that was started has warned of, as far as that can be read at a glance."""
+    found = session.warnings_of(log)
+    for text in found[:WARNINGS_SHOWN]:
+        _log.warning(text)
+    if found[WARNINGS_SHOWN:]:
+        _log.warning('%s has %d more warnings', log, len(found) - WARNINGS_SHOWN)
+
+
 def _perform(name: str, one: Input, sources: Sources, scenario: Scenario,
              options: argparse.Namespace, parameters: Mapping[str, Value]) -> RecordedRun:
     """One session: its own player and, unless it runs already, its own node."""
@@ -112,23 +124,31 @@ def _perform(name: str, one: Input, sources: Sources, scenario: Scenario,
         count = open_source(source, topics=topics).pairs
         task = bar.add_task('waiting for the node', total=count * options.loop)
         known['progress'] = lambda stage, done: bar.update(task, completed=done, description=stage)
-        if options.start:
-            shared.tell(f'stereo_bp replay: {options.start}')
-            result = session.run_command(source, folder, shlex.split(options.start),
-                                         ros_arguments=tuple(options.ros_arguments), **known)
-        elif parameters:
-            shared.tell('stereo_bp replay: starting the node')
-            result = session.run_session(source, folder, parameters, **known)
-        else:
-            shared.tell('stereo_bp replay: waiting for a node with use_sim_time, at most '
-                        f'{session.START_LIMIT_S:g} s')
-            result = session.record_session(source, folder,
-                                            ros_arguments=tuple(options.ros_arguments), **known)
+        result = _play(source, folder, options, parameters, known)
         judged = bar.add_task('comparing with the truth', total=result.recorded['disparity'])
         return run_report.judge(
             name, one.name, lambda: sources.pairs_of(one), result,
             period_s=options.period, advance=lambda: bar.advance(judged),
             method=Method(repeat=1, calibration=calibration, windows=scenario.windows))
+
+
+def _play(source: pathlib.Path, folder: pathlib.Path, options: argparse.Namespace,
+          parameters: Mapping[str, Value], known: Mapping[str, Any]) -> session.SessionResult:
+    """To the node that the options are about; says what one that was started has warned of."""
+    arguments = tuple(options.ros_arguments)
+    try:
+        if options.start:
+            shared.tell(f'stereo_bp replay: {options.start}')
+            return session.run_command(source, folder, shlex.split(options.start),
+                                       ros_arguments=arguments, **known)
+        if parameters:
+            shared.tell('stereo_bp replay: starting the node')
+            return session.run_session(source, folder, parameters, **known)
+        shared.tell('stereo_bp replay: waiting for a node with use_sim_time, at most '
+                    f'{session.START_LIMIT_S:g} s')
+        return session.record_session(source, folder, ros_arguments=arguments, **known)
+    finally:
+        _warn(folder / 'node.log')
 
 
 def _check_settings(wanted: Mapping[str, Value], told: Mapping[str, Value]) -> None:

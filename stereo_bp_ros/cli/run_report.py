@@ -304,7 +304,7 @@ def print_run(one: RecordedRun) -> None:
     figures = one.figures
     frames, latency = _tables(figures)
     rows = [*frames.rows, *([what, figure] for figure, what in _accuracy(figures)),
-            ['rate', f'{figures.rate_hz:.1f} Hz']]
+            ['rate, in the time of the bag', f'{figures.rate_hz:.1f} Hz']]
     shared.print_table(one.title, ('frames', ''), rows)
     shared.print_table(latency.title, latency.columns, latency.rows)
     for text in drops_of(one):

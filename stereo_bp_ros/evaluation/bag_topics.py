@@ -173,6 +173,8 @@ def _info(image: str, side: str, infos: list[str]) -> str:
     beside = base.rpartition('/')[0] + '/camera_info'
     if beside in infos:
         return beside
+    if not infos:
+        raise StereoError('the bag has no camera_info; record that of both cameras')
     words = [pair[side == 'right'] for pair in SIDES]
     found = [info for info in infos if any(word in image and word in info for word in words)]
     if len(found) == 1:

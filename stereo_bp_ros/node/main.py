@@ -90,11 +90,11 @@ def main(args: Sequence[str] | None = None, *,
 def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
          signals: ShutdownSignals) -> int:
     from stereo_bp_ros import transport
-    from stereo_bp_ros.errors import StereoError
+    from stereo_bp_ros.errors import StereoError, printable
 
     given = list(sys.argv[1:] if args is None else args)
-    if {'-h', '--help'} & set(given[:given.index('--ros-args')] if '--ros-args' in given
-                              else given):
+    own = given[:given.index('--ros-args')] if '--ros-args' in given else given
+    if {'-h', '--help'} & set(own):
         print(USAGE)
         return 0
     if importlib.util.find_spec('rclpy') is None:
@@ -137,6 +137,11 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
         print(f'stereo_bp_node: {error}', file=sys.stderr)
         rclpy.try_shutdown()
         return EXIT_REFUSED
+    for text in own:
+        name, assigns, _ = text.partition(':=')
+        if assigns and node.has_parameter(name):
+            node.get_logger().warning(f'{printable(text)} is a remapping; a parameter is '
+                                      f'--ros-args -p {printable(text)}')
     # rclpy's multi-threaded executor hands a task that has not begun yet to its pool again and
     # again; when frames keep both cores busy it takes one of them for itself.
     executor = SingleThreadedExecutor()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,16 @@ def device(message: Any) -> dict[str, str]:
     """What computes, ``DEVICE`` of a DiagnosticArray; empty where it does not say."""
     return {pair.key: str(pair.value) for status in message.status
             if status.name.endswith(': device') for pair in status.values if pair.key in DEVICE}
+
+
+_FAILED = re.compile(r'(configuring|activating|the start) failed: ')
+
+
+def failures(message: Any) -> dict[str, str]:
+    """Why nodes cannot become active, by node; '' = this one says nothing of that."""
+    found = {status.name.removesuffix(': device'): str(status.message)
+             for status in message.status if status.name.endswith(': device')}
+    return {name: text if _FAILED.search(text) else '' for name, text in found.items()}
 
 
 def drops(found: Counters, what: str) -> dict[str, int]:

@@ -42,6 +42,7 @@ class Recorder:
     counts: messages recorded, by topic.
     first, last: counters that the node has told; None before it has told any.
     device: what computes, as the node has told last; empty before.
+    failures: why a node could not become active, by node; '' = nothing is wrong.
     """
 
     def __init__(self, node: Node, path: pathlib.Path, context: Context) -> None:
@@ -51,6 +52,7 @@ class Recorder:
         self.first: Told | None = None
         self.last: Told | None = None
         self.device: dict[str, str] = {}
+        self.failures: Mapping[str, str] = {}
         self._lock = threading.Lock()
         self._node = node
         store = get_typestore(Stores.ROS2_KILTED)
@@ -88,6 +90,7 @@ class Recorder:
         if topic == '/diagnostics':
             message = deserialize_message(data, DiagnosticArray)
             self.device = frames.device(message) or self.device
+            self.failures = {**self.failures, **frames.failures(message)}
             found = frames.counters(message)
             if found:
                 self.last = Told(time.monotonic(), found)

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -40,6 +41,9 @@ _MATCH_LIMIT_S = 60.0
 #: Seconds without a change after which a frame that has not arrived is lost, and seconds that
 #: the last answers are waited for at most.
 QUIET_S, SETTLE_LIMIT_S = 5.0, 60.0
+
+#: A warning in the log of a node: '[WARN] [time] [node]: sentence'.
+_WARNING = re.compile(r'\[WARN\] \[[0-9.]+\] (\[.+?\]: .+)')
 
 #: Called with the stage of a run and the number of disparity images recorded so far.
 Progress = Callable[[str, int], None]
@@ -139,6 +143,13 @@ def run_command(source: pathlib.Path, directory: pathlib.Path, command: Sequence
         if error.filename != command[0]:
             raise
         raise StereoError(f'{command[0]} cannot be started: {error.strerror}') from error
+
+
+def warnings_of(log: pathlib.Path) -> list[str]:
+    """What a node has warned of in its log, every sentence once, in the order of the log."""
+    if not log.is_file():
+        return []
+    return list(dict.fromkeys(_WARNING.findall(log.read_text('utf-8', 'replace'))))
 
 
 def _own_environment() -> dict[str, str]:
@@ -272,8 +283,10 @@ def _wait_until_active(ros_node: Any, image_topic: str, recorder: Recorder,
                        node: subprocess.Popen[str] | None, log: pathlib.Path | None) -> None:
     """The node subscribes to images when it is activated, and publishes from then on.
 
-    Its counters, which other players may have raised before, are to be recorded first.
+    Its counters, which other players may have raised before, are to be recorded first. A node of
+    the recorder's namespace that cannot become active is waited for no longer.
     """
+    namespace = ros_node.get_namespace()
     images, results = (ros_node.resolve_topic_name(topic)
                        for topic in (image_topic, 'disparity'))
     deadline = time.monotonic() + START_LIMIT_S
@@ -282,6 +295,9 @@ def _wait_until_active(ros_node: Any, image_topic: str, recorder: Recorder,
                 and recorder.first):
             return
         _check_running(node, log)
+        for name, text in recorder.failures.items():
+            if text and (name.rpartition('/')[0] or '/') == namespace:
+                raise StereoError(f'{name}: {text}' + (f'; see {log}' if log else ''))
         if time.monotonic() > deadline:
             hint = f'see {log}' if log else (
                 f'nobody subscribes to {images}' if not ros_node.count_subscribers(images)

@@ -149,6 +149,8 @@ def test_topics_are_named_one_by_one_where_their_names_tell_nothing():
         bags.find_stereo_topics(topics)
     with pytest.raises(StereoError, match=r'no camera_info belongs to /a/image.*--left-info'):
         bags.find_stereo_topics(topics, bags.StereoTopics('/a/image', '/b/image'))
+    with pytest.raises(StereoError, match=r'^the bag has no camera_info; record that of both'):
+        bags.find_stereo_topics(topics_of('/left/image_rect', '/right/image_rect'))
     named = bags.StereoTopics('/a/image', '/b/image', '/a/info', '/b/info')
     assert bags.find_stereo_topics(topics, named) == named
     with pytest.raises(StereoError, match=r'no image topic /c/image among /a/image, /b/image'):

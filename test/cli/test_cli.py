@@ -74,7 +74,7 @@ def test_match_writes_16_bit_png_and_depth_and_scores_against_truth(pair, tmp_pa
     assert np.allclose(metres[both], 60 / disparity[both], rtol=1e-2)
 
 
-def test_match_searches_as_far_as_min_depth_is_by_the_calibration(pair, tmp_path, capsys):
+def test_match_searches_as_far_as_min_depth_is_by_the_calibration(pair, tmp_path, capsys, caplog):
     (tmp_path / 'calib.txt').write_text(
         'cam0=[100 0 48; 0 100 24; 0 0 1]\ncam1=[100 0 48; 0 100 24; 0 0 1]\ndoffs=0\n'
         'baseline=600\n')
@@ -84,6 +84,8 @@ def test_match_searches_as_far_as_min_depth_is_by_the_calibration(pair, tmp_path
     for command, last in ((arguments, 15), (calibrated, 23)):       # 60 px m: 20 px at 3 m
         assert main(command) == 0
         assert report_of(capsys)['search'] == {'first': 0, 'last': last}
+    assert [record.getMessage() for record in caplog.records] == [      # of the first alone
+        'min_depth has no effect without --calibration; 16 disparities are searched']
     assert main([*calibrated, '--set', 'min_depth=0.1']) == 2
     assert capsys.readouterr().err.count('\n') == 1
 
@@ -208,7 +210,8 @@ def test_match_prints_a_table_for_people(pair, tmp_path, capsys):
     (['--set', 'nonsense=1'], 'no setting of this name'),
     (['--set', 'disparity_rang=32'], 'did you mean disparity_range?'),
     (['--preset', 'raod'], 'did you mean road?'),
-    (['--set', 'queue_size=5'], 'setting of the node'),
+    (['--set', 'queue_size=5'], 'it is a setting of the node, not of a matcher\n'),
+    (['--points', 'x'], 'unrecognized arguments: --points x (stereo_bp match --help shows'),
     (['--preset', 'motorway'], 'must be one of'),
     (['--backend', 'cuda', '--set', 'program=plain_steps', '--set',
       'plain_steps.vectorised=false'], 'use backend cpu'),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -29,6 +30,12 @@ def recorded(**frames) -> run_report.RecordedRun:
 
 def test_a_run_with_every_frame_accounted_for_at_its_rate_passes():
     assert run_report.failures_of(recorded()) == []
+
+
+def test_the_rate_of_a_run_is_that_in_the_time_of_its_bag(capsys):
+    """With ``replay --rate 0.1`` ten times what passes on the clock of the machine."""
+    run_report.print_run(recorded())
+    assert re.search(r'rate, in the time of the bag +│ 10.0 Hz', capsys.readouterr().out)
 
 
 def test_a_few_frames_that_newer_ones_superseded_are_told_and_are_no_failure():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import MatcherConfig
+from stereo_bp_ros.cli import evaluate_origin
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import files
 from test.evaluation import pages
@@ -139,3 +140,11 @@ def test_the_last_json_line_of_a_scenario_says_what_has_matched_and_how_far(fold
     assert last['searched'][0]['disparities'] == 40
     assert last['devices']['sad'][0]['device']
     assert last['method']['repeat'] == 3
+
+
+@pytest.mark.parametrize(('p50', 'p99', 'words'), [
+    (1.234, 99.96, 'p50 1.23 ms, p99 100 ms'), (247.4, 1250.0, 'p50 247 ms, p99 1250 ms')])
+def test_times_of_a_slow_matcher_are_written_out(p50, p99, words):
+    summary = {'latency_ms': {'total': {'p50': p50, 'p99': p99}}, 'method': {}, 'matcher': 'bp',
+               'settings': {}, 'BasicPerformanceMetrics.NUM_FRAMES_SENT': 2, 'repeat': 2}
+    assert evaluate_origin.facts(summary)['times'].endswith(words)

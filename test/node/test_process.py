@@ -169,6 +169,20 @@ def test_help_is_a_usage_and_no_start(arguments: list[str], capsys: pytest.Captu
     assert 'usage: stereo_bp_node' in capsys.readouterr().out
 
 
+def test_a_remapping_that_has_the_name_of_a_parameter_is_warned_of(run_node: Any,
+                                                                   tmp_path: pathlib.Path) -> None:
+    code = """
+import sys
+from stereo_bp_ros.node.main import main
+sys.argv[1:1] = ['preset:=road', 'disparity:=/mine']
+sys.exit(main())
+"""
+    with run_node(tmp_path, FAST, code=code) as node:
+        assert ('preset:=road is a remapping; a parameter is --ros-args -p preset:=road'
+                in node.log)
+        assert 'disparity:=/mine is' not in node.log
+
+
 def test_without_rclpy_one_line_says_what_is_missing(monkeypatch: pytest.MonkeyPatch,
                                                      capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr('importlib.util.find_spec', lambda name: None)

@@ -158,6 +158,7 @@ def test_a_node_with_other_settings_than_the_scenario_is_refused():
 @pytest.mark.parametrize(('arguments', 'words'), [
     ([], 'nothing to play'), (['bag', '--start', 'x'], '--start needs --output'),
     (['bag', '--set', 'levels=3'], '--set needs --output'),
+    (['bag', '--set', 'queue_size=9', '--output', 'o'], 'put it into a file for --params-file'),
     (['--scenario', 'held.yaml'], '--scenario needs --output'),
     (['bag', '--scenario', 'held.yaml', '--output', 'o'], 'a path and --scenario exclude'),
     (['bag', '--start', 'x', '--preset', 'road', '--output', 'o'], '--start and settings'),
