@@ -51,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--baseline', type=shared.real(1e-6, 1e4), default=0.1, metavar='METRES',
                         help='with --focal (default 0.1)')
     parser.add_argument('--wait', type=shared.real(0, 86400), default=10.0, metavar='SECONDS',
-                        help='wait so long for subscribers before starting (default 10)')
+                        help='wait so long for subscribers before starting (default 10); '
+                             'with --output the node has 180 s')
     parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
                         help='record what the node answers, and judge it as evaluate does: '
                              'report.json, report.html and the bag; replaces an earlier report')
