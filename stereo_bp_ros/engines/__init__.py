@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 from stereo_bp_ros.config import MatcherConfig
@@ -11,9 +10,6 @@ from stereo_bp_ros.engines.plan import Plan
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError
 
 __all__ = ['SHARE', 'Backend', 'Engine', 'Plan', 'choose', 'create_engine', 'known', 'warm_up']
-
-_ADVICE = re.compile(r'[;:,] (or )?use backend cpu( or auto)?$')
-"""What an error says at its end to those who have asked for CUDA."""
 
 
 def choose(config: MatcherConfig) -> Backend:
@@ -61,7 +57,7 @@ def known(config: MatcherConfig) -> Backend | None:
     except (BackendUnavailable, ConfigError) as error:
         if config.backend == 'cuda':
             raise
-        return CpuBackend(_ADVICE.sub('', str(error)))
+        return CpuBackend(str(error))
 
 
 def create_engine(config: MatcherConfig, width: int, height: int) -> Engine:

@@ -228,17 +228,6 @@ def test_without_a_gpu_auto_says_why_it_took_the_cpu_and_cuda_what_would_help(mo
     assert error.value.remedy == 'buy one'
 
 
-@pytest.mark.parametrize(('remedy', 'left'), [
-    ('use backend cpu', 'no device'), ('buy one, or use backend cpu', 'no device; buy one')])
-def test_auto_that_took_the_cpu_does_not_advise_it(monkeypatch, remedy, left):
-    monkeypatch.setattr(device, 'unavailable',
-                        lambda index: BackendUnavailable('no device', remedy))
-    with StereoMatcher(SMALL, backend='auto') as matcher:
-        assert matcher.backend_reason == left
-    with pytest.raises(BackendUnavailable, match=r'use backend cpu$'):
-        StereoMatcher(SMALL, backend='cuda')
-
-
 @pytest.mark.parametrize(('setting', 'others'), [
     ({'plain_steps.vectorised': False}, {'message_type': 'float32', 'program': 'plain_steps'}),
     ({'message_type': 'float16'}, {})])
