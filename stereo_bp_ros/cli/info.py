@@ -108,8 +108,8 @@ def settings_reference() -> str:
     lines = [
         '# Settings', '',
         'Every setting is a ROS parameter of the node. All but those under *Node* are also '
-        '`--set KEY=VALUE`', 'and fields of `MatcherConfig`; those under *Node* are fields of',
-        '`NodeConfig`. This page is printed by `stereo_bp info --settings`.', '',
+        '`--set KEY=VALUE`', 'and fields of `MatcherConfig`; those under *Node* are fields of '
+        '`NodeConfig`. This page is', 'printed by `stereo_bp info --settings`.', '',
         "The names of a program's settings begin with the program. They are accepted, and "
         'declared by the', 'node, only where `program` names it at the start.',
         '',
