@@ -11,6 +11,7 @@ from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.msg import SetParametersResult
+from rclpy.duration import Duration
 from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 from rclpy.lifecycle.node import LifecycleNodeMixin
 from rclpy.node import Node
@@ -41,6 +42,10 @@ from stereo_bp_ros.transport import lock_memory
 
 #: Seconds that a transition waits for the worker: compiling everything takes minutes at most.
 CONFIGURE_LIMIT, DEACTIVATE_LIMIT, CLEANUP_LIMIT = 1200.0, 1.0, 30.0
+
+#: Seconds that the end waits for its last report to reach listeners, and then to be read: what
+#: they have not read goes with the process.
+HEARD_LIMIT, READ = 1.0, 0.2
 
 SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
 
@@ -273,9 +278,17 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             self.get_logger().error(f'memory could not be given back: {error!r}')
         # The last word, for whoever looks at /diagnostics to learn why the node has gone.
         self._publish_diagnostics()
+        self._wait_for_listeners()
         outputs = self._outputs
         compressed = outputs is None or outputs.stop()
         return self._worker.stop(limit=0.1) and compressed
+
+    def _wait_for_listeners(self) -> None:
+        publisher = self._diagnostics_publisher
+        with contextlib.suppress(RuntimeError):         # the context has gone already
+            if publisher.get_subscription_count():
+                publisher.wait_for_all_acked(Duration(seconds=HEARD_LIMIT))
+                time.sleep(READ)
 
     # The worker's thread
 

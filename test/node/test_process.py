@@ -6,6 +6,8 @@ import contextlib
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -106,6 +108,44 @@ def test_a_signal_is_answered_within_a_second_while_the_engine_compiles(
         # Its matcher would go on for ever.
         assert node.process.wait(LIMIT) == 0
         assert 'Traceback' not in node.log
+
+
+LISTENER = """
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray
+rclpy.init()
+node = rclpy.create_node('listener')
+node.create_subscription(DiagnosticArray, '/diagnostics',
+                         lambda message: print(message.status[-1].message, flush=True), 10)
+rclpy.spin(node)
+"""
+
+
+def test_the_end_waits_for_a_listener_that_is_late(run_node: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'heard'
+    with run_node(tmp_path, FAST) as node, open(path, 'w') as output:
+        listener = subprocess.Popen(
+            [sys.executable, '-c', LISTENER], stdout=output,
+            env={**os.environ, 'ROS_DOMAIN_ID': str(node.domain)})
+        try:
+            wait_until(path.read_text)
+            listener.send_signal(signal.SIGSTOP)
+            node.process.send_signal(signal.SIGINT)
+            node.wait_for_log('shutting down', LIMIT)
+            time.sleep(0.95)                # without a listener it has ended by then
+            assert node.process.poll() is None
+            listener.send_signal(signal.SIGCONT)
+            assert node.process.wait(LIMIT) == 0
+        finally:
+            listener.kill()
+            listener.wait(10)
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_two_signals_are_no_worse_than_one(run_node: Any, tmp_path: pathlib.Path) -> None:
