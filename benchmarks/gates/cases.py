@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from stereo_bp_ros import preset_names
+
 #: What a frame is of, and the outputs that are asked for.
 FRAMES = (('mono8', ('disparity',)), ('mono16', ('disparity', 'confidence')),
           ('rgb8', ('disparity', 'depth', 'confidence', 'fixed_disparity')),
@@ -20,11 +22,8 @@ DEVICES: dict[str, dict[str, Any]] = {
                    'shared_memory': 163 * 1024, 'shared_memory_sm': 164 * 1024,
                    'memory': 2**35, 'is_integrated': True}}
 
-PRESETS = ('cones_2010', 'five_sets', 'indoor', 'road', 'road_2009', 'sad_fast', 'sad_venus',
-           'tsukuba_2009', 'tsukuba_2010', 'tsukuba_2019')
-
 TYPES = ('int16', 'float32')
-VGA, HD = (640, 480), (1280, 720)
+VGA, HD, KITTI = (640, 480), (1280, 720), (1242, 375)
 
 #: Costs that are whole numbers, as in the papers; what most engines of the tests are built for.
 WHOLE = {'preprocessing': 'none', 'data_weight': 0.1, 'data_truncation': 15.0,
@@ -113,7 +112,7 @@ def _costs() -> Iterator[Case]:
 
 
 def _presets() -> Iterator[Case]:
-    for preset, size in itertools.product(PRESETS, ((450, 375), HD)):
+    for preset, size in itertools.product(preset_names(), ((450, 375), HD, KITTI)):
         yield Case({'preset': preset}, *size)
     for disparities in (16, 21, 32, 128):
         yield Case({'preset': 'five_sets', 'disparity_range': disparities}, 434, 383)
