@@ -26,8 +26,7 @@ def choose(options: argparse.Namespace) -> Scenario:
     for name, default in CHOSEN.items():
         if getattr(options, name) != default:
             option = 'a path' if name == 'paths' else '--' + name.replace('_', '-')
-            raise ValueError(f'{option} and --scenario '
-                             'exclude each other: the scenario says it')
+            raise ValueError(f'{option} and --scenario exclude each other: the scenario says it')
     scenario = read_scenario(options.scenario)
     options.preset = scenario.preset or None
     # The presets of --against have this option's back end.
