@@ -177,7 +177,8 @@ def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] |
     """
     values = load_preset(options.preset) if options.preset else {}
     values.update(settings or {})
-    if path := getattr(options, 'params_file', None):
+    path = getattr(options, 'params_file', None)
+    if path and options.verb != 'replay':       # whose node reads it
         values.update(_of_matcher(load_parameter_file(path)))
     values.update(parse_assignments(options.settings))
     if options.backend:

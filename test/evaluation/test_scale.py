@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import Calibration, MatcherConfig, transport
-from stereo_bp_ros.cli import evaluate_scale
+from stereo_bp_ros.cli import evaluate_report, evaluate_scale
 from stereo_bp_ros.cli.evaluate_scale import Pace, for_workers
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
@@ -389,12 +389,15 @@ def test_a_chunk_that_ends_worker_after_worker_ends_the_command(cluster, folder,
     killed.mkdir()
     monkeypatch.setattr(evaluate_scale, 'Showing',
                         lambda count: Deadly(killed, str(10**18 + 8), times=10))
+    monkeypatch.setattr(evaluate_report, 'write_html', lambda *_: None)     # it shows nothing
     arguments = [*COMMAND[3:], str(folder), '--scheduler', cluster.scheduler]
     assert main([*arguments, '--output', str(tmp_path / 'report')]) == 2
     captured = capsys.readouterr()
-    assert captured.out == ''
-    assert captured.err.splitlines()[-1].startswith(
-        f'stereo_bp evaluate: pairs 8 to 10 of {folder} have ended one worker after another')
+    stopped = f'pairs 8 to 10 of {folder} have ended one worker after another'
+    assert captured.err.splitlines()[-1].startswith(f'stereo_bp evaluate: {stopped}')
+    report = json.loads((tmp_path / 'report' / 'report.json').read_text())
+    assert report['stopped'].startswith(stopped)
+    assert len(report['pairs']) == 7
     assert 1 < len(list(killed.iterdir())) <= 4
     # Workers that have replaced them go on with the next evaluation.
     assert len(list(spread(cluster, folder))) == PAIRS
