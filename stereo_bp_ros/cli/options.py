@@ -28,15 +28,12 @@ from rich.table import Table
 
 from stereo_bp_ros import transport
 from stereo_bp_ros.config import (
-    MatcherConfig,
+    NodeConfig,
     Value,
-    all_settings,
     load_parameter_file,
     parse_assignments,
 )
 from stereo_bp_ros.config.files import load_preset, preset_names
-from stereo_bp_ros.config.renamed import new_name
-from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError, shown
 from stereo_bp_ros.evaluation import metrics
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
@@ -183,9 +180,8 @@ def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] |
     values.update(parse_assignments(options.settings))
     if options.backend:
         values['backend'] = options.backend
-    known = MatcherConfig.settings()
     for name in values:
-        if name not in known:
+        if name in NodeConfig.settings():
             way = '; put it into a file for --params-file' if options.verb == 'replay' else ''
             raise ConfigError(name, values[name],
                               f'it is a setting of the node, not of a matcher{way}')
@@ -193,20 +189,12 @@ def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] |
 
 
 def _of_matcher(parameters: Mapping[str, Value]) -> dict[str, Value]:
-    """Of a node's parameters those of its matcher, over those of its preset.
-
-    :raises ConfigError: a name that no node has.
-    """
+    """A node's parameters without those of the node alone, over those of its preset."""
     preset = parameters.get('preset')
-    values = load_preset(str(preset)) if preset else {}
-    known = all_settings()
-    for name, value in parameters.items():
-        if name in MatcherConfig.settings():
-            values[name] = value
-        elif name not in (*known, *ROS_PARAMETERS) and not name.startswith('qos_overrides.'):
-            raise ConfigError(name, value, new_name(name) or 'there is no setting of this name'
-                              + did_you_mean(name, known))
-    return values
+    others = (*NodeConfig.settings(), *ROS_PARAMETERS)
+    return {**(load_preset(str(preset)) if preset else {}),
+            **{name: value for name, value in parameters.items()
+               if name not in others and not name.startswith('qos_overrides.')}}
 
 
 def names_range(options: argparse.Namespace) -> bool:

@@ -17,7 +17,6 @@ PERCENTILES = (50.0, 99.0, 99.9)
 """Of the times of all runs of all frames."""
 
 
-
 @dataclasses.dataclass(frozen=True)
 class Figures:
     """One frame as one matcher did it.

@@ -96,9 +96,8 @@ class Entry:
         classes = {} if self.classes is None else {
             name: self._checked(f'mask of the class {name}', found, left)
             for name, found in self.classes().items()}
-        sky = classes.pop('sky', None)
-        if self.sky is not None:
-            sky = self._read('mask of the sky', self.sky, left)
+        seen = classes.pop('sky', None)
+        sky = self._read('mask of the sky', self.sky, left) if self.sky else seen
         return StereoPair(
             self.name, left, right, self._read('ground truth', self.truth, left),
             self.disparities, None if self.calibration is None else self.calibration(),
