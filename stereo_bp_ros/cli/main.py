@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import _thread
 import argparse
 import contextlib
 import importlib
 import io
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -125,8 +125,9 @@ def interruptions_kept() -> Iterator[None]:
         if not issubclass(lost.exc_type, KeyboardInterrupt):
             previous(lost)
             return
-        # Not here, where it would be lost again.
-        later = threading.Timer(AGAIN, _thread.interrupt_main)
+        # Not here, where it would be lost again; and a signal, which ends a sleep.
+        later = threading.Timer(AGAIN, signal.pthread_kill,
+                                (threading.main_thread().ident, signal.SIGINT))
         later.daemon = True
         later.start()
 
