@@ -171,11 +171,14 @@ class Rig(Client):
         self.call(GetParameters, 'get_parameters', 3.0, names=['stereo_algorithm'])
 
     def _subscriptions(self) -> list[set[tuple[int, ...]]]:
-        """Those of each input, dead ones that are not missed yet included."""
-        return [{tuple(end.endpoint_gid)
-                 for end in self.node.get_subscriptions_info_by_topic(publisher.topic_name)}
+        return [self.subscriptions_to(publisher.topic_name)
                 for publisher in (*self.image_publishers.values(),
                                   *self.info_publishers.values())]
+
+    def subscriptions_to(self, topic: str) -> set[tuple[int, ...]]:
+        """The ends that this one knows, dead ones that are not missed yet included."""
+        return {tuple(end.endpoint_gid)
+                for end in self.node.get_subscriptions_info_by_topic(topic)}
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -337,11 +340,13 @@ def usage(pid: int) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def subscribing_process(topic: str, domain: int) -> Iterator[subprocess.Popen[str]]:
-    """A process that subscribes to results and has received one; killed at the end."""
+def subscribing_process(rig: Rig) -> Iterator[subprocess.Popen[str]]:
+    """A process that subscribes to the rig's results and has received one; killed at the end."""
+    known = rig.subscriptions_to('disparity')
     process = subprocess.Popen(
-        [sys.executable, '-m', 'test.soak.subscriber', topic], stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, text=True, env={**os.environ, 'ROS_DOMAIN_ID': str(domain)})
+        [sys.executable, '-m', 'test.soak.subscriber', f'{rig.namespace}/disparity'],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env={**os.environ, 'ROS_DOMAIN_ID': str(rig.domain)})
     try:
         watchdog = threading.Timer(LIMIT, process.kill)
         watchdog.start()
@@ -350,6 +355,9 @@ def subscribing_process(topic: str, domain: int) -> Iterator[subprocess.Popen[st
         watchdog.cancel()
         if not line:
             raise Violation('a second subscriber has received nothing')
+        # Nobody learns of it from one that is killed.
+        rig.wait_until(lambda: rig.subscriptions_to('disparity') - known, ANSWER,
+                       'a second subscriber')
         yield process
     finally:
         left = shared_memory.segments_of(process.pid)

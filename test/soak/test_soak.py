@@ -112,7 +112,7 @@ def test_what_was_wrong_with_one_fault_is_undone_for_the_next(tmp_path: pathlib.
         front.start()
         front.camera.set()
         # Killed at the end, so that DDS counts it for a while.
-        with rig.subscribing_process('/disparity', domain):
+        with rig.subscribing_process(front):
             pass
 
         def wrong() -> None:

@@ -150,7 +150,7 @@ def test_a_changed_helper_is_compiled_anew_in_spite_of_the_cache(
 
 @pytest.mark.slow
 @pytest.mark.parametrize('algorithm', ['bp', 'sad'])
-def test_all_that_a_configuration_needs_compiles_within_a_minute(
+def test_all_that_a_configuration_needs_compiles_within_two_minutes(
         algorithm: str, tmp_path: pathlib.Path, child: Child) -> None:
     source = ('import time\n'
               'start = time.process_time()\n'
@@ -161,7 +161,7 @@ def test_all_that_a_configuration_needs_compiles_within_a_minute(
     # Processes inherit the measuring of coverage, with which compiling takes half as long again.
     environment = {'XDG_CACHE_HOME': str(tmp_path), 'COVERAGE_PROCESS_CONFIG': ''}
     first, second = (float(child(source, **environment)) for _ in range(2))
-    assert first < 60
+    assert first < 120                  # 15 to 45 s of a core where the others rest
     assert second < first / 2           # from the cache
 
 
