@@ -206,7 +206,7 @@ def measure(path: pathlib.Path, config: MatcherConfig, run: Run, options: argpar
     size = max(1, min(LARGEST_CHUNK, options.frames // (4 * max(1, run.workers))))
     if not run.workers:
         with Evaluation({'sad': config}, method=METHOD) as evaluation:
-            every = judge_all(evaluation, read_chunks(again(pairs, size)))
+            every = judge_all(evaluation, unread_of(again(pairs, size)))
             return Watch(options, size).follow(one.result for one in every)
     with scale.Cluster(run.workers) as cluster:
         plan = scale.Plan({'sad': config}, method=METHOD, devices=run.devices, collector=Seen())
@@ -229,11 +229,11 @@ def again(pairs: Sequence[sources.Chunk], size: int) -> Iterator[sources.Chunk]:
         done, wanted = done + len(part), size
 
 
-def read_chunks(chunks: Iterable[sources.Chunk]) -> Iterator[sources.Pair]:
-    """As a worker does."""
+def unread_of(chunks: Iterable[sources.Chunk]) -> Iterator[sources.Unread]:
+    """As a worker has them."""
     with sources.ChunkReader() as reader:
         for chunk in chunks:
-            yield from reader.read(chunk)
+            yield from reader.unread(chunk)
 
 
 class Watch:

@@ -17,12 +17,12 @@ import pathlib
 import pickle
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rosbags.rosbag2 import StoragePlugin
 
 from benchmarks import common
-from benchmarks.scale import METHOD, configuration, images, read_chunks, write_bag, write_folder
+from benchmarks.scale import METHOD, configuration, images, unread_of, write_bag, write_folder
 from stereo_bp_ros import transport
 from stereo_bp_ros.cli.evaluate_scale import LARGEST_CHUNK
 from stereo_bp_ros.config.files import preset_names
@@ -93,6 +93,11 @@ def split(path: pathlib.Path) -> Iterator[sources.Chunk]:
 def read(path: pathlib.Path) -> Iterator[sources.Pair]:
     """From the beginning to the end."""
     return sources.open_pairs(path)[1]
+
+
+def read_chunks(chunks: Sequence[sources.Chunk]) -> Iterator[sources.Pair]:
+    """As a worker does."""
+    return (one.load() for one in unread_of(chunks))
 
 
 def from_disk(path: pathlib.Path) -> float:

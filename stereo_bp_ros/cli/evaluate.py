@@ -26,15 +26,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import logging
 import pathlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros import transport
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import (
+    against,
     evaluate_compare,
     evaluate_origin,
     evaluate_report,
@@ -44,8 +45,7 @@ from stereo_bp_ros.cli import (
 )
 from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.config import MatcherConfig, parse_assignments
-from stereo_bp_ros.config.files import preset_names
+from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import peers
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
@@ -93,10 +93,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='match each pair N times, report the median time (default 3)')
     parser.add_argument('--limit', type=shared.whole(1), default=0, metavar='N',
                         help='stop after N pairs of each path (default: all)')
-    parser.add_argument('--against', action='append', default=[], metavar='NAME[,NAME]',
-                        help="match with others, too: OpenCV's sgbm (its mode 3WAY) and bm, a "
-                             'preset, or NAME:KEY=VALUE,... for other settings; may be given '
-                             'several times')
+    parser.add_argument('--skip-unreadable', action='store_true',
+                        help='leave out pairs that cannot be read, and name them (default: the '
+                             'first one ends the evaluation)')
+    against.add_argument(parser)
     parser.add_argument('--confidence', action='store_true',
                         help='judge the confidence, too: sparsification and AUSE; matches each '
                              'pair with truth once more')
@@ -145,18 +145,17 @@ def run(options: argparse.Namespace) -> int:
             raise ValueError(f'--{name} is for --sweep')
     transport.keep_freed_memory()
     fixed = scenario.settings if scenario else {}
-    config = evaluate_scale.for_workers(
-        options, MatcherConfig.from_mapping(shared.chosen_settings(options, fixed)))
+    config = MatcherConfig.from_mapping(shared.chosen_settings(options, fixed))
     topics = shared.chosen_topics(options)
-    own = (options.params_file.stem if options.params_file else
-           options.preset or config.stereo_algorithm)
-    names, others = _against(options, own, config)
+    own = against.own_name(options, config)
+    names, others = against.chosen(options, own, config)
     method = Method(options.repeat, options.confidence, _calibration(options),
                     shared.names_range(options) or 'disparity_range' in fixed,
                     options.consistency,
                     (scenario.corridor if scenario else None) or _corridor(options),
-                    scenario.windows if scenario else ())
-    configs = {own: config, **others}
+                    scenario.windows if scenario else (), options.skip_unreadable)
+    configs = {name: evaluate_scale.for_workers(options, one)
+               for name, one in {own: config, **others}.items()}
     sources = _open(scenario.inputs if scenario else inputs_of(options.paths), topics,
                     options.limit)
     title = scenario.path.name if scenario else sources.title
@@ -182,12 +181,17 @@ def run(options: argparse.Namespace) -> int:
                 raise
             stopped = error         # once everything is reported that there is
         backend, devices, showing = run_.backend(), run_.devices(), run_.showing()
+        skipped = run_.skipped()
+    if skipped:
+        _log.warning('%d of %d pairs cannot be read and are left out, e.g. %s: %s', len(skipped),
+                     len(skipped) + len(results), skipped[0].name, skipped[0].error)
     if not results:
-        raise ValueError(f'{sources} has no stereo pairs')
+        raise ValueError(f'{sources} has no stereo pairs' + ' that can be read' * bool(skipped))
     totals = totals_of(results)
     summary = _summary(options, str(scenario.path if scenario else sources), configs, method,
                        backend, devices, results, totals)
     summary['stopped'] = stopped and (str(stopped) or 'interrupted')
+    summary['skipped'] = [dataclasses.asdict(one) for one in skipped]
     verdicts = judge(scenario.conditions, results) if scenario else []
     if scenario:
         summary |= evaluate_scenario.report(scenario, verdicts)
@@ -266,41 +270,6 @@ def _corridor(options: argparse.Namespace) -> Corridor | None:
         return None
     width, length = options.corridor
     return Corridor(width, length, options.camera_height)
-
-
-def _against(options: argparse.Namespace, own: str, config: MatcherConfig
-             ) -> tuple[list[str], dict[str, MatcherConfig]]:
-    """Names of OpenCV's matchers, and the other configurations by their names."""
-    names: list[str] = []
-    others: dict[str, MatcherConfig] = {}
-    for text in options.against:
-        name, colon, assignments = text.partition(':')
-        if colon:
-            if not re.fullmatch(r'[\w.-]+', name):
-                raise ValueError(f'--against {shown(text)}: a name has letters, digits, _, - '
-                                 'and .')
-            changes = parse_assignments(part for part in assignments.split(',') if part)
-            found = {name: MatcherConfig.from_mapping({**config.to_mapping(), **changes})}
-        else:
-            found = {one: _preset(one, options) for one in text.split(',')
-                     if one not in peers.NAMES}
-            names += [one for one in text.split(',') if one in peers.NAMES and one not in names]
-        for one, other in found.items():
-            if one in (own, *others, *(peers.NAMES if colon else ())):
-                raise ValueError(f'--against {shown(text)}: there is a matcher {shown(one)} '
-                                 'already')
-            others[one] = other
-    return names, others
-
-
-def _preset(name: str, options: argparse.Namespace) -> MatcherConfig:
-    """A preset to compare with: its own settings, on the same back end."""
-    if name not in preset_names():
-        raise ValueError(f'--against {shown(name)} is none of ' + ', '.join(peers.NAMES)
-                         + ', no preset (' + ', '.join(preset_names())
-                         + '), and no NAME:KEY=VALUE')
-    chosen = {'backend': options.backend} if options.backend else {}
-    return evaluate_scale.for_workers(options, MatcherConfig.preset(name).replace(**chosen))
 
 
 def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, MatcherConfig],

@@ -42,6 +42,9 @@ OTHER_MEANINGS = (
     ('AUSE', 'area between that curve and the curve of the oracle; 0 is best', '% or px'))
 
 
+NAMED = 5
+"""Pairs that cannot be read and are named on the page; the report has all."""
+
 ALL_RUNS = 'All runs of all frames'
 """What the times of an evaluation in this process are."""
 
@@ -102,6 +105,12 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
     overview: list[report.Part] = [report.Tiles(tiles(totals))]
     if summary.get('stopped'):
         overview.insert(0, report.Note(f'Not all pairs: {summary["stopped"]}.'))
+    if skipped := summary.get('skipped'):
+        overview.insert(0, report.Note(
+            f'{len(skipped)} of {len(skipped) + len(results)} pairs cannot be read and are left '
+            'out: '
+            + '; '.join(f'{one["name"]}: {one["error"]}' for one in skipped[:NAMED])
+            + ('; ...' if len(skipped) > NAMED else '')))
     if conditions:
         overview.append(report.Conditions(conditions))
     pictures = [] if showing is None else [

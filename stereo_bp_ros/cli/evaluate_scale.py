@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.results import Result
-from stereo_bp_ros.evaluation.runs import Evaluation, Matched, Method, judge_all
+from stereo_bp_ros.evaluation.runs import Evaluation, Matched, Method, Skipped, judge_all
 from stereo_bp_ros.evaluation.showing import Showing
 from stereo_bp_ros.evaluation.sources import Sources
 
@@ -31,6 +31,7 @@ class Run:
     backend: what computes, once there is a result.
     devices: what has computed each matcher, once there is a result.
     showing: what a page shows of the frames so far; nothing without ``--output``.
+    skipped: pairs so far that cannot be read, where they are left out.
     """
 
     count: int
@@ -38,6 +39,7 @@ class Run:
     backend: Callable[[], str]
     devices: Callable[[], Mapping[str, Sequence[Mapping[str, str]]]]
     showing: Callable[[], Showing]
+    skipped: Callable[[], Sequence[Skipped]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,12 +72,16 @@ def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
     if not options.workers and not options.scheduler:
-        with Evaluation(configs, names, method) as evaluation:
+        with (Evaluation(configs, names, method) as evaluation,
+              contextlib.closing(sources.unread()) as pairs):
             showing = Showing(sources.count)
+            skipped: list[Skipped] = []
 
             def results() -> Iterator[Result]:
-                every = judge_all(evaluation, sources.pairs())
-                for place, matched in enumerate(every):
+                every = judge_all(evaluation, pairs,
+                                  skipped=skipped if method.skip_unreadable else None)
+                for number, matched in enumerate(every):
+                    place = number + len(skipped)
                     if options.output:
                         showing.collect(place, evaluation, matched)
                     if recorded:
@@ -83,7 +89,7 @@ def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
                     yield matched.result
             yield Run(sources.count, results(), lambda: evaluation.backend,
                       lambda: {name: [one] for name, one in evaluation.devices.items()},
-                      lambda: showing)
+                      lambda: showing, lambda: skipped)
         return
     shared.require('distributed')
     from stereo_bp_ros.evaluation import scale
@@ -94,7 +100,7 @@ def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
                           Showing(count) if options.output else None)
         with contextlib.closing(cluster.judge(plan, sources.chunks(size))) as found:
             yield Run(count, found, lambda: cluster.backend, lambda: cluster.devices,
-                      lambda: cluster.collected or Showing(count))
+                      lambda: cluster.collected or Showing(count), lambda: cluster.skipped)
 
 
 def _devices(options: argparse.Namespace) -> int:

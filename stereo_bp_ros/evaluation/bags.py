@@ -134,6 +134,13 @@ def with_stamp(data: bytes | memoryview, stamp_ns: int) -> bytes:
                      nanoseconds.to_bytes(4, order), data[12:]))         # type: ignore[arg-type]
 
 
+@dataclasses.dataclass(frozen=True)
+class _Damaged:
+    """In the place of a message that cannot be decoded."""
+
+    why: str
+
+
 class StereoBagWriter:
     """Writes pairs with calibration and, where given, ground truth into a new rosbag2 folder.
 
@@ -266,10 +273,18 @@ class StereoBag:
 
         Images that their calibration tells to be raw are rectified with it (``Rectifier``).
         """
-        for stamp_ns, parts, infos in self._pairs(self._reader.decoded):
+        return (load() for _, load in self.unread())
+
+    def unread(self) -> Iterator[tuple[int, Callable[[], BagPair]]]:
+        """The stamp in ns of each pair of ``read``, and what returns it or says why it cannot.
+
+        A damaged image or truth concerns its pair alone.
+        """
+        for stamp_ns, parts, infos in self._pairs(self._decoded):
             times_ns = {role: time_ns for role, (time_ns, _) in parts.items()}
             images = {role: image for role, (_, image) in parts.items()}
-            yield self._pair(stamp_ns, images, infos, self._find_truth(stamp_ns, times_ns))
+            yield stamp_ns, functools.partial(self._pair, stamp_ns, images, dict(infos),
+                                              self._find_truth(stamp_ns, times_ns))
 
     def index(self) -> Iterator[BagEntry]:
         """Where the pairs of ``read`` lie, in its order; decodes no image."""
@@ -278,8 +293,9 @@ class StereoBag:
             yield BagEntry(stamp_ns, {role: data for role, (data, _) in infos.items()}, times_ns,
                            self._find_truth(stamp_ns, times_ns))
 
-    def read_entries(self, entries: Sequence[BagEntry]) -> Iterator[BagPair]:
-        """The pairs of consecutive entries of ``index``; decodes nothing that lies between.
+    def unread_entries(self, entries: Sequence[BagEntry]
+                       ) -> Iterator[tuple[int, Callable[[], BagPair]]]:
+        """As ``unread``, of consecutive entries of ``index``; decodes nothing that lies between.
 
         :raises StereoError: the bag is another one than that of ``index``, or damaged.
         """
@@ -296,12 +312,13 @@ class StereoBag:
             role = roles[connection.topic]
             place = wanted.get((role, time_ns, self._reader.stamp(data)))
             if place is not None:
-                place[role] = self._reader.decoded(connection.msgtype, data)
+                place[role] = self._decoded(connection.msgtype, data)
             while waiting and waiting[0][1].keys() == waiting[0][0].times_ns.keys():
                 entry, parts = waiting.popleft()
                 for role, data in entry.infos.items():
                     self._keep_info(infos, role, data)
-                yield self._pair(entry.stamp_ns, parts, infos, entry.truth)
+                yield entry.stamp_ns, functools.partial(
+                    self._pair, entry.stamp_ns, parts, dict(infos), entry.truth)
         if waiting:
             raise StereoError(f'{self.path} has changed: the pair of stamp '
                               f'{waiting[0][0].stamp_ns} ns is no longer where it was')
@@ -310,7 +327,8 @@ class StereoBag:
                ) -> Iterator[tuple[int, dict[str, tuple[int, Any]], _Infos]]:
         """Stamp in ns, parts by role and the latest calibration of every pair.
 
-        A part is the time of recording in ns and what ``part`` makes of type and bytes.
+        A part is the time of recording in ns and what ``part`` makes of type and bytes. A damaged
+        one without a partner, whose stamp may be what is damaged, is a pair for itself.
         """
         roles = self.topics.roles()
         waiting: dict[int, dict[str, tuple[int, Any]]] = {}
@@ -327,7 +345,21 @@ class StereoBag:
             if len(parts) == 2:
                 yield stamp_ns, waiting.pop(stamp_ns), infos
             elif len(waiting) > MOST_WAITING:
-                del waiting[min(waiting)]
+                oldest = min(waiting)
+                alone = waiting.pop(oldest)
+                if _is_damaged(alone):
+                    yield oldest, alone, infos
+        for stamp_ns, alone in waiting.items():
+            if _is_damaged(alone):
+                yield stamp_ns, alone, infos
+
+    def _decoded(self, kind: str, data: bytes) -> Any:
+        """A message, or what is in the place of a damaged one."""
+        try:
+            return self._reader.decoded(kind, data)
+        except StereoError as error:
+            # The error itself would keep open who reads.
+            return _Damaged(str(error))
 
     def _find_truth(self, stamp_ns: int, times_ns: Mapping[str, int]) -> TruthEntry | None:
         return self._truth.find(stamp_ns, min(times_ns.values())) if self._truth else None
@@ -350,6 +382,9 @@ class StereoBag:
     def _pair(self, stamp_ns: int, parts: Mapping[str, Any], infos: _Infos,
               truth: TruthEntry | None) -> BagPair:
         calibration = disparity = None
+        for part in parts.values():
+            if isinstance(part, _Damaged):
+                raise StereoError(part.why)
         try:
             images = {side: _raw_image(parts[f'{side}/image_rect']) for side in FRAME_IDS}
             if {'left/camera_info', 'right/camera_info'} <= infos.keys():
@@ -362,6 +397,10 @@ class StereoBag:
             return BagPair(stamp_ns, images['left'], images['right'], calibration, disparity)
         except ValueError as error:
             raise StereoError(f'{self.path}: the pair of stamp {stamp_ns} ns: {error}') from error
+
+
+def _is_damaged(parts: Mapping[str, tuple[int, Any]]) -> bool:
+    return any(isinstance(part, _Damaged) for _, part in parts.values())
 
 
 def _raw_image(message: Any) -> RawImage:

@@ -26,7 +26,7 @@ from stereo_bp_ros.evaluation.frame_scores import FrameScore, score_frame
 from stereo_bp_ros.evaluation.grey import to_8_bits
 from stereo_bp_ros.evaluation.obstacles import Corridor, Obstacles, count_obstacles
 from stereo_bp_ros.evaluation.results import Figures, Result
-from stereo_bp_ros.evaluation.sources import Pair
+from stereo_bp_ros.evaluation.sources import Pair, Unread
 from stereo_bp_ros.evaluation.timing import device_ms
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.types import DisparityFrame
@@ -35,6 +35,9 @@ T = TypeVar('T')
 
 Map = tuple[np.ndarray, np.ndarray]
 """A disparity, H x W in pixels, and where it is valid, bool H x W."""
+
+UNREADABLE = (StereoError, ValueError, OSError)
+"""What reading a pair may raise."""
 
 FOLLOWS_NS = 500_000_000
 """Most nanoseconds from a pair to the next of the same sequence."""
@@ -53,6 +56,7 @@ class Method:
     consistency: whether figures without a truth are computed, too, with one more run.
     corridor:    ahead of the left camera, in which obstacles are counted; None: they are not.
     windows:     distances that are scored apart, too: lower and upper limits in metres.
+    skip_unreadable: whether pairs that cannot be read are left out.
     """
 
     repeat: int = 3
@@ -62,6 +66,15 @@ class Method:
     consistency: bool = False
     corridor: Corridor | None = None
     windows: tuple[tuple[float, float], ...] = ()
+    skip_unreadable: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Skipped:
+    """A pair that was left out, and why it cannot be read."""
+
+    name: str
+    error: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -321,22 +334,33 @@ def _known(pair: Pair, shape: tuple[int, ...], method: Method) -> dict[str, Any]
     return known
 
 
-def judge_all(evaluation: Evaluation, pairs: Iterable[Pair], first: int = 1) -> Iterator[Matched]:
+def judge_all(evaluation: Evaluation, pairs: Iterable[Unread], first: int = 1,
+              skipped: list[Skipped] | None = None) -> Iterator[Matched]:
     """Judge one pair after another.
 
     :param first: number of the first pair in its source.
+    :param skipped: gets those that cannot be read; None: the first one raises. The pair behind
+        one is compared with none.
     :raises StereoError: a pair cannot be read or matched; the text names it.
     """
     found = iter(pairs)
     for number in itertools.count(first):
         name = f'pair {number}'
         try:
-            pair = next(found, None)
-            if pair is None:
+            unread = next(found, None)
+            if unread is None:
                 return
-            name += f' ({pair.name})'
+            name += f' ({unread.name})'
+            try:
+                pair = unread.load()
+            except UNREADABLE as error:
+                if skipped is None:
+                    raise
+                skipped.append(Skipped(unread.name, str(error)))
+                evaluation.follow(None)
+                continue
             matched = evaluation.judge(pair)
-        except (StereoError, ValueError, OSError, MemoryError) as error:
+        except (*UNREADABLE, MemoryError) as error:
             raise StereoError(f'{name}: {error}') from error
         yield matched
 

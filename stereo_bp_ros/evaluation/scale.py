@@ -32,8 +32,15 @@ from stereo_bp_ros import transport
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import StereoError, described
 from stereo_bp_ros.evaluation.results import Result
-from stereo_bp_ros.evaluation.runs import Evaluation, Matched, Method, judge_all
-from stereo_bp_ros.evaluation.sources import Chunk, ChunkReader
+from stereo_bp_ros.evaluation.runs import (
+    UNREADABLE,
+    Evaluation,
+    Matched,
+    Method,
+    Skipped,
+    judge_all,
+)
+from stereo_bp_ros.evaluation.sources import Chunk, ChunkReader, Pair
 
 CHUNKS_PER_WORKER = 3
 """Under way at most, with those that wait for an earlier one."""
@@ -97,6 +104,7 @@ class _Judged:
     """What a worker made of a chunk.
 
     devices: of ``Evaluation``.
+    skipped: pairs that cannot be read, where they are left out.
     error:   why the rest of it is missing, or ''.
     stopped: whether the worker was told to end in between.
     collected: from its pairs, where the plan has a collector.
@@ -105,6 +113,7 @@ class _Judged:
     results: list[Result]
     backend: str = ''
     devices: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    skipped: Sequence[Skipped] = ()
     error: str = ''
     stopped: bool = False
     collected: Collector | None = None
@@ -141,6 +150,7 @@ class _Judge(WorkerPlugin):
     def judge(self, chunk: Chunk) -> _Judged:
         # Not every exception survives the way between processes; a text does.
         results: list[Result] = []
+        skipped: list[Skipped] = []
         backend = ''
         devices: Mapping[str, Mapping[str, str]] = {}
         collector = copy.deepcopy(self._plan.collector)
@@ -153,26 +163,36 @@ class _Judge(WorkerPlugin):
                     self._evaluation = self._opened.enter_context(
                         Evaluation(self._configs, self._plan.names, self._plan.method))
                 backend, devices = self._evaluation.backend, self._evaluation.devices
-                before = None
-                if self._plan.method.consistency and chunk.before:
-                    before = next(iter(self._reader.read(chunk.before)), None)
-                self._evaluation.follow(before)
-                for matched in judge_all(self._evaluation, self._reader.read(chunk),
-                                         chunk.place + 1):
+                self._evaluation.follow(self._before(chunk))
+                for matched in judge_all(self._evaluation, self._reader.unread(chunk),
+                                         chunk.place + 1,
+                                         skipped if self._plan.method.skip_unreadable else None):
                     if collector is not None:
-                        collector.collect(chunk.place + len(results), self._evaluation, matched)
+                        collector.collect(chunk.place + len(results) + len(skipped),
+                                          self._evaluation, matched)
                     results.append(matched.result)
                     if self._ended:
                         return _Judged([], stopped=True)
         except (StereoError, ValueError, OSError) as error:
-            return _Judged(results, backend, devices, str(error))
+            return _Judged(results, backend, devices, skipped, str(error))
         except Exception as error:
-            return _Judged(results, backend, devices, f'behind pair '
-                           f'{chunk.place + len(results)}: ' + described(error))
+            return _Judged(results, backend, devices, skipped, 'behind pair '
+                           f'{chunk.place + len(results) + len(skipped)}: ' + described(error))
         finally:
             if self._ended:
                 self._free()
-        return _Judged(results, backend, devices, collected=collector)
+        return _Judged(results, backend, devices, skipped, collected=collector)
+
+    def _before(self, chunk: Chunk) -> Pair | None:
+        """The pair that the first one of a chunk is compared with; None: with none."""
+        if not self._plan.method.consistency or chunk.before is None:
+            return None
+        try:
+            return next(self._reader.read(chunk.before), None)
+        except UNREADABLE:
+            if self._plan.method.skip_unreadable:
+                return None
+            raise
 
 
 def _judge(name: str, chunk: Chunk) -> _Judged:
@@ -196,6 +216,8 @@ class Cluster:
         """What computes: 'cpu' or 'cuda'; '' before the first result."""
         self.devices: dict[str, list[Mapping[str, str]]] = {}
         """What has computed each matcher so far, the same thing once; as of ``Evaluation``."""
+        self.skipped: list[Skipped] = []
+        """Pairs so far that cannot be read, where they are left out."""
         self.collected: Any = None
         """From all results so far; None where the plan has no collector."""
         self._opened = contextlib.ExitStack()
@@ -273,7 +295,7 @@ class Cluster:
         :raises StereoError: a pair cannot be read or matched, or its workers have died.
         """
         name = f'stereo-bp-{uuid.uuid4().hex}'
-        self.collected, self.devices = plan.collector, {}
+        self.collected, self.devices, self.skipped = plan.collector, {}, []
         self._client.register_plugin(_Judge(plan, name))
         waiting = iter(chunks)
         under_way: collections.deque[tuple[Chunk, Any]] = collections.deque()
@@ -300,6 +322,7 @@ class Cluster:
                         known.append(device)
                 if judged.collected is not None:
                     self.collected += judged.collected
+                self.skipped += judged.skipped
                 yield from judged.results
                 if judged.error:
                     raise StereoError(judged.error)

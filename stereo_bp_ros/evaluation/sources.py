@@ -5,10 +5,11 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import itertools
 import pathlib
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,13 +18,13 @@ from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import datasets
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.datasets.entries import Pair
-from stereo_bp_ros.evaluation.scenes.frames import SceneFrame
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 
 if TYPE_CHECKING:
     from stereo_bp_ros.evaluation import bags
 
-__all__ = ['Chunk', 'ChunkReader', 'Input', 'Pair', 'Sources', 'inputs_of', 'open_pairs']
+__all__ = ['Chunk', 'ChunkReader', 'Input', 'Pair', 'Sources', 'Unread', 'inputs_of',
+           'open_pairs', 'pair_of_street']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,18 @@ class Input:
 
     def __str__(self) -> str:
         return str(self.source) if isinstance(self.source, pathlib.Path) else self.name
+
+
+class Unread(NamedTuple):
+    """A pair that is not read yet.
+
+    name: as ``Pair.name``.
+    load: reads or draws it, while its source is open; raises StereoError or ValueError where it
+          cannot be read, which concerns no other pair.
+    """
+
+    name: str
+    load: Callable[[], Pair]
 
 
 def inputs_of(paths: Sequence[pathlib.Path]) -> tuple[Input, ...]:
@@ -100,13 +113,21 @@ class Sources:
 
     def pairs(self) -> Iterator[Pair]:
         """All pairs, each read or drawn when it is wanted."""
-        return itertools.chain.from_iterable(map(self.pairs_of, self.inputs))
+        return (one.load() for one in self.unread())
+
+    def unread(self) -> Generator[Unread, None, None]:
+        """What ``pairs`` reads; its source is open until this is closed or at its end."""
+        for one in self.inputs:
+            yield from self._unread_of(one)
 
     def pairs_of(self, one: Input) -> Iterator[Pair]:
         """The pairs of one of the inputs."""
+        return (pair.load() for pair in self._unread_of(one))
+
+    def _unread_of(self, one: Input) -> Iterator[Unread]:
         label, count = self._label(one), self._counts[self.inputs.index(one)]
         return (_labelled(label, pair)
-                for pair in itertools.islice(_pairs(one.source, self._topics), count))
+                for pair in itertools.islice(_unread(one.source, self._topics), count))
 
     def chunks(self, size: int = 32) -> Iterator[Chunk]:
         """The same pairs in chunks; decodes no image, and draws none.
@@ -170,16 +191,17 @@ def _count(source: pathlib.Path | RoadSequence, topics: StereoTopics | None) -> 
     return len(datasets.open_dataset(source))
 
 
-def _pairs(source: pathlib.Path | RoadSequence, topics: StereoTopics | None) -> Iterator[Pair]:
+def _unread(source: pathlib.Path | RoadSequence, topics: StereoTopics | None) -> Iterator[Unread]:
     if isinstance(source, RoadSequence):
-        yield from (_pair_of_street(source, frame) for frame in source)
+        yield from _unread_of_street(source, range(len(source)))
     elif is_bag(source):
         # Needs rosbags, which folders of images do without.
         from stereo_bp_ros.evaluation import bags
         with bags.StereoBag(source, topics) as bag:
-            yield from map(_pair_of_bag, bag.read())
+            yield from map(_unread_of_bag, bag.unread())
     else:
-        yield from datasets.open_dataset(source)
+        dataset = datasets.open_dataset(source)
+        yield from _unread_of_dataset(dataset, range(len(dataset)))
 
 
 def _parts(source: pathlib.Path | RoadSequence, topics: StereoTopics | None, count: int, size: int
@@ -226,13 +248,16 @@ class ChunkReader:
         :raises ValueError, StereoError: the source cannot be read, or has changed.
         :raises ImportError: a bag without rosbags.
         """
-        return (_labelled(chunk.label, pair) for pair in self._read(chunk))
+        return (one.load() for one in self.unread(chunk))
 
-    def _read(self, chunk: Chunk) -> Iterator[Pair]:
-        source = chunk.input.source
+    def unread(self, chunk: Chunk) -> Iterator[Unread]:
+        """What ``read`` reads."""
+        return (_labelled(chunk.label, one) for one in self._unread(chunk))
+
+    def _unread(self, chunk: Chunk) -> Iterator[Unread]:
+        source, places = chunk.input.source, range(chunk.start, chunk.stop)
         if isinstance(source, RoadSequence):
-            for index in range(chunk.start, chunk.stop):
-                yield _pair_of_street(source, source.frame(index))
+            yield from _unread_of_street(source, places)
             return
         if self._source != (source, chunk.topics):
             self.close()
@@ -243,21 +268,40 @@ class ChunkReader:
                 self._dataset = datasets.open_dataset(source)
             self._source = source, chunk.topics
         if self._bag is not None:
-            yield from map(_pair_of_bag, self._bag.read_entries(chunk.entries))
+            yield from map(_unread_of_bag, self._bag.unread_entries(chunk.entries))
         elif self._dataset is not None:
             if chunk.stop > len(self._dataset):
                 raise StereoError(f'{source} has changed: it had {chunk.stop} pairs or more, '
                                   f'and has {len(self._dataset)}')
-            for index in range(chunk.start, chunk.stop):
-                yield self._dataset[index]
+            yield from _unread_of_dataset(self._dataset, places)
 
 
-def _labelled(label: str, pair: Pair) -> Pair:
-    return dataclasses.replace(pair, name=f'{label}/{pair.name}', input=label) if label else pair
+def _labelled(label: str, one: Unread) -> Unread:
+    if not label:
+        return one
+    name = f'{label}/{one.name}'
+    return Unread(name, lambda: dataclasses.replace(one.load(), name=name, input=label))
 
 
-def _pair_of_street(street: RoadSequence, frame: SceneFrame) -> Pair:
-    """The sky is no truth, as for a laser scanner; it is scored by its mask."""
+def _unread_of_dataset(dataset: datasets.Dataset, places: Iterable[int]) -> Iterator[Unread]:
+    names = dataset.names
+    return (Unread(names[place], functools.partial(dataset.__getitem__, place))
+            for place in places)
+
+
+def _unread_of_street(street: RoadSequence, places: Iterable[int]) -> Iterator[Unread]:
+    return (Unread(f'{place:06d}', functools.partial(pair_of_street, street, place))
+            for place in places)
+
+
+def _unread_of_bag(found: tuple[int, Callable[[], bags.BagPair]]) -> Unread:
+    stamp_ns, load = found
+    return Unread(str(stamp_ns), lambda: _pair_of_bag(load()))
+
+
+def pair_of_street(street: RoadSequence, place: int) -> Pair:
+    """Draw a pair. The sky is no truth, as for a laser scanner; it is scored by its mask."""
+    frame = street.frame(place)
     calibration = Calibration(street.focal_px, street.baseline_m, street.cx, street.cx, street.cy)
     return Pair(f'{frame.index:06d}', frame.left, frame.right,
                 np.where(frame.sky, np.float32(np.nan), frame.disparity), None, calibration,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import shutil
 import time
 
 import cv2
@@ -22,6 +21,7 @@ from stereo_bp_ros.config.files import load_parameter_file
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.evaluation import bags, files
 from test.cli.runs import check, run, steady, time_limit, words
+from test.evaluation.rewriting import rewritten
 
 FAST = ('--backend', 'cpu', '--set', 'stereo_algorithm=sad', '--set', 'disparity_range=8',
         '--set', 'correlation_window_size=5')
@@ -213,20 +213,6 @@ def test_a_damaged_bag_ends_in_a_status(tmp_path, textured_pair, plugin, suffix)
     holds()
 
 
-def rewritten(source: pathlib.Path, target: pathlib.Path, topic: str, index: int,
-              content: bytes) -> None:
-    """A sound bag whose message of this topic and number, from 0, has these bytes."""
-    shutil.rmtree(target, ignore_errors=True)
-    seen = 0
-    with AnyReader([source]) as reader, Writer(target, version=9) as writer:
-        connections = {c.id: writer.add_connection(c.topic, c.msgtype, typestore=bags.STORE)
-                       for c in reader.connections}
-        for connection, time_ns, data in reader.messages():
-            if connection.topic == topic:
-                data, seen = (content if seen == index else data), seen + 1
-            writer.write(connections[connection.id], time_ns, data)
-
-
 @pytest.mark.parametrize('encoded', [
     pytest.param(False, id='raw'),
     pytest.param(True, id='compressed', marks=pytest.mark.slow)])
@@ -239,7 +225,8 @@ def test_a_damaged_message_in_a_sound_bag_ends_in_a_status(tmp_path, textured_pa
     @given(data=st.data())
     def holds(data: st.DataObject) -> None:
         topic, content = data.draw(st.sampled_from(messages))
-        rewritten(tmp_path / 'bag', tmp_path / 'damaged', topic, 1, data.draw(damaged(content)))
+        rewritten(tmp_path / 'bag', tmp_path / 'damaged', topic, [1],
+                  lambda _: data.draw(damaged(content)))
         check('evaluate', str(tmp_path / 'damaged'), '--repeat', '1', *FAST)
     holds()
 
@@ -247,7 +234,7 @@ def test_a_damaged_message_in_a_sound_bag_ends_in_a_status(tmp_path, textured_pa
 @pytest.mark.parametrize('content', [b'', b'\0\1\0\0', b'\0\1\0\0' + b'\xff' * 40])
 def test_a_damaged_message_is_named_by_its_topic_and_number(tmp_path, textured_pair, content):
     write_bag(tmp_path / 'bag', StoragePlugin.SQLITE3, textured_pair)
-    rewritten(tmp_path / 'bag', tmp_path / 'damaged', '/right/image_rect', 1, content)
+    rewritten(tmp_path / 'bag', tmp_path / 'damaged', '/right/image_rect', [1], lambda _: content)
     status, _, err = run('evaluate', str(tmp_path / 'damaged'), '--repeat', '1', *FAST)
     assert status == 2
     assert 'message 2 of /right/image_rect is damaged' in err
@@ -261,7 +248,7 @@ def test_a_damaged_message_is_named_by_its_topic_and_number(tmp_path, textured_p
 def test_a_damaged_message_ends_a_replay_in_one_line(tmp_path, textured_pair, content, words):
     pytest.importorskip('rclpy')
     write_bag(tmp_path / 'bag', StoragePlugin.SQLITE3, textured_pair)
-    rewritten(tmp_path / 'bag', tmp_path / 'damaged', '/right/image_rect', 1, content)
+    rewritten(tmp_path / 'bag', tmp_path / 'damaged', '/right/image_rect', [1], lambda _: content)
     status, _, err = run('replay', str(tmp_path / 'damaged'), '--wait', '0')
     assert status == 2
     assert words in err.splitlines()[-1]

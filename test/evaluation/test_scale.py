@@ -82,7 +82,7 @@ def scores(value: object) -> object:
 
 
 def serial(path: pathlib.Path, method: Method = METHOD) -> list[object]:
-    _, pairs = sources.open_pairs(path)
+    pairs = sources.Sources(sources.inputs_of([path])).unread()
     with Evaluation({'sad': CONFIG}, method=method) as evaluation:
         return [scores(one.result.to_dict()) for one in judge_all(evaluation, pairs)]
 
@@ -188,7 +188,7 @@ def test_an_error_names_the_pair_behind_those_that_are_sound(cluster, folder, tm
     (tmp_path / 'right' / names[9]).write_bytes(b'no image')
     found = spread(cluster, tmp_path)
     assert len(list(itertools.islice(found, 9))) == 9
-    with pytest.raises(StereoError, match=rf'^pair 10: .*{names[9]} is not an image'):
+    with pytest.raises(StereoError, match=rf'^pair 10 .*{names[9]} is not an image'):
         next(found)
     # The workers go on with the next evaluation.
     assert len(list(spread(cluster, folder))) == PAIRS
@@ -289,8 +289,8 @@ def test_the_range_of_a_pair_is_its_own(textured_pair):
                       for name, disparities in (('known', 32), ('unknown', None)))
     for pairs in ((known, unknown), (unknown, known)):
         with Evaluation({'sad': CONFIG}, method=METHOD) as evaluation:
-            ranges = {one.result.name: one.result.matchers['sad'].disparity_range
-                      for one in judge_all(evaluation, pairs)}
+            ranges = {one.name: evaluation.judge(one).result.matchers['sad'].disparity_range
+                      for one in pairs}
         assert ranges == {'known': 32, 'unknown': 16}
 
 

@@ -70,8 +70,8 @@ def bag(data: bytes, folder: pathlib.Path) -> None:
         for _ in itertools.islice(recording.raw(), 20):
             pass
         entries = list(itertools.islice(recording.index(), 20))
-        for _ in recording.read_entries(entries):
-            pass
+        for _, load in recording.unread_entries(entries):
+            load()
 
 
 @functools.cache

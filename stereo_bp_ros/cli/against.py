@@ -1,0 +1,64 @@
+"""--against: what a configuration is compared with."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from stereo_bp_ros.config import MatcherConfig, parse_assignments
+from stereo_bp_ros.config.files import preset_names
+from stereo_bp_ros.errors import shown
+from stereo_bp_ros.evaluation import peers
+
+
+def add_argument(parser: argparse.ArgumentParser) -> None:
+    """--against."""
+    parser.add_argument('--against', action='append', default=[], metavar='NAME[,NAME]',
+                        help="match with others, too: OpenCV's sgbm (its mode 3WAY) and bm, a "
+                             'preset, or NAME:KEY=VALUE,... for other settings; may be given '
+                             'several times')
+
+
+def own_name(options: argparse.Namespace, config: MatcherConfig) -> str:
+    """What the configuration of the command line is called beside others."""
+    name: str = (options.params_file.stem if options.params_file else
+                 options.preset or config.stereo_algorithm)
+    return name
+
+
+def chosen(options: argparse.Namespace, own: str, config: MatcherConfig
+           ) -> tuple[list[str], dict[str, MatcherConfig]]:
+    """Names of OpenCV's matchers, and the other configurations by their names.
+
+    :raises ValueError: a name is unknown, or there twice.
+    """
+    names: list[str] = []
+    others: dict[str, MatcherConfig] = {}
+    for text in options.against:
+        name, colon, assignments = text.partition(':')
+        if colon:
+            if not re.fullmatch(r'[\w.-]+', name):
+                raise ValueError(f'--against {shown(text)}: a name has letters, digits, _, - '
+                                 'and .')
+            changes = parse_assignments(part for part in assignments.split(',') if part)
+            found = {name: MatcherConfig.from_mapping({**config.to_mapping(), **changes})}
+        else:
+            found = {one: _preset(one, options) for one in text.split(',')
+                     if one not in peers.NAMES}
+            names += [one for one in text.split(',') if one in peers.NAMES and one not in names]
+        for one, other in found.items():
+            if one in (own, *others, *(peers.NAMES if colon else ())):
+                raise ValueError(f'--against {shown(text)}: there is a matcher {shown(one)} '
+                                 'already')
+            others[one] = other
+    return names, others
+
+
+def _preset(name: str, options: argparse.Namespace) -> MatcherConfig:
+    """A preset to compare with: its own settings, on the same back end."""
+    if name not in preset_names():
+        raise ValueError(f'--against {shown(name)} is none of ' + ', '.join(peers.NAMES)
+                         + ', no preset (' + ', '.join(preset_names())
+                         + '), and no NAME:KEY=VALUE')
+    chosen = {'backend': options.backend} if options.backend else {}
+    return MatcherConfig.preset(name).replace(**chosen)

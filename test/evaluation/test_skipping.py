@@ -1,0 +1,125 @@
+"""evaluate --skip-unreadable: sound pairs are judged as ever, the others are named."""
+
+from __future__ import annotations
+
+import html
+import json
+import pathlib
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros import Calibration, MatcherConfig
+from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.evaluation import files, sources
+from stereo_bp_ros.evaluation.runs import Evaluation, Method, Skipped, judge_all
+
+pytest.importorskip('numba')
+pytest.importorskip('distributed')
+bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
+
+from stereo_bp_ros.evaluation import scale  # noqa: E402  (needs distributed)
+from test.evaluation.rewriting import rewritten  # noqa: E402  (needs rosbags)
+
+PAIRS = 12
+CONFIG = MatcherConfig(stereo_algorithm='sad', disparity_range=16, backend='cpu', num_threads=1)
+COMMAND = ['--skip-unreadable', '--json', '--repeat', '1', '--backend', 'cpu', '--set',
+           'stereo_algorithm=sad', '--set', 'disparity_range=16']
+
+#: The last of a chunk of three, the first of the next one, one within, and the last of all.
+BAD = (3, 4, 6, PAIRS - 1)
+
+
+@pytest.fixture
+def pairs(textured_pair) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [textured_pair(64, 48, 3 + index % 5, index) for index in range(PAIRS)]
+
+
+def write(kind: str, path: pathlib.Path, pairs: list[tuple[np.ndarray, np.ndarray]]
+          ) -> pathlib.Path:
+    """A folder or a bag, 10 pairs a second."""
+    stamps = [10**18 + index * 10**8 for index in range(PAIRS)]
+    if kind == 'bag':
+        bags.write_bag(path, Calibration(100, 0.5, 32, 32, 24), (
+            (stamp, left, right, None)
+            for stamp, (left, right) in zip(stamps, pairs, strict=True)))
+        return path
+    for stamp, images in zip(stamps, pairs, strict=True):
+        for side, image in zip(('left', 'right'), images, strict=True):
+            (path / side).mkdir(parents=True, exist_ok=True)
+            files.write_image(path / side / f'{stamp}.png', image)
+    return path
+
+
+def damaged(kind: str, path: pathlib.Path, copy: pathlib.Path) -> pathlib.Path:
+    """A copy whose right images ``BAD`` cannot be read."""
+    if kind == 'bag':
+        rewritten(path, copy, '/right/image_rect', BAD, lambda data: data[:40])
+        return copy
+    shutil.copytree(path, copy)
+    for index in BAD:
+        (copy / 'right' / f'{10**18 + index * 10**8}.png').write_bytes(b'no image')
+    return copy
+
+
+def figures(result: dict[str, Any]) -> dict[str, Any]:
+    """Those that another run has, too."""
+    found = result['matchers']['sad'] if 'matchers' in result else result
+    return {key: value for key, value in found.items()
+            if key in ('name', 'score', 'filled', 'regions', 'consistency')}
+
+
+@pytest.mark.parametrize('kind', ['folder', 'bag'])
+def test_processes_leave_out_what_one_process_does(tmp_path, pairs, kind):
+    path = damaged(kind, write(kind, tmp_path / 'sound', pairs), tmp_path / 'damaged')
+    source = sources.Sources(sources.inputs_of([path]))
+    method = Method(repeat=1, consistency=True, skip_unreadable=True)
+    skipped: list[Skipped] = []
+    with Evaluation({'sad': CONFIG}, method=method) as evaluation:
+        alone = [one.result.to_dict() for one in judge_all(
+            evaluation, source.unread(), skipped=skipped)]
+    names = [str(10**18 + index * 10**8) for index in range(PAIRS)]
+    assert [one.name for one in skipped] == [names[index] for index in BAD]
+    assert [one['name'] for one in alone] == [
+        name for index, name in enumerate(names) if index not in BAD]
+    with scale.Cluster(2) as cluster:
+        plan = scale.Plan({'sad': CONFIG}, method=method)
+        found = [one.to_dict() for one in cluster.judge(plan, source.chunks(3))]
+        assert [one.name for one in cluster.skipped] == [one.name for one in skipped]
+        assert list(map(figures, found)) == list(map(figures, alone))
+        # Without that the first of them ends it.
+        plan = scale.Plan({'sad': CONFIG}, method=Method(repeat=1))
+        with pytest.raises(StereoError, match=r'^pair 4 \(1000000000300000000\): '):
+            list(cluster.judge(plan, source.chunks(3)))
+
+
+@pytest.mark.parametrize('workers', [[], ['--workers', '2']])
+@pytest.mark.parametrize('kind', ['folder', 'bag'])
+def test_the_command_names_them_and_goes_on(tmp_path, pairs, capsys, caplog, kind, workers):
+    sound = write(kind, tmp_path / 'sound', pairs)
+    path = damaged(kind, sound, tmp_path / 'damaged')
+    assert main(['evaluate', str(sound), *COMMAND]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert whole['skipped'] == []
+    assert main(['evaluate', str(path), *COMMAND, *workers, '--output', str(tmp_path)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [figures(one) for one in report['pairs']] == [
+        figures(one) for index, one in enumerate(whole['pairs']) if index not in BAD]
+    assert report['stopped'] is None
+    first, *_ = report['skipped']
+    assert (first['name'], len(report['skipped'])) == (str(10**18 + BAD[0] * 10**8), len(BAD))
+    words = f'{first["name"]}: {first["error"]}'
+    assert f'4 of {PAIRS} pairs cannot be read and are left out, e.g. {words}' in caplog.text
+    assert f'4 of {PAIRS} pairs cannot be read and are left out: {words}' in html.unescape(
+        (tmp_path / 'report.html').read_text())
+
+
+def test_a_source_without_a_sound_pair_is_an_error(tmp_path, pairs, capsys):
+    path = write('folder', tmp_path / 'pairs', pairs)
+    for image in (path / 'left').iterdir():
+        image.write_bytes(b'')
+    assert main(['evaluate', str(path), *COMMAND]) == 2
+    assert 'has no stereo pairs that can be read' in capsys.readouterr().err
