@@ -21,7 +21,8 @@ from stereo_bp_ros.errors import StereoError
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'info', 'demo', 'render')
+VERBS = ('match', 'evaluate', 'benchmark', 'tune', 'replay', 'info', 'demo', 'render',
+         'sensitivity')
 
 #: Status where the reader of the output has gone; that of Rich, which prints the tables.
 BROKEN_PIPE = 1

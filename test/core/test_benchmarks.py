@@ -118,44 +118,6 @@ def test_what_rows_that_do_not_match_cost(sets: pathlib.Path) -> None:
     assert (float(nothing), float(two)) == (pytest.approx(0, abs=0.1), pytest.approx(2, abs=0.1))
 
 
-def test_what_an_error_of_known_size_costs(tmp_path: pathlib.Path) -> None:
-    report = tmp_path / 'report.json'
-    found = rows(run('sensitivity', '--backend', 'cpu', '--size', '240x96x24', '--frames', 1,
-                     '--quantity', 'vertical offset', 'fog', '--presets', 'road', '--output',
-                     report))
-    sweeps = json.loads(report.read_text())['sweeps']
-    assert [row[0] for row in found[:7]] == ['0', '0.25', '0.5', '0.75', '1', '1.5', '2']
-    assert [row[0] for row in found[-2:]] == ['vertical offset, px', 'fog, metres of visibility']
-    for name in ('vertical offset', 'fog'):
-        for matcher in ('road', 'SGBM'):
-            bad, density = ([row[matcher][key] for row in sweeps[name]['rows']]
-                            for key in ('bad_3_filled', 'density'))
-            assert bad[0] < 10
-            assert bad[-1] > 2 * bad[0]
-            assert density[-1] < density[0]
-    offset = sweeps['vertical offset']['rows']
-    twice = [row['value'] for row in offset
-             if row['road']['bad_3_filled'] >= 2 * offset[0]['road']['bad_3_filled']]
-    assert float(found[-2][1]) == twice[0]
-
-
-def test_curves_are_drawn_with_their_units(tmp_path: pathlib.Path) -> None:
-    pytest.importorskip('matplotlib')
-    from benchmarks import sensitivity
-    found = {name: [{'value': value, 'road': {'bad_3_filled': 2.0 * place}}
-                    for place, value in enumerate(sensitivity.SWEEPS[name].values)]
-             for name in ('pitch', 'night')}
-    for name in ('one.svg', 'two.svg'):
-        sensitivity.draw(found, tmp_path / name)
-    drawn = (tmp_path / 'one.svg').read_text()
-    assert drawn == (tmp_path / 'two.svg').read_text()
-    for words in ('pitch', 'degrees', 'share of daylight', 'road'):
-        assert f'>{words}<' in drawn
-    assert sensitivity.doubled(found['pitch'], 'road') == '0.025'
-    level = [{'value': value, 'road': {'bad_3_filled': 1.0}} for value in (0, 1)]
-    assert sensitivity.doubled(level, 'road') == '-'
-
-
 def test_frames_with_and_without_measurements() -> None:
     found = rows(run('measurements', '--backend', 'cpu', '--size', '160x96x16', '--presets',
                      'sad_fast', '--seconds', 2, '--turns', 1))
