@@ -121,6 +121,12 @@ class Transforms:
                        *slerp(one[3:], other[3:], share))
 
 
+def moved(points: np.ndarray, pose: np.ndarray) -> np.ndarray:
+    """Points n x 3 by a pose 4 x 4; without linear algebra, whose threads split many points."""
+    x, y, z = pose[:3, :3].T
+    return np.asarray(points[:, :1] * x + points[:, 1:2] * y + points[:, 2:] * z + pose[:3, 3])
+
+
 def slerp(one: np.ndarray, other: np.ndarray, share: float) -> np.ndarray:
     """The rotation a share of the shortest arc from one to another: quaternions of length 4.
 

@@ -17,7 +17,7 @@ from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import cloud_truth, files
 from stereo_bp_ros.evaluation.bag_reader import Reader
 from stereo_bp_ros.evaluation.bag_topics import DISPARITY_IMAGE, POINT_CLOUD, StereoTopics
-from stereo_bp_ros.evaluation.bag_transforms import Transforms, plain
+from stereo_bp_ros.evaluation.bag_transforms import Transforms, moved, plain
 
 #: Pairs that ``warnings`` compares with the truths.
 CHECKED = 100
@@ -102,7 +102,7 @@ class BagTruth:
             message = self._message(entry)
             if self.is_cloud:
                 pose = np.reshape(entry.pose, (4, 4))
-                points = cloud_truth.points_of(message) @ pose[:3, :3].T + pose[:3, 3]
+                points = moved(cloud_truth.points_of(message), pose)
                 return cloud_truth.disparity_of(points, _needed(calibration), shape)
             found = self._disparity(message, calibration)
             if found.shape != shape:

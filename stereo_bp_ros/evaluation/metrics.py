@@ -203,10 +203,11 @@ def score(disparity: np.ndarray, truth: np.ndarray, valid: np.ndarray | None = N
     compared = matched & known
     true = truth[compared].astype(np.float64)
     error = np.abs(disparity[compared].astype(np.float64) - true)
+    # No sum here is one of linear algebra, which depends on the threads that it has.
     return Score(
         thresholds=tuple(float(value) for value in thresholds),
         pixels=int(np.count_nonzero(looked_at)), matched=int(np.count_nonzero(matched)),
         known=int(np.count_nonzero(known)), estimated=int(error.size),
         bad=tuple(int(np.count_nonzero(error > value)) for value in thresholds),
         outliers=int(np.count_nonzero((error > D1_PIXELS) & (error > D1_SHARE * np.abs(true)))),
-        absolute_error=float(error.sum()), squared_error=float(np.dot(error, error)))
+        absolute_error=float(error.sum()), squared_error=float(np.square(error).sum()))

@@ -79,11 +79,11 @@ def fit_road(disparity: np.ndarray, valid: np.ndarray, infinity: float = 0.0) ->
     plane = planes[int(np.argmax(votes))]
     for _ in range(2):
         near = points[np.abs(_residual(plane, points)) <= TOLERANCE_PX]
-        plane = np.linalg.lstsq(_design(near), near[:, 2], rcond=None)[0]
+        plane = _fitted(near)
     residual = _residual(plane, points)
     residual = residual[np.abs(residual) <= TOLERANCE_PX]
     return RoadFit(Plane(*plane.tolist()), len(points), residual.size,
-                   float(np.dot(residual, residual)))
+                   float(np.square(residual).sum()))
 
 
 def _planes(triples: np.ndarray) -> np.ndarray:
@@ -96,9 +96,19 @@ def _planes(triples: np.ndarray) -> np.ndarray:
     return np.column_stack([slopes, first[:, 2] - np.sum(slopes * first[:, :2], axis=1)])
 
 
-def _design(points: np.ndarray) -> np.ndarray:
-    return np.column_stack([points[:, :2], np.ones(len(points))])
+def _fitted(points: np.ndarray) -> np.ndarray:
+    """a, b and c of the plane of least squares through n x 3 points.
+
+    By the normal equations, whose sums do not depend on the threads of linear algebra.
+    """
+    middle = points.mean(axis=0)
+    column, row, disparity = (points - middle).T
+    sums = [[float((one * other).sum()) for other in (column, row, disparity)]
+            for one in (column, row)]
+    slopes = np.linalg.lstsq(np.array(sums)[:, :2], np.array(sums)[:, 2], rcond=None)[0]
+    return np.array([*slopes, middle[2] - (slopes * middle[:2]).sum()])
 
 
 def _residual(plane: np.ndarray, points: np.ndarray) -> np.ndarray:
-    return np.asarray(points[:, 2] - _design(points) @ plane)
+    a, b, c = plane
+    return np.asarray(points[:, 2] - (a * points[:, 0] + b * points[:, 1] + c))

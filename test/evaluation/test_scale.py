@@ -26,6 +26,7 @@ from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import files, sources
 from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.runs import Evaluation, Method, judge_all
+from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 
 pytest.importorskip('numba')
 pytest.importorskip('distributed')
@@ -113,6 +114,19 @@ def test_a_chunk_is_compared_with_the_pair_before_it(request, cluster, kind):
     found = [scores(result.to_dict())
              for result in cluster.judge(plan, chunks_of(path, 3))]
     assert found == serial(path, method)
+
+
+def test_sums_over_many_pixels_do_not_depend_on_the_threads_of_a_process(cluster):
+    # Workers have one for linear algebra; where there are more, it splits large sums.
+    street = RoadSequence(width=240, height=160, max_disparity=14, frames=3)
+    pairs = sources.Sources([sources.Input('street', street)])
+    method = Method(repeat=1, consistency=True)
+    with Evaluation({'sad': CONFIG}, method=method) as evaluation:
+        alone = [scores(one.result.to_dict()) for one in judge_all(evaluation, pairs.unread())]
+    found = [scores(one.to_dict()) for one in cluster.judge(
+        scale.Plan({'sad': CONFIG}, method=method), pairs.chunks(2))]
+    assert found == alone
+    assert all(one['consistency']['road_rms'] for one in found)
 
 
 class Slow:
