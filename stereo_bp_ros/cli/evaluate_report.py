@@ -133,7 +133,7 @@ def tiles(totals: Totals) -> list[tuple[str, str]]:
     whole = own.pooled.whole
     total = own.latency_ms['total']
     found = [(f'{totals.frames}', 'pairs'), (f'{total["p50"]:.1f} ms', 'median time'),
-             (f'{total["p99"]:.1f} ms', 'p99 of the times'),
+             (f'{total["p99"]:.1f} ms', f'p99 of {len(own.times_ms)} times'),
              (f'{whole.published.coverage:.1f} %', 'valid pixels')]
     if 'device' in own.latency_ms:
         found.insert(3, (f'{own.latency_ms["device"]["p50"]:.2f} ms',

@@ -42,6 +42,7 @@ def test_tiles_show_the_device_and_memory_where_they_are_known():
     results = [result('a', 1.0, 3 * 2**20, 64 * 2**20)]
     tiles = {what: figure for figure, what in evaluate_report.tiles(totals_of(results))}
     assert tiles['median time on the device'] == '1.00 ms'
+    assert tiles['p99 of 2 times'] == '5.0 ms'
     assert tiles['memory of the engine'] == '3 MiB'
     assert tiles['memory of the process'] == '64 MiB'
     results = [result('a', None, None, None)]
