@@ -4,8 +4,9 @@ import cv2
 import numpy as np
 import pytest
 
+from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.evaluation import files
-from stereo_bp_ros.evaluation.datasets import open_dataset
+from stereo_bp_ros.evaluation.datasets import open_dataset, plain
 from stereo_bp_ros.evaluation.metrics import score
 
 
@@ -54,6 +55,25 @@ def test_a_description_that_makes_no_sense_is_refused_by_name(tmp_path, scale):
         (tmp_path / 'sets.yaml').write_text('s: {' + keys.format(scale) + '}\n')
         with pytest.raises(ValueError, match=r'sets\.yaml'):
             open_dataset(tmp_path)[0]
+
+
+@pytest.mark.parametrize('form', ['png', 'pfm'])
+def test_the_description_of_many_sets_is_read_once(tmp_path, monkeypatch, form):
+    read = []
+    monkeypatch.setattr(plain, 'read_yaml', lambda path: read.append(path) or read_yaml(path))
+    disparity = np.full((4, 6), 3.5, np.float32)
+    for index in range(5):
+        make_pair(tmp_path / f's{index}')
+        path = tmp_path / f's{index}' / f'disparity.{form}'
+        if form == 'png':
+            files.write_disparity_png(path, disparity)
+        else:
+            files.write_pfm(path, disparity)
+    (tmp_path / 'sets.yaml').write_text(''.join(
+        f's{index}: {{disparities: 16, disparity_scale: 256}}\n' for index in range(5)))
+    found = [(pair.disparities, float(pair.truth[0, 0])) for pair in open_dataset(tmp_path)]
+    assert found == 5 * [(16, 3.5)]
+    assert read == [tmp_path / 'sets.yaml']
 
 
 @pytest.mark.parametrize('stamp', ['-1', '1.5', 'now', str(2**63), '[1]'])

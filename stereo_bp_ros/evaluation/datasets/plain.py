@@ -30,8 +30,8 @@ def described(folder: Path) -> list[Entry] | None:
     if not (folder / 'sets.yaml').is_file():
         return None
     entries = []
-    for name in _descriptions(folder):
-        found = pair(folder / name)
+    for name, description in _descriptions(folder).items():
+        found = _pair(folder / name, description)
         if found is None:
             raise ValueError(f'{folder / "sets.yaml"} describes {name}, but {folder / name} has '
                              'no left.png and right.png')
@@ -90,16 +90,24 @@ def read_truth(path: files.PathLike, scale: float | None = None) -> np.ndarray:
 
 def pair(folder: Path) -> list[Entry] | None:
     """left.png and right.png, or None."""
-    left, right = image(folder, 'left'), image(folder, 'right')
-    if left is None or right is None:
+    if image(folder, 'left') is None or image(folder, 'right') is None:
         return None
     description: Mapping[str, float] = {}
     if (folder.parent / 'sets.yaml').is_file():
         description = _descriptions(folder.parent).get(folder.name, {})
+    return _pair(folder, description)
+
+
+def _pair(folder: Path, description: Mapping[str, float]) -> list[Entry] | None:
+    """The same, as its sets.yaml describes it."""
+    left, right = image(folder, 'left'), image(folder, 'right')
+    if left is None or right is None:
+        return None
     truth: Reader | None = None
-    for name in ('disparity.png', 'disparity.pfm'):
+    for name, scale in (('disparity.png', description.get('disparity_scale')),
+                        ('disparity.pfm', None)):
         if (folder / name).is_file():
-            truth = functools.partial(read_truth, folder / name)
+            truth = functools.partial(read_truth, folder / name, scale)
     disparities = description.get('disparities')
     return [Entry(folder.name, left, right, truth, calibration=calibration(folder),
                   stamp_ns=int(description['stamp_ns']) if 'stamp_ns' in description else None,
