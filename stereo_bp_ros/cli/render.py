@@ -113,6 +113,18 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def size_of(text: str) -> tuple[int, int]:
+    """Width and height of --size.
+
+    :raises ValueError: it is none, or too large to be drawn.
+    """
+    width, height = shared.parse_size(text, 'WIDTHxHEIGHT', (64, 48))
+    if max(width, height) > LARGEST_SIDE:
+        raise ValueError(f'--size is {shown(text)}, but must be at most '
+                         f'{LARGEST_SIDE}x{LARGEST_SIDE}')
+    return width, height
+
+
 def workers_for(frames: int) -> int:
     """Processes that draw so many frames; 0 = this one."""
     cores = len(os.sched_getaffinity(0))
@@ -124,10 +136,7 @@ def chosen_sequence(options: argparse.Namespace) -> scenes.RoadSequence:
 
     :raises ValueError: there is no such picture.
     """
-    width, height = shared.parse_size(options.size, 'WIDTHxHEIGHT', (64, 48))
-    if max(width, height) > LARGEST_SIDE:
-        raise ValueError(f'--size is {shown(options.size)}, but must be at most '
-                         f'{LARGEST_SIDE}x{LARGEST_SIDE}')
+    width, height = size_of(options.size)
     # The other options have the names that a street gives them.
     values = {name: value for name, value in vars(options).items()
               if name in KINDS and value is not None}

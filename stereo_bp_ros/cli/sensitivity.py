@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stereo_bp_ros.cli import against, evaluate_origin
+from stereo_bp_ros.cli import against, evaluate_origin, render
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import MatcherConfig
@@ -55,8 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    width, height = shared.parse_size(options.size, 'WIDTHxHEIGHT', (64, 48))
-    street = Street(width, height, options.disparities, options.frames)
+    street = Street(*render.size_of(options.size), options.disparities, options.frames)
     quantities = _quantities(options.quantities)
     for quantity in quantities.values():        # wrong values are told before anything is matched
         for value in quantity.values:

@@ -56,6 +56,7 @@ OPTIONS = {
     'replay': ('--rate', '--loop', '--clock', '--period', '--focal', '--baseline', '--wait'),
     'info': ('--size', '--disparities', '--settings', '--json'),
     'demo': ('--frames', '--noise', '--exposure', '--blur', '--rate'),
+    'sensitivity': ('--size', '--disparities', '--frames', '--against', '--set', '--json'),
     'render': ('--output', '--frames', '--size', '--weather', '--visibility', '--pitch', '--seed'),
 }
 
@@ -79,9 +80,9 @@ def test_any_arguments_are_taken_or_refused_in_one_line(data):
     ('evaluate', '--limit'), ('evaluate', '--focal'), ('evaluate', '--baseline'),
     ('match', '--repeat'), ('match', '--truth-scale'), ('info', '--disparities'),
     ('render', '--frames'), ('render', '--visibility'), ('render', '--drops'),
-    ('render', '--noise')])
+    ('render', '--noise'), ('sensitivity', '--frames'), ('sensitivity', '--disparities')])
 def test_a_number_that_is_none_is_refused_with_its_limits(tmp_path, verb, option, value):
-    inputs = {'demo': 0, 'info': 0, 'render': 0, 'match': 2}
+    inputs = {'demo': 0, 'info': 0, 'render': 0, 'sensitivity': 0, 'match': 2}
     arguments = [str(tmp_path)] * inputs.get(verb, 1)
     status, _, err = run(verb, *arguments, f'{option}={value}')
     assert status == 2
@@ -93,6 +94,7 @@ def test_a_number_that_is_none_is_refused_with_its_limits(tmp_path, verb, option
 @pytest.mark.parametrize(('verb', 'size'), [
     (verb, size) for verb, sizes in (
         ('info', ('1000000x1000000', '65536x65536', '9' * 400 + 'x5', '-5x5', 'axb', 'x', '5')),
+        ('sensitivity', ('1000000x1000000', '9x9', '9' * 400 + 'x64', 'x')),
         ('tune', ('640x480', '640x480x1', '640x480xnan', '1x1x1')),
         ('benchmark', ('640x480', '1000000x1000000x64', '64x48x9999', '64x48x2')))
     for size in sizes])
