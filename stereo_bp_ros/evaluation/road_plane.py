@@ -103,9 +103,9 @@ def _fitted(points: np.ndarray) -> np.ndarray:
     """
     middle = points.mean(axis=0)
     column, row, disparity = (points - middle).T
-    sums = [[float((one * other).sum()) for other in (column, row, disparity)]
-            for one in (column, row)]
-    slopes = np.linalg.lstsq(np.array(sums)[:, :2], np.array(sums)[:, 2], rcond=None)[0]
+    sums = np.array([[(one * other).sum() for other in (column, row, disparity)]
+                     for one in (column, row)])
+    slopes = np.linalg.lstsq(sums[:, :2], sums[:, 2], rcond=None)[0]
     return np.array([*slopes, middle[2] - (slopes * middle[:2]).sum()])
 
 

@@ -31,7 +31,7 @@ def described(folder: Path) -> list[Entry] | None:
         return None
     entries = []
     for name, description in _descriptions(folder).items():
-        found = _pair(folder / name, description)
+        found = pair(folder / name, description)
         if found is None:
             raise ValueError(f'{folder / "sets.yaml"} describes {name}, but {folder / name} has '
                              'no left.png and right.png')
@@ -88,21 +88,17 @@ def read_truth(path: files.PathLike, scale: float | None = None) -> np.ndarray:
     return files.read_disparity_png(path, truth_scale(path) if scale is None else scale)
 
 
-def pair(folder: Path) -> list[Entry] | None:
-    """left.png and right.png, or None."""
-    if image(folder, 'left') is None or image(folder, 'right') is None:
-        return None
-    description: Mapping[str, float] = {}
-    if (folder.parent / 'sets.yaml').is_file():
-        description = _descriptions(folder.parent).get(folder.name, {})
-    return _pair(folder, description)
+def pair(folder: Path, description: Mapping[str, float] | None = None) -> list[Entry] | None:
+    """left.png and right.png, or None.
 
-
-def _pair(folder: Path, description: Mapping[str, float]) -> list[Entry] | None:
-    """The same, as its sets.yaml describes it."""
+    :param description: of a sets.yaml; None: of the one beside the folder, if there is one.
+    """
     left, right = image(folder, 'left'), image(folder, 'right')
     if left is None or right is None:
         return None
+    if description is None:
+        is_described = (folder.parent / 'sets.yaml').is_file()
+        description = _descriptions(folder.parent).get(folder.name, {}) if is_described else {}
     truth: Reader | None = None
     for name, scale in (('disparity.png', description.get('disparity_scale')),
                         ('disparity.pfm', None)):
