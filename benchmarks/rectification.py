@@ -1,7 +1,8 @@
-"""What rectifying inside the CPU engine takes, and rectifying in a step before it.
+"""What rectifying inside the engine takes, and rectifying in a step before it.
 
     python -m benchmarks.rectification [--size 640x480x64 1280x720x128] [--encoding mono8 bgr8]
     python -m benchmarks.rectification --hop
+    python -m benchmarks.rectification --backend cuda
 
 Prints milliseconds from the bytes of both raw images to rectified grey values:
 
@@ -12,11 +13,14 @@ Prints milliseconds from the bytes of both raw images to rectified grey values:
   hop:      with --hop: both rectified images once more through the middleware, as bytes from one
             publisher to one subscriber of this process, which a node of its own needs
 
-and what the maps of a new calibration take. image_proc itself is C++ and is not run.
+and what the maps of a new calibration take. image_proc itself is C++ and is not run. On CUDA steps
+are no programs of their own: there ``convert`` and ``inside`` are whole frames of `sad_fast`, from
+raw images in ordinary arrays to the disparity in one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import statistics
 import time
@@ -26,7 +30,14 @@ import cv2
 import numpy as np
 
 from benchmarks import common
-from stereo_bp_ros import MatcherConfig, RawCamera, RawImage, Rectification, geometry
+from stereo_bp_ros import (
+    MatcherConfig,
+    RawCamera,
+    RawImage,
+    Rectification,
+    StereoMatcher,
+    geometry,
+)
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages import convert, rectify
 from stereo_bp_ros.evaluation import bags
@@ -45,20 +56,24 @@ def main() -> None:
     parser.add_argument('--encoding', nargs='+', default=['mono8', 'bgr8', 'bayer_rggb8'],
                         choices=('mono8', 'bgr8', 'bayer_rggb8'), help='default: all')
     parser.add_argument('--hop', action='store_true', help='needs ROS')
+    common.add_backend(parser, 'cpu')
     common.add_frames(parser, 100)
     parser.add_argument('--threads', type=int, default=cv2.getNumThreads(), metavar='N',
                         help='of OpenCV (default: all cores)')
     options = parser.parse_args()
     cv2.setNumThreads(options.threads)
-    common.print_machine()
+    common.print_machine(CONFIG.replace(backend=options.backend))
     common.print_head('size', 'encoding', 'step', 'median ms', 'least ms')
     for size in options.size:
         for encoding in options.encoding:
-            steps = programs(size, encoding)
-            if options.hop:
-                steps['hop'] = hop(size, 'mono8' if encoding == 'mono8' else 'bgr8')
-            _print(f'{size.width} x {size.height}', encoding,
-                   common.in_turn(steps, options.frames // 5 or 1, turn=min(5, options.frames)))
+            with contextlib.ExitStack() as opened:
+                steps = (programs(size, encoding) if options.backend == 'cpu' else
+                         frames(size, encoding, options.backend, opened))
+                if options.hop:
+                    steps['hop'] = hop(size, 'mono8' if encoding == 'mono8' else 'bgr8')
+                _print(f'{size.width} x {size.height}', encoding,
+                       common.in_turn(steps, options.frames // 5 or 1,
+                                      turn=min(5, options.frames)))
     common.print_head('size', 'model', 'step', 'median ms', 'least ms')
     for size in options.size:
         for model in DISTORTIONS:
@@ -89,13 +104,32 @@ def _both_maps(found: Rectification) -> None:
         found.maps(side)
 
 
+def raw_images(size: common.Size, encoding: str) -> list[RawImage]:
+    """Noise, of both cameras."""
+    channels = 3 if encoding == 'bgr8' else 1
+    pixels = np.random.default_rng(0).integers(0, 256, (2, size.height, size.width, channels),
+                                               np.uint8)
+    return [RawImage(image.reshape(-1), size.height, size.width, size.width * channels, encoding)
+            for image in pixels]
+
+
+def frames(size: common.Size, encoding: str, backend: str, opened: contextlib.ExitStack
+           ) -> dict[str, Callable[[], object]]:
+    """Whole frames, of images that are rectified already and of raw ones."""
+    left, right = raw_images(size, encoding)
+    config = MatcherConfig.preset('sad_fast', disparity_range=size.disparities, backend=backend)
+    rectified, raw = (opened.enter_context(StereoMatcher(config.replace(rectify=rectify)))
+                      for rectify in (False, True))
+    out = {'disparity': np.empty((size.height, size.width), np.float32)}
+    return {'convert': functools.partial(rectified.compute, left, right, out=out),
+            'inside': functools.partial(raw.compute, left, right,
+                                        rectification=rectification(size), out=out)}
+
+
 def programs(size: common.Size, encoding: str) -> dict[str, Callable[[], object]]:
     """The steps by their names, each for both images."""
     width, height = size.width, size.height
-    channels = 3 if encoding == 'bgr8' else 1
-    pixels = np.random.default_rng(0).integers(0, 256, (2, height, width, channels), np.uint8)
-    raws = [RawImage(image.reshape(-1), height, width, width * channels, encoding)
-            for image in pixels]
+    raws = raw_images(size, encoding)
     found = rectification(size)
     arrays = {name: np.empty(shape, kind) for name, shape, kind in (
         *geometry.map_arrays(CONFIG, width, height), *scratch.convert(width, height),
