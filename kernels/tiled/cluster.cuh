@@ -1,6 +1,6 @@
 // Communication between blocks: relaxed and acquire accesses to global memory, and asynchronous
 // stores into another block's shared memory (distributed shared memory, sm_90), completed through
-// an mbarrier.
+// an mbarrier. And a barrier for warps of one block that do different work.
 #pragma once
 #include "device.cuh"
 
@@ -146,4 +146,10 @@ __device__ __forceinline__ void wait_for_cluster() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 #endif
+}
+
+// A barrier of all THREADS of the block. Its warps may wait at different places of the code, for
+// which __syncthreads is not defined, nor bar.sync, which is short for barrier.sync.aligned.
+template <int THREADS> __device__ __forceinline__ void wait_for_block() {
+    asm volatile("barrier.sync 1, %0;" : : "n"(THREADS) : "memory");
 }

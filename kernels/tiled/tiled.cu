@@ -183,7 +183,7 @@ __device__ __forceinline__ void follow(const TiledLaunch& p) {
                 Turn turn = {waits};
 #pragma unroll 1
                 for (int slot = 0; slot < slots; ++slot) {
-                    __syncthreads();
+                    wait_for_block<THREADS>();
                     if (turn.has_begun() && turn.number < p.columns) work(visit, row, turn);
                     turn.pass(period);
                 }

@@ -47,6 +47,7 @@ BODIES = {
                          'host_release(arrived); '
                          '__atomic_fetch_add(arrived, uint64(4 * COUNT), __ATOMIC_RELAXED);',
     'void wait_for_cluster()': 'host_wait(host_grid);',
+    'void wait_for_block()': '__syncthreads();',
     'uint32 load_acquire(': 'host_yield(); const uint32 seen = host_load(at); host_acquire(at); '
                             'return seen;',
     'uint32 four(uint32 pixel': 'return 0;',      # four costs at once: not used in tiles
