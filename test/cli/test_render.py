@@ -95,6 +95,7 @@ def test_the_same_options_give_the_same_files_and_another_seed_gives_others(tmp_
     assert {'left.png', 'right.png', 'disparity.pfm', 'scene.json'} <= differ
 
 
+@pytest.mark.slow
 def test_processes_write_the_same_files_as_one(tmp_path):
     from stereo_bp_ros.evaluation.scenes import folder
     sequence = RoadSequence(width=160, height=96, max_disparity=14, frames=3, drops=5)

@@ -101,6 +101,7 @@ def test_programs_are_timed_in_turn_after_runs_that_do_not_count() -> None:
     assert {name: len(found) for name, found in times.items()} == {'a': 6, 'b': 6}
 
 
+@pytest.mark.slow
 def test_peers_on_the_cpu(sets: pathlib.Path) -> None:
     report = sets / 'report.json'
     found = rows(run('cpu_peers', sets, '--rounds', 1, '--size', '160x96x16', '--output', report))
@@ -118,6 +119,7 @@ def test_what_rows_that_do_not_match_cost(sets: pathlib.Path) -> None:
     assert (float(nothing), float(two)) == (pytest.approx(0, abs=0.1), pytest.approx(2, abs=0.1))
 
 
+@pytest.mark.slow
 def test_frames_with_and_without_measurements() -> None:
     found = rows(run('measurements', '--backend', 'cpu', '--size', '160x96x16', '--presets',
                      'sad_fast', '--seconds', 2, '--turns', 1))
@@ -153,6 +155,7 @@ def test_rectification_inside_and_before() -> None:
     assert all(float(row[3]) >= float(row[4]) for row in found)
 
 
+@pytest.mark.slow
 def test_an_evaluation_over_processes() -> None:
     pytest.importorskip('distributed')
     alone, one, two, killed = rows(run('scale', '--frames', 60, '--rounds', 1, '--workers', 1, 2,
@@ -188,6 +191,7 @@ def scale_options(**changes: object) -> argparse.Namespace:
     return argparse.Namespace(**{'frames': 24, 'seconds': 1e5, 'pairs': 5, **changes})
 
 
+@pytest.mark.slow
 def test_an_evaluation_says_which_device_has_matched(tmp_path: pathlib.Path) -> None:
     """On the CPU a device is only a number."""
     pytest.importorskip('distributed')
@@ -227,6 +231,7 @@ def test_an_evaluation_over_devices() -> None:
         assert sum(matched) == pytest.approx(100, abs=1)
 
 
+@pytest.mark.slow
 def test_steps_of_an_evaluation() -> None:
     pytest.importorskip('distributed')
     found = rows(run('scale_steps', '--size', '64x48x16', '--frames', 5))
@@ -243,6 +248,7 @@ def test_overlap_on_the_cpu() -> None:
     assert all(float(row[2]) > 0 for row in found)
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_range_on_the_cpu(sets: pathlib.Path) -> None:
     found = rows(run('search_range', sets, '--ranges', 16, 20, 24, '--frames', 1))
     assert [row[1] for row in found] == ['16', '20', '24'] * 2
@@ -384,6 +390,7 @@ def test_benchmarks_on_a_gpu(name: str, arguments: list[object], sets: pathlib.P
     assert rows(run(name, *(sets if part == 'SETS' else part for part in arguments)))
 
 
+@pytest.mark.slow
 @pytest.mark.ros
 def test_points_are_timed_as_the_node_publishes_them(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip('rclpy')
@@ -396,6 +403,7 @@ def test_points_are_timed_as_the_node_publishes_them(monkeypatch: pytest.MonkeyP
     assert all(float(milliseconds) > 0 for row in printed for milliseconds in row[4:])
 
 
+@pytest.mark.slow
 @pytest.mark.ros
 def test_copies_of_messages_are_timed_alone_and_on_their_way(monkeypatch: pytest.MonkeyPatch
                                                              ) -> None:

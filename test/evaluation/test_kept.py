@@ -146,6 +146,7 @@ def test_a_frame_takes_less_than_a_hundred_bytes_of_memory():
     assert len(results) == 20
 
 
+@pytest.mark.slow
 def test_a_report_is_written_without_all_of_its_frames_in_memory(both, tmp_path):
     """Twice as many frames take no more memory, but for their times."""
     _, kept = both

@@ -67,7 +67,8 @@ def running_camera(domain: int, repository: pathlib.Path, *arguments: str, setup
 
 
 @pytest.mark.parametrize(('width', 'height', 'reliability'), [
-    (640, 480, 'best_effort'), (752, 480, 'reliable'), (1280, 720, 'best_effort')])
+    (1280, 720, 'best_effort'), pytest.param(640, 480, 'best_effort', marks=pytest.mark.slow),
+    pytest.param(752, 480, 'reliable', marks=pytest.mark.slow)])
 def test_no_image_is_lost_when_one_line_gave_the_camera_the_profile(
         run_node: Any, client_class: Any, repository: pathlib.Path, tmp_path: pathlib.Path,
         width: int, height: int, reliability: str) -> None:
