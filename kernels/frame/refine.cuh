@@ -70,7 +70,8 @@ struct Filling {
     short* filled;            // H x W; less than 0 where nothing was found
     short* smoothed;          // between the two halves of a pass of the bilateral filter
     uint16* confidence_sums;  // of the window's columns in a row, in steps of 1 / 255
-    float* confidence;        // the mean over the window; null = no window is larger than a pixel
+    uint8* jump_columns;      // from the nearest jump in the row, at most the window's radius
+    float* confidence;        // over the window; null = no window is larger than a pixel
     const float* contrast;    // null = is not asked for
     int most;                 // sixteenths of the last label
 };

@@ -158,7 +158,8 @@ class MatcherConfig(Settings):
         0, 'least sum of the absolute clipped Sobel x derivative over the window; 0 = off',
         0, 1000000, unit='grey levels', live=True)
     confidence_window_size: int = setting(
-        1, 'side of the window over which the confidence is averaged; invalid pixels count as 0',
+        1, 'side of the window over which the confidence is averaged; invalid pixels count as 0, '
+        'and near a jump it is less',
         1, 51, odd=True, unit='pixels', live=True)
     confidence_threshold: float = setting(
         0.0, 'least confidence of a valid pixel (with filling none); 0 = off', 0, 1, live=True)

@@ -49,8 +49,9 @@ def _refinement(image: tuple[int, int]) -> Wanted:
     return [('right_label', image, 'int16'), ('sixteenths', image, 'int16'),
             ('filtered', image, 'int16'), ('filled', image, 'int16'),
             ('smoothed', image, 'int16'), ('confidence_sums', image, 'uint16'),
-            ('mean_confidence', image, 'float32'), ('regions', image, 'int32'),
-            ('region_sizes', image, 'int32'), ('ended', (1,), 'uint32')]
+            ('jump_columns', image, 'uint8'), ('mean_confidence', image, 'float32'),
+            ('regions', image, 'int32'), ('region_sizes', image, 'int32'),
+            ('ended', (1,), 'uint32')]
 
 
 def _finished(image: tuple[int, int], reduced: tuple[int, int]) -> Wanted:

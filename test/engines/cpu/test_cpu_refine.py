@@ -348,44 +348,46 @@ def test_with_combined_costs_a_pixel_needs_its_partner(border, limit, first):
         assert (expected < plain_sixteenths(config, inputs)).any()
 
 
-def own_confidence(inputs, valid, largest_cost=30.0):
-    """Of each pixel in steps of 1 / 255, 0 where invalid."""
-    lead = (inputs['second'].astype(float) - inputs['best']) / largest_cost
-    return np.where(valid, np.floor(255 * np.clip(lead, 0, 1) + 0.5), 0)
-
-
-def averaged(steps, side):
-    """The mean over a window that is cut at the border of the image."""
-    height, width = steps.shape
-    radius = side // 2
-    return np.array([[steps[max(0, y - radius):y + radius + 1,
-                            max(0, x - radius):x + radius + 1].mean() / 255
-                      for x in range(width)] for y in range(height)])
-
-
 @pytest.mark.parametrize('side', [3, 7, 51])
 @pytest.mark.parametrize('changes', [{}, {'median_window_size': 3, 'speckle_size': 9}])
-def test_confidence_is_the_mean_over_its_window(side, changes):
+def test_confidence_is_the_mean_over_its_window_less_near_jumps(side, changes):
     config = bp(message_type='int16', confidence_window_size=side, **changes)
     inputs = matched(config)
-    valid = refined(config, inputs) >= 0
-    assert 0.1 < valid.mean() < 0.95
+    sixteenths = refined(config, inputs)
+    assert 0.1 < (sixteenths >= 0).mean() < 0.95
     found = refine(config, inputs, outputs=('confidence',))['confidence']
-    expected = averaged(own_confidence(inputs, valid), side)
-    np.testing.assert_allclose(found, np.where(valid, expected, 0), rtol=1e-6)
+    expected = naive_refinement.confidence(inputs, sixteenths, side)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_confidence_grows_with_the_distance_to_a_jump():
+    config = bp(message_type='int16', confidence_window_size=9, subpixel=False)
+    inputs = matched(config)
+    inputs['best'][:], inputs['second'][:] = 0, 15
+    inputs['label'][:] = 5
+    inputs['label'][:, inputs['label'].shape[1] // 2:] = 8    # three pixels nearer
+    row = refine(config, inputs, outputs=('confidence',))['confidence'][12]
+    middle = row.size // 2
+    assert row[middle - 1] == row[middle]
+    np.testing.assert_allclose(row[middle:middle + 7] / row[middle + 6],
+                               [11 / 15, 22 / 25, 33 / 35, 44 / 45, 1, 1, 1], rtol=1e-6)
+    inputs['label'][inputs['label'] == 8] = 7                 # two pixels are a slope
+    slope = refine(config, inputs, outputs=('confidence',))['confidence'][12]
+    assert (slope[middle - 4:middle + 4] == row[middle + 6]).all()
 
 
 @pytest.mark.parametrize('passes', [0, 2])
 @pytest.mark.parametrize('reference', ['left', 'right'])
 def test_a_pixel_below_the_threshold_of_confidence_is_left_out(reference, passes):
-    config = bp(message_type='int16', confidence_window_size=5, confidence_threshold=0.3,
+    config = bp(message_type='int16', confidence_window_size=5, confidence_threshold=0.2,
                 reference_image=reference, bilateral_passes=passes)
     inputs = matched(config)
     kept = refined(config, inputs)
     unjudged = refined(config.replace(confidence_threshold=0.0), inputs)
-    valid = refined(config.replace(confidence_threshold=0.0, bilateral_passes=0), inputs) >= 0
-    trusted = valid & (averaged(own_confidence(inputs, valid), 5).astype(np.float32) >= 0.3)
-    assert 0.1 < trusted.sum() / valid.sum() < 0.9
+    judged = refined(config.replace(confidence_threshold=0.0, bilateral_passes=0), inputs)
+    expected = naive_refinement.confidence(inputs, judged, 5).astype(np.float32)
+    trusted = (judged >= 0) & (expected >= 0.2)
+    assert 0.1 < trusted.sum() / (judged >= 0).sum() < 0.9
     assert np.array_equal(kept, np.where(trusted, unjudged, -16))
 
 

@@ -1,4 +1,4 @@
-"""Filling and the bilateral filter, one definition after the other, in plain NumPy.
+"""Filling, the bilateral filter and the confidence, one definition after the other, in NumPy.
 
 Maps are H x W, whole sixteenths of a pixel in the frame of matching; below 0: no value. A window
 is a pair of slices, rows and columns.
@@ -7,6 +7,7 @@ is a pair of slices, rows and columns.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -118,3 +119,33 @@ def _along(values: Array, axis: int, factor: int) -> Array:
         weights += weight
         sums += weight * others
     return np.where(values < 0, INVALID, (sums + weights // 2) // np.maximum(weights, 1))
+
+
+def own_confidence(inputs: Mapping[str, Array], valid: Array, largest_cost: float = 30.0) -> Array:
+    """Of each pixel in steps of 1 / 255, 0 where invalid."""
+    lead = (inputs['second'].astype(float) - inputs['best']) / largest_cost
+    return np.where(valid, np.floor(255 * np.clip(lead, 0, 1) + 0.5), 0)
+
+
+def is_at_jump(sixteenths: Array, y: int, x: int) -> bool:
+    """Whether a neighbour is more than two pixels away in disparity, or one of both invalid."""
+    height, width = sixteenths.shape
+    own = int(sixteenths[y, x])
+    others = [int(sixteenths[v, u]) for v, u in ((y, x - 1), (y, x + 1), (y - 1, x), (y + 1, x))
+              if 0 <= v < height and 0 <= u < width]
+    return any((own < 0) != (other < 0) or abs(own - other) > 32 for other in others)
+
+
+def confidence(inputs: Mapping[str, Array], sixteenths: Array, side: int) -> Array:
+    """By definition: the mean lead of the window by r / (r + 1/2), r the pixels to a jump."""
+    steps = own_confidence(inputs, sixteenths >= 0)
+    height, width = steps.shape
+    radius = side // 2
+    jumps = np.array([place for place in np.ndindex(height, width)
+                      if is_at_jump(sixteenths, *place)]).reshape(-1, 2)
+    found = np.zeros(steps.shape)
+    for y, x in np.argwhere(sixteenths >= 0):
+        mean = steps[max(0, y - radius):y + radius + 1, max(0, x - radius):x + radius + 1].mean()
+        away = np.abs(jumps - (y, x)).max(axis=1).min(initial=radius) + 1
+        found[y, x] = mean / 255 * away / (away + 0.5)
+    return found

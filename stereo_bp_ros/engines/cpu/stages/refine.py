@@ -82,7 +82,7 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
     :param scratch: the arrays of ``scratch.refine``; ``final``, int16 H x W, is filled with
         sixteenths of a pixel from min_disparity on, ``INVALID`` where invalid.
     :param confidences: float32 H x W, filled where given: confidence in [0, 1], 0 where invalid,
-        else the mean over ``confidence_window_size`` of, for SAD,
+        else what ``confidence.average`` makes over ``confidence_window_size`` of, for SAD,
         ``(second - best) / max(second, 1)``, for BP ``(second - best) / largest_cost``, and 1
         where there is no second.
     :param largest_cost: largest data cost of a pixel in the units of ``best`` (BP only).

@@ -191,8 +191,9 @@ class Filling(ctypes.Structure):
     """``Filling`` in ``refine.cuh``."""
 
     _fields_ = (('frame', Frame), ('filled', ctypes.c_void_p), ('smoothed', ctypes.c_void_p),
-                ('confidence_sums', ctypes.c_void_p), ('confidence', ctypes.c_void_p),
-                ('contrast', ctypes.c_void_p), ('most', ctypes.c_int))
+                ('confidence_sums', ctypes.c_void_p), ('jump_columns', ctypes.c_void_p),
+                ('confidence', ctypes.c_void_p), ('contrast', ctypes.c_void_p),
+                ('most', ctypes.c_int))
 
 
 class Refine:
@@ -237,7 +238,7 @@ class Refine:
         device = self._arena.device
         filling = Filling(
             frame, device['filled'], device['smoothed'], device['confidence_sums'],
-            device['mean_confidence'] if wanted.averages else None,
+            device['jump_columns'], device['mean_confidence'] if wanted.averages else None,
             device['contrast'] if wanted.contrast else None, self._most)
         self._launch('fill_matches', stream, filling, *rows)
         if wanted.planes:
