@@ -19,6 +19,8 @@ LEAST_BILATERAL_SIGMA = 0.03
 SIGNED_OFFSET = 128
 #: Stands for the cost of a second label where there is none.
 NO_SECOND = 2**31 - 1
+#: Neighbours whose disparities differ by more lie on both sides of a jump: sixteenths of a pixel.
+JUMP = 32
 #: Combined data costs of a pixel are cut at this.
 LARGEST_BYTE = 255
 #: Finer steps of a grey value's cost than 1 / 128 change no map that was measured.

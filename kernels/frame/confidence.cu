@@ -3,7 +3,7 @@
 #include "frame/refine.cuh"
 
 constexpr int MOST_RADIUS = 25, ROW_BLOCK = 256;
-constexpr int JUMP = 32;  // sixteenths between neighbours on both sides of a jump, at most
+constexpr int JUMP = 32;  // sixteenths; neighbours that differ by more are on both sides of one
 
 // Whether the disparity jumps or ends between a pixel and one of its four neighbours.
 __device__ __forceinline__ bool is_at_jump(const Frame& f, int x, int y) {

@@ -120,6 +120,12 @@ def _ballast(left: int) -> Iterator[None]:
         ballast.unlink()
 
 
+def _copy_if_there(source: str, target: str) -> None:
+    """Another process may replace a file of its cache meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copy2(source, target)
+
+
 @contextlib.contextmanager
 def full_disk(rig: Rig, draw: random.Random) -> Iterator[None]:
     """The cache of compiled code lies on a disk without a byte left."""
@@ -131,7 +137,7 @@ def full_disk(rig: Rig, draw: random.Random) -> Iterator[None]:
                    timeout=30)
     try:
         with open(folder / 'ballast', 'wb', buffering=0) as file:
-            shutil.copytree(here, folder / 'stereo_bp_ros')
+            shutil.copytree(here, folder / 'stereo_bp_ros', copy_function=_copy_if_there)
             with contextlib.suppress(OSError):
                 while file.write(bytes(4096)):
                     pass

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip('cupy')
-from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros import Calibration, MatcherConfig, RawImage, quantisation
 from stereo_bp_ros.engines import create_engine, warm_up
 from stereo_bp_ros.engines.cuda.costs import fractions, terms
 from stereo_bp_ros.engines.cuda.costs import stage as combined
@@ -142,6 +142,7 @@ CONSTANTS = [
       for name in ('CHANNEL', 'COLOUR', 'MOSAIC', 'WIDE', 'WIDE_MOSAIC', 'VALUES')),
     ('frame/bands.cu', 'COLUMNS', refine.BAND_COLUMNS),
     ('frame/confidence.cu', 'ROW_BLOCK', refine.ROW_BLOCK),
+    ('frame/confidence.cu', 'JUMP', quantisation.JUMP),
     ('outputs/disparity_color.cu', 'PIXELS', math.prod(outputs.BLOCK)),
     ('frame/speckles.cu', 'TILE_WIDTH', refine.TILE),
     ('frame/speckles.cu', 'TILE_HEIGHT', refine.TILE),

@@ -14,10 +14,7 @@ import numba
 import numpy as np
 
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
-from stereo_bp_ros.quantisation import NO_SECOND
-
-#: Neighbours whose disparities differ by more lie on both sides of a jump. Sixteenths.
-JUMP = 32
+from stereo_bp_ros.quantisation import JUMP, NO_SECOND
 
 
 def average(valid: np.ndarray[Any, Any], best: np.ndarray[Any, Any],
