@@ -61,6 +61,6 @@ __global__ void average_confidences(const __grid_constant__ Filling filling) {
         nearest = min(nearest, max(abs(row - y), int(filling.jump_columns[row * f.width + x])));
     }
     const int twice = 2 * (nearest + 1);
-    filling.confidence[y * f.width + x] = float(__ddiv_rn(
-        double(sum * twice), 255.0 * (bottom - top + 1) * columns * (twice + 1)));
+    filling.confidence[y * f.width + x] = float(
+        __ddiv_rn(double(sum * twice), 255.0 * (bottom - top + 1) * columns * (twice + 1)));
 }
