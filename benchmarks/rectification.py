@@ -14,8 +14,8 @@ Prints milliseconds from the bytes of both raw images to rectified grey values:
             publisher to one subscriber of this process, which a node of its own needs
 
 and what the maps of a new calibration take. image_proc itself is C++ and is not run. On CUDA steps
-are no programs of their own: there ``convert`` and ``inside`` are whole frames of `sad_fast`, from
-raw images in ordinary arrays to the disparity in one.
+are no programs of their own: with a --backend other than cpu ``convert`` and ``inside`` are whole
+frames of `sad_fast`, from raw images in ordinary arrays to the disparity in one.
 """
 
 from __future__ import annotations

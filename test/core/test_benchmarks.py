@@ -155,6 +155,13 @@ def test_rectification_inside_and_before() -> None:
     assert all(float(row[3]) >= float(row[4]) for row in found)
 
 
+def test_whole_frames_of_raw_and_of_rectified_images() -> None:
+    found = rows(run('rectification', '--backend', 'auto', '--size', '64x48x16', '--encoding',
+                     'mono8', '--frames', 5))
+    assert [row[2] for row in found] == ['convert', 'inside', *['maps'] * 3]
+    assert all(float(row[3]) >= float(row[4]) > 0 for row in found)
+
+
 @pytest.mark.slow
 def test_an_evaluation_over_processes() -> None:
     pytest.importorskip('distributed')
@@ -403,7 +410,6 @@ def test_points_are_timed_as_the_node_publishes_them(monkeypatch: pytest.MonkeyP
     assert all(float(milliseconds) > 0 for row in printed for milliseconds in row[4:])
 
 
-@pytest.mark.slow
 @pytest.mark.ros
 def test_copies_of_messages_are_timed_alone_and_on_their_way(monkeypatch: pytest.MonkeyPatch
                                                              ) -> None:
