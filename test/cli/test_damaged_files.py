@@ -202,7 +202,7 @@ def test_a_damaged_bag_ends_in_a_status(tmp_path, textured_pair, plugin, suffix)
     sound = {path: path.read_bytes() for path in (storage, bag / 'metadata.yaml')}
     assert check('evaluate', str(bag), '--repeat', '1', *FAST) == 0
 
-    @settings(steady, max_examples=20)
+    @settings(steady, max_examples=60)
     @given(data=st.data())
     def holds(data: st.DataObject) -> None:
         path = data.draw(st.sampled_from([storage, storage, storage, bag / 'metadata.yaml']))
@@ -221,7 +221,7 @@ def test_a_damaged_message_in_a_sound_bag_ends_in_a_status(tmp_path, textured_pa
     with AnyReader([tmp_path / 'bag']) as reader:
         messages = [(c.topic, bytes(data)) for c, _, data in reader.messages()]
 
-    @settings(steady, max_examples=20)
+    @settings(steady, max_examples=60)
     @given(data=st.data())
     def holds(data: st.DataObject) -> None:
         topic, content = data.draw(st.sampled_from(messages))

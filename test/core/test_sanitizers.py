@@ -65,7 +65,6 @@ def test_a_configuration_matches_two_frames(capsys: pytest.CaptureFixture[str],
     assert capsys.readouterr().out == 'matched rectified_colour\n'
 
 
-@pytest.mark.slow
 def test_findings_are_printed_and_make_the_status_1(tmp_path: pathlib.Path) -> None:
     stand_in = tmp_path / 'sanitizer'
     stand_in.write_text("""#!/bin/sh
