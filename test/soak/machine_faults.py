@@ -132,12 +132,13 @@ def full_disk(rig: Rig, draw: random.Random) -> Iterator[None]:
     rig.kill(signal.SIGINT)
     folder = pathlib.Path(tempfile.mkdtemp(prefix='soak_cache_'))
     here = cache.user_cache() / 'stereo_bp_ros'
-    size = sum(path.stat().st_size + 4096 for path in here.rglob('*')) + 16 * 2**20
-    subprocess.run(['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', folder], check=True,
-                   timeout=30)
+    subprocess.run(['mount', '-t', 'tmpfs', 'tmpfs', folder], check=True, timeout=30)
     try:
         with open(folder / 'ballast', 'wb', buffering=0) as file:
             shutil.copytree(here, folder / 'stereo_bp_ros', copy_function=_copy_if_there)
+            size = shutil.disk_usage(folder).used + 16 * 2**20
+            subprocess.run(['mount', '-o', f'remount,size={size}', folder], check=True,
+                           timeout=30)
             with contextlib.suppress(OSError):
                 while file.write(bytes(4096)):
                     pass
