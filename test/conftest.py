@@ -14,6 +14,10 @@ from test import domains
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
+# Before anything imports Numba: processes side by side share the cores, and threads of OpenMP,
+# which Numba takes where TBB is missing, hold theirs while they wait.
+os.environ.setdefault('OMP_WAIT_POLICY', 'passive')
+
 # Before anything imports rclpy: tests never talk to the network or to each other.
 os.environ['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'LOCALHOST'
 _domain, _holder = domains.claim()
