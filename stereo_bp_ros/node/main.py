@@ -80,6 +80,39 @@ Turns rectified stereo pairs into disparity. docs/reference/node.md lists its to
 beside it the parameters, which stereo_bp info --settings prints, too."""
 
 
+class Spinner:
+    """Runs an executor in a thread of its own until its context is shut down."""
+
+    def __init__(self, executor: Executor, logger: RcutilsLogger) -> None:
+        self._executor = executor
+        self._logger = logger
+        self._thread = threading.Thread(target=self._spin, name='stereo_bp_executor', daemon=True)
+        self._thread.start()
+
+    def end(self, limit: float) -> bool:
+        """Shut the context down; returns whether the thread ended within ``limit`` seconds.
+
+        Not the executor: its ``shutdown`` takes away what wakes a wait that is just being
+        prepared, which then lasts for ever and holds the DDS participant.
+        """
+        self._executor.context.try_shutdown()
+        self._thread.join(limit)
+        return not self._thread.is_alive()
+
+    def _spin(self) -> None:
+        from rclpy.executors import ExternalShutdownException
+
+        while self._executor.context.ok():
+            try:
+                self._executor.spin()
+            except ExternalShutdownException:
+                return
+            except Exception as error:
+                # A subscription that is destroyed while it is waited for raises here; the next
+                # round no longer has it.
+                self._logger.debug(f'executor: {error!r}')
+
+
 def main(args: Sequence[str] | None = None, *,
          matcher_factory: MatcherFactory | None = None) -> int:
     """Run the node until a signal or a lost device ends it; returns the exit status."""
@@ -147,9 +180,7 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
     executor = SingleThreadedExecutor()
     executor.add_node(node)
     # Not in the main thread, which is to answer signals at once.
-    spinner = threading.Thread(target=_spin, args=(executor, node.get_logger()),
-                               name='stereo_bp_executor', daemon=True)
-    spinner.start()
+    spinner = Spinner(executor, node.get_logger())
     node.autostart()
 
     name = signals.wait()
@@ -157,8 +188,8 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
     node.get_logger().info(f'shutting down ({name or fatal[0]})')
     _exit_after(END_LIMIT, status)
     ended = node.stop(STOP_LIMIT)
-    executor.shutdown(timeout_sec=1.0)
-    spinner.join(1.0)
+    spinner.end(1.0)
+    executor.shutdown(timeout_sec=0.0)
     node.destroy_node()
     rclpy.try_shutdown()
     # What was frozen would hold the DDS participant, and with it its shared memory, to the end.
@@ -178,21 +209,6 @@ def freeze() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
-
-
-def _spin(executor: Executor, logger: RcutilsLogger) -> None:
-    from rclpy.executors import ExternalShutdownException
-
-    while executor.context.ok():
-        try:
-            executor.spin()
-            return
-        except ExternalShutdownException:
-            return
-        except Exception as error:
-            # A subscription that is destroyed while it is waited for raises here; the next
-            # round no longer has it.
-            logger.debug(f'executor: {error!r}')
 
 
 def _exit_after(seconds: float, status: int) -> None:

@@ -8,6 +8,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,10 @@ from typing import Any
 import pytest
 
 pytest.importorskip('rclpy')
-from stereo_bp_ros.node.main import main
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+
+from stereo_bp_ros.node.main import Spinner, main
 from test import shared_memory
 from test.node.processes import LIMIT
 from test.processor_time import cpu_seconds
@@ -86,6 +90,32 @@ def test_a_node_that_has_ended_leaves_no_shared_memory_behind(
         assert node.end() == 0
         # One that a node of another domain has taken over is no longer this node's.
         assert shared_memory.left_behind(own) == []
+
+
+def test_an_end_while_the_executor_prepares_its_next_wait_is_not_missed() -> None:
+    preparing, go_on = threading.Event(), threading.Event()
+
+    class Slow(SingleThreadedExecutor):
+        def get_nodes(self) -> list[Any]:
+            nodes = super().get_nodes()
+            preparing.set()
+            go_on.wait(LIMIT)
+            return nodes
+
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    node = rclpy.create_node('spun', context=context)
+    executor = Slow(context=context)
+    executor.add_node(node)
+    spinner = Spinner(executor, node.get_logger())
+    try:
+        assert preparing.wait(LIMIT)
+        later = threading.Timer(0.2, go_on.set)
+        later.start()
+        assert spinner.end(10.0)
+    finally:
+        go_on.set()
+        context.try_shutdown()
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
