@@ -105,6 +105,7 @@ class Spinner:
         while self._executor.context.ok():
             try:
                 self._executor.spin()
+                return
             except ExternalShutdownException:
                 return
             except Exception as error:
