@@ -239,9 +239,9 @@ class RoadSequence:
     def surfaces(self, index: int) -> Mesh:
         """The street before the left camera at the time of a frame, in its coordinates."""
         extras = street.Extras(self.fence, self.poles, self.reflections, self.wetness)
-        mesh = street.street(self.seed, extras).pose(
+        mesh = street.street(self.seed, dark=extras.gloss > 0).pose(
             index / self.rate_hz, CAMERA_HEIGHT_M, clearance=self.nearest_m + 2.5,
-            ground=0.9 * self.nearest_m, focal_px=self.focal_px)
+            ground=0.9 * self.nearest_m, focal_px=self.focal_px, extras=extras)
         return mesh.sheared(self.side_slope) if self.side_slope else mesh
 
     def _views(self, cameras: list[Camera], mesh: Mesh) -> list[View]:

@@ -60,12 +60,12 @@ PLAIN = Extras()
 
 
 class Street:
-    """All surfaces of one street; a seed is what it looks like.
+    """All surfaces of one street; a seed is what it looks like. Most vehicles may be dark.
 
     Building one takes about a second, posing it about a millisecond.
     """
 
-    def __init__(self, seed: int, extras: Extras = PLAIN) -> None:
+    def __init__(self, seed: int, dark: bool = False) -> None:
         rng = np.random.default_rng([seed, 1])
         self._road = textures.road(rng, LEFT_KERB_M, RIGHT_KERB_M,
                                     (*LANES_M, *PARKED_M), (-1.75,), (1.85, -5.35))
@@ -76,37 +76,34 @@ class Street:
                               (90.0, 0.0, 0.0), (0.0, 34.0, 0.0))
         self._rows = (_Row(rng, -1, LEFT_WALL_M, 0.72), _Row(rng, 1, RIGHT_WALL_M, 1.06))
         self._furniture = _Furniture(rng)
-        self._fleet = vehicles.fleet(rng, dark=extras.gloss > 0)
-        for vehicle in self._fleet:
-            vehicle.mesh = replace(vehicle.mesh, gloss=extras.gloss * vehicle.mesh.gloss)
+        self._fleet = vehicles.fleet(rng, dark)
         self._draw = rng.integers(0, 1 << 30, 64)
-        # The extras draw from their own numbers, so that the rest stays the same street.
-        self._extras = extras
+        # What extras need draws from its own numbers, so that the rest stays the same street.
         rng = np.random.default_rng([seed, 4])
         self._fences = roadside.Fences(rng)
         self._poles = roadside.Poles(rng)
         self._water = roadside.puddles(rng, WATER_SHAPE)
 
     def pose(self, seconds: float, camera_height: float, clearance: float, ground: float,
-             focal_px: float) -> Mesh:
+             focal_px: float, extras: Extras = PLAIN) -> Mesh:
         """Everything in sight after `seconds`, in the left camera's coordinates.
 
         `clearance` is the least distance to the vehicle ahead and `ground` the distance from
         which on the road is needed, both in metres.
         """
         ego = EGO_SPEED * seconds
-        meshes = [self._ground(ego, ground), self._skyline.moved(z=SKYLINE_M)]
+        meshes = [self._ground(ego, ground, extras.wetness), self._skyline.moved(z=SKYLINE_M)]
         meshes += [row.pose(ego) for row in self._rows]
         meshes.append(self._furniture.pose(ego))
-        meshes += self._traffic(seconds, clearance)
-        meshes += self._parked(ego)
-        if self._extras.fence:
+        fleet = join(self._traffic(seconds, clearance) + self._parked(ego))
+        meshes.append(replace(fleet, gloss=extras.gloss * fleet.gloss))
+        if extras.fence:
             meshes.append(self._fences.pose(ego))
-        if self._extras.poles:
+        if extras.poles:
             meshes.append(self._poles.pose(ego, focal_px))
         return join(meshes).moved(y=camera_height)
 
-    def _ground(self, ego: float, near: float) -> Mesh:
+    def _ground(self, ego: float, near: float, wetness: float) -> Mesh:
         strips = []
         for texture, period, x, width, y, tall in (
                 (self._road, textures.ROAD_PERIOD_M, LEFT_KERB_M, RIGHT_KERB_M - LEFT_KERB_M,
@@ -126,9 +123,9 @@ class Street:
                                            (0.0, place + SKYLINE_M / period))]
             strips.append(patch(texture, (x, y, -place * period), (width, tall, 0.0),
                                 (0.0, 0.0, period), outline=outline, kind=GROUND))
-        if self._extras.wetness > 0:
+        if wetness > 0:
             strips.append(replace(strips[0], kind=np.array([WET]), textures=[self._water],
-                                  gloss=np.array([self._extras.wetness])))
+                                  gloss=np.array([wetness])))
         return join(strips)
 
     def _vehicle(self, number: int, x: float, z: float, oncoming: bool = False) -> list[Mesh]:
@@ -272,9 +269,9 @@ def _signpost(rng: textures.Rng, kind: int) -> Mesh:
 
 
 @lru_cache(maxsize=2)
-def street(seed: int, extras: Extras = PLAIN) -> Street:
+def street(seed: int, dark: bool = False) -> Street:
     """The street of a seed, kept for the next frames."""
-    return Street(seed, extras)
+    return Street(seed, dark)
 
 
 def sky(seed: int, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
