@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
+import signal
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -17,6 +18,10 @@ REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 # Before anything imports Numba: processes side by side share the cores, and threads of OpenMP,
 # which Numba takes where TBB is missing, hold theirs while they wait.
 os.environ.setdefault('OMP_WAIT_POLICY', 'passive')
+
+# A shell that starts the tests in the background has its children ignore the interruptions that
+# tests send to theirs.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before anything imports rclpy: tests never talk to the network or to each other.
 os.environ['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'LOCALHOST'

@@ -128,6 +128,7 @@ def test_frames_with_and_without_measurements() -> None:
     assert all(float(figure) > 0 for figure in (*without, *beside, estimate))
 
 
+@pytest.mark.slow
 def test_storage_on_the_cpu(sets: pathlib.Path) -> None:
     from benchmarks import storage
     found = rows(run('storage', sets, '--backend', 'cpu', '--sets', 'small', '--frames', 1))

@@ -76,6 +76,7 @@ def test_float32_gives_the_bits_of_exact(width: int, height: int, changes: dict[
         assert_same(frame(chosen, *pair), expected)
 
 
+@pytest.mark.slow
 def test_float16_is_the_same_in_every_layout() -> None:
     config = paper(18, message_type='float16', **plain())
     pair = noisy_pair(90, 37)
@@ -87,6 +88,7 @@ def test_float16_is_the_same_in_every_layout() -> None:
         assert_same(frame(config.replace(**plain(**change)), *pair), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['tsukuba', 'venus', 'cones_quarter'])
 def test_float16_agrees_with_exact(data: pathlib.Path, name: str) -> None:
     entry = yaml.safe_load((data / 'middlebury' / 'sets.yaml').read_text())[name]
