@@ -87,6 +87,7 @@ CASES: dict[str, Case] = {
     'exact': Case({**_WHOLE, 'message_type': 'float32', 'exact': True}),
     'all_costs': Case({**_COSTS, 'census_window': '5x5', 'path_sums': True}),
     'first_step': Case({**_COSTS, 'discontinuity_first_step': 5.0, 'census_window': '7x5'}),
+    'image_edges': Case({**_COSTS, 'discontinuity_edge_threshold': 20}),
     'right_reference': Case({'reference_image': 'right', 'filling': 'background'}, 'road'),
     'filling_plane': Case({'filling': 'plane', 'bilateral_passes': 2}, 'road'),
     'preprocessing': Case({'preprocessing': 'residual', 'residual_iterations': 2,

@@ -80,6 +80,11 @@ def first_step(config: MatcherConfig) -> float:
     return round_half_up(step) if config.message_type == 'int16' else step
 
 
+def edge_truncation(config: MatcherConfig) -> int:
+    """Truncation between neighbours at an edge of the image, in units of the messages."""
+    return round_half_up(message_scale(config) * config.discontinuity_edge_truncation)
+
+
 def check_float16(config: MatcherConfig) -> None:
     """Refuse costs and messages that float16 cannot hold.
 

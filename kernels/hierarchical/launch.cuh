@@ -22,6 +22,8 @@ struct Launch {
     const void* cost;
     uint32 cost_factor;          // of Nibbles; of multiples the pattern of a float
     int first_step;              // smoothness cost of one label, of a FirstStep
+    const uint8* edges;          // [y][x], see ``find_edges``, of a FirstStep; null = none
+    int edge_truncation;         // of messages that cross one
     const void* parents[2];      // messages of the next coarser level, by colour
     const void* source;          // messages of the colour that the first iteration reads
     void* target[2];             // messages by colour of the sender

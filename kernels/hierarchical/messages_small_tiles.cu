@@ -18,6 +18,7 @@ struct SmallTileNode {
     Unit* slots[DIRECTIONS];   // of its edges
     bool is_open[DIRECTIONS];  // the neighbour is off the border
     typename U::CostShare cost;
+    typename U::Crossings crossings;
 
     // ``first``: the iteration that updates this colour first. Nodes that no iteration updates get
     // no slots: some of these would lie beyond the halo.
@@ -49,6 +50,7 @@ struct SmallTileNode {
                               p.height);
         }
         cost.load(typename U::C(p.cost, p.columns, p.cost_factor, x, y), team);
+        crossings = typename U::Crossings(p, team, x, y);
     }
 
     // h = the messages that have arrived before the first iteration, from device memory.
@@ -77,7 +79,7 @@ struct SmallTileNode {
                                                 Word (&h)[DIRECTIONS][S::WORDS]) const {
         typename U::Least none;
         Word middles[DIRECTIONS];
-        U::template compute_messages<false>(h, cost, team, smooth, none, middles);
+        U::template compute_messages<false>(h, cost, team, smooth, crossings, none, middles);
         if (i > last) return;
 #pragma unroll
         for (int k = 0; k < DIRECTIONS; ++k) {

@@ -45,10 +45,31 @@ struct Update {
     static __device__ __forceinline__ Smoothness<Word> smoothness(const Launch& p) {
         Smoothness<Word> smooth = {splat<Message>(p.slope, p.float_slope),
                                    splat<Message>(p.truncation, p.float_truncation)};
-        if constexpr (HAS_FIRST_STEP<Message>)
+        if constexpr (HAS_FIRST_STEP<Message>) {
             smooth.first_step = splat<Message>(p.first_step, 0.0f);
+            smooth.edge_bound = splat<Message>(p.edge_truncation, 0.0f);
+        }
         return smooth;
     }
+
+    // Which of a thread's messages of one node cross an edge of the image.
+    struct Crossings {
+        uint32 bits;
+
+        __device__ __forceinline__ Crossings() : bits(0) {}
+        __device__ __forceinline__ Crossings(const Launch& p, const T& team, int x, int y)
+            : bits(0) {
+            if constexpr (HAS_FIRST_STEP<Message>)
+                if (p.edges != nullptr)
+                    bits = uint32(__ldg(p.edges + y * p.width + x)) >> team.sender * DIRECTIONS;
+        }
+        // The smoothness cost of message k.
+        __device__ __forceinline__ Smoothness<Word> of(int k, Smoothness<Word> smooth) const {
+            if constexpr (HAS_FIRST_STEP<Message>)
+                if (bits >> k & 1) smooth.bound = smooth.edge_bound;
+            return smooth;
+        }
+    };
 
     // A thread's share of the data cost of a node, as it is kept: the senders of the node take
     // turns with its chunks.
@@ -112,7 +133,8 @@ struct Update {
     template <bool LABELS>
     static __device__ __forceinline__ void compute_messages(Word (&h)[DIRECTIONS][S::WORDS],
                                                             const CostShare& cost, const T& team,
-                                                            Smoothness<Word> smooth, Least& best,
+                                                            Smoothness<Word> smooth,
+                                                            Crossings crossings, Least& best,
                                                             Word (&middles)[DIRECTIONS]) {
 #pragma unroll
         for (int j = 0; j < S::LANE_CHUNKS; ++j) {
@@ -131,7 +153,7 @@ struct Update {
 #pragma unroll
         for (int k = 0; k < DIRECTIONS; ++k)
             middles[k] = Envelope<Message, DISPARITIES>::compute(h[k], team.lane, T::DISTANCE,
-                                                                 smooth);
+                                                                 crossings.of(k, smooth));
     }
 
     // Writes a thread's message k to device memory.
@@ -181,6 +203,7 @@ struct Update {
         const int x = node.exists ? node.x : 0, y = node.exists ? node.y : 0;
         CostShare cost;
         cost.load(C(p.cost, p.columns, p.cost_factor, x, y), team);
+        const Crossings crossings(p, team, x, y);
         Word h[DIRECTIONS][S::WORDS];
         Unit* const own = slots + node.slot;
 #pragma unroll
@@ -197,7 +220,7 @@ struct Update {
         }
         Least best;
         Word middles[DIRECTIONS];
-        compute_messages<LABELS>(h, cost, team, smooth, best, middles);
+        compute_messages<LABELS>(h, cost, team, smooth, crossings, best, middles);
         if constexpr (LABELS) {
 #pragma unroll
             for (int i = 1; i < S::LANES; i *= 2) best.take_other(i * T::DISTANCE);

@@ -18,11 +18,11 @@ struct Place {
     int stride;
 };
 
-// Slope and truncation of the smoothness cost, in every value of a word. ``first_step`` is that of
-// a FirstStep alone.
+// Slope and truncation of the smoothness cost, in every value of a word. ``first_step``, and the
+// truncation across an edge of the image, are those of a FirstStep alone.
 template <typename Word>
 struct Smoothness {
-    Word slope, bound, first_step;
+    Word slope, bound, first_step, edge_bound;
 };
 
 template <typename Message, int DISPARITIES>

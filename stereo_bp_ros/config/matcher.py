@@ -117,6 +117,12 @@ class MatcherConfig(Settings):
     discontinuity_first_step: float = setting(
         0.0, 'cost of a step of one label where it is less than the slope; 0 = the slope (bp with '
         'int16)', 0, 1000)
+    discontinuity_edge_threshold: int = setting(
+        0, 'neighbours whose grey values differ by at least this have discontinuity_edge_truncation '
+        'in place of discontinuity_truncation (with the weights below); 0 = off', 0, 255,
+        unit='grey levels')
+    discontinuity_edge_truncation: float = setting(
+        20.0, 'bound of the smoothness cost between such neighbours', 0.5, 10000)
 
     census_weight: float = setting(
         0.0, 'weight of the census cost, the Hamming distance of the bits neighbour < centre. '
@@ -319,6 +325,15 @@ class MatcherConfig(Settings):
         if self.path_sums and not self.has_combined_cost:
             raise ConfigError('path_sums', self.path_sums, 'needs a weight above 0 of census, '
                               'sobel, grey or residual')
+        if self.discontinuity_edge_threshold:
+            if not self.has_combined_cost:
+                raise ConfigError('discontinuity_edge_threshold',
+                                  self.discontinuity_edge_threshold, 'needs a weight above 0 of '
+                                  'census, sobel, grey or residual')
+            if self.discontinuity_edge_truncation > self.truncation:
+                raise ConfigError('discontinuity_edge_truncation',
+                                  self.discontinuity_edge_truncation, 'must be at most '
+                                  f'discontinuity_truncation ({self.truncation:g})')
         if self.path_step_penalty > self.path_jump_penalty:
             raise ConfigError('path_step_penalty', self.path_step_penalty,
                               f'must be at most path_jump_penalty ({self.path_jump_penalty})')

@@ -180,6 +180,9 @@ def belief_propagation(config: MatcherConfig, width: int, height: int,
                     cost_dtype(config, k)),
                    (f'messages_{k}', (slots, 2, level.tiles, 4, level.planes, lanes),
                     message_dtype(config))]
+        if config.discontinuity_edge_threshold:
+            wanted += [(f'grey_sums_{k}', (level.height, level.width), 'int32'),
+                       (f'truncations_{k}', (level.height, 2, level.tiles, 4, lanes), sums)]
     count, columns, labels = threads(config), pyramid[0].tiles * lanes, config.disparity_range
     # Rows of the images, even where the costs are those of a partition.
     of_image = levels(config, width, 1)[0].tiles * lanes

@@ -207,6 +207,40 @@ def test_labels_are_those_of_the_definitions(settings: dict[str, Any]) -> None:
                                   naive_bp.labels(beliefs)[1:-1, 1:-1])
 
 
+@pytest.mark.parametrize('changes', [
+    {'discontinuity_first_step': 10.0}, {'discontinuity_edge_truncation': 7.5},
+    {'disparity_range': 70, 'discontinuity_slope': 200.0, 'discontinuity_first_step': 60.0,
+     'discontinuity_truncation': 900.0, 'discontinuity_edge_truncation': 150.0},
+    {'levels': 1}, {'level_iterations': '0, 9', 'num_threads': 2, 'path_sums': True}])
+@pytest.mark.parametrize('threshold', [1, 30, 255])
+def test_messages_across_edges_of_the_image_have_a_truncation_of_their_own(
+        threshold: int, changes: dict[str, Any]) -> None:
+    width, height = 101, 47
+    left, right = pair(width, height)
+    config = combined(**{'disparity_range': 20, 'iterations': 3,
+                         'discontinuity_edge_threshold': threshold, **ALL, **changes})
+    slope, truncation = map(int, quantisation.message_smoothness(config))
+    first_step = int(config.discontinuity_first_step) or None
+    side = partitions.split(width, 2, partitions.alignment(config), 5)
+    parts = partitions.Partitioning(side, partitions.whole(width, height).rows)
+    for cut in (None, parts):
+        expected = np.zeros((height, width), np.int64)
+        for (x, y, kept), costs in zip((cut or partitions.whole(width, height)).partitions,
+                                       expected_costs(left, right, config, cut), strict=True):
+            rows, columns = costs[0].shape[:2]
+            grey = left[y:y + rows, x:x + columns]
+            labels = naive_bp.labels(naive_bp.beliefs_from(
+                [values.astype(np.int64) for values in costs], slope, truncation,
+                config.iterations_of_levels, first_step,
+                naive_bp.edge_truncations(grey, config)))
+            expected[kept.top:kept.bottom, kept.left:kept.right] = labels[
+                kept.top - y:kept.bottom - y, kept.left - x:kept.right - x]
+        found = frame(config, left, right, cut)['label']
+        np.testing.assert_array_equal(found[1:-1, 1:-1], expected[1:-1, 1:-1])
+    usual = frame(config.replace(discontinuity_edge_threshold=0), left, right)['label']
+    assert (found == usual).mean() < (0.99 if threshold < 255 else 1.1)
+
+
 def test_the_gaussian_comes_before_the_features_and_is_rounded() -> None:
     left, right = pair(90, 40)
     config = combined(18, smoothing_sigma=0.8, **SUMS)

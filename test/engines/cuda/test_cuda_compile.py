@@ -16,7 +16,7 @@ from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.engines import cache
 from stereo_bp_ros.engines.cuda.costs import fractions
 from stereo_bp_ros.engines.cuda.costs import stage as combined
-from stereo_bp_ros.engines.cuda.hierarchical import cost, labels, messages, schedule
+from stereo_bp_ros.engines.cuda.hierarchical import cost, edges, labels, messages, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.outputs import stage as outputs
@@ -161,7 +161,7 @@ def kernels_of_combined_costs(disparities: int) -> list[tuple[str, str]]:
             'disparity_range': disparities, 'census_weight': 0.8, 'census_window': window,
             **COMBINED, **changes})
         for image in ('uint8', 'float'):
-            names += combined.kernels(config, image)
+            names += [*combined.kernels(config, image), edges.kernel(image), edges.kernel('int')]
         steps = schedule.launches(config, 640, 480)
         base = messages.base_cost(config, 'uint8', steps)
         names += [messages.kernel_of(config, step, base, has_more)

@@ -47,7 +47,13 @@ def test_both_engines_find_the_same(disparities: int, min_disparity: int, width:
     {'partition_columns': 2, 'partition_rows': 2, 'partition_padding': 16},
     {'texture_threshold': 50, 'uniqueness_ratio': 3.0, 'disp12_max_diff': 1},
     {'discontinuity_truncation': 20.0}, {'discontinuity_truncation': 1000.0},
-    {'path_step_penalty': 0, 'path_jump_penalty': 7}, {'reference_image': 'right'}])
+    {'path_step_penalty': 0, 'path_jump_penalty': 7}, {'reference_image': 'right'},
+    {'discontinuity_first_step': 10.0, 'discontinuity_edge_threshold': 12},
+    {'discontinuity_edge_threshold': 1, 'discontinuity_edge_truncation': 0.5},
+    {'discontinuity_edge_threshold': 60, 'partition_columns': 2, 'partition_rows': 2,
+     'partition_padding': 16, 'reference_image': 'right', 'downscale': 2, 'levels': 5},
+    {'discontinuity_edge_threshold': 20, 'discontinuity_truncation': 1000.0,
+     'discontinuity_edge_truncation': 300.0, 'levels': 1}])
 def test_both_engines_find_the_same_with_path_sums_and(changes: dict[str, Any]) -> None:
     config = configured(40, path_sums=True, **changes)
     compare_engines(config, *noisy_pair(149, 75), CALIBRATION)

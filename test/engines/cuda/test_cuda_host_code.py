@@ -17,7 +17,14 @@ from stereo_bp_ros import Calibration, MatcherConfig, RawImage, quantisation
 from stereo_bp_ros.engines import create_engine, warm_up
 from stereo_bp_ros.engines.cuda.costs import fractions, terms
 from stereo_bp_ros.engines.cuda.costs import stage as combined
-from stereo_bp_ros.engines.cuda.hierarchical import cost, formats, labels, launch, messages
+from stereo_bp_ros.engines.cuda.hierarchical import (
+    cost,
+    edges,
+    formats,
+    labels,
+    launch,
+    messages,
+)
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.outputs import stage as outputs
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
@@ -41,6 +48,7 @@ STRUCTURES = [
     ('frame/refine.cu', 'Frame', refine.Frame),
     ('frame/refine.cu', 'Parameters', refine.Parameters),
     ('frame/refine.cu', 'Filling', refine.Filling),
+    ('hierarchical/edges.cu', 'EdgeLaunch', edges.EdgeLaunch),
     ('hierarchical/cost.cu', 'CostLaunch', cost.CostLaunch),
     ('hierarchical/cost.cu', 'CostLevel', cost.CostLevel),
     ('costs/features.cu', 'FeatureSettings', combined.FeatureSettings),
@@ -113,6 +121,8 @@ CONSTANTS = [
     ('hierarchical/messages.cu', 'LABELS', launch.LABELS),
     ('hierarchical/messages.cu', 'OWN_LABELS', launch.OWN_LABELS),
     ('hierarchical/messages.cu', 'Shape<Int16, 9>::PADDED', 2 * formats.CHUNK),
+    ('hierarchical/edges.cu', 'EDGE_WIDTH', edges.WIDTH),
+    ('hierarchical/edges.cu', 'EDGE_HEIGHT', edges.HEIGHT),
     ('hierarchical/cost.cu', 'TILE_WIDTH', cost.TILE_WIDTH),
     ('hierarchical/cost.cu', 'TILE_HEIGHT', cost.TILE_HEIGHT),
     ('hierarchical/cost.cu', 'TILE_LEVELS', cost.TILE_LEVELS),

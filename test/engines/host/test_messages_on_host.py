@@ -17,6 +17,7 @@ from stereo_bp_ros import MatcherConfig, partitions
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import (
     cost_formats,
+    edges,
     formats,
     labels,
     messages,
@@ -43,6 +44,9 @@ extern "C" void run(const ARGUMENT* argument, int columns, int rows, int threads
 """
 
 
+#: Of kernels whose argument is no ``Launch``.
+ARGUMENTS = {'hierarchical/labels.cu': 'Selection', 'hierarchical/edges.cu': 'EdgeLaunch'}
+
 #: Of ``HostBlock``.
 SHARED_BYTES = 2 ** 18
 
@@ -54,7 +58,7 @@ class HostKernel:
         directory.mkdir()
         text = host_cuda.source(file).replace('extern __shared__ uint4 shared[];',
                                               'uint4* const shared = host_shared;')
-        argument = 'Selection' if file == 'hierarchical/labels.cu' else 'Launch'
+        argument = ARGUMENTS.get(file, 'Launch')
         more = ', colour' if name.startswith('inherit_messages') else ''
         self._library = host_cuda.compiled(
             text + RUN.replace('ARGUMENT', argument).replace('MORE', more).replace('KERNEL', name),
@@ -128,11 +132,13 @@ WIDE = schedule.Tiling(1, 32, 2, 128, 1, 2)
 
 
 def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarray, unit: float,
-          tiling: schedule.Tiling = WIDE, base: str = 'Multiples') -> None:
+          tiling: schedule.Tiling = WIDE, base: str = 'Multiples',
+          grey: np.ndarray | None = None) -> None:
     """Pass messages over costs; labels and leads are those of beliefs of ``unit`` each.
 
     :param tiling: of every level.
     :param base: name of the data cost's format at level 0.
+    :param grey: the left image, uint8 or float32, where messages across its edges are told apart.
     """
     height, width = multiples[0].shape[:2]
     tilings = dict.fromkeys(range(config.levels), tiling)
@@ -143,6 +149,9 @@ def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarr
     uncut = partitions.whole(width, height)
     context = Context(TYPICAL, config, width, height, arena)
     passing = messages.Messages(context, launches, uncut)
+    if grey is not None:
+        kind = {'uint8': 'uint8', 'float32': 'float'}[str(grey.dtype)]
+        edges.Edges(context, uncut).enqueue(0, kind, grey.ctypes.data, uncut.partitions[0])
     for address, values in passing._constants.items():
         ctypes.memmove(address, values.ctypes.data, values.nbytes)
     selecting = labels.Labels(context, launches, uncut)
@@ -263,3 +272,36 @@ def test_a_first_step_and_iterations_of_levels_are_passed_as_they_are_defined(
     expected = naive_bp.beliefs_from(costs, message.slope, message.truncation,
                                      config.iterations_of_levels, message.first_step)
     check(config, costs, expected, 1, tiling, CostFormat.of(config, 0).name)
+
+
+@pytest.mark.parametrize(('kind', 'disparities', 'iterations', 'tiling', 'pixels'), [
+    ('Int16Bytes', 21, '3, 2', IN_SLOTS, 'uint8'),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+        ('Int16Bytes', 64, '4, 4, 0', SMALL_TILES, 'float32'),
+        ('Int16Bytes', 130, '2, 1, 2', STREAMED, 'uint8'),
+        ('Int16SixBits', 64, '4, 0, 2', IN_SLOTS, 'float32'),
+        ('Int16Deltas', 40, '4, 4', SMALL_TILES, 'uint8'),
+        ('Int16', 300, '2, 3', STREAMED, 'uint8')))])
+@pytest.mark.usefixtures('host_kernels')
+def test_messages_across_edges_of_the_image_have_a_truncation_of_their_own(
+        kind: str, disparities: int, iterations: str, tiling: schedule.Tiling,
+        pixels: str) -> None:
+    slope, first_step, truncation = STEPS[kind]
+    if kind == 'Int16Bytes' and disparities == 130:
+        first_step = 0.0            # the same formats without a first step
+    config = MatcherConfig(
+        census_weight=1.0, levels=len(iterations.split(',')), level_iterations=iterations,
+        disparity_range=disparities, discontinuity_slope=slope,
+        discontinuity_first_step=first_step, discontinuity_truncation=truncation,
+        discontinuity_edge_threshold=40, discontinuity_edge_truncation=truncation / 7)
+    message = MessageFormat.of(config)
+    assert message.name == kind + 'FirstStep'
+    costs = [values * 4 for values in noise(config, 37, 21)]
+    rng = np.random.default_rng(disparities)
+    grey = rng.integers(0, 256, (21, 37)).astype(pixels)
+    if pixels == 'float32':
+        grey += rng.choice(np.float32([-30.5, -0.5, 0.0, 0.25, 0.5]), grey.shape)
+    expected = naive_bp.beliefs_from(costs, message.slope, message.truncation,
+                                     config.iterations_of_levels, message.first_step,
+                                     naive_bp.edge_truncations(grey, config))
+    check(config, costs, expected, 1, tiling, CostFormat.of(config, 0).name, grey)

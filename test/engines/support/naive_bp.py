@@ -6,13 +6,17 @@ Arrays are [row][x][label]; nothing of the layout, order or arithmetic of an eng
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from stereo_bp_ros import quantisation
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.partitions import Partitioning, whole
+
+#: (y, x, dy, dx) -> the truncations of the messages that nodes send to neighbours, nodes x 1.
+Truncations = Callable[[np.ndarray, np.ndarray, int, int], Any]
 
 
 def belief_propagation(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
@@ -52,15 +56,18 @@ def _pass_messages(cost: np.ndarray, config: MatcherConfig) -> np.ndarray:
 
 
 def beliefs_from(costs: list[np.ndarray], slope: float, truncation: float,
-                 iterations: Sequence[int], first_step: int | None = None) -> np.ndarray:
+                 iterations: Sequence[int], first_step: int | None = None,
+                 truncations: list[Truncations] | None = None) -> np.ndarray:
     """Beliefs H x W x D from the data costs of every level, level 0 first, int64 or float32.
 
     :param iterations: of each level, level 0 first.
     :param first_step: smoothness cost of a step of one label, None = the slope.
+    :param truncations: of every level, where they are not the same everywhere.
     """
-    smoothness = slope, truncation, first_step
     up = down = to_left = to_right = np.zeros_like(costs[-1])
-    for cost, count in zip(reversed(costs), reversed(iterations), strict=True):
+    of_levels = truncations or [lambda y, x, dy, dx: truncation] * len(costs)
+    for cost, count, bounds in zip(reversed(costs), reversed(iterations), reversed(of_levels),
+                                   strict=True):
         if cost.shape != up.shape:
             rows = np.arange(cost.shape[0]) // 2
             columns = np.arange(cost.shape[1]) // 2
@@ -72,14 +79,38 @@ def beliefs_from(costs: list[np.ndarray], slope: float, truncation: float,
             c = cost[y, x]
             below, above = up[y + 1, x], down[y - 1, x]
             right_of, left_of = to_left[y, x + 1], to_right[y, x - 1]
-            up[y, x] = message(below + right_of + left_of + c, *smoothness)
-            down[y, x] = message(above + right_of + left_of + c, *smoothness)
-            to_left[y, x] = message(below + above + right_of + c, *smoothness)
-            to_right[y, x] = message(below + above + left_of + c, *smoothness)
+
+            def lowered(h: np.ndarray, dy: int, dx: int, of: Truncations = bounds,
+                        node: tuple[np.ndarray, np.ndarray] = (y, x)) -> np.ndarray:
+                return message(h, slope, of(*node, dy, dx), first_step)
+
+            up[y, x] = lowered(below + right_of + left_of + c, -1, 0)
+            down[y, x] = lowered(above + right_of + left_of + c, 1, 0)
+            to_left[y, x] = lowered(below + above + right_of + c, 0, -1)
+            to_right[y, x] = lowered(below + above + left_of + c, 0, 1)
     beliefs = np.zeros_like(costs[0])
     beliefs[1:-1, 1:-1] = (up[2:, 1:-1] + down[:-2, 1:-1] + to_left[1:-1, 2:]
                            + to_right[1:-1, :-2] + costs[0][1:-1, 1:-1])
     return beliefs
+
+
+def edge_truncations(grey: np.ndarray, config: MatcherConfig) -> list[Truncations]:
+    """The truncations of every level from the left image, H x W."""
+    usual, at_edges = config.truncation, config.discontinuity_edge_truncation
+    values = np.floor(np.clip(grey.astype(np.float64), 0, 255) + 0.5)
+    found: list[Truncations] = []
+    for _ in range(config.levels):
+        def truncation(y: np.ndarray, x: np.ndarray, dy: int, dx: int,
+                       of: np.ndarray = values) -> np.ndarray:
+            differs = (np.abs(of[y, x] - of[y + dy, x + dx])
+                       >= config.discontinuity_edge_threshold)
+            chosen = np.where(differs, at_edges, usual)
+            return np.floor(chosen + 0.5).astype(np.int64)[:, np.newaxis]
+        found.append(truncation)
+        height, width = values.shape
+        even = np.pad(values, ((0, height % 2), (0, width % 2)), mode='edge')
+        values = (even[::2, ::2] + even[::2, 1::2] + even[1::2, ::2] + even[1::2, 1::2]) / 4
+    return found
 
 
 def labels(beliefs: np.ndarray) -> np.ndarray:
@@ -147,14 +178,17 @@ def _updated(shape: tuple[int, ...], iteration: int) -> tuple[np.ndarray, np.nda
     return y, x
 
 
-def message(h: np.ndarray, slope: float, truncation: float,
+def message(h: np.ndarray, slope: float, truncation: float | np.ndarray,
             first_step: int | None) -> np.ndarray:
-    """Truncated linear lower envelope of h (nodes x labels), normalised."""
+    """Truncated linear lower envelope of h (nodes x labels), normalised.
+
+    :param truncation: one number, or nodes x 1 with a first step.
+    """
     lowered = h.copy()
     if first_step is not None:
         for k in range(1, h.shape[1]):
             cost = first_step + slope * (k - 1)
-            if cost >= truncation:
+            if cost >= np.max(truncation):
                 break
             lowered[:, k:] = np.minimum(lowered[:, k:], h[:, :-k] + cost)
             lowered[:, :-k] = np.minimum(lowered[:, :-k], h[:, k:] + cost)

@@ -28,7 +28,15 @@ from stereo_bp_ros.engines.cpu.hierarchical.formats import (
 )
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel
-from stereo_bp_ros.engines.cpu.simd.vectors import lanes, load, minimum, splat, store, where_lane
+from stereo_bp_ros.engines.cpu.simd.vectors import (
+    address,
+    lanes,
+    load,
+    minimum,
+    splat,
+    store,
+    where_lane,
+)
 
 #: From so many labels on, four directions of them crowd the first-level cache as a buffer.
 IN_PLACE_LABELS = 32
@@ -38,14 +46,16 @@ IN_PLACE_LABELS = 32
 def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
          from_right: int, from_left: int, beyond: int, odd: int, own: int, scratch: Any,
          labels: int, planes: int, slope: Any, first_step: Any, truncation: Any, unreached: Any,
-         first: int, end: int) -> None:
+         truncations: Any, own_truncations: int, first: int, end: int) -> None:
     """The four messages of the nodes in lanes [first, end) of one vector, in one pass.
 
     The least value of a message is that of h, so the backward pass subtracts it on its way.
 
-    :param first_step: cost of a step of one label, less than the slope; None = the slope.
+    :param first_step: cost of a step of one label, at most the slope; None = the slope.
+    :param truncations: of every message, those of the vector's own ones from ``own_truncations``
+        on; None = ``truncation``.
     """
-    step, bound = splat(slope), splat(truncation)
+    step = splat(slope)
     up = down = left = right = splat(unreached)
     least_up = least_down = least_left = least_right = up
     width = lanes(messages)
@@ -101,10 +111,14 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
     rest_down = deferred(messages, least_down, zero)
     rest_left = deferred(messages, least_left, zero)
     rest_right = deferred(messages, least_right, zero)
-    least_up, bound_up = least_up - rest_up, bound + rest_up
-    least_down, bound_down = least_down - rest_down, bound + rest_down
-    least_left, bound_left = least_left - rest_left, bound + rest_left
-    least_right, bound_right = least_right - rest_right, bound + rest_right
+    bound_up = truncation_of(truncations, own_truncations + UP * width, truncation)
+    bound_down = truncation_of(truncations, own_truncations + DOWN * width, truncation)
+    bound_left = truncation_of(truncations, own_truncations + LEFT * width, truncation)
+    bound_right = truncation_of(truncations, own_truncations + RIGHT * width, truncation)
+    least_up, bound_up = least_up - rest_up, bound_up + rest_up
+    least_down, bound_down = least_down - rest_down, bound_down + rest_down
+    least_left, bound_left = least_left - rest_left, bound_left + rest_left
+    least_right, bound_right = least_right - rest_right, bound_right + rest_right
     place = origin + (labels - 1) * next_label
     up = minimum(load(forward, place + UP * direction) - least_up, bound_up)
     down = minimum(load(forward, place + DOWN * direction) - least_down, bound_down)
@@ -143,6 +157,36 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
     _keep_first(messages, own + DOWN * sent, sent_down - rest_down, is_whole, first, end)
     _keep_first(messages, own + LEFT * sent, sent_left - rest_left, is_whole, first, end)
     _keep_first(messages, own + RIGHT * sent, sent_right - rest_right, is_whole, first, end)
+
+
+def address_of(array: Any) -> Any:
+    """``address`` of an array, None of None."""
+    raise TypeError('for kernels only')
+
+
+@overload(address_of)
+def _address_of_types(array: Any) -> Any:
+    def nothing(array: Any) -> Any:
+        return None
+
+    def of_array(array: Any) -> Any:
+        return address(array)
+    return nothing if isinstance(array, types.NoneType) else of_array
+
+
+def truncation_of(truncations: Any, place: int, usual: Any) -> Any:
+    """Of the messages of a vector of nodes in one direction; ``truncations``: None = the usual."""
+    raise TypeError('for kernels only')
+
+
+@overload(truncation_of)
+def _truncation_of_types(truncations: Any, place: int, usual: Any) -> Any:
+    def the_same(truncations: Any, place: int, usual: Any) -> Any:
+        return splat(usual)
+
+    def own(truncations: Any, place: int, usual: Any) -> Any:
+        return load(truncations, place)
+    return the_same if isinstance(truncations, types.NoneType) else own
 
 
 def stepped(reached: Any, neighbour: Any, first_step: Any) -> Any:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class Hierarchical(CpuMatching):
     """See ``CpuMatching``. Partitions use the same costs and messages one after the other."""
 
-    kernel_settings = ('message_type', 'exact', 'discontinuity_first_step', 'path_sums',
+    kernel_settings = ('message_type', 'exact', 'discontinuity_first_step',
+                       'discontinuity_edge_threshold', 'path_sums',
                        *(f'{name}_weight' for name in layout.COSTS))
 
     def __init__(self, plan: Plan, arrays: Mapping[str, Array]) -> None:
@@ -33,6 +34,7 @@ class Hierarchical(CpuMatching):
         self._levels = memory.levels(config, parts.width, parts.height)
         self._slots = [memory.row_slots(config, k, level.height)
                        for k, level in enumerate(self._levels)]
+        self._grey = arrays['left_smoothed' if config.smoothing_sigma else 'left_grey']
         self._no_least = np.empty((0, 0), memory.sum_dtype(config))
 
     @classmethod
@@ -41,12 +43,15 @@ class Hierarchical(CpuMatching):
 
     def match(self, config: MatcherConfig, out: Matches, timings: dict[str, float]) -> None:
         from stereo_bp_ros.engines.cpu.costs import fractions
-        from stereo_bp_ros.engines.cpu.hierarchical import cost, labels, messages
+        from stereo_bp_ros.engines.cpu.hierarchical import cost, edges, labels, messages
         arrays = self._arrays
         costs = [arrays[f'cost_{k}'].reshape(-1) for k in range(config.levels)]
         passed = [arrays[f'messages_{k}'].reshape(-1) for k in range(config.levels)]
         for part in self._plan.parts.partitions:
+            truncations = None
             with stopwatch(timings, 'cost'):
+                if config.discontinuity_edge_threshold:
+                    truncations = edges.find(config, self._grey, part, self._levels, arrays)
                 if config.has_combined_cost:
                     cost.combined_cost(config, self._plan.width, part.x, part.y, self._levels,
                                        costs, arrays, self._plan.threads)
@@ -66,7 +71,7 @@ class Hierarchical(CpuMatching):
                     self._levels, costs, passed, self._slots, arrays['message_vectors'],
                     self._plan.threads, config.iterations_of_levels,
                     *quantisation.message_smoothness(config), quantisation.first_step(config),
-                    config.exact, found)
+                    config.exact, found, truncations)
                 if config.has_combined_cost and config.subpixel:
                     fractions.take(arrays['data_cost'], self._levels[0], part, out.label,
                                    out.fraction)

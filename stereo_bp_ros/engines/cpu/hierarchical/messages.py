@@ -14,7 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from stereo_bp_ros.engines.cpu.hierarchical.envelope import send, send_exactly
+from stereo_bp_ros.engines.cpu.hierarchical.envelope import address_of, send, send_exactly
 from stereo_bp_ros.engines.cpu.hierarchical.formats import beyond_tile
 from stereo_bp_ros.engines.cpu.hierarchical.labels import Selection, clear_row, select_row
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP, Level, bands, sweeps
@@ -28,7 +28,8 @@ BEGINNINGS, BANDS, CUTS = range(3)
 def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[np.ndarray],
                   slots: list[np.ndarray], scratch: np.ndarray, threads: int,
                   iterations: Sequence[int], slope: float, truncation: float, first_step: float,
-                  exact: bool, found: Selection) -> None:
+                  exact: bool, found: Selection,
+                  truncations: list[np.ndarray] | None = None) -> None:
     """Fill ``messages``, coarsest level first, and ``found`` from those of level 0.
 
     :param costs, messages: per level, 1-D views of the types that ``plan`` gives them.
@@ -37,6 +38,8 @@ def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[n
     :param threads: most bands that a level is cut into, worked on in parallel.
     :param iterations: of each level, level 0 first.
     :param slope, truncation, first_step: of the smoothness cost, in units of the cost.
+    :param truncations: per level, of each message as ``memory`` lays them out; None = the same of
+        all.
     :param exact: order of sums and normalisation of the reference maps (float32 only).
     """
     dtype = scratch.dtype.type
@@ -44,8 +47,10 @@ def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[n
         # A step that costs more than the bound is never taken, and 16 bits need not hold it.
         slope = min(slope, truncation)
     unreached = np.inf if dtype is np.float32 else np.iinfo(dtype).max - slope
-    # Without a first step of its own compiled code need not know of it.
-    nearest = dtype(first_step) if first_step < slope and not exact else None
+    # Without a first step of its own compiled code need not know of it. One that is the slope
+    # changes nothing: with truncations there is always one, which saves compiling without.
+    has_first_step = (first_step < slope or truncations is not None) and not exact
+    nearest = dtype(min(first_step, slope)) if has_first_step else None
     for k in reversed(range(len(levels))):
         # The coarsest level has no parents and stands in for them: its rows start at 0.
         parent = min(k + 1, len(levels) - 1)
@@ -59,7 +64,7 @@ def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[n
             _sweep(costs[k], messages[k], slots[k], scratch, levels[k], cuts, first, end,
                    dtype(slope), nearest, dtype(truncation), dtype(unreached),
                    True if exact else None, messages[parent], levels[parent], parent > k,
-                   i == 0, chosen, selects)
+                   i == 0, chosen, selects, truncations and truncations[k])
 
 
 @kernel
@@ -119,7 +124,7 @@ def _copy_ends(parents: Any, even: int, odd: int, parent_width: int, children: A
 def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, bands: int,
            first: int, end: int, slope: Any, first_step: Any, truncation: Any, unreached: Any,
            exact: bool | None, parents: Any, parent: Level, has_parents: bool, is_start: bool,
-           found: Any, selects: bool) -> None:
+           found: Any, selects: bool, truncations: Any) -> None:
     """Iterations [first, end) of one level, with every row's iterations close in time.
 
     Row y of iteration t needs rows y - 1 .. y + 1 of iteration t - 1. Within a band of rows each
@@ -160,7 +165,8 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
                     if first + t < end:
                         _update_row(address(cost), address(messages), address(scratch[band]), y,
                                     slots[y - 1], slots[y], slots[y + 1], first + t, level,
-                                    slope, first_step, truncation, unreached, exact)
+                                    slope, first_step, truncation, unreached, exact,
+                                    address_of(truncations))
                     elif found is not None:
                         select_row(address(cost), address(messages), y, slots[y - 1], slots[y],
                                    slots[y + 1], level, found, band)
@@ -172,7 +178,8 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
 @kernel
 def _update_row(cost: Any, messages: Any, scratch: Any, y: int, above: int, slot: int,
                 below: int, iteration: int, level: Level, slope: Any, first_step: Any,
-                truncation: Any, unreached: Any, exact: bool | None) -> None:
+                truncation: Any, unreached: Any, exact: bool | None,
+                truncations: Any) -> None:
     """Send the messages of the interior nodes of one row that an iteration is about.
 
     :param above, slot, below: where the messages of rows y - 1, y and y + 1 lie.
@@ -195,10 +202,12 @@ def _update_row(cost: Any, messages: Any, scratch: Any, y: int, above: int, slot
         beyond = beyond_tile(from_right, from_left, odd, tile, tiles, 4 * sent)
         values = data + tile * cost_planes * at_once
         column = tile * at_once
+        own_truncations = ((2 * y + colour) * tiles + tile) * 4 * at_once
         if exact is None:
             send(cost, values, messages, from_below + place, from_above + place, from_right,
                  from_left, beyond, odd, own + place, scratch, labels, planes, slope, first_step,
-                 truncation, unreached, first - column, end - column)
+                 truncation, unreached, truncations, own_truncations, first - column,
+                 end - column)
         else:
             send_exactly(cost, values, messages, from_below + place, from_above + place,
                          from_right, from_left, beyond, odd, own + place, scratch, labels,

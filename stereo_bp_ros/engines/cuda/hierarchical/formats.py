@@ -75,7 +75,8 @@ class MessageFormat(abc.ABC):
     chunks: of 8 disparities. is_split: two lanes have one side of the labels each. scale: device
     units of a message of 1. slope, truncation: of the smoothness cost in device units, int where
     messages are whole numbers; no message is larger than the truncation. first_step: the cost of
-    a step of one label where it is less than the slope (int16 alone).
+    a step of one label where it is less than the slope, or messages have truncations of their
+    own (int16 alone).
     """
 
     chunks: int
@@ -334,7 +335,13 @@ FAMILIES: tuple[type[MessageFormat], ...] = (
 
 
 def _first_step(config: MatcherConfig, slope: float) -> int | None:
-    """The cost of a step of one label where it is less than the slope of the messages."""
+    """The cost of a step of one label where it is less than the slope of the messages.
+
+    Where messages have a truncation across edges of the image, too, at most the slope: the same
+    formats have both.
+    """
+    if config.discontinuity_edge_threshold:
+        return int(min(quantisation.first_step(config), slope))
     if not config.discontinuity_first_step:
         return None
     step = int(quantisation.first_step(config))

@@ -10,7 +10,14 @@ from stereo_bp_ros.engines.cuda import memory
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.costs import fractions
 from stereo_bp_ros.engines.cuda.costs import stage as combined
-from stereo_bp_ros.engines.cuda.hierarchical import cost, formats, labels, messages, schedule
+from stereo_bp_ros.engines.cuda.hierarchical import (
+    cost,
+    edges,
+    formats,
+    labels,
+    messages,
+    schedule,
+)
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Launch, Tiling
@@ -73,6 +80,7 @@ class Hierarchical(CudaMatching):
         wanted: Wanted = [('nothing', (16,), 'uint8')]
         if config.has_combined_cost:
             wanted += combined.arrays(config, (plan.height, plan.width), parts)
+            wanted += edges.arrays(config, parts)
         else:
             wanted.append(('table', (256,), 'uint16'))
         for k, level in enumerate(pyramid):
@@ -115,6 +123,8 @@ class Hierarchical(CudaMatching):
         self._labels = labels.Labels(context, launches, parts)
         self._fractions = (fractions.Fractions(context, parts) if self._config.has_combined_cost
                            else None)
+        self._edges = (edges.Edges(context, parts)
+                       if self._config.discontinuity_edge_threshold else None)
         self.stages = ('cost', 'messages') if launches and parts.count == 1 else ('cost',)
 
     def load(self, matched: str, has_whole_grey: bool) -> None:
@@ -123,6 +133,8 @@ class Hierarchical(CudaMatching):
         self._cost.load(image, has_whole_grey, base)
         self._messages.load(base)
         self._labels.load(base)
+        if self._edges:
+            self._edges.load(image)
         if self._fractions:
             self._fractions.load()
 
@@ -145,6 +157,8 @@ class Hierarchical(CudaMatching):
             self._cost.enqueue(stream, image, has_whole_grey, device[f'left_{matched}'],
                                device[f'right_{matched}'], part,
                                self._arena.stamp('cost') if i == 0 else None, base)
+            if self._edges:
+                self._edges.enqueue(stream, image, device[f'left_{matched}'], part)
             out = labels.matches(self._config, self._width, self._height, self._arena, part,
                                   wanted.fraction and of_costs is None, wanted.costs,
                                   wanted.right)

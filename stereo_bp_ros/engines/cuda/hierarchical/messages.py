@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stereo_bp_ros import quantisation
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import cost_formats, formats, launch, schedule
@@ -33,7 +34,8 @@ class LaunchParameters(ctypes.Structure):
 
     _fields_ = (
         ('cost', ctypes.c_void_p), ('cost_factor', ctypes.c_uint32),
-        ('first_step', ctypes.c_int), ('parents', ctypes.c_void_p * 2),
+        ('first_step', ctypes.c_int), ('edges', ctypes.c_void_p),
+        ('edge_truncation', ctypes.c_int), ('parents', ctypes.c_void_p * 2),
         ('source', ctypes.c_void_p), ('target', ctypes.c_void_p * 2), ('zero', ctypes.c_void_p),
         ('width', ctypes.c_int), ('height', ctypes.c_int), ('columns', ctypes.c_int),
         ('parent_width', ctypes.c_int), ('parent_height', ctypes.c_int),
@@ -220,7 +222,8 @@ def _parameters(context: Context, parts: Partitioning, index: int, step: Launch
     message = MessageFormat.of(config)
     return LaunchParameters(
         cost=arrays[f'cost_{step.level}'], cost_factor=CostFormat.of(config, step.level).factor,
-        first_step=message.first_step or 0, parents=pair(step.parents),
+        first_step=message.first_step or 0, edges=arrays.get(f'image_edges_{step.level}'),
+        edge_truncation=quantisation.edge_truncation(config), parents=pair(step.parents),
         source=arrays[step.source] if step.source else None, target=pair(targets),
         zero=arrays['nothing'], width=level.width, height=level.height, columns=level.columns,
         parent_width=parent.width, parent_height=parent.height, parent_columns=parent.columns,

@@ -1,0 +1,51 @@
+// Stage cost: which messages of a level cross an edge of the image.
+#include "costs/features.cuh"
+#include "hierarchical/vector.cuh"
+
+// Nodes of a block, one for each thread.
+constexpr int EDGE_WIDTH = 32, EDGE_HEIGHT = 8;
+
+struct EdgeLaunch {
+    const void* grey;  // level 0: uint8 or float pixels; else int, the sums of the finer level
+    int grey_width, grey_height;
+    int pitch;         // elements from one row of these to the next
+    int* sums;         // of the level, H x W
+    uint8* edges;      // H x W: bit d = the message in direction d crosses an edge
+    int width, height;
+    int threshold;     // least difference of sums that is an edge
+};
+
+// The grey value of a node: of level 0 rounded to 8 bits, else the sum of its children. The last
+// row and the last column count twice where their number is odd.
+template <typename Value>
+__device__ __forceinline__ int sum_at(const EdgeLaunch& p, int x, int y) {
+    return rounded(static_cast<const Value*>(p.grey)[y * p.pitch + x]);
+}
+template <>
+__device__ __forceinline__ int sum_at<int>(const EdgeLaunch& p, int x, int y) {
+    const int right = min(2 * x + 1, p.grey_width - 1), below = min(2 * y + 1, p.grey_height - 1);
+    const int* const children = static_cast<const int*>(p.grey);
+    return children[2 * y * p.pitch + 2 * x] + children[2 * y * p.pitch + right]
+        + children[below * p.pitch + 2 * x] + children[below * p.pitch + right];
+}
+
+// Value: of ``grey``. Nodes on the border send nothing.
+template <typename Value>
+__global__ void __launch_bounds__(EDGE_WIDTH* EDGE_HEIGHT)
+    find_edges(const __grid_constant__ EdgeLaunch p) {
+    const int x = blockIdx.x * EDGE_WIDTH + threadIdx.x % EDGE_WIDTH;
+    const int y = blockIdx.y * EDGE_HEIGHT + threadIdx.x / EDGE_WIDTH;
+    if (x >= p.width || y >= p.height) return;
+    const int own = sum_at<Value>(p, x, y), place = y * p.width + x;
+    p.sums[place] = own;
+    int edges = 0;
+    if (x > 0 && y > 0 && x < p.width - 1 && y < p.height - 1) {
+#pragma unroll
+        for (int direction = 0; direction < 4; ++direction) {
+            const int other =
+                sum_at<Value>(p, x + column_step(direction), y + row_step(direction));
+            edges |= int(abs(own - other) >= p.threshold) << direction;
+        }
+    }
+    p.edges[place] = uint8(edges);
+}
