@@ -85,6 +85,11 @@ def edge_truncation(config: MatcherConfig) -> int:
     return round_half_up(message_scale(config) * config.discontinuity_edge_truncation)
 
 
+def edge_threshold(config: MatcherConfig, level: int) -> int:
+    """Least sum of three differences, of sums of 4^level grey values each, that is an edge."""
+    return 3 * config.discontinuity_edge_threshold << 2 * level
+
+
 def check_float16(config: MatcherConfig) -> None:
     """Refuse costs and messages that float16 cannot hold.
 

@@ -12,7 +12,7 @@ struct EdgeLaunch {
     int* sums;         // of the level, H x W
     uint8* edges;      // H x W: bit d = the message in direction d crosses an edge
     int width, height;
-    int threshold;     // least difference of sums that is an edge
+    int threshold;     // least sum of three differences that is an edge
 };
 
 // The grey value of a node: of level 0 rounded to 8 bits, else the sum of its children. The last
@@ -36,16 +36,26 @@ __global__ void __launch_bounds__(EDGE_WIDTH* EDGE_HEIGHT)
     const int x = blockIdx.x * EDGE_WIDTH + threadIdx.x % EDGE_WIDTH;
     const int y = blockIdx.y * EDGE_HEIGHT + threadIdx.x / EDGE_WIDTH;
     if (x >= p.width || y >= p.height) return;
-    const int own = sum_at<Value>(p, x, y), place = y * p.width + x;
-    p.sums[place] = own;
-    int edges = 0;
-    if (x > 0 && y > 0 && x < p.width - 1 && y < p.height - 1) {
+    const int place = y * p.width + x;
+    if (x == 0 || y == 0 || x == p.width - 1 || y == p.height - 1) {
+        p.sums[place] = sum_at<Value>(p, x, y);
+        p.edges[place] = 0;
+        return;
+    }
+    int around[3][3], edges = 0;
 #pragma unroll
-        for (int direction = 0; direction < 4; ++direction) {
-            const int other =
-                sum_at<Value>(p, x + column_step(direction), y + row_step(direction));
-            edges |= int(abs(own - other) >= p.threshold) << direction;
-        }
+    for (int i = 0; i < 9; ++i)
+        around[i / 3][i % 3] = sum_at<Value>(p, x + i % 3 - 1, y + i / 3 - 1);
+    p.sums[place] = around[1][1];
+#pragma unroll
+    for (int direction = 0; direction < 4; ++direction) {
+        const int row = 1 + row_step(direction), column = 1 + column_step(direction);
+        int difference = 0;
+#pragma unroll
+        for (int beside = 0; beside < 3; ++beside)
+            difference += direction & 2 ? around[beside][1] - around[beside][column]
+                                        : around[1][beside] - around[row][beside];
+        edges |= int(abs(difference) >= p.threshold) << direction;
     }
     p.edges[place] = uint8(edges);
 }

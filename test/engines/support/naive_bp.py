@@ -102,8 +102,9 @@ def edge_truncations(grey: np.ndarray, config: MatcherConfig) -> list[Truncation
     for _ in range(config.levels):
         def truncation(y: np.ndarray, x: np.ndarray, dy: int, dx: int,
                        of: np.ndarray = values) -> np.ndarray:
-            differs = (np.abs(of[y, x] - of[y + dy, x + dx])
-                       >= config.discontinuity_edge_threshold)
+            differences = [of[y + dx * s, x + dy * s] - of[y + dy + dx * s, x + dx + dy * s]
+                           for s in (-1, 0, 1)]
+            differs = np.abs(sum(differences)) >= 3 * config.discontinuity_edge_threshold
             chosen = np.where(differs, at_edges, usual)
             return np.floor(chosen + 0.5).astype(np.int64)[:, np.newaxis]
         found.append(truncation)

@@ -37,7 +37,7 @@ def find(config: MatcherConfig, grey: np.ndarray, part: Partition, levels: list[
         else:
             _sum_children(arrays[f'grey_sums_{k - 1}'], sums)
         truncations = arrays[f'truncations_{k}']
-        _compare(sums, config.discontinuity_edge_threshold << 2 * k, usual, at_edges, level, truncations)
+        _compare(sums, quantisation.edge_threshold(config, k), usual, at_edges, level, truncations)
         found.append(truncations.reshape(-1))
     return found
 
@@ -74,10 +74,16 @@ def _compare(sums: Any, threshold: int, usual: Any, at_edges: Any, level: Level,
     for row in numba.prange(height - 2):
         y = np.int64(row) + 1
         for x in range(1, width - 1):
-            own = sums[y, x]
             node = truncations[y, (x + y) % 2, x // 2 // truncations.shape[4]]
             lane = x // 2 % truncations.shape[4]
-            node[UP, lane] = at_edges if abs(own - sums[y - 1, x]) >= threshold else usual
-            node[DOWN, lane] = at_edges if abs(own - sums[y + 1, x]) >= threshold else usual
-            node[LEFT, lane] = at_edges if abs(own - sums[y, x - 1]) >= threshold else usual
-            node[RIGHT, lane] = at_edges if abs(own - sums[y, x + 1]) >= threshold else usual
+            up = down = left = right = np.int32(0)
+            for beside in range(-1, 2):
+                of_row, of_column = sums[y, x + beside], sums[y + beside, x]
+                up += of_row - sums[y - 1, x + beside]
+                down += of_row - sums[y + 1, x + beside]
+                left += of_column - sums[y + beside, x - 1]
+                right += of_column - sums[y + beside, x + 1]
+            node[UP, lane] = at_edges if abs(up) >= threshold else usual
+            node[DOWN, lane] = at_edges if abs(down) >= threshold else usual
+            node[LEFT, lane] = at_edges if abs(left) >= threshold else usual
+            node[RIGHT, lane] = at_edges if abs(right) >= threshold else usual

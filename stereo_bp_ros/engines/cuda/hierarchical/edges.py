@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
+from stereo_bp_ros import quantisation
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import formats
@@ -58,7 +59,7 @@ class Edges:
                 found[f'grey_sums_{k - 1}'] if k else None, finer.width, finer.height,
                 finer.width if k else context.width, found[f'grey_sums_{k}'],
                 found[f'image_edges_{k}'], level.width, level.height,
-                config.discontinuity_edge_threshold << 2 * k))
+                quantisation.edge_threshold(config, k)))
 
     def load(self, image: str) -> None:
         """Compile or load what ``enqueue`` of such images launches."""
