@@ -118,9 +118,9 @@ class MatcherConfig(Settings):
         0.0, 'cost of a step of one label where it is less than the slope; 0 = the slope (bp with '
         'int16)', 0, 1000)
     discontinuity_edge_threshold: int = setting(
-        0, 'where grey values of neighbours differ by at least this, as the mean of three pairs side '
-        'by side, discontinuity_edge_truncation holds in place of discontinuity_truncation (with '
-        'the weights below); 0 = off', 0, 255, unit='grey levels')
+        0, 'where grey values of neighbours differ by at least this, as the mean of three pairs '
+        'side by side, discontinuity_edge_truncation holds in place of discontinuity_truncation '
+        '(with the weights below); 0 = off', 0, 255, unit='grey levels')
     discontinuity_edge_truncation: float = setting(
         20.0, 'bound of the smoothness cost at such edges of the image', 0.5, 10000)
 

@@ -34,7 +34,6 @@ class Hierarchical(CpuMatching):
         self._levels = memory.levels(config, parts.width, parts.height)
         self._slots = [memory.row_slots(config, k, level.height)
                        for k, level in enumerate(self._levels)]
-        self._grey = arrays['left_smoothed' if config.smoothing_sigma else 'left_grey']
         self._no_least = np.empty((0, 0), memory.sum_dtype(config))
 
     @classmethod
@@ -51,7 +50,8 @@ class Hierarchical(CpuMatching):
             truncations = None
             with stopwatch(timings, 'cost'):
                 if config.discontinuity_edge_threshold:
-                    truncations = edges.find(config, self._grey, part, self._levels, arrays)
+                    grey = arrays['left_smoothed' if config.smoothing_sigma else 'left_grey']
+                    truncations = edges.find(config, grey, part, self._levels, arrays)
                 if config.has_combined_cost:
                     cost.combined_cost(config, self._plan.width, part.x, part.y, self._levels,
                                        costs, arrays, self._plan.threads)
