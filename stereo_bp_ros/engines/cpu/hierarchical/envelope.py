@@ -28,15 +28,7 @@ from stereo_bp_ros.engines.cpu.hierarchical.formats import (
 )
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel
-from stereo_bp_ros.engines.cpu.simd.vectors import (
-    address,
-    lanes,
-    load,
-    minimum,
-    splat,
-    store,
-    where_lane,
-)
+from stereo_bp_ros.engines.cpu.simd.vectors import lanes, load, minimum, splat, store, where_lane
 
 #: From so many labels on, four directions of them crowd the first-level cache as a buffer.
 IN_PLACE_LABELS = 32
@@ -157,21 +149,6 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
     _keep_first(messages, own + DOWN * sent, sent_down - rest_down, is_whole, first, end)
     _keep_first(messages, own + LEFT * sent, sent_left - rest_left, is_whole, first, end)
     _keep_first(messages, own + RIGHT * sent, sent_right - rest_right, is_whole, first, end)
-
-
-def address_of(array: Any) -> Any:
-    """``address`` of an array, None of None."""
-    raise TypeError('for kernels only')
-
-
-@overload(address_of)
-def _address_of_types(array: Any) -> Any:
-    def nothing(array: Any) -> Any:
-        return None
-
-    def of_array(array: Any) -> Any:
-        return address(array)
-    return nothing if isinstance(array, types.NoneType) else of_array
 
 
 def truncation_of(truncations: Any, place: int, usual: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from stereo_bp_ros.engines.cpu.hierarchical.envelope import address_of, send, send_exactly
+from stereo_bp_ros.engines.cpu.hierarchical.envelope import send, send_exactly
 from stereo_bp_ros.engines.cpu.hierarchical.formats import beyond_tile
 from stereo_bp_ros.engines.cpu.hierarchical.labels import Selection, clear_row, select_row
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP, Level, bands, sweeps
@@ -166,7 +166,7 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
                         _update_row(address(cost), address(messages), address(scratch[band]), y,
                                     slots[y - 1], slots[y], slots[y + 1], first + t, level,
                                     slope, first_step, truncation, unreached, exact,
-                                    address_of(truncations))
+                                    address(truncations))
                     elif found is not None:
                         select_row(address(cost), address(messages), y, slots[y - 1], slots[y],
                                    slots[y + 1], level, found, band)
