@@ -202,7 +202,7 @@ STEPS = {'int8': (20.0, 10.0, 120.0, 10.0), 'uint16': (200.0, 70.0, 2700.0, 1.0)
 
 
 @pytest.mark.parametrize('disparities', [16, 21, 64, 128, 130, 300])
-@pytest.mark.parametrize('kept', STEPS)
+@pytest.mark.parametrize('kept', ['int8', pytest.param('uint16', marks=pytest.mark.slow)])
 def test_a_first_step_of_its_own_is_matched_as_defined(kept: str, disparities: int) -> None:
     slope, first_step, truncation, weight = STEPS[kept]
     config = MatcherConfig(
