@@ -27,16 +27,21 @@ class Target(NamedTuple):
 
 
 @kernel
+def rounded(grey: Any) -> Any:
+    """A grey value half up to 0..255, int32."""
+    # In float64: 0.49999997 + 0.5 is 1 in float32.
+    value = np.float64(grey) + 0.5
+    value = 0.0 if value < 0.0 else value
+    return np.int32(255.0 if value > 255.0 else value)
+
+
+@kernel
 def fill_bordered(grey: Any, image: Any, reach: int) -> None:
     """Grey values float32 H x W rounded half up to 0..255, borders replicated."""
     height, width = grey.shape
     for row in range(height + 2 * reach):
         y = min(max(row - reach, 0), height - 1)
         for x in range(width):
-            # In float64: 0.49999997 + 0.5 is 1 in float32.
-            value = np.float64(grey[y, x]) + 0.5
-            value = 0.0 if value < 0.0 else value
-            value = 255.0 if value > 255.0 else value
-            image[row, reach + x] = np.uint8(np.int32(value))
+            image[row, reach + x] = np.uint8(rounded(grey[y, x]))
         image[row, :reach] = image[row, reach]
         image[row, reach + width:] = image[row, reach + width - 1]

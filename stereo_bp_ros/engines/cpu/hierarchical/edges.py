@@ -14,6 +14,7 @@ import numpy as np
 
 from stereo_bp_ros import quantisation
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cpu.costs.bordered import rounded
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP, Level
 from stereo_bp_ros.engines.cpu.simd.runtime import parallel_kernel
 from stereo_bp_ros.partitions import Partition
@@ -47,10 +48,7 @@ def _round(grey: Any, left: int, top: int, sums: Any) -> None:
     height, width = sums.shape
     for y in numba.prange(height):
         for x in range(width):
-            # In float64: 0.49999997 + 0.5 is 1 in float32.
-            value = np.float64(grey[top + y, left + x]) + 0.5
-            value = 0.0 if value < 0.0 else value
-            sums[y, x] = np.int32(255.0 if value > 255.0 else value)
+            sums[y, x] = rounded(grey[top + y, left + x])
 
 
 @parallel_kernel
