@@ -239,8 +239,9 @@ def test_messages_across_edges_of_the_image_have_a_truncation_of_their_own(
                 kept.top - y:kept.bottom - y, kept.left - x:kept.right - x]
         found = frame(config, left, right, cut)['label']
         np.testing.assert_array_equal(found[1:-1, 1:-1], expected[1:-1, 1:-1])
-    usual = frame(config.replace(discontinuity_edge_threshold=0), left, right)['label']
-    assert (found == usual).mean() < (0.99 if threshold < 255 else 1.1)
+    if threshold < 255:             # so large a difference is hardly anywhere
+        usual = frame(config.replace(discontinuity_edge_threshold=0), left, right)['label']
+        assert (found == usual).mean() < 0.99
 
 
 def test_the_gaussian_comes_before_the_features_and_is_rounded() -> None:

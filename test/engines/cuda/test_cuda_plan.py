@@ -131,8 +131,10 @@ def test_a_first_step_is_kept_as_the_messages_are() -> None:
     assert MessageFormat.of(steep).name == 'Int16Bytes'
 
 
-@pytest.mark.parametrize('iterations', [1, 2, 5, 11, 16])
-@pytest.mark.parametrize('disparities', [4, 21, 128])
+@pytest.mark.parametrize('iterations', [
+    1, 2, 5, 11, 16, *(pytest.param(count, marks=pytest.mark.slow) for count in (3, 8))])
+@pytest.mark.parametrize('disparities', [
+    4, 21, 128, *(pytest.param(count, marks=pytest.mark.slow) for count in (40, 200))])
 @pytest.mark.parametrize('message_type', ['int16', 'float32'])
 def test_launches_follow_each_other_and_fit_their_blocks(disparities: int, iterations: int,
                                                        message_type: str) -> None:
