@@ -47,15 +47,18 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(self.prog, f'{message} ({self.prog} --help shows the usage)')
 
 
-def build_parser() -> Parser:
-    """The parser of every verb; each verb module has HELP, NEEDS, add_arguments and run."""
+def build_parser(only: str | None = None) -> Parser:
+    """The parser of every verb; each verb module has HELP, NEEDS, add_arguments and run.
+
+    :param only: the one verb to know.
+    """
     parser = Parser(
         prog='stereo_bp', description='Stereo matching: match two images, evaluate data sets '
         'and bags, replay them to the ROS node, render streets with exact truth.')
     parser.add_argument('--version', action='version', version=__version__)
     verbs = parser.add_subparsers(dest='verb', required=True, metavar='VERB')
     from stereo_bp_ros.cli.options import missing
-    for name in VERBS:
+    for name in [only] if only else VERBS:
         verb = importlib.import_module(f'stereo_bp_ros.cli.{name}')
         lacking = missing(verb.NEEDS)
         child = verbs.add_parser(
@@ -145,7 +148,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if '--ros-args' in arguments:
         start = arguments.index('--ros-args')
         arguments, ros_arguments = arguments[:start], arguments[start:]
-    options, unknown = build_parser().parse_known_args(arguments)
+    # Half a second of the start would go into verbs that nobody asked for.
+    only = arguments[0] if arguments and arguments[0] in VERBS else None
+    options, unknown = build_parser(only).parse_known_args(arguments)
     if unknown:
         program = f'stereo_bp {options.verb}'
         raise UsageError(program, f'unrecognized arguments: {" ".join(unknown)} ({program} --help '

@@ -35,6 +35,17 @@ def report_of(capsys) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
+def test_a_verb_starts_without_the_others():
+    source = ("import sys\n"
+              "from stereo_bp_ros.cli import main\n"
+              "try:\n    main.main(['match', '--help'])\nexcept SystemExit:\n    pass\n"
+              "print(*(verb for verb in main.VERBS "
+              "if f'stereo_bp_ros.cli.{verb}' in sys.modules))")
+    done = subprocess.run([sys.executable, '-c', source], check=True, capture_output=True,
+                          text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == 'match'
+
+
 @pytest.mark.parametrize('verb', VERBS)
 def test_the_help_of_every_verb_shows_how_to_call_it(verb, capsys):
     with pytest.raises(SystemExit) as exit_:
