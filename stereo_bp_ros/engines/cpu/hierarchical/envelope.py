@@ -3,8 +3,9 @@
 The arguments of both ways to do it: offsets of the tile's cost (``data``), of the messages that
 arrive (``from_below`` ...) and of those that leave (``own``); ``beyond`` that of the tile which
 has the lane that the left or the right neighbours lack, see ``load_beside``; ``scratch`` of
-4 x labels vectors; the lanes [first, end) that have interior nodes. ``unreached`` is more than any
-envelope, and still is after one step down.
+4 x labels vectors; ``truncations`` of the four messages, from ``bounds`` on; the lanes
+[first, end) that have interior nodes. ``unreached`` is more than any envelope, and still is after
+one step down.
 
 Felzenszwalb and Huttenlocher, Efficient Belief Propagation for Early Vision, section 3.1.
 """
@@ -37,15 +38,13 @@ IN_PLACE_LABELS = 32
 @kernel
 def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
          from_right: int, from_left: int, beyond: int, odd: int, own: int, scratch: Any,
-         labels: int, planes: int, slope: Any, first_step: Any, truncation: Any, unreached: Any,
-         truncations: Any, own_truncations: int, first: int, end: int) -> None:
+         labels: int, planes: int, slope: Any, first_step: Any, truncations: Any, bounds: int,
+         unreached: Any, first: int, end: int) -> None:
     """The four messages of the nodes in lanes [first, end) of one vector, in one pass.
 
     The least value of a message is that of h, so the backward pass subtracts it on its way.
 
     :param first_step: cost of a step of one label, at most the slope; None = the slope.
-    :param truncations: of every message, those of the vector's own ones from ``own_truncations``
-        on; None = ``truncation``.
     """
     step = splat(slope)
     up = down = left = right = splat(unreached)
@@ -103,10 +102,10 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
     rest_down = deferred(messages, least_down, zero)
     rest_left = deferred(messages, least_left, zero)
     rest_right = deferred(messages, least_right, zero)
-    bound_up = truncation_of(truncations, own_truncations + UP * width, truncation)
-    bound_down = truncation_of(truncations, own_truncations + DOWN * width, truncation)
-    bound_left = truncation_of(truncations, own_truncations + LEFT * width, truncation)
-    bound_right = truncation_of(truncations, own_truncations + RIGHT * width, truncation)
+    bound_up = load(truncations, bounds + UP * width)
+    bound_down = load(truncations, bounds + DOWN * width)
+    bound_left = load(truncations, bounds + LEFT * width)
+    bound_right = load(truncations, bounds + RIGHT * width)
     least_up, bound_up = least_up - rest_up, bound_up + rest_up
     least_down, bound_down = least_down - rest_down, bound_down + rest_down
     least_left, bound_left = least_left - rest_left, bound_left + rest_left
@@ -149,21 +148,6 @@ def send(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
     _keep_first(messages, own + DOWN * sent, sent_down - rest_down, is_whole, first, end)
     _keep_first(messages, own + LEFT * sent, sent_left - rest_left, is_whole, first, end)
     _keep_first(messages, own + RIGHT * sent, sent_right - rest_right, is_whole, first, end)
-
-
-def truncation_of(truncations: Any, place: int, usual: Any) -> Any:
-    """Of the messages of a vector of nodes in one direction; ``truncations``: None = the usual."""
-    raise TypeError('for kernels only')
-
-
-@overload(truncation_of)
-def _truncation_of_types(truncations: Any, place: int, usual: Any) -> Any:
-    def the_same(truncations: Any, place: int, usual: Any) -> Any:
-        return splat(usual)
-
-    def own(truncations: Any, place: int, usual: Any) -> Any:
-        return load(truncations, place)
-    return the_same if isinstance(truncations, types.NoneType) else own
 
 
 def stepped(reached: Any, neighbour: Any, first_step: Any) -> Any:
@@ -235,18 +219,19 @@ def _keep(array: Any, offset: int, vector: Any, is_whole: bool, first: int, end:
 @kernel
 def send_exactly(cost: Any, data: int, messages: Any, from_below: int, from_above: int,
                  from_right: int, from_left: int, beyond: int, odd: int, own: int,
-                 scratch: Any, labels: int, planes: int, slope: Any, truncation: Any,
-                 unreached: Any, first: int, end: int) -> None:
+                 scratch: Any, labels: int, planes: int, slope: Any, truncations: Any,
+                 bounds: int, unreached: Any, first: int, end: int) -> None:
     """As ``send``, with the order of sums and the mean of the reference maps.
 
     float32 sums depend on their order: the messages come in the order from below, from above,
     from the right, from the left, then the data cost; the mean is a sum over rising labels.
     """
-    sent = planes * lanes(messages)
+    width = lanes(messages)
     for direction in range(4):
         _send_one_exactly(cost, data, messages, from_below, from_above, from_right, from_left,
-                          beyond, odd, direction, own + direction * sent, scratch, labels, slope,
-                          truncation, unreached, first, end)
+                          beyond, odd, direction, own + direction * planes * width, scratch,
+                          labels, slope, load(truncations, bounds + direction * width), unreached,
+                          first, end)
 
 
 @kernel
@@ -274,7 +259,7 @@ def _send_one_exactly(cost: Any, data: int, messages: Any, from_below: int, from
         least = minimum(h, least)
         message = minimum(h, message + step)
         store(scratch, plane, message)
-    bound = least + splat(truncation)
+    bound = least + truncation
     message = splat(unreached)
     for backwards in range(labels):
         place = (labels - 1 - backwards) * width

@@ -18,6 +18,7 @@ from stereo_bp_ros.engines.cpu.hierarchical.envelope import send, send_exactly
 from stereo_bp_ros.engines.cpu.hierarchical.formats import beyond_tile
 from stereo_bp_ros.engines.cpu.hierarchical.labels import Selection, clear_row, select_row
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP, Level, bands, sweeps
+from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import address, interleave, lanes, load_stored, store
 
@@ -47,10 +48,9 @@ def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[n
         # A step that costs more than the bound is never taken, and 16 bits need not hold it.
         slope = min(slope, truncation)
     unreached = np.inf if dtype is np.float32 else np.iinfo(dtype).max - slope
-    # Without a first step of its own compiled code need not know of it. One that is the slope
-    # changes nothing: with truncations there is always one, which saves compiling without.
-    has_first_step = (first_step < slope or truncations is not None) and not exact
-    nearest = dtype(min(first_step, slope)) if has_first_step else None
+    # Without a first step of its own compiled code need not know of it.
+    nearest = dtype(first_step) if first_step < slope and not exact else None
+    the_same = np.full(4 * VECTOR_BYTES // scratch.itemsize, truncation, dtype)
     for k in reversed(range(len(levels))):
         # The coarsest level has no parents and stands in for them: its rows start at 0.
         parent = min(k + 1, len(levels) - 1)
@@ -62,9 +62,9 @@ def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[n
             # Level 0 alone selects: what is compiled for others' costs need not know how.
             chosen = found if costs[k].dtype == costs[0].dtype else None
             _sweep(costs[k], messages[k], slots[k], scratch, levels[k], cuts, first, end,
-                   dtype(slope), nearest, dtype(truncation), dtype(unreached),
-                   True if exact else None, messages[parent], levels[parent], parent > k,
-                   i == 0, chosen, selects, truncations and truncations[k])
+                   dtype(slope), nearest, truncations[k] if truncations else the_same,
+                   dtype(unreached), True if exact else None, messages[parent], levels[parent],
+                   parent > k, i == 0, chosen, selects)
 
 
 @kernel
@@ -122,9 +122,9 @@ def _copy_ends(parents: Any, even: int, odd: int, parent_width: int, children: A
 
 @parallel_kernel
 def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, bands: int,
-           first: int, end: int, slope: Any, first_step: Any, truncation: Any, unreached: Any,
+           first: int, end: int, slope: Any, first_step: Any, truncations: Any, unreached: Any,
            exact: bool | None, parents: Any, parent: Level, has_parents: bool, is_start: bool,
-           found: Any, selects: bool, truncations: Any) -> None:
+           found: Any, selects: bool) -> None:
     """Iterations [first, end) of one level, with every row's iterations close in time.
 
     Row y of iteration t needs rows y - 1 .. y + 1 of iteration t - 1. Within a band of rows each
@@ -139,6 +139,7 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
     """
     height = level.height
     steps = end - first + selects
+    own_truncations = truncations.size > 4 * lanes(truncations)
     for part in range(BEGINNINGS if is_start else BANDS, CUTS + 1):
         for index in numba.prange(bands):
             band = np.int64(index)      # else what takes it is compiled for uint64 too
@@ -165,8 +166,8 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
                     if first + t < end:
                         _update_row(address(cost), address(messages), address(scratch[band]), y,
                                     slots[y - 1], slots[y], slots[y + 1], first + t, level,
-                                    slope, first_step, truncation, unreached, exact,
-                                    address(truncations))
+                                    slope, first_step, address(truncations),
+                                    own_truncations, unreached, exact)
                     elif found is not None:
                         select_row(address(cost), address(messages), y, slots[y - 1], slots[y],
                                    slots[y + 1], level, found, band)
@@ -178,11 +179,12 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
 @kernel
 def _update_row(cost: Any, messages: Any, scratch: Any, y: int, above: int, slot: int,
                 below: int, iteration: int, level: Level, slope: Any, first_step: Any,
-                truncation: Any, unreached: Any, exact: bool | None,
-                truncations: Any) -> None:
+                truncations: Any, own_truncations: bool, unreached: Any,
+                exact: bool | None) -> None:
     """Send the messages of the interior nodes of one row that an iteration is about.
 
     :param above, slot, below: where the messages of rows y - 1, y and y + 1 lie.
+    :param own_truncations: whether each message has one; else those of one vector are all's.
     """
     width, _, labels, tiles, cost_planes, planes = level
     colour = (iteration + 1) % 2
@@ -202,13 +204,13 @@ def _update_row(cost: Any, messages: Any, scratch: Any, y: int, above: int, slot
         beyond = beyond_tile(from_right, from_left, odd, tile, tiles, 4 * sent)
         values = data + tile * cost_planes * at_once
         column = tile * at_once
-        own_truncations = ((2 * y + colour) * tiles + tile) * 4 * at_once
+        bounds = ((2 * y + colour) * tiles + tile) * 4 * at_once if own_truncations else 0
         if exact is None:
             send(cost, values, messages, from_below + place, from_above + place, from_right,
                  from_left, beyond, odd, own + place, scratch, labels, planes, slope, first_step,
-                 truncation, unreached, truncations, own_truncations, first - column,
-                 end - column)
+                 truncations, bounds, unreached, first - column, end - column)
         else:
             send_exactly(cost, values, messages, from_below + place, from_above + place,
                          from_right, from_left, beyond, odd, own + place, scratch, labels,
-                         planes, slope, truncation, unreached, first - column, end - column)
+                         planes, slope, truncations, bounds, unreached, first - column,
+                         end - column)

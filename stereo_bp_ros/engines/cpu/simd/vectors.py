@@ -86,12 +86,8 @@ def address(typing_context: Any, array: Any) -> Any:
     """``address(array)``: of a contiguous array, taken by all functions here in its place.
 
     Numba counts the references to an array whenever a kernel hands it to another, in one place
-    that all threads write to; nobody counts addresses. The array must outlive them. That of None
-    is None.
+    that all threads write to; nobody counts addresses. The array must outlive them.
     """
-    if isinstance(array, types.NoneType):
-        return array(array), lambda context, builder, signature, args: args[0]
-
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _data(context, builder, signature.args[0], args[0])
     return types.CPointer(array.dtype)(array), generate
