@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
+from test.cases import slow
+
 pytest.importorskip('numba')
 pytest.importorskip('distributed')
 psutil = pytest.importorskip('psutil')
@@ -51,8 +53,8 @@ def matches(worker: psutil.Process) -> bool:
 
 
 @pytest.mark.parametrize(('how', 'when'), [
-    (signal.SIGINT, matches), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
-        (signal.SIGKILL, matches), (signal.SIGINT, starts), (signal.SIGINT, loads_numba)))])
+    (signal.SIGINT, matches), *slow(
+        (signal.SIGKILL, matches), (signal.SIGINT, starts), (signal.SIGINT, loads_numba))])
 def test_an_end_leaves_no_process_behind(folder, how, when):
     command = subprocess.Popen([*COMMAND, str(folder), '--workers', '2', '--repeat', '100000000'],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

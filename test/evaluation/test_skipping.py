@@ -16,6 +16,7 @@ from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import files, sources
 from stereo_bp_ros.evaluation.runs import Evaluation, Method, Skipped, judge_all
+from test.cases import slow
 
 pytest.importorskip('numba')
 pytest.importorskip('distributed')
@@ -72,8 +73,7 @@ def figures(result: dict[str, Any]) -> dict[str, Any]:
             if key in ('name', 'score', 'filled', 'regions', 'consistency')}
 
 
-@pytest.mark.parametrize('kind', [
-    'bag', pytest.param('folder', marks=pytest.mark.slow)])
+@pytest.mark.parametrize('kind', ['bag', *slow('folder')])
 def test_processes_leave_out_what_one_process_does(tmp_path, pairs, kind):
     path = damaged(kind, write(kind, tmp_path / 'sound', pairs), tmp_path / 'damaged')
     source = sources.Sources(sources.inputs_of([path]))
@@ -97,8 +97,7 @@ def test_processes_leave_out_what_one_process_does(tmp_path, pairs, kind):
             list(cluster.judge(plan, source.chunks(3)))
 
 
-@pytest.mark.parametrize('workers', [
-    [], pytest.param(['--workers', '2'], marks=pytest.mark.slow)])
+@pytest.mark.parametrize('workers', [[], *slow(['--workers', '2'])])
 @pytest.mark.parametrize('kind', ['folder', 'bag'])
 def test_the_command_names_them_and_goes_on(tmp_path, pairs, capsys, caplog, kind, workers):
     sound = write(kind, tmp_path / 'sound', pairs)

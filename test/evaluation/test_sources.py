@@ -12,6 +12,7 @@ from stereo_bp_ros import Calibration
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import files, sources
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from test.cases import slow
 
 bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
 
@@ -89,7 +90,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize('kind', KINDS)
-@pytest.mark.parametrize('size', [1, 7, 100])
+@pytest.mark.parametrize('size', [7, *slow(1, 100)])
 def test_chunks_have_the_pairs_of_the_source_in_their_order(tmp_path, folder, kind, size):
     path = KINDS[kind](tmp_path / 'source', folder)
     wanted = list(sources.open_pairs(path)[1])

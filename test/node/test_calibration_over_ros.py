@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any
 
 import pytest
+
+from test.cases import slow
 
 pytest.importorskip('rclpy')
 pytestmark = pytest.mark.ros
@@ -54,12 +57,14 @@ def results(client: Any, after: int) -> list[tuple[int, int, float]]:
              m.min_disparity) for m in client.received['disparity'][after:]]
 
 
-@pytest.mark.parametrize(('rate', 'frames'), [
-    (20.0, 60), pytest.param(60.0, 400, marks=pytest.mark.slow)])
+#: Each order and each way to stamp once.
+QUICK = (('images first', 'both'), ('infos first', 'left'), ('side by side', 'neither'))
+
+
+@pytest.mark.parametrize(('rate', 'frames'), [(20.0, 60), *slow((60.0, 400))])
 @pytest.mark.parametrize(('order', 'stamped'), [
-    (order, stamped) if order == quick else pytest.param(order, stamped, marks=pytest.mark.slow)
-    for stamped, quick in (('both', 'images first'), ('left', 'infos first'),
-                           ('neither', 'side by side')) for order in ORDERS])
+    *QUICK, *slow(*(case for case in itertools.product(ORDERS, ('both', 'left', 'neither'))
+                    if case not in QUICK))])
 def test_no_frame_mixes_the_calibrations_of_its_sides(
         client: Any, textured_pair: Any, order: str, stamped: str, rate: float, frames: int
         ) -> None:

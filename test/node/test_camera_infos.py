@@ -18,6 +18,7 @@ from stereo_bp_ros.config import NodeConfig
 from stereo_bp_ros.node.camera_infos import SILENCE, SINCE, WAIT
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.pairing import Pairing, StereoPair
+from test.cases import slow
 
 SECOND = 1_000_000_000
 START = 1_000_000 * SECOND
@@ -144,7 +145,7 @@ def test_each_pair_has_the_stamped_camera_infos_of_its_own(cameras: Cameras, rat
     assert cameras.ledger.counts().camera_infos_missed == 0
 
 
-@pytest.mark.parametrize('rate', [20.0, 60.0])
+@pytest.mark.parametrize('rate', [20.0, *slow(60.0)])
 @pytest.mark.parametrize('kind', ['another clock', 'once', 'slower'])
 @pytest.mark.parametrize('stamped', ['left', 'right', 'neither'])
 def test_no_pair_has_the_new_calibration_of_one_side_and_the_old_of_the_other(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from test.cases import slow
 from test.node.processes import NODE
 
 pytest.importorskip('rclpy')
@@ -112,7 +113,7 @@ def test_stamps_that_stand_still_are_an_error_with_the_cause(client: Any, camera
     assert 'nothing published for' in client.log()
 
 
-@pytest.mark.parametrize(('late', 'other'), [('left', 'right'), ('right', 'left')])
+@pytest.mark.parametrize(('late', 'other'), [('left', 'right'), *slow(('right', 'left'))])
 def test_a_side_that_falls_behind_is_an_error_with_the_difference(
         client: Any, camera: Camera, late: str, other: str) -> None:
     camera.behind[late] = 10.0

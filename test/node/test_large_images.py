@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip('rclpy')
+from test.cases import slow
 from test.node.processes import LIMIT
 
 pytestmark = pytest.mark.ros
@@ -67,8 +68,8 @@ def running_camera(domain: int, repository: pathlib.Path, *arguments: str, setup
 
 
 @pytest.mark.parametrize(('width', 'height', 'reliability'), [
-    (1280, 720, 'best_effort'), pytest.param(640, 480, 'best_effort', marks=pytest.mark.slow),
-    pytest.param(752, 480, 'reliable', marks=pytest.mark.slow)])
+    (1280, 720, 'best_effort'),
+    *slow((640, 480, 'best_effort'), (752, 480, 'reliable'))])
 def test_no_image_is_lost_when_one_line_gave_the_camera_the_profile(
         run_node: Any, client_class: Any, repository: pathlib.Path, tmp_path: pathlib.Path,
         width: int, height: int, reliability: str) -> None:

@@ -21,6 +21,7 @@ from rclpy.executors import SingleThreadedExecutor
 
 from stereo_bp_ros.node.main import Spinner, main
 from test import shared_memory
+from test.cases import slow
 from test.node.processes import LIMIT
 from test.processor_time import cpu_seconds
 
@@ -118,7 +119,7 @@ def test_an_end_while_the_executor_prepares_its_next_wait_is_not_missed() -> Non
         context.try_shutdown()
 
 
-@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize('number', [signal.SIGINT, *slow(signal.SIGTERM)])
 def test_a_signal_is_answered_within_a_second_while_the_engine_compiles(
         run_node: Any, client_class: Any, tmp_path: pathlib.Path, number: int) -> None:
     with run_node(tmp_path, FAST, wait='configuring:', code=SLOW_NODE) as node:

@@ -13,6 +13,7 @@ from stereo_bp_ros.evaluation.datasets import open_dataset
 from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 from stereo_bp_ros.node.diagnostics.vertical_offset import WIDEST, vertical_offset
+from test.cases import slow
 
 #: The street is rendered so much larger, so that a row of it is a known part of a pixel.
 FINER = 4
@@ -50,7 +51,7 @@ def turned(image: np.ndarray, rows: float) -> np.ndarray:
                                      borderMode=cv2.BORDER_REPLICATE))
 
 
-@pytest.mark.parametrize('noise', [1.0, 5.0])
+@pytest.mark.parametrize('noise', [*slow(1.0), 5.0])
 @pytest.mark.parametrize('quarters', [0, 1, 2, 3, 4, -5, 11, -23, 49, -101])
 def test_an_offset_in_a_street_is_known_to_a_tenth_of_a_pixel(quarters: int, noise: float
                                                               ) -> None:

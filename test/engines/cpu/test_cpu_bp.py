@@ -13,6 +13,7 @@ import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from test.cases import slow
 from test.engines.support import naive_bp
 
 pytest.importorskip('numba')
@@ -202,7 +203,7 @@ STEPS = {'int8': (20.0, 10.0, 120.0, 10.0), 'uint16': (200.0, 70.0, 2700.0, 1.0)
 
 
 @pytest.mark.parametrize('disparities', [16, 21, 64, 128, 130, 300])
-@pytest.mark.parametrize('kept', ['int8', pytest.param('uint16', marks=pytest.mark.slow)])
+@pytest.mark.parametrize('kept', ['int8', *slow('uint16')])
 def test_a_first_step_of_its_own_is_matched_as_defined(kept: str, disparities: int) -> None:
     slope, first_step, truncation, weight = STEPS[kept]
     config = MatcherConfig(
@@ -325,16 +326,14 @@ def test_exact_equals_the_reference_map_on_every_interior_pixel(data: pathlib.Pa
     np.testing.assert_array_equal(found[INTERIOR], reference[INTERIOR])
 
 
-@pytest.mark.parametrize('name', [
-    'tsukuba', 'cones_quarter', pytest.param('cones_half', marks=pytest.mark.slow)])
+@pytest.mark.parametrize('name', ['tsukuba', 'cones_quarter', *slow('cones_half')])
 def test_fast_floats_agree_with_exact_ones(data: pathlib.Path, name: str) -> None:
     check_bounds(disparity_map(data, name, **FAST)[INTERIOR],
                  disparity_map(data, name, **EXACT)[INTERIOR], load_set(data, name)[2][INTERIOR])
 
 
 @pytest.mark.parametrize('name', [
-    'tsukuba', 'venus', 'barn1', 'cones_quarter',
-    pytest.param('cones_half', marks=pytest.mark.slow)])
+    'tsukuba', 'venus', 'barn1', 'cones_quarter', *slow('cones_half')])
 def test_halves_agree_with_exact_floats(data: pathlib.Path, name: str) -> None:
     check_bounds(disparity_map(data, name, **HALF)[INTERIOR],
                  disparity_map(data, name, **EXACT)[INTERIOR], load_set(data, name)[2][INTERIOR])
@@ -359,8 +358,7 @@ def test_float16_is_refused_where_costs_overflow_it() -> None:
 
 
 @pytest.mark.parametrize('name', [
-    'tsukuba', 'venus', 'barn1', 'cones_quarter',
-    pytest.param('cones_half', marks=pytest.mark.slow)])
+    'tsukuba', 'venus', 'barn1', 'cones_quarter', *slow('cones_half')])
 def test_int16_agrees_with_exact_floats(data: pathlib.Path, name: str) -> None:
     check_bounds(disparity_map(data, name, **INT16)[INTERIOR],
                  disparity_map(data, name, **EXACT)[INTERIOR], load_set(data, name)[2][INTERIOR])

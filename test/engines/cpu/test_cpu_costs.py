@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import pytest
 
+from test.cases import slow
 from test.engines.support import naive_bp, naive_costs
 
 pytest.importorskip('numba')
@@ -209,12 +210,11 @@ def test_labels_are_those_of_the_definitions(settings: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize('changes', [
     {'discontinuity_first_step': 10.0}, {'discontinuity_edge_truncation': 7.5},
-    pytest.param({'disparity_range': 70, 'discontinuity_slope': 200.0,
-                  'discontinuity_first_step': 60.0, 'discontinuity_truncation': 900.0,
-                  'discontinuity_edge_truncation': 150.0}, marks=pytest.mark.slow),
+    *slow({'disparity_range': 70, 'discontinuity_slope': 200.0,
+           'discontinuity_first_step': 60.0, 'discontinuity_truncation': 900.0,
+           'discontinuity_edge_truncation': 150.0}),
     {'levels': 1}, {'level_iterations': '0, 9', 'num_threads': 2, 'path_sums': True}])
-@pytest.mark.parametrize('threshold', [
-    30, *(pytest.param(threshold, marks=pytest.mark.slow) for threshold in (1, 255))])
+@pytest.mark.parametrize('threshold', [30, *slow(1, 255)])
 def test_messages_across_edges_of_the_image_have_a_truncation_of_their_own(
         threshold: int, changes: dict[str, Any]) -> None:
     width, height = 101, 47

@@ -16,6 +16,7 @@ from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.stages import convert, rectify
 from stereo_bp_ros.images import ENCODINGS
+from test.cases import slow
 from test.engines.support import naive_downscale
 from test.engines.support.naive_rectification import remapped
 from test.raw_cameras import (
@@ -174,8 +175,8 @@ def large(side: str, **fields: Any) -> Any:
 
 @pytest.mark.parametrize(('model', 'd', 'reference'), [
     (*MODELS[1], 'left'), (*MODELS[5], 'right'),
-    *(pytest.param(*model, reference, marks=pytest.mark.slow) for model, reference in (
-        (MODELS[1], 'right'), (MODELS[4], 'left'), (MODELS[4], 'right'), (MODELS[5], 'left')))])
+    *slow((*MODELS[1], 'right'), (*MODELS[4], 'left'), (*MODELS[4], 'right'),
+          (*MODELS[5], 'left'))])
 def test_a_distorted_pair_of_verged_cameras_has_the_disparity_of_the_ideal_pair(
         model: str, d: Any, reference: str) -> None:
     ideal = scene(320, 240, 12.5)

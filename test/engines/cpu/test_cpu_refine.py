@@ -12,6 +12,7 @@ from stereo_bp_ros import quantisation
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.quantisation import NO_SECOND
 from stereo_bp_ros.types import OUTPUTS
+from test.cases import slow
 from test.engines.support import naive_refinement
 from test.engines.support.refinement import (
     CALIBRATION,
@@ -251,8 +252,9 @@ def test_filling_takes_the_farther_of_both_sides_within_the_window(config):
 # --- planes and the bilateral filter
 
 @pytest.mark.parametrize('config', [
-    sad(), bp(), bp(border='keep'), bp(disparity_range=6, min_disparity=-3),
-    combined(disparity_range=200), combined(reference_image='right')], ids=str)
+    sad(), bp(), combined(disparity_range=200),
+    *slow(bp(border='keep'), bp(disparity_range=6, min_disparity=-3),
+          combined(reference_image='right'))], ids=str)
 @pytest.mark.parametrize('filling', ['none', 'background', 'plane'])
 @pytest.mark.parametrize(('passes', 'sigma'), [(0, 2.0), (1, 0.1), (2, 3.0), (1, 100.0)])
 def test_filling_and_smoothing_are_those_of_their_definitions(config, filling, passes, sigma):

@@ -29,6 +29,7 @@ from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
 from stereo_bp_ros.engines.cuda.tiled import matching as tiled
 from stereo_bp_ros.papers.plain_steps import cuda_arrays
 from stereo_bp_ros.papers.streamed_sad import cuda
+from test.cases import slow
 from test.settings import five_sets, plain
 from test.settings import tiled as barriers
 
@@ -48,7 +49,7 @@ CASES = [pytest.param(disparities, message_type, architecture,
          for disparities in (RANGES if architecture == 'sm_90' else RANGES_OF_OTHERS)]
 
 every_architecture = pytest.mark.parametrize('architecture', [
-    ARCHITECTURES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in ARCHITECTURES[1:])])
+    ARCHITECTURES[0], *slow(*ARCHITECTURES[1:])])
 
 
 def kernels_of(disparities: int, message_type: str) -> list[tuple[str, str]]:

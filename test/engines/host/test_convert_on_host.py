@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from test.cases import slow
 from test.engines.support import host_cuda
 from test.engines.support.host_arena import HostArena
 
@@ -134,7 +135,7 @@ def fits(encoding: str, width: int, height: int) -> bool:
     return not ((layout.has_even_width and width % 2) or (layout.has_even_height and height % 2))
 
 
-@pytest.mark.parametrize('factor', [1, 2, 3])
+@pytest.mark.parametrize('factor', [1, 2, *slow(3)])
 @pytest.mark.parametrize('big_endian', [False, True])
 @pytest.mark.parametrize('encoding', sorted(ENCODINGS))
 def test_every_encoding_has_the_grey_values_of_the_cpu(encoding: str, big_endian: bool,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from test.cases import slow
 from test.engines.support import host_cuda, naive_costs
 
 pytest.importorskip('cupy')
@@ -198,20 +199,18 @@ def configured(disparities: int, *weights: dict[str, Any], **changes: Any) -> Ma
     ((CENSUS,), {'census_window': '7x5'}),
     ((CENSUS, SOBEL, GREY, RESIDUAL), {'census_weight': 3.0}),
     ((CENSUS, SOBEL, GREY, RESIDUAL), {'census_weight': 0.02, 'residual_window_size': 21}),
-    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
-        ((CENSUS,), {'census_window': '5x5'}),
-        ((CENSUS,), {'census_window': '9x7', 'outside_cost': 0}),
-        ((SOBEL,), {'prefilter_cap': 0.0, 'sobel_scale': 0.37}),
-        ((GREY,), {'grey_bound': 255}),
-        ((RESIDUAL,), {'residual_window_size': 3, 'outside_cost': 255})))])
+    *slow(((CENSUS,), {'census_window': '5x5'}),
+          ((CENSUS,), {'census_window': '9x7', 'outside_cost': 0}),
+          ((SOBEL,), {'prefilter_cap': 0.0, 'sobel_scale': 0.37}),
+          ((GREY,), {'grey_bound': 255}),
+          ((RESIDUAL,), {'residual_window_size': 3, 'outside_cost': 255}))])
 def test_costs_are_what_is_defined(weights: Any, changes: dict[str, Any]) -> None:
     check(configured(16, *weights, min_disparity=-5, levels=1, **changes), 71, 9)
 
 
 @pytest.mark.parametrize(('disparities', 'min_disparity', 'width', 'height'), [
     (21, 0, 37, 7), (128, 0, 40, 9), (300, -150, 17, 4),
-    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
-        (2, 0, 17, 5), (16, -7, 19, 6), (64, 3, 33, 5), (192, -60, 18, 5)))])
+    *slow((2, 0, 17, 5), (16, -7, 19, 6), (64, 3, 33, 5), (192, -60, 18, 5))])
 def test_path_sums_and_the_pyramid_are_what_is_defined(disparities: int, min_disparity: int,
                                                        width: int, height: int) -> None:
     check(configured(disparities, CENSUS, SOBEL, PATHS, min_disparity=min_disparity), width,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from test.cases import slow
 from test.engines.support import host_cuda, naive_bp
 
 pytest.importorskip('cupy')
@@ -201,11 +202,9 @@ def check_right_keys(found: np.ndarray, keys: np.ndarray, config: MatcherConfig,
 
 @pytest.mark.parametrize(('disparities', 'width', 'changes'), [
     (64, 37, {}),
-    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
-        (57, 75, {'data_weight': 1.0, 'discontinuity_slope': 0.7310585, 'iterations': 2}),
-        (77, 37, {'levels': 4, 'iterations': 2}),
-        (128, 131, {'discontinuity_truncation': 6.0, 'iterations': 2, 'levels': 1})))
-])
+    *slow((57, 75, {'data_weight': 1.0, 'discontinuity_slope': 0.7310585, 'iterations': 2}),
+          (77, 37, {'levels': 4, 'iterations': 2}),
+          (128, 131, {'discontinuity_truncation': 6.0, 'iterations': 2, 'levels': 1}))])
 @pytest.mark.usefixtures('host_kernels')
 def test_whole_numbers_of_32_bits_are_passed_as_they_are_defined(
         disparities: int, width: int, changes: dict[str, Any]) -> None:
@@ -221,9 +220,8 @@ def test_whole_numbers_of_32_bits_are_passed_as_they_are_defined(
 
 @pytest.mark.parametrize(('disparities', 'width', 'kind', 'least_cost'), [
     (121, 40, 'Float32ThreeBytesSplit', 1e-3),
-    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
-        (64, 70, 'Float32Split', float('inf')), (136, 150, 'Float32ThreeBytesSplit', 1e-3),
-        (260, 40, 'Float32Split', float('inf'))))])
+    *slow((64, 70, 'Float32Split', float('inf')), (136, 150, 'Float32ThreeBytesSplit', 1e-3),
+          (260, 40, 'Float32Split', float('inf')))])
 @pytest.mark.usefixtures('host_kernels')
 def test_halves_of_floats_are_exact_where_sums_are(
         disparities: int, width: int, kind: str, least_cost: float,
@@ -253,11 +251,11 @@ SMALL_TILES = schedule.Tiling(2, 8, 4, 128, 1, 4, resident=True,
 
 @pytest.mark.parametrize(('kind', 'disparities', 'iterations', 'tiling'), [
     ('Int16Bytes', 21, '3, 2', IN_SLOTS),
-    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+    *slow(
         ('Int16Bytes', 21, '0, 2, 0, 1', STREAMED), ('Int16Bytes', 64, '4, 4, 0', SMALL_TILES),
         ('Int16Bytes', 130, '2, 1', STREAMED), ('Int16SixBits', 64, '4, 0, 2', IN_SLOTS),
         ('Int16SixBits', 128, '1, 3', STREAMED), ('Int16Deltas', 40, '4, 4', SMALL_TILES),
-        ('Int16', 300, '2, 3', STREAMED), ('Int16', 16, '5, 2', IN_SLOTS)))])
+        ('Int16', 300, '2, 3', STREAMED), ('Int16', 16, '5, 2', IN_SLOTS))])
 @pytest.mark.usefixtures('host_kernels')
 def test_a_first_step_and_iterations_of_levels_are_passed_as_they_are_defined(
         kind: str, disparities: int, iterations: str, tiling: schedule.Tiling) -> None:
@@ -276,12 +274,12 @@ def test_a_first_step_and_iterations_of_levels_are_passed_as_they_are_defined(
 
 @pytest.mark.parametrize(('kind', 'disparities', 'iterations', 'tiling', 'pixels'), [
     ('Int16Bytes', 21, '3, 2', IN_SLOTS, 'uint8'),
-    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+    *slow(
         ('Int16Bytes', 64, '4, 4, 0', SMALL_TILES, 'float32'),
         ('Int16Bytes', 130, '2, 1, 2', STREAMED, 'uint8'),
         ('Int16SixBits', 64, '4, 0, 2', IN_SLOTS, 'float32'),
         ('Int16Deltas', 40, '4, 4', SMALL_TILES, 'uint8'),
-        ('Int16', 300, '2, 3', STREAMED, 'uint8')))])
+        ('Int16', 300, '2, 3', STREAMED, 'uint8'))])
 @pytest.mark.usefixtures('host_kernels')
 def test_messages_across_edges_of_the_image_have_a_truncation_of_their_own(
         kind: str, disparities: int, iterations: str, tiling: schedule.Tiling,

@@ -20,6 +20,7 @@ from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import refine
 from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
 from stereo_bp_ros.engines.cuda.tiled import matching
+from test.cases import slow
 from test.engines.support import host_cuda, naive_bp, naive_tiled
 from test.settings import five_sets, tiled
 
@@ -58,7 +59,7 @@ QUICK = ('speculative', 'rows', 'rows in a cluster', 'cooperative, fast')
 
 
 @pytest.mark.parametrize('case', [
-    case if case in QUICK else pytest.param(case, marks=pytest.mark.slow) for case in CASES])
+    *QUICK, *slow(*(case for case in CASES if case not in QUICK))])
 def test_labels_costs_and_right_labels_equal_the_plain_implementation(
         case: str, tmp_path: pathlib.Path) -> None:
     width, height, device, changes = CASES[case]
