@@ -149,7 +149,7 @@ class MessageFormat(abc.ABC):
     def _chunk_registers(self) -> int:
         return 4 * (1 if self.is_split else self.word_registers)
 
-    @property
+    @functools.cached_property
     def _parts(self) -> int:
         most = LARGEST_VECTOR_REGISTERS // self._chunk_registers
         return next(parts for parts in (1, 2, 4, 8) if self.chunks <= most * parts)
