@@ -15,6 +15,7 @@ from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.types import DERIVED, ENGINE_STAGES, OUTPUTS
+from test.cases import slow
 from test.engines.support.outputs import rubbish
 
 CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
@@ -31,8 +32,11 @@ KINDS = {
     'sad': {'stereo_algorithm': 'sad', 'correlation_window_size': 7},
 }
 
+#: float16 is float32 but for its loads and stores, which test_cpu_vectors.py has.
+NAMES = [*(name for name in KINDS if name != 'float16'), *slow('float16')]
 
-@pytest.fixture(params=KINDS)
+
+@pytest.fixture(params=NAMES)
 def config(request: pytest.FixtureRequest) -> MatcherConfig:
     """One configuration of every kind of engine."""
     return MatcherConfig(disparity_range=16, **KINDS[request.param])
@@ -240,15 +244,14 @@ def test_no_reduced_frame_of_a_prepared_matcher_compiles(child: Callable[..., st
         '    print(runtime.compiled_signatures() - before)') == '0'
 
 
-@pytest.mark.parametrize('changes', KINDS.values(), ids=KINDS)
-def test_after_warm_up_no_frame_compiles(child: Callable[..., str],
-                                         changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize('kind', NAMES)
+def test_after_warm_up_no_frame_compiles(child: Callable[..., str], kind: str) -> None:
     outcome = child(
         'import itertools, numpy as np\n'
         'from stereo_bp_ros import *\n'
         'from stereo_bp_ros.engines import warm_up\n'
         'from stereo_bp_ros.engines.cpu.simd import runtime\n'
-        f'config = MatcherConfig(disparity_range=16, **{changes!r})\n'
+        f'config = MatcherConfig(disparity_range=16, **{KINDS[kind]!r})\n'
         'live = [{}, {"uniqueness_ratio": 8.0}, {"texture_threshold": 500},\n'
         '        {"subpixel": False}, {"disp12_max_diff": 1}, {"median_window_size": 3},\n'
         '        {"median_window_size": 5}, {"speckle_size": 9}, {"filling": "background"},\n'

@@ -19,11 +19,12 @@ from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.papers.plain_steps import cpu_arrays
 from stereo_bp_ros.types import OUTPUTS
+from test.cases import slow
 from test.engines.support.outputs import rubbish
 from test.settings import five_sets, plain
 
 CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
-LAYOUTS = ('disparity_major', 'pixel_major')
+LAYOUTS = ['disparity_major', *slow('pixel_major')]
 
 
 def paper(disparities: int, **changes: Any) -> MatcherConfig:
