@@ -163,7 +163,8 @@ def test_other_kernels_are_known_to_be_so() -> None:
     assert len(set(known)) == 4
 
 
-def test_warming_up_leaves_nothing_to_compile(child: Callable[..., str]) -> None:
+@pytest.mark.parametrize('layout', LAYOUTS)
+def test_warming_up_leaves_nothing_to_compile(child: Callable[..., str], layout: str) -> None:
     assert child(
         'import numpy as np\n'
         'from stereo_bp_ros import MatcherConfig, RawImage\n'
@@ -171,7 +172,7 @@ def test_warming_up_leaves_nothing_to_compile(child: Callable[..., str]) -> None
         'from stereo_bp_ros.engines.cpu.engine import CpuEngine, warm_up\n'
         'config = MatcherConfig.from_mapping({\n'
         '    "message_type": "float32", "disparity_range": 16, "program": "plain_steps",\n'
-        '    "plain_steps.layout": "pixel_major"})\n'
+        f'    "plain_steps.layout": "{layout}"}})\n'
         'warm_up(config)\n'
         'before = runtime.compiled_signatures()\n'
         'image = RawImage.from_array(np.zeros((50, 70), np.uint8))\n'
