@@ -349,6 +349,7 @@ def test_the_command_starts_processes_of_its_own(bag, capsys):
             if worker.create_time() > time.time() - 1] == []
 
 
+@pytest.mark.slow
 def test_several_paths_are_spread_as_well(bag, folder, tmp_path, capsys):
     arguments = [bag, folder, '--limit', '5', '--consistency', '--set', 'num_threads=1']
     found = report_of(capsys, *arguments, '--workers', '2', '--output', tmp_path / 'spread')
@@ -360,6 +361,7 @@ def test_several_paths_are_spread_as_well(bag, folder, tmp_path, capsys):
     assert pages[0] == pages[1] != []
 
 
+@pytest.mark.slow
 def test_a_scenario_is_spread_as_well(folder, tmp_path, capsys):
     (tmp_path / 'drive').symlink_to(folder)
     path = tmp_path / 'scenario.yaml'

@@ -175,6 +175,7 @@ def test_a_looped_run_is_reported_as_one(recording, tmp_path):
     assert max(shot.place for shot in shots) > 24       # the third loop, too
 
 
+@pytest.mark.slow
 def test_compressed_images_are_played_to_a_node_that_decompresses_them(recording, tmp_path):
     """image_transport follows the bag."""
     from stereo_bp_ros.replay.analysis import analyse
@@ -189,6 +190,7 @@ def test_compressed_images_are_played_to_a_node_that_decompresses_them(recording
     assert all_is_well(figures.frames, 12)
 
 
+@pytest.mark.slow
 def test_a_ros_1_bag_is_played_to_the_node(recording, tmp_path):
     from stereo_bp_ros.replay.analysis import analyse
     from stereo_bp_ros.replay.session import run_session

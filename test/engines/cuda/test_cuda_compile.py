@@ -7,7 +7,8 @@ import dataclasses
 import os
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 
@@ -209,7 +210,7 @@ def test_kernels_of_sad_compile(architecture: str) -> None:
         assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
 
 
-def kernels_of_the_papers() -> list[tuple[str, str]]:
+def kernels_of_the_papers(image: str) -> list[tuple[str, str]]:
     """Every number type with a storage and a layout of its own, and the widest unrolled range."""
     names = []
     for disparities, change in (
@@ -223,15 +224,15 @@ def kernels_of_the_papers() -> list[tuple[str, str]]:
             (512, {'message_type': 'float32', 'exact': True})):
         config = computed(MatcherConfig.from_mapping(
             {'disparity_range': disparities, **change}), device.TYPICAL)
-        for image in ('uint8', 'float'):
-            names += [('papers/plain_steps.cu', name)
-                      for name in cuda_arrays.kernels(config, image).values()]
+        names += [('papers/plain_steps.cu', name)
+                  for name in cuda_arrays.kernels(config, image).values()]
     return sorted(set(names))
 
 
+@pytest.mark.parametrize('image', ['uint8', *slow('float')])
 @every_architecture
-def test_kernels_of_the_papers_compile(architecture: str) -> None:
-    logs = compile_all(kernels_of_the_papers(), architecture)
+def test_kernels_of_the_papers_compile(image: str, architecture: str) -> None:
+    logs = compile_all(kernels_of_the_papers(image), architecture)
     if architecture != 'sm_90':
         return
     for name, log in logs.items():
@@ -244,24 +245,29 @@ def test_kernels_of_the_papers_compile(architecture: str) -> None:
             assert disparities > 32 or spilled_bytes(log) == local, name
 
 
-def kernels_of_tiles(architecture: str) -> list[tuple[str, str]]:
-    """Kernels of every schedule, type, way to compute costs, and number of lanes."""
+FAST = {'tiled_barriers.computation': 'fast'}
+#: Tiles of every schedule: range, size of a tile, image, schedule, and what else is set.
+TILES = ((16, 13, 'uint8', 'speculative', FAST), (16, 13, 'uint8', 'rows', {}),
+         (64, 13, 'float', 'cooperative', {'preprocessing': 'sobel_x'}),
+         (512, 3, 'uint8', 'launches', {'message_type': 'float32'}))
+#: The other types, ways to compute costs, and numbers of lanes.
+OTHER_TILES = (
+    (16, 13, 'uint8', 'speculative', {}),
+    (32, 5, 'float', 'speculative', {'message_type': 'float32', **FAST}),
+    (16, 13, 'uint8', 'rows', {'data_truncation': 15.3}),
+    (21, 13, 'float', 'rows', {'message_type': 'float32'}), (5, 20, 'uint8', 'cooperative', FAST),
+    (128, 13, 'float', 'lock_free', {'tiled_barriers.synchronisation': 'all',
+                                     'preprocessing': 'sobel'}),
+    (300, 5, 'uint8', 'launches', FAST))
+
+
+def kernels_of_tiles(tiles: Iterable[tuple[int, int, str, str, dict[str, Any]]],
+                     architecture: str) -> list[tuple[str, str]]:
+    """File and name of the kernels that tiles like these are visited by."""
     names = []
-    fast = {'tiled_barriers.computation': 'fast'}
     number = int(architecture[3:])
     found = dataclasses.replace(device.TYPICAL, capability=(number // 10, number % 10))
-    for disparities, size, image, order, changes in (
-            (16, 13, 'uint8', 'speculative', {}),
-            (16, 13, 'uint8', 'speculative', fast),
-            (32, 5, 'float', 'speculative', {'message_type': 'float32', **fast}),
-            (16, 13, 'uint8', 'rows', {}), (16, 13, 'uint8', 'rows', {'data_truncation': 15.3}),
-            (21, 13, 'float', 'rows', {'message_type': 'float32'}),
-            (5, 20, 'uint8', 'cooperative', fast),
-            (64, 13, 'float', 'cooperative', {'preprocessing': 'sobel_x'}),
-            (128, 13, 'float', 'lock_free', {'tiled_barriers.synchronisation': 'all',
-                                             'preprocessing': 'sobel'}),
-            (512, 3, 'uint8', 'launches', {'message_type': 'float32'}),
-            (300, 5, 'uint8', 'launches', fast)):
+    for disparities, size, image, order, changes in tiles:
         config = five_sets(disparities, **{'stereo_algorithm': 'tiled_bp', 'tile_size': size,
                                            **barriers(order), **changes})
         # Where all tiles are to be on chip: runs of six as on Tsukuba, and of two.
@@ -272,9 +278,12 @@ def kernels_of_tiles(architecture: str) -> list[tuple[str, str]]:
     return names
 
 
+@pytest.mark.parametrize('tiles', [TILES, pytest.param(OTHER_TILES, marks=pytest.mark.slow)],
+                         ids=['schedules', 'others'])
 @every_architecture
-def test_kernels_of_tiles_compile(architecture: str) -> None:
-    logs = compile_all(kernels_of_tiles(architecture), architecture)
+def test_kernels_of_tiles_compile(
+        tiles: Iterable[tuple[int, int, str, str, dict[str, Any]]], architecture: str) -> None:
+    logs = compile_all(kernels_of_tiles(tiles, architecture), architecture)
     if architecture == 'sm_90':
         assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
 

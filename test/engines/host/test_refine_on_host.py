@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from test.cases import slow
 from test.engines.support import host_cuda
 
 pytest.importorskip('cupy')
@@ -136,7 +137,7 @@ STEPS = [{'filling': filling, 'bilateral_passes': passes, 'median_window_size': 
          for filling in ('none', 'background', 'plane') for passes in (0, 1, 2)]
 
 
-@pytest.mark.parametrize('reference', ['left', 'right'])
+@pytest.mark.parametrize('reference', ['left', *slow('right')])
 @pytest.mark.usefixtures('host_kernels')
 def test_every_combination_of_filling_and_passes_has_the_bits_of_the_cpu(reference: str) -> None:
     config = bp(message_type='int16', disparity_range=6, reference_image=reference)
@@ -161,7 +162,7 @@ def test_every_output_can_be_alone(names: tuple[str, ...]) -> None:
           names)
 
 
-@pytest.mark.parametrize('reference', ['left', 'right'])
+@pytest.mark.parametrize('reference', ['left', *slow('right')])
 @pytest.mark.parametrize('message_type', ['int16', 'float32'])
 @pytest.mark.usefixtures('host_kernels')
 def test_what_is_not_trusted_leaves_no_value(reference: str, message_type: str) -> None:
