@@ -39,9 +39,11 @@ def _no_gpu() -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what needs a GPU where there is none, before its fixtures are made."""
+    """Skip what needs a GPU where there is none or others use it, before fixtures are made."""
     if item.get_closest_marker('gpu') and _no_gpu() is not None:
         pytest.skip('needs an NVIDIA GPU')
+    if item.get_closest_marker('alone') and 'PYTEST_XDIST_WORKER' in os.environ:
+        pytest.skip('needs the memory of the GPU for itself: run it without -n')
 
 
 @pytest.fixture(scope='session')

@@ -159,6 +159,7 @@ def test_three_rows_of_cones_half_hardly_differ_from_the_whole(
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_a_large_pair_is_matched_within_2_gib_of_the_device() -> None:
     """4096 x 3072 pixels and 256 disparities, int16: whole it would take 38 GiB."""
     from cupy.cuda import runtime

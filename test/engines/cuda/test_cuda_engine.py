@@ -281,6 +281,7 @@ def test_no_default_kernel_uses_local_memory(message_type: str) -> None:
         engine.close()
 
 
+@pytest.mark.alone
 def test_a_thousand_frames_allocate_and_compile_nothing(
         refuse_to_allocate: Callable[[], None]) -> None:
     from cupy.cuda import runtime
@@ -382,6 +383,7 @@ import os; os._exit(0 if not __import__('sys').stdout.flush() else 0)
     assert said.splitlines() == ['lost', 'lost', 'CUDA device 0 was lost']
 
 
+@pytest.mark.alone
 def test_a_full_device_is_a_named_error_and_recoverable(child: Callable[..., str]) -> None:
     said = child("""
 import numpy as np
