@@ -58,7 +58,7 @@ sys.exit(main(matcher_factory=Lost))
 """
 
 
-@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize('number', [signal.SIGTERM, *slow(signal.SIGINT)])
 def test_a_signal_ends_an_active_node_with_status_0(run_node: Any, client_class: Any,
                                                     textured_pair: Callable[..., Any],
                                                     tmp_path: pathlib.Path, number: int) -> None:
@@ -263,8 +263,8 @@ def test_without_rclpy_one_line_says_what_is_missing(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(('topic', 'kind', 'transition'), [
-    ('/disparity', 'publisher', 'configuring'), ('/right/camera_info', 'subscription',
-                                                 'activating')])
+    ('/disparity', 'publisher', 'configuring'),
+    *slow(('/right/camera_info', 'subscription', 'activating'))])
 def test_a_start_that_fails_in_the_middle_says_why_and_can_be_tried_again(
         run_node: Any, client_class: Any, tmp_path: pathlib.Path, topic: str, kind: str,
         transition: str) -> None:

@@ -11,6 +11,8 @@ import venv
 
 import pytest
 
+from test.cases import slow
+
 IGNORED = shutil.ignore_patterns('.git', '.venv', 'build', 'install', 'log', '.*_cache',
                                  '__pycache__', '.hypothesis', '.carry', '*.egg-info')
 
@@ -45,7 +47,7 @@ def test_colcon_sees_an_ament_python_package(source):
     assert listing.split() == ['stereo_bp_ros', 'src/stereo_bp_ros', '(ros.ament_python)']
 
 
-@pytest.mark.parametrize('options', [[], ['--symlink-install']], ids=['plain', 'symlink'])
+@pytest.mark.parametrize('options', [[], *slow(['--symlink-install'])], ids=['plain', 'symlink'])
 def test_a_workspace_has_the_executables_and_shares_presets_and_launch_files(source, options):
     workspace = source.parent.parent
     run([colcon(), 'build', *options], cwd=workspace)

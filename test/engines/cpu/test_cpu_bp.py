@@ -228,7 +228,7 @@ def test_a_first_step_of_its_own_is_matched_as_defined(kept: str, disparities: i
     assert not np.array_equal(found['best'], matches(left, right, plain)['best'])
 
 
-@pytest.mark.parametrize(('truncation', 'kept'), [(255.4, 'uint8'), (255.5, 'uint16')])
+@pytest.mark.parametrize(('truncation', 'kept'), [(255.4, 'uint8'), *slow((255.5, 'uint16'))])
 def test_the_largest_cost_of_bytes_loses_nothing(truncation: float, kept: str) -> None:
     config = whole_steps(data_truncation=truncation, disparity_range=9)
     assert memory.cost_dtype(config, 0) == kept
