@@ -50,6 +50,7 @@ def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[n
     unreached = np.inf if dtype is np.float32 else np.iinfo(dtype).max - slope
     # Without a first step of its own compiled code need not know of it.
     nearest = dtype(first_step) if first_step < slope and not exact else None
+    # The four messages of one vector of nodes stand for all.
     the_same = np.full(4 * VECTOR_BYTES // scratch.itemsize, truncation, dtype)
     for k in reversed(range(len(levels))):
         # The coarsest level has no parents and stands in for them: its rows start at 0.
