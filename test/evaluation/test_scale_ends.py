@@ -49,7 +49,7 @@ def loads_numba(worker: psutil.Process) -> bool:
 
 def matches(worker: psutil.Process) -> bool:
     """One pair for years: it has computed for longer than loading takes."""
-    return loads_numba(worker) and worker.cpu_times().user > 3
+    return loads_numba(worker) and worker.cpu_times().user > 5
 
 
 @pytest.mark.parametrize(('how', 'when'), [
