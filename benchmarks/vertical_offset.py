@@ -20,10 +20,10 @@ import numpy as np
 
 from benchmarks import common
 from stereo_bp_ros import MatcherConfig, StereoMatcher
+from stereo_bp_ros.alignment import vertical_offset
 from stereo_bp_ros.evaluation import metrics
 from stereo_bp_ros.evaluation.datasets import StereoPair, open_dataset
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
-from stereo_bp_ros.node.diagnostics.vertical_offset import vertical_offset
 
 SIZE = common.Size(1280, 384, 128)
 OFFSETS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)

@@ -1,6 +1,7 @@
 """Stereo matching by belief propagation and block matching, as a library and a ROS 2 node."""
 
 from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.checks import examine_pair
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.files import preset_names
 from stereo_bp_ros.errors import (
@@ -13,6 +14,7 @@ from stereo_bp_ros.errors import (
     OutOfDeviceMemory,
     StereoError,
 )
+from stereo_bp_ros.findings import Finding
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.matcher import Pending, StereoMatcher
 from stereo_bp_ros.rectification import RawCamera, Rectification
@@ -22,7 +24,7 @@ __version__ = '0.1.0'
 
 __all__ = [
     'BackendUnavailable', 'Calibration', 'ConfigError', 'DeviceLostError', 'DisparityFrame',
-    'InputError', 'InputReason', 'MatcherConfig', 'MemoryLimitError', 'OutOfDeviceMemory',
-    'Pending', 'RawCamera', 'RawImage', 'Rectification', 'StereoError', 'StereoMatcher',
-    'ValidWindow', 'preset_names',
+    'Finding', 'InputError', 'InputReason', 'MatcherConfig', 'MemoryLimitError',
+    'OutOfDeviceMemory', 'Pending', 'RawCamera', 'RawImage', 'Rectification', 'StereoError',
+    'StereoMatcher', 'ValidWindow', 'examine_pair', 'preset_names',
 ]

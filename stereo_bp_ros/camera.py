@@ -15,6 +15,9 @@ from stereo_bp_ros.errors import InputError, InputReason
 #: Bounds of the numbers of messages: the largest of float32, and its smallest of full precision.
 LARGEST_FLOAT32, SMALLEST_FLOAT32 = (2 - 2**-23) * 2.0**127, 2.0**-126
 
+#: A baseline that is none, metres: what rounding leaves of numbers that should be equal.
+ZERO_BASELINE = 1e-9
+
 #: Below every positive disparity, pixels: a difference of two numbers of 24 bits around 1 / 16.
 SMALLEST_DISPARITY = 2.0**-30
 
@@ -30,6 +33,7 @@ class Calibration:
     cy:         row of the principal point, pixels.
     focal_y_px: vertical focal length, pixels; 0 = ``focal_px``. It differs where rows and columns
                 are binned differently, and only ``points`` depend on it.
+    width, height: size of the images that it describes, pixels; 0 = not known.
 
     :raises InputError: a number is not finite, focal length or baseline is not positive, or
         float32, which messages have, does not hold a number or what is computed with it.
@@ -41,9 +45,14 @@ class Calibration:
     cx_right: float
     cy: float
     focal_y_px: float = 0.0
+    # Not compared: they say of which images it is, not what.
+    width: int = dataclasses.field(default=0, compare=False)
+    height: int = dataclasses.field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
+            if field.name in ('width', 'height'):
+                continue
             value = float(getattr(self, field.name))
             object.__setattr__(self, field.name, value)
             if not math.isfinite(value):
@@ -91,17 +100,20 @@ class Calibration:
 
         :raises InputError: as ``from_projections``.
         """
-        return cls.from_projections(projection('left', left), projection('right', right))
+        return cls.from_projections(projection('left', left), projection('right', right),
+                                    image_size(left))
 
     @classmethod
-    def from_projections(cls, left: Sequence[float], right: Sequence[float]) -> Calibration:
+    def from_projections(cls, left: Sequence[float], right: Sequence[float],
+                         size: tuple[int, int] = (0, 0)) -> Calibration:
         """From the 12 numbers of P of each camera, row by row, in pixels of the images.
 
-        Focal length and baseline come from the right camera, ``f = P_r[0]`` and
-        ``t = -P_r[3] / P_r[0]``.
+        The focal length is the right camera's. Both cameras may be displaced from the origin of
+        the rig, as the colour cameras of KITTI are: ``t = P_l[3] / P_l[0] - P_r[3] / P_r[0]``.
 
+        :param size: width and height of the images, pixels; 0 = not known.
         :raises InputError: with the reason bad calibration (not finite, or all zero), zero
-            baseline, or swapped cameras (left P[3] != 0, or a baseline below 0).
+            baseline, swapped cameras (a baseline below 0), or vertical pair.
         """
         for side, p in (('left', left), ('right', right)):
             check_numbers(f'{side} P', p, 12)
@@ -109,17 +121,27 @@ class Calibration:
                 raise InputError(
                     InputReason.BAD_CALIBRATION, f'{side} P[0] is {p[0]}',
                     'the focal length must be > 0: is the camera calibrated?')
-        if left[3] != 0:
+        baseline = left[3] / left[0] - right[3] / right[0]
+        vertical = (left[7] - right[7]) / right[0]
+        numbers = f'P[3] is {left[3]:g} (left) and {right[3]:g} (right)'
+        if abs(vertical) > abs(baseline):
             raise InputError(
-                InputReason.SWAPPED_CAMERAS, f'left P[3] is {left[3]}',
-                'it must be 0: are the left and the right camera swapped?')
-        baseline = -right[3] / right[0]
-        if baseline <= 0:
+                InputReason.VERTICAL_PAIR, f'the cameras are {abs(vertical):g} m above each other '
+                f'and {abs(baseline):g} m beside each other (P[7], P[3])',
+                'only cameras beside each other can be matched: turn both images by 90 degrees '
+                'and calibrate them so')
+        if baseline < -ZERO_BASELINE:
             raise InputError(
-                InputReason.ZERO_BASELINE, f'baseline is {baseline:g} m (right P[3] is '
-                f'{right[3]:g})', 'right P[3] must be -focal length x baseline, below 0')
+                InputReason.SWAPPED_CAMERAS, f'the baseline is {baseline:g} m; {numbers}',
+                'the right camera must be to the right of the left one: are the camera_infos of '
+                'the two cameras exchanged?')
+        if baseline <= ZERO_BASELINE:
+            raise InputError(
+                InputReason.ZERO_BASELINE, f'the baseline is {baseline:g} m; {numbers}',
+                'right P[3] must be -focal length x baseline, below 0: is the pair calibrated as '
+                'a pair?')
         return cls(focal_px=right[0], baseline_m=baseline, cx_left=left[2], cx_right=right[2],
-                   cy=left[6], focal_y_px=left[5])
+                   cy=left[6], focal_y_px=left[5], width=size[0], height=size[1])
 
 
 def check_numbers(name: str, values: Sequence[float], *counts: int) -> None:
@@ -171,36 +193,3 @@ def image_size(info: Any) -> tuple[int, int]:
     width = info.roi.width or info.width
     height = info.roi.height or info.height
     return int(width) // _binning(info.binning_x), int(height) // _binning(info.binning_y)
-
-
-def check_image_size(side: str, info: Any, width: int, height: int) -> None:
-    """Compare an image's size in pixels with its CameraInfo.
-
-    :raises InputError: camera_info size, naming both.
-    """
-    expected = image_size(info)
-    if expected != (width, height):
-        raise InputError(
-            InputReason.CAMERA_INFO_SIZE, f'the {side} image is {width} x {height}',
-            f'its camera_info describes {expected[0]} x {expected[1]} '
-            '((roi or full size) / binning)')
-
-
-def rectification_warnings(left: Any, right: Any, tolerance_px: float = 0.5) -> list[str]:
-    """Sentences about a pair of CameraInfo whose rows cannot match; empty when all is well.
-
-    A vertical offset of more than ``tolerance_px`` pixels between the cameras, or different
-    vertical focal lengths, mean that epipolar lines are not image rows.
-    """
-    warnings = []
-    if left.p[7] or right.p[7]:
-        warnings.append(f'vertical baseline in P[7] ({left.p[7]:g} and {right.p[7]:g}): '
-                        'the pair is not rectified to rows')
-    if abs(left.p[5] - right.p[5]) > 1e-3 * abs(left.p[5]):
-        warnings.append(f'vertical focal lengths differ ({left.p[5]:g} and {right.p[5]:g}): '
-                        'rows do not match')
-    rows = [(info.p[6] - info.roi.y_offset) / _binning(info.binning_y) for info in (left, right)]
-    if abs(rows[0] - rows[1]) > tolerance_px:
-        warnings.append(f'principal points differ by {abs(rows[0] - rows[1]):g} rows: '
-                        'rows do not match')
-    return warnings

@@ -68,12 +68,36 @@ class InputReason(str, enum.Enum):
     BAD_CALIBRATION = 'bad calibration'
     ZERO_BASELINE = 'zero baseline'
     SWAPPED_CAMERAS = 'swapped cameras'
+    VERTICAL_PAIR = 'vertical pair'
+    EXCHANGED_IMAGES = 'exchanged images'
     ZERO_STAMP = 'zero stamp'
     BAD_COMPRESSION = 'bad compression'
     BAD_ARRAY = 'bad array'
 
     def __str__(self) -> str:
         return self.value
+
+
+class Doubt(str, enum.Enum):
+    """Why a result may be wrong; the value is also the name in the setting ``ignored_checks``."""
+
+    BASELINE = 'baseline'
+    PRINCIPAL_POINT = 'principal point'
+    PROJECTIONS = 'rows of the calibration'
+    IDENTICAL = 'identical images'
+    EXPOSURE = 'black or saturated'
+    BITS = 'bits in 16'
+    FROZEN = 'frozen camera'
+    VERTICAL_OFFSET = 'vertical offset'
+    RECTIFIED = 'rectified or not'
+    TRUTH = 'truth beyond the range'
+
+    def __str__(self) -> str:
+        return self.value
+
+
+#: Keys of checks that a person may know better than: all doubts, and what content alone rejects.
+IGNORABLE = (*(doubt.value for doubt in Doubt), InputReason.EXCHANGED_IMAGES.value)
 
 
 class StereoError(Exception):

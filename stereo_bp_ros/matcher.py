@@ -10,6 +10,7 @@ from typing import Any
 
 from stereo_bp_ros import device_arrays, engines, geometry
 from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.checks import check_calibration_size
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import ConfigError, InputError, InputReason, StereoError
 from stereo_bp_ros.images import RawImage, check_pair
@@ -284,6 +285,9 @@ class StereoMatcher:
 
         :raises StereoError: as ``compute``; what was in force stays so.
         """
+        if calibration is not None and width and height:
+            check_calibration_size(calibration, *geometry.rectified_size(
+                self._config, width, height))
         if calibration is None or calibration == self._calibration:
             return
         wanted = geometry.searched(self._config, calibration)

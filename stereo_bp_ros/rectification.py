@@ -173,7 +173,9 @@ class Rectification:
     @functools.cached_property
     def calibration(self) -> Calibration:
         """That of the rectified images."""
-        return Calibration.from_projections(self.projection('left'), self.projection('right'))
+        return Calibration.from_projections(
+            self.projection('left'), self.projection('right'),
+            (self.rectified_width, self.rectified_height))
 
     def maps(self, side: str) -> tuple[np.ndarray, np.ndarray]:
         """Where the pixels of the rectified image of a side lie in its raw image.

@@ -27,12 +27,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import itertools
 import logging
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stereo_bp_ros import transport
+from stereo_bp_ros import findings, transport
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import (
     against,
@@ -53,7 +54,7 @@ from stereo_bp_ros.evaluation.conditions import judge
 from stereo_bp_ros.evaluation.kept import Results
 from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.results import Result, Totals, totals_of
-from stereo_bp_ros.evaluation.runs import Method
+from stereo_bp_ros.evaluation.runs import Method, examine_inputs
 from stereo_bp_ros.evaluation.sources import Input, Sources, inputs_of
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--skip-unreadable', action='store_true',
                         help='leave out pairs that cannot be read, and name them (default: the '
                              'first one ends the evaluation)')
+    parser.add_argument('--range-from-truth', action='store_true',
+                        help='search as far as the truth of each pair goes, where the data set '
+                             'does not say how far')
     against.add_argument(parser)
     parser.add_argument('--confidence', action='store_true',
                         help='judge the confidence, too: sparsification and AUSE; matches each '
@@ -153,12 +157,16 @@ def run(options: argparse.Namespace) -> int:
                     shared.names_range(options) or 'disparity_range' in fixed,
                     options.consistency,
                     (scenario.corridor if scenario else None) or _corridor(options),
-                    scenario.windows if scenario else (), options.skip_unreadable)
+                    scenario.windows if scenario else (), options.skip_unreadable,
+                    options.range_from_truth)
     configs = {name: evaluate_scale.for_workers(options, one)
                for name, one in {own: config, **others}.items()}
     sources = _open(scenario.inputs if scenario else inputs_of(options.paths), topics,
                     options.limit)
     title = scenario.path.name if scenario else sources.title
+    doubts = examine_inputs(sources, config, method)
+    for finding in doubts:
+        _log.warning('%s', finding)
     if options.sweep:
         return evaluate_sweep.run(options, method, sources)
     recording = _recording(options)
@@ -192,6 +200,11 @@ def run(options: argparse.Namespace) -> int:
                        backend, devices, results, totals)
     summary['stopped'] = stopped and (str(stopped) or 'interrupted')
     summary['skipped'] = [dataclasses.asdict(one) for one in skipped]
+    summary['warnings'] = [{**one.to_dict(), 'pairs': None} for one in doubts]
+    for finding, pairs in findings.summarised(itertools.chain.from_iterable(
+            one.findings for one in results)):
+        _log.warning('%s (%d of %d pairs)', finding, pairs, len(results))
+        summary['warnings'].append({**finding.to_dict(), 'pairs': pairs})
     verdicts = judge(scenario.conditions, results) if scenario else []
     if scenario:
         summary |= evaluate_scenario.report(scenario, verdicts)

@@ -24,9 +24,11 @@ from typing import Any
 
 import numpy as np
 
+from stereo_bp_ros import checks, geometry
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import calibrations, datasets, files, metrics, pictures
+from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.types import DisparityFrame
 
@@ -83,6 +85,13 @@ def run(options: argparse.Namespace) -> int:
                      config.disparity_range)
     outputs = ('disparity', 'depth') if options.depth else ('disparity',)
     with StereoMatcher(config) as matcher:
+        search = geometry.searched(config, calibration)
+        findings = checks.examine_pair(RawImage.from_array(left), RawImage.from_array(right),
+                                       search, calibration)
+        if truth is not None:
+            findings += checks.believe(checks.check_truth(truth, search), config)
+        for finding in findings:
+            _log.warning('%s', finding)
         prepare_s = matcher.prepare(left.shape[1], left.shape[0], calibration)
         frames = []
         times_ms = []
@@ -90,10 +99,10 @@ def run(options: argparse.Namespace) -> int:
             start = time.perf_counter()
             frames = [matcher.compute(left, right, calibration=calibration, outputs=outputs)]
             times_ms.append((time.perf_counter() - start) * 1e3)
-        search = matcher.config_in_force
     frame = frames[0]
     assert frame.disparity is not None
     report = _report(frame, prepare_s, times_ms)
+    report['warnings'] = [one.to_dict() for one in findings]
     report['search'] = {'first': search.min_disparity, 'last': search.max_disparity}
     shift = calibration.shift if calibration and config.pre_adjust_disparity else 0.0
     report['disparity_shift'] = shift

@@ -140,7 +140,8 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_topic_options(parser: argparse.ArgumentParser) -> None:
-    """--left, --right, --left-info, --right-info, --truth-topic and --truth-tolerance."""
+    """Of a bag: --left, --right, --left-info, --right-info, --truth-topic, --truth-tolerance and
+    --rectified."""
     for side in ('left', 'right'):
         parser.add_argument(f'--{side}', default='', metavar='TOPIC', dest=f'{side}_image',
                             help=f'{side} images in a bag (default: found by its name)')
@@ -156,13 +157,17 @@ def add_topic_options(parser: argparse.ArgumentParser) -> None:
                         help='a truth belongs to a pair whose stamp differs by at most as much; '
                              'the nearest one counts (default: '
                              f'{StereoTopics.truth_tolerance_s:g})')
+    parser.add_argument('--rectified', choices=('auto', 'yes', 'no'), default='auto',
+                        help='whether the images of a bag are rectified; auto (default) measures '
+                             'it where their camera_info describes a camera that distorts')
 
 
 def chosen_topics(options: argparse.Namespace) -> StereoTopics:
     """Topics of a bag that the command line names."""
     return StereoTopics(options.left_image, options.right_image, options.left_info,
                         options.right_info, options.truth_topic,
-                        truth_tolerance_s=options.truth_tolerance)
+                        truth_tolerance_s=options.truth_tolerance,
+                        rectified=options.rectified)
 
 
 def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] | None = None

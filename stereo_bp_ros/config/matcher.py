@@ -18,7 +18,7 @@ from stereo_bp_ros.config.programs import (
     TiledBarriers,
 )
 from stereo_bp_ros.config.settings import Setting, Settings, Value, setting
-from stereo_bp_ros.errors import ConfigError, printable
+from stereo_bp_ros.errors import IGNORABLE, ConfigError, printable, quoted
 
 #: OpenCV's, ``cv2.COLORMAP_*``.
 COLOR_MAPS = ('autumn', 'bone', 'jet', 'winter', 'rainbow', 'ocean', 'summer', 'spring', 'cool',
@@ -220,6 +220,8 @@ class MatcherConfig(Settings):
         8192, 'widest image accepted', 16, 65536, unit='pixels', live=True)
     max_image_height: int = setting(
         8192, 'highest image accepted', 16, 65536, unit='pixels', live=True)
+    ignored_checks: str = setting(
+        '', 'checks of docs/reference/checks.md, separated by commas, that are skipped', live=True)
     memory_limit: int = setting(
         0, 'bytes that one engine may allocate; 0 = 80 % of what is there; larger images are '
         'matched in partitions (bp) or refused', 0, 2**50,
@@ -267,9 +269,18 @@ class MatcherConfig(Settings):
             self._check_tiles()
         self._check_hierarchy()
         self._check_downscale()
+        for name in sorted(self.ignored_keys - set(IGNORABLE)):
+            raise ConfigError('ignored_checks', self.ignored_checks,
+                              f'{quoted(name)} is none of ' + ', '.join(IGNORABLE))
         if self.stereo_algorithm == 'sad' and self.border == 'keep':
             raise ConfigError('border', self.border,
                               'SAD has no result outside the valid window: use invalid')
+
+    @property
+    def ignored_keys(self) -> frozenset[str]:
+        """The names in ``ignored_checks``; an underscore is as a blank."""
+        names = self.ignored_checks.replace('_', ' ').split(',')
+        return frozenset(' '.join(name.split()) for name in names) - {''}
 
     @property
     def is_belief_propagation(self) -> bool:

@@ -59,6 +59,8 @@ class StereoTopics:
     """Names of the topics of a pair in a bag; '' = not named, or (``truth``) there is none.
 
     truth_tolerance_s: most seconds between the stamps of a pair and of its truth.
+    rectified: whether the images are rectified: 'yes', 'no', or 'auto', which measures it where
+        their camera_info describes a camera that distorts.
     """
 
     left_image: str = ''
@@ -67,6 +69,7 @@ class StereoTopics:
     right_info: str = ''
     truth: str = ''
     truth_tolerance_s: float = dataclasses.field(default=0.01, kw_only=True)
+    rectified: str = dataclasses.field(default='auto', kw_only=True)
 
     def roles(self) -> dict[str, str]:
         """Topic name to the node's relative name."""
@@ -117,7 +120,7 @@ def find_stereo_topics(topics: Mapping[str, str],
                           'each camera has its own; name both with --left-info and '
                           '--right-info (launch: left_info:=, right_info:=)')
     return StereoTopics(pair.left, pair.right, left, right, _truth(topics, pair, named.truth),
-                        truth_tolerance_s=named.truth_tolerance_s)
+                        truth_tolerance_s=named.truth_tolerance_s, rectified=named.rectified)
 
 
 def is_rectified_name(topic: str) -> bool:

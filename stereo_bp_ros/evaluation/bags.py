@@ -21,9 +21,10 @@ from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.bag_reader import LEAST_BYTES, STORE, Reader, message_type
 from stereo_bp_ros.evaluation.bag_reader import stamp_of as stamp_of
 from stereo_bp_ros.evaluation.bag_rectification import (
+    MEASURED_PAIRS,
+    Decision,
     Rectifier,
     unused_rotation,
-    why_not_rectified,
 )
 from stereo_bp_ros.evaluation.bag_topics import (
     CAMERA_INFO,
@@ -207,7 +208,8 @@ class StereoBag:
         if not self._truth_is_named and not sum(
                 one.msgcount for one in self._reader.of_topics(self.topics.truth)):
             self.topics = dataclasses.replace(self.topics, truth='')
-        self._rectifier = Rectifier(self.topics.left_image, self.topics.right_image)
+        self._rectifier = Rectifier(self.topics.left_image, self.topics.right_image,
+                                    self.topics.rectified)
 
     def __enter__(self) -> StereoBag:
         return self
@@ -221,6 +223,27 @@ class StereoBag:
     def _truth(self) -> BagTruth | None:
         """The truths of the bag, which are indexed when the first is wanted."""
         return BagTruth(self.path, self.topics) if self.topics.truth else None
+
+    @functools.cached_property
+    def _decision(self) -> Decision:
+        """Whether images are rectified: decided once, by the first pairs of the bag."""
+        first = {role.removesuffix('/camera_info'): info
+                 for role, (_, info) in self._first_infos().items()}
+        if first.keys() != FRAME_IDS.keys():
+            return Decision(False, '')
+        pairs = self._measured() if self._rectifier.needs_measurement(first) else ()
+        try:
+            return self._rectifier.decide(first, pairs)
+        except ValueError:          # of which the pair itself tells
+            return Decision(True, '')
+
+    def _measured(self) -> Iterator[tuple[dict[str, RawImage], dict[str, Any]]]:
+        """Images and camera_infos of the first pairs."""
+        for _, parts, infos in itertools.islice(self._pairs(self._decoded), MEASURED_PAIRS):
+            images = {role: message for role, (_, message) in parts.items()}
+            if len(images) == len(infos) == 2 and not _is_damaged(parts):
+                yield ({side: _raw_image(images[f'{side}/image_rect']) for side in FRAME_IDS},
+                       {side: infos[f'{side}/camera_info'][1] for side in FRAME_IDS})
 
     @property
     def compressed(self) -> bool:
@@ -244,13 +267,14 @@ class StereoBag:
         :raises StereoError: no pair has a truth although its topic was named, or TF does not
             connect a cloud with the camera.
         """
-        images = {'left/camera_info': self.topics.left_image,
-                  'right/camera_info': self.topics.right_image}
-        follows = ('Have the node rectify it (rectify), or match the image_rect of image_proc'
-                   if played else 'Both images are rectified with it before they are matched')
         infos = self._first_infos()
-        found = [f'{reason}. {follows}' for role, (_, info) in infos.items()
-                 if (reason := why_not_rectified(images[role], info))]
+        rectify, why = self._decision
+        found = [why] if why else []
+        if why and played:
+            found = [why.partition('. ')[0] + (
+                '. Have the node rectify it (rectify), or match the image_rect of image_proc'
+                if rectify else '. The images themselves are rectified already: leave rectify '
+                'of the node off')]
         if self._truth:
             if self._truth.is_cloud and 'left/camera_info' in infos:
                 found += filter(None, [unused_rotation(infos['left/camera_info'][1])])
@@ -390,7 +414,8 @@ class StereoBag:
             if {'left/camera_info', 'right/camera_info'} <= infos.keys():
                 known = {side: infos[f'{side}/camera_info'][1] for side in FRAME_IDS}
                 calibration = Calibration.from_camera_info(known['left'], known['right'])
-                images = self._rectifier(images, known)
+                if self._decision.rectify:
+                    images = self._rectifier.rectified(images, known)
             if truth and self._truth:
                 left = images['left']
                 disparity = self._truth.read(truth, calibration, (left.height, left.width))

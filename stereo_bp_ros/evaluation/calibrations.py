@@ -174,7 +174,7 @@ def read_camera_info_calibration(left: PathLike, right: PathLike) -> Calibration
                          f'{sizes[0][0]} x {sizes[0][1]} and {sizes[1][0]} x {sizes[1][1]}')
     projections = [_listed(path, info) for path, info in zip((left, right), content, strict=True)]
     try:
-        return Calibration.from_projections(*projections)
+        return Calibration.from_projections(projections[0], projections[1])
     except ValueError as error:
         raise ValueError(f'calibrations {left} and {right}: {error}') from error
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, Means
+from stereo_bp_ros.findings import Finding
 
 PERCENTILES = (50.0, 99.0, 99.9)
 """Of the times of all runs of all frames."""
@@ -57,6 +58,7 @@ class Result:
     process_bytes: resident memory that the process has had at most until then, of all matchers,
                    images and scores; None where the system does not say it.
     input: as ``Pair.input``.
+    findings: checks that do not hold.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Result:
     matchers: Mapping[str, Figures]
     process_bytes: int | None = None
     input: str = ''
+    findings: tuple[Finding, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: the own matcher's figures, and below ``against`` those of others."""

@@ -6,16 +6,18 @@ or where results go to.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from stereo_bp_ros import geometry
+from stereo_bp_ros import checks, findings, geometry
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines import host_memory
@@ -23,11 +25,11 @@ from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import peers, regions
 from stereo_bp_ros.evaluation.consistency import Consistency, View, judge_consistency
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, score_frame
-from stereo_bp_ros.evaluation.grey import to_8_bits
 from stereo_bp_ros.evaluation.obstacles import Corridor, Obstacles, count_obstacles
 from stereo_bp_ros.evaluation.results import Figures, Result
-from stereo_bp_ros.evaluation.sources import Pair, Unread
+from stereo_bp_ros.evaluation.sources import Pair, Sources, Unread
 from stereo_bp_ros.evaluation.timing import device_ms
+from stereo_bp_ros.grey import to_8_bits
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.types import DisparityFrame
 
@@ -38,6 +40,9 @@ Map = tuple[np.ndarray, np.ndarray]
 
 UNREADABLE = (StereoError, ValueError, OSError)
 """What reading a pair may raise."""
+
+EXAMINED_PAIRS = 3
+"""First pairs of an input whose images are compared, to tell whether they are exchanged."""
 
 FOLLOWS_NS = 500_000_000
 """Most nanoseconds from a pair to the next of the same sequence."""
@@ -57,6 +62,8 @@ class Method:
     corridor:    ahead of the left camera, in which obstacles are counted; None: they are not.
     windows:     distances that are scored apart, too: lower and upper limits in metres.
     skip_unreadable: whether pairs that cannot be read are left out.
+    range_from_truth: whether a pair whose source does not say how far to search is searched as far
+                 as its truth goes.
     """
 
     repeat: int = 3
@@ -67,6 +74,7 @@ class Method:
     corridor: Corridor | None = None
     windows: tuple[tuple[float, float], ...] = ()
     skip_unreadable: bool = False
+    range_from_truth: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,6 +128,7 @@ class Evaluation:
         for name in names:
             peers.Peer(name, first.disparity_range, first.min_disparity)
         self._before: tuple[Pair, dict[str, View]] | None = None
+        self._frozen = checks.FrozenCameras()
         self._matchers: dict[str, StereoMatcher] = {}
         try:
             for name, config in self._configs.items():
@@ -164,8 +173,9 @@ class Evaluation:
         With ``Method.consistency`` it is compared with the pair judged before, too, if that is
         at most ``FOLLOWS_NS`` earlier.
 
-        :raises StereoError, ValueError: a matcher refuses the images.
+        :raises StereoError, ValueError: a matcher or a check rejects the images.
         """
+        doubts = self._examine(pair)
         known: dict[str, Any] | None = None
         found: dict[str, Figures] = {}
         frames: dict[str, DisparityFrame] = {}
@@ -181,6 +191,8 @@ class Evaluation:
                 matcher.config.disparity_range)
         assert known is not None
         config = self._matchers[self._own].config
+        if pair.truth is not None:
+            doubts += checks.believe(checks.check_truth(pair.truth, config), config)
         greys = self._greys(pair) if self._peers or self._method.consistency else None
         for name in self._peers:
             assert greys is not None
@@ -196,7 +208,18 @@ class Evaluation:
                 figures.frame, consistency=consistency.get(name), obstacles=obstacles.get(name)))
         left, _ = pair.images
         return Matched(pair, Result(pair.name, left.width, left.height, found,
-                                    host_memory.peak(), pair.input), frames[self._own])
+                                    host_memory.peak(), pair.input, tuple(doubts)),
+                       frames[self._own])
+
+    def _examine(self, pair: Pair) -> list[checks.Finding]:
+        """What is doubtful about a pair, before it is matched; of its truth later."""
+        config = self._configs[self._own]
+        left, right = pair.images
+        found = checks.examine_calibration(pair.calibration, left.width, left.height)
+        found += checks.examine_images(left, right, config)
+        if pair.stamp_ns is not None:
+            found += self._frozen.examine(left, right, pair.stamp_ns)
+        return checks.believe(found, config)
 
     def follow(self, pair: Pair | None) -> None:
         """Have the next pair compared with this one, as if it had been judged; None: with none.
@@ -290,10 +313,7 @@ class Evaluation:
 
     def _adapt(self, matcher: StereoMatcher, config: MatcherConfig, pair: Pair) -> None:
         """Make it ready for a pair: its range, and its size."""
-        wanted = config
-        if pair.disparities and not self._method.own_range:
-            wanted = config.replace(disparity_range=pair.disparities)
-        wanted = geometry.searched(wanted, pair.calibration or self._method.calibration)
+        wanted = range_of(config, pair, self._method)
         if wanted != matcher.config:
             matcher.reconfigure(wanted)
         left, _ = pair.images
@@ -308,6 +328,40 @@ class Evaluation:
             result = program()
             times_ms.append((time.perf_counter() - start) * 1e3)
         return result, times_ms
+
+
+def range_of(config: MatcherConfig, pair: Pair, method: Method) -> MatcherConfig:
+    """A configuration as it searches in a pair: as far as the data set says, or ``min_depth``."""
+    count = pair.disparities
+    if not count and method.range_from_truth and pair.truth is not None:
+        highest = float(np.max(pair.truth, where=np.isfinite(pair.truth), initial=0.0))
+        count = max(2, min(512, math.ceil(highest) + 1 - config.min_disparity))
+    if count and not method.own_range:
+        config = config.replace(disparity_range=count)
+    return geometry.searched(config, pair.calibration or method.calibration)
+
+
+def examine_inputs(sources: Sources, config: MatcherConfig, method: Method
+                   ) -> list[checks.Finding]:
+    """How the images of each input lie to each other, by its first pairs.
+
+    :raises InputError: all of these pairs are exchanged.
+    """
+    kept = []
+    for one in sources.inputs:
+        found: list[list[checks.Finding]] = []
+        with contextlib.suppress(*UNREADABLE):          # the evaluation itself tells of it
+            for pair in itertools.islice(sources.pairs_of(one), EXAMINED_PAIRS):
+                scale = config.mono16_scale
+                left, right = (to_8_bits(image, scale) for image in pair.images)
+                found.append(checks.examine_alignment(
+                    left, right, range_of(config, pair, method)))
+        for finding, pairs in findings.summarised(itertools.chain(*found)):
+            if 2 * pairs > len(found) and (
+                    finding.check.severity is not findings.Severity.REJECT or pairs == len(found)):
+                kept += checks.believe([dataclasses.replace(
+                    finding, text=f'{one}: {finding.text}')], config)
+    return kept
 
 
 def judge_map(pair: Pair, disparity: np.ndarray, valid: np.ndarray, method: Method

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from stereo_bp_ros.camera import Calibration, check_image_size, rectification_warnings
+from stereo_bp_ros import checks
+from stereo_bp_ros.camera import Calibration, projection
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
 from stereo_bp_ros.errors import (
     DeviceLostError,
@@ -89,7 +90,7 @@ class Outputs(Protocol):
 class _Calibrated(NamedTuple):
     calibration: Calibration
     rectification: Rectification | None
-    warnings: list[str]
+    findings: list[checks.Finding]
 
 
 @dataclasses.dataclass
@@ -131,6 +132,7 @@ class FrameProcessor:
         self._clock_epoch = 0
         self._quality_at = 0.0
         self._doubts: list[str] = []
+        self._frozen = checks.FrozenCameras()
         self._calibrated_from: tuple[Any, ...] = ()
         self._calibrated: _Calibrated
 
@@ -260,12 +262,17 @@ class FrameProcessor:
         return (now - pair.stamp_ns) * 1e-6 if now else 0.0
 
     def _inputs(self, pair: StereoPair, config: MatcherConfig) -> _Inputs:
-        calibration, rectification, warnings = self._calibrate(pair, config)
-        self._conditions.replace('calibration', warnings)
+        calibration, rectification, findings = self._calibrate(pair, config)
+        self._conditions.replace('calibration', list(map(str, checks.believe(findings, config))))
         left, right = (self._raw(message, config) for message in (pair.left, pair.right))
         check_pair(left, right, config.max_image_width, config.max_image_height)
-        check_image_size('left', pair.left_info, left.width, left.height)
-        check_image_size('right', pair.right_info, right.width, right.height)
+        checks.check_image_size('left', pair.left_info, left.width, left.height)
+        checks.check_image_size('right', pair.right_info, right.width, right.height)
+        rejected = self._offsets.rejections()
+        if rejected:
+            # So that it ends with its cause: what is rejected is not judged any more.
+            self._offsets.offer(left, right, config, rectification)
+            checks.believe(rejected, config)
         reference = pair.left_info if config.reference_image == 'left' else pair.right_info
         return _Inputs(left, right, calibration, rectification, reference)
 
@@ -281,8 +288,11 @@ class FrameProcessor:
         if not self._calibrated_from or any(
                 new is not old for new, old in zip(source, self._calibrated_from, strict=True)):
             self._calibrated_from = ()      # in case what follows is refused
-            self._calibrated = _Calibrated(
-                *calibrate(*source), rectification_warnings(pair.left_info, pair.right_info))
+            calibration, rectification = calibrate(*source)
+            self._calibrated = _Calibrated(calibration, rectification, [
+                *checks.check_projections(projection('left', pair.left_info),
+                                          projection('right', pair.right_info)),
+                *checks.check_baseline(calibration)])
             self._calibrated_from = source
         return self._calibrated
 
@@ -294,7 +304,9 @@ class FrameProcessor:
             return
         self._quality_at = time.monotonic() + QUALITY_INTERVAL
         self._offsets.offer(ready.left, ready.right, config, ready.rectification)
-        warnings = input_images.image_warnings(ready.left, ready.right, config.mono16_scale)
+        warnings = list(map(str, checks.believe(
+            [*checks.examine_images(ready.left, ready.right, config),
+             *self._frozen.examine(ready.left, ready.right, pair.stamp_ns)], config)))
         self.quality = frame_quality(frame, config, ready.calibration)
         if self.quality is not None:
             warnings += self.quality.warnings(self.settings.min_valid_fraction)

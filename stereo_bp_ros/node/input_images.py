@@ -1,4 +1,4 @@
-"""From image messages to raw images, and which pairs of these cannot match well.
+"""From image messages to raw images.
 
 Raw, compressed, and whatever cv_bridge understands.
 """
@@ -207,51 +207,3 @@ def _plain_png(data: bytes) -> bytes:
                     raise ValueError('too many pixels')
                 unread = inflate.unconsumed_tail
     return b''.join(kept)
-
-
-#: Part of the pixels that must be dark or bright for an image to count as black or saturated.
-PART = 0.99
-
-#: Grey values, of 255, below which a pixel is black and from which it is saturated.
-BLACK, SATURATED = 8, 250
-
-#: Every so many rows and columns are looked at.
-STRIDE = 8
-
-
-def image_warnings(left: RawImage, right: RawImage, mono16_scale: float) -> list[str]:
-    """Sentences about a pair of images that nothing can be matched in; empty when all is well.
-
-    :param mono16_scale: factor from 16-bit values to grey values 0..255.
-    """
-    warnings = []
-    if _identical(left, right):
-        warnings.append('left and right image are identical: is one camera published twice?')
-    for side, image in (('left', left), ('right', right)):
-        grey = _grey_sample(image, mono16_scale)
-        hint = ' (does mono16_scale fit the camera?)' if image.layout.bits == 16 else ''
-        if np.mean(grey < BLACK) >= PART:
-            warnings.append(f'the {side} image is black{hint}')
-        elif np.mean(grey >= SATURATED) >= PART:
-            warnings.append(f'the {side} image is saturated{hint}')
-    return warnings
-
-
-def _identical(left: RawImage, right: RawImage) -> bool:
-    if left.encoding != right.encoding or left.big_endian != right.big_endian:
-        return False
-    a, b = left.pixels, right.pixels
-    return (np.array_equal(a[::4 * STRIDE], b[::4 * STRIDE])
-            and np.array_equal(a, b))
-
-
-def _grey_sample(image: RawImage, mono16_scale: float) -> np.ndarray:
-    sample = image.pixels[::STRIDE, ::STRIDE]
-    layout = image.layout
-    if layout.luma >= 0:
-        return sample[..., layout.luma]
-    if layout.channels > 1:
-        return np.asarray(sample[..., :3].max(axis=-1))
-    if layout.bits == 16:
-        return np.asarray(sample * np.float32(mono16_scale))
-    return sample

@@ -243,8 +243,9 @@ def test_a_file_of_a_bag_alone_is_a_bag(bag, tmp_path):
 
 
 def info(d=(0.0,) * 5, k=(400.0, 0, 32, 0, 400, 20, 0, 0, 1), r=(1, 0, 0, 0, 1, 0, 0, 0, 1),
-         p=(400.0, 0, 32, 0, 0, 400, 20, 0, 0, 0, 1, 0)):
-    return types.SimpleNamespace(d=np.array(d), k=np.array(k), r=np.array(r), p=np.array(p))
+         p=(400.0, 0, 32, 0, 0, 400, 20, 0, 0, 0, 1, 0), model='plumb_bob'):
+    return types.SimpleNamespace(distortion_model=model, d=np.array(d), k=np.array(k),
+                                 r=np.array(r), p=np.array(p))
 
 
 DISTORTED = (-0.3, 0.1, 0.0, 0.0, 0.0)
@@ -254,6 +255,7 @@ DISTORTED = (-0.3, 0.1, 0.0, 0.0, 0.0)
     ('/left/image_raw', info(d=DISTORTED), 'distortion'),
     ('/left/image_raw', info(r=(0, 1, 0, -1, 0, 0, 0, 0, 1)), 'a rotation R'),
     ('/left/image', info(k=(390.0, 0, 32, 0, 390, 20, 0, 0, 1)), 'K unlike P'),
+    ('/left/image_raw', info(model='equidistant'), 'an equidistant lens'),      # whatever its D
     ('/left/image_raw', info(), ''),                        # rendered, or rectified offline
     ('/left/image_rect', info(d=DISTORTED), ''),            # image_proc keeps the camera_info
     ('/left/image_raw', info(k=(0,) * 9), '')])             # says nothing about the camera

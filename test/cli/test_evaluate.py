@@ -16,8 +16,8 @@ from stereo_bp_ros.cli.main import INTERRUPTED, main
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages.convert import to_grey
 from stereo_bp_ros.evaluation import bags, files
-from stereo_bp_ros.evaluation.grey import to_8_bits as grey_of
 from stereo_bp_ros.evaluation.runs import Evaluation
+from stereo_bp_ros.grey import to_8_bits as grey_of
 from stereo_bp_ros.images import ENCODINGS
 
 FAST = ['--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations=4',

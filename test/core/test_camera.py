@@ -9,12 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stereo_bp_ros.camera import (
-    Calibration,
-    check_image_size,
-    image_size,
-    rectification_warnings,
-)
+from stereo_bp_ros.camera import Calibration, image_size, projection
+from stereo_bp_ros.checks import check_image_size, check_projections
 from stereo_bp_ros.errors import InputError, InputReason
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -29,9 +25,15 @@ def camera_info(side='left', *, focal=500.0, cx=320.0, cy=240.0, baseline=0.2, b
         roi=types.SimpleNamespace(x_offset=roi[0], y_offset=roi[1], width=roi[2], height=roi[3]))
 
 
+def vertical(baseline):
+    info = camera_info('right', baseline=0.0)
+    info.p[7] = -500.0 * baseline
+    return info
+
+
 def test_focal_length_and_baseline_come_from_the_right_camera():
     calibration = Calibration.from_camera_info(camera_info(), camera_info('right', cx=330.0))
-    assert calibration == Calibration(500.0, 0.2, 320.0, 330.0, 240.0)
+    assert calibration == Calibration(500.0, 0.2, 320.0, 330.0, 240.0, width=640, height=480)
     assert calibration.shift == -10.0
 
 
@@ -39,7 +41,7 @@ def test_binning_and_region_of_interest_are_applied():
     left = camera_info(binning=(2, 2), roi=(40, 20, 400, 300))
     right = camera_info('right', cx=321.0, binning=(2, 2), roi=(40, 20, 400, 300))
     calibration = Calibration.from_camera_info(left, right)
-    assert calibration == Calibration(250.0, 0.2, 140.0, 140.5, 110.0)
+    assert calibration == Calibration(250.0, 0.2, 140.0, 140.5, 110.0, width=200, height=150)
     assert image_size(left) == (200, 150)
 
 
@@ -62,7 +64,9 @@ def test_zero_binning_counts_as_one_and_zero_roi_as_the_full_sensor():
 
 @pytest.mark.parametrize(('left', 'right', 'reason'), [
     (camera_info(), camera_info('right', baseline=0.0), InputReason.ZERO_BASELINE),
-    (camera_info(), camera_info('right', baseline=-0.2), InputReason.ZERO_BASELINE),
+    (camera_info(), camera_info('right', baseline=-0.2), InputReason.SWAPPED_CAMERAS),
+    (camera_info(), camera_info('right', baseline=1e-13), InputReason.ZERO_BASELINE),
+    (camera_info(), vertical(baseline=0.2), InputReason.VERTICAL_PAIR),
     (camera_info('right'), camera_info('left'), InputReason.SWAPPED_CAMERAS),
     (camera_info(focal=0.0), camera_info('right'), InputReason.BAD_CALIBRATION),
     (camera_info(cx=float('nan')), camera_info('right'), InputReason.BAD_CALIBRATION),
@@ -78,7 +82,6 @@ def test_calibrations_that_cannot_be_are_refused_with_their_reason(left, right, 
     ('focal_px', {'focal': 4e38}),
     ('focal_px', {'focal': 1e-46}),
     ('baseline_m', {'focal': 1e-10, 'baseline': 1e39}),
-    ('baseline_m', {'baseline': 1e-46}),
     ('focal_px x baseline_m', {'focal': 1e25, 'baseline': 1e10}),
     ('cx_left', {'cx': 1e39}),
     ('cy', {'cy': -1e39}),
@@ -116,9 +119,34 @@ def test_an_image_of_another_size_than_its_camera_info_is_refused_naming_both():
         check_image_size('left', camera_info(), 320, 240)
 
 
+def rows(left, right):
+    return [finding.text for finding in check_projections(projection('left', left),
+                                                          projection('right', right))]
+
+
 def test_rows_that_cannot_match_are_warned_about():
-    assert rectification_warnings(camera_info(), camera_info('right')) == []
-    shifted = rectification_warnings(camera_info(), camera_info('right', cy=243.0))
+    assert rows(camera_info(), camera_info('right')) == []
+    shifted = rows(camera_info(), camera_info('right', cy=243.0))
     assert len(shifted) == 1
     assert '3 rows' in shifted[0]
-    assert rectification_warnings(camera_info(), camera_info('right', focal=520.0))
+    assert 'focal lengths differ' in rows(camera_info(), camera_info('right', focal=520.0))[0]
+
+
+@pytest.mark.parametrize(('index', 'value', 'words'), [
+    (7, 10.0, 'vertical baseline'), (7, 0.4, ''), (0, 505.0, 'depth is wrong'),
+    (5, 505.0, 'rows do not match')])
+def test_each_number_of_the_right_camera_that_does_not_fit_is_named(index, value, words):
+    """KITTI's colour cameras are 2.7 mm above each other: half a row at 100 px of disparity."""
+    right = camera_info('right')
+    right.p[index] = value
+    found = rows(camera_info(), right)
+    assert [words in text for text in found] == [True] * bool(words)
+
+
+def test_both_cameras_may_be_displaced_from_the_origin_of_the_rig():
+    left, right = camera_info(focal=707.0912), camera_info('right', focal=707.0912)
+    left.p[3], right.p[3] = 46.88783, -339.5242        # KITTI's colour cameras
+    calibration = Calibration.from_camera_info(left, right)
+    assert calibration.baseline_m == pytest.approx(0.5465, abs=1e-4)
+    left.p[3], right.p[3] = 1e-13, -141.4
+    assert Calibration.from_camera_info(left, right).baseline_m == pytest.approx(0.2, abs=1e-3)

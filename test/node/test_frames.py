@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stereo_bp_ros import findings
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import DeviceLostError, InputReason, OutOfDeviceMemory
 from stereo_bp_ros.node.diagnostics.latency import STAGES
@@ -156,7 +157,11 @@ def _spoil(bench: Bench, name: str) -> dict[str, Any]:
     elif name == 'zero baseline':
         bench.right_info.p[3] = 0.0
     elif name == 'swapped cameras':
-        bench.left_info.p[3] = -10.0
+        bench.right_info.p[3] = 10.0
+    elif name == 'vertical pair':
+        bench.right_info.p[3], bench.right_info.p[7] = 0.0, -10.0
+    elif name == 'exchanged images':
+        bench.offsets.rejections = lambda: [findings.Finding(findings.CHECKS[name], 'so; so')]
     elif name == 'bad compression':
         image = bench.messages.stamped(NOW, data=b'not an image', format='jpeg')
     return {'left': image}
@@ -174,6 +179,7 @@ def test_bad_input_is_counted_by_its_reason_and_the_next_good_pair_is_published(
     assert bench.matcher.computed == 0
     bench.conditions.report()
     bench.left_info, bench.right_info = infos
+    bench.offsets.rejections = list
     bench.process()
     assert bench.outcome()['published'] == 1
     assert bench.texts('input') == ''

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros.errors import InputError, InputReason
-from stereo_bp_ros.images import ENCODINGS, RawImage
 from stereo_bp_ros.node import input_images
 
 RANDOM = np.random.default_rng(3)
@@ -329,52 +328,3 @@ def test_sizes_over_the_limit_are_refused_before_cv_bridge_sees_them(
     with pytest.raises(InputError) as caught:
         input_images.from_image(_foreign(messages), 31, 100)
     assert caught.value.reason is InputReason.TOO_LARGE
-
-
-@pytest.mark.parametrize(('left', 'right', 'expected'), [
-    (GREY, GREY[::-1].copy(), []),
-    (GREY, GREY, ['left and right image are identical']),
-    (np.zeros_like(GREY), GREY, ['the left image is black']),
-    (GREY, np.full_like(GREY, 255), ['the right image is saturated']),
-    (np.zeros_like(COLOUR), COLOUR, ['the left image is black']),
-    (GREY.astype(np.uint16), GREY[::-1].astype(np.uint16),
-     ['the left image is black (does mono16_scale', 'the right image is black']),
-    (GREY.astype(np.uint16) * 256, GREY[::-1].astype(np.uint16) * 256, []),
-])
-def test_doubtful_images_are_named(left: np.ndarray, right: np.ndarray, expected: list[str]
-                                   ) -> None:
-    found = input_images.image_warnings(RawImage.from_array(left), RawImage.from_array(right),
-                                   1 / 256)
-    assert len(found) == len(expected)
-    assert all(text.startswith(start) for text, start in zip(found, expected, strict=True))
-
-
-@pytest.mark.parametrize('encoding', ['nv12', 'nv21', 'nv24'])
-def test_chroma_makes_no_image_black_or_saturated(encoding: str) -> None:
-    rows = ENCODINGS[encoding].rows(8)
-    for luma, chroma, expected in ((0, 255, ['the left image is black']), (128, 0, []),
-                                   (255, 128, ['the left image is saturated'])):
-        array = np.full((rows, 8), chroma, np.uint8)
-        array[:8] = luma
-        other = array.copy()
-        other[:8:2] = 90
-        left, right = (RawImage.from_array(image, encoding) for image in (array, other))
-        assert input_images.image_warnings(left, right, 1.0) == expected
-
-
-@pytest.mark.parametrize('dtype', ['<u2', '>u2'])
-def test_a_mosaic_of_16_bits_is_judged_after_its_scale(dtype: str) -> None:
-    grey = GREY.astype(dtype)
-    dark, bright = (RawImage.from_array(grey * factor, 'bayer_rggb16') for factor in (1, 256))
-    found = input_images.image_warnings(dark, bright, 1 / 256)
-    assert found == ['the left image is black (does mono16_scale fit the camera?)']
-    assert input_images.image_warnings(bright, dark, 1.0)[0].startswith(
-        'the left image is saturated (does mono16_scale')
-
-
-def test_only_the_luma_of_yuv_says_whether_an_image_is_black() -> None:
-    yuv = np.zeros((8, 8, 2), np.uint8)
-    yuv[..., 0] = 128       # neutral colour
-    image = RawImage.from_array(yuv, 'yuv422')
-    other = RawImage.from_array(yuv + np.uint8(60), 'yuv422')
-    assert input_images.image_warnings(image, other, 1.0) == ['the left image is black']

@@ -9,10 +9,10 @@ import cv2
 import numpy as np
 import pytest
 
+from stereo_bp_ros.alignment import WIDEST, vertical_offset
 from stereo_bp_ros.evaluation.datasets import open_dataset
 from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
-from stereo_bp_ros.node.diagnostics.vertical_offset import WIDEST, vertical_offset
 from test.cases import slow
 
 #: The street is rendered so much larger, so that a row of it is a known part of a pixel.

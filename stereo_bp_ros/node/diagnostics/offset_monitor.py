@@ -1,4 +1,4 @@
-"""Follows the vertical offset of a pair: its last estimates, its drift, and a warning."""
+"""Follows how the images of a pair lie to each other: vertical offset, drift, exchanged images."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import threading
 
 import numpy as np
 
+from stereo_bp_ros import checks
+from stereo_bp_ros.alignment import VerticalOffset, vertical_offset
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages import convert, rectify
+from stereo_bp_ros.errors import Doubt
 from stereo_bp_ros.geometry import rectified_size
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
-from stereo_bp_ros.node.diagnostics.vertical_offset import VerticalOffset, vertical_offset
 from stereo_bp_ros.rectification import SIDES, Rectification
 
 #: Estimates whose median is reported. The first so many of an activation that lie within
@@ -22,7 +24,10 @@ from stereo_bp_ros.rectification import SIDES, Rectification
 ESTIMATES, STABLE = 5, 0.3
 
 #: The key of what is wrong.
-CONDITION = 'vertical offset'
+CONDITION = Doubt.VERTICAL_OFFSET.value
+
+#: Pairs in a row whose images must seem to be exchanged before pairs are rejected.
+EXCHANGED_PAIRS = 2
 
 
 #: What an image is rectified with, as ``Rectification.maps`` returns it.
@@ -65,6 +70,8 @@ class OffsetMonitor:
             self._pair: tuple[RawImage, RawImage, MatcherConfig, Rectification | None] | None = (
                 None)
             self._history = _History()
+            self._exchanged: list[checks.Finding] = []
+            self._exchanged_pairs = 0
             self._conditions.clear(CONDITION)
 
     def offer(self, left: RawImage, right: RawImage, config: MatcherConfig,
@@ -79,26 +86,54 @@ class OffsetMonitor:
     def measure(self, limit: float) -> None:
         """Measure the pair that was left last, if there is a new one.
 
-        :param limit: rows; a larger offset or drift is a warning. 0 = measure nothing.
+        :param limit: rows; a larger offset or drift is a warning. 0 = measure no offset.
         """
-        if not limit:
-            self.clear()
-            return
         with self._lock:
             pair, self._pair = self._pair, None
+            if not limit:
+                self._history = _History()
+                self._conditions.clear(CONDITION)
             history = self._history
         if pair is None:
             return
         left, right, config, rectification = pair
         maps = self._maps_of(rectification)
-        estimate = vertical_offset(
-            grey('left', left, config, maps.get('left')),
-            grey('right', right, config, maps.get('right')),
-            config.min_disparity, config.min_disparity + config.disparity_range - 1)
+        greys = (grey('left', left, config, maps.get('left')),
+                 grey('right', right, config, maps.get('right')))
+        estimate = self._estimate(greys, config) if limit else None
+        # Rows that can be told were told within the range.
+        exchanged = checks.check_exchanged(*greys, config) if estimate is None else []
+        texts = []
+        if rectification is not None and limit and (
+                estimate is None or estimate.largest > limit):
+            texts = self._rectified_twice(left, right, config, limit)
         with self._lock:
-            if self._history is history:        # not cleared in the meantime
+            if self._history is not history:        # cleared in the meantime
+                return
+            self._exchanged, self._exchanged_pairs = exchanged, (
+                self._exchanged_pairs + 1 if exchanged else 0)
+            if limit:
                 history.add(estimate)
-                self._conditions.hold(CONDITION, Level.WARN, *history.warnings(limit))
+            if CONDITION not in config.ignored_keys:
+                texts += history.warnings(limit)
+            self._conditions.hold(CONDITION, Level.WARN, *texts)
+
+    def _estimate(self, greys: tuple[np.ndarray, np.ndarray], config: MatcherConfig
+                  ) -> VerticalOffset | None:
+        return vertical_offset(*greys, config.min_disparity, config.max_disparity)
+
+    def _rectified_twice(self, left: RawImage, right: RawImage, config: MatcherConfig,
+                         limit: float) -> list[str]:
+        as_they_come = config.replace(rectify=False, rectified_width=0, rectified_height=0)
+        estimate = self._estimate((grey('left', left, as_they_come),
+                                   grey('right', right, as_they_come)), as_they_come)
+        return [str(one) for one in checks.believe(checks.check_rectified_once(
+            estimate and estimate.largest, limit), config)]
+
+    def rejections(self) -> list[checks.Finding]:
+        """Why pairs have to be rejected by what was measured; empty where they need not."""
+        with self._lock:
+            return self._exchanged if self._exchanged_pairs >= EXCHANGED_PAIRS else []
 
     def _maps_of(self, rectification: Rectification | None) -> dict[str, Maps]:
         """By side; those of the latest rectification are kept, so that an estimate every second

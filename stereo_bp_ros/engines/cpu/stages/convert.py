@@ -8,7 +8,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros.engines.grey import conversion_code
+from stereo_bp_ros.grey import conversion_code
 from stereo_bp_ros.images import RawImage
 
 

@@ -1,13 +1,14 @@
-"""By how many rows the two images of a pair miss each other: a mounting that has moved.
+"""How the two images of a pair lie to each other: vertical offset, and the sign of disparities.
 
 Corners of the left image are looked for in the right one by normalised cross-correlation, over the
 columns of the disparity range and some rows. The disparity map is not used: it is wrong where the
-rows do not match.
+rows do not match, and where the images are exchanged.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -30,6 +31,12 @@ LEAST_CORRELATION, LEAST_LEAD = 0.8, 0.1
 #: What an estimate needs: so many points within three times the most spread, pixels, and so much
 #: standard deviation of their columns, as a part of the width.
 LEAST_POINTS, MOST_SPREAD, LEAST_WIDTH = 20, 0.75, 0.12
+
+#: Rows that partners of a rectified pair are apart at most, pixels.
+ROWS_APART = 0.75
+
+#: Corners whose disparity is looked for on both sides of zero, the best ones first.
+SIGNED_CORNERS = 80
 
 #: From a median absolute deviation to a standard deviation.
 _SIGMA = 1.4826
@@ -56,6 +63,19 @@ class VerticalOffset:
         return abs(self.offset) + abs(self.tilt) / 2
 
 
+class _Partner(NamedTuple):
+    """Where a corner of the left image lies in the right one, pixels.
+
+    row:       rows further down.
+    disparity: columns further to the left.
+    is_single: whether no other column of its row looks like it.
+    """
+
+    row: float
+    disparity: int
+    is_single: bool
+
+
 def vertical_offset(left: np.ndarray, right: np.ndarray, first: int, last: int
                     ) -> VerticalOffset | None:
     """Estimate the vertical offset of a pair; None where it cannot be told.
@@ -66,20 +86,13 @@ def vertical_offset(left: np.ndarray, right: np.ndarray, first: int, last: int
     :param left, right: uint8 or float32 H x W, grey values.
     :param first, last: disparities that are searched, pixels of the left image.
     """
-    factor = -(-left.shape[1] // WIDEST)
-    if factor > 1:
-        size = (left.shape[1] // factor, left.shape[0] // factor)
-        left, right = (cv2.resize(image[:size[1] * factor, :size[0] * factor], size,
-                                  interpolation=cv2.INTER_AREA) for image in (left, right))
-    width = left.shape[1]
-    corners = cv2.goodFeaturesToTrack(left, CORNERS, 0.01, max(HALF, width * APART))
-    if corners is None:
-        return None
-    places = np.rint(corners[:, 0]).astype(int)
+    left, right, factor = _reduced(left, right)
+    disparities = range(first // factor - 1, -(-last // factor) + 2)
+    places = _corners(left, CORNERS)
     for rows in SEARCHES:
-        found = [(x, row) for x, y in places for row in _partner_row(
-            left, right, x, y, rows, range(first // factor - 1, -(-last // factor) + 2))]
-        estimate = _line(np.array(found).reshape(-1, 2), width)
+        found = [(x, partner.row) for x, y in places
+                 if (partner := _partner(left, right, x, y, rows, disparities)) is not None]
+        estimate = _line(np.array(found).reshape(-1, 2), left.shape[1])
         if estimate is not None:
             return dataclasses.replace(
                 estimate, offset=estimate.offset * factor, tilt=estimate.tilt * factor,
@@ -87,14 +100,59 @@ def vertical_offset(left: np.ndarray, right: np.ndarray, first: int, last: int
     return None
 
 
-def _partner_row(left: np.ndarray, right: np.ndarray, x: int, y: int, rows: int,
-                 disparities: range) -> list[float]:
-    """Rows from a corner of the left image down to its partner; none where it has not just one."""
+def corner_disparities(left: np.ndarray, right: np.ndarray, first: int, last: int) -> np.ndarray:
+    """Disparities of corners that have one partner only in all columns of a range, pixels.
+
+    :param left, right: as ``vertical_offset``.
+    :param first, last: of the range, which may lie on both sides of 0, pixels.
+    :returns: float64 N, N <= ``SIGNED_CORNERS``.
+    """
+    left, right, factor = _reduced(left, right)
+    disparities = range(first // factor - 1, -(-last // factor) + 2)
+    found = [partner.disparity * factor for x, y in _corners(left, SIGNED_CORNERS)
+             if (partner := _partner(left, right, x, y, SEARCHES[0], disparities)) is not None
+             and partner.is_single]
+    return np.array(found, np.float64)
+
+
+def corners_in_their_rows(left: np.ndarray, right: np.ndarray, last: int) -> tuple[int, int]:
+    """How many corners have a partner in a row within ``ROWS_APART``, and how many have one.
+
+    :param left, right: as ``vertical_offset``.
+    :param last: disparities from -``last`` to ``last`` are searched, pixels.
+    """
+    left, right, factor = _reduced(left, right)
+    reach = -(-last // factor) + 1
+    partners = [partner for x, y in _corners(left, CORNERS)
+                if (partner := _partner(left, right, x, y, SEARCHES[0], range(-reach, reach + 1)))]
+    return sum(abs(one.row) * factor <= ROWS_APART for one in partners), len(partners)
+
+
+def _reduced(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """A pair no wider than ``WIDEST``, and by which whole number it was made smaller."""
+    factor = -(-left.shape[1] // WIDEST)
+    if factor > 1:
+        size = (left.shape[1] // factor, left.shape[0] // factor)
+        left, right = (cv2.resize(image[:size[1] * factor, :size[0] * factor], size,
+                                  interpolation=cv2.INTER_AREA) for image in (left, right))
+    return left, right, factor
+
+
+def _corners(image: np.ndarray, count: int) -> np.ndarray:
+    """Columns and rows of the best corners, int N x 2."""
+    width = image.shape[1]
+    corners = cv2.goodFeaturesToTrack(image, count, 0.01, max(HALF, width * APART))
+    return np.zeros((0, 2), int) if corners is None else np.rint(corners[:, 0]).astype(int)
+
+
+def _partner(left: np.ndarray, right: np.ndarray, x: int, y: int, rows: int,
+             disparities: range) -> _Partner | None:
+    """The partner of a corner of the left image; None where not just one row has it."""
     height, width = left.shape
     begin, end = max(HALF, x - disparities[-1]), min(width - HALF, x - disparities[0] + 1)
     if end - begin < 3 or not (HALF <= x < width - HALF
                                and HALF + rows <= y < height - HALF - rows):
-        return []
+        return None
     scores = cv2.matchTemplate(
         right[y - rows - HALF:y + rows + HALF + 1, begin - HALF:end + HALF],
         left[y - HALF:y + HALF + 1, x - HALF:x + HALF + 1], cv2.TM_CCOEFF_NORMED)
@@ -103,15 +161,23 @@ def _partner_row(left: np.ndarray, right: np.ndarray, x: int, y: int, rows: int,
     j = int(scores[i].argmax())
     best = of_row[i]
     if best < LEAST_CORRELATION or not (0 < i < 2 * rows and 0 < j < end - begin - 1):
-        return []
+        return None
     # Of columns the partner may have several, as along a fence: all of them have its row.
-    if max(of_row[:max(0, i - 2)].max(initial=-1), of_row[i + 3:].max(initial=-1)
-           ) > best - LEAST_LEAD:
-        return []
-    return [i - rows + shift for shift in _summit(scores[i - 1:i + 2, j - 1:j + 2])]
+    if _rival(of_row, i) > best - LEAST_LEAD:
+        return None
+    shift = _summit(scores[i - 1:i + 2, j - 1:j + 2])
+    if shift is None:
+        return None
+    return _Partner(i - rows + shift, x - begin - j, _rival(scores[i], j) <= best - LEAST_LEAD)
 
 
-def _summit(scores: np.ndarray) -> list[float]:
+def _rival(scores: np.ndarray, place: int) -> float:
+    """The best score that is no neighbour of a place."""
+    before, behind = scores[:max(0, place - 2)], scores[place + 3:]
+    return float(max(before.max(initial=-1), behind.max(initial=-1)))
+
+
+def _summit(scores: np.ndarray) -> float | None:
     """Row of the maximum, from the middle, of the quadratic that fits 3 x 3 scores best."""
     s = scores.astype(np.float64)
     by_row, by_column = (s[2] - s[0]).sum() / 6, (s[:, 2] - s[:, 0]).sum() / 6
@@ -120,9 +186,9 @@ def _summit(scores: np.ndarray) -> list[float]:
     both = (s[0, 0] + s[2, 2] - s[0, 2] - s[2, 0]) / 4
     determinant = rows * columns - both * both
     if rows >= 0 or determinant <= 0:
-        return []
+        return None
     shift = (both * by_column - columns * by_row) / determinant
-    return [float(shift)] if abs(shift) <= 1 else []
+    return float(shift) if abs(shift) <= 1 else None
 
 
 def _line(points: np.ndarray, width: int) -> VerticalOffset | None:

@@ -1,0 +1,136 @@
+"""What checks find: keys, severities and sentences, in one vocabulary for every program."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.errors import IGNORABLE, Doubt, InputError, InputReason
+
+
+class Severity(str, enum.Enum):
+    """What follows: no result, a result with a warning, or a result with a note."""
+
+    REJECT = 'reject'
+    WARN = 'warn'
+    NOTE = 'note'
+
+    def __str__(self) -> str:
+        return self.value
+
+
+#: Who may ask.
+PROGRAMS = ('node', 'match', 'evaluate', 'replay', 'Python')
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """One check.
+
+    key:      of its counter, of its diagnostic, and in ``ignored_checks``.
+    severity: what follows where it does not hold.
+    about:    what has to hold.
+    programs: who asks, of ``PROGRAMS``.
+    """
+
+    key: str
+    severity: Severity
+    about: str
+    programs: tuple[str, ...] = PROGRAMS
+
+    @property
+    def can_be_ignored(self) -> bool:
+        """Whether ``ignored_checks`` may name it: sizes, memory and numbers that are not finite
+        have no way around."""
+        return self.key in IGNORABLE
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """A check that does not hold.
+
+    text:   a sentence with the value, what it should be, and what to set.
+    weight: of several findings of one check the largest is the one to tell.
+    """
+
+    check: Check
+    text: str
+    weight: float = 0.0
+
+    def __str__(self) -> str:
+        return self.text + (f' [{self.check.key}]' if self.check.can_be_ignored else '')
+
+    def to_dict(self) -> dict[str, str]:
+        """For JSON."""
+        return {'check': self.check.key, 'text': self.text}
+
+
+#: Checks by their keys. Those that reject an input by its own format are told by their reason.
+CHECKS: dict[str, Check] = {}
+
+
+def _known(reason: InputReason, about: str, *programs: str) -> None:
+    CHECKS[reason.value] = Check(reason.value, Severity.REJECT, about, programs or PROGRAMS)
+
+
+_known(InputReason.UNKNOWN_ENCODING, 'the encoding of an image is one of the supported ones')
+_known(InputReason.BAD_STEP, 'a row of an image has as many bytes as its pixels need')
+_known(InputReason.SHORT_DATA, 'an image has as many bytes as its rows need')
+_known(InputReason.BAD_SIZE, 'an image has pixels, and an encoding with chroma even sides')
+_known(InputReason.TOO_LARGE,
+       'an image is within max_image_width, max_image_height and memory_limit')
+_known(InputReason.SIZE_MISMATCH, 'both images of a pair have one size')
+_known(InputReason.CAMERA_INFO_SIZE, 'the calibration is of images of the size of the pair')
+_known(InputReason.BAD_CALIBRATION,
+       'calibration values are finite, focal lengths above 0, R is a rotation')
+_known(InputReason.ZERO_BASELINE, 'the baseline is not 0')
+_known(InputReason.SWAPPED_CAMERAS, 'the baseline is above 0: the calibrations are not exchanged')
+_known(InputReason.VERTICAL_PAIR, 'the cameras are beside each other, not above each other')
+_known(InputReason.ZERO_STAMP, 'an image has a stamp', 'node')
+_known(InputReason.BAD_COMPRESSION, 'a compressed image is a whole PNG or JPEG', 'node', 'match',
+       'evaluate')
+_known(InputReason.BAD_ARRAY, 'an array has a supported shape, type and layout', 'Python')
+
+
+Texts = Iterable['str | tuple[str, float]']
+
+
+def check(key: InputReason | Doubt, about: str, *programs: str
+           ) -> Callable[[Callable[..., Texts]], Callable[..., list[Finding]]]:
+    """Make a check of a function that returns what is wrong, in words."""
+    severity = Severity.REJECT if isinstance(key, InputReason) else Severity.WARN
+    own = CHECKS[key.value] = Check(key.value, severity, about, programs or PROGRAMS)
+
+    def decorate(function: Callable[..., Texts]) -> Callable[..., list[Finding]]:
+        def examine(*inputs: Any) -> list[Finding]:
+            return [Finding(own, *((found,) if isinstance(found, str) else found))
+                    for found in function(*inputs)]
+        examine.__doc__ = function.__doc__
+        examine.__name__ = function.__name__
+        return examine
+    return decorate
+
+
+def believe(findings: Iterable[Finding], config: MatcherConfig) -> list[Finding]:
+    """The findings without those that the setting ``ignored_checks`` names.
+
+    :raises InputError: one of them rejects the input.
+    """
+    kept = [one for one in findings if one.check.key not in config.ignored_keys]
+    for one in kept:
+        if one.check.severity is Severity.REJECT:
+            text, _, limit = one.text.partition('; ')
+            raise InputError(InputReason(one.check.key), text, limit)
+    return kept
+
+
+def summarised(findings: Iterable[Finding]) -> Iterator[tuple[Finding, int]]:
+    """Of each check the finding of the largest weight, and how many there are."""
+    by_key: dict[str, list[Finding]] = {}
+    for one in findings:
+        by_key.setdefault(one.check.key, []).append(one)
+    for many in by_key.values():
+        yield max(many, key=lambda one: one.weight), len(many)

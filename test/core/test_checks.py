@@ -1,0 +1,288 @@
+"""What a pair, a calibration and a recording must satisfy to be believed, and its table."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import cv2
+import numpy as np
+import pytest
+
+from stereo_bp_ros import (
+    Calibration,
+    ConfigError,
+    Finding,
+    InputError,
+    InputReason,
+    MatcherConfig,
+    RawImage,
+    StereoMatcher,
+    checks,
+    examine_pair,
+)
+from stereo_bp_ros.checks import FrozenCameras
+from stereo_bp_ros.errors import IGNORABLE, Doubt
+from stereo_bp_ros.evaluation.datasets import open_dataset
+from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
+from stereo_bp_ros.findings import CHECKS, PROGRAMS, Severity
+from stereo_bp_ros.images import ENCODINGS
+
+RANDOM = np.random.default_rng(0)
+GREY = RANDOM.integers(0, 256, (24, 32), np.uint8)
+COLOUR = RANDOM.integers(0, 256, (24, 32, 3), np.uint8)
+CONFIG = MatcherConfig(disparity_range=64)
+CALIBRATION = Calibration(300.0, 0.2, 160.0, 160.0, 120.0)
+
+
+def plane() -> tuple[np.ndarray, np.ndarray]:
+    frame = SlantedPlane(width=320, height=240, slope_x=0.01).frame(0)
+    return frame.left, frame.right
+
+
+def raw(*images: np.ndarray) -> list[RawImage]:
+    return [RawImage.from_array(image) for image in images]
+
+
+def keys(findings: list[Finding]) -> list[str]:
+    return [finding.check.key for finding in findings]
+
+
+# The table
+
+def test_the_page_lists_every_check_with_what_it_does_and_who_asks(repository: pathlib.Path
+                                                                   ) -> None:
+    text = (repository / 'docs/reference/checks.md').read_text()
+    rows = {match[1]: match[2] for match in re.finditer(r'^\| `([^`]+)` \| (.*) \|$', text, re.M)}
+    expected = {key: ' | '.join((
+        str(check.severity), check.about, ', '.join(check.programs),
+        'yes' if check.can_be_ignored else 'no')) for key, check in CHECKS.items()}
+    assert rows == expected
+
+
+def test_every_reason_and_every_doubt_is_a_check_with_a_program() -> None:
+    assert set(CHECKS) == {one.value for one in (*InputReason, *Doubt)}
+    assert all(check.programs and set(check.programs) <= set(PROGRAMS)
+               for check in CHECKS.values())
+
+
+def test_no_check_of_sizes_memory_or_numbers_can_be_ignored() -> None:
+    assert len(IGNORABLE) == len(Doubt) + 1
+    rejecting = {key for key, check in CHECKS.items()
+                 if check.severity is Severity.REJECT and check.can_be_ignored}
+    assert rejecting == {'exchanged images'}
+
+
+def test_a_check_is_ignored_by_its_name_and_no_other() -> None:
+    same = raw(GREY, GREY)
+    assert keys(examine_pair(*same, CONFIG)) == ['identical images']
+    ignoring = CONFIG.replace(ignored_checks='Identical images'.lower())
+    assert examine_pair(*same, ignoring) == []
+    assert ignoring.replace(ignored_checks='identical_images, frozen camera').ignored_keys == {
+        'identical images', 'frozen camera'}
+    for name in ('bad calibration', 'identical'):
+        with pytest.raises(ConfigError, match=f'ignored_checks.*{name}'):
+            CONFIG.replace(ignored_checks=name)
+
+
+def test_what_is_told_names_the_check_that_may_be_ignored() -> None:
+    assert str(examine_pair(*raw(GREY, GREY), CONFIG)[0]).endswith('[identical images]')
+
+
+# One image, and two beside each other
+
+@pytest.mark.parametrize(('left', 'right', 'expected'), [
+    (GREY, GREY[::-1].copy(), []),
+    (GREY, GREY, ['left and right image are identical']),
+    (np.zeros_like(GREY), GREY, ['the left image is black']),
+    (GREY, np.full_like(GREY, 255), ['the right image is saturated']),
+    (np.zeros_like(COLOUR), COLOUR, ['the left image is black']),
+    (GREY.astype(np.uint16), GREY[::-1].astype(np.uint16),
+     ['the left image is black (does mono16_scale', 'the right image is black',
+      'the largest value of the 16-bit images is 255, 8 bits']),
+    (GREY.astype(np.uint16) * 256, GREY[::-1].astype(np.uint16) * 256, []),
+])
+def test_doubtful_images_are_named(left: np.ndarray, right: np.ndarray, expected: list[str]
+                                   ) -> None:
+    found = [one.text for one in checks.examine_images(*raw(left, right), CONFIG)]
+    assert len(found) == len(expected)
+    assert all(text.startswith(start) for text, start in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize('encoding', ['nv12', 'nv21', 'nv24'])
+def test_chroma_makes_no_image_black_or_saturated(encoding: str) -> None:
+    rows = ENCODINGS[encoding].rows(8)
+    for luma, chroma, expected in ((0, 255, ['the left image is black']), (128, 0, []),
+                                   (255, 128, ['the left image is saturated'])):
+        array = np.full((rows, 8), chroma, np.uint8)
+        array[:8] = luma
+        other = array.copy()
+        other[:8:2] = 90
+        left, right = (RawImage.from_array(image, encoding) for image in (array, other))
+        assert [one.text for one in checks.examine_images(left, right, CONFIG)] == expected
+
+
+@pytest.mark.parametrize('dtype', ['<u2', '>u2'])
+def test_a_mosaic_of_16_bits_is_judged_after_its_scale(dtype: str) -> None:
+    grey = GREY.astype(dtype)
+    dark, bright = (RawImage.from_array(grey * factor, 'bayer_rggb16') for factor in (1, 256))
+    found = checks.check_exposure(dark, bright, 1 / 256)
+    assert [one.text for one in found] == [
+        'the left image is black (does mono16_scale fit the camera?)']
+    assert checks.check_exposure(bright, dark, 1.0)[0].text.startswith(
+        'the left image is saturated (does mono16_scale')
+
+
+def test_only_the_luma_of_yuv_says_whether_an_image_is_black() -> None:
+    yuv = np.zeros((8, 8, 2), np.uint8)
+    yuv[..., 0] = 128       # neutral colour
+    image = RawImage.from_array(yuv, 'yuv422')
+    other = RawImage.from_array(yuv + np.uint8(60), 'yuv422')
+    assert [one.text for one in checks.examine_images(image, other, CONFIG)] == [
+        'the left image is black']
+
+
+@pytest.mark.parametrize('bits', [8, 10, 12, 14, 16])
+@pytest.mark.parametrize('dtype', ['<u2', '>u2'])
+def test_fewer_bits_than_16_are_told_with_the_factor_that_mends_them(bits: int, dtype: str
+                                                                     ) -> None:
+    highest = 2**bits - 1
+    left, right = (RawImage.from_array(RANDOM.integers(highest // 8, highest, (24, 32)).astype(
+        dtype)) for _ in range(2))
+    found = checks.check_bits(left, right, CONFIG.mono16_scale)
+    assert len(found) == (bits < 16)
+    if found:
+        scale = float(re.search(r'set mono16_scale to (\S+)', found[0].text)[1])  # type: ignore[index]
+        assert scale * highest == pytest.approx(255, rel=1e-5)
+        assert checks.check_bits(left, right, scale) == []
+
+
+def test_images_of_8_bits_have_no_missing_bits() -> None:
+    assert checks.check_bits(*raw(GREY // 16, GREY // 16), CONFIG.mono16_scale) == []
+
+
+# Frozen cameras
+
+def test_a_camera_that_repeats_its_bytes_under_new_stamps_is_told_by_its_side() -> None:
+    cameras, images = FrozenCameras(), [RANDOM.integers(0, 256, (24, 32), np.uint8)
+                                        for _ in range(6)]
+    assert cameras.examine(*raw(images[0], images[1]), 10**9) == []
+    assert cameras.examine(*raw(images[2], images[3]), 2 * 10**9) == []
+    left, = cameras.examine(*raw(images[2].copy(), images[4]), 3 * 10**9)
+    assert 'the left image repeats for 1.0 s' in left.text
+    both, = cameras.examine(*raw(images[2].copy(), images[4].copy()), 4 * 10**9)
+    assert 'both images repeat for 1.0 s' in both.text
+    assert cameras.examine(*raw(images[4], images[5]), 5 * 10**9) == []
+
+
+def test_a_pair_that_is_looked_at_again_under_its_stamp_is_not_frozen() -> None:
+    cameras = FrozenCameras()
+    for stamp_ns in (10**9, 10**9, 5 * 10**8):      # the last one: a bag that begins again
+        assert cameras.examine(*raw(GREY, GREY[::-1]), stamp_ns) == []
+
+
+# Both images together
+
+def test_exchanged_images_are_rejected_with_where_their_corners_lie() -> None:
+    left, right = plane()
+    assert examine_pair(*raw(left, right), CONFIG) == []
+    with pytest.raises(InputError, match='left and right image are probably exchanged') as caught:
+        examine_pair(*raw(right, left), CONFIG)
+    assert caught.value.reason is InputReason.EXCHANGED_IMAGES
+
+
+def test_who_knows_better_may_match_exchanged_images() -> None:
+    left, right = plane()
+    ignoring = CONFIG.replace(ignored_checks='exchanged images')
+    assert examine_pair(*raw(right, left), ignoring) == []
+
+
+@pytest.mark.parametrize('first', [-64, -40])
+def test_a_scene_behind_converged_cameras_is_matched_where_negative_disparities_are_searched(
+        first: int) -> None:
+    left, right = plane()       # exchanged, all disparities are negative: as behind converged ones
+    assert examine_pair(*raw(right, left), CONFIG.replace(min_disparity=first)) == []
+
+
+@pytest.mark.parametrize('images', [
+    (np.full((240, 320), 128, np.uint8),) * 2,
+    tuple(RANDOM.integers(0, 256, (2, 240, 320), np.uint8)),
+    (GREY, GREY[::-1].copy())])
+def test_images_that_tell_nothing_are_not_exchanged(images: tuple[np.ndarray, ...]) -> None:
+    assert checks.check_exchanged(*images, CONFIG) == []
+
+
+@pytest.mark.parametrize('folder', ['kitti2012', 'middlebury', 'sequence', 'driving'])
+def test_real_pairs_are_rejected_if_and_only_if_they_are_exchanged(data: pathlib.Path,
+                                                                   folder: str) -> None:
+    pairs = open_dataset(data / folder)
+    config = MatcherConfig(disparity_range=128)
+    for index in range(0, len(pairs), max(1, len(pairs) // 3)):
+        left, right = (cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) if image.ndim == 3 else image
+                       for image in (pairs[index].left, pairs[index].right))
+        assert checks.check_exchanged(left, right, config) == [], pairs[index].name
+        assert checks.check_exchanged(right, left, config), pairs[index].name
+
+
+def test_rows_that_miss_each_other_are_told_with_how_far() -> None:
+    left, right = plane()
+    found, = examine_pair(*raw(left, np.roll(right, 3, axis=0)), CONFIG)
+    assert found.check.key == 'vertical offset'
+    assert 'by up to 3.0' in found.text
+
+
+# Calibration
+
+@pytest.mark.parametrize(('baseline', 'hint'), [
+    (0.005, None), (0.54, None), (10.0, None), (0.0004, 'If 0.12 m is right, P[3] is -baseline'),
+    (120.0, 'If 0.12 m is right, P[3] is in millimetres'), (1e-5, 'another unit'),
+    (20.0, 'another unit')])
+def test_baselines_that_nobody_builds_are_told_with_what_may_be_meant(
+        baseline: float, hint: str | None) -> None:
+    found = checks.check_baseline(Calibration(300.0, baseline, 160.0, 160.0, 120.0))
+    assert [str(hint) in one.text for one in found] == [True] * (hint is not None)
+
+
+def test_a_calibration_of_another_size_is_rejected_by_check_and_by_matcher() -> None:
+    left, right = plane()
+    other = Calibration(600.0, 0.2, 320.0, 320.0, 240.0, width=640, height=480)
+    with pytest.raises(InputError, match='320 x 240; their calibration is of images of 640 x 480'):
+        examine_pair(*raw(left, right), CONFIG, other)
+    config = MatcherConfig.preset('sad_fast', backend='cpu', min_depth=5.0)
+    with StereoMatcher(config) as matcher:
+        for call in (lambda: matcher.prepare(320, 240, other),
+                     lambda: matcher.compute(left, right, calibration=other)):
+            with pytest.raises(InputError) as caught:
+                call()
+            assert caught.value.reason is InputReason.CAMERA_INFO_SIZE
+
+
+@pytest.mark.parametrize(('factor', 'told'), [(0.5, True), (1.0, False), (2.0, True)])
+def test_a_principal_point_far_from_the_middle_is_told_where_the_size_is_not_known(
+        factor: float, told: bool) -> None:
+    scaled = Calibration(300 * factor, 0.2, 160 * factor, 160 * factor, 120 * factor)
+    found = examine_pair(*raw(*plane()), CONFIG, scaled)
+    assert keys(found) == ['principal point'] * told
+
+
+# Truth
+
+@pytest.mark.parametrize(('low', 'high', 'settings'), [
+    (1.0, 63.0, None), (1.0, 107.3, 'disparity_range=109 holds all'),
+    (-20.0, 40.0, 'min_disparity=-20 and disparity_range=84 holds all')])
+def test_truth_beyond_the_range_is_told_with_the_range_that_holds_it(
+        low: float, high: float, settings: str | None) -> None:
+    truth = np.linspace(low, high, 10000, dtype=np.float32).reshape(100, 100)
+    truth[0] = np.inf
+    truth[1] = np.nan
+    truth[-1, -1] = high
+    truth[2, 0] = low
+    found = checks.check_truth(truth, CONFIG)
+    assert [str(settings) in one.text for one in found] == [True] * (settings is not None)
+
+
+def test_a_few_wrong_values_of_a_truth_are_no_range() -> None:
+    truth = np.full((100, 100), 20, np.float32)
+    truth[0, :40] = 100
+    assert checks.check_truth(truth, CONFIG) == []
+    assert checks.check_truth(np.full((4, 4), np.nan, np.float32), CONFIG) == []
