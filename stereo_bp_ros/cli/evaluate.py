@@ -232,7 +232,7 @@ def _recording(options: argparse.Namespace) -> Recording | None:
 
 
 def _open(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:
-    """All pairs; warns of bags."""
+    """All pairs; warns of bags, and of truths that are not read."""
     recordings = [one.source for one in inputs
                   if isinstance(one.source, pathlib.Path) and is_bag(one.source)]
     if recordings:
@@ -242,7 +242,10 @@ def _open(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:
             with bags.StereoBag(path, topics) as bag:
                 for warning in bag.warnings():
                     _log.warning(warning)
-    return Sources(inputs, topics, limit)
+    sources = Sources(inputs, topics, limit)
+    for warning in sources.warnings:
+        _log.warning(warning)
+    return sources
 
 
 def _calibration(options: argparse.Namespace) -> Calibration | None:

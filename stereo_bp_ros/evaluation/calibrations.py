@@ -230,8 +230,7 @@ def read_virtual_kitti_calibration(path: PathLike) -> Calibration:
     for words in lines:
         if len(words) == 6 and words[1] == '0':
             fx, fy, cx, cy = _numbers(path, 'the first line of camera 0', ' '.join(words[2:]), 4)
-            return _calibration(path, projection(fx, cx, cy, 0.0, fy),
-                                projection(fx, cx, cy, VIRTUAL_KITTI_BASELINE, fy))
+            return rectified(path, fx, VIRTUAL_KITTI_BASELINE, cx, cy, fy)
     raise ValueError(f'calibration {path} has no line with 6 numbers of camera 0')
 
 
@@ -384,6 +383,16 @@ def projection(focal_px: float, cx: float, cy: float, baseline_m: float = 0.0,
     """
     return [focal_px, 0.0, cx, -focal_px * baseline_m, 0.0, focal_y_px or focal_px, cy, 0.0,
             0.0, 0.0, 1.0, 0.0]
+
+
+def rectified(path: PathLike, focal_px: float, baseline_m: float, cx: float, cy: float,
+              focal_y_px: float = 0.0, size: tuple[int, int] = (0, 0)) -> Calibration:
+    """Of two cameras with the same numbers, which a data set has.
+
+    :raises ValueError: they make no calibration.
+    """
+    return _calibration(path, projection(focal_px, cx, cy, 0.0, focal_y_px),
+                        projection(focal_px, cx, cy, baseline_m, focal_y_px), size)
 
 
 def _calibration(path: PathLike, left: Sequence[float], right: Sequence[float],

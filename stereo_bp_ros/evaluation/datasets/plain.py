@@ -1,8 +1,12 @@
-"""Plain layouts: a pair, sets that a sets.yaml describes, and a stamped sequence."""
+"""Plain layouts: pairs, sets that a sets.yaml describes, and stamped sequences.
+
+Sets that only add a truth of their own scale to them are here, too: InStereo2K and CREStereo.
+"""
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,15 +15,26 @@ import numpy as np
 from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation import files
+from stereo_bp_ros.evaluation.calibrations import read_calibration
 from stereo_bp_ros.evaluation.datasets import classes
 from stereo_bp_ros.evaluation.datasets.entries import (
     Entry,
     Reader,
     calibration,
     image,
+    images_in,
+    listed,
     mask,
+    matched,
     partners,
+    subfolders,
 )
+from stereo_bp_ros.evaluation.datasets.unread_truth import TRUTH_NAME
+
+SIDES = ('left', 'right')
+
+INSTEREO2K_SCALE, CRESTEREO_SCALE = 100.0, 32.0
+"""Grey levels per pixel of disparity in the 16-bit truths of InStereo2K and of CREStereo."""
 
 LARGEST_SCALE = 65535
 """Most grey levels that one pixel of disparity can be, and more disparities than there are."""
@@ -104,6 +119,8 @@ def pair(folder: Path, description: Mapping[str, float] | None = None) -> list[E
                         ('disparity.pfm', None)):
         if (folder / name).is_file():
             truth = functools.partial(read_truth, folder / name, scale)
+    if truth is None and all((folder / f'{side}_disp.png').is_file() for side in SIDES):
+        truth = functools.partial(_wide_truth, folder / 'left_disp.png', INSTEREO2K_SCALE)
     disparities = description.get('disparities')
     return [Entry(folder.name, left, right, truth, calibration=calibration(folder),
                   stamp_ns=int(description['stamp_ns']) if 'stamp_ns' in description else None,
@@ -113,15 +130,76 @@ def pair(folder: Path, description: Mapping[str, float] | None = None) -> list[E
                   classes=classes.of_folder(folder / 'classes'))]
 
 
-def sequence(folder: Path) -> list[Entry] | None:
-    """left/ and right/ with images of the same names, or None."""
-    if not ((folder / 'left').is_dir() and (folder / 'right').is_dir()):
+def _wide_truth(path: Path, scale: float) -> np.ndarray:
+    """Of 16 bits, with the scale of a data set."""
+    if files.read_grey(path).dtype != np.uint16:
+        raise ValueError(f'disparity image {path} has 8 bits, but should have 16, with {scale:g} '
+                         'levels per pixel: rename it to disparity.png, and say its scale in '
+                         'sets.yaml')
+    return files.read_disparity_png(path, scale)
+
+
+def side_by_side(folder: Path) -> list[Entry] | None:
+    """Images NAME_left and NAME_right in one folder, as CREStereo has them; or None."""
+    images = images_in(folder)
+    lefts, rights = ({path.stem.removesuffix(f'_{side}'): path for path in images.values()
+                      if path.stem.endswith(f'_{side}')} for side in SIDES)
+    if not lefts.keys() & rights.keys():
         return None
     numbers = calibration(folder)
+    entries = []
+    for left, right in matched(lefts, rights, folder, folder):
+        truth = folder / f'{left.stem}.disp.png'
+        entries.append(Entry(
+            left.stem.removesuffix('_left'), left, right,
+            functools.partial(_wide_truth, truth, CRESTEREO_SCALE) if truth.is_file() else None,
+            calibration=numbers))
+    return entries
+
+
+def sequence(folder: Path) -> list[Entry] | None:
+    """Two folders with images of the same names, or None: left/ and right/, EuRoC's cameras, or
+    the only two whose names differ by left and right."""
+    found = _image_folders(folder)
+    if found is None:
+        return None
+    left_folder, right_folder = found
+    sensor = left_folder.parent / 'sensor.yaml'
+    numbers = calibration(folder)
+    if left_folder.name == 'data' and sensor.is_file():
+        numbers = functools.partial(read_calibration, sensor)
     entries = [
         Entry(left.stem, left, right, calibration=numbers,
               stamp_ns=int(left.stem) if left.stem.isdecimal() else None)
-        for left, right in partners(folder / 'left', folder / 'right')]
+        for left, right in partners(left_folder, right_folder)]
     # Names are numbers of any length: their order as text is not the order in time.
     return sorted(entries, key=lambda entry: (entry.stamp_ns is None, entry.stamp_ns or 0,
                                               entry.name))
+
+
+def _image_folders(folder: Path) -> tuple[Path, Path] | None:
+    """Folders of the left and the right images.
+
+    :raises ValueError: there are several.
+    """
+    for names in (SIDES, ('cam0/data', 'cam1/data'), ('cam0', 'cam1')):
+        left, right = (folder / name for name in names)
+        if left.is_dir() and right.is_dir():
+            # A truth of both sides, in PFM, has such folders, too.
+            empty = not (images_in(left) or images_in(right))
+            return None if empty and (listed(left) or listed(right)) else (left, right)
+    found = [(left, right) for left in subfolders(folder)
+             if 'left' in left.name.lower() and not TRUTH_NAME.search(left.name)
+             and (right := other_side_of(left)).is_dir() and images_in(left) and images_in(right)]
+    if len(found) > 1:
+        raise ValueError(f'{folder} has several pairs of folders: '
+                         + ', '.join(f'{left.name} with {right.name}' for left, right in found)
+                         + ': name two folders left and right, or link to them so')
+    return found[0] if found else None
+
+
+def other_side_of(left: Path) -> Path:
+    """The folder of the right images: left in the name becomes right, in the same letters."""
+    words = {'left': 'right', 'Left': 'Right', 'LEFT': 'RIGHT'}
+    return left.with_name(re.sub('left', lambda word: words.get(word[0], 'right'), left.name,
+                                 flags=re.IGNORECASE))
