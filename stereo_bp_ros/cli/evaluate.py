@@ -191,6 +191,7 @@ def run(options: argparse.Namespace) -> int:
     summary = _summary(options, str(scenario.path if scenario else sources), configs, method,
                        backend, devices, results, totals)
     summary['stopped'] = stopped and (str(stopped) or 'interrupted')
+    summary['warnings'] = sources.warnings
     summary['skipped'] = [dataclasses.asdict(one) for one in skipped]
     verdicts = judge(scenario.conditions, results) if scenario else []
     if scenario:
@@ -293,7 +294,7 @@ def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, Mat
 
 def _print(title: str, results: Sequence[Result], totals: Totals, summary: Mapping[str, Any]
            ) -> None:
-    table = tables.frame_table(results, totals)
+    table = tables.frame_table(results, totals, bool(summary['warnings']))
     fitting = shared.fitting(table.columns, table.rows, table.ranks)
     shared.print_table(title, [table.columns[i] for i in fitting],
                        [[row[i] for i in fitting] for row in table.rows])

@@ -93,7 +93,7 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
     against = f', beside {", ".join(others)}' if others else ''
     lead = (f'{summary["matcher"]} on {summary["backend"]}{against}. {summary["source"]}, '
             f'{len(results)} pairs, {summary["date"]}.')
-    table = tables.frame_table(results, totals)
+    table = tables.frame_table(results, totals, bool(summary.get('warnings')))
     figures: list[report.Part] = [report.Table('Frames', table.columns, table.rows)]
     columns, rows = tables.region_table(matchers)
     if rows:
@@ -105,6 +105,7 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
     overview: list[report.Part] = [report.Tiles(tiles(totals))]
     if summary.get('stopped'):
         overview.insert(0, report.Note(f'Not all pairs: {summary["stopped"]}.'))
+    overview[:0] = [report.Note(f'{warning}.') for warning in summary.get('warnings', ())]
     if skipped := summary.get('skipped'):
         overview.insert(0, report.Note(
             f'{len(skipped)} of {len(skipped) + len(results)} pairs cannot be read and are left '

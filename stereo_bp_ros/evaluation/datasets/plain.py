@@ -169,12 +169,18 @@ def sequence(folder: Path) -> list[Entry] | None:
     if left_folder.name == 'data' and sensor.is_file():
         numbers = functools.partial(read_calibration, sensor)
     entries = [
-        Entry(left.stem, left, right, calibration=numbers,
+        Entry(left.stem, left, right, _truth_of_frame(folder, left.stem), calibration=numbers,
               stamp_ns=int(left.stem) if left.stem.isdecimal() else None)
         for left, right in partners(left_folder, right_folder)]
     # Names are numbers of any length: their order as text is not the order in time.
     return sorted(entries, key=lambda entry: (entry.stamp_ns is None, entry.stamp_ns or 0,
                                               entry.name))
+
+
+def _truth_of_frame(folder: Path, name: str) -> Reader | None:
+    path = next((path for suffix in ('.pfm', '.png')
+                 if (path := folder / 'disparity' / f'{name}{suffix}').is_file()), None)
+    return None if path is None else functools.partial(read_truth, path)
 
 
 def _image_folders(folder: Path) -> tuple[Path, Path] | None:
