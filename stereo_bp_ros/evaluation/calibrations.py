@@ -90,6 +90,9 @@ def read_calibration(path: PathLike, image: PathLike | None = None) -> Calibrati
         return read_virtual_kitti_calibration(path)
     if re.match(r'\s*[-+\d.]', text) and not text.startswith('---'):
         return read_projection_calibration(*_sides(path))
+    if text.startswith('<'):
+        raise ValueError(f'calibration {path} is XML: write it as YAML, as cv2.FileStorage does '
+                         'for a name that ends in .yaml')
     raw_calibrations.reject_settings_of_zed(path, text)
     if YAML_MARK.search(text):
         content = _yaml_content(path, text)
