@@ -122,9 +122,10 @@ def _read_yaml_calibration(path: PathLike, content: dict[str, Any]) -> Calibrati
 def cameras_of_image(image: PathLike | None) -> tuple[int, int] | None:
     """The pair of KITTI's cameras that an image is of, by the folder that it lies in, or None."""
     for name in reversed(Path(image).absolute().parts[:-1] if image else ()):
-        found = re.fullmatch(r'image_0?([0-3])', name)
-        if found:
-            return GREY_CAMERAS if int(found[1]) < 2 else COLOUR_CAMERAS
+        if re.fullmatch(r'image_0?[01]', name):
+            return GREY_CAMERAS
+        if re.fullmatch(r'image_0?[23]|colored_[01]', name):
+            return COLOUR_CAMERAS
     return None
 
 

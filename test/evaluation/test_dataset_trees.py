@@ -228,6 +228,15 @@ def test_folders_of_a_sequence_may_have_other_names(tmp_path, left, right):
     assert (pair.left.max(), pair.right.max(), pair.stamp_ns) == (1, 2, 17)
 
 
+def test_names_of_a_sequence_may_differ_by_left_and_right(tmp_path):
+    for side, value in (('left', 1), ('right', 2)):
+        for name in ('street', 'yard'):
+            save(tmp_path / side / f'{name}_{side}.jpg', value)
+    pairs = list(open_dataset(tmp_path))
+    assert [pair.name for pair in pairs] == ['street_left', 'yard_left']
+    assert [(pair.left.max(), pair.right.max()) for pair in pairs] == [(1, 2), (1, 2)]
+
+
 def test_several_pairs_of_folders_are_rejected_by_their_names(tmp_path):
     for name in ('left_raw', 'right_raw', 'left_rect', 'right_rect'):
         save(tmp_path / name / '1.png')

@@ -50,6 +50,26 @@ def test_odometry_has_one_calibration_for_all_images_and_their_times(tmp_path):
         assert pairs[0].stamp_ns > 0
 
 
+def test_colour_images_of_2012_have_the_truth_of_the_grey_camera_and_a_warning(tmp_path):
+    for camera in (0, 1):
+        save(tmp_path / 'training' / f'colored_{camera}' / '000000_10.png')
+    (tmp_path / 'training' / 'calib').mkdir()
+    (tmp_path / 'training' / 'calib' / '000000.txt').write_text(lines())
+    assert not open_dataset(tmp_path).warnings
+    (tmp_path / 'training' / 'disp_occ').mkdir()
+    files.write_disparity_png(tmp_path / 'training' / 'disp_occ' / '000000_10.png',
+                              np.full((4, 6), 9.0))
+    dataset = open_dataset(tmp_path)
+    assert dataset[0].truth.max() == 9
+    assert dataset[0].calibration.baseline_m == pytest.approx(COLOUR)
+    assert 'that of the grey left camera' in dataset.warnings[0]
+    for camera in (0, 1):
+        save(tmp_path / 'training' / f'image_{camera}' / '000000_10.png')
+    dataset = open_dataset(tmp_path)
+    assert dataset[0].calibration.baseline_m == pytest.approx(GREY)
+    assert not dataset.warnings
+
+
 def test_odometry_in_colour_has_the_baseline_of_cameras_2_and_3(tmp_path):
     save_sequence(tmp_path / '00', (2, 3))
     (tmp_path / '00' / 'calib.txt').write_text(lines())

@@ -35,12 +35,14 @@ class Layout(NamedTuple):
     look:  the entries of a folder that has this layout, or None.
     files: what such a folder has, in words.
     truth: where its ground truth is expected, in words; '' = it has none.
+    caution: what is wrong with that truth, in words; '' = nothing.
     """
 
     name: str
     look: Callable[[Path], list[Entry] | None]
     files: str
     truth: str = ''
+    caution: str = ''
 
 
 LAYOUTS = (
@@ -55,6 +57,9 @@ LAYOUTS = (
            'two_view_training_gt/, trainingQ_gt/ or MiddEval3-GT0-Q/'),
     Layout('KITTI 2012 or odometry', kitti.grey, 'image_0/ with image_1/',
            'disp_occ/ or disp_noc/, with the names of the left images'),
+    Layout('KITTI 2012 in colour', kitti.grey_in_colour, 'colored_0/ with colored_1/',
+           'disp_occ/ or disp_noc/, with the names of the left images',
+           'the truth is that of the grey left camera (image_0/), 6 cm beside the colour one'),
     Layout('KITTI 2015 or odometry in colour', kitti.colour, 'image_2/ with image_3/',
            'disp_occ_0/ or disp_noc_0/, with the names of the left images'),
     Layout('KITTI raw or KITTI-360', kitti.raw, 'image_00/data/ with image_01/data/'),
@@ -155,11 +160,15 @@ def open_dataset(path: files.PathLike) -> Dataset:
 
 
 def _warnings(parts: list[Dataset]) -> tuple[str, ...]:
-    """One sentence at most about each layout of which a part has no truth."""
-    lacking = {part.layout: part.path for part in reversed(parts) if not part.has_truth}
-    expected = {layout.name: layout.truth for layout in LAYOUTS}
-    found = (find_unread_truth(folder, layout, expected[layout])
-             for layout, folder in reversed(lacking.items()))
+    """One sentence at most about each layout of which a part has no truth, or a doubtful one."""
+    found = []
+    for layout in LAYOUTS:
+        own = [part for part in parts if part.layout == layout.name]
+        lacking = next((part.path for part in own if not part.has_truth), None)
+        if lacking is not None:
+            found.append(find_unread_truth(lacking, layout.name, layout.truth))
+        elif own and layout.caution:
+            found.append(f'{own[0].path} ({layout.name}): {layout.caution}')
     return tuple(filter(None, found))
 
 

@@ -15,8 +15,8 @@ from stereo_bp_ros.evaluation.datasets import classes
 from stereo_bp_ros.evaluation.datasets.entries import (
     IMAGE_SUFFIXES,
     Entry,
-    Reader,
     calibration,
+    images_in,
     matched,
     partners,
     partners_by_side,
@@ -97,15 +97,15 @@ def argoverse(folder: Path) -> list[Entry] | None:
     split = folder.parent
     inside = f'{split.name}/{folder.name}/{left_folder.name}_disparity'
     truth_folder = next(iter(sorted(split.parent.parent.glob(f'disparity_maps*/{inside}'))), None)
+    truths = {} if truth_folder is None else {
+        path.stem.rpartition('_')[2]: path for path in images_in(truth_folder).values()}
     entries = []
     for key, left, right in partners_by_side(left_folder, right_folder):
         stamp = key.rpartition('_')[2]
-        truth: Reader | None = None
-        if truth_folder is not None:
-            path = truth_folder / f'{truth_folder.name}_{stamp}.png'
-            truth = functools.partial(files.read_disparity_png, path) if path.is_file() else None
         entries.append(Entry(
-            stamp, left, right, truth,
+            stamp, left, right,
+            functools.partial(files.read_disparity_png, truths[stamp])
+            if stamp in truths else None,
             stamp_ns=int(stamp) if stamp.isdecimal() and len(stamp) < 20 else None,
             calibration=calibration(folder)))
     return entries

@@ -39,6 +39,14 @@ def colour(folder: Path) -> list[Entry] | None:
     return _pairs(_training(folder, 'image_2'), 'image_2', 'image_3', truth_suffix='_0')
 
 
+def grey_in_colour(folder: Path) -> list[Entry] | None:
+    """Colour images of 2012 in colored_0 and colored_1, or None.
+
+    What the field compares them with is the truth of the grey left camera, 6 cm beside.
+    """
+    return _pairs(_training(folder, 'colored_0'), 'colored_0', 'colored_1')
+
+
 def raw(folder: Path) -> list[Entry] | None:
     """A drive of the raw data, rectified ('sync'), or of KITTI-360; the grey pair comes first."""
     for left, right in (('image_00', 'image_01'), ('image_02', 'image_03')):

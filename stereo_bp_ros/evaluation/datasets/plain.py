@@ -26,12 +26,15 @@ from stereo_bp_ros.evaluation.datasets.entries import (
     listed,
     mask,
     matched,
-    partners,
+    partners_by_side,
     subfolders,
 )
 from stereo_bp_ros.evaluation.datasets.unread_truth import TRUTH_NAME
 
 SIDES = ('left', 'right')
+
+OTHER_IMAGES = re.compile(rf'{TRUTH_NAME.pattern}|mask|seg|occl|conf|flow|normal', re.IGNORECASE)
+"""Names of folders whose images are of no camera."""
 
 INSTEREO2K_SCALE, CRESTEREO_SCALE = 100.0, 32.0
 """Grey levels per pixel of disparity in the 16-bit truths of InStereo2K and of CREStereo."""
@@ -171,10 +174,19 @@ def sequence(folder: Path) -> list[Entry] | None:
     entries = [
         Entry(left.stem, left, right, _truth_of_frame(folder, left.stem), calibration=numbers,
               stamp_ns=int(left.stem) if left.stem.isdecimal() else None)
-        for left, right in partners(left_folder, right_folder)]
+        for left, right in _frames(left_folder, right_folder)]
     # Names are numbers of any length: their order as text is not the order in time.
     return sorted(entries, key=lambda entry: (entry.stamp_ns is None, entry.stamp_ns or 0,
                                               entry.name))
+
+
+def _frames(left_folder: Path, right_folder: Path) -> list[tuple[Path, Path]]:
+    """Images of the same names, or of names that differ by left and right alone."""
+    lefts, rights = images_in(left_folder), images_in(right_folder)
+    if lefts and rights and not lefts.keys() & rights.keys() and all(
+            'left' in name for name in lefts):
+        return [(left, right) for _, left, right in partners_by_side(left_folder, right_folder)]
+    return matched(lefts, rights, left_folder, right_folder)
 
 
 def _truth_of_frame(folder: Path, name: str) -> Reader | None:
@@ -195,7 +207,7 @@ def _image_folders(folder: Path) -> tuple[Path, Path] | None:
             empty = not (images_in(left) or images_in(right))
             return None if empty and (listed(left) or listed(right)) else (left, right)
     found = [(left, right) for left in subfolders(folder)
-             if 'left' in left.name.lower() and not TRUTH_NAME.search(left.name)
+             if 'left' in left.name.lower() and not OTHER_IMAGES.search(left.name)
              and (right := other_side_of(left)).is_dir() and images_in(left) and images_in(right)]
     if len(found) > 1:
         raise ValueError(f'{folder} has several pairs of folders: '
