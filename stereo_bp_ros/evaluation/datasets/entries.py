@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -123,11 +124,9 @@ def mask(path: Path) -> Reader | None:
 
 def image(folder: Path, stem: str) -> Path | None:
     """The image of a name without its suffix, or None."""
-    for suffix in IMAGE_SUFFIXES:
-        path = folder / (stem + suffix)
-        if path.is_file():
-            return path
-    return None
+    # Every folder of a tree is asked for a dozen names: pathlib would take most of the time.
+    paths = (os.path.join(folder, stem + suffix) for suffix in IMAGE_SUFFIXES)
+    return next((Path(path) for path in paths if os.path.isfile(path)), None)
 
 
 def calibration(folder: Path) -> Callable[[], Calibration] | None:
