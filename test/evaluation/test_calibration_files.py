@@ -90,11 +90,12 @@ def test_q_may_be_a_list(tmp_path, content):
     assert_read(tmp_path / 'rig.yaml')
 
 
-def test_matrices_of_opencv_may_have_other_names(tmp_path):
-    write_with_opencv(tmp_path / 'rig.yaml', {
+@pytest.mark.parametrize('suffix', ['yaml', 'json'])
+def test_matrices_of_opencv_may_have_other_names(tmp_path, suffix):
+    write_with_opencv(tmp_path / f'rig.{suffix}', {
         'imageSize': (640, 400), 'P_left': np.reshape(LEFT_P, (3, 4)),
         'P_right': np.reshape(RIGHT_P, (3, 4))})
-    assert_read(tmp_path / 'rig.yaml')
+    assert_read(tmp_path / f'rig.{suffix}')
 
 
 @pytest.mark.parametrize(('content', 'words'), [

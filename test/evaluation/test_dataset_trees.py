@@ -178,6 +178,16 @@ def test_what_is_no_truth_is_not_warned_of(tmp_path):
     assert not open_dataset(tmp_path / 'hall').warnings
 
 
+def test_parts_for_a_test_have_no_truth_and_no_warning(tmp_path):
+    save_set(tmp_path / 'MiddEval3' / 'trainingQ' / 'hall')
+    save_set(tmp_path / 'MiddEval3' / 'testQ' / 'yard')
+    truths = tmp_path / 'MiddEval3-GT0-Q' / 'MiddEval3' / 'trainingQ' / 'hall'
+    save_truth(truths / 'disp0GT.pfm')
+    assert not open_dataset(tmp_path / 'MiddEval3').warnings
+    (truths / 'disp0GT.pfm').rename(truths / 'disp.pfm')
+    assert 'MiddEval3-GT0-Q' in open_dataset(tmp_path / 'MiddEval3').warnings[0]
+
+
 def test_many_folders_without_a_truth_make_one_warning(tmp_path):
     for name in ('one', 'two', 'three'):
         save_pair(tmp_path / name)
@@ -218,7 +228,8 @@ def test_a_sequence_may_have_its_truth_beside_it(tmp_path):
 
 @pytest.mark.parametrize(('left', 'right'), [
     ('cam0', 'cam1'), ('cam0/data', 'cam1/data'), ('Left', 'Right'), ('image_left', 'image_right'),
-    ('LEFT_RGB', 'RIGHT_RGB'), ('rect_left_8bit', 'rect_right_8bit')])
+    ('LEFT_RGB', 'RIGHT_RGB'), ('l', 'r'), ('camera_1', 'camera_2'), ('infra1', 'infra2'),
+    ('rect_left_8bit', 'rect_right_8bit')])
 def test_folders_of_a_sequence_may_have_other_names(tmp_path, left, right):
     for name, value in ((left, 1), (right, 2)):
         save(tmp_path / name / '17.png', value)
@@ -235,6 +246,19 @@ def test_names_of_a_sequence_may_differ_by_left_and_right(tmp_path):
     pairs = list(open_dataset(tmp_path))
     assert [pair.name for pair in pairs] == ['street_left', 'yard_left']
     assert [(pair.left.max(), pair.right.max()) for pair in pairs] == [(1, 2), (1, 2)]
+
+
+@pytest.mark.parametrize('form', ['{name}_{side}', '{side}_{name}'])
+def test_pairs_may_lie_side_by_side_in_a_folder_of_no_other_images(tmp_path, form):
+    for side, value in (('left', 1), ('right', 2)):
+        for name in ('street', 'yard'):
+            save(tmp_path / f'{form.format(name=name, side=side)}.png', value)
+    pairs = list(open_dataset(tmp_path))
+    assert [(pair.name, pair.left.max(), pair.right.max()) for pair in pairs] == [
+        ('street', 1, 2), ('yard', 1, 2)]
+    save(tmp_path / 'icon.png')
+    with pytest.raises(ValueError, match='no stereo pairs'):
+        open_dataset(tmp_path)
 
 
 def test_several_pairs_of_folders_are_rejected_by_their_names(tmp_path):

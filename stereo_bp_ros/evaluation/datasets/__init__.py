@@ -7,6 +7,7 @@ deep.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -83,7 +84,8 @@ LAYOUTS = (
            'disparity/, with the names of the images as .pfm, or .png of 16 bits'),
     Layout('pair', plain.pair, 'left.png with right.png',
            'disparity.pfm or disparity.png, or left_disp.png with right_disp.png of InStereo2K'),
-    Layout('pairs side by side', plain.side_by_side, 'NAME_left.png with NAME_right.png',
+    Layout('pairs side by side', plain.side_by_side,
+           'NAME_left.png with NAME_right.png, or left_NAME.png with right_NAME.png',
            'NAME_left.disp.png'),
 )
 
@@ -160,16 +162,19 @@ def open_dataset(path: files.PathLike) -> Dataset:
 
 
 def _warnings(parts: list[Dataset]) -> tuple[str, ...]:
-    """One sentence at most about each layout of which a part has no truth, or a doubtful one."""
+    """One sentence at most about each layout that has no truth, or a doubtful one."""
     found = []
     for layout in LAYOUTS:
         own = [part for part in parts if part.layout == layout.name]
-        lacking = next((part.path for part in own if not part.has_truth), None)
-        if lacking is not None:
-            found.append(find_unread_truth(lacking, layout.name, layout.truth))
-        elif own and layout.caution:
-            found.append(f'{own[0].path} ({layout.name}): {layout.caution}')
-    return tuple(filter(None, found))
+        if any(part.has_truth for part in own):
+            found += [f'{own[0].path} ({layout.name}): {layout.caution}'] * bool(layout.caution)
+            continue
+        # Folders beside each other have the same neighbours.
+        firsts = {part.path.parent: part.path for part in reversed(own)}
+        sentences = (find_unread_truth(place, layout.name, layout.truth)
+                     for place in reversed(firsts.values()))
+        found += list(itertools.islice(filter(None, sentences), 1))
+    return tuple(found)
 
 
 def _direct(folder: Path) -> Dataset | None:

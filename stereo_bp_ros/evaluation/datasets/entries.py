@@ -145,7 +145,8 @@ def listed(folder: Path) -> list[Path]:
 
 def subfolders(folder: Path) -> list[Path]:
     """The folders in a folder that are not hidden, by name."""
-    return [path for path in listed(folder) if path.is_dir() and not path.name.startswith('.')]
+    return [path for path in listed(folder)
+            if os.path.isdir(path) and not path.name.startswith('.')]
 
 
 def images_in(folder: Path) -> dict[str, Path]:

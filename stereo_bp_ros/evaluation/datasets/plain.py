@@ -33,6 +33,11 @@ from stereo_bp_ros.evaluation.datasets.unread_truth import TRUTH_NAME
 
 SIDES = ('left', 'right')
 
+IMAGE_FOLDERS = (SIDES, ('cam0/data', 'cam1/data'), *(
+    (f'{name}{first}', f'{name}{first + 1}') for first in (0, 1)
+    for name in ('cam', 'camera', 'camera_', 'infra')), ('l', 'r'), ('L', 'R'))
+"""Folders of left and right images, besides those whose names have left and right in them."""
+
 OTHER_IMAGES = re.compile(rf'{TRUTH_NAME.pattern}|mask|seg|occl|conf|flow|normal', re.IGNORECASE)
 """Names of folders whose images are of no camera."""
 
@@ -143,18 +148,28 @@ def _wide_truth(path: Path, scale: float) -> np.ndarray:
 
 
 def side_by_side(folder: Path) -> list[Entry] | None:
-    """Images NAME_left and NAME_right in one folder, as CREStereo has them; or None."""
-    images = images_in(folder)
-    lefts, rights = ({path.stem.removesuffix(f'_{side}'): path for path in images.values()
-                      if path.stem.endswith(f'_{side}')} for side in SIDES)
-    if not lefts.keys() & rights.keys():
+    """Images NAME_left and NAME_right, or left_NAME and right_NAME, and no others; or None.
+
+    CREStereo has them so.
+    """
+    found: tuple[dict[str, Path], dict[str, Path]] = ({}, {})
+    for path in images_in(folder).values():
+        if OTHER_IMAGES.search(path.stem):
+            continue
+        side = re.match(r'(left|right)_|.*_(left|right)$', path.stem)
+        if side is None:
+            return None
+        name = path.stem.removeprefix(f'{side[1]}_').removesuffix(f'_{side[2]}')
+        found[SIDES.index(side[1] or side[2])][name] = path
+    lefts, rights = found
+    if not lefts or not rights:
         return None
     numbers = calibration(folder)
     entries = []
-    for left, right in matched(lefts, rights, folder, folder):
+    for name, (left, right) in zip(lefts, matched(lefts, rights, folder, folder), strict=True):
         truth = folder / f'{left.stem}.disp.png'
         entries.append(Entry(
-            left.stem.removesuffix('_left'), left, right,
+            name, left, right,
             functools.partial(_wide_truth, truth, CRESTEREO_SCALE) if truth.is_file() else None,
             calibration=numbers))
     return entries
@@ -200,7 +215,7 @@ def _image_folders(folder: Path) -> tuple[Path, Path] | None:
 
     :raises ValueError: there are several.
     """
-    for names in (SIDES, ('cam0/data', 'cam1/data'), ('cam0', 'cam1')):
+    for names in IMAGE_FOLDERS:
         left, right = (folder / name for name in names)
         if left.is_dir() and right.is_dir():
             # A truth of both sides, in PFM, has such folders, too.
