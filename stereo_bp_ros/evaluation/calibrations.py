@@ -31,7 +31,8 @@ LARGEST_BASELINE = 10.0
 VIRTUAL_KITTI_BASELINE = 0.532725
 """Metres between the cameras of Virtual KITTI 2, which no file of it says."""
 
-NAMES = ('P_left.txt', 'calib.txt', 'left.yaml', 'stereo.yaml', 'stereo.yml', 'extrinsics.yml')
+NAMES = ('P_left.txt', 'calib.txt', 'left.yaml', 'left.yml', 'stereo.yaml', 'stereo.yml',
+         'extrinsics.yml')
 """Names that a calibration beside images may have; the first that is there is taken."""
 
 FORMATS = ('lines cam0=, cam1= and baseline= (Middlebury, ETH3D), lines P0: and P1: (KITTI) or '

@@ -50,6 +50,14 @@ def test_camera_info_that_opencv_wrote_is_that_of_ros(tmp_path, named):
     assert_read(tmp_path / named)
 
 
+def test_camera_info_beside_images_may_end_in_yml(tmp_path):
+    for side, p in (('left', LEFT_P), ('right', RIGHT_P)):
+        files.write_image(tmp_path / f'{side}.png', np.zeros((4, 6), np.uint8))
+        write_with_opencv(tmp_path / f'{side}.yml', {
+            'image_width': 640, 'image_height': 400, 'projection_matrix': np.reshape(p, (3, 4))})
+    assert open_dataset(tmp_path)[0].calibration.baseline_m == pytest.approx(0.12)
+
+
 @pytest.mark.parametrize('key', ['P', 'p'])
 def test_camera_info_may_be_a_message_as_ros_prints_it(tmp_path, key):
     for side, p in (('left', LEFT_P), ('right', RIGHT_P)):
