@@ -47,8 +47,8 @@ def reject_settings_of_zed(path: PathLike, text: str) -> None:
     :raises ValueError: it is one.
     """
     if re.search(r'^\[(LEFT|RIGHT)_CAM_\w+\]', text, re.MULTILINE):
-        raise _rejected(path, 'the factory settings of a ZED (SN*.conf), which are of raw cameras '
-                              'in several resolutions')
+        raise _rejected(path, 'has the factory settings of a ZED (SN*.conf), which describe raw '
+                              'cameras in several resolutions')
 
 
 def read(path: PathLike, content: Mapping[str, Any]) -> Projections | None:
@@ -57,14 +57,14 @@ def read(path: PathLike, content: Mapping[str, Any]) -> Projections | None:
     :raises ValueError: a file of raw cameras that have to be rectified, or a damaged one.
     """
     if 'cameraData' in content or 'stereoRectificationData' in content:
-        raise _rejected(path, 'the calibration of an OAK (DepthAI), which is of raw cameras')
+        raise _rejected(path, 'is that of an OAK (DepthAI), which describes raw cameras')
     try:
         if isinstance(content.get('cam0'), dict) and 'intrinsics' in content['cam0']:
             return _parallel(path, 'a camchain of kalibr', *_of_kalibr(path, content))
         if 'T_BS' in content and 'intrinsics' in content:
-            return _parallel(path, 'sensor.yaml of EuRoC', *_of_euroc(path))
+            return _parallel(path, 'a sensor.yaml of EuRoC', *_of_euroc(path))
         if 'Camera.bf' in content:
-            return _parallel(path, 'settings of ORB-SLAM', *_of_orb_slam(content))
+            return _parallel(path, 'a settings file of ORB-SLAM', *_of_orb_slam(content))
     except (TypeError, KeyError, OverflowError, np.linalg.LinAlgError) as error:
         raise ValueError(f'calibration {path} is damaged: {error!r:.80}') from error
     return None
@@ -77,7 +77,8 @@ def _of_kalibr(path: PathLike, content: Mapping[str, Any]) -> tuple[_Camera, _Ca
     for name in ('cam0', 'cam1'):
         model = content[name].get('camera_model', 'pinhole')
         if model != 'pinhole':
-            raise _rejected(path, f'a camchain of kalibr, whose {name} is no pinhole')
+            raise _rejected(path, 'is a camchain of kalibr that describes raw cameras '
+                                  f'({name} is no pinhole)')
     left, right = (_Camera(_array(path, camera['intrinsics'], 4),
                            _array(path, camera.get('distortion_coeffs', [])), np.eye(4),
                            _size(path, camera.get('resolution')))
@@ -138,7 +139,7 @@ def _parallel(path: PathLike, kind: str, left: _Camera, right: _Camera) -> Proje
             left.intrinsics - right.intrinsics)[[0, 1, 3]].max() > MAX_OFFSET_PX}
     found = [cause for cause, is_there in causes.items() if is_there]
     if found:
-        raise _rejected(path, f'{kind}: raw cameras with ' + ', '.join(found))
+        raise _rejected(path, f'is {kind} that describes raw cameras ({", ".join(found)})')
     p = [[fx, 0.0, cx, 0.0, 0.0, fy, cy, 0.0, 0.0, 0.0, 1.0, 0.0]
          for fx, fy, cx, cy in (left.intrinsics.tolist(), right.intrinsics.tolist())]
     p[1][3] = p[1][0] * float(pose[0, 3])
@@ -146,7 +147,7 @@ def _parallel(path: PathLike, kind: str, left: _Camera, right: _Camera) -> Proje
 
 
 def _rejected(path: PathLike, what: str) -> ValueError:
-    return ValueError(f'calibration {path} is {what}, not of rectified images. {WAY_OUT}')
+    return ValueError(f'calibration {path} {what}, not rectified images. {WAY_OUT}')
 
 
 def _array(path: PathLike, values: object, count: int | None = None) -> np.ndarray:
