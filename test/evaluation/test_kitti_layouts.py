@@ -1,5 +1,6 @@
 """KITTI as people keep it: odometry, raw data, KITTI-360, and the cameras that a folder tells."""
 
+import json
 import logging
 
 import numpy as np
@@ -48,6 +49,20 @@ def test_odometry_has_one_calibration_for_all_images_and_their_times(tmp_path):
         assert pairs[0].calibration.baseline_m == pytest.approx(GREY)
         assert pairs[1].stamp_ns - pairs[0].stamp_ns == 103736000
         assert pairs[0].stamp_ns > 0
+
+
+def test_min_depth_goes_by_the_calibration_of_odometry(tmp_path, capsys):
+    for camera in (0, 1):
+        path = tmp_path / 'sequences' / '00' / f'image_{camera}' / '000000.png'
+        path.parent.mkdir(parents=True)
+        files.write_image(path, np.random.default_rng(camera).integers(
+            0, 255, (120, 160)).astype(np.uint8))
+    (tmp_path / 'sequences' / '00' / 'calib.txt').write_text(lines())
+    assert main(['evaluate', str(tmp_path / 'sequences'), '--preset', 'sad_fast', '--backend',
+                 'cpu', '--repeat', '1', '--set', 'min_depth=20', '--json']) == 0
+    pair, = json.loads(capsys.readouterr().out)['pairs']
+    # 387.6 pixels x metres / 20 m, in steps of 8.
+    assert pair['disparity_range'] == 24
 
 
 def test_colour_images_of_2012_have_the_truth_of_the_grey_camera_and_a_warning(tmp_path):
