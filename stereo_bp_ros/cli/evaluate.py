@@ -200,7 +200,9 @@ def run(options: argparse.Namespace) -> int:
                        backend, devices, results, totals)
     summary['stopped'] = stopped and (str(stopped) or 'interrupted')
     summary['skipped'] = [dataclasses.asdict(one) for one in skipped]
-    summary['warnings'] = [{**one.to_dict(), 'pairs': None} for one in doubts]
+    summary['warnings'] = [
+        *({'check': None, 'text': text, 'pairs': None} for text in sources.warnings),
+        *({**one.to_dict(), 'pairs': None} for one in doubts)]
     for finding, pairs in findings.summarised(itertools.chain.from_iterable(
             one.findings for one in results)):
         _log.warning('%s (%d of %d pairs)', finding, pairs, len(results))
@@ -245,7 +247,7 @@ def _recording(options: argparse.Namespace) -> Recording | None:
 
 
 def _open(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:
-    """All pairs; warns of bags."""
+    """All pairs; warns of bags, and of truths that are not read."""
     recordings = [one.source for one in inputs
                   if isinstance(one.source, pathlib.Path) and is_bag(one.source)]
     if recordings:
@@ -255,7 +257,10 @@ def _open(inputs: Sequence[Input], topics: StereoTopics, limit: int) -> Sources:
             with bags.StereoBag(path, topics) as bag:
                 for warning in bag.warnings():
                     _log.warning(warning)
-    return Sources(inputs, topics, limit)
+    sources = Sources(inputs, topics, limit)
+    for warning in sources.warnings:
+        _log.warning(warning)
+    return sources
 
 
 def _calibration(options: argparse.Namespace) -> Calibration | None:
@@ -303,7 +308,7 @@ def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, Mat
 
 def _print(title: str, results: Sequence[Result], totals: Totals, summary: Mapping[str, Any]
            ) -> None:
-    table = tables.frame_table(results, totals)
+    table = tables.frame_table(results, totals, evaluate_report.truth_is_unread(summary))
     fitting = shared.fitting(table.columns, table.rows, table.ranks)
     shared.print_table(title, [table.columns[i] for i in fitting],
                        [[row[i] for i in fitting] for row in table.rows])

@@ -76,6 +76,11 @@ def summary_of(results: Sequence[Result], totals: Totals, *, source: str, backen
         'pairs': Rows(lambda: (result.to_dict() for result in results), len(results))}
 
 
+def truth_is_unread(summary: Mapping[str, Any]) -> bool:
+    """Whether a truth lies beside the pairs that is not read."""
+    return any(one['check'] is None for one in summary.get('warnings', ()))
+
+
 def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
                results: Sequence[Result], totals: Totals,
                showing: Showing | None, conditions: Sequence[report.Condition] = (),
@@ -93,7 +98,7 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
     against = f', beside {", ".join(others)}' if others else ''
     lead = (f'{summary["matcher"]} on {summary["backend"]}{against}. {summary["source"]}, '
             f'{len(results)} pairs, {summary["date"]}.')
-    table = tables.frame_table(results, totals)
+    table = tables.frame_table(results, totals, truth_is_unread(summary))
     figures: list[report.Part] = [report.Table('Frames', table.columns, table.rows)]
     columns, rows = tables.region_table(matchers)
     if rows:
@@ -105,6 +110,9 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
     overview: list[report.Part] = [report.Tiles(tiles(totals))]
     if summary.get('stopped'):
         overview.insert(0, report.Note(f'Not all pairs: {summary["stopped"]}.'))
+    overview[:0] = [
+        report.Note(one['text'] + (f' ({one["pairs"]} pairs)' if one['pairs'] else '') + '.')
+        for one in summary.get('warnings', ())]
     if skipped := summary.get('skipped'):
         overview.insert(0, report.Note(
             f'{len(skipped)} of {len(skipped) + len(results)} pairs cannot be read and are left '

@@ -23,8 +23,9 @@ figures of the frames; all: of all their pixels together. share: of the pixels
 with truth. The density of a sky is its share that has a disparity."""
 
 NO_TRUTH_LEGEND = """\
-There is no truth. of all valid: pixels with a disparity, in per cent of all. D:
-disparities searched; ms: median time of the runs of a pair."""
+{lack}
+of all valid: pixels with a disparity, in per cent of all. D: disparities
+searched; ms: median time of the runs of a pair."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,9 +74,13 @@ class FrameTable:
     legend: str
 
 
-def frame_table(results: Sequence[Result], totals: Totals) -> FrameTable:
+def frame_table(results: Sequence[Result], totals: Totals, unread_truth: bool = False
+                ) -> FrameTable:
     """A row a frame and matcher; of several frames their mean and all of their pixels,
-    and of several inputs the mean of each."""
+    and of several inputs the mean of each.
+
+    :param unread_truth: whether a warning has named one.
+    """
     several = len(totals.matchers) > 1
     has_truth = any(one.pooled.whole.published.known for one in totals.matchers.values())
     shown = (*(COLUMNS if has_truth else WITHOUT_TRUTH), TIME)
@@ -104,7 +109,9 @@ def frame_table(results: Sequence[Result], totals: Totals) -> FrameTable:
         rows += [row(f'all {one.frames}', matcher, '', '',
                      {'median_ms': one.median_ms, **one.pooled.as_dict()})
                  for matcher, one in totals.matchers.items()]
-    return FrameTable(columns, rows, ranks, LEGEND if has_truth else NO_TRUTH_LEGEND)
+    lack = 'No truth was read: see the warning.' if unread_truth else 'There is no truth.'
+    return FrameTable(columns, rows, ranks,
+                      LEGEND if has_truth else NO_TRUTH_LEGEND.format(lack=lack))
 
 
 def meanings() -> dict[str, tuple[str, str]]:

@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     left, right = files.read_image(options.left), files.read_image(options.right)
     calibration = truth = None
     if options.calibration:
-        calibration = calibrations.read_calibration(options.calibration)
+        calibration = calibrations.read_calibration(options.calibration, options.left)
     if options.truth:
         levels = options.truth_scale or datasets.truth_scale(options.truth)
         truth = datasets.read_truth(options.truth, levels)

@@ -81,6 +81,8 @@ class Sources:
     :param limit: pairs of each input, from the first on; 0 = all.
     :raises ValueError, StereoError: an input cannot be read.
     :raises ImportError: a bag without rosbags.
+
+    ``warnings`` has sentences about what is in folders and is not read.
     """
 
     def __init__(self, inputs: Sequence[Input], topics: StereoTopics | None = None,
@@ -88,9 +90,11 @@ class Sources:
         self.inputs = tuple(inputs)
         self._topics = topics
         self._counts: list[int] = []
+        self.warnings: list[str] = []
         for one in inputs:
-            count = _count(one.source, topics)
+            count, warnings = _inspect(one.source, topics)
             self._counts.append(min(count, limit or count))
+            self.warnings += warnings
 
     def __str__(self) -> str:
         return ', '.join(map(str, self.inputs))
@@ -181,14 +185,17 @@ class Chunk:
         return self.first + self.start
 
 
-def _count(source: pathlib.Path | RoadSequence, topics: StereoTopics | None) -> int:
+def _inspect(source: pathlib.Path | RoadSequence, topics: StereoTopics | None
+             ) -> tuple[int, Sequence[str]]:
+    """Number of pairs, and sentences about what is in a folder and is not read."""
     if isinstance(source, RoadSequence):
-        return len(source)
+        return len(source), ()
     if is_bag(source):
         from stereo_bp_ros.evaluation import bags
         with bags.StereoBag(source, topics) as bag:
-            return bag.pairs
-    return len(datasets.open_dataset(source))
+            return bag.pairs, ()
+    dataset = datasets.open_dataset(source)
+    return len(dataset), dataset.warnings
 
 
 def _unread(source: pathlib.Path | RoadSequence, topics: StereoTopics | None) -> Iterator[Unread]:

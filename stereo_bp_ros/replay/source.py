@@ -29,7 +29,7 @@ class Source:
 
     types: message type of every topic, as ``package/msg/Type``.
     pairs: number of stereo pairs.
-    warnings: sentences about images that are not rectified.
+    warnings: sentences about images that are not rectified, or a truth that is not read.
     images: the topics of a bag that they come from.
     """
 
@@ -115,4 +115,4 @@ def _folder_source(path: pathlib.Path, period_s: float,
 
     types = {f'{side}/{name}': kind for side in ('left', 'right')
              for name, kind in (('camera_info', bags.CAMERA_INFO), ('image_rect', bags.IMAGE))}
-    return Source(path.name, types, len(dataset), events)
+    return Source(path.name, types, len(dataset), events, dataset.warnings)

@@ -86,7 +86,8 @@ def test_a_player_says_what_the_node_has_to_do(tmp_path: pathlib.Path) -> None:
 def test_images_that_tell_nothing_are_rectified_as_their_camera_info_says(
         tmp_path: pathlib.Path) -> None:
     ramp = np.tile(np.linspace(20, 220, SIZE[0]).astype(np.uint8), (SIZE[1], 1))
-    path = record_raw(tmp_path / 'bag', {'left': ramp, 'right': ramp}, 'mono8', info=lambda side: camera(side, 'distorted'))
+    path = record_raw(tmp_path / 'bag', {'left': ramp, 'right': ramp}, 'mono8',
+                      info=lambda side: camera(side, 'distorted'))
     with bags.StereoBag(path) as bag:
         warning, = bag.warnings()
         pair, = bag.read()

@@ -136,14 +136,12 @@ def test_a_stereo_calibration_of_opencv_is_read_from_its_projections_or_from_q(t
     assert (numbers.cx_left, numbers.cy) == (pytest.approx(p1[0, 2]), pytest.approx(p1[1, 2]))
 
 
-def test_a_stereo_calibration_of_opencv_that_says_too_little_or_millimetres_is_refused(tmp_path):
+def test_a_stereo_calibration_of_opencv_that_says_too_little_is_refused(tmp_path):
     path = tmp_path / 'stereo.yml'
     opencv_stereo(path, ('R1', 'R2'))
     with pytest.raises(ValueError, match=r'stereo\.yml has neither P1 and P2 nor Q'):
         calibrations.read_calibration(path)
-    opencv_stereo(path, ('P1', 'P2'), tx=-120.0)
-    with pytest.raises(ValueError, match=r'baseline is 120 m: give OpenCV .* in metres'):
-        calibrations.read_calibration(path)
+    opencv_stereo(path, ('P1', 'P2'))
     text = path.read_text()
     path.write_text(text[:len(text) // 2])
     with pytest.raises(ValueError, match=r'stereo\.yml'):
@@ -179,7 +177,7 @@ def test_cameras_one_above_the_other_are_refused(tmp_path):
     storage.write('P1', p1)
     storage.write('P2', p2)
     storage.release()
-    with pytest.raises(ValueError, match='one camera is above the other'):
+    with pytest.raises(ValueError, match=r'vertical pair: the cameras are 0\.12 m above each other'):
         calibrations.read_calibration(tmp_path / 'stereo.yml')
 
 
@@ -250,8 +248,8 @@ def test_a_folder_of_a_pair_or_a_sequence_may_have_the_calibration_of_ros(tmp_pa
 
 @pytest.mark.parametrize('name', ['left.yaml', 'any.yml'])
 def test_match_takes_its_depth_from_the_calibration_of_ros_or_of_opencv(tmp_path, name):
-    scene = np.random.default_rng(3).integers(0, 255, (48, 100), np.uint8)
-    cv2.imwrite(str(tmp_path / 'left.png'), scene[:, :96])
+    scene = np.random.default_rng(3).integers(0, 255, (400, 644), np.uint8)
+    cv2.imwrite(str(tmp_path / 'left.png'), scene[:, :640])
     cv2.imwrite(str(tmp_path / 'right.png'), scene[:, 4:])      # 4 pixels of disparity
     write_camera_infos(tmp_path)
     storage = cv2.FileStorage(str(tmp_path / 'any.yml'), cv2.FILE_STORAGE_WRITE)

@@ -146,8 +146,22 @@ def calibrations() -> list[bytes]:
     texts = ['cam0=[100 0 8; 0 100 6; 0 0 1]\ncam1=[100 0 8; 0 100 6; 0 0 1]\nbaseline=600\n',
              f'P0: {p[0]}\nP1: {p[1]}\n', f'P_rect_02: {p[0]}\nP_rect_03: {p[1]}\n', p[1],
              f'P_rect_101: {p[0]}\nP_rect_103: {p[1]}\nT_103: -0.5 0 0\n', info, opencv, q,
-             'frame cameraID fx fy cx cy\n0 0 100 100 8 6\n0 1 100 100 8 6\n']
+             'frame cameraID fx fy cx cy\n0 0 100 100 8 6\n0 1 100 100 8 6\n',
+             *_calibrations_of_rigs(p)]
     return [text.encode() for text in texts]
+
+
+def _calibrations_of_rigs(p: list[str]) -> list[str]:
+    """Both cameras in one YAML or JSON file; the last ones are rejected as raw."""
+    lists = ''.join(f'P{number}: [{", ".join(numbers.split())}]\n'
+                    for number, numbers in enumerate(p, 1))
+    camera = '  intrinsics: [100, 100, 8, 6]\n  resolution: [16, 12]\n  distortion_coeffs: [0]\n'
+    kalibr = (f'cam0:\n{camera}cam1:\n{camera}  T_cn_cnm1:\n  - [1, 0, 0, -0.5]\n'
+              '  - [0, 1, 0, 0]\n  - [0, 0, 1, 0]\n  - [0, 0, 0, 1]\n')
+    return [lists + 'imageSize: [16, 12]\n', kalibr,
+            '%YAML:1.0\nCamera.fx: 100\nCamera.fy: 100\nCamera.cx: 8\nCamera.cy: 6\n'
+            'Camera.bf: 50\n', '[LEFT_CAM_HD]\nfx=700\n', '{"cameraData": [[1, {"width": 16}]]}',
+            'T_BS: {data: [1, 0, 0, 0]}\nintrinsics: [100, 100, 8, 6]\n']
 
 
 def parameter_files() -> list[bytes]:

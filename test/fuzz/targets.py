@@ -340,7 +340,8 @@ TARGETS = {
         (StereoError,), 'bag'),
     'pfm': Target(pfm, inputs.float_maps, ('evaluation/files',), 12, file='map.pfm'),
     'png': Target(png, inputs.pictures, ('evaluation/files',), 12, file='image.png'),
-    'calibration': Target(calibration, inputs.calibrations, ('evaluation/calibrations',), 12),
+    'calibration': Target(calibration, inputs.calibrations, (
+        'evaluation/calibrations', 'evaluation/raw_calibrations'), 12),
     'yaml': Target(yaml, inputs.parameter_files, (
         'config/files', 'evaluation/scenario', 'evaluation/conditions'), 2, file='given.yaml'),
     'settings': Target(settings, _noise, (

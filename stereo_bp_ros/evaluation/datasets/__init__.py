@@ -1,54 +1,110 @@
 """One face for the layouts in which stereo pairs are stored.
 
-``docs/reference/files.md`` lists the files of each. The first layout of ``_LAYOUTS`` that a
-folder has is taken; a folder that has none is a folder of such folders.
+``docs/reference/files.md`` lists the files of each. The first layout of ``LAYOUTS`` that a
+folder has is taken; a folder that has none is a folder of such folders, at most ``MAX_LEVELS``
+deep.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from stereo_bp_ros.evaluation import files
-from stereo_bp_ros.evaluation.datasets import driving, middlebury, plain
-from stereo_bp_ros.evaluation.datasets.entries import Entry, StereoPair
+from stereo_bp_ros.evaluation.datasets import driving, kitti, middlebury, plain, synthetic
+from stereo_bp_ros.evaluation.datasets.entries import Entry, StereoPair, subfolders
 from stereo_bp_ros.evaluation.datasets.plain import LARGEST_SCALE, read_truth, truth_scale
+from stereo_bp_ros.evaluation.datasets.unread_truth import find_unread_truth
 
-__all__ = ['LARGEST_SCALE', 'Dataset', 'StereoPair', 'open_dataset', 'read_truth', 'truth_scale']
+__all__ = ['LARGEST_SCALE', 'LAYOUTS', 'Dataset', 'Layout', 'StereoPair', 'open_dataset',
+           'read_truth', 'truth_scale']
 
-_LAYOUTS: Mapping[str, Callable[[Path], list[Entry] | None]] = {
-    'described sets': plain.described,
-    'Middlebury 2001, tsukuba': middlebury.tsukuba,
-    'Middlebury 2001 or 2003': middlebury.from_2001_or_2003,
-    'Middlebury 2005 or 2006': middlebury.from_2005_or_2006,
-    'Middlebury since 2014 or ETH3D': middlebury.since_2014,
-    'KITTI 2012': driving.kitti2012,
-    'KITTI 2015': driving.kitti2015,
-    'DrivingStereo': driving.driving_stereo,
-    'Virtual KITTI 2': driving.virtual_kitti,
-    'sequence': plain.sequence,
-    'pair': plain.pair,
-}
+MAX_LEVELS = 4
+"""Levels of folders in which pairs are looked for, below the one that is named."""
 
-_WANTED = ('sets.yaml, im0.png with im1.png, im2 with im6, view1 with view5, image_0/ with '
-           'image_1/, image_2/ with image_3/, left-image-half-size/ with right-image-half-size/, '
-           'frames/rgb/, left/ with right/, or left.png with right.png')
+MAX_FOLDERS = 10000
+"""Folders that are looked into."""
+
+
+class Layout(NamedTuple):
+    """A way to store pairs.
+
+    name:  in words.
+    look:  the entries of a folder that has this layout, or None.
+    files: what such a folder has, in words.
+    truth: where its ground truth is expected, in words; '' = it has none.
+    caution: what is wrong with that truth, in words; '' = nothing.
+    """
+
+    name: str
+    look: Callable[[Path], list[Entry] | None]
+    files: str
+    truth: str = ''
+    caution: str = ''
+
+
+LAYOUTS = (
+    Layout('described sets', plain.described, 'sets.yaml', 'NAME/disparity.png'),
+    Layout('Middlebury 2001, tsukuba', middlebury.tsukuba,
+           'scene1.row3.col3 with scene1.row3.col4', 'truedisp.row3.col3.pgm'),
+    Layout('Middlebury 2001 or 2003', middlebury.from_2001_or_2003, 'im2 with im6', 'disp2'),
+    Layout('Middlebury 2005 or 2006', middlebury.from_2005_or_2006, 'view1 with view5',
+           'disp1.png'),
+    Layout('Middlebury since 2014 or ETH3D', middlebury.since_2014, 'im0.png with im1.png',
+           'disp0GT.pfm or disp0.pfm, beside the images or in a folder of the same name below '
+           'two_view_training_gt/, trainingQ_gt/ or MiddEval3-GT0-Q/'),
+    Layout('KITTI 2012 or odometry', kitti.grey, 'image_0/ with image_1/',
+           'disp_occ/ or disp_noc/, with the names of the left images'),
+    Layout('KITTI 2012 in colour', kitti.grey_in_colour, 'colored_0/ with colored_1/',
+           'disp_occ/ or disp_noc/, with the names of the left images',
+           'the truth is that of the grey left camera (image_0/), 6 cm beside the colour one'),
+    Layout('KITTI 2015 or odometry in colour', kitti.colour, 'image_2/ with image_3/',
+           'disp_occ_0/ or disp_noc_0/, with the names of the left images'),
+    Layout('KITTI raw or KITTI-360', kitti.raw, 'image_00/data/ with image_01/data/'),
+    Layout('DrivingStereo', driving.driving_stereo,
+           'left-image-half-size/ with right-image-half-size/', 'disparity-map-half-size/'),
+    Layout('Argoverse stereo', driving.argoverse,
+           'stereo_front_left_rect/ with stereo_front_right_rect/',
+           'disparity_maps_v1.1/ beside rectified_stereo_images_v1.1/'),
+    Layout('Virtual KITTI 2', driving.virtual_kitti, 'frames/rgb/',
+           'frames/depth/ and intrinsic.txt'),
+    Layout('SceneFlow', synthetic.scene_flow,
+           'frames_cleanpass/ or frames_finalpass/ with left/ and right/ below',
+           'disparity/ beside it, with the same folders and names as .pfm'),
+    Layout('Sintel stereo', synthetic.sintel, 'clean_left/ or final_left/',
+           'disparities/, with the folders and names of the images'),
+    Layout('TartanAir', synthetic.tartan_air, 'image_left/ with image_right/',
+           'depth_left/NAME_left_depth.npy'),
+    Layout('Falling Things', synthetic.falling_things, 'NAME.left.jpg with NAME.right.jpg',
+           'NAME.left.depth.png and _camera_settings.json'),
+    Layout('sequence', plain.sequence, 'left/ with right/, or cam0/data/ with cam1/data/',
+           'disparity/, with the names of the images as .pfm, or .png of 16 bits'),
+    Layout('pair', plain.pair, 'left.png with right.png',
+           'disparity.pfm or disparity.png, or left_disp.png with right_disp.png of InStereo2K'),
+    Layout('pairs side by side', plain.side_by_side,
+           'NAME_left.png with NAME_right.png, or left_NAME.png with right_NAME.png',
+           'NAME_left.disp.png'),
+)
 
 
 @dataclass(frozen=True)
 class Dataset:
     """Stereo pairs in a folder; a pair is read when it is asked for, and not kept.
 
-    name:   the folder's name.
-    path:   the folder.
-    layout: in words.
+    name:     the folder's name.
+    path:     the folder.
+    layout:   in words.
+    warnings: sentences about what is in the folder and is not read.
     """
 
     name: str
     path: Path
     layout: str
     _entries: tuple[Entry, ...] = field(repr=False)
+    warnings: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -88,25 +144,69 @@ def open_dataset(path: files.PathLike) -> Dataset:
     folder = folder.resolve()
     found = _direct(folder)
     if found is not None:
-        return found
-    parts = [part for child in sorted(folder.iterdir())
-             if child.is_dir() and (part := _direct(child)) is not None]
+        return replace(found, warnings=_warnings([found]))
+    parts = list(_below(folder, MAX_LEVELS, {_identity(folder)}))
     if not parts:
-        raise ValueError(f'no stereo pairs in {folder}: neither it nor one of its subfolders has '
-                         f'{_WANTED}')
+        wanted = ', '.join(layout.files for layout in LAYOUTS)
+        raise ValueError(f'no stereo pairs in {folder}: neither it nor one of its subfolders, '
+                         f'{MAX_LEVELS} levels deep, has one of {wanted}')
     entries = []
     for part in parts:
+        inside = part.path.relative_to(folder).as_posix()
         for entry in part._entries:
             alone = len(part) == 1 and entry.name == part.name
-            entries.append(entry if alone else replace(entry, name=f'{part.name}/{entry.name}'))
+            entries.append(replace(entry, name=inside if alone else f'{inside}/{entry.name}'))
     layouts = dict.fromkeys(part.layout for part in parts)
-    return Dataset(folder.name, folder, 'folder of ' + ', '.join(layouts), tuple(entries))
+    return Dataset(folder.name, folder, 'folder of ' + ', '.join(layouts), tuple(entries),
+                   _warnings(parts))
+
+
+def _warnings(parts: list[Dataset]) -> tuple[str, ...]:
+    """One sentence at most about each layout that has no truth, or a doubtful one."""
+    found = []
+    for layout in LAYOUTS:
+        own = [part for part in parts if part.layout == layout.name]
+        if any(part.has_truth for part in own):
+            found += [f'{own[0].path} ({layout.name}): {layout.caution}'] * bool(layout.caution)
+            continue
+        # Folders beside each other have the same neighbours.
+        firsts = {part.path.parent: part.path for part in reversed(own)}
+        sentences = (find_unread_truth(place, layout.name, layout.truth)
+                     for place in reversed(firsts.values()))
+        found += list(itertools.islice(filter(None, sentences), 1))
+    return tuple(found)
 
 
 def _direct(folder: Path) -> Dataset | None:
     """The data set that a folder itself is, or None."""
-    for layout, look in _LAYOUTS.items():
-        entries = look(folder)
+    for layout in LAYOUTS:
+        entries = layout.look(folder)
         if entries is not None:
-            return Dataset(folder.name, folder, layout, tuple(entries))
+            return Dataset(folder.name, folder, layout.name, tuple(entries))
     return None
+
+
+def _below(folder: Path, levels: int, seen: set[tuple[int, int]]) -> Iterator[Dataset]:
+    """The data sets below a folder, in the order of their names.
+
+    :param seen: folders that were looked into: a link may lead back to one.
+    :raises ValueError: there are more than ``MAX_FOLDERS``.
+    """
+    for child in subfolders(folder):
+        identity = _identity(child)
+        if identity in seen:
+            continue
+        seen.add(identity)
+        if len(seen) > MAX_FOLDERS:
+            raise ValueError(f'{folder} and the folders before it are more than {MAX_FOLDERS}: '
+                             'name one that has the pairs')
+        found = _direct(child)
+        if found is not None:
+            yield found
+        elif levels > 1:
+            yield from _below(child, levels - 1, seen)
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    status = folder.stat()
+    return status.st_dev, status.st_ino

@@ -1,4 +1,4 @@
-"""Layouts of sets from the road: KITTI 2012 and 2015, DrivingStereo, Virtual KITTI 2."""
+"""Layouts of sets from the road: DrivingStereo, Argoverse stereo, Virtual KITTI 2."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from stereo_bp_ros.evaluation.datasets import classes
 from stereo_bp_ros.evaluation.datasets.entries import (
     IMAGE_SUFFIXES,
     Entry,
-    mask,
+    calibration,
+    images_in,
     matched,
     partners,
+    partners_by_side,
 )
 
 DRIVING_STEREO_SCALES = {'half-size': 256.0, 'full-size': 128.0}
@@ -25,56 +27,6 @@ DRIVING_STEREO_SCALES = {'half-size': 256.0, 'full-size': 128.0}
 
 VIRTUAL_SKY = 65535
 """Depth of the sky in Virtual KITTI 2, centimetres: the farthest that 16 bits hold."""
-
-
-def kitti2012(folder: Path) -> list[Entry] | None:
-    """Grey images in image_0 and image_1, or None."""
-    return _kitti(folder, ('image_0', 'image_1'), '', (0, 1))
-
-
-def kitti2015(folder: Path) -> list[Entry] | None:
-    """Colour images in image_2 and image_3, or None."""
-    return _kitti(folder, ('image_2', 'image_3'), '_0', (2, 3))
-
-
-def _kitti(folder: Path, sides: tuple[str, str], truth_suffix: str, cameras: tuple[int, int]
-           ) -> list[Entry] | None:
-    if (folder / 'training' / sides[0]).is_dir():
-        folder = folder / 'training'
-    left_folder, right_folder = (folder / side for side in sides)
-    if not (left_folder.is_dir() and right_folder.is_dir()):
-        return None
-    entries = []
-    for left, right in partners(left_folder, right_folder):
-        known, visible = (folder / f'disp_{which}{truth_suffix}' / f'{left.stem}.png'
-                          for which in ('occ', 'noc'))
-        found = [path for path in (known, visible) if path.is_file()]
-        entries.append(Entry(
-            left.stem, left, right,
-            functools.partial(files.read_disparity_png, found[0]) if found else None,
-            calibration=_kitti_calibration(folder, left.stem.split('_')[0], cameras),
-            vehicles=mask(folder / 'obj_map' / f'{left.stem}.png'),
-            occluded=functools.partial(_occluded, *found) if len(found) == 2 else None,
-            classes=classes.of_cityscapes(folder / 'semantic' / f'{left.stem}.png')))
-    return entries
-
-
-def _occluded(known: Path, visible: Path) -> np.ndarray:
-    """Pixels with a truth in the first of two files alone."""
-    has_truth, is_visible = (np.isfinite(files.read_disparity_png(path))
-                             for path in (known, visible))
-    if has_truth.shape != is_visible.shape:
-        raise ValueError(f'{known} and {visible} have different sizes')
-    return np.asarray(has_truth & ~is_visible)
-
-
-def _kitti_calibration(folder: Path, number: str, cameras: tuple[int, int]
-                       ) -> Callable[[], Calibration] | None:
-    for name in ('calib', 'calib_cam_to_cam'):
-        path = folder / name / f'{number}.txt'
-        if path.is_file():
-            return functools.partial(calibrations.read_kitti_calibration, path, cameras)
-    return None
 
 
 def driving_stereo(folder: Path) -> list[Entry] | None:
@@ -135,34 +87,52 @@ def _driving_stereo_calibration(folder: Path, size: str, drive: str
     return None
 
 
-def virtual_kitti(folder: Path) -> list[Entry] | None:
-    """Every variation of every scene below a folder, in Virtual KITTI 2's names; or None."""
-    cameras = 'frames/rgb/Camera_0'
-    found = [folder] if (folder / cameras).is_dir() else [
-        path.parents[2] for pattern in (f'*/{cameras}', f'Scene*/*/{cameras}')
-        for path in sorted(folder.glob(pattern))]
-    if not found:
+def argoverse(folder: Path) -> list[Entry] | None:
+    """A log of Argoverse 1 stereo, or None. Names end with the stamp in nanoseconds."""
+    name = 'stereo_front_{}_rect'
+    left_folder, right_folder = (folder / name.format(side) for side in ('left', 'right'))
+    if not (left_folder.is_dir() and right_folder.is_dir()):
         return None
+    # The truths lie beside rectified_stereo_images_v1.1, below folders of the same names.
+    split = folder.parent
+    inside = f'{split.name}/{folder.name}/{left_folder.name}_disparity'
+    truth_folder = next(iter(sorted(split.parent.parent.glob(f'disparity_maps*/{inside}'))), None)
+    truths = {} if truth_folder is None else {
+        path.stem.rpartition('_')[2]: path for path in images_in(truth_folder).values()}
     entries = []
-    for variation in found:
-        frames = variation / 'frames'
-        intrinsics = variation / 'intrinsic.txt'
-        read = functools.partial(calibrations.read_virtual_kitti_calibration, intrinsics) \
-            if intrinsics.is_file() else None
-        inside = variation.relative_to(folder)
-        for left, right in partners(frames / 'rgb' / 'Camera_0', frames / 'rgb' / 'Camera_1'):
-            number = left.stem.rpartition('_')[2]
-            depth = frames / 'depth' / 'Camera_0' / f'depth_{number}.png'
-            seen = frames / 'classSegmentation' / 'Camera_0' / f'classgt_{number}.png'
-            known = read is not None and depth.is_file()
-            entries.append(Entry(
-                (inside / left.stem).as_posix(), left, right,
-                functools.partial(_from_depth, depth, read) if known and read else None,
-                calibration=read,
-                vehicles=functools.partial(classes.vehicles_of_virtual_kitti, seen)
-                if seen.is_file() else None,
-                sky=functools.partial(_is_sky, depth) if depth.is_file() else None,
-                classes=classes.of_virtual_kitti(seen)))
+    for key, left, right in partners_by_side(left_folder, right_folder):
+        stamp = key.rpartition('_')[2]
+        entries.append(Entry(
+            stamp, left, right,
+            functools.partial(files.read_disparity_png, truths[stamp])
+            if stamp in truths else None,
+            stamp_ns=int(stamp) if stamp.isdecimal() and len(stamp) < 20 else None,
+            calibration=calibration(folder)))
+    return entries
+
+
+def virtual_kitti(folder: Path) -> list[Entry] | None:
+    """A variation of a scene (Scene01/clone) in Virtual KITTI 2's names, or None."""
+    frames = folder / 'frames'
+    if not (frames / 'rgb' / 'Camera_0').is_dir():
+        return None
+    intrinsics = folder / 'intrinsic.txt'
+    read = functools.partial(calibrations.read_virtual_kitti_calibration, intrinsics) \
+        if intrinsics.is_file() else None
+    entries = []
+    for left, right in partners(frames / 'rgb' / 'Camera_0', frames / 'rgb' / 'Camera_1'):
+        number = left.stem.rpartition('_')[2]
+        depth = frames / 'depth' / 'Camera_0' / f'depth_{number}.png'
+        seen = frames / 'classSegmentation' / 'Camera_0' / f'classgt_{number}.png'
+        known = read is not None and depth.is_file()
+        entries.append(Entry(
+            left.stem, left, right,
+            functools.partial(_from_depth, depth, read) if known and read else None,
+            calibration=read,
+            vehicles=functools.partial(classes.vehicles_of_virtual_kitti, seen)
+            if seen.is_file() else None,
+            sky=functools.partial(_is_sky, depth) if depth.is_file() else None,
+            classes=classes.of_virtual_kitti(seen)))
     return entries
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,11 +124,9 @@ def mask(path: Path) -> Reader | None:
 
 def image(folder: Path, stem: str) -> Path | None:
     """The image of a name without its suffix, or None."""
-    for suffix in IMAGE_SUFFIXES:
-        path = folder / (stem + suffix)
-        if path.is_file():
-            return path
-    return None
+    # Every folder of a tree is asked for a dozen names: pathlib would take most of the time.
+    paths = (os.path.join(folder, stem + suffix) for suffix in IMAGE_SUFFIXES)
+    return next((Path(path) for path in paths if os.path.isfile(path)), None)
 
 
 def calibration(folder: Path) -> Callable[[], Calibration] | None:
@@ -135,14 +135,43 @@ def calibration(folder: Path) -> Callable[[], Calibration] | None:
     return None if path is None else lambda: calibrations.read_calibration(path)
 
 
+def listed(folder: Path) -> list[Path]:
+    """What is in a folder, by name; nothing where it may not be read."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def subfolders(folder: Path) -> list[Path]:
+    """The folders in a folder that are not hidden, by name."""
+    return [path for path in listed(folder)
+            if os.path.isdir(path) and not path.name.startswith('.')]
+
+
+def images_in(folder: Path) -> dict[str, Path]:
+    """The images in a folder by their names."""
+    return {path.name: path for path in listed(folder)
+            if path.suffix.lower() in IMAGE_SUFFIXES}
+
+
 def partners(left: Path, right: Path) -> list[tuple[Path, Path]]:
     """Images of the same name in two folders.
 
     :raises ValueError: there are none, or one has no partner.
     """
-    images = [{path.name: path for path in sorted(side.iterdir())
-               if path.suffix.lower() in IMAGE_SUFFIXES} for side in (left, right)]
-    return matched(images[0], images[1], left, right)
+    return matched(images_in(left), images_in(right), left, right)
+
+
+def partners_by_side(left: Path, right: Path) -> list[tuple[str, Path, Path]]:
+    """Images in two folders whose names differ by left and right, with the name they share.
+
+    :raises ValueError: there are none, or one has no partner.
+    """
+    sides = [{re.sub(rf'[._]?{side}', '', path.stem): path for path in images_in(folder).values()}
+             for folder, side in ((left, 'left'), (right, 'right'))]
+    pairs = matched(sides[0], sides[1], left, right)
+    return [(name, *pair) for name, pair in zip(sides[0], pairs, strict=True)]
 
 
 def matched(left: dict[str, Path], right: dict[str, Path], left_folder: Path, right_folder: Path

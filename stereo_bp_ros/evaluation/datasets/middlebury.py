@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,14 @@ import numpy as np
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation import files
-from stereo_bp_ros.evaluation.datasets.entries import Entry, Reader, calibration, image
+from stereo_bp_ros.evaluation.datasets.entries import (
+    Entry,
+    Reader,
+    calibration,
+    image,
+    subfolders,
+)
+from stereo_bp_ros.evaluation.datasets.unread_truth import GROUND_TRUTH
 
 TSUKUBA = ('scene1.row3.col3', 'scene1.row3.col4', 'truedisp.row3.col3')
 """Left and right image and truth of the only set of 2001 with names of its own."""
@@ -31,6 +39,11 @@ ROWS_2001, SCALE_2001 = range(376, 401), 8.0
 #: Rows of the images of 2005 and 2006 at full, half and third size; disparities are stored in
 #: pixels of the full size.
 SCALES_2006 = {1110: 1.0, 555: 2.0, 370: 3.0}
+
+TRUTHS_2014 = ('disp0GT.pfm', 'disp0.pfm')
+"""Names of the truth since 2014; of both the last one is taken."""
+
+MASK_2014 = 'mask0nocc.png'
 
 FOCAL_2006, BASELINE_2006 = 3740.0, 0.160
 """Of all sets of 2005 and 2006: pixels at full size, metres."""
@@ -118,14 +131,38 @@ def since_2014(folder: Path) -> list[Entry] | None:
         return None
     truth: Reader | None = None
     occluded: Reader | None = None
-    for name in ('disp0GT.pfm', 'disp0.pfm'):
-        if (folder / name).is_file():
-            truth = functools.partial(files.read_pfm, folder / name)
-    visible = folder / 'mask0nocc.png'
-    if truth is not None and visible.is_file():
-        occluded = functools.partial(_occluded, truth, visible)
+    place = _truth_folder(folder)
+    for name in TRUTHS_2014:
+        if place is not None and (place / name).is_file():
+            truth = functools.partial(files.read_pfm, place / name)
+    if place is not None and truth is not None:
+        visible = next((path for path in (folder / MASK_2014, place / MASK_2014)
+                        if path.is_file()), None)
+        occluded = None if visible is None else functools.partial(_occluded, truth, visible)
     return [Entry(folder.name, left, right, truth, calibration=calibration(folder),
                   disparities=_ndisp(folder / 'calib.txt'), occluded=occluded)]
+
+
+def _truth_folder(folder: Path) -> Path | None:
+    """The folder with the truth of a set: itself, or one of its name in a tree of truths alone.
+
+    ETH3D has them in two_view_training_gt, the third evaluation of Middlebury in an archive of
+    its own, which people unpack beside that of the images or in place of it.
+    """
+    return next((place for place in _truth_places(folder)
+                 if any((place / name).is_file() for name in TRUTHS_2014)), None)
+
+
+def _truth_places(folder: Path) -> Iterator[Path]:
+    yield folder
+    part = folder.parent
+    for above in part.parents[:3]:
+        for tree in subfolders(above):
+            if GROUND_TRUTH.search(tree.name):
+                yield tree / part.parent.name / part.name / folder.name
+                yield tree / part.name / folder.name
+                if tree.name.startswith(part.name):
+                    yield tree / folder.name
 
 
 def _occluded(truth: Reader, path: Path) -> np.ndarray:

@@ -1,8 +1,12 @@
-"""Plain layouts: a pair, sets that a sets.yaml describes, and a stamped sequence."""
+"""Plain layouts: pairs, sets that a sets.yaml describes, and stamped sequences.
+
+Sets that only add a truth of their own scale to them are here, too: InStereo2K and CREStereo.
+"""
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,15 +15,34 @@ import numpy as np
 from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation import files
+from stereo_bp_ros.evaluation.calibrations import read_calibration
 from stereo_bp_ros.evaluation.datasets import classes
 from stereo_bp_ros.evaluation.datasets.entries import (
     Entry,
     Reader,
     calibration,
     image,
+    images_in,
+    listed,
     mask,
-    partners,
+    matched,
+    partners_by_side,
+    subfolders,
 )
+from stereo_bp_ros.evaluation.datasets.unread_truth import TRUTH_NAME
+
+SIDES = ('left', 'right')
+
+IMAGE_FOLDERS = (SIDES, ('cam0/data', 'cam1/data'), *(
+    (f'{name}{first}', f'{name}{first + 1}') for first in (0, 1)
+    for name in ('cam', 'camera', 'camera_', 'infra')), ('l', 'r'), ('L', 'R'))
+"""Folders of left and right images, besides those whose names have left and right in them."""
+
+OTHER_IMAGES = re.compile(rf'{TRUTH_NAME.pattern}|mask|seg|occl|conf|flow|normal', re.IGNORECASE)
+"""Names of folders whose images are of no camera."""
+
+INSTEREO2K_SCALE, CRESTEREO_SCALE = 100.0, 32.0
+"""Grey levels per pixel of disparity in the 16-bit truths of InStereo2K and of CREStereo."""
 
 LARGEST_SCALE = 65535
 """Most grey levels that one pixel of disparity can be, and more disparities than there are."""
@@ -104,6 +127,8 @@ def pair(folder: Path, description: Mapping[str, float] | None = None) -> list[E
                         ('disparity.pfm', None)):
         if (folder / name).is_file():
             truth = functools.partial(read_truth, folder / name, scale)
+    if truth is None and all((folder / f'{side}_disp.png').is_file() for side in SIDES):
+        truth = functools.partial(_wide_truth, folder / 'left_disp.png', INSTEREO2K_SCALE)
     disparities = description.get('disparities')
     return [Entry(folder.name, left, right, truth, calibration=calibration(folder),
                   stamp_ns=int(description['stamp_ns']) if 'stamp_ns' in description else None,
@@ -113,15 +138,101 @@ def pair(folder: Path, description: Mapping[str, float] | None = None) -> list[E
                   classes=classes.of_folder(folder / 'classes'))]
 
 
-def sequence(folder: Path) -> list[Entry] | None:
-    """left/ and right/ with images of the same names, or None."""
-    if not ((folder / 'left').is_dir() and (folder / 'right').is_dir()):
+def _wide_truth(path: Path, scale: float) -> np.ndarray:
+    """Of 16 bits, with the scale of a data set."""
+    if files.read_grey(path).dtype != np.uint16:
+        raise ValueError(f'disparity image {path} has 8 bits, but should have 16, with {scale:g} '
+                         'levels per pixel: rename it to disparity.png, and say its scale in '
+                         'sets.yaml')
+    return files.read_disparity_png(path, scale)
+
+
+def side_by_side(folder: Path) -> list[Entry] | None:
+    """Images NAME_left and NAME_right, or left_NAME and right_NAME, and no others; or None.
+
+    CREStereo has them so.
+    """
+    found: tuple[dict[str, Path], dict[str, Path]] = ({}, {})
+    for path in images_in(folder).values():
+        if OTHER_IMAGES.search(path.stem):
+            continue
+        side = re.match(r'(left|right)_|.*_(left|right)$', path.stem)
+        if side is None:
+            return None
+        name = path.stem.removeprefix(f'{side[1]}_').removesuffix(f'_{side[2]}')
+        found[SIDES.index(side[1] or side[2])][name] = path
+    lefts, rights = found
+    if not lefts or not rights:
         return None
     numbers = calibration(folder)
+    entries = []
+    for name, (left, right) in zip(lefts, matched(lefts, rights, folder, folder), strict=True):
+        truth = folder / f'{left.stem}.disp.png'
+        entries.append(Entry(
+            name, left, right,
+            functools.partial(_wide_truth, truth, CRESTEREO_SCALE) if truth.is_file() else None,
+            calibration=numbers))
+    return entries
+
+
+def sequence(folder: Path) -> list[Entry] | None:
+    """Two folders with images of the same names, or None: left/ and right/, EuRoC's cameras, or
+    the only two whose names differ by left and right."""
+    found = _image_folders(folder)
+    if found is None:
+        return None
+    left_folder, right_folder = found
+    sensor = left_folder.parent / 'sensor.yaml'
+    numbers = calibration(folder)
+    if left_folder.name == 'data' and sensor.is_file():
+        numbers = functools.partial(read_calibration, sensor)
     entries = [
-        Entry(left.stem, left, right, calibration=numbers,
+        Entry(left.stem, left, right, _truth_of_frame(folder, left.stem), calibration=numbers,
               stamp_ns=int(left.stem) if left.stem.isdecimal() else None)
-        for left, right in partners(folder / 'left', folder / 'right')]
+        for left, right in _frames(left_folder, right_folder)]
     # Names are numbers of any length: their order as text is not the order in time.
     return sorted(entries, key=lambda entry: (entry.stamp_ns is None, entry.stamp_ns or 0,
                                               entry.name))
+
+
+def _frames(left_folder: Path, right_folder: Path) -> list[tuple[Path, Path]]:
+    """Images of the same names, or of names that differ by left and right alone."""
+    lefts, rights = images_in(left_folder), images_in(right_folder)
+    if lefts and rights and not lefts.keys() & rights.keys() and all(
+            'left' in name for name in lefts):
+        return [(left, right) for _, left, right in partners_by_side(left_folder, right_folder)]
+    return matched(lefts, rights, left_folder, right_folder)
+
+
+def _truth_of_frame(folder: Path, name: str) -> Reader | None:
+    path = next((path for suffix in ('.pfm', '.png')
+                 if (path := folder / 'disparity' / f'{name}{suffix}').is_file()), None)
+    return None if path is None else functools.partial(read_truth, path)
+
+
+def _image_folders(folder: Path) -> tuple[Path, Path] | None:
+    """Folders of the left and the right images.
+
+    :raises ValueError: there are several.
+    """
+    for names in IMAGE_FOLDERS:
+        left, right = (folder / name for name in names)
+        if left.is_dir() and right.is_dir():
+            # A truth of both sides, in PFM, has such folders, too.
+            empty = not (images_in(left) or images_in(right))
+            return None if empty and (listed(left) or listed(right)) else (left, right)
+    found = [(left, right) for left in subfolders(folder)
+             if 'left' in left.name.lower() and not OTHER_IMAGES.search(left.name)
+             and (right := other_side_of(left)).is_dir() and images_in(left) and images_in(right)]
+    if len(found) > 1:
+        raise ValueError(f'{folder} has several pairs of folders: '
+                         + ', '.join(f'{left.name} with {right.name}' for left, right in found)
+                         + ': name two folders left and right, or link to them so')
+    return found[0] if found else None
+
+
+def other_side_of(left: Path) -> Path:
+    """The folder of the right images: left in the name becomes right, in the same letters."""
+    words = {'left': 'right', 'Left': 'Right', 'LEFT': 'RIGHT'}
+    return left.with_name(re.sub('left', lambda word: words.get(word[0], 'right'), left.name,
+                                 flags=re.IGNORECASE))

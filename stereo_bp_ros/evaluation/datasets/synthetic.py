@@ -1,0 +1,202 @@
+"""Layouts of rendered sets: SceneFlow, Sintel stereo, TartanAir and Falling Things."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.evaluation import calibrations, files
+from stereo_bp_ros.evaluation.datasets.entries import (
+    Entry,
+    Reader,
+    images_in,
+    matched,
+    partners,
+    partners_by_side,
+    subfolders,
+)
+
+SCENE_FLOW_PASSES = ('frames_cleanpass', 'frames_finalpass', 'RGB_cleanpass', 'RGB_finalpass',
+                     'image_clean', 'image_final')
+"""Folders of images of SceneFlow: the whole set, its samples, and the subset of FlyingThings3D."""
+
+SCENE_FLOW_LEVELS = 5
+"""Folders from one of these down to the images: FlyingThings3D has TRAIN/A/0000/left, Driving
+15mm_focallength/scene_forwards/fast/left."""
+
+SINTEL_PASSES = ('clean', 'final')
+
+FALLING_THINGS_BASELINE = 0.06
+"""Metres between the cameras of Falling Things, which no file of it says."""
+
+FALLING_THINGS_UNIT = 1e-4
+"""Metres of a grey level of depth in Falling Things."""
+
+
+def scene_flow(folder: Path) -> list[Entry] | None:
+    """FlyingThings3D, Monkaa or Driving, or a folder inside one of their passes; or None.
+
+    Both passes of the same pairs are told apart by their names where both are there.
+    """
+    inside = next((place for place in (folder, *folder.parents[:SCENE_FLOW_LEVELS])
+                   if place.name in SCENE_FLOW_PASSES), None)
+    tops = [inside] if inside else [folder / name for name in SCENE_FLOW_PASSES
+                                    if (folder / name).is_dir()]
+    entries = []
+    for top in tops:
+        for scene in _with_both_sides(folder if inside else top, SCENE_FLOW_LEVELS):
+            truths = top.parent / 'disparity' / scene.relative_to(top)
+            start = scene.relative_to(folder if inside or len(tops) > 1 else top)
+            for left, right in partners(scene / 'left', scene / 'right'):
+                name = f'{left.stem}.pfm'
+                # Samples of the set have no folder for the left truths.
+                found = [path for path in (truths / 'left' / name, truths / name)
+                         if path.is_file()]
+                entries.append(Entry(
+                    (start / left.stem).as_posix(), left, right,
+                    functools.partial(_scene_flow_truth, found[0]) if found else None))
+    return entries or None
+
+
+def _with_both_sides(folder: Path, levels: int) -> Iterator[Path]:
+    """The folders, down to so many levels, that have left/ and right/."""
+    if (folder / 'left').is_dir() and (folder / 'right').is_dir():
+        yield folder
+    elif levels:
+        for child in subfolders(folder):
+            yield from _with_both_sides(child, levels - 1)
+
+
+def _scene_flow_truth(path: Path) -> np.ndarray:
+    """The subset of FlyingThings3D has the other sign: positions right minus left."""
+    disparity = files.read_pfm(path)
+    known = disparity[np.isfinite(disparity)]
+    return np.asarray(-disparity if known.size and known.max() <= 0 else disparity)
+
+
+def sintel(folder: Path) -> list[Entry] | None:
+    """Scenes below clean_left and final_left, also in training/; or None."""
+    if any((folder / 'training' / f'{one}_left').is_dir() for one in SINTEL_PASSES):
+        folder = folder / 'training'
+    found = [one for one in SINTEL_PASSES
+             if all((folder / f'{one}_{side}').is_dir() for side in ('left', 'right'))]
+    entries = []
+    for one in found:
+        for scene in subfolders(folder / f'{one}_left'):
+            for left, right in partners(scene, folder / f'{one}_right' / scene.name):
+                truth, hidden, outside = (folder / kind / scene.name / f'{left.stem}.png' for kind
+                                          in ('disparities', 'occlusions', 'outofframe'))
+                name = f'{scene.name}/{left.stem}'
+                entries.append(Entry(
+                    f'{one}/{name}' if len(found) > 1 else name, left, right,
+                    functools.partial(_sintel_truth, truth) if truth.is_file() else None,
+                    occluded=functools.partial(_either, hidden, outside)
+                    if truth.is_file() and hidden.is_file() and outside.is_file() else None))
+    return entries or None
+
+
+def _sintel_truth(path: Path) -> np.ndarray:
+    """4 pixels a level of red, 1/64 of green, 1/16384 of blue."""
+    image = files.read_image(path)
+    if image.ndim != 3:
+        raise ValueError(f'disparity {path} is grey, but should have three colours')
+    return np.asarray(image.astype(np.float32) @ np.array([4, 2**-6, 2**-14], np.float32))
+
+
+def _either(*paths: Path) -> np.ndarray:
+    first, second = (files.read_mask(path) for path in paths)
+    if first.shape != second.shape:
+        raise ValueError(f'{paths[0]} and {paths[1]} have different sizes')
+    return np.asarray(first | second)
+
+
+def tartan_air(folder: Path) -> list[Entry] | None:
+    """A trajectory (P000) with image_left and image_right, or None."""
+    left_folder, right_folder = folder / 'image_left', folder / 'image_right'
+    if not (left_folder.is_dir() and right_folder.is_dir()):
+        return None
+    if not any(name.rpartition('.')[0].endswith('_left') for name in images_in(left_folder)):
+        return None
+    entries = []
+    for name, left, right in partners_by_side(left_folder, right_folder):
+        depth = folder / 'depth_left' / f'{name}_left_depth.npy'
+        entries.append(Entry(
+            name, left, right,
+            functools.partial(_tartan_air_truth, depth) if depth.is_file() else None,
+            calibration=_tartan_air_calibration))
+    return entries
+
+
+def _tartan_air_calibration() -> Calibration:
+    """Of all sets."""
+    return calibrations.rectified('of TartanAir', 320.0, 0.25, 320.0, 240.0, size=(640, 480))
+
+
+def _tartan_air_truth(path: Path) -> np.ndarray:
+    """Depth in metres, as NumPy stores it."""
+    try:
+        depth = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(f'depth {path} is no array of NumPy: {error}') from error
+    if depth.ndim != 2 or depth.dtype.kind != 'f':
+        raise ValueError(f'depth {path} is {depth.dtype} {depth.shape}, but should be H x W of '
+                         'floating-point numbers')
+    return _disparity_of(depth, _tartan_air_calibration())
+
+
+def falling_things(folder: Path) -> list[Entry] | None:
+    """Images NAME.left.jpg and NAME.right.jpg, or None."""
+    lefts, rights = ({path.name.partition('.')[0]: path for name, path in
+                      images_in(folder).items() if f'.{side}.' in name and '.depth.' not in name
+                      and '.seg.' not in name} for side in ('left', 'right'))
+    if not lefts.keys() & rights.keys():
+        return None
+    settings = folder / '_camera_settings.json'
+    read = functools.partial(_falling_things_calibration, settings) \
+        if settings.is_file() else None
+    entries = []
+    for left, right in matched(lefts, rights, folder, folder):
+        name = left.name.partition('.')[0]
+        depth = folder / f'{name}.left.depth.png'
+        truth: Reader | None = None
+        if read is not None and depth.is_file():
+            truth = functools.partial(_falling_things_truth, depth, read)
+        entries.append(Entry(name, left, right, truth, calibration=read))
+    return entries
+
+
+def _falling_things_calibration(path: Path) -> Calibration:
+    try:
+        settings = json.loads(files.read_text(path, 'calibration'))
+        camera = settings['camera_settings'][0]
+        fx, fy, cx, cy = (float(camera['intrinsic_settings'][name])
+                          for name in ('fx', 'fy', 'cx', 'cy'))
+        size = camera.get('captured_image_size', {})
+        width, height = int(size.get('width', 0)), int(size.get('height', 0))
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError,
+            RecursionError) as error:
+        raise ValueError(f'calibration {path} has no intrinsic_settings with fx, fy, cx and cy: '
+                         f'{error}') from error
+    return calibrations.rectified(path, fx, FALLING_THINGS_BASELINE, cx, cy, fy, (width, height))
+
+
+def _falling_things_truth(path: Path, calibration: Callable[[], Calibration]) -> np.ndarray:
+    """Of a depth in tenths of a millimetre, NaN where there is none (0) or it is too far."""
+    levels = files.read_grey(path)
+    if levels.dtype != np.uint16:
+        raise ValueError(f'depth {path} has 8 bits: it should have 16')
+    depth = np.where(levels < 65535, levels, 0) * FALLING_THINGS_UNIT
+    return _disparity_of(depth, calibration())
+
+
+def _disparity_of(depth: np.ndarray, calibration: Calibration) -> np.ndarray:
+    """f B / Z, NaN where the depth is not finite or not above 0."""
+    known = np.isfinite(depth) & (depth > 0)
+    metres = np.where(known, depth, 1.0).astype(np.float64)
+    disparity = calibration.focal_px * calibration.baseline_m / metres
+    return np.asarray(np.where(known, disparity, np.nan), np.float32)
