@@ -177,7 +177,7 @@ def test_cameras_one_above_the_other_are_refused(tmp_path):
     storage.write('P1', p1)
     storage.write('P2', p2)
     storage.release()
-    with pytest.raises(ValueError, match=r'vertical pair: the cameras are 0\.12 m above each other'):
+    with pytest.raises(ValueError, match='vertical pair: the cameras are'):
         calibrations.read_calibration(tmp_path / 'stereo.yml')
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros import camera, rectification
+from stereo_bp_ros import camera, checks, rectification
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import bag_reader, bags
 from stereo_bp_ros.images import ENCODINGS, check_pair
@@ -40,7 +40,8 @@ def image(data: bytes, _: pathlib.Path) -> None:
     check_pair(pair[0], pair[1], LARGEST, LARGEST)
     for raw in pair:
         assert raw.pixels.shape[:2] == (raw.height, raw.width)
-    input_images.image_warnings(pair[0], pair[1], 1 / 256)
+    checks.examine_images(pair[0], pair[1], MatcherConfig())
+    checks.FrozenCameras().examine(pair[0], pair[1], 1)
 
 
 def camera_info(data: bytes, _: pathlib.Path) -> None:
@@ -52,11 +53,13 @@ def camera_info(data: bytes, _: pathlib.Path) -> None:
         together.add(('left', 'right', 'right', 'left')[number], info, 10**9 * number,
                      0.1 * number)
     together.of_pair(0, 10**9, 1.0, overdue=True)
-    camera.rectification_warnings(*infos)
     size = camera.image_size(infos[0])
     config = MatcherConfig(rectify=from_.pick((False, True)))
     calibration, found = calibrate(*infos, config)
-    camera.check_image_size('left', infos[0], *size)
+    checks.check_image_size('left', infos[0], *size)
+    checks.check_projections(*(camera.projection(side, info) for side, info in zip(
+        ('left', 'right'), infos, strict=True)))
+    checks.examine_calibration(calibration, calibration.width, calibration.height)
     assert np.isfinite(np.float32(calibration.focal_px * calibration.baseline_m))
     if found is not None:
         rectification.rectified_info(infos[0], found, 'left')

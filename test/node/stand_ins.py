@@ -35,10 +35,10 @@ def make_info(stamp_ns: int = 0, *, side: str = 'left', width: int = 32, height:
 
 
 def make_image(stamp_ns: int, pixels: np.ndarray) -> types.SimpleNamespace:
-    """Something Image-like, mono8."""
-    return make_stamped(stamp_ns, data=array.array('B', pixels.tobytes()), encoding='mono8',
-                        height=pixels.shape[0], width=pixels.shape[1], step=pixels.shape[1],
-                        is_bigendian=0)
+    """Something Image-like, mono8 or mono16."""
+    return make_stamped(stamp_ns, data=array.array('B', pixels.tobytes()),
+                        encoding=f'mono{8 * pixels.itemsize}', height=pixels.shape[0],
+                        width=pixels.shape[1], step=pixels.strides[0], is_bigendian=0)
 
 
 class FakeMatcher:
