@@ -332,12 +332,17 @@ TRUTH_TOLERANCE = 0.005
 
 # For whoever has one pair
 
-def examine_pair(left: RawImage, right: RawImage, config: MatcherConfig,
-                 calibration: Calibration | None = None) -> list[Finding]:
+def examine_pair(left: RawImage | np.ndarray, right: RawImage | np.ndarray,
+                 config: MatcherConfig, calibration: Calibration | None = None) -> list[Finding]:
     """All checks of one rectified pair; some 50 ms for 1242 x 375.
 
+    :param left, right: RawImage, or arrays as ``StereoMatcher.compute`` takes them.
+    :param config: which range is searched, and which checks are ignored.
+    :returns: what is doubtful; empty when all is well.
     :raises InputError: the pair is rejected; no result could be right.
     """
+    left, right = (image if isinstance(image, RawImage) else RawImage.from_array(image)
+                   for image in (left, right))
     check_pair(left, right, config.max_image_width, config.max_image_height)
     findings = examine_calibration(calibration, left.width, left.height)
     findings += examine_images(left, right, config)

@@ -28,7 +28,6 @@ from stereo_bp_ros import checks, geometry
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import calibrations, datasets, files, metrics, pictures
-from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.types import DisparityFrame
 
@@ -86,8 +85,7 @@ def run(options: argparse.Namespace) -> int:
     outputs = ('disparity', 'depth') if options.depth else ('disparity',)
     with StereoMatcher(config) as matcher:
         search = geometry.searched(config, calibration)
-        findings = checks.examine_pair(RawImage.from_array(left), RawImage.from_array(right),
-                                       search, calibration)
+        findings = checks.examine_pair(left, right, search, calibration)
         if truth is not None:
             findings += checks.believe(checks.check_truth(truth, search), config)
         for finding in findings:

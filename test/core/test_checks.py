@@ -185,7 +185,7 @@ def test_a_pair_that_is_looked_at_again_under_its_stamp_is_not_frozen() -> None:
 
 def test_exchanged_images_are_rejected_with_where_their_corners_lie() -> None:
     left, right = plane()
-    assert examine_pair(*raw(left, right), CONFIG) == []
+    assert examine_pair(left, right, CONFIG) == []
     with pytest.raises(InputError, match='left and right image are probably exchanged') as caught:
         examine_pair(*raw(right, left), CONFIG)
     assert caught.value.reason is InputReason.EXCHANGED_IMAGES
