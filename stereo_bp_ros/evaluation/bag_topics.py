@@ -20,6 +20,9 @@ POINT_CLOUD = 'sensor_msgs/msg/PointCloud2'
 #: Types of messages that may hold a truth.
 TRUTH_TYPES = (IMAGE, COMPRESSED_IMAGE, DISPARITY_IMAGE, POINT_CLOUD)
 
+#: Types of messages with transforms: ROS 2 and 1, and ROS 1 before tf2.
+TRANSFORM_TYPES = ('tf2_msgs/msg/TFMessage', 'tf/msg/tfMessage')
+
 #: Exact disparity of the left image as a 16-bit PNG in units of 1/256 pixel, 0 = unknown (the
 #: convention of KITTI), in a CompressedImage.
 TRUTH_TOPIC = 'ground_truth/disparity/compressed'
@@ -49,20 +52,39 @@ _ADVICE = 'name the one to use with --left and --right (launch: left_image:=, ri
 _IN_A_RING = 'the cameras of a ring look away from each other, and are no stereo pair'
 _INFO_ADVICE = 'name it with --{side}-info (launch: {side}_info:=)'
 
-#: Suffixes of the files in a rosbag2 folder, each of which is a bag, too.
-_FILES = ('.mcap', '.db3')
+#: Suffixes of the files in a rosbag2 folder, each of which is a bag, too, and of one that was
+#: compressed as a whole.
+_FILES, COMPRESSED = ('.mcap', '.db3'), '.zstd'
+
+#: A ROS 1 bag, and one whose recording was not ended.
+ROS1_SUFFIXES = ('.bag', '.bag.active')
 
 
 def is_bag(path: pathlib.Path) -> bool:
     """Whether a path is a rosbag2 folder, a file of one, or a ROS 1 bag file, by its name."""
-    return (path.suffix in ('.bag', *_FILES) or (path / 'metadata.yaml').is_file()
-            or file_without_metadata(path) is not None)
+    if path.is_dir():
+        return (path / 'metadata.yaml').is_file() or bool(storage_files(path))
+    return path.name.endswith(ROS1_SUFFIXES) or is_storage(path)
 
 
-def file_without_metadata(path: pathlib.Path) -> pathlib.Path | None:
-    """The only file of a rosbag2 folder whose recording was not ended in order."""
-    files = [file for file in path.iterdir() if file.suffix in _FILES] if path.is_dir() else []
-    return files[0] if len(files) == 1 and not (path / 'metadata.yaml').is_file() else None
+def is_storage(path: pathlib.Path) -> bool:
+    """Whether a file has the name of one of rosbag2."""
+    return plain_name(path).suffix in _FILES
+
+
+def plain_name(path: pathlib.Path) -> pathlib.Path:
+    """The name of a file before it was compressed."""
+    return path.with_suffix('') if path.suffix == COMPRESSED else path
+
+
+def storage_files(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The files of one recording in a folder without metadata.yaml, as they were written.
+
+    Several are one recording where their names differ in the number at the end; else [].
+    """
+    files = [file for file in folder.iterdir() if is_storage(file)]
+    names = {(re.sub(r'_\d+$', '', plain_name(file).stem), file.suffix) for file in files}
+    return sorted(files, key=lambda file: (len(file.name), file.name)) if len(names) == 1 else []
 
 
 @dataclasses.dataclass(frozen=True)

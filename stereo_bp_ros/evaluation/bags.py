@@ -238,7 +238,8 @@ class StereoBag:
         return sum(c.msgcount for c in self._reader.of_topics(self.topics.left_image))
 
     def warnings(self, played: bool = False) -> list[str]:
-        """Sentences about images that are not rectified, and a truth that does not fit the pairs.
+        """Sentences about images that are not rectified, messages that are missing because the
+        recording was cut off, and a truth that does not fit the pairs.
 
         :param played: whether messages go out as they are (``raw``); ``read`` rectifies them.
         :raises StereoError: no pair has a truth although its topic was named, or TF does not
@@ -251,6 +252,7 @@ class StereoBag:
         infos = self._first_infos()
         found = [f'{reason}. {follows}' for role, (_, info) in infos.items()
                  if (reason := why_not_rectified(images[role], info))]
+        found += self._reader.notes
         if self._truth:
             if self._truth.is_cloud and 'left/camera_info' in infos:
                 found += filter(None, [unused_rotation(infos['left/camera_info'][1])])
