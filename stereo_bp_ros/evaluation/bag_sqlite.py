@@ -86,7 +86,15 @@ class SqliteStorage:
             f'SELECT topic_id, timestamp, data FROM messages WHERE topic_id IN '
             f'({",".join("?" * len(wanted))}){words} ORDER BY {order}',
             [*wanted, *(value for _, value in limits if value is not None)])
-        for number, time_ns, data in rows:
+        while True:
+            try:
+                number, time_ns, data = next(rows)
+            except StopIteration:
+                return
+            except sqlite3.DatabaseError:
+                if self._last_id is not None:
+                    return
+                raise
             if not isinstance(data, bytes) or not isinstance(time_ns, int):
                 raise StereoError(f'{shown(data)} at {shown(time_ns)} ns is no message')
             yield wanted[number], time_ns, data
@@ -97,7 +105,13 @@ class SqliteStorage:
                                       for end in _JOURNALS)
                     if path.is_file() and path.stat().st_size]
         if not journals:
-            return self._database(self.path, 'immutable=1')
+            found = self._database(self.path, 'immutable=1')
+            try:
+                found.execute('SELECT count(*) FROM sqlite_master').fetchone()
+            except sqlite3.DatabaseError:
+                # Or SQLite reads nothing of a file that is shorter than it should be.
+                found.execute('PRAGMA writable_schema=ON')
+            return found
         with contextlib.suppress(sqlite3.Error):
             found = self._database(self.path, 'mode=ro')
             found.execute('SELECT count(*) FROM sqlite_master').fetchone()
@@ -122,8 +136,10 @@ class SqliteStorage:
         counts: dict[int, int] = {}
         last_ns = 0
         with contextlib.suppress(sqlite3.DatabaseError):
-            for number, topic, time_ns, _ in self._db.execute(
+            for number, topic, time_ns, data in self._db.execute(
                     'SELECT id, topic_id, timestamp, data FROM messages ORDER BY id'):
+                if not isinstance(time_ns, int) or not isinstance(data, bytes):
+                    break
                 counts[topic] = counts.get(topic, 0) + 1
                 self._last_id, last_ns = number, time_ns
         if not counts:
