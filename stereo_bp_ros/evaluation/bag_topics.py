@@ -92,6 +92,8 @@ class StereoTopics:
     """Names of the topics of a pair in a bag; '' = not named, or (``truth``) there is none.
 
     truth_tolerance_s: most seconds between the stamps of a pair and of its truth.
+    tolerance_s:       most seconds between the stamps of the images of a pair, also of a folder
+                       of stamped images; 0 = they have to be equal.
     """
 
     left_image: str = ''
@@ -100,6 +102,7 @@ class StereoTopics:
     right_info: str = ''
     truth: str = ''
     truth_tolerance_s: float = dataclasses.field(default=0.01, kw_only=True)
+    tolerance_s: float = dataclasses.field(default=0.0, kw_only=True)
 
     def roles(self) -> dict[str, str]:
         """Topic name to the node's relative name."""
@@ -107,9 +110,10 @@ class StereoTopics:
                 self.left_info: 'left/camera_info', self.right_info: 'right/camera_info'}
 
     def options(self) -> list[str]:
-        """The command-line options of a player that name the same topics."""
+        """The command-line options of a player that name the same topics and tolerance."""
         named = {'--left': self.left_image, '--right': self.right_image,
-                 '--left-info': self.left_info, '--right-info': self.right_info}
+                 '--left-info': self.left_info, '--right-info': self.right_info,
+                 '--approximate-sync': f'{self.tolerance_s:.9f}' if self.tolerance_s else ''}
         return [word for option, topic in named.items() if topic for word in (option, topic)]
 
 
@@ -154,8 +158,8 @@ def find_stereo_topics(topics: Mapping[str, str],
         raise StereoError(f'{left} is the only camera_info of {pair.left} and {pair.right}, but '
                           'each camera has its own; name both with --left-info and '
                           '--right-info (launch: left_info:=, right_info:=)')
-    return StereoTopics(pair.left, pair.right, left, right, _truth(topics, pair, named.truth),
-                        truth_tolerance_s=named.truth_tolerance_s)
+    return dataclasses.replace(named, left_image=pair.left, right_image=pair.right, left_info=left,
+                               right_info=right, truth=_truth(topics, pair, named.truth))
 
 
 def is_rectified_name(topic: str) -> bool:

@@ -34,6 +34,7 @@ from stereo_bp_ros.evaluation.bag_topics import (
     find_stereo_topics,
 )
 from stereo_bp_ros.evaluation.bag_truth import BagTruth, TruthEntry
+from stereo_bp_ros.evaluation.pair_finder import Image, NoPairError, PairFinder
 from stereo_bp_ros.images import RawImage
 
 CLOCK = 'rosgraph_msgs/msg/Clock'
@@ -65,15 +66,18 @@ class BagPair:
 class BagEntry:
     """Where one pair lies in a bag.
 
-    infos:    serialised camera_info of both sides, by the node's relative topics.
-    times_ns: when the messages of the images were recorded, nanoseconds, by the node's relative
-              topics.
-    truth:    where its truth lies; None: it has none.
+    stamp_ns:  of the left image.
+    infos:     serialised camera_info of both sides, by the node's relative topics.
+    times_ns:  when the messages of the images were recorded, nanoseconds, by the node's relative
+               topics.
+    stamps_ns: of the images, likewise.
+    truth:     where its truth lies; None: it has none.
     """
 
     stamp_ns: int
     infos: Mapping[str, bytes]
     times_ns: Mapping[str, int]
+    stamps_ns: Mapping[str, int]
     truth: TruthEntry | None = None
 
 
@@ -242,8 +246,8 @@ class StereoBag:
         recording was cut off, and a truth that does not fit the pairs.
 
         :param played: whether messages go out as they are (``raw``); ``read`` rectifies them.
-        :raises StereoError: no pair has a truth although its topic was named, or TF does not
-            connect a cloud with the camera.
+        :raises StereoError: there is no pair, which is no error where ``played``; or none has a
+            truth although its topic was named, or TF does not connect a cloud with the camera.
         """
         images = {'left/camera_info': self.topics.left_image,
                   'right/camera_info': self.topics.right_image}
@@ -253,6 +257,13 @@ class StereoBag:
         found = [f'{reason}. {follows}' for role, (_, info) in infos.items()
                  if (reason := why_not_rectified(images[role], info))]
         found += self._reader.notes
+        try:
+            # One is enough, else all is read: an evaluation need not begin.
+            next(self._pairs(lambda *_: None), None)
+        except NoPairError as error:
+            if not played:
+                raise
+            found.append(f'{error}: the node pairs them with approximate_sync')
         if self._truth:
             if self._truth.is_cloud and 'left/camera_info' in infos:
                 found += filter(None, [unused_rotation(infos['left/camera_info'][1])])
@@ -271,7 +282,10 @@ class StereoBag:
             yield roles[connection.topic], time_ns, data
 
     def read(self) -> Iterator[BagPair]:
-        """Pairs of equal stamps with their latest calibration, in the order of completion.
+        """Pairs with their latest calibration, in the order of completion.
+
+        Stamps are equal, or as close as ``StereoTopics.tolerance_s`` says; that of a pair is the
+        left image's.
 
         Images that their calibration tells to be raw are rectified with it (``Rectifier``).
         """
@@ -283,16 +297,17 @@ class StereoBag:
         A damaged image or truth concerns its pair alone.
         """
         for stamp_ns, parts, infos in self._pairs(self._decoded):
-            times_ns = {role: time_ns for role, (time_ns, _) in parts.items()}
-            images = {role: image for role, (_, image) in parts.items()}
+            times_ns = {role: one.time_ns for role, one in parts.items()}
+            images = {role: one.content for role, one in parts.items()}
             yield stamp_ns, functools.partial(self._pair, stamp_ns, images, dict(infos),
                                               self._find_truth(stamp_ns, times_ns))
 
     def index(self) -> Iterator[BagEntry]:
         """Where the pairs of ``read`` lie, in its order; decodes no image."""
         for stamp_ns, parts, infos in self._pairs(lambda _, data: None):
-            times_ns = {role: time_ns for role, (time_ns, _) in parts.items()}
+            times_ns = {role: one.time_ns for role, one in parts.items()}
             yield BagEntry(stamp_ns, {role: data for role, (data, _) in infos.items()}, times_ns,
+                           {role: one.stamp_ns for role, one in parts.items()},
                            self._find_truth(stamp_ns, times_ns))
 
     def unread_entries(self, entries: Sequence[BagEntry]
@@ -305,7 +320,7 @@ class StereoBag:
         infos: _Infos = {}
         # A recording that was played twice has stamps twice.
         waiting = collections.deque((entry, dict[str, Any]()) for entry in entries)
-        wanted = {(role, time_ns, entry.stamp_ns): parts
+        wanted = {(role, time_ns, entry.stamps_ns[role]): parts
                   for entry, parts in waiting for role, time_ns in entry.times_ns.items()}
         times_ns = [time_ns for _, time_ns, _ in wanted]
         for connection, time_ns, data in self._reader.messages(
@@ -325,35 +340,41 @@ class StereoBag:
             raise StereoError(f'{self.path} has changed: the pair of stamp '
                               f'{waiting[0][0].stamp_ns} ns is no longer where it was')
 
-    def _pairs(self, part: Callable[[str, bytes], Any]
-               ) -> Iterator[tuple[int, dict[str, tuple[int, Any]], _Infos]]:
-        """Stamp in ns, parts by role and the latest calibration of every pair.
+    def _pairs(self, make: Callable[[str, bytes], Any]
+               ) -> Iterator[tuple[int, dict[str, Image], _Infos]]:
+        """Stamp in ns, images by role and the latest calibration of every pair.
 
-        A part is the time of recording in ns and what ``part`` makes of type and bytes. A damaged
-        one without a partner, whose stamp may be what is damaged, is a pair for itself.
+        :param make: what becomes of the type and the bytes of an image.
+        :raises NoPairError: there is none.
         """
-        roles = self.topics.roles()
-        waiting: dict[int, dict[str, tuple[int, Any]]] = {}
+        finder = PairFinder(self.topics.tolerance_s)
         # A recorder may have written the first camera_info after its image.
         infos = self._first_infos()
+        count = 0
+        for images in self._found(finder, infos, make):
+            count += 1
+            yield images[0].stamp_ns, {f'{one.side}/image_rect': one for one in images}, infos
+        if not count:
+            raise NoPairError(f'{self.path}: {finder.why_none()}')
+
+    def _found(self, finder: PairFinder, infos: _Infos, make: Callable[[str, bytes], Any]
+               ) -> Iterator[tuple[Image, ...]]:
+        """Left and right image of every pair.
+
+        A damaged one without a partner, whose stamp may be what is damaged, is a pair for itself.
+        """
+        roles = self.topics.roles()
         for connection, time_ns, data in self._reader.messages(self._reader.of_topics(*roles)):
-            role = roles[connection.topic]
-            if role.endswith('camera_info'):
-                self._keep_info(infos, role, data)
+            side, _, name = roles[connection.topic].partition('/')
+            if name == 'camera_info':
+                self._keep_info(infos, roles[connection.topic], data)
                 continue
-            stamp_ns = self._reader.stamp(data)
-            parts = waiting.setdefault(stamp_ns, {})
-            parts[role] = time_ns, part(connection.msgtype, data)
-            if len(parts) == 2:
-                yield stamp_ns, waiting.pop(stamp_ns), infos
-            elif len(waiting) > MOST_WAITING:
-                oldest = min(waiting)
-                alone = waiting.pop(oldest)
-                if _is_damaged(alone):
-                    yield oldest, alone, infos
-        for stamp_ns, alone in waiting.items():
-            if _is_damaged(alone):
-                yield stamp_ns, alone, infos
+            pair = finder.add(Image(side, self._reader.stamp(data), time_ns,
+                                    make(connection.msgtype, data)))
+            if pair:
+                yield pair
+            yield from _damaged(finder.drop(MOST_WAITING))
+        yield from _damaged(finder.drop(0))
 
     def _decoded(self, kind: str, data: bytes) -> Any:
         """A message, or what is in the place of a damaged one."""
@@ -401,8 +422,8 @@ class StereoBag:
             raise StereoError(f'{self.path}: the pair of stamp {stamp_ns} ns: {error}') from error
 
 
-def _is_damaged(parts: Mapping[str, tuple[int, Any]]) -> bool:
-    return any(isinstance(part, _Damaged) for _, part in parts.values())
+def _damaged(images: Iterable[Image]) -> Iterator[tuple[Image, ...]]:
+    return ((one,) for one in images if isinstance(one.content, _Damaged))
 
 
 def _raw_image(message: Any) -> RawImage:

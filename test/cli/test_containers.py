@@ -1,4 +1,4 @@
-"""What else is in the file of a recording, and what is missing of it, keeps nobody from reading."""
+"""Recordings are read whatever else is in their files, and up to where they were cut off."""
 
 from __future__ import annotations
 
