@@ -17,7 +17,7 @@ from stereo_bp_ros.evaluation.datasets.plain import LARGEST_SCALE, read_truth, t
 
 __all__ = ['LARGEST_SCALE', 'Dataset', 'StereoPair', 'open_dataset', 'read_truth', 'truth_scale']
 
-_LAYOUTS: Mapping[str, Callable[[Path], list[Entry] | None]] = {
+_LAYOUTS: Mapping[str, Callable[..., list[Entry] | None]] = {
     'described sets': plain.described,
     'Middlebury 2001, tsukuba': middlebury.tsukuba,
     'Middlebury 2001 or 2003': middlebury.from_2001_or_2003,
@@ -76,9 +76,10 @@ class Dataset:
             yield entry.load()
 
 
-def open_dataset(path: files.PathLike) -> Dataset:
+def open_dataset(path: files.PathLike, tolerance_s: float = 0.0) -> Dataset:
     """Find out how a folder stores stereo pairs. No image is read yet.
 
+    :param tolerance_s: most seconds between the stamps of a pair whose images are named by them.
     :raises ValueError: no such folder, no known layout, or one with parts missing.
     """
     folder = Path(path)
@@ -86,11 +87,11 @@ def open_dataset(path: files.PathLike) -> Dataset:
         raise ValueError(f'{folder} is a file, not a folder' if folder.exists()
                          else f'there is no folder {folder}')
     folder = folder.resolve()
-    found = _direct(folder)
+    found = _direct(folder, tolerance_s)
     if found is not None:
         return found
     parts = [part for child in sorted(folder.iterdir())
-             if child.is_dir() and (part := _direct(child)) is not None]
+             if child.is_dir() and (part := _direct(child, tolerance_s)) is not None]
     if not parts:
         raise ValueError(f'no stereo pairs in {folder}: neither it nor one of its subfolders has '
                          f'{_WANTED}')
@@ -103,10 +104,10 @@ def open_dataset(path: files.PathLike) -> Dataset:
     return Dataset(folder.name, folder, 'folder of ' + ', '.join(layouts), tuple(entries))
 
 
-def _direct(folder: Path) -> Dataset | None:
+def _direct(folder: Path, tolerance_s: float) -> Dataset | None:
     """The data set that a folder itself is, or None."""
     for layout, look in _LAYOUTS.items():
-        entries = look(folder)
+        entries = look(folder, tolerance_s) if look is plain.sequence else look(folder)
         if entries is not None:
             return Dataset(folder.name, folder, layout, tuple(entries))
     return None

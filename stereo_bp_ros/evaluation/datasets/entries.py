@@ -140,9 +140,13 @@ def partners(left: Path, right: Path) -> list[tuple[Path, Path]]:
 
     :raises ValueError: there are none, or one has no partner.
     """
-    images = [{path.name: path for path in sorted(side.iterdir())
-               if path.suffix.lower() in IMAGE_SUFFIXES} for side in (left, right)]
-    return matched(images[0], images[1], left, right)
+    own, other = ({path.name: path for path in images(side)} for side in (left, right))
+    return matched(own, other, left, right)
+
+
+def images(folder: Path) -> list[Path]:
+    """The images in a folder, by their names."""
+    return [path for path in sorted(folder.iterdir()) if path.suffix.lower() in IMAGE_SUFFIXES]
 
 
 def matched(left: dict[str, Path], right: dict[str, Path], left_folder: Path, right_folder: Path

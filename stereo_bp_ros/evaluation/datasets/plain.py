@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import logging
+import operator
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,9 +19,14 @@ from stereo_bp_ros.evaluation.datasets.entries import (
     Reader,
     calibration,
     image,
+    images,
     mask,
     partners,
 )
+from stereo_bp_ros.evaluation.pair_finder import SIDES, Image, PairFinder
+from stereo_bp_ros.stamps import sync_setting
+
+_log = logging.getLogger(__name__)
 
 LARGEST_SCALE = 65535
 """Most grey levels that one pixel of disparity can be, and more disparities than there are."""
@@ -113,15 +120,54 @@ def pair(folder: Path, description: Mapping[str, float] | None = None) -> list[E
                   classes=classes.of_folder(folder / 'classes'))]
 
 
-def sequence(folder: Path) -> list[Entry] | None:
-    """left/ and right/ with images of the same names, or None."""
+def sequence(folder: Path, tolerance_s: float = 0.0) -> list[Entry] | None:
+    """left/ and right/ with images of the same names or stamps, or None.
+
+    :param tolerance_s: most seconds between the stamps of a pair; 0 = they have to be equal.
+    """
     if not ((folder / 'left').is_dir() and (folder / 'right').is_dir()):
         return None
     numbers = calibration(folder)
     entries = [
         Entry(left.stem, left, right, calibration=numbers,
               stamp_ns=int(left.stem) if left.stem.isdecimal() else None)
-        for left, right in partners(folder / 'left', folder / 'right')]
+        for left, right in _partners(folder, tolerance_s)]
     # Names are numbers of any length: their order as text is not the order in time.
     return sorted(entries, key=lambda entry: (entry.stamp_ns is None, entry.stamp_ns or 0,
                                               entry.name))
+
+
+def _partners(folder: Path, tolerance_s: float) -> list[tuple[Path, Path]]:
+    """Images of the same names, or of stamps that are equal within the tolerance.
+
+    :raises ValueError: there are none, or one without a partner and no tolerance.
+    """
+    paths = {side: images(folder / side) for side in SIDES}
+    found = [Image(side, int(path.stem), 0, path) for side in SIDES for path in paths[side]
+             if path.stem.isdecimal()]
+    is_stamped = len(found) == sum(map(len, paths.values()))
+    if not is_stamped or {path.name for path in paths['left']} == {
+            path.name for path in paths['right']}:
+        return partners(folder / 'left', folder / 'right')
+    finder = PairFinder(tolerance_s)
+    in_time = sorted(found, key=lambda one: one.stamp_ns)
+    pairs = [pair for pair in map(finder.add, in_time) if pair]
+    if not pairs:
+        raise ValueError(f'{folder}: {finder.why_none()}')
+    if len(pairs) < max(map(len, paths.values())):
+        if not tolerance_s:
+            return partners(folder / 'left', folder / 'right')
+        _tell_alone(folder, len(paths['left']) - len(pairs), len(paths['left']), tolerance_s)
+    stamps = [pair[0].stamp_ns for pair in pairs]
+    step_s = min(map(operator.sub, stamps[1:], stamps), default=2**63) * 1e-9
+    if step_s <= tolerance_s:
+        raise ValueError(f'{folder}: left images are {step_s:g} s apart by their names, so that '
+                         f'a tolerance of {tolerance_s:g} s tells no pairs')
+    return [(left.content, right.content) for left, right in pairs]
+
+
+@functools.cache        # a folder is opened more than once
+def _tell_alone(folder: Path, alone: int, of: int, tolerance_s: float) -> None:
+    if alone > 0:
+        _log.warning('%s: %d of %d left images have no partner (%s)', folder, alone, of,
+                     sync_setting(tolerance_s))
