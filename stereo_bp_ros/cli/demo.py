@@ -150,7 +150,8 @@ def _perform(one: Run, options: argparse.Namespace) -> run_report.RecordedRun:
                 shared.tell(f'{one.name}: {stage}')
             bar.update(task, completed=count, description=f'{one.name}: {stage}')
 
-        result = session.run_session(source, folder, one.settings, topics=topics, progress=show,
+        settings = one.settings | shared.sync_parameters(options)
+        result = session.run_session(source, folder, settings, topics=topics, progress=show,
                                      player_options=('--rate', str(options.rate)))
         task = bar.add_task(f'{one.name}: comparing with the truth', total=opened.pairs)
         recorded = run_report.judge(one.name, one.title, lambda: open_pairs(source, topics)[1],

@@ -32,6 +32,7 @@ from stereo_bp_ros.config import (
     Value,
     load_parameter_file,
     parse_assignments,
+    stamp_tolerance_s,
 )
 from stereo_bp_ros.config.files import load_preset, preset_names
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError, shown
@@ -140,8 +141,7 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_topic_options(parser: argparse.ArgumentParser) -> None:
-    """Of a bag: --left, --right, --left-info, --right-info, --truth-topic, --truth-tolerance and
-    --rectified."""
+    """Topics of a bag, and how far the stamps of a pair may be from each other and its truth."""
     for side in ('left', 'right'):
         parser.add_argument(f'--{side}', default='', metavar='TOPIC', dest=f'{side}_image',
                             help=f'{side} images in a bag (default: found by its name)')
@@ -160,14 +160,33 @@ def add_topic_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--rectified', choices=('auto', 'yes', 'no'), default='auto',
                         help='whether the images of a bag are rectified; auto (default) measures '
                              'it where their camera_info describes a camera that distorts')
+    parser.add_argument('--approximate-sync', type=real(0, 10), metavar='SECONDS',
+                        help='pair images whose stamps differ by at most as much, as the node '
+                             'with approximate_sync (default: as a parameter file says, else '
+                             'stamps have to be equal)')
 
 
 def chosen_topics(options: argparse.Namespace) -> StereoTopics:
-    """Topics of a bag that the command line names."""
+    """Topics of a bag that the command line names, and how its pairs are found.
+
+    :raises ConfigError: a parameter file says what a node would not take.
+    """
+    tolerance_s, path = options.approximate_sync, getattr(options, 'params_file', None)
+    if tolerance_s is None:
+        tolerance_s = stamp_tolerance_s(load_parameter_file(path)) if path else 0.0
     return StereoTopics(options.left_image, options.right_image, options.left_info,
                         options.right_info, options.truth_topic,
-                        truth_tolerance_s=options.truth_tolerance,
+                        truth_tolerance_s=options.truth_tolerance, tolerance_s=tolerance_s,
                         rectified=options.rectified)
+
+
+def sync_parameters(options: argparse.Namespace) -> dict[str, Value]:
+    """The parameters of a node that --approximate-sync stands for."""
+    seconds = options.approximate_sync
+    if seconds is None:
+        return {}
+    return {'approximate_sync': seconds > 0, **(
+        {'approximate_sync_tolerance_seconds': seconds} if seconds else {})}
 
 
 def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] | None = None
@@ -187,7 +206,9 @@ def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] |
         values['backend'] = options.backend
     for name in values:
         if name in NodeConfig.settings():
-            way = '; put it into a file for --params-file' if options.verb == 'replay' else ''
+            way = ('; use --approximate-sync SECONDS' if name.startswith('approximate_sync')
+                   and hasattr(options, 'approximate_sync') else
+                   '; put it into a file for --params-file' if options.verb == 'replay' else '')
             raise ConfigError(name, values[name],
                               f'it is a setting of the node, not of a matcher{way}')
     return values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import logging
 import pathlib
 import shlex
@@ -49,6 +50,8 @@ def run(options: argparse.Namespace) -> int:
     scenario = _scenario(options)
     wanted = shared.chosen_settings(options, scenario.settings)
     parameters = (load_parameter_file(options.params_file) if options.params_file else {}) | wanted
+    if parameters:
+        parameters |= shared.sync_parameters(options)
     if options.start and parameters and not options.scenario:
         raise ValueError('--start and settings exclude each other: the command says them')
     if options.ros_arguments and parameters and not options.start:
@@ -126,6 +129,10 @@ def _perform(name: str, one: Input, sources: Sources, scenario: Scenario,
         known['progress'] = lambda stage, done: bar.update(task, completed=done, description=stage)
         result = _play(source, folder, options, parameters, known)
         judged = bar.add_task('comparing with the truth', total=result.recorded['disparity'])
+        if result.tolerance_s not in (None, topics.tolerance_s):
+            # A result has the stamp of its left image: its pair is the node's.
+            sources = Sources(scenario.inputs, dataclasses.replace(
+                topics, tolerance_s=result.tolerance_s))
         return run_report.judge(
             name, one.name, lambda: sources.pairs_of(one), result,
             period_s=options.period, advance=lambda: bar.advance(judged),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import pathlib
 import shutil
@@ -42,6 +43,7 @@ class RecordedRun:
     settings: of the matcher in the node; empty where it did not tell.
     device: what computed in it, as of ``SessionResult``.
     results: every answer as ``stereo_bp evaluate`` judges a pair; the times are the latencies.
+    unjudged: answers that are no results, by the reason in words.
     """
 
     name: str
@@ -52,6 +54,7 @@ class RecordedRun:
     settings: Mapping[str, Value] = dataclasses.field(default_factory=dict)
     device: Mapping[str, str] = dataclasses.field(default_factory=dict)
     results: Sequence[Result] = ()
+    unjudged: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def delivery(self) -> Delivery:
@@ -65,7 +68,8 @@ class RecordedRun:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**self.figures.to_dict(), 'settings': dict(self.settings)}
+        return {**self.figures.to_dict(), 'settings': dict(self.settings),
+                'unjudged': dict(self.unjudged)}
 
 
 def prepare_folder(folder: pathlib.Path) -> None:
@@ -99,11 +103,16 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]],
         figures.frames['node_status'] = result.node_status
     inputs = _Inputs(pairs, period_s)
     showing = Showing(figures.frames['recorded'])
-    results = []
+    results: list[Result] = []
+    unjudged: collections.Counter[str] = collections.Counter()
     for index, answer in enumerate(analysis.answers(result.bag)):
         pair = inputs.find(answer.stamp_ns)
         # An answer whose latency was lost is no result: its time is not known.
-        if pair is not None and answer.stages_ms:
+        if pair is None:
+            unjudged['no pair of the source has the stamp of their left image'] += 1
+        elif not answer.stages_ms:
+            unjudged['their latency is missing'] += 1
+        else:
             # The truth is of the images as they are, the node's disparity of the principal points.
             shift = pair.calibration.shift if pair.calibration else 0.0
             disparity = answer.disparity + np.float32(shift)
@@ -123,7 +132,7 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]],
         figures.score = whole if whole.known else None
         figures.valid_fraction = whole.coverage / 100
     return RecordedRun(name, title, figures, least_published, showing, result.settings,
-                       result.device, results)
+                       result.device, results, unjudged)
 
 
 class _Inputs:
@@ -209,6 +218,8 @@ def failures_of(one: RecordedRun, *, may_lose: bool = False) -> list[str]:
         found.append(f'{one.name}: nothing was published' + (
             ': the node does not live in the time of the source, set use_sim_time'
             if is_untimely else ''))
+    elif not one.results:
+        found.append(f'{one.name}: {_unjudged(one)}')
     if frames['published'] < one.least_published * frames['sent']:
         found.append(f'{one.name}: {frames["published"]} of {frames["sent"]} frames were '
                      f'published in time, but {100 * one.least_published:g} % have to be')
@@ -218,8 +229,17 @@ def failures_of(one: RecordedRun, *, may_lose: bool = False) -> list[str]:
 def drops_of(one: RecordedRun) -> list[str]:
     """The frames that the node dropped, by their reasons in words: no failure by themselves."""
     frames = one.figures.frames
-    return [f'{one.name}: {count} of {frames["sent"]} frames dropped: {reason}'
-            for reason, count in frames['dropped'].items()]
+    found = [f'{one.name}: {count} of {frames["sent"]} frames dropped: {reason}'
+             for reason, count in frames['dropped'].items()]
+    if one.results and one.unjudged:
+        found.append(f'{one.name}: {_unjudged(one)}')
+    return found
+
+
+def _unjudged(one: RecordedRun) -> str:
+    """How many answers were not judged, and why."""
+    return '; '.join(f'{count} of {one.figures.frames["recorded"]} results are not judged: '
+                     f'{reason}' for reason, count in one.unjudged.items()) or 'nothing is judged'
 
 
 def _losses(frames: Mapping[str, Any], may_lose: bool) -> list[str]:

@@ -16,7 +16,8 @@ from stereo_bp_ros.config.settings import Setting, Value, did_you_mean
 from stereo_bp_ros.errors import ConfigError
 
 __all__ = ['ALGORITHMS', 'IGNORED', 'MatcherConfig', 'NodeConfig', 'all_settings',
-           'load_parameter_file', 'load_preset', 'parse_assignments', 'preset_names', 'split']
+           'load_parameter_file', 'load_preset', 'parse_assignments', 'preset_names', 'split',
+           'stamp_tolerance_s']
 
 
 def all_settings(program: str = '') -> dict[str, Setting]:
@@ -36,6 +37,16 @@ def split(values: Mapping[str, Any]) -> tuple[MatcherConfig, NodeConfig]:
     matcher = MatcherConfig.settings()
     return (MatcherConfig.from_mapping({k: v for k, v in values.items() if k in matcher}),
             NodeConfig.from_mapping({k: v for k, v in values.items() if k not in matcher}))
+
+
+def stamp_tolerance_s(values: Mapping[str, Any]) -> float:
+    """How far the stamps of a pair may be apart, seconds, by a node's parameters; 0 = equal.
+
+    :raises ConfigError: a refused value, or a refused combination.
+    """
+    names = ('approximate_sync', 'approximate_sync_tolerance_seconds')
+    return NodeConfig.from_mapping({name: values[name] for name in names if name in values}
+                                   ).stamp_tolerance_s
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Value]:

@@ -87,6 +87,11 @@ class NodeConfig(Settings):
     P2: float = setting(400.0, _SEMI_GLOBAL, 0, 4000)
     sgbm_mode: int = setting(0, _SEMI_GLOBAL, 0, 3)
 
+    @property
+    def stamp_tolerance_s(self) -> float:
+        """Largest difference of the stamps of a pair, seconds; 0 = they have to be equal."""
+        return self.approximate_sync_tolerance_seconds if self.approximate_sync else 0.0
+
     def check(self) -> None:
         if self.preset:
             load_preset(self.preset)

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import pathlib
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from rosbags.highlevel import AnyReader
-from rosbags.typesys import Stores, get_typestore
+from rosbags.interfaces import MessageDefinitionFormat
+from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation.bag_topics import file_without_metadata
+from stereo_bp_ros.evaluation.bag_ros1 import Ros1Storage
+from stereo_bp_ros.evaluation.bag_storage import Recording
+from stereo_bp_ros.evaluation.bag_topics import (
+    CAMERA_INFO,
+    ROS1_SUFFIXES,
+    TRANSFORM_TYPES,
+    TRUTH_TYPES,
+)
 
 #: Bytes of a serialised message up to the end of its stamp, in ROS 1 or 2, at least.
 LEAST_BYTES = 12
 
 STORE = get_typestore(Stores.ROS2_KILTED)
+
+#: Types of messages that are read; others may be defined as they like.
+READ_TYPES = (*TRUTH_TYPES, CAMERA_INFO, *TRANSFORM_TYPES)
 
 
 def message_type(name: str) -> Any:
@@ -34,15 +45,29 @@ def stamp_of(data: bytes | memoryview) -> int:
     return seconds * 10**9 + int.from_bytes(data[8:12], order)  # type: ignore[arg-type]
 
 
-class Reader(AnyReader):
-    """Says which message of which topic is damaged.
+class Reader:
+    """Reads the messages of a stereo camera, whatever else is in a bag or missing of it.
 
-    rosbags checks nothing that it parses: damage raises whatever it leads to. Messages are read
-    one after another, and what was read is not kept: the memory does not grow with the bag.
+    It says which message of which topic is damaged. rosbags checks nothing that it parses: damage
+    raises whatever it leads to. Messages are read one after another, and what was read is not
+    kept: the memory does not grow with the bag.
     """
 
     _place = 'its index'
     _usual: tuple[str, ...] = ()
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+        self._storage: Recording | Ros1Storage = (
+            Ros1Storage(path) if path.name.endswith(ROS1_SUFFIXES) else Recording(path))
+        self.connections: list[Any] = []
+        self.typestore = get_typestore(Stores.EMPTY)
+        self.is2 = True
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about what is missing in a recording that was cut off."""
+        return self._storage.notes
 
     @classmethod
     def opened(cls, path: pathlib.Path) -> Reader:
@@ -51,11 +76,36 @@ class Reader(AnyReader):
         :raises StereoError: no bag.
         """
         try:
-            reader = cls([file_without_metadata(path) or path], default_typestore=STORE)
+            reader = cls(path)
             reader.open()
         except Exception as error:
             raise StereoError(f'{path} cannot be read as a bag: {error}') from error
         return reader
+
+    def open(self) -> None:
+        """Open the bag, and take in the definitions of the messages that are read."""
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(self._storage)
+            self._take_types()
+            self._opened = opened.pop_all()
+
+    def close(self) -> None:
+        """Close the bag."""
+        self._opened.close()
+
+    def _take_types(self) -> None:
+        self.connections = list(self._storage.connections)
+        wanted = [one for one in self.connections if one.msgtype in READ_TYPES]
+        # An MCAP file may hold messages of ROS 1, too.
+        self.is2 = not (isinstance(self._storage, Ros1Storage)
+                        or any(one.ext.serialization_format == 'ros1' for one in wanted))
+        types = dict(get_typestore(Stores.ROS2_KILTED if self.is2 else Stores.ROS1_NOETIC
+                                   ).fielddefs)
+        for one in wanted:
+            if one.msgdef.format != MessageDefinitionFormat.NONE:
+                types |= _definitions(one)
+        self.typestore = get_typestore(Stores.EMPTY)
+        self.typestore.register(types)
 
     def of_topics(self, *topics: str) -> list[Any]:
         """The connections of these topics; none: [], which ``messages`` takes as all."""
@@ -73,13 +123,13 @@ class Reader(AnyReader):
             return _from_ros1(message, kind)
         if kind not in self._usual:
             if other := _otherwise(kind, self.typestore):
-                raise StereoError(f'{self.paths[0]} defines {other} otherwise than ROS 2')
+                raise StereoError(f'{self._path} defines {other} otherwise than ROS 2')
             self._usual += (kind,)
         return message
 
     def messages(self, *arguments: Any, **options: Any) -> Iterator[tuple[Any, int, bytes]]:
         counts: collections.Counter[str] = collections.Counter()
-        found = super().messages(*arguments, **options)
+        found = self._storage.messages(*arguments, **options)
         since = f" from {options['start']} ns on" if options.get('start') else ''
         while True:
             try:
@@ -87,21 +137,36 @@ class Reader(AnyReader):
             except StopIteration:
                 return
             except Exception as error:
-                raise StereoError(f'{self.paths[0]} is damaged behind {self._place}: '
+                raise StereoError(f'{self._path} is damaged behind {self._place}: '
                                   f'{_described(error)}') from error
             counts[connection.topic] += 1
             self._place = f'message {counts[connection.topic]} of {connection.topic}{since}'
             if len(data) < LEAST_BYTES:
-                raise StereoError(f'{self.paths[0]}: {self._place} is damaged: '
+                raise StereoError(f'{self._path}: {self._place} is damaged: '
                                   f'{len(data)} bytes are no message with a header')
             yield connection, time_ns, data
 
-    def deserialize(self, rawdata: bytes | memoryview, typ: str) -> Any:
+    def deserialize(self, data: bytes | memoryview, kind: str) -> Any:
+        """A message of ROS 1 or 2, as the bag defines it.
+
+        :raises StereoError: it is damaged.
+        """
         try:
-            return super().deserialize(rawdata, typ)
+            return (self.typestore.deserialize_cdr if self.is2 else
+                    self.typestore.deserialize_ros1)(data, kind)
         except Exception as error:
-            raise StereoError(f'{self.paths[0]}: {self._place} is damaged: '
+            raise StereoError(f'{self._path}: {self._place} is damaged: '
                               f'{_described(error)}') from error
+
+
+def _definitions(connection: Any) -> dict[str, Any]:
+    """The types that a topic's definition has, by their names."""
+    text = connection.msgdef.data
+    parts = re.split(r'^=+\nIDL: .*$', text, flags=re.MULTILINE)
+    if connection.msgdef.format == MessageDefinitionFormat.MSG:
+        return dict(get_types_from_msg(text, connection.msgtype))
+    return {name: fields for part in parts if part.strip()
+            for name, fields in get_types_from_idl(part).items()}
 
 
 def _otherwise(kind: str, definitions: Typestore) -> str:

@@ -79,9 +79,10 @@ class Rectifier:
         self._rectification: Rectification | None = None
         self._maps: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
-    def needs_measurement(self, infos: dict[str, Any]) -> bool:
-        """Whether ``decide`` looks at images."""
-        return self._rectified == 'auto' and bool(self._reasons(infos))
+    def may_be_raw(self, infos: dict[str, Any]) -> bool:
+        """Whether images may have to be rectified: where they do not, nobody need decide."""
+        return self._rectified == 'no' or (
+            self._rectified == 'auto' and bool(self._reasons(infos)))
 
     def _reasons(self, infos: dict[str, Any]) -> list[str]:
         return [reason for side in SIDES

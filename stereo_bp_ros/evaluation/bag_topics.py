@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pathlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +20,9 @@ POINT_CLOUD = 'sensor_msgs/msg/PointCloud2'
 #: Types of messages that may hold a truth.
 TRUTH_TYPES = (IMAGE, COMPRESSED_IMAGE, DISPARITY_IMAGE, POINT_CLOUD)
 
+#: Types of messages with transforms: ROS 2 and 1, and ROS 1 before tf2.
+TRANSFORM_TYPES = ('tf2_msgs/msg/TFMessage', 'tf/msg/tfMessage')
+
 #: Exact disparity of the left image as a 16-bit PNG in units of 1/256 pixel, 0 = unknown (the
 #: convention of KITTI), in a CompressedImage.
 TRUTH_TOPIC = 'ground_truth/disparity/compressed'
@@ -28,30 +32,59 @@ TRUTH_TOPIC = 'ground_truth/disparity/compressed'
 TRUTH_TOPICS = (TRUTH_TOPIC, 'ground_truth/disparity', 'ground_truth/depth',
                 'ground_truth/depth/compressed', 'ground_truth/depth/compressedDepth')
 
-#: Left and right in the names of topics: most drivers, RealSense, EuRoC and other data sets.
-SIDES = (('left', 'right'), ('Left', 'Right'), ('infra1', 'infra2'), ('cam0', 'cam1'),
-         ('cam_0', 'cam_1'), ('camera0', 'camera1'), ('camera_0', 'camera_1'))
+#: Words that drivers count their cameras with, from 0 or 1 on, with or without a '_'.
+_NUMBERED = ('infra', 'fisheye', 'cam', 'camera', 'image')
 
-#: Images beside those of the cameras.
-_DERIVED = ('depth', 'disparity', 'confidence', 'mask')
+#: Left and right in the names of topics, in any case of letters. 'l' and 'r' stand alone or
+#: between '_'; 'left' also stands within a word.
+SIDES = (('left', 'right'), ('l', 'r'), *(
+    (f'{word}{dash}{first}', f'{word}{dash}{first + 1}')
+    for word in _NUMBERED for dash in ('', '_') for first in (0, 1)))
+
+#: Words for images that are made from those of the cameras.
+_DERIVED = ('depth', 'disparity', 'confidence', 'mask', 'segmentation', 'semantic', 'normals')
+
+#: Cameras of a ring around a vehicle look away from each other: CAM_FRONT has CAM_FRONT_LEFT and
+#: CAM_FRONT_RIGHT beside it, which are no stereo pair.
+_RING = re.compile(r'(front|back|rear)_?(?=left|right)', re.IGNORECASE)
 
 _ADVICE = 'name the one to use with --left and --right (launch: left_image:=, right_image:=)'
+_IN_A_RING = 'the cameras of a ring look away from each other, and are no stereo pair'
 _INFO_ADVICE = 'name it with --{side}-info (launch: {side}_info:=)'
 
-#: Suffixes of the files in a rosbag2 folder, each of which is a bag, too.
-_FILES = ('.mcap', '.db3')
+#: Suffixes of the files in a rosbag2 folder, each of which is a bag, too, and of one that was
+#: compressed as a whole.
+_FILES, COMPRESSED = ('.mcap', '.db3'), '.zstd'
+
+#: A ROS 1 bag, and one whose recording was not ended.
+ROS1_SUFFIXES = ('.bag', '.bag.active')
 
 
 def is_bag(path: pathlib.Path) -> bool:
     """Whether a path is a rosbag2 folder, a file of one, or a ROS 1 bag file, by its name."""
-    return (path.suffix in ('.bag', *_FILES) or (path / 'metadata.yaml').is_file()
-            or file_without_metadata(path) is not None)
+    if path.is_dir():
+        return (path / 'metadata.yaml').is_file() or bool(storage_files(path))
+    return path.name.endswith(ROS1_SUFFIXES) or is_storage(path)
 
 
-def file_without_metadata(path: pathlib.Path) -> pathlib.Path | None:
-    """The only file of a rosbag2 folder whose recording was not ended in order."""
-    files = [file for file in path.iterdir() if file.suffix in _FILES] if path.is_dir() else []
-    return files[0] if len(files) == 1 and not (path / 'metadata.yaml').is_file() else None
+def is_storage(path: pathlib.Path) -> bool:
+    """Whether a file has the name of one of rosbag2."""
+    return plain_name(path).suffix in _FILES
+
+
+def plain_name(path: pathlib.Path) -> pathlib.Path:
+    """The name of a file before it was compressed."""
+    return path.with_suffix('') if path.suffix == COMPRESSED else path
+
+
+def storage_files(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The files of one recording in a folder without metadata.yaml, as they were written.
+
+    Several are one recording where their names differ in the number at the end; else [].
+    """
+    files = [file for file in folder.iterdir() if is_storage(file)]
+    names = {(re.sub(r'_\d+$', '', plain_name(file).stem), file.suffix) for file in files}
+    return sorted(files, key=lambda file: (len(file.name), file.name)) if len(names) == 1 else []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +94,8 @@ class StereoTopics:
     truth_tolerance_s: most seconds between the stamps of a pair and of its truth.
     rectified: whether the images are rectified: 'yes', 'no', or 'auto', which measures it where
         their camera_info describes a camera that distorts.
+    tolerance_s:       most seconds between the stamps of the images of a pair, also of a folder
+                       of stamped images; 0 = they have to be equal.
     """
 
     left_image: str = ''
@@ -70,6 +105,7 @@ class StereoTopics:
     truth: str = ''
     truth_tolerance_s: float = dataclasses.field(default=0.01, kw_only=True)
     rectified: str = dataclasses.field(default='auto', kw_only=True)
+    tolerance_s: float = dataclasses.field(default=0.0, kw_only=True)
 
     def roles(self) -> dict[str, str]:
         """Topic name to the node's relative name."""
@@ -77,19 +113,25 @@ class StereoTopics:
                 self.left_info: 'left/camera_info', self.right_info: 'right/camera_info'}
 
     def options(self) -> list[str]:
-        """The command-line options of a player that name the same topics."""
+        """The command-line options of a player that name the same topics and tolerance."""
         named = {'--left': self.left_image, '--right': self.right_image,
-                 '--left-info': self.left_info, '--right-info': self.right_info}
+                 '--left-info': self.left_info, '--right-info': self.right_info,
+                 '--approximate-sync': f'{self.tolerance_s:.9f}' if self.tolerance_s else ''}
         return [word for option, topic in named.items() if topic for word in (option, topic)]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Pair:
-    """Two image topics; ``camera`` is the left one's name up to the word that says left."""
+    """Two image topics.
+
+    camera:   the left one's name up to the word that says left.
+    unlikely: why it is taken only where it is the only pair; '' = it is as good as any.
+    """
 
     left: str
     right: str
     camera: str = ''
+    unlikely: str = ''
 
     def rank(self) -> tuple[bool, bool, int, str]:
         """The smallest is the best of one camera: rectified, then raw, then the plainest name."""
@@ -119,8 +161,8 @@ def find_stereo_topics(topics: Mapping[str, str],
         raise StereoError(f'{left} is the only camera_info of {pair.left} and {pair.right}, but '
                           'each camera has its own; name both with --left-info and '
                           '--right-info (launch: left_info:=, right_info:=)')
-    return StereoTopics(pair.left, pair.right, left, right, _truth(topics, pair, named.truth),
-                        truth_tolerance_s=named.truth_tolerance_s, rectified=named.rectified)
+    return dataclasses.replace(named, left_image=pair.left, right_image=pair.right, left_info=left,
+                               right_info=right, truth=_truth(topics, pair, named.truth))
 
 
 def is_rectified_name(topic: str) -> bool:
@@ -136,55 +178,101 @@ def _choose(images: list[str], types: Mapping[str, str], left: str, right: str) 
         return _Pair(left, right)
     pairs = [pair for pair in _pairs(images, types)
              if left in ('', pair.left) and right in ('', pair.right)]
+    likely = [pair for pair in pairs if not pair.unlikely]
     cameras: dict[str, _Pair] = {}
-    for pair in sorted(pairs, key=_Pair.rank):
+    for pair in sorted(likely or pairs, key=_Pair.rank):
         cameras.setdefault(pair.camera, pair)
     best = [pair for pair in cameras.values() if is_rectified_name(pair.left)]
     best = best or list(cameras.values())
-    if len(best) == 1:
+    if len(best) == 1 and (left or right or best[0].unlikely != _IN_A_RING):
         return best[0]
     if best:
-        raise StereoError('several stereo pairs: '
-                          + '; '.join(sorted(f'{pair.left} and {pair.right}' for pair in best))
-                          + f'; {_ADVICE}')
+        what = 'several stereo pairs: ' if len(best) > 1 else f'{_IN_A_RING}: '
+        raise StereoError(what + '; '.join(sorted(f'{pair.left} and {pair.right}'
+                                                  for pair in best)) + f'; {_ADVICE}')
     of = f' of {left or right}' if left or right else ''
     raise StereoError(f'no pair of left and right image topics{of} among '
                       f'{_listed(images or types)}; {_ADVICE}')
 
 
 def _pairs(images: list[str], types: Mapping[str, str]) -> Iterator[_Pair]:
+    """Pairs of image topics that differ in the word for their side."""
     for topic in images:
-        if topic.strip('/').startswith('ground_truth') or any(
-                word in topic.lower() for word in _DERIVED):
+        if topic.strip('/').startswith('ground_truth'):
             continue
         for left, right in SIDES:
-            words = list(re.finditer(rf'{left}(?!\d)', topic))
-            if not words:
-                continue
+            words = list(_pattern(left).finditer(topic))
             # In /left_arm/camera/left/image the last word is the camera's.
-            candidates = [topic[:w.start()] + right + topic[w.end():] for w in reversed(words)]
-            candidates.insert(1, re.sub(rf'{left}(?!\d)', right, topic))
-            found = [c for c in candidates if types.get(c) == types[topic]]
-            if found:
-                yield _Pair(topic, found[0], topic[:words[-1].end()])
-                break
+            candidates = [topic[:word.start()] + _in_case_of(word, right) + topic[word.end():]
+                          for word in reversed(words)]
+            candidates.insert(1, _pattern(left).sub(
+                functools.partial(_in_case_of, word=right), topic))
+            found = [one for one in candidates if one != topic and types.get(one) == types[topic]]
+            if not found:
+                continue
+            if not _is_derived(topic[words[-1].end():]):
+                yield _Pair(topic, found[0], topic[:words[-1].end()],
+                            _why_unlikely(topic, words[-1], images))
+            break
+
+
+def _pattern(word: str) -> re.Pattern[str]:
+    """Finds a word for a side in the name of a topic."""
+    if len(word) == 1:
+        return re.compile(rf'(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])', re.IGNORECASE)
+    return re.compile(rf'{word}(?!\d)', re.IGNORECASE)
+
+
+def _in_case_of(found: re.Match[str], word: str) -> str:
+    """A word in capitals where the one that was found has them: RIGHT for LEFT."""
+    if found[0].isupper():
+        return word.upper()
+    return word.capitalize() if found[0][0].isupper() else word
+
+
+def _is_derived(name: str) -> bool:
+    return any(word in name.lower() for word in _DERIVED)
+
+
+def _why_unlikely(topic: str, side: re.Match[str], images: list[str]) -> str:
+    """Why a pair is taken only where it is the only one, or must be named; '' = it need not."""
+    part = topic[topic.rfind('/', 0, side.start()) + 1:side.start()]
+    if _is_derived(part):
+        return 'derived'            # depth_left/image of simulators; a namespace says nothing
+    ring = _RING.search(topic, topic.rfind('/', 0, side.start()) + 1, side.end())
+    if ring:
+        middle = (topic[:ring.end()].rstrip('_') + topic[side.end():]).lower()
+        if any(image.lower() == middle for image in images):
+            return _IN_A_RING
+    return ''
 
 
 def _info(image: str, side: str, infos: list[str]) -> str:
-    """The camera_info of an image topic: beside it, or the only one of its side."""
+    """The camera_info of an image topic: below or beside it, or the only one of its side."""
     base = image.removesuffix('/compressed')
-    beside = base.rpartition('/')[0] + '/camera_info'
-    if beside in infos:
-        return beside
+    for near in (f'{base}/camera_info', base.rpartition('/')[0] + '/camera_info'):
+        if near in infos:
+            return near
     if not infos:
         raise StereoError('the bag has no camera_info; record that of both cameras')
-    words = [pair[side == 'right'] for pair in SIDES]
-    found = [info for info in infos if any(word in image and word in info for word in words)]
-    if len(found) == 1:
-        return found[0]
-    what = f'several camera_info topics may belong to {image}: {_listed(found)}' if found else \
+    words = [_pattern(pair[side == 'right']) for pair in SIDES]
+    found = {info: place for info in infos for word in words
+             if word.search(info) and (place := _last_end(word, base))}
+    # Of several the one whose name begins with the image's, up to the word for the side.
+    own = [info for info, place in found.items() if info.startswith(base[:place])]
+    if len(own) > 1:
+        own = [info for info in own if info.startswith(base)] or own
+    chosen = own or list(found)
+    if len(chosen) == 1:
+        return chosen[0]
+    what = f'several camera_info topics may belong to {image}: {_listed(chosen)}' if chosen else \
         f'no camera_info belongs to {image} among {_listed(infos)}'
     raise StereoError(f'{what}; {_INFO_ADVICE.format(side=side)}')
+
+
+def _last_end(word: re.Pattern[str], topic: str) -> int:
+    """Where the last of these words in a topic ends; 0 = there is none."""
+    return max((found.end() for found in word.finditer(topic)), default=0)
 
 
 def _truth(topics: Mapping[str, str], pair: _Pair, name: str) -> str:

@@ -10,9 +10,7 @@ import numpy as np
 
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation.bag_reader import Reader
-
-#: Types of messages with transforms: ROS 2 and 1, and ROS 1 before tf2.
-TYPES = ('tf2_msgs/msg/TFMessage', 'tf/msg/tfMessage')
+from stereo_bp_ros.evaluation.bag_topics import TRANSFORM_TYPES
 
 #: Frames that an error names.
 MOST_NAMED = 40
@@ -145,7 +143,7 @@ def slerp(one: np.ndarray, other: np.ndarray, share: float) -> np.ndarray:
 
 def _transforms(reader: Reader) -> Any:
     """Whether it is static, child, parent and TransformStamped of every transform of the bag."""
-    topics = [one for one in reader.connections if one.msgtype in TYPES]
+    topics = [one for one in reader.connections if one.msgtype in TRANSFORM_TYPES]
     if not topics:
         return
     for connection, _, data in reader.messages(topics):

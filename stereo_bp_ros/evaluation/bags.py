@@ -1,4 +1,4 @@
-"""Stereo bags: rosbag2 folders written and read without ROS, through the rosbags library."""
+"""Stereo pairs of bags, read without ROS, through the rosbags library."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import cv2
 import numpy as np
-from rosbags.rosbag2 import StoragePlugin, Writer
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import files
-from stereo_bp_ros.evaluation.bag_reader import LEAST_BYTES, STORE, Reader, message_type
-from stereo_bp_ros.evaluation.bag_reader import stamp_of as stamp_of
+from stereo_bp_ros.evaluation.bag_reader import LEAST_BYTES, STORE, Reader, stamp_of
 from stereo_bp_ros.evaluation.bag_rectification import (
     MEASURED_PAIRS,
     Decision,
@@ -35,11 +32,24 @@ from stereo_bp_ros.evaluation.bag_topics import (
     find_stereo_topics,
 )
 from stereo_bp_ros.evaluation.bag_truth import BagTruth, TruthEntry
+from stereo_bp_ros.evaluation.bag_writing import (
+    CLOCK,
+    FRAME_IDS,
+    StereoBagWriter,
+    serialize_camera_info,
+    serialize_clock,
+    serialize_image,
+    serialize_truth,
+    with_stamp,
+    write_bag,
+)
+from stereo_bp_ros.evaluation.pair_finder import Image, NoPairError, PairFinder
 from stereo_bp_ros.images import RawImage
 
-CLOCK = 'rosgraph_msgs/msg/Clock'
-
-FRAME_IDS = {'left': 'left_camera_optical_frame', 'right': 'right_camera_optical_frame'}
+__all__ = ['CAMERA_INFO', 'CLOCK', 'COMPRESSED_IMAGE', 'FRAME_IDS', 'IMAGE', 'STORE',
+           'TRUTH_TOPIC', 'BagEntry', 'BagPair', 'StereoBag', 'StereoBagWriter', 'StereoTopics',
+           'find_stereo_topics', 'serialize_camera_info', 'serialize_clock', 'serialize_image',
+           'serialize_truth', 'stamp_of', 'with_stamp', 'write_bag']
 
 #: Images without a partner that are kept: they must not fill the memory.
 MOST_WAITING = 100
@@ -66,73 +76,19 @@ class BagPair:
 class BagEntry:
     """Where one pair lies in a bag.
 
-    infos:    serialised camera_info of both sides, by the node's relative topics.
-    times_ns: when the messages of the images were recorded, nanoseconds, by the node's relative
-              topics.
-    truth:    where its truth lies; None: it has none.
+    stamp_ns:  of the left image.
+    infos:     serialised camera_info of both sides, by the node's relative topics.
+    times_ns:  when the messages of the images were recorded, nanoseconds, by the node's relative
+               topics.
+    stamps_ns: of the images, likewise.
+    truth:     where its truth lies; None: it has none.
     """
 
     stamp_ns: int
     infos: Mapping[str, bytes]
     times_ns: Mapping[str, int]
+    stamps_ns: Mapping[str, int]
     truth: TruthEntry | None = None
-
-
-def serialize_image(stamp_ns: int, side: str, pixels: np.ndarray, encoding: str) -> memoryview:
-    """CDR bytes of a ``sensor_msgs/Image``; ``pixels`` is H x W or H x W x C, native order."""
-    pixels = np.ascontiguousarray(pixels)
-    message = message_type(IMAGE)(
-        header=_header(stamp_ns, FRAME_IDS[side]), height=pixels.shape[0], width=pixels.shape[1],
-        encoding=encoding, is_bigendian=0, step=pixels.strides[0],
-        data=pixels.reshape(-1).view(np.uint8))
-    return STORE.serialize_cdr(message, IMAGE)
-
-
-def serialize_camera_info(stamp_ns: int, side: str, calibration: Calibration, width: int,
-                          height: int) -> memoryview:
-    """CDR bytes of the ``sensor_msgs/CameraInfo`` of one side of a rectified pair."""
-    cx = calibration.cx_left if side == 'left' else calibration.cx_right
-    focal = calibration.focal_px
-    offset = 0.0 if side == 'left' else -focal * calibration.baseline_m
-    roi = message_type('sensor_msgs/msg/RegionOfInterest')(
-        x_offset=0, y_offset=0, height=0, width=0, do_rectify=False)
-    message = message_type(CAMERA_INFO)(
-        header=_header(stamp_ns, FRAME_IDS[side]), height=height, width=width,
-        distortion_model='plumb_bob', d=np.zeros(5),
-        k=np.array([focal, 0, cx, 0, focal, calibration.cy, 0, 0, 1.0]),
-        r=np.eye(3).reshape(-1),
-        p=np.array([focal, 0, cx, offset, 0, focal, calibration.cy, 0, 0, 0, 1.0, 0]),
-        binning_x=0, binning_y=0, roi=roi)
-    return STORE.serialize_cdr(message, CAMERA_INFO)
-
-
-def serialize_truth(stamp_ns: int, disparity: np.ndarray) -> memoryview:
-    """CDR bytes of a ground truth: float32 H x W in pixels, NaN = unknown (``TRUTH_TOPIC``)."""
-    # 0 means unknown, so a surface at infinity becomes the smallest disparity there is.
-    values = np.clip(np.nan_to_num(disparity * files.KITTI_SCALE + 0.5, nan=0.0), 0, 65535)
-    values = np.where(np.isnan(disparity), 0, np.maximum(values, 1)).astype(np.uint16)
-    _, png = cv2.imencode('.png', values, [cv2.IMWRITE_PNG_COMPRESSION, 1])
-    message = message_type(COMPRESSED_IMAGE)(
-        header=_header(stamp_ns, FRAME_IDS['left']), format='16UC1; png', data=png.reshape(-1))
-    return STORE.serialize_cdr(message, COMPRESSED_IMAGE)
-
-
-def serialize_clock(time_ns: int) -> memoryview:
-    """CDR bytes of a ``rosgraph_msgs/Clock``."""
-    return STORE.serialize_cdr(message_type(CLOCK)(clock=_time(time_ns)), CLOCK)
-
-
-def with_stamp(data: bytes | memoryview, stamp_ns: int) -> bytes:
-    """The same CDR bytes with another header stamp.
-
-    :raises StereoError: the stamp does not fit a message.
-    """
-    order = 'little' if data[1] & 1 else 'big'
-    seconds, nanoseconds = divmod(stamp_ns, 10**9)
-    if not -2**31 <= seconds < 2**31:
-        raise StereoError(f'a stamp of {seconds} s does not fit a message: is the source damaged?')
-    return b''.join((data[:4], seconds.to_bytes(4, order, signed=True),  # type: ignore[arg-type]
-                     nanoseconds.to_bytes(4, order), data[12:]))         # type: ignore[arg-type]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,49 +96,6 @@ class _Damaged:
     """In the place of a message that cannot be decoded."""
 
     why: str
-
-
-class StereoBagWriter:
-    """Writes pairs with calibration and, where given, ground truth into a new rosbag2 folder.
-
-    A context manager. Images are mono8; topics are the node's own relative names.
-
-    :raises StereoError: the folder exists.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], calibration: Calibration) -> None:
-        self._path = pathlib.Path(path)
-        if self._path.exists():
-            raise StereoError(f'{self._path} exists: bags are not overwritten')
-        self._calibration = calibration
-        self._writer = Writer(self._path, version=9, storage_plugin=StoragePlugin.MCAP)
-
-    def __enter__(self) -> StereoBagWriter:
-        self._writer.open()
-        self._connections = {
-            topic: self._writer.add_connection(f'/{topic}', kind, typestore=STORE)
-            for topic, kind in (
-                ('left/image_rect', IMAGE), ('left/camera_info', CAMERA_INFO),
-                ('right/image_rect', IMAGE), ('right/camera_info', CAMERA_INFO),
-                (TRUTH_TOPIC, COMPRESSED_IMAGE))}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._writer.close()
-
-    def write(self, stamp_ns: int, left: np.ndarray, right: np.ndarray,
-              disparity: np.ndarray | None = None) -> None:
-        """Append one pair: uint8 H x W each, truth float32 H x W in pixels (NaN = unknown)."""
-        for side, image in (('left', left), ('right', right)):
-            self._write(f'{side}/camera_info', stamp_ns, serialize_camera_info(
-                stamp_ns, side, self._calibration, image.shape[1], image.shape[0]))
-            self._write(f'{side}/image_rect', stamp_ns,
-                        serialize_image(stamp_ns, side, image, 'mono8'))
-        if disparity is not None:
-            self._write(TRUTH_TOPIC, stamp_ns, serialize_truth(stamp_ns, disparity))
-
-    def _write(self, topic: str, stamp_ns: int, data: memoryview) -> None:
-        self._writer.write(self._connections[topic], stamp_ns, data)
 
 
 class StereoBag:
@@ -231,18 +144,18 @@ class StereoBag:
                  for role, (_, info) in self._first_infos().items()}
         if first.keys() != FRAME_IDS.keys():
             return Decision(False, '')
-        pairs = self._measured() if self._rectifier.needs_measurement(first) else ()
         try:
-            return self._rectifier.decide(first, pairs)
-        except ValueError:          # of which the pair itself tells
+            return self._rectifier.decide(first, self._measured())
+        except (ValueError, StereoError):       # of which the pair itself tells
             return Decision(True, '')
 
     def _measured(self) -> Iterator[tuple[dict[str, RawImage], dict[str, Any]]]:
         """Images and camera_infos of the first pairs."""
         for _, parts, infos in itertools.islice(self._pairs(self._decoded), MEASURED_PAIRS):
-            images = {role: message for role, (_, message) in parts.items()}
-            if len(images) == len(infos) == 2 and not _is_damaged(parts):
-                yield ({side: _raw_image(images[f'{side}/image_rect']) for side in FRAME_IDS},
+            images = {one.side: one.content for one in parts.values()}
+            if len(images) == len(infos) == 2 and not any(
+                    isinstance(content, _Damaged) for content in images.values()):
+                yield ({side: _raw_image(images[side]) for side in FRAME_IDS},
                        {side: infos[f'{side}/camera_info'][1] for side in FRAME_IDS})
 
     @property
@@ -261,11 +174,12 @@ class StereoBag:
         return sum(c.msgcount for c in self._reader.of_topics(self.topics.left_image))
 
     def warnings(self, played: bool = False) -> list[str]:
-        """Sentences about images that are not rectified, and a truth that does not fit the pairs.
+        """Sentences about images that are not rectified, messages that are missing because the
+        recording was cut off, and a truth that does not fit the pairs.
 
         :param played: whether messages go out as they are (``raw``); ``read`` rectifies them.
-        :raises StereoError: no pair has a truth although its topic was named, or TF does not
-            connect a cloud with the camera.
+        :raises StereoError: there is no pair, which is no error where ``played``; or none has a
+            truth although its topic was named, or TF does not connect a cloud with the camera.
         """
         infos = self._first_infos()
         rectify, why = self._decision
@@ -275,6 +189,14 @@ class StereoBag:
                 '. Have the node rectify it (rectify), or match the image_rect of image_proc'
                 if rectify else '. The images themselves are rectified already: leave rectify '
                 'of the node off')]
+        found += self._reader.notes
+        try:
+            # One is enough, else all is read: an evaluation need not begin.
+            next(self._pairs(lambda *_: None), None)
+        except NoPairError as error:
+            if not played:
+                raise
+            found.append(f'{error}: the node pairs them with approximate_sync')
         if self._truth:
             if self._truth.is_cloud and 'left/camera_info' in infos:
                 found += filter(None, [unused_rotation(infos['left/camera_info'][1])])
@@ -293,7 +215,10 @@ class StereoBag:
             yield roles[connection.topic], time_ns, data
 
     def read(self) -> Iterator[BagPair]:
-        """Pairs of equal stamps with their latest calibration, in the order of completion.
+        """Pairs with their latest calibration, in the order of completion.
+
+        Stamps are equal, or as close as ``StereoTopics.tolerance_s`` says; that of a pair is the
+        left image's.
 
         Images that their calibration tells to be raw are rectified with it (``Rectifier``).
         """
@@ -305,16 +230,17 @@ class StereoBag:
         A damaged image or truth concerns its pair alone.
         """
         for stamp_ns, parts, infos in self._pairs(self._decoded):
-            times_ns = {role: time_ns for role, (time_ns, _) in parts.items()}
-            images = {role: image for role, (_, image) in parts.items()}
+            times_ns = {role: one.time_ns for role, one in parts.items()}
+            images = {role: one.content for role, one in parts.items()}
             yield stamp_ns, functools.partial(self._pair, stamp_ns, images, dict(infos),
                                               self._find_truth(stamp_ns, times_ns))
 
     def index(self) -> Iterator[BagEntry]:
         """Where the pairs of ``read`` lie, in its order; decodes no image."""
         for stamp_ns, parts, infos in self._pairs(lambda _, data: None):
-            times_ns = {role: time_ns for role, (time_ns, _) in parts.items()}
+            times_ns = {role: one.time_ns for role, one in parts.items()}
             yield BagEntry(stamp_ns, {role: data for role, (data, _) in infos.items()}, times_ns,
+                           {role: one.stamp_ns for role, one in parts.items()},
                            self._find_truth(stamp_ns, times_ns))
 
     def unread_entries(self, entries: Sequence[BagEntry]
@@ -327,7 +253,7 @@ class StereoBag:
         infos: _Infos = {}
         # A recording that was played twice has stamps twice.
         waiting = collections.deque((entry, dict[str, Any]()) for entry in entries)
-        wanted = {(role, time_ns, entry.stamp_ns): parts
+        wanted = {(role, time_ns, entry.stamps_ns[role]): parts
                   for entry, parts in waiting for role, time_ns in entry.times_ns.items()}
         times_ns = [time_ns for _, time_ns, _ in wanted]
         for connection, time_ns, data in self._reader.messages(
@@ -347,35 +273,41 @@ class StereoBag:
             raise StereoError(f'{self.path} has changed: the pair of stamp '
                               f'{waiting[0][0].stamp_ns} ns is no longer where it was')
 
-    def _pairs(self, part: Callable[[str, bytes], Any]
-               ) -> Iterator[tuple[int, dict[str, tuple[int, Any]], _Infos]]:
-        """Stamp in ns, parts by role and the latest calibration of every pair.
+    def _pairs(self, make: Callable[[str, bytes], Any]
+               ) -> Iterator[tuple[int, dict[str, Image], _Infos]]:
+        """Stamp in ns, images by role and the latest calibration of every pair.
 
-        A part is the time of recording in ns and what ``part`` makes of type and bytes. A damaged
-        one without a partner, whose stamp may be what is damaged, is a pair for itself.
+        :param make: what becomes of the type and the bytes of an image.
+        :raises NoPairError: there is none.
         """
-        roles = self.topics.roles()
-        waiting: dict[int, dict[str, tuple[int, Any]]] = {}
+        finder = PairFinder(self.topics.tolerance_s)
         # A recorder may have written the first camera_info after its image.
         infos = self._first_infos()
+        count = 0
+        for images in self._found(finder, infos, make):
+            count += 1
+            yield images[0].stamp_ns, {f'{one.side}/image_rect': one for one in images}, infos
+        if not count:
+            raise NoPairError(f'{self.path}: {finder.why_none()}')
+
+    def _found(self, finder: PairFinder, infos: _Infos, make: Callable[[str, bytes], Any]
+               ) -> Iterator[tuple[Image, ...]]:
+        """Left and right image of every pair.
+
+        A damaged one without a partner, whose stamp may be what is damaged, is a pair for itself.
+        """
+        roles = self.topics.roles()
         for connection, time_ns, data in self._reader.messages(self._reader.of_topics(*roles)):
-            role = roles[connection.topic]
-            if role.endswith('camera_info'):
-                self._keep_info(infos, role, data)
+            side, _, name = roles[connection.topic].partition('/')
+            if name == 'camera_info':
+                self._keep_info(infos, roles[connection.topic], data)
                 continue
-            stamp_ns = self._reader.stamp(data)
-            parts = waiting.setdefault(stamp_ns, {})
-            parts[role] = time_ns, part(connection.msgtype, data)
-            if len(parts) == 2:
-                yield stamp_ns, waiting.pop(stamp_ns), infos
-            elif len(waiting) > MOST_WAITING:
-                oldest = min(waiting)
-                alone = waiting.pop(oldest)
-                if _is_damaged(alone):
-                    yield oldest, alone, infos
-        for stamp_ns, alone in waiting.items():
-            if _is_damaged(alone):
-                yield stamp_ns, alone, infos
+            pair = finder.add(Image(side, self._reader.stamp(data), time_ns,
+                                    make(connection.msgtype, data)))
+            if pair:
+                yield pair
+            yield from _damaged(finder.drop(MOST_WAITING))
+        yield from _damaged(finder.drop(0))
 
     def _decoded(self, kind: str, data: bytes) -> Any:
         """A message, or what is in the place of a damaged one."""
@@ -414,7 +346,7 @@ class StereoBag:
             if {'left/camera_info', 'right/camera_info'} <= infos.keys():
                 known = {side: infos[f'{side}/camera_info'][1] for side in FRAME_IDS}
                 calibration = Calibration.from_camera_info(known['left'], known['right'])
-                if self._decision.rectify:
+                if self._rectifier.may_be_raw(known) and self._decision.rectify:
                     images = self._rectifier.rectified(images, known)
             if truth and self._truth:
                 left = images['left']
@@ -424,8 +356,8 @@ class StereoBag:
             raise StereoError(f'{self.path}: the pair of stamp {stamp_ns} ns: {error}') from error
 
 
-def _is_damaged(parts: Mapping[str, tuple[int, Any]]) -> bool:
-    return any(isinstance(part, _Damaged) for _, part in parts.values())
+def _damaged(images: Iterable[Image]) -> Iterator[tuple[Image, ...]]:
+    return ((one,) for one in images if isinstance(one.content, _Damaged))
 
 
 def _raw_image(message: Any) -> RawImage:
@@ -434,22 +366,3 @@ def _raw_image(message: Any) -> RawImage:
     decoded = files.decode(message.data, f'a compressed image of format {shown(message.format)}')
     colour = 'bgr8' if decoded.ndim == 3 and decoded.shape[2] == 3 else None
     return RawImage.from_array(decoded, colour)
-
-
-def _time(time_ns: int) -> Any:
-    seconds, nanoseconds = divmod(time_ns, 10**9)
-    return message_type('builtin_interfaces/msg/Time')(sec=seconds, nanosec=nanoseconds)
-
-
-def _header(stamp_ns: int, frame_id: str) -> Any:
-    return message_type('std_msgs/msg/Header')(stamp=_time(stamp_ns), frame_id=frame_id)
-
-
-def write_bag(path: str | os.PathLike[str], calibration: Calibration,
-              frames: Iterable[tuple[int, np.ndarray, np.ndarray, np.ndarray | None]]) -> int:
-    """Write (stamp in ns, left, right, truth) into a new bag; returns the number of pairs."""
-    count = 0
-    with StereoBagWriter(path, calibration) as writer:
-        for count, frame in enumerate(frames, 1):       # noqa: B007
-            writer.write(*frame)
-    return count

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import logging
 import pathlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,9 +20,15 @@ from stereo_bp_ros.evaluation import datasets
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.datasets.entries import Pair
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.stamps import sync_setting
 
 if TYPE_CHECKING:
     from stereo_bp_ros.evaluation import bags
+
+_log = logging.getLogger(__name__)
+
+#: Share of the left images that may lack a partner without a word.
+FEW = 0.02
 
 __all__ = ['Chunk', 'ChunkReader', 'Input', 'Pair', 'Sources', 'Unread', 'inputs_of',
            'open_pairs', 'pair_of_street']
@@ -77,7 +84,10 @@ def open_pairs(path: pathlib.Path, topics: StereoTopics | None = None
 class Sources:
     """Pairs of several inputs, one input after another.
 
-    :param topics: those of bags that are not to be found by their names.
+    A warning says once for each input how many of its images have no partner, if they are more
+    than a few.
+
+    :param topics: those of bags that are not to be found by their names, and how pairs are found.
     :param limit: pairs of each input, from the first on; 0 = all.
     :raises ValueError, StereoError: an input cannot be read.
     :raises ImportError: a bag without rosbags.
@@ -89,6 +99,7 @@ class Sources:
                  limit: int = 0) -> None:
         self.inputs = tuple(inputs)
         self._topics = topics
+        self._told: set[str] = set()
         self._counts: list[int] = []
         self.warnings: list[str] = []
         for one in inputs:
@@ -130,8 +141,18 @@ class Sources:
 
     def _unread_of(self, one: Input) -> Iterator[Unread]:
         label, count = self._label(one), self._counts[self.inputs.index(one)]
-        return (_labelled(label, pair)
-                for pair in itertools.islice(_unread(one.source, self._topics), count))
+        found = 0
+        for pair in itertools.islice(_unread(one.source, self._topics), count):
+            found += 1
+            yield _labelled(label, pair)
+        self._tell_alone(one, count, found)
+
+    def _tell_alone(self, one: Input, count: int, found: int) -> None:
+        """Warn of images without a partner, where all pairs of an input were found."""
+        if count - found > FEW * count and one.name not in self._told:
+            self._told.add(one.name)
+            _log.warning('%s: %d of %d left images have no partner (%s)', one, count - found,
+                         count, sync_setting(_tolerance_s(self._topics)))
 
     def chunks(self, size: int = 32) -> Iterator[Chunk]:
         """The same pairs in chunks; decodes no image, and draws none.
@@ -152,6 +173,7 @@ class Sources:
                 before = dataclasses.replace(whole, start=stop - 1, stop=stop,
                                              entries=entries[-1:])
                 first = whole.first + stop
+            self._tell_alone(one, count, first - whole.first)
 
     def _label(self, one: Input) -> str:
         return one.name if len(self.inputs) > 1 else ''
@@ -194,8 +216,12 @@ def _inspect(source: pathlib.Path | RoadSequence, topics: StereoTopics | None
         from stereo_bp_ros.evaluation import bags
         with bags.StereoBag(source, topics) as bag:
             return bag.pairs, ()
-    dataset = datasets.open_dataset(source)
+    dataset = datasets.open_dataset(source, _tolerance_s(topics))
     return len(dataset), dataset.warnings
+
+
+def _tolerance_s(topics: StereoTopics | None) -> float:
+    return topics.tolerance_s if topics else 0.0
 
 
 def _unread(source: pathlib.Path | RoadSequence, topics: StereoTopics | None) -> Iterator[Unread]:
@@ -207,7 +233,7 @@ def _unread(source: pathlib.Path | RoadSequence, topics: StereoTopics | None) ->
         with bags.StereoBag(source, topics) as bag:
             yield from map(_unread_of_bag, bag.unread())
     else:
-        dataset = datasets.open_dataset(source)
+        dataset = datasets.open_dataset(source, _tolerance_s(topics))
         yield from _unread_of_dataset(dataset, range(len(dataset)))
 
 
@@ -272,7 +298,7 @@ class ChunkReader:
                 from stereo_bp_ros.evaluation import bags
                 self._bag = self._opened.enter_context(bags.StereoBag(source, chunk.topics))
             else:
-                self._dataset = datasets.open_dataset(source)
+                self._dataset = datasets.open_dataset(source, _tolerance_s(chunk.topics))
             self._source = source, chunk.topics
         if self._bag is not None:
             yield from map(_unread_of_bag, self._bag.unread_entries(chunk.entries))

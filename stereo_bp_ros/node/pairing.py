@@ -13,6 +13,7 @@ from stereo_bp_ros.config import NodeConfig
 from stereo_bp_ros.errors import InputReason
 from stereo_bp_ros.node.camera_infos import WAIT, CameraInfos
 from stereo_bp_ros.node.diagnostics.ledger import SIDES, ImageDrop, Ledger, PairDrop
+from stereo_bp_ros.stamps import find_partner
 
 #: Stamps of paired images that are remembered to recognise duplicates.
 REMEMBERED = 64
@@ -262,16 +263,12 @@ class Pairing:
             self._ledger.drop_pair(pair_reason)
 
     def _partner(self, other: _Side, stamp_ns: int) -> Arrival | None:
-        closest = other.waiting.get(stamp_ns) or min(
-            other.waiting.values(), key=lambda a: abs(a.stamp_ns - stamp_ns), default=None)
-        if closest is None:
-            return None
-        difference = abs(closest.stamp_ns - stamp_ns)
-        tolerance = (self._settings.approximate_sync_tolerance_seconds * 1e9
-                     if self._settings.approximate_sync else 0)
-        if difference <= tolerance:
-            return closest
-        if self._closest_miss_ns is None or difference < self._closest_miss_ns:
+        partner_ns, difference = find_partner(other.waiting, stamp_ns,
+                                              self._settings.stamp_tolerance_s)
+        if partner_ns is not None:
+            return other.waiting[partner_ns]
+        if difference >= 0 and (self._closest_miss_ns is None
+                                or difference < self._closest_miss_ns):
             self._closest_miss_ns = difference
         return None
 

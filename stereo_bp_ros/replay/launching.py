@@ -6,6 +6,7 @@ import dataclasses
 import pathlib
 from collections.abc import Mapping
 
+from stereo_bp_ros.config import stamp_tolerance_s
 from stereo_bp_ros.config.files import load_parameter_file
 from stereo_bp_ros.config.settings import Setting, Value
 from stereo_bp_ros.errors import ConfigError, StereoError
@@ -50,7 +51,8 @@ def plan(given: Mapping[str, str]) -> Plan:
     if given.get('cameras'):
         raise ConfigError('cameras', given['cameras'], 'a recording is played to one camera')
     path = given.get('bag') or given['images']
-    topics = StereoTopics(*(given.get(name, '') for name in TOPICS))
+    topics = StereoTopics(*(given.get(name, '') for name in TOPICS),
+                          tolerance_s=stamp_tolerance_s(set_by_user))
     source = open_source(pathlib.Path(path), topics=topics)
     image = 'image_rect'
     if _boolean('rectify', set_by_user):

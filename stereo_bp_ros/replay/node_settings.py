@@ -1,4 +1,4 @@
-"""Asks a node that runs which matcher settings are in force."""
+"""Asks a node that runs which settings are in force."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from rclpy.parameter import parameter_value_to_python
 
 from stereo_bp_ros.config import MatcherConfig, Value
 
+#: Settings that say which images are a pair.
+SYNC = ('approximate_sync', 'approximate_sync_tolerance_seconds')
+
 #: Seconds that the answer is waited for; the node has compiled by then.
 LIMIT_S = 10.0
 
 
 def of_publisher(node: Node, topic: str) -> dict[str, Value]:
-    """Settings of the node that publishes a topic; empty where it does not tell.
+    """Settings of the matcher and ``SYNC`` of the node that publishes a topic.
+
+    Empty where it does not tell.
 
     :param node: spins in another thread.
     """
@@ -29,7 +34,7 @@ def of_publisher(node: Node, topic: str) -> dict[str, Value]:
         if not client.wait_for_service(LIMIT_S):
             return {}
         # Every node has these; settings of a single program are not parameters.
-        names = list(MatcherConfig().to_mapping())
+        names = [*MatcherConfig().to_mapping(), *SYNC]
         told = threading.Event()
         future: Any = client.call_async(GetParameters.Request(names=names))
         future.add_done_callback(lambda _: told.set())

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from stereo_bp_ros import transport
-from stereo_bp_ros.config import Value
+from stereo_bp_ros.config import Value, stamp_tolerance_s
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.replay import frames, node_settings
@@ -61,6 +61,7 @@ class SessionResult:
     node_status: exit status of the node after SIGINT, 0 when all is well or others started it.
     ready_s: how long the node was waited for, seconds.
     settings: matcher settings in force when the run began; empty where the node tells none.
+    tolerance_s: how far the node lets the stamps of a pair be apart, seconds; None = not told.
     device: what computed, ``frames.DEVICE``; empty where the node does not tell.
     """
 
@@ -72,6 +73,7 @@ class SessionResult:
     ready_s: float
     settings: Mapping[str, Value] = dataclasses.field(default_factory=dict)
     device: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tolerance_s: float | None = None
 
 
 def private_environment() -> dict[str, str]:
@@ -212,8 +214,10 @@ def record_session(source: pathlib.Path, directory: pathlib.Path, *,
             recorder.close()
     finally:
         rclpy.try_shutdown(context=context)
+    sync = {name: settings.pop(name) for name in node_settings.SYNC if name in settings}
     return SessionResult(sent, dict(recorder.counts), found, directory / 'output', status,
-                         ready_s, settings, recorder.device)
+                         ready_s, settings, recorder.device,
+                         stamp_tolerance_s(sync) if sync else None)
 
 
 def reliable_overrides(namespace: str = '', *, image: str = 'image_rect', depth: int = 10

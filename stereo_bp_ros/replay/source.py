@@ -62,12 +62,13 @@ def open_source(path: pathlib.Path, *, period_s: float = 0.1,
 
     :param period_s: time between pairs of a folder whose files carry no stamps.
     :param calibration: for folders without one.
-    :param topics: those of a bag that are not to be found by their names.
+    :param topics: those of a bag that are not to be found by their names, and how pairs are
+        found.
     :raises StereoError: neither a bag nor a folder of pairs.
     """
     if is_bag(path):
         return _bag_source(path, topics)
-    return _folder_source(path, period_s, calibration)
+    return _folder_source(path, period_s, calibration, topics.tolerance_s if topics else 0.0)
 
 
 def _bag_source(path: pathlib.Path, named: bags.StereoTopics | None) -> Source:
@@ -90,8 +91,8 @@ def _bag_source(path: pathlib.Path, named: bags.StereoTopics | None) -> Source:
 
 
 def _folder_source(path: pathlib.Path, period_s: float,
-                   calibration: Calibration | None) -> Source:
-    dataset = datasets.open_dataset(path)
+                   calibration: Calibration | None, tolerance_s: float) -> Source:
+    dataset = datasets.open_dataset(path, tolerance_s)
 
     def events() -> Iterator[Event]:
         for index, pair in enumerate(dataset):

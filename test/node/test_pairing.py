@@ -6,13 +6,15 @@ import types
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stereo_bp_ros.config import NodeConfig
 from stereo_bp_ros.errors import InputReason
+from stereo_bp_ros.evaluation.pair_finder import Image, PairFinder
 from stereo_bp_ros.node.diagnostics.ledger import SIDES, ImageDrop, Ledger, PairDrop
 from stereo_bp_ros.node.pairing import Pairing, StereoPair
+from stereo_bp_ros.stamps import sync_setting, why_no_pair
 
 MS = 1_000_000
 PERIOD = 33 * MS
@@ -310,3 +312,26 @@ def test_every_image_is_accounted_for_whatever_comes(
     for side in SIDES:
         assert counts.received[side] == (len(bench.pairs) + sum(counts.pair_drops.values())
                                          + sum(counts.image_drops[side].values()))
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(moments=st.lists(st.tuples(st.sampled_from(SIDES), st.integers(1, 60)), unique=True,
+                        max_size=40),
+       tolerance=st.sampled_from([0.0, 0.002, 0.005]))
+def test_recordings_are_paired_as_topics_are(messages: types.SimpleNamespace,
+                                             moments: list[tuple[str, int]],
+                                             tolerance: float) -> None:
+    bench = Bench(messages, queue_size=100, jump_threshold=100.0, **(
+        {'approximate_sync': True, 'approximate_sync_tolerance_seconds': tolerance}
+        if tolerance else {}))
+    finder = PairFinder(tolerance)
+    found = []
+    for side, moment in sorted(moments, key=lambda one: one[1]):
+        stamp_ns = START + moment * MS
+        bench.image(side, stamp_ns)
+        pair = finder.add(Image(side, stamp_ns, stamp_ns, None))
+        found += [(pair[0].stamp_ns, pair[1].stamp_ns)] if pair else []
+    assert found == [(pair.stamp_ns, pair.right_stamp_ns) for pair in bench.pairs]
+    miss = bench.pairing.take_closest_miss()
+    if not found and miss is not None:
+        assert finder.why_none() == why_no_pair(miss, sync_setting(tolerance))

@@ -40,7 +40,7 @@ class Layout(NamedTuple):
     """
 
     name: str
-    look: Callable[[Path], list[Entry] | None]
+    look: Callable[..., list[Entry] | None]
     files: str
     truth: str = ''
     caution: str = ''
@@ -132,9 +132,10 @@ class Dataset:
             yield entry.load()
 
 
-def open_dataset(path: files.PathLike) -> Dataset:
+def open_dataset(path: files.PathLike, tolerance_s: float = 0.0) -> Dataset:
     """Find out how a folder stores stereo pairs. No image is read yet.
 
+    :param tolerance_s: most seconds between the stamps of a pair whose images are named by them.
     :raises ValueError: no such folder, no known layout, or one with parts missing.
     """
     folder = Path(path)
@@ -142,10 +143,10 @@ def open_dataset(path: files.PathLike) -> Dataset:
         raise ValueError(f'{folder} is a file, not a folder' if folder.exists()
                          else f'there is no folder {folder}')
     folder = folder.resolve()
-    found = _direct(folder)
+    found = _direct(folder, tolerance_s)
     if found is not None:
         return replace(found, warnings=_warnings([found]))
-    parts = list(_below(folder, MAX_LEVELS, {_identity(folder)}))
+    parts = list(_below(folder, MAX_LEVELS, {_identity(folder)}, tolerance_s))
     if not parts:
         wanted = ', '.join(layout.files for layout in LAYOUTS)
         raise ValueError(f'no stereo pairs in {folder}: neither it nor one of its subfolders, '
@@ -177,16 +178,18 @@ def _warnings(parts: list[Dataset]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _direct(folder: Path) -> Dataset | None:
+def _direct(folder: Path, tolerance_s: float) -> Dataset | None:
     """The data set that a folder itself is, or None."""
     for layout in LAYOUTS:
-        entries = layout.look(folder)
+        entries = (layout.look(folder, tolerance_s) if layout.look is plain.sequence
+                   else layout.look(folder))
         if entries is not None:
             return Dataset(folder.name, folder, layout.name, tuple(entries))
     return None
 
 
-def _below(folder: Path, levels: int, seen: set[tuple[int, int]]) -> Iterator[Dataset]:
+def _below(folder: Path, levels: int, seen: set[tuple[int, int]], tolerance_s: float
+           ) -> Iterator[Dataset]:
     """The data sets below a folder, in the order of their names.
 
     :param seen: folders that were looked into: a link may lead back to one.
@@ -200,11 +203,11 @@ def _below(folder: Path, levels: int, seen: set[tuple[int, int]]) -> Iterator[Da
         if len(seen) > MAX_FOLDERS:
             raise ValueError(f'{folder} and the folders before it are more than {MAX_FOLDERS}: '
                              'name one that has the pairs')
-        found = _direct(child)
+        found = _direct(child, tolerance_s)
         if found is not None:
             yield found
         elif levels > 1:
-            yield from _below(child, levels - 1, seen)
+            yield from _below(child, levels - 1, seen, tolerance_s)
 
 
 def _identity(folder: Path) -> tuple[int, int]:

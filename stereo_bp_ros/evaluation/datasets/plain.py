@@ -6,6 +6,8 @@ Sets that only add a truth of their own scale to them are here, too: InStereo2K 
 from __future__ import annotations
 
 import functools
+import logging
+import operator
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,8 +32,10 @@ from stereo_bp_ros.evaluation.datasets.entries import (
     subfolders,
 )
 from stereo_bp_ros.evaluation.datasets.unread_truth import TRUTH_NAME
+from stereo_bp_ros.evaluation.pair_finder import SIDES, Image, PairFinder
+from stereo_bp_ros.stamps import sync_setting
 
-SIDES = ('left', 'right')
+_log = logging.getLogger(__name__)
 
 IMAGE_FOLDERS = (SIDES, ('cam0/data', 'cam1/data'), *(
     (f'{name}{first}', f'{name}{first + 1}') for first in (0, 1)
@@ -175,9 +179,12 @@ def side_by_side(folder: Path) -> list[Entry] | None:
     return entries
 
 
-def sequence(folder: Path) -> list[Entry] | None:
+def sequence(folder: Path, tolerance_s: float = 0.0) -> list[Entry] | None:
     """Two folders with images of the same names, or None: left/ and right/, EuRoC's cameras, or
-    the only two whose names differ by left and right."""
+    the only two whose names differ by left and right.
+
+    :param tolerance_s: most seconds between the stamps of a pair; 0 = they have to be equal.
+    """
     found = _image_folders(folder)
     if found is None:
         return None
@@ -189,19 +196,58 @@ def sequence(folder: Path) -> list[Entry] | None:
     entries = [
         Entry(left.stem, left, right, _truth_of_frame(folder, left.stem), calibration=numbers,
               stamp_ns=int(left.stem) if left.stem.isdecimal() else None)
-        for left, right in _frames(left_folder, right_folder)]
+        for left, right in _frames(left_folder, right_folder, tolerance_s)]
     # Names are numbers of any length: their order as text is not the order in time.
     return sorted(entries, key=lambda entry: (entry.stamp_ns is None, entry.stamp_ns or 0,
                                               entry.name))
 
 
-def _frames(left_folder: Path, right_folder: Path) -> list[tuple[Path, Path]]:
-    """Images of the same names, or of names that differ by left and right alone."""
+def _frames(left_folder: Path, right_folder: Path, tolerance_s: float
+            ) -> list[tuple[Path, Path]]:
+    """Images of the same names, of names that differ by left and right alone, or of stamps that
+    are equal within the tolerance."""
     lefts, rights = images_in(left_folder), images_in(right_folder)
     if lefts and rights and not lefts.keys() & rights.keys() and all(
             'left' in name for name in lefts):
         return [(left, right) for _, left, right in partners_by_side(left_folder, right_folder)]
-    return matched(lefts, rights, left_folder, right_folder)
+    if lefts.keys() == rights.keys() or not all(
+            path.stem.isdecimal() for path in (*lefts.values(), *rights.values())):
+        return matched(lefts, rights, left_folder, right_folder)
+    return _of_stamps(left_folder, lefts, rights, tolerance_s) or matched(
+        lefts, rights, left_folder, right_folder)
+
+
+def _of_stamps(folder: Path, lefts: Mapping[str, Path], rights: Mapping[str, Path],
+               tolerance_s: float) -> list[tuple[Path, Path]]:
+    """Images named by their stamps, ns, that the node would pair; [] = some have no partner.
+
+    :raises ValueError: none have, or the tolerance is no shorter than the time between images.
+    """
+    found = [Image(side, int(path.stem), 0, path)
+             for side, paths in zip(SIDES, (lefts, rights), strict=True)
+             for path in paths.values()]
+    finder = PairFinder(tolerance_s)
+    pairs = [pair for one in sorted(found, key=lambda one: one.stamp_ns)
+             if (pair := finder.add(one)) is not None]
+    if not pairs:
+        raise ValueError(f'{folder}: {finder.why_none()}')
+    if len(pairs) < max(len(lefts), len(rights)):
+        if not tolerance_s:
+            return []
+        _tell_alone(folder, len(lefts) - len(pairs), len(lefts), tolerance_s)
+    stamps = [left.stamp_ns for left, _ in pairs]
+    step_s = min(map(operator.sub, stamps[1:], stamps), default=2**63) * 1e-9
+    if step_s <= tolerance_s:
+        raise ValueError(f'{folder}: left images are {step_s:g} s apart by their names, so that '
+                         f'a tolerance of {tolerance_s:g} s tells no pairs')
+    return [(left.content, right.content) for left, right in pairs]
+
+
+@functools.cache        # a folder is opened more than once
+def _tell_alone(folder: Path, alone: int, of: int, tolerance_s: float) -> None:
+    if alone > 0:
+        _log.warning('%s: %d of %d left images have no partner (%s)', folder, alone, of,
+                     sync_setting(tolerance_s))
 
 
 def _truth_of_frame(folder: Path, name: str) -> Reader | None:

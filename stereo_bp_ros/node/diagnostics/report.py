@@ -15,11 +15,9 @@ from stereo_bp_ros.node.diagnostics.latency import Distribution
 from stereo_bp_ros.node.diagnostics.ledger import QUIET_DROPS, SIDES, Counts, ImageDrop, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import DrySpell, TopicReport, missing_images
 from stereo_bp_ros.node.diagnostics.quality import FrameQuality
+from stereo_bp_ros.stamps import APART_S, sync_setting, why_apart, why_no_pair
 
 IDLE = 'idle: no subscribers'
-
-#: Seconds between the stamps of the two sides that no tolerance is meant for.
-APART = 1.0
 
 #: Where to read about images that are lost on the way.
 LOST = 'see Large images and Fast DDS in the README'
@@ -219,22 +217,16 @@ def _without_partner(report: Report) -> list[str]:
     if len(report.images) == len(SIDES):
         left, right = report.images
         ahead = left.ahead - right.ahead
-        if abs(ahead) > APART:
-            sides = SIDES if ahead < 0 else SIDES[::-1]
-            return [f'the stamps of {sides[0]} images are {abs(ahead):.3f} s behind those of '
-                    f'{sides[1]} ones: is one clock wrong, or one camera late?']
+        if abs(ahead) > APART_S:
+            return [why_apart(ahead)]
         if _losses(report):
             return []
     if report.closest_miss is None:
         return []
-    settings = report.settings
-    allowed = ('approximate_sync is off' if not settings.approximate_sync else
-               'approximate_sync_tolerance_seconds is '
-               f'{settings.approximate_sync_tolerance_seconds:g}')
+    allowed = sync_setting(report.settings.stamp_tolerance_s)
     if any(topic.gaps for topic in report.images):
         allowed = f'and there are gaps among them: if the cameras send more images, {LOST}'
-    return [f'images of both sides, but no pair: the closest stamps differ by '
-            f'{report.closest_miss:.6f} s, {allowed}']
+    return [why_no_pair(report.closest_miss, allowed)]
 
 
 def _losses(report: Report) -> list[str]:
@@ -243,9 +235,8 @@ def _losses(report: Report) -> list[str]:
     if len(report.images) < len(SIDES) or any(
             topic.silent > settings.input_timeout for topic in report.images):
         return []
-    tolerance = settings.approximate_sync_tolerance_seconds if settings.approximate_sync else 0
     left, right = report.images
-    found = missing_images(left, right, int(tolerance * 1e9))
+    found = missing_images(left, right, int(settings.stamp_tolerance_s * 1e9))
     texts = [f'{side} images do not arrive: {missing} of {of} are missing'
              for side, (missing, of) in found.items()]
     if texts:

@@ -1,0 +1,333 @@
+"""MCAP files for the reader of bags, whatever else is in them, and up to where they were cut off.
+
+The format: https://mcap.dev/spec. A channel whose messages are neither CDR nor of ROS 1, such as
+one of protobuf or JSON, is listed and not read.
+"""
+
+from __future__ import annotations
+
+import collections
+import heapq
+import operator
+import pathlib
+import struct
+from collections.abc import Collection, Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+import lz4.frame
+from rosbags.interfaces import (
+    Connection,
+    ConnectionExtRosbag2,
+    MessageDefinition,
+    MessageDefinitionFormat,
+)
+from rosbags.rosbag2.storage_mcap import decompress, zstd
+from rosbags.typesys.msg import normalize_msgtype
+
+from stereo_bp_ros.errors import StereoError, printable
+
+#: Suffix of the files.
+SUFFIX = '.mcap'
+
+_MAGIC = b'\x89MCAP0\r\n'
+
+# Codes of records.
+_HEADER, _FOOTER, _SCHEMA, _CHANNEL, _MESSAGE, _CHUNK = 1, 2, 3, 4, 5, 6
+_CHUNK_INDEX, _STATISTICS, _DATA_END = 8, 11, 15
+
+#: Code and length in front of each record; the same record of the end of a file, with its magic.
+_FRAME, _FOOTER_BYTES = struct.Struct('<BQ'), 9 + 20 + len(_MAGIC)
+
+#: Bytes in front of a message: channel, sequence, time of recording and of publishing.
+_MESSAGE_HEAD = struct.Struct('<HIQQ')
+
+#: Messages outside of chunks are read in runs of at least as many bytes, a chunk's usual size.
+_RUN_BYTES = 2**20
+
+_FORMATS = {'ros2msg': MessageDefinitionFormat.MSG, 'ros1msg': MessageDefinitionFormat.MSG,
+            'ros2idl': MessageDefinitionFormat.IDL, 'omgidl': MessageDefinitionFormat.IDL}
+
+
+class _Chunk(NamedTuple):
+    """Where messages lie: a chunk record, or a run of records outside of chunks.
+
+    counts: messages by channel; None: nobody has counted.
+    kind:   'chunk', 'run', or 'cut' of a chunk that is not whole.
+    """
+
+    start: int
+    end: int
+    first_ns: int
+    last_ns: int
+    counts: dict[int, int] | None
+    kind: str = 'chunk'
+
+
+class _Cursor:
+    """Reads the fields of a record one after another.
+
+    :raises struct.error, IndexError: there are fewer bytes than the fields need.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._place = data, 0
+
+    def numbers(self, form: str) -> tuple[int, ...]:
+        found = struct.unpack_from(f'<{form}', self._data, self._place)
+        self._place += struct.calcsize(f'<{form}')
+        return found
+
+    def bytes(self, length: int) -> bytes:
+        found = self._data[self._place:self._place + length]
+        if len(found) < length:
+            raise struct.error(f'{length} bytes are wanted, and {len(found)} are there')
+        self._place += length
+        return found
+
+    def text(self) -> str:
+        return self.bytes(*self.numbers('I')).decode('utf-8', 'replace')
+
+
+class McapStorage:
+    """One file. Its index is that of the file, or made from all records where there is none.
+
+    connections: all channels; the type of one that cannot be read says so.
+    note:        a sentence about a file that was cut off; '' = it is whole.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        self.connections: list[Connection] = []
+        self.note = ''
+        self._file: BinaryIO | None = None
+        self._schemas: dict[int, tuple[str, str, bytes]] = {}
+        self._chunks: list[_Chunk] = []
+        self._counts: collections.Counter[int] = collections.Counter()
+
+    def open(self) -> None:
+        """Read the index.
+
+        :raises StereoError, ValueError, OSError: it is no MCAP file, or damaged.
+        """
+        self._file = self.path.open('rb')
+        self._size = self.path.stat().st_size
+        start = self._start()
+        if not self._read_summary():
+            self._scan(start)
+        self.connections = [one._replace(msgcount=self._counts[one.id])
+                            for one in self.connections]
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def messages(self, connections: Collection[Connection], start: int | None = None,
+                 stop: int | None = None) -> Iterator[tuple[Connection, int, bytes]]:
+        """Messages in the order of recording; holds the chunks that overlap in time."""
+        wanted = {one.id: one for one in connections}
+        runs = [self._run(one, wanted, start, stop) for one in self._chunks
+                if (one.counts is None or one.counts.keys() & wanted.keys())
+                and (start is None or one.last_ns >= start)
+                and (stop is None or one.first_ns < stop)]
+        for time_ns, connection, data in heapq.merge(*runs, key=operator.itemgetter(0)):
+            if connection is not None:
+                yield connection, time_ns, data
+
+    def _run(self, chunk: _Chunk, wanted: dict[int, Connection], start: int | None,
+             stop: int | None) -> Iterator[tuple[int, Connection | None, bytes]]:
+        """Messages of a chunk by time; it is read after the first item, which is none."""
+        yield chunk.first_ns, None, b''
+        found = [(time_ns, wanted[channel], data)
+                 for channel, time_ns, data in _messages(self._content(chunk))
+                 if channel in wanted and (start is None or time_ns >= start)
+                 and (stop is None or time_ns < stop)]
+        yield from sorted(found, key=operator.itemgetter(0))
+
+    def _read(self, start: int, length: int) -> bytes:
+        assert self._file is not None
+        self._file.seek(start)
+        return self._file.read(length)
+
+    def _start(self) -> int:
+        """Where the first record behind the header begins."""
+        if self._read(0, len(_MAGIC)) != _MAGIC:
+            raise StereoError('it is empty' if not self._size else
+                              'its first bytes are not those of an MCAP file')
+        head = self._read(len(_MAGIC), _FRAME.size)
+        if len(head) < _FRAME.size or head[0] != _HEADER:
+            raise StereoError('it has no header')
+        return len(_MAGIC) + _FRAME.size + int(_FRAME.unpack(head)[1])
+
+    def _read_summary(self) -> bool:
+        """Take the index of the file; False: it has none, or not of everything."""
+        end = self._read(self._size - _FOOTER_BYTES, _FOOTER_BYTES)
+        if not self._is_ended():
+            return False
+        start, = struct.unpack_from('<Q', end, _FRAME.size)
+        if not 0 < start < self._size:
+            return False
+        content = self._read(start, self._size - _FOOTER_BYTES - start)
+        chunks_told = messages_told = -1
+        for code, record in _records(content):
+            fields = _Cursor(record)
+            if code in (_SCHEMA, _CHANNEL):
+                self._define(code, fields)
+            elif code == _CHUNK_INDEX:
+                self._chunks.append(_indexed(fields))
+            elif code == _STATISTICS:
+                messages_told, _, _, _, _, chunks_told, _, _ = fields.numbers('QHIIIIQQ')
+                length, = fields.numbers('I')
+                self._counts.update(dict(struct.iter_unpack('<HQ', fields.bytes(length))))
+        known = {one.id for one in self.connections}
+        counted = [sum(one.counts.values()) for one in self._chunks if one.counts is not None]
+        if (len(self._chunks) == chunks_told and self._counts.keys() <= known
+                and sum(self._counts.values()) == messages_told
+                and (sum(counted) == messages_told if len(counted) == chunks_told
+                     else bool(self._chunks))):
+            return True
+        self._chunks, self.connections = [], []
+        self._counts.clear()
+        return False
+
+    def _is_ended(self) -> bool:
+        end = self._read(max(0, self._size - _FOOTER_BYTES), _FOOTER_BYTES)
+        return (len(end) == _FOOTER_BYTES and end.endswith(_MAGIC)
+                and _FRAME.unpack_from(end) == (_FOOTER, 20))
+
+    def _scan(self, place: int) -> None:
+        """Make an index from all records, up to the first that is not whole."""
+        is_ended = self._is_ended()
+        end, read = self._size - _FOOTER_BYTES if is_ended else self._size, place
+        run: list[int] = []
+        while place + _FRAME.size <= end:
+            code, length = _FRAME.unpack(self._read(place, _FRAME.size))
+            behind = place + _FRAME.size + length
+            if code in (0, _DATA_END, _FOOTER):
+                break
+            if code == _MESSAGE and behind <= end:
+                run = run or [place]
+                if behind - run[0] >= _RUN_BYTES:
+                    self._take(_Chunk(run.pop(), behind, 0, 0, None, 'run'))
+            elif run:
+                self._take(_Chunk(run.pop(), place, 0, 0, None, 'run'))
+            if behind > end and code != _CHUNK:
+                break
+            if code in (_SCHEMA, _CHANNEL):
+                self._define(code, _Cursor(self._read(place + _FRAME.size, length)))
+            elif code == _CHUNK:
+                kind = 'chunk' if behind <= end else 'cut'
+                try:
+                    self._take(_Chunk(place, min(behind, end), 0, 0, None, kind))
+                except Exception:
+                    if is_ended:
+                        raise
+                    break           # what the disk has in place of what was written last
+            place = read = min(behind, end)
+        if run:
+            self._take(_Chunk(run.pop(), place, 0, 0, None, 'run'))
+        if not is_ended:
+            self.note = self._about_cut(self._size - read)
+
+    def _about_cut(self, left: int) -> str:
+        count = sum(self._counts.values())
+        if not count:
+            raise StereoError('it was cut off before its first whole message')
+        last_ns = max(one.last_ns for one in self._chunks)
+        return (f'{self.path} was cut off: its {count} messages up to {last_ns / 1e9:.3f} s are '
+                f'read' + (f', and {left} bytes behind them are not' if left else '')
+                + f'. `mcap recover {self.path.name}` makes a whole file of it')
+
+    def _take(self, chunk: _Chunk) -> None:
+        """Learn channels, counts and times of a chunk; keep it where it has messages."""
+        content = self._content(chunk)
+        for code, record in _records(content):
+            if code in (_SCHEMA, _CHANNEL):
+                self._define(code, _Cursor(record))
+        counts: collections.Counter[int] = collections.Counter()
+        first_ns, last_ns = 2**64, 0
+        for channel, time_ns, _ in _messages(content):
+            counts[channel] += 1
+            first_ns, last_ns = min(first_ns, time_ns), max(last_ns, time_ns)
+        self._counts.update(counts)
+        if counts:
+            self._chunks.append(chunk._replace(first_ns=first_ns, last_ns=last_ns,
+                                               counts=dict(counts)))
+
+    def _content(self, chunk: _Chunk) -> bytes:
+        """The records of a chunk or run."""
+        data = self._read(chunk.start, chunk.end - chunk.start)
+        if chunk.kind == 'run':
+            return data
+        fields = _Cursor(data[_FRAME.size:])
+        _, _, size, crc = fields.numbers('QQQI')
+        compression = fields.text()
+        length, = fields.numbers('Q')
+        if chunk.kind == 'chunk':
+            return bytes(decompress(fields.bytes(length), compression, size, crc))
+        start = _FRAME.size + 28 + 4 + len(compression) + 8
+        return _decompressed(data[start:], compression)
+
+    def _define(self, code: int, fields: _Cursor) -> None:
+        """Take in the record of a schema or channel."""
+        if code == _SCHEMA:
+            number, = fields.numbers('H')
+            name, encoding = fields.text(), fields.text()
+            self._schemas[number] = name, encoding, fields.bytes(*fields.numbers('I'))
+            return
+        number, schema = fields.numbers('HH')
+        topic, encoding = fields.text(), fields.text()
+        if any(one.id == number for one in self.connections):
+            return
+        name, form, data = self._schemas.get(schema, ('', '', b''))
+        if encoding in ('cdr', 'ros1') and name:
+            kind = str(normalize_msgtype(name))
+        else:
+            kind, form = f'{printable(name) or "no schema"} ({printable(encoding)})', ''
+        definition = MessageDefinition(_FORMATS.get(form, MessageDefinitionFormat.NONE),
+                                       data.decode() if form in _FORMATS else '')
+        self.connections.append(Connection(number, topic, kind, definition, '', 0,
+                                           ConnectionExtRosbag2(encoding, []), self))
+
+
+def _records(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """Code and content of the records in a part of a file, up to the first that is not whole."""
+    place = 0
+    while place + _FRAME.size <= len(content):
+        code, length = _FRAME.unpack_from(content, place)
+        place += _FRAME.size
+        if place + length > len(content):
+            return
+        yield code, content[place:place + length]
+        place += length
+
+
+def _messages(content: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Channel, time of recording in ns and bytes of the messages among records."""
+    for code, record in _records(content):
+        if code == _MESSAGE:
+            channel, _, time_ns, _ = _MESSAGE_HEAD.unpack_from(record)
+            yield channel, time_ns, record[_MESSAGE_HEAD.size:]
+
+
+def _indexed(fields: _Cursor) -> _Chunk:
+    """A chunk by its index, in which every channel has a list of 15 bytes and 16 a message."""
+    first_ns, last_ns, start, length = fields.numbers('QQQQ')
+    size, = fields.numbers('I')
+    places = sorted((place, channel) for channel, place in struct.iter_unpack(
+        '<HQ', fields.bytes(size)))
+    size, = fields.numbers('Q')
+    ends = [*(place for place, _ in places[1:]), start + length + size]
+    counts = {channel: (end - place - 15) // 16
+              for (place, channel), end in zip(places, ends, strict=True)} if places else None
+    return _Chunk(start, start + length, first_ns, last_ns, counts)
+
+
+def _decompressed(data: bytes, compression: str) -> bytes:
+    """What the first part of a compressed chunk holds."""
+    found: Any = data
+    if compression == 'zstd':
+        found = zstd.ZstdDecompressor().decompress(data)
+    elif compression == 'lz4':
+        found = lz4.frame.LZ4FrameDecompressor().decompress(data)
+    return bytes(found)

@@ -1,0 +1,146 @@
+"""Messages of a stereo camera as CDR bytes, and bags that are written of them."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Iterable
+from typing import Any
+
+import cv2
+import numpy as np
+from rosbags.rosbag2 import StoragePlugin, Writer
+
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.evaluation import files
+from stereo_bp_ros.evaluation.bag_reader import STORE, message_type
+from stereo_bp_ros.evaluation.bag_topics import (
+    CAMERA_INFO,
+    COMPRESSED_IMAGE,
+    IMAGE,
+    TRUTH_TOPIC,
+)
+
+CLOCK = 'rosgraph_msgs/msg/Clock'
+
+FRAME_IDS = {'left': 'left_camera_optical_frame', 'right': 'right_camera_optical_frame'}
+
+
+def serialize_image(stamp_ns: int, side: str, pixels: np.ndarray, encoding: str) -> memoryview:
+    """CDR bytes of a ``sensor_msgs/Image``; ``pixels`` is H x W or H x W x C, native order."""
+    pixels = np.ascontiguousarray(pixels)
+    message = message_type(IMAGE)(
+        header=_header(stamp_ns, FRAME_IDS[side]), height=pixels.shape[0], width=pixels.shape[1],
+        encoding=encoding, is_bigendian=0, step=pixels.strides[0],
+        data=pixels.reshape(-1).view(np.uint8))
+    return STORE.serialize_cdr(message, IMAGE)
+
+
+def serialize_camera_info(stamp_ns: int, side: str, calibration: Calibration, width: int,
+                          height: int) -> memoryview:
+    """CDR bytes of the ``sensor_msgs/CameraInfo`` of one side of a rectified pair."""
+    cx = calibration.cx_left if side == 'left' else calibration.cx_right
+    focal = calibration.focal_px
+    offset = 0.0 if side == 'left' else -focal * calibration.baseline_m
+    roi = message_type('sensor_msgs/msg/RegionOfInterest')(
+        x_offset=0, y_offset=0, height=0, width=0, do_rectify=False)
+    message = message_type(CAMERA_INFO)(
+        header=_header(stamp_ns, FRAME_IDS[side]), height=height, width=width,
+        distortion_model='plumb_bob', d=np.zeros(5),
+        k=np.array([focal, 0, cx, 0, focal, calibration.cy, 0, 0, 1.0]),
+        r=np.eye(3).reshape(-1),
+        p=np.array([focal, 0, cx, offset, 0, focal, calibration.cy, 0, 0, 0, 1.0, 0]),
+        binning_x=0, binning_y=0, roi=roi)
+    return STORE.serialize_cdr(message, CAMERA_INFO)
+
+
+def serialize_truth(stamp_ns: int, disparity: np.ndarray) -> memoryview:
+    """CDR bytes of a ground truth: float32 H x W in pixels, NaN = unknown (``TRUTH_TOPIC``)."""
+    # 0 means unknown, so a surface at infinity becomes the smallest disparity there is.
+    values = np.clip(np.nan_to_num(disparity * files.KITTI_SCALE + 0.5, nan=0.0), 0, 65535)
+    values = np.where(np.isnan(disparity), 0, np.maximum(values, 1)).astype(np.uint16)
+    _, png = cv2.imencode('.png', values, [cv2.IMWRITE_PNG_COMPRESSION, 1])
+    message = message_type(COMPRESSED_IMAGE)(
+        header=_header(stamp_ns, FRAME_IDS['left']), format='16UC1; png', data=png.reshape(-1))
+    return STORE.serialize_cdr(message, COMPRESSED_IMAGE)
+
+
+def serialize_clock(time_ns: int) -> memoryview:
+    """CDR bytes of a ``rosgraph_msgs/Clock``."""
+    return STORE.serialize_cdr(message_type(CLOCK)(clock=_time(time_ns)), CLOCK)
+
+
+def with_stamp(data: bytes | memoryview, stamp_ns: int) -> bytes:
+    """The same CDR bytes with another header stamp.
+
+    :raises StereoError: the stamp does not fit a message.
+    """
+    order = 'little' if data[1] & 1 else 'big'
+    seconds, nanoseconds = divmod(stamp_ns, 10**9)
+    if not -2**31 <= seconds < 2**31:
+        raise StereoError(f'a stamp of {seconds} s does not fit a message: is the source damaged?')
+    return b''.join((data[:4], seconds.to_bytes(4, order, signed=True),  # type: ignore[arg-type]
+                     nanoseconds.to_bytes(4, order), data[12:]))         # type: ignore[arg-type]
+
+
+class StereoBagWriter:
+    """Writes pairs with calibration and, where given, ground truth into a new rosbag2 folder.
+
+    A context manager. Images are mono8; topics are the node's own relative names.
+
+    :raises StereoError: the folder exists.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], calibration: Calibration) -> None:
+        self._path = pathlib.Path(path)
+        if self._path.exists():
+            raise StereoError(f'{self._path} exists: bags are not overwritten')
+        self._calibration = calibration
+        self._writer = Writer(self._path, version=9, storage_plugin=StoragePlugin.MCAP)
+
+    def __enter__(self) -> StereoBagWriter:
+        self._writer.open()
+        self._connections = {
+            topic: self._writer.add_connection(f'/{topic}', kind, typestore=STORE)
+            for topic, kind in (
+                ('left/image_rect', IMAGE), ('left/camera_info', CAMERA_INFO),
+                ('right/image_rect', IMAGE), ('right/camera_info', CAMERA_INFO),
+                (TRUTH_TOPIC, COMPRESSED_IMAGE))}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+    def write(self, stamp_ns: int, left: np.ndarray, right: np.ndarray,
+              disparity: np.ndarray | None = None) -> None:
+        """Append one pair: uint8 H x W each, truth float32 H x W in pixels (NaN = unknown)."""
+        for side, image in (('left', left), ('right', right)):
+            self._write(f'{side}/camera_info', stamp_ns, serialize_camera_info(
+                stamp_ns, side, self._calibration, image.shape[1], image.shape[0]))
+            self._write(f'{side}/image_rect', stamp_ns,
+                        serialize_image(stamp_ns, side, image, 'mono8'))
+        if disparity is not None:
+            self._write(TRUTH_TOPIC, stamp_ns, serialize_truth(stamp_ns, disparity))
+
+    def _write(self, topic: str, stamp_ns: int, data: memoryview) -> None:
+        self._writer.write(self._connections[topic], stamp_ns, data)
+
+
+def _time(time_ns: int) -> Any:
+    seconds, nanoseconds = divmod(time_ns, 10**9)
+    return message_type('builtin_interfaces/msg/Time')(sec=seconds, nanosec=nanoseconds)
+
+
+def _header(stamp_ns: int, frame_id: str) -> Any:
+    return message_type('std_msgs/msg/Header')(stamp=_time(stamp_ns), frame_id=frame_id)
+
+
+def write_bag(path: str | os.PathLike[str], calibration: Calibration,
+              frames: Iterable[tuple[int, np.ndarray, np.ndarray, np.ndarray | None]]) -> int:
+    """Write (stamp in ns, left, right, truth) into a new bag; returns the number of pairs."""
+    count = 0
+    with StereoBagWriter(path, calibration) as writer:
+        for count, frame in enumerate(frames, 1):       # noqa: B007
+            writer.write(*frame)
+    return count

@@ -1,0 +1,284 @@
+"""Recordings are read whatever else is in their files, and up to where they were cut off."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import sqlite3
+from collections.abc import Iterator
+
+import lz4.frame
+import numpy as np
+import pytest
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.rosbag2.storage_mcap import zstd
+from rosbags.typesys import Stores, get_typestore
+
+from stereo_bp_ros import Calibration, StereoError
+from stereo_bp_ros.evaluation import bags
+from test.cli import mcap_files, recordings
+from test.cli.mcap_files import Channel
+
+CALIBRATION = Calibration(400.0, 0.25, 31.5, 31.5, 16.0)
+STORE = get_typestore(Stores.ROS2_KILTED)
+COUNT, START = 6, 10**18
+
+
+def image(index: int, side: str) -> np.ndarray:
+    return np.full((32, 64), 10 * index + (side == 'right'), np.uint8)
+
+
+def recorded(count: int = COUNT) -> Iterator[recordings.Recorded]:
+    for index in range(count):
+        yield from recordings.pair(START + index * 10**8, image(index, 'left'),
+                                   image(index, 'right'), CALIBRATION)
+
+
+def channels(encoding: str = 'cdr') -> list[Channel]:
+    """The four topics as rosbag2 writes them; 'ros1': as converters from ROS 1 do."""
+    store = recordings.ROS1 if encoding == 'ros1' else STORE
+    found = []
+    for topic, _, message in recorded(1):
+        kind = message.__msgtype__
+        text, _ = store.generate_msgdef(kind, ros_version=1 if encoding == 'ros1' else 2)
+        name = kind.replace('/msg/', '/') if encoding == 'ros1' else kind
+        found.append(Channel(topic, encoding, name, f'ros{1 if encoding == "ros1" else 2}msg',
+                             text.encode()))
+    return found
+
+
+def messages(encoding: str = 'cdr') -> list[tuple[str, int, bytes]]:
+    return [(topic, time_ns, bytes(
+        recordings.ROS1.serialize_ros1(recordings._of_ros1(one), one.__msgtype__)
+        if encoding == 'ros1' else STORE.serialize_cdr(one, one.__msgtype__)))
+        for topic, time_ns, one in recorded()]
+
+
+def assert_read(path: pathlib.Path, count: int = COUNT) -> list[str]:
+    """Returns the warnings."""
+    with bags.StereoBag(path) as bag:
+        pairs = list(bag.read())
+        assert [pair.stamp_ns for pair in pairs] == [START + k * 10**8 for k in range(count)]
+        for index, pair in enumerate(pairs):
+            assert pair.left.pixels[3, 5] == image(index, 'left')[0, 0]
+            assert pair.right.pixels[3, 5] == image(index, 'right')[0, 0]
+            assert pair.calibration == CALIBRATION
+        entries = list(bag.index())
+        assert len(list(bag.unread_entries(entries))) == count
+        return bag.warnings()
+
+
+OTHERS = {
+    'service event': Channel('/add/_service_event', 'cdr', 'a_msgs/srv/Add_Event', 'ros2msg',
+                             b'service_msgs/ServiceEventInfo info\nMSG: no definition'),
+    'protobuf': Channel('/pose', 'protobuf', 'foxglove.Pose', 'protobuf', b'\n\xff\xfe\x80\x01'),
+    'json': Channel('/state', 'json', 'State', 'jsonschema', b'{"type": "object"}'),
+    'omgidl': Channel('/plan', 'cdr', 'a_msgs/msg/Plan', 'omgidl', b'module a { nothing'),
+    'ros2idl': Channel('/path', 'cdr', 'a_msgs/msg/Path', 'ros2idl', b'=' * 80 + b'\nIDL: x\n??'),
+    'flatbuffer': Channel('/f', 'flatbuffer', 'foxglove.Log', 'flatbuffer', b'\x08\0\0\0\xc3\x28'),
+    'unknown': Channel('/x', 'xml', 'x', 'my own', b''),
+    'no schema': Channel('/raw', 'cdr', '', '', b''),
+    'an image in JSON': Channel('/zed/left/image', 'json', 'sensor_msgs/msg/Image', 'jsonschema',
+                                b'{}')}
+
+
+@pytest.mark.parametrize('per_chunk', [0, 5])
+@pytest.mark.parametrize('name', OTHERS)
+def test_a_channel_of_another_kind_in_an_mcap_file_is_passed_over(tmp_path, name, per_chunk):
+    other = OTHERS[name]
+    every = [one for message in messages() for one in (message, (other.topic, message[1], b'{}'))]
+    path = mcap_files.write(tmp_path / 'x.mcap', [other, *channels()], every, per_chunk=per_chunk)
+    assert assert_read(path) == []
+
+
+def test_a_file_without_images_lists_what_it_has(tmp_path):
+    path = mcap_files.write(tmp_path / 'x.mcap', OTHERS.values(), [])
+    with pytest.raises(StereoError, match=r'no pair of left and right image topics among .*/pose'):
+        bags.StereoBag(path)
+
+
+@pytest.mark.parametrize(('profile', 'encoding'), [('', 'cdr'), ('ros1', 'ros1'), ('', 'ros1'),
+                                                   ('my own', 'cdr')])
+@pytest.mark.parametrize('per_chunk', [0, 5])
+def test_messages_of_ros_1_and_2_are_read_whatever_profile_a_file_has(
+        tmp_path, profile, encoding, per_chunk):
+    path = mcap_files.write(tmp_path / 'x.mcap', channels(encoding), messages(encoding),
+                            profile=profile, per_chunk=per_chunk)
+    assert assert_read(path) == []
+    with bags.StereoBag(path) as bag:
+        assert bag.is_ros1 == (encoding == 'ros1')
+        assert len(list(bag.raw())) == 4 * COUNT
+
+
+@pytest.mark.parametrize('options', [
+    {'has_summary': False}, {'has_summary': False, 'per_chunk': 5},
+    {'has_message_index': False, 'per_chunk': 5}])
+def test_an_mcap_file_without_an_index_is_read(tmp_path, options):
+    assert assert_read(mcap_files.write(tmp_path / 'x.mcap', channels(), messages(), **options)
+                       ) == []
+
+
+def test_messages_outside_of_chunks_are_sorted_by_time(tmp_path):
+    every = messages()
+    every[4:8], every[8:12] = every[8:12], every[4:8]
+    assert_read(mcap_files.write(tmp_path / 'x.mcap', channels(), every))
+
+
+COMPRESSORS = {'': bytes, 'lz4': lz4.frame.compress, 'zstd': zstd.compress}
+
+
+@pytest.mark.parametrize(('per_chunk', 'compression'), [
+    (0, ''), (4, ''), (4, 'zstd'), (4, 'lz4'), (100, '')])
+def test_an_mcap_file_that_was_cut_off_is_read_up_to_the_cut(tmp_path, per_chunk, compression):
+    path = mcap_files.write(tmp_path / 'x.mcap', channels(), messages(), per_chunk=per_chunk,
+                            compression=compression, compress=COMPRESSORS[compression])
+    whole = path.read_bytes()
+    # In the middle of what is written of the fifth pair.
+    place = (whole.index(bytes(image(4, 'left'))) + 700 if not compression else
+             len(whole) * 3 // 5)
+    path.write_bytes(whole[:place])
+    count = 4
+    if compression:
+        with bags.StereoBag(path) as bag:
+            count = len(list(bag.read()))
+    assert count >= 2
+    warning, = assert_read(path, count)
+    assert 'x.mcap was cut off: its ' in warning
+    # The camera_info of a pair comes before its image.
+    assert compression or 'its 17 messages up to 1000000000.400 s are read' in warning
+    assert '`mcap recover x.mcap` makes a whole file of it' in warning
+    # The disk may have nothing but zeros in place of what was written last.
+    path.write_bytes(whole[:place] + bytes(5000))
+    assert len(assert_read(path, count)) == 1
+
+
+def test_an_mcap_file_that_was_cut_off_in_front_of_its_index_is_read_whole(tmp_path):
+    path = mcap_files.write(tmp_path / 'x.mcap', channels(), messages(), per_chunk=4)
+    path.write_bytes(path.read_bytes()[:-40])
+    warning, = assert_read(path)
+    assert f'its {4 * COUNT} messages up to' in warning
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(StereoError, match='cut off before its first whole message'):
+        bags.StereoBag(path)
+
+
+def write_sqlite(path: pathlib.Path) -> pathlib.Path:
+    recordings.write(path, recorded(), 'sqlite3')
+    file, = path.glob('*.db3')
+    return file
+
+
+@pytest.mark.parametrize('change', [
+    "UPDATE message_definitions SET encoding = 'unknown', encoded_message_definition = ''",
+    "INSERT INTO message_definitions VALUES (99, 'a_msgs/msg/B', 'ros2msg', 'no! definition', '')",
+    "INSERT INTO message_definitions VALUES (99, 'a_msgs/msg/B', 'ros3', '', '')",
+    "UPDATE topics SET type_description_hash = 'RIHS01_of_another_distribution'"])
+def test_topics_of_any_type_in_a_database_are_passed_over(tmp_path, change):
+    file = write_sqlite(tmp_path / 'bag')
+    with sqlite3.connect(file) as database:
+        database.execute("INSERT INTO topics VALUES (99, '/b', 'a_msgs/msg/B', 'cdr', '', '')")
+        database.execute("INSERT INTO topics VALUES (98, '/p', 'a_msgs/msg/P', 'json', '', '')")
+        database.execute("INSERT INTO messages VALUES (999, 99, 5, X'00')")
+        database.execute(change)
+    assert assert_read(file) == []
+    assert assert_read(tmp_path / 'bag') == []
+
+
+@pytest.mark.parametrize('is_writable', [True, False])
+def test_what_a_database_has_not_taken_in_yet_is_read(tmp_path, monkeypatch, is_writable):
+    file = write_sqlite(tmp_path / 'bag')
+    database = sqlite3.connect(file)
+    database.execute('PRAGMA journal_mode=WAL')
+    topics, kept = database.execute('SELECT * FROM messages').fetchall(), file.read_bytes()
+    database.execute('DELETE FROM messages')
+    database.commit()
+    database.execute('PRAGMA wal_checkpoint(TRUNCATE)')
+    database.executemany('INSERT INTO messages VALUES (?, ?, ?, ?)', topics)
+    database.commit()
+    cut = tmp_path / 'cut'
+    cut.mkdir()
+    for suffix in ('', '-wal'):
+        shutil.copy(f'{file}{suffix}', cut / f'cut_0.db3{suffix}')
+    database.close()
+    before = {path.name: path.read_bytes() for path in cut.iterdir()}
+    assert before['cut_0.db3'] != kept
+    if not is_writable:         # which root would not notice
+        connect = sqlite3.connect
+        monkeypatch.setattr(sqlite3, 'connect', lambda name, **options: connect(
+            'file:/nowhere?mode=ro' if 'mode=ro' in name else name, **options))
+    warning, = assert_read(cut)
+    assert 'has no metadata.yaml, which the end of a recording writes: cut_0.db3 is read' in (
+        warning)
+    assert {name: (cut / name).read_bytes() for name in before} == before
+
+
+def test_a_database_that_was_cut_off_is_read_up_to_the_cut(tmp_path):
+    file = write_sqlite(tmp_path / 'bag')
+    content = file.read_bytes()
+    file.write_bytes(content[:len(content) * 3 // 4])
+    with bags.StereoBag(file) as bag:
+        warning, = bag.warnings()
+        pairs = list(bag.read())
+    assert 2 <= len(pairs) < COUNT
+    assert 'is damaged or was cut off: its ' in warning
+
+
+@pytest.mark.parametrize('kind', ['mcap', 'sqlite3'])
+def test_the_parts_of_a_recording_without_metadata_are_read_in_turn(tmp_path, kind):
+    folder = tmp_path / 'drive'
+    folder.mkdir()
+    suffix = {'mcap': 'mcap', 'sqlite3': 'db3'}[kind]
+    every = list(recorded(12))
+    for number in range(12):        # the tenth follows the ninth
+        part = recordings.write(tmp_path / f'part{number}', every[4 * number:4 * number + 4], kind)
+        file, = part.glob(f'*.{suffix}')
+        file.rename(folder / f'drive_{number}.{suffix}')
+    warning, = assert_read(folder, 12)
+    assert 'drive_9.' in warning
+    (folder / 'metadata.yaml').write_bytes(bytes(512))      # named, and never written
+    assert_read(folder, 12)
+    (folder / 'metadata.yaml').unlink()
+    (folder / f'drive_3.{suffix}').rename(folder / f'another_3.{suffix}')
+    with pytest.raises(StereoError, match='ros2 bag reindex'):
+        bags.StereoBag(folder)
+
+
+@pytest.mark.parametrize('chunks', [None, 'BZ2', 'LZ4'])
+def test_a_ros_1_bag_without_an_index_is_read_up_to_the_cut(tmp_path, chunks):
+    from rosbags import rosbag1
+    path = tmp_path / 'old.bag.active'
+    writer = rosbag1.Writer(tmp_path / 'old.bag')
+    writer.chunk_threshold = 5000
+    if chunks:
+        writer.set_compression(rosbag1.Writer.CompressionFormat[chunks])
+    with writer:
+        known: dict[str, object] = {}
+        for topic, time_ns, message in recorded():
+            if topic not in known:
+                known[topic] = writer.add_connection(topic, message.__msgtype__,
+                                                     typestore=recordings.ROS1)
+            writer.write(known[topic], time_ns, recordings.ROS1.serialize_ros1(
+                recordings._of_ros1(message), message.__msgtype__))
+    whole = bytearray((tmp_path / 'old.bag').read_bytes())
+    place = whole.index(b'index_pos=') + 10
+    start = int.from_bytes(whole[place:place + 8], 'little')
+    whole[place:place + 8] = bytes(8)
+    path.write_bytes(whole[:start])
+    warning, = assert_read(path)
+    assert f'has no index, which the end of a recording writes: its {4 * COUNT} messages' in (
+        warning)
+    assert '`rosbag reindex old.bag.active`' in warning
+    path.write_bytes(whole[:start * 2 // 3])
+    with bags.StereoBag(path) as bag:
+        assert 1 <= len(list(bag.read())) < COUNT
+        assert 'bytes behind them are not' in bag.warnings()[0]
+
+
+def test_a_bag_is_read_where_only_its_own_topics_have_definitions(tmp_path):
+    writer = Writer(tmp_path / 'bag', version=9, storage_plugin=StoragePlugin.MCAP)
+    with writer:
+        for topic, time_ns, message in recorded(1):
+            writer.write(writer.add_connection(topic, message.__msgtype__, typestore=STORE),
+                         time_ns, STORE.serialize_cdr(message, message.__msgtype__))
+    file, = (tmp_path / 'bag').glob('*.mcap')
+    assert_read(file, 1)

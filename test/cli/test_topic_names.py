@@ -1,0 +1,152 @@
+"""The names that drivers, simulators and converters give to the topics of a stereo camera."""
+
+from __future__ import annotations
+
+import pytest
+
+from stereo_bp_ros import StereoError
+from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.evaluation.bag_topics import StereoTopics, find_stereo_topics
+
+
+def topics_of(*names: str) -> dict[str, str]:
+    """Topics and types: camera_info by the last word, compressed by theirs, else images."""
+    return {name: bags.CAMERA_INFO if name.endswith('info') else
+            bags.COMPRESSED_IMAGE if 'compressed' in name else bags.IMAGE for name in names}
+
+
+def beside(*images: str) -> dict[str, str]:
+    """Images, each with its camera_info beside it."""
+    return topics_of(*images, *(f'{image.rpartition("/")[0]}/camera_info' for image in images))
+
+
+def below(*images: str) -> dict[str, str]:
+    """Images, each with its camera_info below it."""
+    return topics_of(*images, *(f'{image}/camera_info' for image in images))
+
+
+@pytest.mark.parametrize(('topics', 'left', 'right'), [
+    pytest.param(beside('/oak/left/image_rect', '/oak/right/image_rect', '/oak/rgb/image_raw',
+                        '/oak/stereo/image_raw', '/oak/stereo/depth'),
+                 '/oak/left/image_rect', '/oak/right/image_rect', id='OAK, depthai-ros'),
+    pytest.param(beside('/cam0/image_raw', '/cam1/image_raw'),
+                 '/cam0/image_raw', '/cam1/image_raw', id='EuRoC and TUM-VI'),
+    pytest.param(beside('/kitti/camera_gray_left/image_raw', '/kitti/camera_gray_right/image_raw'),
+                 '/kitti/camera_gray_left/image_raw', '/kitti/camera_gray_right/image_raw',
+                 id='kitti2bag'),
+    pytest.param(beside('/carla/ego_vehicle/rgb_left/image', '/carla/ego_vehicle/rgb_right/image',
+                        '/carla/ego_vehicle/depth_left/image',
+                        '/carla/ego_vehicle/depth_right/image',
+                        '/carla/ego_vehicle/semantic_segmentation_left/image',
+                        '/carla/ego_vehicle/semantic_segmentation_right/image'),
+                 '/carla/ego_vehicle/rgb_left/image', '/carla/ego_vehicle/rgb_right/image',
+                 id='CARLA'),
+    pytest.param(beside('/front_stereo_camera/left/image_rect_color',
+                        '/front_stereo_camera/right/image_rect_color',
+                        '/front_stereo_camera/left/semantic_segmentation',
+                        '/front_stereo_camera/right/semantic_segmentation'),
+                 '/front_stereo_camera/left/image_rect_color',
+                 '/front_stereo_camera/right/image_rect_color', id='Isaac'),
+    pytest.param(beside('/stereo/left/pylon_ros2_camera_node/image_raw',
+                        '/stereo/right/pylon_ros2_camera_node/image_raw'),
+                 '/stereo/left/pylon_ros2_camera_node/image_raw',
+                 '/stereo/right/pylon_ros2_camera_node/image_raw', id='Basler'),
+    pytest.param(beside('/cam_left/image_raw', '/cam_right/image_raw'),
+                 '/cam_left/image_raw', '/cam_right/image_raw', id='FLIR, spinnaker'),
+    pytest.param(beside('/camera/fisheye1/image_raw', '/camera/fisheye2/image_raw'),
+                 '/camera/fisheye1/image_raw', '/camera/fisheye2/image_raw', id='RealSense T265'),
+    pytest.param(beside('/d435/infra1/image_rect_raw', '/d435/infra2/image_rect_raw',
+                        '/d435/aligned_depth_to_infra1/image_raw', '/d435/depth/image_rect_raw'),
+                 '/d435/infra1/image_rect_raw', '/d435/infra2/image_rect_raw', id='D435'),
+    pytest.param(beside('/cam1/image_raw', '/cam2/image_raw'),
+                 '/cam1/image_raw', '/cam2/image_raw', id='cameras counted from 1'),
+    pytest.param(beside('/camera_1/image_raw', '/camera_2/image_raw'),
+                 '/camera_1/image_raw', '/camera_2/image_raw', id='camera_1 and camera_2'),
+    pytest.param(beside('/rig/CAM_LEFT/image', '/rig/CAM_RIGHT/image'),
+                 '/rig/CAM_LEFT/image', '/rig/CAM_RIGHT/image', id='capitals'),
+    pytest.param(beside('/stereo/l/image_raw', '/stereo/r/image_raw'),
+                 '/stereo/l/image_raw', '/stereo/r/image_raw', id='l and r'),
+    pytest.param(topics_of('/rig/image_l', '/rig/image_r', '/rig/info_l/camera_info',
+                           '/rig/info_r/camera_info'),
+                 '/rig/image_l', '/rig/image_r', id='l and r at the end of a name'),
+    pytest.param(beside('/depth_camera/left/image_raw', '/depth_camera/right/image_raw'),
+                 '/depth_camera/left/image_raw', '/depth_camera/right/image_raw',
+                 id='depth in the namespace'),
+    pytest.param(beside('/mask_rcnn/left/image_raw', '/mask_rcnn/right/image_raw'),
+                 '/mask_rcnn/left/image_raw', '/mask_rcnn/right/image_raw',
+                 id='mask in the namespace'),
+    pytest.param(beside('/depth_camera_left/image_raw', '/depth_camera_right/image_raw'),
+                 '/depth_camera_left/image_raw', '/depth_camera_right/image_raw',
+                 id='depth in the name of the camera'),
+    pytest.param(beside('/CAM_FRONT_LEFT/image', '/CAM_FRONT_RIGHT/image'),
+                 '/CAM_FRONT_LEFT/image', '/CAM_FRONT_RIGHT/image', id='front, and no others')])
+def test_the_pair_is_found_by_the_names_of(topics, left, right):
+    found = find_stereo_topics(topics)
+    assert (found.left_image, found.right_image) == (left, right)
+    assert found.left_info in topics
+    assert found.right_info in topics
+    assert found.left_info != found.right_info
+
+
+AIRSIM = '/airsim_node/drone_1/front_{}_custom/{}'
+
+
+def test_camera_info_is_found_below_its_image():
+    topics = below(*(AIRSIM.format(side, name) for side in ('left', 'right')
+                     for name in ('Scene', 'DepthPlanar', 'Segmentation', 'SurfaceNormals')))
+    found = find_stereo_topics(topics)
+    assert found.left_image == AIRSIM.format('left', 'Scene')
+    assert found.right_info == AIRSIM.format('right', 'Scene/camera_info')
+    multisense = below(*(f'/multisense/{side}/{name}' for side in ('left', 'right')
+                         for name in ('image_mono', 'image_rect', 'disparity')))
+    found = find_stereo_topics(multisense)
+    assert found.left_image == '/multisense/left/image_rect'
+    assert found.left_info == '/multisense/left/image_rect/camera_info'
+
+
+def test_camera_info_elsewhere_is_the_one_of_the_same_camera():
+    topics = topics_of('/a/left/image', '/a/right/image', '/a/left_info', '/a/right_info',
+                       '/b/left_info', '/b/right_info')
+    found = find_stereo_topics(topics)
+    assert (found.left_info, found.right_info) == ('/a/left_info', '/a/right_info')
+    del topics['/a/left_info']
+    topics['/c/left_info'] = bags.CAMERA_INFO
+    with pytest.raises(StereoError, match=r'several camera_info .*/b/left_info, /c/left_info; '
+                       'name it with --left-info'):
+        find_stereo_topics(topics)
+
+
+@pytest.mark.parametrize('cameras', [('cam0', 'cam1', 'cam2'), ('camera_0', 'camera_1',
+                                                                'camera_2', 'camera_3')])
+def test_three_cameras_in_a_row_are_two_pairs_of_which_one_is_named(cameras):
+    topics = beside(*(f'/{camera}/image_raw' for camera in cameras))
+    with pytest.raises(StereoError, match=rf'several stereo pairs: /{cameras[0]}/image_raw and '
+                       rf'/{cameras[1]}/image_raw; /{cameras[1]}/image_raw and .*--left'):
+        find_stereo_topics(topics)
+    found = find_stereo_topics(topics, StereoTopics(f'/{cameras[1]}/image_raw'))
+    assert found.right_image == f'/{cameras[2]}/image_raw'
+
+
+def test_two_stereo_cameras_of_one_robot_are_not_chosen_from():
+    with pytest.raises(StereoError, match='several stereo pairs'):
+        find_stereo_topics(beside(*(f'/{name}/image_rect_raw' for name in (
+            'd435/infra1', 'd435/infra2', 't265/fisheye1', 't265/fisheye2'))))
+
+
+def test_a_ring_of_cameras_is_no_stereo_camera_unless_the_user_says_so():
+    front = [f'/CAM_FRONT{side}/image_rect_compressed' for side in ('', '_LEFT', '_RIGHT')]
+    topics = beside(*front)
+    with pytest.raises(StereoError, match=r'ring look away from each other.*CAM_FRONT_LEFT.*and '
+                       '/CAM_FRONT_RIGHT.*--left and --right'):
+        find_stereo_topics(topics)
+    assert find_stereo_topics(topics, StereoTopics(front[1], front[2])).left_image == front[1]
+    back = [f'/CAM_BACK{side}/image_rect_compressed' for side in ('', '_LEFT', '_RIGHT')]
+    with pytest.raises(StereoError, match=r'CAM_BACK_LEFT.*CAM_FRONT_LEFT'):
+        find_stereo_topics(beside(*front, *back))
+
+
+@pytest.mark.parametrize('name', ['depth', 'confidence_map', 'disparity/image', 'mask',
+                                  'image_raw/compressedDepth'])
+def test_images_that_are_made_from_those_of_the_cameras_are_no_pair(name):
+    with pytest.raises(StereoError, match='no pair of left and right image topics'):
+        find_stereo_topics(beside(f'/zed/left/{name}', f'/zed/right/{name}'))
