@@ -117,7 +117,7 @@ class CudaEngine(Engine):
                               tilings, parts))
 
     def update(self, config: MatcherConfig) -> None:
-        self.config = config = computed(config.reduced, self.plan.device)
+        self.config = config = computed(config, self.plan.device)
         self._steps.clear()
         self._graph_key, self._images = (), ()
         self._drop_graphs(self._pinned.clear())
