@@ -44,6 +44,8 @@ class Pending:
         try:
             return self._future.result(timeout)
         except concurrent.futures.TimeoutError as error:
+            if self._future.done():     # just now, or by a TimeoutError of its own
+                return self._future.result()
             raise TimeoutError(f'no result within {timeout} s') from error
 
 
