@@ -154,4 +154,4 @@ class CudaBackend(Backend):
 
     def empty_pinned(self, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
         from stereo_bp_ros.engines.cuda.runtime import pinned
-        return pinned.empty(shape, dtype)
+        return pinned.empty(shape, dtype, self.device.index)
