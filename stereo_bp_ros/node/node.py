@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -289,6 +290,12 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             if publisher.get_subscription_count():
                 publisher.wait_for_all_acked(Duration(seconds=HEARD_LIMIT))
                 time.sleep(READ)
+
+    def report_error(self, error: BaseException) -> None:
+        """Tell of an exception that has left a callback, for any thread."""
+        if not self._stopping:
+            self._conditions.error('executor', f'a callback failed: {described(error)}',
+                                   detail=''.join(traceback.format_exception(error)))
 
     # The worker's thread
 

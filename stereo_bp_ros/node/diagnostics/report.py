@@ -303,7 +303,7 @@ def device_status(report: Report) -> Status:
             'memory': f'{plan.total / 2**20:.1f} MiB' if plan is not None else 'none yet'}
     found = [c for c in report.conditions
              if c.key in ('device', 'engine', 'compression', 'configuration', 'name',
-                          'diagnostics', 'gpu', 'memory')]
+                          'diagnostics', 'executor', 'gpu', 'memory')]
     healthy = report.state if matcher is None else f'{report.state} on {matcher.backend}'
     return *_worst(found, healthy), values
 
