@@ -360,9 +360,11 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         try:
             self._look_around()
             report = self._report()
-            found = nothing_published(report)
-            if not found or not self._conditions.active('output'):      # logged when it begins
-                self._conditions.hold('output', Level.ERROR, *found)
+            found, active = nothing_published(report), self._conditions.active('output')
+            if found is None:
+                self._conditions.clear('output')
+            elif not active or active[0].level != found.level:      # logged when it begins
+                self._conditions.hold('output', found.level, found.text)
             self._diagnostics_publisher.publish(self._diagnostics.build(
                 self._clocks.stamp(), report))
         except Exception as error:
@@ -400,7 +402,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             conditions=self._conditions.report(), counts=counts, before=before,
             dry=self._output_monitor.report(
                 time.monotonic(), counts, wanted=state == 'active' and not idle,
-                timeout=settings.input_timeout),
+                timeout=settings.input_timeout, building=self._matcher_host.building_since,
+                built=self._matcher_host.built_at),
             waiting={side: self._pairing.waiting(side) for side in SIDES},
             held=(self._pairing.awaiting_camera_info + self._mailbox.occupied
                   + self._worker.busy),

@@ -21,6 +21,10 @@ IDLE = 'idle: no subscribers'
 #: Seconds between the stamps of the two sides that no tolerance is meant for.
 APART = 1.0
 
+#: Seconds that a new engine may be in the making, kernels compiled included: those that take the
+#: compiler longest, ``exact`` of 512 labels on CUDA, need 99 s.
+MAX_BUILD = 180.0
+
 #: Where to read about images that are lost on the way.
 LOST = 'see Large images and Fast DDS in the README'
 
@@ -180,8 +184,8 @@ def pairing_status(report: Report) -> Status:
     if not report.active:
         return Level.OK, report.state, values
     found = nothing_published(report)
-    if found:
-        return Level.ERROR, found[0], values
+    if found is not None:
+        return found.level, found.text, values
     texts = [*_losses(report), *_without_partner(report)]
     dropped = [text for _, text in _drops(counts, before)]
     if dropped:
@@ -192,10 +196,18 @@ def pairing_status(report: Report) -> Status:
     return Level.OK, IDLE if report.idle else f'{published} pairs published', values
 
 
-def nothing_published(report: Report) -> list[str]:
-    """The sentence for images that come while nothing is published, with the cause."""
+def nothing_published(report: Report) -> Condition | None:
+    """What is to be said of images that come while nothing is published, with the cause."""
     if report.dry is None:
-        return []
+        return None
+    text = f'nothing published for {report.dry.seconds:.0f} s: '
+    building = report.dry.building
+    if building is not None and building < MAX_BUILD:
+        return Condition('output', Level.WARN, text + 'a new engine is being built')
+    if building is not None:
+        return Condition('output', Level.ERROR, f'{text}a new engine has been in the making for '
+                         f'{building:.0f} s, and {MAX_BUILD:.0f} s are the limit: restart the '
+                         'node')
     since, counts = report.dry.since, report.counts
     dropped = [f'{text}{f" ({MEANINGS[reason]})" if reason in MEANINGS else ""}'
                for reason, text in _drops(counts, since)]
@@ -206,8 +218,8 @@ def nothing_published(report: Report) -> list[str]:
         causes.append('dropped: ' + ', '.join(dropped))
     if counts.pairs > since.pairs and report.held:
         causes.append('a pair waits for its camera_info or for the engine')
-    return [f'nothing published for {report.dry.seconds:.0f} s: '
-            + ('; '.join(causes) or 'images wait for their partners')]
+    return Condition('output', Level.ERROR,
+                     text + ('; '.join(causes) or 'images wait for their partners'))
 
 
 def _without_partner(report: Report) -> list[str]:
