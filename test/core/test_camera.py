@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import types
 
 import numpy as np
@@ -122,3 +123,12 @@ def test_rows_that_cannot_match_are_warned_about():
     assert len(shifted) == 1
     assert '3 rows' in shifted[0]
     assert rectification_warnings(camera_info(), camera_info('right', focal=520.0))
+
+
+def test_a_calibration_cannot_be_changed() -> None:
+    calibration = Calibration(100.0, 0.1, 32.0, 32.0, 24.0)
+    for field in dataclasses.fields(calibration):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(calibration, field.name, 1.0)
+    # It stands for its content: what is known of one counts for its equal.
+    assert len({calibration, Calibration(100.0, 0.1, 32.0, 32.0, 24.0)}) == 1
