@@ -74,10 +74,11 @@ def time_set(config: MatcherConfig, pair: Pair, frames: int, is_for_passes: bool
     engine: Any = engines.create_engine(config, width, height)
     stages: list[dict[str, float]] = []
     ordinary = {'disparity': np.zeros((height, width), np.float32)}
-    locked = {'disparity': pinned.empty((height, width), 'float32')}
-    fixed = {'fixed_disparity': pinned.empty((height, width), 'int16')}
+    locked = {'disparity': pinned.empty((height, width), 'float32', config.device_id)}
+    fixed = {'fixed_disparity': pinned.empty((height, width), 'int16', config.device_id)}
     images = [RawImage.from_array(side) for side in (pair.left, pair.right)]
-    pinned_images = [RawImage.from_array(pinned_copy(side)) for side in (pair.left, pair.right)]
+    pinned_images = [RawImage.from_array(pinned_copy(side, config.device_id))
+                     for side in (pair.left, pair.right)]
     programs: dict[str, Callable[[], object]] = {
         'frame': lambda: stages.append(engine.compute(*images, None, ordinary)),
         'fixed': functools.partial(engine.compute, *pinned_images, None, fixed),
@@ -102,16 +103,17 @@ def time_set(config: MatcherConfig, pair: Pair, frames: int, is_for_passes: bool
     return rows
 
 
-def pinned_copy(array: np.ndarray) -> np.ndarray:
+def pinned_copy(array: np.ndarray, index: int) -> np.ndarray:
     """A copy in memory that the device reads and writes itself."""
-    copy = pinned.empty(array.shape, array.dtype.str)
+    copy = pinned.empty(array.shape, array.dtype.str, index)
     copy[...] = array
     return copy
 
 
 def time_passes(engine: Any) -> list[tuple[object, ...]]:
     """Rows of every pass of a CUDA engine alone."""
-    found, config = runtime_device.properties(0), engine.config
+    config = engine.config
+    found = runtime_device.properties(config.device_id)
     stream, matching = engine._stream, engine._pipeline.matching
     shape, launches = MessageFormat.of(config), engine.plan.launches
     out = labels.matches(config, engine.width, engine.height, engine._arena,

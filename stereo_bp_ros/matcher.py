@@ -12,6 +12,7 @@ from stereo_bp_ros import device_arrays, engines, geometry
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.checks import check_calibration_size
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.entrance import Entrance
 from stereo_bp_ros.errors import ConfigError, InputError, InputReason, StereoError
 from stereo_bp_ros.images import RawImage, check_pair
 from stereo_bp_ros.partitions import Partitioning
@@ -44,6 +45,8 @@ class Pending:
         try:
             return self._future.result(timeout)
         except concurrent.futures.TimeoutError as error:
+            if self._future.done():     # just now, or by a TimeoutError of its own
+                return self._future.result()
             raise TimeoutError(f'no result within {timeout} s') from error
 
 
@@ -73,10 +76,10 @@ class StereoMatcher:
         self._engine: engines.Engine | None = None
         self._compile_time = 0.0
         self._warm: MatcherConfig | None = None
-        self._entered = threading.Lock()
+        self._entrance = Entrance()
         self._slots = threading.Semaphore(SLOTS)
-        self._worker: concurrent.futures.ThreadPoolExecutor | None = None
-        self._closed = False
+        # Starts its thread with the first frame.
+        self._worker = concurrent.futures.ThreadPoolExecutor(1, 'stereo_bp_matcher')
 
     @property
     def config(self) -> MatcherConfig:
@@ -143,7 +146,7 @@ class StereoMatcher:
         :raises StereoError: as ``compute``.
         """
         start = time.perf_counter()
-        with self._alone():
+        with self._entrance:
             self._look_to(calibration, width, height)
             if width and height:
                 known = self._engine
@@ -167,7 +170,7 @@ class StereoMatcher:
         :param calibration: of the frames to come; None = the latest one.
         :raises StereoError: the new configuration cannot run here or does not fit.
         """
-        with self._alone():
+        with self._entrance:
             calibration = calibration or self._calibration
             is_new = self._change_over(geometry.searched(config, calibration))
             self._config, self._calibration = config, calibration
@@ -202,7 +205,7 @@ class StereoMatcher:
         :raises MemoryLimitError: the pair's size needs more than ``memory_limit``.
         :raises RuntimeError: the matcher was entered from two threads at once, or is closed.
         """
-        with self._alone():
+        with self._entrance:
             return self._compute(left, right, calibration, rectification, outputs, out or {},
                                  stream)
 
@@ -212,46 +215,45 @@ class StereoMatcher:
                out: Mapping[str, Any] | None = None, stream: Any = None) -> Pending:
         """As ``compute``, without waiting for the result.
 
-        At most ``SLOTS`` frames are in flight: a further call waits until one is done. The
-        images must stay unchanged until the result is there. ``stream`` is waited for as it is
-        when the frame begins.
+        At most ``SLOTS`` frames are in flight: a further call waits until one is done. Any
+        number of threads may call this. The images must stay unchanged until the result is
+        there. ``stream`` is waited for as it is when the frame begins.
 
         :raises RuntimeError: the matcher is closed.
         """
-        if self._closed:
-            raise RuntimeError('this matcher is closed')
-        if self._worker is None:
-            self._worker = concurrent.futures.ThreadPoolExecutor(1, 'stereo_bp_matcher')
+        self._entrance.check_open()
         self._slots.acquire()
         try:
-            future = self._worker.submit(
-                self.compute, left, right, calibration=calibration, rectification=rectification,
-                outputs=outputs, out=out, stream=stream)
+            # Raises once the matcher is closed, which may have happened during the wait.
+            future = self._worker.submit(self._compute_submitted, left, right, calibration,
+                                         rectification, outputs, out or {}, stream)
         except BaseException:
             self._slots.release()
+            self._entrance.check_open()
             raise
         future.add_done_callback(lambda _: self._slots.release())
         return Pending(future)
 
     def close(self) -> None:
-        """Wait for frames in flight and give all memory back; may be called twice."""
-        self._closed = True
-        if self._worker is not None:
-            self._worker.shutdown(wait=True)
-        if self._engine is not None:
-            self._engine.close()
-            self._engine = None
+        """Wait for every frame in flight and give all memory back; may be called twice.
+
+        Submitted frames are computed to their end, and a call of another thread is waited for.
+        Calls that come later raise.
+
+        :raises RuntimeError: the calling thread is inside the matcher (a signal handler).
+        """
+        self._entrance.close()
+        self._worker.shutdown(wait=True)
+        with self._entrance.lock:
+            if self._engine is not None:
+                self._engine.close()
+                self._engine = None
 
     def __enter__(self) -> StereoMatcher:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _alone(self) -> _Alone:
-        if self._closed:
-            raise RuntimeError('this matcher is closed')
-        return _Alone(self._entered)
 
     def _change_over(self, config: MatcherConfig) -> bool:
         """``reconfigure``, to a configuration without ``min_depth``."""
@@ -324,6 +326,13 @@ class StereoMatcher:
             self._engine = engine
         return engine
 
+    def _compute_submitted(self, *arguments: Any) -> DisparityFrame:
+        self._entrance.acquire()
+        try:
+            return self._compute(*arguments)
+        finally:
+            self._entrance.release()
+
     def _compute(self, left: Image, right: Image, calibration: Calibration | None,
                  rectification: Rectification | None, outputs: Sequence[str],
                  out: Mapping[str, Any], stream: Any) -> DisparityFrame:
@@ -361,21 +370,6 @@ class StereoMatcher:
             delta_d=geometry.disparity_step(config),
             valid_window=geometry.valid_window(config, width, height),
             timings=timings, backend=self.backend)
-
-
-class _Alone:
-    """Context in which one thread has a matcher to itself; a second one is refused."""
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._lock = lock
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise RuntimeError('this matcher was entered from two threads at once; '
-                               'use one matcher per thread')
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
 
 
 def _warm_up(backend: engines.Backend, config: MatcherConfig) -> float:

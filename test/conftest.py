@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 from test import domains
+from test.time_limit import pytest_runtest_protocol
+
+__all__ = ['pytest_runtest_protocol']       # a hook of pytest's
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import importlib.util
 import os
@@ -9,7 +10,8 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -62,12 +64,15 @@ def _ignore(number: int, frame: object) -> None:
 
 if TYPE_CHECKING:
     from rclpy.executors import Executor
-    from rclpy.impl.rcutils_logger import RcutilsLogger
 
     from stereo_bp_ros.node.matcher_host import MatcherFactory
 
 #: Exit statuses but 0, which SIGINT and SIGTERM give.
-EXIT_REFUSED, EXIT_DEVICE_LOST = 2, 3
+EXIT_REFUSED, EXIT_DEVICE_LOST, EXIT_SPINNING = 2, 3, 4
+
+#: So many exceptions of the executor within so many seconds are an endless loop: damaged messages
+#: of two cameras with their camera_infos, 30 a second each, are 600 in that time.
+MAX_ERRORS, ERROR_WINDOW = 1000, 5.0
 
 #: Seconds that a frame in progress is waited for, and that the whole end may take.
 STOP_LIMIT, END_LIMIT = 0.8, 5.0
@@ -81,11 +86,21 @@ beside it the parameters, which stereo_bp info --settings prints, too."""
 
 
 class Spinner:
-    """Runs an executor in a thread of its own until its context is shut down."""
+    """Runs an executor in a thread of its own until its context is shut down.
 
-    def __init__(self, executor: Executor, logger: RcutilsLogger) -> None:
+    It goes on after an exception, whoever raised it, until they follow each other without end.
+
+    :param on_error: is told of every exception except ``InvalidHandle``: a subscription that is
+        destroyed while it is waited for raises that, and the next round no longer has it.
+    :param on_endless: is told in words, once, that there are ``MAX_ERRORS`` within
+        ``ERROR_WINDOW``; the thread has ended by then.
+    """
+
+    def __init__(self, executor: Executor, *, on_error: Callable[[BaseException], None],
+                 on_endless: Callable[[str], None]) -> None:
         self._executor = executor
-        self._logger = logger
+        self._on_error = on_error
+        self._on_endless = on_endless
         self._thread = threading.Thread(target=self._spin, name='stereo_bp_executor', daemon=True)
         self._thread.start()
 
@@ -100,8 +115,10 @@ class Spinner:
         return not self._thread.is_alive()
 
     def _spin(self) -> None:
+        from rclpy.exceptions import InvalidHandle
         from rclpy.executors import ExternalShutdownException
 
+        errors: collections.deque[float] = collections.deque(maxlen=MAX_ERRORS)
         while self._executor.context.ok():
             try:
                 self._executor.spin()
@@ -109,14 +126,23 @@ class Spinner:
             except ExternalShutdownException:
                 return
             except Exception as error:
-                # A subscription that is destroyed while it is waited for raises here; the next
-                # round no longer has it.
-                self._logger.debug(f'executor: {error!r}')
+                if not self._executor.context.ok():
+                    return              # an end in the middle of a callback is no news
+                if not isinstance(error, InvalidHandle):
+                    self._on_error(error)
+                errors.append(time.monotonic())
+                if len(errors) == MAX_ERRORS and errors[-1] - errors[0] < ERROR_WINDOW:
+                    self._on_endless(f'the executor fails without end: {MAX_ERRORS} exceptions in '
+                                     f'{errors[-1] - errors[0]:.1f} s, the last one {error!r}')
+                    return
 
 
 def main(args: Sequence[str] | None = None, *,
          matcher_factory: MatcherFactory | None = None) -> int:
-    """Run the node until a signal or a lost device ends it; returns the exit status."""
+    """Run the node until a signal, a lost device or an executor that only fails ends it.
+
+    Returns the exit status.
+    """
     with ShutdownSignals() as signals:
         return _run(args, matcher_factory, signals)
 
@@ -152,10 +178,10 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
 
     from stereo_bp_ros.node.node import StereoBpNode
 
-    fatal: list[str] = []
+    fatal: list[tuple[str, int]] = []
 
-    def on_fatal(text: str) -> None:
-        fatal.append(text)
+    def end(text: str, status: int) -> None:
+        fatal.append((text, status))
         signals.wake()
 
     # A thread that has become ready waits for the interpreter at most so long: this is where the
@@ -164,7 +190,8 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
     try:
         rclpy.init(args=None if args is None else list(args),
                    signal_handler_options=SignalHandlerOptions.NO)
-        node = StereoBpNode(matcher_factory=matcher_factory, on_fatal=on_fatal,
+        node = StereoBpNode(matcher_factory=matcher_factory,
+                            on_fatal=lambda text: end(text, EXIT_DEVICE_LOST),
                             on_configured=freeze, transport=missing)
     except (StereoError, InvalidParameterTypeException, InvalidParameterValueException,
             RuntimeError) as error:     # RuntimeError: ROS arguments that rcl refuses
@@ -181,12 +208,15 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
     executor = SingleThreadedExecutor()
     executor.add_node(node)
     # Not in the main thread, which is to answer signals at once.
-    spinner = Spinner(executor, node.get_logger())
+    spinner = Spinner(executor, on_error=node.report_error,
+                      on_endless=lambda text: end(text, EXIT_SPINNING))
     node.autostart()
 
     name = signals.wait()
-    status = EXIT_DEVICE_LOST if fatal else 0
-    node.get_logger().info(f'shutting down ({name or fatal[0]})')
+    text, status = (name, 0) if name else fatal[0]
+    if status == EXIT_SPINNING:
+        node.get_logger().error(text)
+    node.get_logger().info(f'shutting down ({text})')
     _exit_after(END_LIMIT, status)
     ended = node.stop(STOP_LIMIT)
     spinner.end(1.0)

@@ -4,6 +4,7 @@ calls these methods."""
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -43,6 +44,11 @@ class MatcherHost:
         self._lost: str = ''
         self._back_off = 0.0
         self._retry_at = 0.0
+        self._is_new = False
+        #: When an engine, or the first frame of one, was begun that is not done yet, and when
+        #: the last one was; seconds of ``time.monotonic``, for any thread.
+        self.building_since: float | None = None
+        self.built_at = -math.inf
 
     @property
     def matcher(self) -> StereoMatcher | None:
@@ -84,10 +90,12 @@ class MatcherHost:
         config = self.effective(config)
         matcher = self._factory(config)
         try:
-            matcher.prepare(width, height, calibration)
+            with self._building():
+                matcher.prepare(width, height, calibration)
         except BaseException:
             matcher.close()
             raise
+        self._note_built()
         self._use(matcher, config)
         return time.perf_counter() - start
 
@@ -106,8 +114,10 @@ class MatcherHost:
         if self._matcher is None:
             return False
         config = self.effective(config)
-        needed = self._matcher.reconfigure(config, calibration)
+        with self._building():
+            needed = self._matcher.reconfigure(config, calibration)
         if needed:
+            self._note_built()
             self._use(self._matcher, config)
         self._config = config
         return needed
@@ -124,11 +134,12 @@ class MatcherHost:
                                and calibration in (None, matcher.calibration)):
             return False
         before = matcher.size, matcher.config_in_force
-        with self._backing_off():
+        with self._backing_off(), self._building():
             seconds = matcher.prepare(width, height, calibration)
         now = matcher.config_in_force
         if before == ((width, height), now):
             return False
+        self._note_built()
         reach = (f', disparities {now.min_disparity} to {now.max_disparity},'
                  if matcher.config.min_depth else '')
         self._log(f'ready for {width} x {height}{reach} after {seconds:.1f} s, '
@@ -145,14 +156,35 @@ class MatcherHost:
         """
         if self._config is None:
             raise RuntimeError('there is no matcher: the node is not configured')
-        with self._backing_off():
+        # Frames that follow allocate nothing.
+        first = self._building() if self._is_new else contextlib.nullcontext()
+        with self._backing_off(), first:
             try:
                 frame = self._match(left, right, calibration, out, rectification)
             except OutOfDeviceMemory:
                 self.build(self._config, left.width, left.height, calibration)
                 frame = self._match(left, right, calibration, out, rectification)
         self._back_off = 0.0
+        if self._is_new:
+            self.built_at, self._is_new = time.monotonic(), False
         return frame
+
+    @contextlib.contextmanager
+    def _building(self) -> Iterator[None]:
+        """Context in which an engine may be in the making, and results are not expected yet."""
+        outer = self.building_since
+        self.building_since = outer or time.monotonic()
+        try:
+            yield
+        except BaseException:
+            self._note_built()
+            raise
+        finally:
+            self.building_since = outer
+
+    def _note_built(self) -> None:
+        """An engine is ready, or will not be; results are expected from now on."""
+        self.built_at, self._is_new = time.monotonic(), True
 
     @contextlib.contextmanager
     def _backing_off(self) -> Iterator[None]:

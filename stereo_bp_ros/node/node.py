@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -90,6 +91,9 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._inputs: InputSubscriptions | None = None
         self._busy_with = ''
         self._stopping = False
+        # Held through a transition: autostart's thread, the executor's with its service, and the
+        # main thread at the end.
+        self._transitions = threading.RLock()
         self._reconfiguration = Reconfiguration(
             matcher_host=self._matcher_host, worker=self._worker, mailbox=self._mailbox,
             conditions=self._conditions, log=self.get_logger().info)
@@ -129,7 +133,9 @@ class StereoBpNode(LifecycleNodeMixin, Node):
 
     def _autostart(self) -> None:
         try:
-            if self.trigger_configure() == SUCCESS and not self._stopping:
+            # Whoever has asked for another transition since then wins.
+            if (self.trigger_configure() == SUCCESS and not self._stopping
+                    and self._state_machine.current_state[1] == 'inactive'):
                 self.trigger_activate()
         except Exception as error:
             # Whatever an end in the middle of the start leads to is no news.
@@ -164,6 +170,13 @@ class StereoBpNode(LifecycleNodeMixin, Node):
     def _transition(self, name: str, work: Callable[[LifecycleState], None],
                     state: LifecycleState, *, undo: Callable[[LifecycleState], None] | None = None
                     ) -> TransitionCallbackReturn:
+        with self._transitions:
+            if self._stopping:
+                return FAILURE
+            return self._work(name, work, state, undo)
+
+    def _work(self, name: str, work: Callable[[LifecycleState], None], state: LifecycleState,
+              undo: Callable[[LifecycleState], None] | None) -> TransitionCallbackReturn:
         self._busy_with = name
         try:
             work(state)
@@ -263,19 +276,18 @@ class StereoBpNode(LifecycleNodeMixin, Node):
     def stop(self, limit: float) -> bool:
         """End for good, from any state: nothing is published any more, all memory is given back.
 
-        Returns whether all threads ended; the worker's does not while it compiles, which is
-        waited for at most ``limit`` seconds.
+        Returns whether all threads ended; the worker's does not while it compiles. That, and a
+        transition of another thread, is waited for at most ``limit`` seconds.
         """
         self._stopping = True
         self._ticker.stop()
         self._measuring.stop()
-        self._deactivate()
-        try:
-            self._worker.call(self._matcher_host.release, limit=limit)
-        except (TimeoutError, WorkerStopped):
-            pass
-        except Exception as error:
-            self.get_logger().error(f'memory could not be given back: {error!r}')
+        deadline = time.monotonic() + limit
+        with contextlib.ExitStack() as stack:
+            if self._transitions.acquire(timeout=limit):
+                stack.callback(self._transitions.release)
+            self._deactivate()
+            self._release(deadline - time.monotonic())
         # The last word, for whoever looks at /diagnostics to learn why the node has gone.
         self._publish_diagnostics()
         self._wait_for_listeners()
@@ -283,12 +295,26 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         compressed = outputs is None or outputs.stop()
         return self._worker.stop(limit=0.1) and compressed
 
+    def _release(self, limit: float) -> None:
+        try:
+            self._worker.call(self._matcher_host.release, limit=limit)
+        except (TimeoutError, WorkerStopped):
+            pass
+        except Exception as error:
+            self.get_logger().error(f'memory could not be given back: {error!r}')
+
     def _wait_for_listeners(self) -> None:
         publisher = self._diagnostics_publisher
         with contextlib.suppress(RuntimeError):         # the context has gone already
             if publisher.get_subscription_count():
                 publisher.wait_for_all_acked(Duration(seconds=HEARD_LIMIT))
                 time.sleep(READ)
+
+    def report_error(self, error: BaseException) -> None:
+        """Tell of an exception that has left a callback, for any thread."""
+        if not self._stopping:
+            self._conditions.error('executor', f'a callback failed: {described(error)}',
+                                   detail=''.join(traceback.format_exception(error)))
 
     # The worker's thread
 
@@ -334,9 +360,11 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         try:
             self._look_around()
             report = self._report()
-            found = nothing_published(report)
-            if not found or not self._conditions.active('output'):      # logged when it begins
-                self._conditions.hold('output', Level.ERROR, *found)
+            found, active = nothing_published(report), self._conditions.active('output')
+            if found is None:
+                self._conditions.clear('output')
+            elif not active or active[0].level != found.level:      # logged when it begins
+                self._conditions.hold('output', found.level, found.text)
             self._diagnostics_publisher.publish(self._diagnostics.build(
                 self._clocks.stamp(), report))
         except Exception as error:
@@ -374,7 +402,8 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             conditions=self._conditions.report(), counts=counts, before=before,
             dry=self._output_monitor.report(
                 time.monotonic(), counts, wanted=state == 'active' and not idle,
-                timeout=settings.input_timeout),
+                timeout=settings.input_timeout, building=self._matcher_host.building_since,
+                built=self._matcher_host.built_at),
             waiting={side: self._pairing.waiting(side) for side in SIDES},
             held=(self._pairing.awaiting_camera_info + self._mailbox.occupied
                   + self._worker.busy),

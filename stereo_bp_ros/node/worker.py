@@ -193,8 +193,8 @@ class Worker:
             try:
                 return future.result(min(interval, max(0.0, limit - waited)))
             except concurrent.futures.TimeoutError:
-                if future.done():       # the command's own TimeoutError
-                    raise
+                if future.done():       # just now, or by a TimeoutError of its own
+                    return future.result()
             waited = time.monotonic() - start
             if waited >= limit:
                 raise TimeoutError(f'the worker has not answered within {limit:g} s')

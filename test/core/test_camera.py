@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import types
 
 import numpy as np
@@ -150,3 +151,12 @@ def test_both_cameras_may_be_displaced_from_the_origin_of_the_rig():
     assert calibration.baseline_m == pytest.approx(0.5465, abs=1e-4)
     left.p[3], right.p[3] = 1e-13, -141.4
     assert Calibration.from_camera_info(left, right).baseline_m == pytest.approx(0.2, abs=1e-3)
+
+
+def test_a_calibration_cannot_be_changed() -> None:
+    calibration = Calibration(100.0, 0.1, 32.0, 32.0, 24.0)
+    for field in dataclasses.fields(calibration):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(calibration, field.name, 1.0)
+    # It stands for its content: what is known of one counts for its equal.
+    assert len({calibration, Calibration(100.0, 0.1, 32.0, 32.0, 24.0)}) == 1

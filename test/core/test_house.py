@@ -14,8 +14,8 @@ import pytest
 
 PACKAGE = 'stereo_bp_ros'
 CORE = {'config', 'quantisation', 'errors', 'types', 'images', 'camera', 'rectification',
-        'geometry', 'partitions', 'device_arrays', 'resources', 'distributions', 'transport',
-        'grey', 'alignment', 'findings', 'checks', 'stamps'}
+        'geometry', 'partitions', 'device_arrays', 'entrance', 'resources', 'distributions',
+        'transport', 'grey', 'alignment', 'findings', 'checks', 'stamps'}
 
 #: What a file or room may import; the innermost room decides.
 ALLOWED = {

@@ -122,6 +122,22 @@ def test_of_the_partitions_that_fit_those_with_the_fewest_nodes_are_chosen(
             assert other.nodes >= parts.nodes or plan_of(other).total > allowed
 
 
+@pytest.mark.parametrize(('length', 'padding', 'finest'), [
+    (97, 1, 33), (96, 1, 32), (1280, 5, 32), (640, 8, 32), (300, 32, 108), (3000, 32, 104)])
+def test_the_finest_partitions_of_thrice_their_padding_are_found(
+        length: int, padding: int, finest: int) -> None:
+    """What needs least memory is thought of, and named where not even that fits."""
+    config = MatcherConfig(levels=4, partition_padding=padding)
+    with pytest.raises(MemoryLimitError) as error:
+        choose(config, length, length, 1, plan_of)
+    sizes = [made.size for count in range(2, length)
+             if (made := split(length, count, 16, padding)) and made.size >= 3 * padding]
+    assert min(sizes) == finest
+    smallest = next(made for count in range(2, length)
+                    if (made := split(length, count, 16, padding)) and made.size == finest)
+    assert error.value.needed == plan_of(Partitioning(smallest, smallest)).total
+
+
 def test_what_fits_in_no_partition_is_refused_with_what_the_smallest_needs() -> None:
     with pytest.raises(MemoryLimitError) as error:
         choose(MatcherConfig(), 1280, 720, 10_000_000, plan_of)

@@ -50,6 +50,20 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, '_warned', set())
 
 
+def test_a_user_who_has_no_cache_directory_gets_one(home: pathlib.Path,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a fresh account or container: neither the directory nor what it lies in is there."""
+    monkeypatch.delenv('XDG_CACHE_HOME')
+    monkeypatch.setenv('HOME', str(home / 'user'))
+    for named in (None, home / 'not' / 'there'):
+        if named:
+            monkeypatch.setenv('XDG_CACHE_HOME', str(named))
+        directory = cache.open_directory('tuning')
+        assert directory == (named or home / 'user' / '.cache') / 'stereo_bp_ros' / 'tuning'
+        assert directory.is_dir()
+        assert directory.stat().st_mode & 0o777 == 0o700
+
+
 @pytest.fixture
 def readable() -> Iterator[pathlib.Path]:
     """A directory that every user can read."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from stereo_bp_ros.config import NodeConfig
-from stereo_bp_ros.node.camera_infos import SILENCE, SINCE, WAIT
+from stereo_bp_ros.node.camera_infos import SILENCE, SINCE, WAIT, SideInfos
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.pairing import Pairing, StereoPair
 from test.cases import slow
@@ -208,6 +208,17 @@ def test_a_side_that_stops_to_stamp_is_used_as_it_was_and_waited_for_no_longer(
     cameras.info('right', START + 10, 100.0)
     assert len(cameras.pairs) == 11
     assert cameras.ledger.counts().camera_infos_missed == 3
+
+
+@pytest.mark.parametrize(('late', 'is_own'), [
+    (WAIT / 2, True), (WAIT, False), (WAIT + 1.0, False)])
+def test_a_camera_info_later_than_the_wait_is_not_that_of_its_image(
+        messages: types.SimpleNamespace, late: float, is_own: bool) -> None:
+    side = SideInfos()
+    side.expect(START, 10.0)
+    assert side.stamped                     # nothing is known yet
+    side.add(messages.info(START), START, 10.0 + late)
+    assert side.stamped == is_own
 
 
 def test_half_a_change_that_lost_its_other_half_drops_the_pair(cameras: Cameras) -> None:

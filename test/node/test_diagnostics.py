@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ from stereo_bp_ros.node.diagnostics.latency import Distribution, LatencyWindow
 from stereo_bp_ros.node.diagnostics.ledger import SIDES, ImageDrop, Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import (
     DrySpell,
-    OutputMonitor,
     TopicMonitor,
     TopicReport,
     missing_images,
@@ -249,46 +248,6 @@ def test_images_lost_on_the_way_are_a_diagnosis_of_their_own() -> None:
     assert found.level == 2
     assert 'left images do not arrive' in found.message
     assert 'approximate_sync' not in found.message
-
-
-def test_nothing_published_while_images_come_is_noticed_whatever_the_cause() -> None:
-    """One report a second; 20 images of each side in each of them."""
-    def spells(*happens: Callable[[Ledger], None], **options: Any) -> list[float]:
-        ledger, monitor = Ledger(), OutputMonitor()
-        options = {'wanted': True, 'timeout': 1.0, **options}
-        found = []
-        for k, happen in enumerate(happens):
-            happen(ledger)
-            spell = monitor.report(100.0 + k, ledger.counts(), **options)
-            found.append(spell.seconds if spell else 0.0)
-        return found
-
-    def receive(ledger: Ledger) -> None:
-        for _ in range(20):
-            for side in SIDES:
-                ledger.receive(side)
-
-    def publish(ledger: Ledger) -> None:
-        receive(ledger)
-        for _ in range(20):
-            ledger.pair()
-            ledger.publish()
-
-    def lose(ledger: Ledger) -> None:
-        receive(ledger)
-        for side in SIDES:
-            ledger.drop_image(side, ImageDrop.DUPLICATE, 20)
-
-    def silence(ledger: Ledger) -> None:
-        pass
-
-    assert spells(publish, lose, lose, lose, publish) == [0, 1, 2, 3, 0]
-    assert spells(publish, lose, lose, timeout=2.0) == [0, 0, 2]
-    # Nothing was dropped, but what came a report ago is not out yet.
-    assert spells(publish, receive, receive) == [0, 0, 2]
-    assert spells(lose, lose, lose, wanted=False) == [0, 0, 0]
-    assert spells(publish, *[silence] * 5) == [0] * 6
-    assert spells(publish, lose, *[silence] * 5) == [0, 1, 2, 3, 0, 0, 0]
 
 
 def test_a_latency_over_the_budget_is_a_warning_while_frames_come() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from stereo_bp_ros import matcher
 from stereo_bp_ros.node import worker
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.generation import Generation
@@ -140,6 +142,51 @@ def test_waiting_has_a_limit_and_reports_progress(bench: Bench) -> None:
     with pytest.raises(TimeoutError, match=r'within 0\.3 s'):
         bench.worker.call(lambda: done.wait(60), limit=0.3)
     done.set()
+
+
+def test_waiting_ends_at_its_limit_whatever_the_interval_of_progress(bench: Bench) -> None:
+    bench.worker.start()
+    done = threading.Event()
+    bench.worker.post(lambda: done.wait(60))
+    start = time.monotonic()
+    with pytest.raises(TimeoutError):
+        bench.worker.call(lambda: None, limit=0.2, interval=30.0)
+    assert 0.2 <= time.monotonic() - start < 15
+    done.set()
+
+
+class EndsAsTheWaitTimesOut(concurrent.futures.Future[str]):
+    """Of a command that ends between the waiter's time-out and its look at the future."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        super().__init__()
+        self._error = error
+
+    def result(self, timeout: float | None = None) -> str:
+        if not self.done():
+            self.set_exception(self._error) if self._error else self.set_result('found')
+            raise concurrent.futures.TimeoutError
+        return super().result(timeout)
+
+
+def test_a_command_that_ends_as_the_wait_times_out_has_succeeded(
+        bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench.worker, 'post', lambda command: EndsAsTheWaitTimesOut())
+    assert bench.worker.call(lambda: 'found', limit=1, interval=0.1) == 'found'
+    assert matcher.Pending(EndsAsTheWaitTimesOut()).result(0.1) == 'found'
+
+
+def test_a_command_s_own_time_out_reaches_whoever_waits(bench: Bench,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer() -> None:
+        raise TimeoutError('the camera has not answered')
+    bench.worker.start()
+    with pytest.raises(TimeoutError, match='the camera has not answered'):
+        bench.worker.call(answer, limit=10)
+    error = TimeoutError('the camera has not answered')
+    monkeypatch.setattr(bench.worker, 'post', lambda command: EndsAsTheWaitTimesOut(error))
+    with pytest.raises(TimeoutError, match='the camera has not answered'):
+        bench.worker.call(answer, limit=1, interval=0.1)
 
 
 def test_whoever_delivers_a_pair_stands_back_until_it_is_matched(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import types
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,6 +29,53 @@ def test_buffers_are_page_locked_where_a_gpu_writes_them(
     host.matcher.backend = backend      # type: ignore[misc]
     host.pin(buffer)
     assert [one is buffer for one in pinned] == [True] * count
+
+
+def test_it_is_known_when_an_engine_is_in_the_making_and_when_it_has_been(
+        fake_matcher: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = MatcherConfig(backend='cpu')
+    calibration = Calibration(100.0, 0.1, 16.0, 16.0, 12.0)
+    host = MatcherHost(fake_matcher)
+    inside: list[bool] = []
+
+    def told(work: Callable[..., Any]) -> Callable[..., Any]:
+        def telling(*arguments: Any, **options: Any) -> Any:
+            inside.append(host.building_since is not None)
+            return work(*arguments, **options)
+        return telling
+    for name in ('prepare', 'reconfigure'):
+        monkeypatch.setattr(fake_matcher, name, told(getattr(fake_matcher, name)))
+    monkeypatch.setattr(host, '_match', told(lambda *_: None))
+
+    def built(work: Callable[[], object]) -> tuple[bool, bool]:
+        """Whether it was known inside that an engine is in the making, and that one was made."""
+        before = host.built_at
+        work()
+        assert host.building_since is None
+        return inside.pop(), host.built_at > before
+    image: Any = types.SimpleNamespace(width=32, height=24)
+
+    def match() -> None:
+        host.compute(image, image, calibration, {})
+    assert built(lambda: host.build(config, 32, 24)) == (True, True)
+    assert built(match) == (True, True)             # the first one of an engine
+    assert built(match) == (False, False)
+    assert built(lambda: host.prepare(64, 48)) == (True, True)
+    assert built(match) == (True, True)
+    # Live changes and other calibrations need no engine: they must not put the wait off for ever.
+    assert built(lambda: host.reconfigure(config.replace(speckle_size=7))) == (True, False)
+    assert built(lambda: host.prepare(64, 48, calibration)) == (True, False)
+    assert built(match) == (False, False)
+    assert built(lambda: host.reconfigure(config.replace(disparity_range=32))) == (True, True)
+
+    def fail(*_: object) -> None:
+        raise OutOfDeviceMemory('none left')
+    monkeypatch.setattr(fake_matcher, 'reconfigure', told(fail))
+
+    def fail_to_change() -> None:
+        with pytest.raises(OutOfDeviceMemory):
+            host.reconfigure(config.replace(disparity_range=48))
+    assert built(fail_to_change) == (True, True)    # the old one serves from now on
 
 
 def test_a_size_is_prepared_for_once_and_it_is_said_how_long_that_took(fake_matcher: Any

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import time
 import types
 from collections.abc import Callable
 from typing import Any
@@ -52,12 +52,14 @@ def wanted(**changes: Any) -> Any:
     return types.SimpleNamespace(matcher=CONFIG.replace(**changes), node=NodeConfig())
 
 
-def wait_for_compiler() -> None:
-    """Until it has compiled, and what was asked for is applied."""
-    for thread in threading.enumerate():
-        if thread.name == 'stereo_bp_compiler':
-            thread.join(10)
-            assert not thread.is_alive()
+def wait_for_compiler(keeper: Reconfiguration) -> None:
+    """Until this one's has compiled, and what was asked for is applied."""
+    end = time.monotonic() + 10
+    while keeper.compiling:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    with keeper._lock:                  # held until it is applied
+        pass
 
 
 def test_a_parameter_out_of_reach_is_refused_once_the_calibration_is_known(
@@ -110,11 +112,11 @@ def test_on_cuda_the_kernels_of_the_range_are_compiled_ahead(
     keeper._warm_up = lambda config, *size: compiled.append((config.disparity_range, *size))
     parameters = wanted()
     keeper.expect(*infos(), parameters)
-    wait_for_compiler()
+    wait_for_compiler(keeper)
     assert compiled == [(24, 32, 24)]
     parameters.matcher = CONFIG.replace(min_depth=0.5)
     keeper.apply(parameters)
-    wait_for_compiler()
+    wait_for_compiler(keeper)
     assert compiled[1:] == [(48, 32, 24)]
     assert keeper._matcher_host.config_in_force == CONFIG.replace(min_depth=0.0,
                                                                   disparity_range=48)

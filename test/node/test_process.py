@@ -95,6 +95,7 @@ def test_a_node_that_has_ended_leaves_no_shared_memory_behind(
 
 def test_an_end_while_the_executor_prepares_its_next_wait_is_not_missed() -> None:
     preparing, go_on = threading.Event(), threading.Event()
+    errors, ends = list[BaseException](), list[str]()
 
     class Slow(SingleThreadedExecutor):
         def get_nodes(self) -> list[Any]:
@@ -108,12 +109,13 @@ def test_an_end_while_the_executor_prepares_its_next_wait_is_not_missed() -> Non
     node = rclpy.create_node('spun', context=context)
     executor = Slow(context=context)
     executor.add_node(node)
-    spinner = Spinner(executor, node.get_logger())
+    spinner = Spinner(executor, on_error=errors.append, on_endless=ends.append)
     try:
         assert preparing.wait(LIMIT)
         later = threading.Timer(0.2, go_on.set)
         later.start()
         assert spinner.end(10.0)
+        assert (errors, ends) == ([], [])
     finally:
         go_on.set()
         context.try_shutdown()

@@ -76,8 +76,14 @@ def bench():
         matcher_host=host, worker=worker, conditions=conditions,
         mailbox=types.SimpleNamespace(reconfiguring=False), log=lambda text: None,
         warm_up=compiler)
-    return types.SimpleNamespace(reconfiguration=reconfiguration, host=host, compiler=compiler,
-                                 done=done, said=said)
+    yield types.SimpleNamespace(reconfiguration=reconfiguration, host=host, compiler=compiler,
+                                done=done, said=said)
+    # No thread is left behind that another test would find.
+    compiler.finish.set()
+    for thread in threading.enumerate():
+        if thread.name == 'stereo_bp_compiler':
+            thread.join(10)
+            assert not thread.is_alive()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -118,6 +119,29 @@ class WritesDown:
 
         return types.SimpleNamespace(publish=publish, topic_name=topic,
                                      wait_for_all_acked=lambda timeout: True)
+
+
+@pytest.mark.parametrize('rate', [0.5, 1.0, 4.0])
+def test_the_clock_goes_at_the_rate_of_the_replay(folder, monkeypatch, rate):
+    from stereo_bp_ros.replay import player
+    watch = Watch()
+    monkeypatch.setattr(player, 'time', watch)
+    node = WritesDown(watch)
+    rclpy.init()
+    try:
+        player.Player(node, open_source(folder, period_s=0.1), rate=rate, clock=True).play()
+    finally:
+        rclpy.try_shutdown()
+    told = [(when, (bags.stamp_of(data) - 10**18) * 1e-9) for topic, data, when in node.sent
+            if topic == '/clock']
+    seconds = told[-1][0] - told[0][0]
+    assert len(told) > 20
+    assert told[-1][1] - told[0][1] == pytest.approx(rate * seconds, rel=1e-3)
+    # All the way, not only where a message is due.
+    steps = [(after - before) / (then - at)
+             for (at, before), (then, after) in itertools.pairwise(told) if then - at > 1e-3]
+    assert len(steps) > 10
+    assert steps == pytest.approx([rate] * len(steps), rel=1e-2)
 
 
 @pytest.mark.parametrize('period_s', [0.1, 0.0], ids=['0.4 s', 'one moment'])

@@ -140,11 +140,12 @@ class CudaBackend(Backend):
         width, height = geometry.rectified_size(config, width, height)
         config = config.replace(rectify=False)
         parts = self.fit(config, width, height).parts
+        matched = computed(config, self.device)
         found = tuner.tune(config, width, height, parts, progress, afresh)
         return {'untuned': found.untuned, 'tuned': found.tuned, 'ratio': found.ratio,
                 'best': {str(key): value if isinstance(value, int) else value._asdict()
                          for key, value in found.best.items()},
-                'most_disparities': [tuner.most_disparities(config, self.device, with_label)
+                'most_disparities': [tuner.most_disparities(matched, self.device, with_label)
                                      for with_label in (False, True)]}
 
     def pin(self, buffer: Any) -> bool:
@@ -153,4 +154,4 @@ class CudaBackend(Backend):
 
     def empty_pinned(self, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
         from stereo_bp_ros.engines.cuda.runtime import pinned
-        return pinned.empty(shape, dtype)
+        return pinned.empty(shape, dtype, self.device.index)

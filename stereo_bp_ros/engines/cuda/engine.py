@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -85,7 +86,7 @@ class CudaEngine(Engine):
         self._parameters = [refine.Parameters.from_buffer(each.data)
                             for each in arena.host['parameters']]
         self._fill(plan.config, None)
-        self._filled: tuple[MatcherConfig, Calibration | None] = (plan.config, None)
+        self._filled: tuple[MatcherConfig, Calibration | None] | None = (plan.config, None)
         self._steps: dict[tuple[str, ...], refine.Steps] = {}
         # Of the last frame, which most frames are like.
         self._graph_key: tuple[object, ...] = ()
@@ -117,13 +118,17 @@ class CudaEngine(Engine):
                               tilings, parts))
 
     def update(self, config: MatcherConfig) -> None:
-        self.config = config = computed(config.reduced, self.plan.device)
-        self._steps.clear()
-        self._graph_key, self._images = (), ()
+        previous, self.config = self.config, computed(config, self.plan.device)
+        self._forget_frame()
         self._drop_graphs(self._pinned.clear())
-        with device.Errors(config.device_id), self._device:
-            for form in list(self._graphs):
-                self._graph(form._replace(steps=self._wanted(tuple(form.steps.outputs))))
+        try:
+            with device.Errors(self.config.device_id), self._device:
+                for form in list(self._graphs):
+                    self._graph(form._replace(steps=self._wanted(tuple(form.steps.outputs))))
+        except BaseException:
+            self.config = previous
+            self._forget_frame()
+            raise
 
     def close(self) -> None:
         if not self._arena.is_open:
@@ -155,16 +160,19 @@ class CudaEngine(Engine):
             key = (left.encoding, left.big_endian, right.encoding, right.big_endian,
                      self._sources, *outputs)
             if key != self._graph_key:
-                self._form = Form((convert.reading(left), convert.reading(right)),
-                                   self._sources, self._wanted(tuple(outputs)))
-                self._launched = self._graph(self._form)
+                form = Form((convert.reading(left), convert.reading(right)),
+                            self._sources, self._wanted(tuple(outputs)))
+                launched_graph = self._graph(form)
+                # Outputs are bound to no graph until they are to this one.
+                self._graph_key = ()
                 self._bind_outputs(outputs)
-                self._graph_key = key
+                self._form, self._launched, self._graph_key = form, launched_graph, key
             for name, array in outputs.items():
                 if self._bindings[name].array() is not array:
                     self._bind_outputs(outputs)
                     break
             if self._filled != (self.config, calibration):
+                self._filled = None     # while half of it is new
                 self._fill(self.config, calibration)
                 self._filled = (self.config, calibration)
             launched = time.perf_counter()
@@ -206,6 +214,11 @@ class CudaEngine(Engine):
         on_device = (stamps[timed.last] - stamps[timed.first]) * 1e-6
         timings['download'] = max(0.0, (time.perf_counter() - launched) * 1e3 - on_device)
 
+    def _forget_frame(self) -> None:
+        """Have the next frame look anew at its images, its graph and its outputs."""
+        self._steps.clear()
+        self._graph_key, self._images = (), ()
+
     def _wanted(self, outputs: tuple[str, ...]) -> refine.Steps:
         if outputs not in self._steps:
             self._steps[outputs] = refine.steps(self.config, outputs,
@@ -222,20 +235,20 @@ class CudaEngine(Engine):
 
         Cached per image object: pinned memory stays pinned for the lifetime of its owner.
         """
-        self._images = tuple(weakref.ref(raw) for raw in pair)
-        self._is_in_place = False
+        self._images, self._is_in_place = (), False
         if any(raw.is_on_device for raw in pair):
             self._sources = self._convert.places(pair)
-            return
-        left = convert.pinned_address(pair[0])
-        right = convert.pinned_address(pair[1]) if left else 0
-        self._sources = convert.STAGED
-        self._is_in_place = bool(left and right)
-        if self._is_in_place:
-            self._sources, dropped = self._pinned.see((left, right))
-            self._drop_graphs(dropped)
-            if self._sources is convert.ANYWHERE:
-                self._arena.host['sources'][:] = left, right
+        else:
+            left = convert.pinned_address(pair[0])
+            right = convert.pinned_address(pair[1]) if left else 0
+            self._sources = convert.STAGED
+            self._is_in_place = bool(left and right)
+            if self._is_in_place:
+                self._sources, dropped = self._pinned.see((left, right))
+                self._drop_graphs(dropped)
+                if self._sources is convert.ANYWHERE:
+                    self._arena.host['sources'][:] = left, right
+        self._images = tuple(weakref.ref(raw) for raw in pair)
 
     def _drop_graphs(self, dropped: list[convert.Sources]) -> None:
         """Drop the graphs of images that lie there."""
@@ -259,12 +272,12 @@ class CudaEngine(Engine):
 
     def _bind_outputs(self, outputs: Mapping[str, Any]) -> None:
         """Say where the outputs go: to the caller's arrays, where the device can write them."""
-        self._bindings = {
+        bindings = {
             name: _OutputBinding(
                 weakref.ref(array), array.address if isinstance(array, DeviceArray)
                 else device.mapped_address(array)) for name, array in outputs.items()}
         targets = {name: binding.address or self._arena.host_address[name]
-                   for name, binding in self._bindings.items()}
+                   for name, binding in bindings.items()}
         arrays = self._arena.device
         if self._wanted(tuple(outputs)).keeps:
             targets['final'] = arrays['final']
@@ -275,19 +288,25 @@ class CudaEngine(Engine):
                 reduced['confidence'] = arrays['reduced_confidence']
         for parameters, written in zip(self._parameters, (reduced, targets), strict=True):
             parameters.bind(written)
+        self._bindings = bindings
 
     def _fill(self, config: MatcherConfig, calibration: Calibration | None) -> None:
         for parameters in self._parameters:
             parameters.fill(config, calibration)
 
     def _capture(self, form: Form) -> Any:
-        """Record a frame."""
+        """Record a frame. Afterwards the stream records no more, whatever was raised."""
         if not self._pipeline.matching.can_be_captured:
             return _Uncaptured(lambda: self._enqueue(form))
         stream = self._stream
         with stream:
             stream.begin_capture()
-            self._enqueue(form)
+            try:
+                self._enqueue(form)
+            except BaseException:
+                with contextlib.suppress(Exception):
+                    stream.end_capture()
+                raise
             return stream.end_capture()
 
     def _enqueue(self, form: Form) -> None:

@@ -50,15 +50,19 @@ def check(config: MatcherConfig, device: Properties = TYPICAL) -> None:
 
     :raises ConfigError: names the setting and the limit.
     """
-    config = config.reduced
-    programs.check('cuda', config, device)
+    reduced = config.reduced
+    programs.check('cuda', reduced, device)
     replaced = computed(config, device)
-    if replaced is not config:
+    if replaced is not reduced:
         programs.check('cuda', replaced, device)
 
 
 def computed(config: MatcherConfig, device: Properties) -> MatcherConfig:
-    """The configuration with which a device computes this one; most with this one itself."""
+    """The configuration with which a device matches reduced images; that of ``Plan.config``.
+
+    Tuned tilings are stored and looked up by it. It computes itself.
+    """
+    config = config.reduced
     matching: type[CudaMatching] = programs.matching('cuda', config)
     return matching.replacement(config, device)
 
@@ -84,7 +88,7 @@ def tuned_plan(config: MatcherConfig, width: int, height: int, device: Propertie
     if tilings is not None:
         return plan_of(config, width, height, device, tilings, parts)
     matched = parts or partitions.whole(*geometry.reduced_size(config, width, height))
-    tuned = tuning.look_up(config.reduced, matched.width, matched.height, device)
+    tuned = tuning.look_up(computed(config, device), matched.width, matched.height, device)
     return plan_of(config, width, height, device, tuned.tilings, parts, tuned.settings)
 
 
@@ -101,7 +105,7 @@ def _plan_of(config: MatcherConfig, parts: Partitioning | None, width: int, heig
     check(config, device)
     size = geometry.reduced_size(config, width, height)
     factor, parts = config.downscale, parts or partitions.whole(*size)
-    config = computed(config.reduced, device)
+    config = computed(config, device)
     matching: type[CudaMatching] = programs.matching('cuda', config)
     return Plan(config, *size, parts, factor, *geometry.rectified_size(config, width, height),
                 (width, height), device, matching, settings,

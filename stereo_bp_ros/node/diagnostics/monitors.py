@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -168,10 +169,13 @@ class DrySpell:
 
     seconds: since when.
     since:   the counters then.
+
+    building: seconds for which a new engine has been in the making; None = none is.
     """
 
     seconds: float
     since: Counts
+    building: float | None = None
 
 
 class OutputMonitor:
@@ -186,12 +190,14 @@ class OutputMonitor:
         self._at = 0.0
         self._arrived = 0.0
 
-    def report(self, now: float, counts: Counts, *, wanted: bool, timeout: float
-               ) -> DrySpell | None:
+    def report(self, now: float, counts: Counts, *, wanted: bool, timeout: float,
+               building: float | None = None, built: float = -math.inf) -> DrySpell | None:
         """Take in the counters; returns what is wrong by now.
 
         :param wanted: whether the node is active and somebody subscribes to what it publishes.
         :param timeout: seconds without a result that are no fault.
+        :param building: since when a new engine has been in the making; None = none is.
+        :param built: when the last one was ready, since when a result may be expected.
         """
         since, before = self._since, self._before
         self._before = counts
@@ -200,12 +206,13 @@ class OutputMonitor:
             return None
         if _received(counts) > _received(before):
             self._arrived = now
-        if now - self._at < timeout or now - self._arrived > max(timeout, ALIVE):
+        expected = self._at if building is not None else max(self._at, built)
+        if now - expected < timeout or now - self._arrived > max(timeout, ALIVE):
             return None
         # What has only just come is on its way.
         if counts.lost == since.lost and _received(before) == _received(since):
             return None
-        return DrySpell(now - self._at, since)
+        return DrySpell(now - self._at, since, None if building is None else now - building)
 
 
 def _received(counts: Counts) -> int:

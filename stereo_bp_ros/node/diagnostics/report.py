@@ -19,6 +19,10 @@ from stereo_bp_ros.stamps import APART_S, sync_setting, why_apart, why_no_pair
 
 IDLE = 'idle: no subscribers'
 
+#: Seconds that a new engine may be in the making, kernels compiled included: those that take the
+#: compiler longest, ``exact`` of 512 labels on CUDA, need 99 s.
+MAX_BUILD = 180.0
+
 #: Where to read about images that are lost on the way.
 LOST = 'see Large images and Fast DDS in the README'
 
@@ -178,8 +182,8 @@ def pairing_status(report: Report) -> Status:
     if not report.active:
         return Level.OK, report.state, values
     found = nothing_published(report)
-    if found:
-        return Level.ERROR, found[0], values
+    if found is not None:
+        return found.level, found.text, values
     texts = [*_losses(report), *_without_partner(report)]
     dropped = [text for _, text in _drops(counts, before)]
     if dropped:
@@ -190,10 +194,18 @@ def pairing_status(report: Report) -> Status:
     return Level.OK, IDLE if report.idle else f'{published} pairs published', values
 
 
-def nothing_published(report: Report) -> list[str]:
-    """The sentence for images that come while nothing is published, with the cause."""
+def nothing_published(report: Report) -> Condition | None:
+    """What is to be said of images that come while nothing is published, with the cause."""
     if report.dry is None:
-        return []
+        return None
+    text = f'nothing published for {report.dry.seconds:.0f} s: '
+    building = report.dry.building
+    if building is not None and building < MAX_BUILD:
+        return Condition('output', Level.WARN, text + 'a new engine is being built')
+    if building is not None:
+        return Condition('output', Level.ERROR, f'{text}a new engine has been in the making for '
+                         f'{building:.0f} s, and {MAX_BUILD:.0f} s are the limit: restart the '
+                         'node')
     since, counts = report.dry.since, report.counts
     dropped = [f'{text}{f" ({MEANINGS[reason]})" if reason in MEANINGS else ""}'
                for reason, text in _drops(counts, since)]
@@ -204,8 +216,8 @@ def nothing_published(report: Report) -> list[str]:
         causes.append('dropped: ' + ', '.join(dropped))
     if counts.pairs > since.pairs and report.held:
         causes.append('a pair waits for its camera_info or for the engine')
-    return [f'nothing published for {report.dry.seconds:.0f} s: '
-            + ('; '.join(causes) or 'images wait for their partners')]
+    return Condition('output', Level.ERROR,
+                     text + ('; '.join(causes) or 'images wait for their partners'))
 
 
 def _without_partner(report: Report) -> list[str]:
@@ -294,7 +306,7 @@ def device_status(report: Report) -> Status:
             'memory': f'{plan.total / 2**20:.1f} MiB' if plan is not None else 'none yet'}
     found = [c for c in report.conditions
              if c.key in ('device', 'engine', 'compression', 'configuration', 'name',
-                          'diagnostics', 'gpu', 'memory')]
+                          'diagnostics', 'executor', 'gpu', 'memory')]
     healthy = report.state if matcher is None else f'{report.state} on {matcher.backend}'
     return *_worst(found, healthy), values
 

@@ -17,6 +17,7 @@ import os
 import pathlib
 import pickle
 import platform
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -163,13 +164,63 @@ def engine_hash() -> str:
                  llvmlite.binding.get_host_cpu_name()):
         digest.update(part.encode() + b'\0')
     package = pathlib.Path(__file__).parents[3]
-    sources = [*(package / 'engines' / 'cpu').rglob('*.py'),
-               *(source for source in (package / 'papers').rglob('*.py')
-                 if 'tables' not in source.parts)]
-    for source in sorted(sources):
+    for source in kernel_sources(package):
         digest.update(source.relative_to(package).as_posix().encode() + b'\0')
         digest.update(source.read_bytes() + b'\0')
     return digest.hexdigest()[:32]
+
+
+def kernel_sources(package: pathlib.Path) -> list[pathlib.Path]:
+    """The modules that have kernels and all that these import, directly or not, of the package.
+
+    The constants of any of them may be compiled into a kernel. Imports within functions and for
+    types alone bring none. Files are read, and none is imported.
+
+    :param package: its folder.
+    """
+    # Where Numba is allowed, see test/core/test_house.py.
+    waiting = [source for room in ('engines/cpu', 'papers')
+               for source in (package / room).rglob('*.py')
+               if any(name.startswith(_MAKERS) for name in _imported_names(source))]
+    found: set[pathlib.Path] = set()
+    while waiting:
+        source = waiting.pop()
+        if source not in found:
+            found.add(source)
+            waiting += filter(None, (_file_of(name, package) for name in _imported_names(source)))
+    return sorted(found)
+
+
+#: What a module imports that has kernels.
+_MAKERS = f'{__name__}.kernel', f'{__name__}.parallel_kernel', 'numba'
+
+#: An import statement of a module, whose names in parentheses take several lines. ``ast`` would
+#: take longer than loading the kernels.
+_IMPORT = re.compile(r'^(?:from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)'
+                     r'|import[ \t]+([^\n]*))', re.MULTILINE)
+_NO_NAME = re.compile(r'#[^\n]*|\bas\s+\w+')
+
+
+def _imported_names(source: pathlib.Path) -> set[str]:
+    """What a file imports: modules, or names of modules with these before them."""
+    found = set()
+    for module, names, modules in _IMPORT.findall(source.read_text(encoding='utf-8')):
+        for name in re.findall(r'[\w.]+', _NO_NAME.sub('', names or modules)):
+            found.add(f'{module}.{name}' if module else name)
+    return found
+
+
+def _file_of(name: str, package: pathlib.Path) -> pathlib.Path | None:
+    """The file of a module of the package, or of what is in one; None = of another package."""
+    first, *rest = name.split('.')
+    if first != package.name:
+        return None
+    path = package.joinpath(*rest)
+    for file in (path.with_suffix('.py'), path / '__init__.py', path.parent.with_suffix('.py'),
+                 path.parent / '__init__.py'):
+        if file.is_file():
+            return file
+    return None
 
 
 def _prune(parent: pathlib.Path) -> None:

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.cuda.hierarchical import apron, schedule, tuning
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Tiling
 from stereo_bp_ros.engines.cuda.pipeline import kernels_of
-from stereo_bp_ros.engines.cuda.plan import plan_of
+from stereo_bp_ros.engines.cuda.plan import computed, plan_of
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import Properties, properties
 from stereo_bp_ros.errors import ConfigError
@@ -67,7 +68,7 @@ class Result(NamedTuple):
 
 
 class Search(abc.ABC):
-    """The search for one configuration and size.
+    """The search for one configuration and size, those of ``Plan.config`` and ``Plan.parts``.
 
     Its state is written after every group of candidates, and a search that was interrupted goes
     on after the last one.
@@ -200,15 +201,16 @@ def most_disparities(config: MatcherConfig, device: Properties, with_label: bool
 class FrameTimer:
     """Times the graphs of whole frames; at most two engines are there at a time.
 
-    :param parts: how the image is cut; None = not at all.
+    :param config: of the images as they come, in this size; parts: how they are cut after
+        reduction.
     """
 
     def __init__(self, config: MatcherConfig, width: int, height: int, device: Properties,
-                 parts: Partitioning | None = None) -> None:
+                 parts: Partitioning) -> None:
         self._config = config
         self._size = width, height
         self._device = device
-        self._parts = parts or whole(width, height)
+        self._parts = parts
         rng = np.random.default_rng(0)
         self._pair = [RawImage.from_array(rng.integers(0, 256, (height, width), dtype=np.uint8))
                       for _ in range(2)]
@@ -279,16 +281,18 @@ def tune(config: MatcherConfig, width: int, height: int, parts: Partitioning | N
     :raises StereoError: an engine cannot be built.
     :raises OSError: the cache directory cannot be written.
     """
-    if not tuning.can_be_tuned(config):
+    device = properties(config.device_id)
+    matched = computed(config, device)
+    if not tuning.can_be_tuned(matched):
         raise ConfigError('program', config.program,
                           'only default without exact has tilings to tune, and plain_steps, '
                           'with storage hybrid and registers and shared 0, a split')
-    device = properties(config.device_id)
+    parts = parts or whole(*geometry.reduced_size(config, width, height))
     timer = FrameTimer(config, width, height, device, parts)
-    size = (parts.width, parts.height) if parts else (width, height)
-    arguments = (config, *size, device, tuning.machine(device), timer, progress, afresh)
+    arguments = (matched, parts.width, parts.height, device, tuning.machine(device), timer,
+                 progress, afresh)
     try:
-        search: Search = programs.matching('cuda', config).search(*arguments)
+        search: Search = programs.matching('cuda', matched).search(*arguments)
         return search.run()
     finally:
         timer.close()

@@ -30,11 +30,16 @@ OPTIONS = ('-std=c++17', '-default-device', f'-I{KERNELS}')
 #: Compiled files on disk beyond this number are removed, the ones used longest ago first.
 FILES_KEPT = 1024
 
+#: Kernels compiled ahead and not loaded yet beyond this number are dropped, the oldest first.
+#: A configuration has some tens of them, of 10 to 100 KiB each.
+MAX_AHEAD = 256
+
 _log = logging.getLogger(__name__)
 _lock = threading.RLock()
 _loaded: dict[tuple[int, str, str], Kernel] = {}
 _ahead: dict[tuple[str, str, str], tuple[bytes, str]] = {}      # until they are loaded
 _origins: collections.Counter[str] = collections.Counter()
+_counting = threading.Lock()
 _collecting = threading.local()
 _watchers: list[list[Launch]] = []
 _progress = Progress('1 to 10 s')
@@ -158,6 +163,11 @@ def origins() -> dict[str, int]:
     return {name: _origins[name] for name in ('compiled', 'kept', 'disk')}
 
 
+def _count(origin: str) -> None:
+    with _counting:         # threads compile side by side
+        _origins[origin] += 1
+
+
 def compiled(file: str, name: str, architecture: str) -> tuple[bytes, str]:
     """Machine code and mangled name of a kernel, from the disk where it is there."""
     digest = hashlib.sha256('\0'.join(
@@ -171,15 +181,15 @@ def compiled(file: str, name: str, architecture: str) -> tuple[bytes, str]:
         # It may be read-only, and another thread or process may remove it at any moment.
         with contextlib.suppress(OSError):
             os.utime(place)
-        _origins['disk'] += 1
+        _count('disk')
         lowered, _, binary = content.partition(b'\n')
         return binary, lowered.decode()
     _progress.begin(directory)
     binary, lowered_name = compile_kernel(file, name, architecture)
     _progress.end(directory)
-    _origins['compiled'] += 1
+    _count('compiled')
     if place is not None and cache.write(place, lowered_name.encode() + b'\n' + binary):
-        _origins['kept'] += 1
+        _count('kept')
         _prune(place.parent)
     return binary, lowered_name
 
@@ -191,8 +201,17 @@ def compile_ahead(device: Properties, names: Iterable[tuple[str, str]]) -> None:
     """
     for file, name in sorted(names):
         key = (device.architecture, file, name)
-        if (device.index, file, name) not in _loaded and key not in _ahead:
-            _ahead[key] = compiled(file, name, device.architecture)
+        with _lock:
+            is_there = (device.index, file, name) in _loaded or key in _ahead
+        if is_there:
+            continue
+        made = compiled(file, name, device.architecture)        # seconds, without the lock
+        with _lock:
+            if (device.index, file, name) in _loaded:           # since then
+                continue
+            _ahead[key] = made
+            while len(_ahead) > MAX_AHEAD:
+                del _ahead[next(iter(_ahead))]
 
 
 def compile_side_by_side(names: Iterable[tuple[str, str]], architecture: str,

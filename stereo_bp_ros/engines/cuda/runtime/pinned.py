@@ -16,14 +16,17 @@ _PORTABLE, _MAPPED = 1, 2           # cudaHostRegister flags
 _log = logging.getLogger(__name__)
 
 
-def empty(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+def empty(shape: tuple[int, ...], dtype: str, index: int) -> np.ndarray[Any, Any]:
     """An uninitialised C-contiguous NumPy array in page-locked memory.
 
-    :raises BackendUnavailable: there is no CUDA device.
+    :param index: of the device; no other one is touched.
+    :raises BackendUnavailable: the device cannot be used.
     """
-    device.require(0)
+    device.require(index)
     import cupyx
-    return np.asarray(cupyx.empty_pinned(shape, dtype))
+    from cupy.cuda import Device
+    with Device(index):
+        return np.asarray(cupyx.empty_pinned(shape, dtype))
 
 
 def pin(buffer: Any, index: int) -> bool:

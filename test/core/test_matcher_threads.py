@@ -1,0 +1,198 @@
+"""StereoMatcher among threads: ``close`` waits for what is in flight, ``submit`` for a slot."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros import MatcherConfig, StereoMatcher
+from stereo_bp_ros.engines.cpu.engine import CpuEngine
+
+SMALL = MatcherConfig(disparity_range=16, levels=3, iterations=4, backend='cpu')
+
+#: Seconds after which a test gives up, and for which something is watched that must not happen.
+LIMIT, A_WHILE = 20.0, 0.2
+
+
+class Held:
+    """A matcher whose frames wait inside the engine for ``leave``."""
+
+    def __init__(self, pair: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+                 ) -> None:
+        self.pair = pair
+        self.matcher = StereoMatcher(SMALL)
+        self.matcher.compute(*pair)
+        self.inside, self.leave = threading.Event(), threading.Event()
+        self.order: list[str] = []
+        self.threads: list[threading.Thread] = []
+        compute, close = CpuEngine.compute, CpuEngine.close
+
+        def wait(engine: CpuEngine, *arguments: Any) -> Any:
+            self.inside.set()
+            assert self.leave.wait(LIMIT)
+            found = compute(engine, *arguments)
+            self.order.append('frame')
+            return found
+
+        def told(engine: CpuEngine) -> None:
+            self.order.append('freed')
+            close(engine)
+        monkeypatch.setattr(CpuEngine, 'compute', wait)
+        monkeypatch.setattr(CpuEngine, 'close', told)
+
+    def start(self, work: Callable[[], object]) -> threading.Thread:
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        self.threads.append(thread)
+        return thread
+
+    def start_closing(self) -> threading.Thread:
+        """Close in another thread; returns when later calls are rejected."""
+        thread = self.start(self.matcher.close)
+        deadline = time.monotonic() + LIMIT
+        while time.monotonic() < deadline:
+            try:
+                self.matcher.prepare()
+            except RuntimeError as error:
+                if 'closed' in str(error):
+                    break
+            time.sleep(0.001)
+        return thread
+
+
+@pytest.fixture
+def held(textured_pair: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    made = Held(textured_pair(64, 32, 5), monkeypatch)
+    yield made
+    made.leave.set()
+    for thread in made.threads:
+        thread.join(LIMIT)
+        assert not thread.is_alive()
+    made.matcher.close()
+
+
+def test_close_waits_for_the_frame_inside_and_the_queued_one(held: Held) -> None:
+    pending = [held.matcher.submit(*held.pair) for _ in range(2)]
+    assert held.inside.wait(LIMIT)
+    closing = held.start_closing()
+    closing.join(A_WHILE)
+    assert closing.is_alive()
+    assert held.order == []
+    held.leave.set()
+    closing.join(LIMIT)
+    assert held.order == ['frame', 'frame', 'freed']
+    results = [one.result(timeout=0).disparity for one in pending]
+    assert np.array_equal(*results)
+
+
+def test_close_waits_for_a_call_of_another_thread(held: Held) -> None:
+    found: list[Any] = []
+    held.start(lambda: found.append(held.matcher.compute(*held.pair)))
+    assert held.inside.wait(LIMIT)
+    closing = held.start_closing()
+    closing.join(A_WHILE)
+    assert closing.is_alive()
+    assert held.order == []
+    held.leave.set()
+    closing.join(LIMIT)
+    assert held.order == ['frame', 'freed']
+    held.threads[0].join(LIMIT)
+    assert found[0].disparity.shape == (32, 64)
+
+
+def test_a_submit_that_waits_for_a_slot_is_rejected_when_the_matcher_closes(held: Held) -> None:
+    pending = [held.matcher.submit(*held.pair) for _ in range(2)]
+    errors: list[str] = []
+
+    def third() -> None:
+        try:
+            held.matcher.submit(*held.pair)
+        except RuntimeError as error:
+            errors.append(str(error))
+    waiting = held.start(third)
+    waiting.join(A_WHILE)
+    assert waiting.is_alive()
+    closing = held.start_closing()
+    held.leave.set()
+    closing.join(LIMIT)
+    waiting.join(LIMIT)
+    assert errors == ['this matcher is closed']
+    assert [one.result(timeout=0).disparity.shape for one in pending] == [(32, 64)] * 2
+    assert held.order == ['frame', 'frame', 'freed']
+
+
+def test_after_closing_every_call_says_that_the_matcher_is_closed(held: Held) -> None:
+    held.leave.set()
+    held.matcher.close()
+    held.matcher.close()
+    for call in (lambda: held.matcher.submit(*held.pair),
+                 lambda: held.matcher.compute(*held.pair),
+                 lambda: held.matcher.prepare(64, 32),
+                 lambda: held.matcher.reconfigure(SMALL.replace(levels=2))):
+        with pytest.raises(RuntimeError, match='this matcher is closed'):
+            call()
+    assert held.order == ['freed']
+
+
+def test_two_threads_may_close_at_once_and_both_wait(held: Held) -> None:
+    pending = held.matcher.submit(*held.pair)
+    assert held.inside.wait(LIMIT)
+    closing = [held.start_closing() for _ in range(2)]
+    closing[1].join(A_WHILE)
+    assert [thread.is_alive() for thread in closing] == [True, True]
+    held.leave.set()
+    for thread in closing:
+        thread.join(LIMIT)
+    assert pending.result(timeout=0).disparity is not None
+    assert held.order == ['frame', 'freed']
+
+
+def test_a_thread_that_closes_the_matcher_it_is_inside_of_is_told_so(
+        textured_pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a signal handler of the main thread would, which could wait for itself for ever."""
+    with StereoMatcher(SMALL) as matcher:
+        pair = textured_pair(64, 32, 5)
+        matcher.compute(*pair)
+        compute = CpuEngine.compute
+
+        def interrupted(engine: CpuEngine, *arguments: Any) -> Any:
+            with pytest.raises(RuntimeError, match='inside this matcher'):
+                matcher.close()
+            return compute(engine, *arguments)
+        monkeypatch.setattr(CpuEngine, 'compute', interrupted)
+        assert matcher.compute(*pair).disparity is not None
+
+
+def test_threads_that_submit_first_at_once_share_one_worker(
+        textured_pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = textured_pair(64, 32, 5)
+    made: list[SlowToMake] = []
+
+    class SlowToMake(concurrent.futures.ThreadPoolExecutor):
+        def __init__(self, *arguments: Any) -> None:
+            time.sleep(0.05)        # for the other threads to get here, too
+            super().__init__(*arguments)
+            made.append(self)
+    monkeypatch.setattr(concurrent.futures, 'ThreadPoolExecutor', SlowToMake)
+    with StereoMatcher(SMALL) as matcher:
+        matcher.prepare(64, 32)
+        barrier, errors = threading.Barrier(3), list[BaseException]()
+
+        def submit() -> None:
+            try:
+                barrier.wait(LIMIT)
+                matcher.submit(*pair).result(LIMIT)
+            except BaseException as error:
+                errors.append(error)
+        threads = [threading.Thread(target=submit, daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT)
+        assert (errors, len(made)) == ([], 1)

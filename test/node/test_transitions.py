@@ -1,0 +1,151 @@
+"""Transitions that several threads ask for at once: autostart's, the service's, and the end's."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip('rclpy')
+import rclpy
+from rclpy.parameter import Parameter
+
+from stereo_bp_ros.node.node import StereoBpNode
+from test.node.processes import LIMIT
+
+pytestmark = pytest.mark.ros
+
+#: Seconds for which something is watched that must not happen.
+A_WHILE = 0.3
+BODIES = ('_configure', '_activate', '_deactivate', '_cleanup')
+
+
+class Watched:
+    """A node in this process that says which transitions work at once."""
+
+    def __init__(self, node: StereoBpNode, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.node = node
+        self.working: list[int] = []        # threads
+        self.overlaps: list[str] = []
+        self.done: list[str] = []
+        self.started = {name: threading.Event() for name in BODIES}
+        self.go = {name: threading.Event() for name in BODIES}
+        for name in BODIES:
+            self.go[name].set()
+            monkeypatch.setattr(node, name, self._watched(name, getattr(node, name)))
+
+    def _watched(self, name: str, work: Callable[..., None]) -> Callable[..., None]:
+        def watched(*arguments: Any) -> None:
+            self.working.append(threading.get_ident())
+            if len(set(self.working)) > 1:
+                self.overlaps.append(name)
+            self.started[name].set()
+            try:
+                assert self.go[name].wait(LIMIT)
+                work(*arguments)
+                time.sleep(0.002)
+            finally:
+                self.working.remove(threading.get_ident())
+                self.done.append(name)
+        return watched
+
+    @property
+    def state(self) -> str:
+        return str(self.node._state_machine.current_state[1])
+
+
+@pytest.fixture
+def watched(fake_matcher: type, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    node = StereoBpNode(matcher_factory=fake_matcher, context=context, parameter_overrides=[
+        Parameter('autostart', value=True)])
+    yield Watched(node, monkeypatch)
+    node.stop(1.0)
+    node.destroy_node()
+    context.try_shutdown()
+
+
+def thread_of(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_the_end_waits_for_a_transition_that_is_on_its_way(watched: Watched) -> None:
+    node = watched.node
+    assert node.trigger_configure().name == 'SUCCESS'
+    watched.go['_activate'].clear()
+    activating = thread_of(node.trigger_activate)
+    assert watched.started['_activate'].wait(LIMIT)
+    ending = thread_of(lambda: node.stop(LIMIT))
+    ending.join(A_WHILE)
+    assert ending.is_alive()
+    assert not watched.started['_deactivate'].is_set()
+    watched.go['_activate'].set()
+    for thread in (activating, ending):
+        thread.join(LIMIT)
+        assert not thread.is_alive()
+    assert watched.done == ['_configure', '_activate', '_deactivate']
+    assert node._inputs is None
+    assert watched.overlaps == []
+
+
+def test_a_transition_that_hangs_holds_the_end_up_no_longer_than_its_limit(
+        watched: Watched) -> None:
+    watched.go['_configure'].clear()
+    configuring = thread_of(watched.node.trigger_configure)
+    assert watched.started['_configure'].wait(LIMIT)
+    start = time.monotonic()
+    watched.node.stop(A_WHILE)
+    assert A_WHILE <= time.monotonic() - start < LIMIT / 2
+    watched.go['_configure'].set()
+    configuring.join(LIMIT)
+    assert not configuring.is_alive()
+
+
+def test_after_the_end_no_transition_begins(watched: Watched) -> None:
+    watched.node.stop(1.0)
+    assert watched.node.trigger_configure().name == 'FAILURE'
+    assert '_configure' not in watched.done
+
+
+def test_whoever_asks_between_the_two_transitions_of_autostart_wins(
+        watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure = watched.node.trigger_configure
+
+    def and_somebody_cleans_up() -> Any:
+        result = configure()
+        assert watched.node.trigger_cleanup().name == 'SUCCESS'
+        return result
+    monkeypatch.setattr(watched.node, 'trigger_configure', and_somebody_cleans_up)
+    asked: list[str] = []
+    monkeypatch.setattr(watched.node, 'trigger_activate', lambda: asked.append('activate'))
+    watched.node._autostart()
+    assert watched.state == 'unconfigured'
+    assert asked == []
+
+
+def test_threads_that_ask_at_once_never_work_at_once(watched: Watched) -> None:
+    node = watched.node
+    barrier = threading.Barrier(3)
+
+    def ask(*steps: Callable[[], Any]) -> None:
+        barrier.wait(LIMIT)
+        for _ in range(5):
+            for step in steps:
+                step()
+    threads = [
+        thread_of(lambda: ask(node.trigger_configure, node.trigger_activate)),
+        thread_of(lambda: ask(node.trigger_activate, node.trigger_deactivate)),
+        thread_of(lambda: ask(node.trigger_deactivate, node.trigger_cleanup))]
+    for thread in threads:
+        thread.join(LIMIT)
+        assert not thread.is_alive()
+    assert '_configure' in watched.done
+    assert watched.overlaps == []
+    assert watched.state in ('unconfigured', 'inactive', 'active')
+    assert node._busy_with == ''
