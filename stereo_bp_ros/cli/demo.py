@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--blur', type=shared.real(0, 100), default=0.0, metavar='SIGMA',
                         help='blur of the optics, pixels (default 0)')
     parser.add_argument('--rate', type=shared.real(0.001, 1000), default=1.0, metavar='FACTOR',
-                        help='speed of the replay of --bag and --images (default 1)')
+                        help='speed of the replay (default 1)')
     parser.add_argument('--backend', choices=('auto', 'cuda', 'cpu'), default='auto',
                         help='what computes (default: auto)')
     shared.add_json_option(parser)

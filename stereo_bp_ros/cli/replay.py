@@ -111,7 +111,8 @@ def run(options: argparse.Namespace) -> int:
         rclpy.try_shutdown()
     figures: dict[str, Any] = {
         'source': str(options.path), 'pairs': report.pairs, 'messages': report.sent,
-        'seconds': report.seconds, 'worst_delay_ms': report.worst_delay_ms}
+        'seconds': report.seconds, 'worst_delay_ms': report.worst_delay_ms,
+        'waited_s': report.waited_s}
     if options.json:
         shared.print_json(figures)
     else:

@@ -42,6 +42,9 @@ _MATCH_LIMIT_S = 60.0
 #: the last answers are waited for at most.
 QUIET_S, SETTLE_LIMIT_S = 5.0, 60.0
 
+#: Messages that wait in every queue of a run that is to lose nothing: 5 s of 20 Hz.
+QUEUE_DEPTH = 100
+
 #: A warning in the log of a node: '[WARN] [time] [node]: sentence'.
 _WARNING = re.compile(r'\[WARN\] \[[0-9.]+\] (\[.+?\]: .+)')
 
@@ -53,8 +56,8 @@ Progress = Callable[[str, int], None]
 class SessionResult:
     """What a run left: files in its folder, and how the processes ended.
 
-    sent: what the player printed, with ``pairs``, ``messages``, ``seconds`` and
-        ``worst_delay_ms``.
+    sent: what the player printed, with ``pairs``, ``messages``, ``seconds``, ``worst_delay_ms``
+        and ``waited_s``.
     recorded: messages that reached the recorder, per topic.
     frames: what became of every frame, as ``frames.account`` gives it.
     bag: rosbag2 folder with disparity, latency and /diagnostics.
@@ -62,6 +65,7 @@ class SessionResult:
     ready_s: how long the node was waited for, seconds.
     settings: matcher settings in force when the run began; empty where the node tells none.
     device: what computed, ``frames.DEVICE``; empty where the node does not tell.
+    is_lossless: whether the node had ``reliable_overrides`` for certain: this package started it.
     """
 
     sent: dict[str, Any]
@@ -72,6 +76,7 @@ class SessionResult:
     ready_s: float
     settings: Mapping[str, Value] = dataclasses.field(default_factory=dict)
     device: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    is_lossless: bool = False
 
 
 def private_environment() -> dict[str, str]:
@@ -118,8 +123,9 @@ def run_session(source: pathlib.Path, directory: pathlib.Path, parameters: Mappi
                                      'use_sim_time': True}}}, sort_keys=False),
         encoding='utf-8')
     command = [*node_command(), '--ros-args', '--params-file', str(parameter_file)]
-    return _run(command, environment, source, directory, topics=topics,
-                player_options=player_options, progress=progress)
+    return dataclasses.replace(
+        _run(command, environment, source, directory, topics=topics,
+             player_options=player_options, progress=progress), is_lossless=True)
 
 
 def run_command(source: pathlib.Path, directory: pathlib.Path, command: Sequence[str], *,
@@ -216,23 +222,24 @@ def record_session(source: pathlib.Path, directory: pathlib.Path, *,
                          ready_s, settings, recorder.device)
 
 
-def reliable_overrides(namespace: str = '', *, image: str = 'image_rect', depth: int = 10
-                       ) -> dict[str, Value]:
+def reliable_overrides(namespace: str = '', *, image: str = 'image_rect',
+                       depth: int = QUEUE_DEPTH) -> dict[str, Value]:
     """Parameters of the node for runs that lose nothing.
 
-    Reliable and a few frames deep, so that a busy machine delays frames.
+    Reliable and seconds deep: images that have arrived wait here for a node that does not come to
+    them, and a full queue drops the oldest one, reliable or not.
 
     :param namespace: the node's, such as '/robot': parameters are named by resolved topics.
     :param image: what the topics of images are named, image_raw with ``rectify``.
-    :param depth: messages that wait in every queue; of latencies at least 100.
+    :param depth: messages that wait in every queue.
     """
     images = {f'qos_overrides.{namespace}/{side}/{topic}.subscription.{policy}': value
               for side in ('left', 'right')
               for topic in (image, f'{image}/compressed', 'camera_info')
               for policy, value in (('reliability', 'reliable'), ('depth', depth))}
-    # A latency takes half a kilobyte: many may wait. A result without its latency is not judged.
-    results = {f'qos_overrides.{namespace}/{topic}.publisher.depth': number
-               for topic, number in (('disparity', depth), ('latency', max(100, depth)))}
+    # A result without its latency is not judged.
+    results = {f'qos_overrides.{namespace}/{topic}.publisher.depth': depth
+               for topic in ('disparity', 'latency')}
     return {**images, **results}
 
 
