@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import pathlib
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ import numpy as np
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import Value
-from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import metrics, plots, report
 from stereo_bp_ros.evaluation.conditions import Delivery
 from stereo_bp_ros.evaluation.results import Figures, Result, totals_of
@@ -79,20 +77,6 @@ class RecordedRun:
         return {**self.figures.to_dict(), 'settings': dict(self.settings)}
 
 
-def prepare_folder(folder: pathlib.Path) -> None:
-    """Make an empty folder for a report; replaces an earlier one.
-
-    :raises StereoError: the folder has something else in it.
-    """
-    if folder.exists() and any(folder.iterdir()):
-        if not (folder / 'report.json').is_file() and not (folder / '.demo').is_file():
-            raise StereoError(f'{folder} is not empty and not the output of an earlier demo '
-                              'or replay')
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / '.demo').touch()
-
-
 def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]],
           result: session.SessionResult, *, period_s: float = 0.1, least_published: float = 0.0,
           method: Method | None = None, advance: Callable[[], None] = lambda: None
@@ -133,6 +117,11 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]],
             showing.add(index, View(pair.name, pair.left, disparity, answer.valid, pair.truth,
                                     low, high))
         advance()
+    figures.frames['judged'] = len(results)
+    if 0 < len(results) < figures.frames['recorded']:
+        _log.warning('%s: %d of %d results are not judged: no pair of the source has their stamp, '
+                     'or their latency was lost', name,
+                     figures.frames['recorded'] - len(results), figures.frames['recorded'])
     if results:
         whole = totals_of(results).own.pooled.whole.published
         figures.score = whole if whole.known else None
@@ -225,6 +214,9 @@ def failures_of(one: RecordedRun, *, may_lose: bool = False) -> list[str]:
         found.append(f'{one.name}: nothing was published' + (
             ': the node does not live in the time of the source, set use_sim_time'
             if is_untimely else ''))
+    if frames['recorded'] and frames.get('judged') == 0:
+        found.append(f'{one.name}: {frames["recorded"]} results came back and none is judged: no '
+                     'pair of the source has their stamp, or their latency was lost')
     if frames['published'] < one.least_published * frames['sent']:
         found.append(f'{one.name}: {frames["published"]} of {frames["sent"]} frames were '
                      f'published in time, but {100 * one.least_published:g} % have to be')
