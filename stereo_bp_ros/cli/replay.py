@@ -92,6 +92,8 @@ def run(options: argparse.Namespace) -> int:
         calibration = Calibration(options.focal, options.baseline, 0, 0, 0)
     source = open_source(options.path, period_s=options.period, calibration=calibration,
                          topics=shared.chosen_topics(options))
+    if not source.pairs:
+        raise StereoError(f'{options.path} has no stereo pairs: there is nothing to play')
     for warning in source.warnings:
         _log.warning(warning)
     try:

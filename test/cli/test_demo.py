@@ -15,7 +15,7 @@ from stereo_bp_ros.cli import run_report
 from stereo_bp_ros.cli.demo import LEAST_PUBLISHED
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags
-from stereo_bp_ros.evaluation.sources import Pair, open_pairs
+from stereo_bp_ros.evaluation.sources import open_pairs
 from stereo_bp_ros.replay.analysis import Analysis, Answer
 from stereo_bp_ros.replay.session import SessionResult
 
@@ -66,31 +66,11 @@ def test_what_a_run_does_not_reach_is_named(frames, text):
     assert any(text in failure for failure in failures)
 
 
-def test_a_run_of_which_nothing_is_judged_fails_and_says_so(tmp_path, caplog, monkeypatch):
-    answers = [Answer(stamp, np.ones((4, 8), np.float32), np.ones((4, 8), bool), 0, 15,
-                      {'total': 5.0}) for stamp in (10**18 + 4, 10**18)]
-    image = np.zeros((4, 8), np.uint8)
-    pair = Pair('one', image, image, stamp_ns=10**18)
-    monkeypatch.setattr('stereo_bp_ros.replay.analysis.answers', lambda bag: answers[:count])
-    monkeypatch.setattr('stereo_bp_ros.replay.analysis.analyse',
-                        lambda _: recorded(published=95, recorded=count).figures)
-    result = SessionResult({}, {'disparity': 1}, {}, tmp_path, 0, 0.0)
-    count = 1
-    failure, = run_report.failures_of(
-        run_report.judge('bp', 'a run', lambda: iter([pair]), result))
-    assert '1 results came back and none is judged: no pair of the source has' in failure
-    assert not caplog.text
-    count = 2
-    assert not run_report.failures_of(
-        run_report.judge('bp', 'a run', lambda: iter([pair]), result))
-    assert '1 of 2 results are not judged' in caplog.text
-
-
 @pytest.mark.parametrize('lost', [{'lost_to_node': 7}, {'lost_from_node': 7}])
 def test_the_advice_on_losses_is_not_to_set_what_a_run_of_this_package_has(lost):
     one = recorded(**lost)
     one.is_lossless = True
-    failure, = run_report.failures_of(one)
+    failure, = (text for text in run_report.failures_of(one) if 'lost' in text)
     assert 'qos_overrides' not in failure
     assert 'the run was reliable already' in failure
     assert '--rate' in failure
