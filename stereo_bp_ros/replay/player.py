@@ -39,7 +39,8 @@ ACKNOWLEDGE_LIMIT_S = 10.0
 class PlayReport:
     """What was published: messages per topic, pairs, and how late the latest message was.
 
-    waited_s: how long /clock stood still, until subscribers had what was published.
+    waited_s: how long /clock stood still until subscribers had what was published, but for the
+        first message of each topic.
     """
 
     sent: dict[str, int]
@@ -78,6 +79,7 @@ class Player:
             for topic, kind in source.types.items()}
         self._clock = node.create_publisher(Clock, '/clock', 10) if clock else None
         self._unacknowledged = dict.fromkeys(source.types, 0)
+        self._known: set[str] = set()       # topics whose subscribers have acknowledged any
         self._waits = clock
 
     def wait_for_subscribers(self, timeout_s: float) -> list[str]:
@@ -118,8 +120,8 @@ class Player:
                 begin_wall_ns = time.time_ns() + _LEAD_S * 1e9
             elapsed_ns = (event.time_ns - first_ns) / self._rate
             self._wait(begin, begin + elapsed_ns / 1e9, first_ns, event.time_ns)
-            waited_s = self._wait_for_room(event.topic)
-            report.waited_s += waited_s
+            waited_s, behind_s = self._wait_for_room(event.topic)
+            report.waited_s += behind_s
             begin += waited_s
             if not rclpy.ok():
                 return
@@ -134,21 +136,30 @@ class Player:
             if progress and event.topic.startswith('left/image'):
                 progress(report.pairs)
 
-    def _wait_for_room(self, topic: str) -> float:
-        """Seconds until the next message of a topic overwrites none that is on its way."""
+    def _wait_for_room(self, topic: str) -> tuple[float, float]:
+        """Wait until the next message of a topic overwrites none that is on its way.
+
+        Returns the seconds that it took, and those of them that a subscriber was behind.
+        """
         publisher, count = self._publishers[topic], self._unacknowledged[topic]
-        waited_s = 0.0
-        if self._waits and count >= DEPTH // 2:
+        # A subscriber that this publisher knows need not know it yet, and gets what was published
+        # meanwhile seconds later: the first message goes alone.
+        is_first = topic not in self._known and count > 0
+        waited_s = behind_s = 0.0
+        if self._waits and (is_first or count >= DEPTH // 2):
             start = time.perf_counter()
             # From the half on it is asked whether all have arrived, as they usually have.
-            limit_s = ACKNOWLEDGE_LIMIT_S if count >= DEPTH else 0.0
-            if _wait_until_acknowledged(publisher, start + limit_s):
+            limit_s = ACKNOWLEDGE_LIMIT_S if is_first or count >= DEPTH else 0.0
+            has_all = _wait_until_acknowledged(publisher, start + limit_s)
+            if limit_s:
+                waited_s = time.perf_counter() - start
+                behind_s = 0.0 if is_first and has_all else waited_s
+                self._waits = has_all       # not again for one that has stopped for good
+            if has_all:
+                self._known.add(topic)
                 count = 0
-            elif limit_s:
-                self._waits = False         # for one that has stopped for good
-            waited_s = time.perf_counter() - start if limit_s else 0.0
         self._unacknowledged[topic] = count + 1
-        return waited_s
+        return waited_s, behind_s
 
     def _wait(self, begin: float, due: float, first_ns: int, due_ns: int) -> None:
         while rclpy.ok():
