@@ -86,9 +86,22 @@ def private_environment() -> dict[str, str]:
     """
     environment = dict(os.environ)
     environment.setdefault('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
-    environment.setdefault('ROS_DOMAIN_ID', str(random.SystemRandom().randint(1, 100)))
+    environment.setdefault('ROS_DOMAIN_ID', str(_free_domain()))
     transport.prepare(environment)
     return environment
+
+
+def _free_domain() -> int:
+    """A domain at random of those in which nobody on this machine is, if there is any."""
+    domains = random.SystemRandom().sample(range(1, 101), 100)
+    bound: set[int] = set()
+    for name in ('udp', 'udp6'):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            lines = pathlib.Path('/proc/net', name).read_text('ascii').splitlines()[1:]
+            bound |= {int(line.split()[1].rpartition(':')[2], 16) for line in lines}
+    # Participants of a domain have ports of 250 by the rule of RTPS.
+    busy = {(port - 7400) // 250 for port in bound}
+    return next((one for one in domains if one not in busy), domains[0])
 
 
 def node_command() -> list[str]:
