@@ -28,7 +28,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from stereo_bp_ros import engines
-from stereo_bp_ros.cli import benchmark_papers
+from stereo_bp_ros.cli import benchmark_papers, outputs
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
 from stereo_bp_ros.config.files import load_preset
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _time(options: argparse.Namespace) -> int:
-    shared.check_folder_of(options.output)
+    outputs.check_files({'--output': options.output}, (options.path, options.params_file))
     settings: dict[str, Value] = load_preset(PRESETS[options.algorithm])
     if options.algorithm == 'bp':
         settings['message_type'] = 'int16'

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.papers.tables import catalogue, plots, rendering
 from stereo_bp_ros.papers.tables.bench import Bench
 from stereo_bp_ros.papers.tables.images import Images
@@ -53,13 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              'several files are shown side by side')
     parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
                         help='write papers.md, papers.json and a plot (SVG) of every figure and '
-                             'of most tables; needs matplotlib')
+                             'of most tables; plots need matplotlib')
     shared.add_json_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     if options.output:
-        shared.require('matplotlib')
+        check_folder(options.output, ('papers.json', 'papers.md'), options.read)
         options.output.mkdir(parents=True, exist_ok=True)
     chosen = catalogue.select(options.paper, options.table)
     report, results = (_read(options.read, chosen) if options.read
@@ -119,6 +120,7 @@ def _read(paths: Sequence[pathlib.Path], chosen: Sequence[catalogue.Experiment]
 
 def _write(folder: pathlib.Path, report: dict[str, Any], results: Sequence[Result]) -> None:
     shared.write_json(folder / 'papers.json', report)
-    drawn = [f'{plot.name}.svg' for result in results for plot in result.measured.plots
-             if plots.draw(plot, folder / f'{plot.name}.svg')]
+    found = [plot for result in results for plot in result.measured.plots]
+    drawn = [f'{plot.name}.svg' for plot in found if plots.draw(
+        plot, folder / f'{plot.name}.svg')] if found and shared.can_draw('every figure') else []
     (folder / 'papers.md').write_text(rendering.markdown(results, drawn), encoding='utf-8')

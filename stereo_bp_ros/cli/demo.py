@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.render import workers_for
 from stereo_bp_ros.config import Value
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
@@ -60,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='replay this folder of pairs')
     shared.add_topic_options(parser)
     parser.add_argument('--output', type=pathlib.Path, default='demo', metavar='DIR',
-                        help='report.json, report.html and recordings (default: demo); '
-                             'what an earlier demo left there is replaced')
+                        help='report.json, report.html and recordings (default: demo; plots '
+                             'need matplotlib); what an earlier demo left there is replaced')
     parser.add_argument('--frames', type=shared.whole(2, 100000), default=0, metavar='N',
                         help='length of the rendered sequences (default 120 and 160)')
     parser.add_argument('--noise', type=shared.real(0, 255), default=1.5, metavar='SIGMA',
@@ -71,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--blur', type=shared.real(0, 100), default=0.0, metavar='SIGMA',
                         help='blur of the optics, pixels (default 0)')
     parser.add_argument('--rate', type=shared.real(0.001, 1000), default=1.0, metavar='FACTOR',
-                        help='speed of the replay of --bag and --images (default 1)')
+                        help='speed of the replay (default 1)')
     parser.add_argument('--backend', choices=('auto', 'cuda', 'cpu'), default='auto',
                         help='what computes (default: auto)')
     shared.add_json_option(parser)
@@ -87,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
         # Before an earlier demo is replaced by one that cannot be.
         from stereo_bp_ros.replay.source import open_source
         open_source(source, topics=shared.chosen_topics(options))
-    run_report.prepare_folder(options.output)
+    replace_folder(options.output, [source])
     return run_report.finish(
         options.output, [_perform(one, options) for one in _runs(options)],
         title='Stereo matching on ROS 2', as_json=options.json,

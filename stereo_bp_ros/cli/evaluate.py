@@ -46,6 +46,7 @@ from stereo_bp_ros.cli import (
 )
 from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli.outputs import check_files, check_folder
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import peers
@@ -78,7 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              'the second with the first')
     parser.add_argument('--sweep', action='append', default=[], metavar='NAME=FROM:TO:STEP',
                         help='match with every value of a setting, or NAME=VALUE,VALUE; several '
-                             'make a grid; resumes what --output has')
+                             'make a grid; resumes what --output has, and draws sweep.svg there '
+                             '(needs matplotlib)')
     parser.add_argument('--trials', type=shared.whole(1, 100000), default=0, metavar='N',
                         help='with --sweep: N points that an optimiser chooses, in place of the '
                              'grid; NAME=FROM:TO is an axis without steps (needs optuna)')
@@ -121,7 +123,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='with --focal')
     parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
                         help='write report.json and report.html, one page with plots, the worst '
-                             'frames and some of all, and a map of the errors')
+                             'frames and some of all, and a map of the errors (plots need '
+                             'matplotlib)')
     parser.add_argument('--mcap', type=pathlib.Path, metavar='FILE',
                         help='write a recording that Foxglove opens: image, disparity, error, '
                              'truth, confidence and figures of each pair (needs rosbags)')
@@ -164,6 +167,9 @@ def run(options: argparse.Namespace) -> int:
     sources = _open(scenario.inputs if scenario else inputs_of(options.paths), topics,
                     options.limit)
     title = scenario.path.name if scenario else sources.title
+    if options.output:
+        check_folder(options.output, ('report.json', 'report.html'),
+                     (*sources.paths, options.scenario, options.params_file))
     doubts = examine_inputs(sources, config, method)
     for finding in doubts:
         _log.warning('%s', finding)
@@ -221,6 +227,8 @@ def run(options: argparse.Namespace) -> int:
         evaluate_scenario.print_lines(summary)
     else:
         _print(f'{title} on {backend}', results, totals, summary)
+        if len(results) > tables.ROWS and not options.output:
+            print(f'The rows of all {len(results)} pairs: --output DIR or --json.')
         if scenario:
             evaluate_scenario.print_verdicts(scenario, verdicts)
     if stopped:
@@ -240,7 +248,7 @@ def _recording(options: argparse.Namespace) -> Recording | None:
                          'travel')
     if options.mcap.suffix != '.mcap':
         raise ValueError(f'--mcap {shown(str(options.mcap))} has to end in .mcap')
-    shared.check_folder_of(options.mcap)
+    check_files({'--mcap': options.mcap})
     shared.require('rosbags')
     from stereo_bp_ros.evaluation.recording import Recording
     return Recording(options.mcap)

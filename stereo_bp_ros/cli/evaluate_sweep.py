@@ -12,6 +12,7 @@ from stereo_bp_ros import __version__, engines
 from stereo_bp_ros.cli import evaluate_origin
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, processor, versions
+from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError, MemoryLimitError, shown
 from stereo_bp_ros.evaluation import sweep
@@ -63,8 +64,8 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
         shared.require('optuna')
     search = Search(axes, choice.figure, options.seed) if options.trials else None
     grid = [] if search else sweep.grid(axes)
-    shared.require('matplotlib')
-    from stereo_bp_ros.evaluation.sweep_plot import draw_sweep
+    check_folder(options.output, ('sweep.jsonl', 'sweep.svg', 'chosen.yaml'),
+                 (*sources.paths, options.params_file))
     options.output.mkdir(parents=True, exist_ok=True)
     if any(one.name == 'disparity_range' for one in axes):
         method = dataclasses.replace(method, own_range=True)
@@ -82,10 +83,12 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
     found, refused, measured = meter.points(), meter.refused, meter.measured
     chosen = sweep.choose(found, choice.figure, choice.limits, choice.named)
     config = MatcherConfig.from_mapping({**meter.base, **chosen.changes})
-    files = {name: options.output / name for name in ('sweep.svg', 'chosen.yaml')}
-    draw_sweep(found, choice.figure, chosen, sources.title, files['sweep.svg'])
-    files['chosen.yaml'].write_text(sweep.preset_text(config, _comments(options, chosen, choice)),
-                                    encoding='utf-8')
+    preset = options.output / 'chosen.yaml'
+    preset.write_text(sweep.preset_text(config, _comments(options, chosen, choice)),
+                      encoding='utf-8')
+    if shared.can_draw('sweep.svg'):
+        from stereo_bp_ros.evaluation.sweep_plot import draw_sweep
+        draw_sweep(found, choice.figure, chosen, sources.title, options.output / 'sweep.svg')
     origin = {
         'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'), 'versions': versions(),
         'machine': machine(), 'devices': meter.devices, 'repeat': method.repeat,
@@ -98,7 +101,7 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
             'by': choice.figure, 'measured': measured,
             'trials': options.trials, 'seed': options.seed,
             'points': [{**one.to_dict(), 'pareto': one in front} for one in found],
-            'refused': refused, 'chosen': chosen.to_dict(), 'preset': str(files['chosen.yaml'])})
+            'refused': refused, 'chosen': chosen.to_dict(), 'preset': str(preset)})
     else:
         _print(options, sources.title, found, chosen, choice, refused, measured)
         _print_origin(origin, found)

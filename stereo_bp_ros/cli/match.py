@@ -22,10 +22,12 @@ import sys
 import time
 from typing import Any
 
+import cv2
 import numpy as np
 
 from stereo_bp_ros import checks, geometry
 from stereo_bp_ros.cli import options as shared
+from stereo_bp_ros.cli.outputs import check_files
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import calibrations, datasets, files, metrics, pictures
 from stereo_bp_ros.matcher import StereoMatcher
@@ -107,6 +109,9 @@ def run(options: argparse.Namespace) -> int:
     if truth is not None:
         score = metrics.score(frame.disparity + np.float32(shift), truth, frame.valid)
         report['score'] = score.as_dict()
+        if not score.known:
+            _log.warning('nothing is scored: %s has no pixel with a known disparity',
+                         options.truth)
         if options.truth.suffix.lower() != '.pfm':
             report['truth_scale'] = levels or files.KITTI_SCALE
     report['files'] = _write(options, left, frame)
@@ -127,8 +132,18 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError('--depth needs --calibration')
     if options.truth_scale and not options.truth:
         raise ValueError('--truth-scale needs --truth')
-    for path in (options.output, options.picture, options.depth):
-        shared.check_folder_of(path)
+    picture = _picture_path(options)
+    if not cv2.haveImageWriter(picture.name):
+        raise ValueError(f'{picture}: the name of a picture must end in .png')
+    check_files({'-o': options.output, '--depth': options.depth, '--picture': picture},
+                (options.left, options.right, options.calibration, options.truth,
+                 options.params_file))
+
+
+def _picture_path(options: argparse.Namespace) -> pathlib.Path:
+    picture: pathlib.Path = (options.picture or options.output.with_name(
+        options.output.stem + '_picture.png'))
+    return picture
 
 
 def _write(options: argparse.Namespace, left: np.ndarray, frame: DisparityFrame
@@ -149,7 +164,7 @@ def _write(options: argparse.Namespace, left: np.ndarray, frame: DisparityFrame
     if frame.depth is not None:
         files.write_pfm(options.depth, frame.depth)
         written['depth'] = str(options.depth)
-    picture = options.picture or options.output.with_name(options.output.stem + '_picture.png')
+    picture = _picture_path(options)
     files.write_image(picture, drawn)
     written['picture'] = str(picture)
     return written

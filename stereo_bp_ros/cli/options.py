@@ -60,6 +60,14 @@ def missing(modules: Sequence[str]) -> str:
                      if importlib.util.find_spec(name) is None)
 
 
+def can_draw(plot: str) -> bool:
+    """Whether matplotlib is there; warns that a plot is left out where it is not."""
+    lacking = missing(('matplotlib',))
+    if lacking:
+        _log.warning('%s is not drawn: that %s', plot, lacking)
+    return not lacking
+
+
 def require(*modules: str) -> None:
     """Import modules that not everybody has, rclpy once ROS finds what it needs.
 
@@ -226,15 +234,6 @@ def _of_matcher(parameters: Mapping[str, Value]) -> dict[str, Value]:
 def names_range(options: argparse.Namespace) -> bool:
     """Whether --set names disparity_range: a preset's is for no set in particular."""
     return any(text.startswith('disparity_range=') for text in options.settings)
-
-
-def check_folder_of(path: pathlib.Path | None) -> None:
-    """Refuse a file that could not be written, before it is computed what to write.
-
-    :raises ValueError: there is no folder for it.
-    """
-    if path and not path.parent.is_dir():
-        raise ValueError(f'{path} cannot be written: there is no folder {path.parent}')
 
 
 def print_json(report: Mapping[str, Any]) -> None:

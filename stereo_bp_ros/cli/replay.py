@@ -55,7 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              'with --output the node has 180 s')
     parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
                         help='record what the node answers, and judge it as evaluate does: '
-                             'report.json, report.html and the bag; replaces an earlier report')
+                             'report.json, report.html and the bag; replaces an earlier report '
+                             '(plots need matplotlib)')
     parser.add_argument('--scenario', type=pathlib.Path, metavar='FILE',
                         help='with --output: inputs, settings and pass conditions from a YAML '
                              'file, as of evaluate; status 1 where a condition fails')
@@ -91,6 +92,8 @@ def run(options: argparse.Namespace) -> int:
         calibration = Calibration(options.focal, options.baseline, 0, 0, 0)
     source = open_source(options.path, period_s=options.period, calibration=calibration,
                          topics=shared.chosen_topics(options))
+    if not source.pairs:
+        raise StereoError(f'{options.path} has no stereo pairs: there is nothing to play')
     for warning in source.warnings:
         _log.warning(warning)
     try:
@@ -111,7 +114,8 @@ def run(options: argparse.Namespace) -> int:
         rclpy.try_shutdown()
     figures: dict[str, Any] = {
         'source': str(options.path), 'pairs': report.pairs, 'messages': report.sent,
-        'seconds': report.seconds, 'worst_delay_ms': report.worst_delay_ms}
+        'seconds': report.seconds, 'worst_delay_ms': report.worst_delay_ms,
+        'waited_s': report.waited_s}
     if options.json:
         shared.print_json(figures)
     else:

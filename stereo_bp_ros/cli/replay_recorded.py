@@ -14,6 +14,7 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import evaluate_report, evaluate_scenario, run_report
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.demo import render_bag
+from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.run_report import MATCHER
 from stereo_bp_ros.config import Value, load_parameter_file
 from stereo_bp_ros.errors import StereoError, shown
@@ -60,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     for path in sources.paths:          # before an earlier report is replaced by one without any
         for warning in open_source(path, topics=shared.chosen_topics(options)).warnings:
             _log.warning(warning)
-    run_report.prepare_folder(options.output)
+    replace_folder(options.output, [*sources.paths, options.scenario, options.params_file])
     runs = []
     for number, one in enumerate(scenario.inputs, 1):
         name = 'replay' + (f'_{number}' if number > 1 else '')

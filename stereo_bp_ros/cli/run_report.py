@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import logging
 import pathlib
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,6 @@ import numpy as np
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import Value
-from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import metrics, plots, report
 from stereo_bp_ros.evaluation.conditions import Delivery
 from stereo_bp_ros.evaluation.results import Figures, Result, totals_of
@@ -26,9 +25,17 @@ from stereo_bp_ros.evaluation.sources import Pair
 from stereo_bp_ros.replay import analysis, session
 from stereo_bp_ros.replay.source import made_stamp_ns
 
-#: What to do about losses.
+#: What to do about losses, of a node that others have configured, and of one of this package.
 LOSE_NOTHING = ('; reliable qos_overrides and large images: see Lose no frame in '
                 'docs/howto/recordings.md')
+LOST_ALL_THE_SAME = ('; the run was reliable already: a process stood still for more than '
+                     f'{session.QUEUE_DEPTH} messages: end other programs, or play slower with '
+                     '--rate')
+
+#: Seconds that a replay stood still, above which the report says so.
+MAX_UNSAID_WAIT_S = 0.5
+
+_log = logging.getLogger(__name__)
 
 #: What the node is called among the matchers of a report.
 MATCHER = 'node'
@@ -44,6 +51,7 @@ class RecordedRun:
     device: what computed in it, as of ``SessionResult``.
     results: every answer as ``stereo_bp evaluate`` judges a pair; the times are the latencies.
     unjudged: answers that are no results, by the reason in words.
+    is_lossless: as of ``SessionResult``.
     """
 
     name: str
@@ -55,6 +63,7 @@ class RecordedRun:
     device: Mapping[str, str] = dataclasses.field(default_factory=dict)
     results: Sequence[Result] = ()
     unjudged: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    is_lossless: bool = False
 
     @property
     def delivery(self) -> Delivery:
@@ -72,20 +81,6 @@ class RecordedRun:
                 'unjudged': dict(self.unjudged)}
 
 
-def prepare_folder(folder: pathlib.Path) -> None:
-    """Make an empty folder for a report; replaces an earlier one.
-
-    :raises StereoError: the folder has something else in it.
-    """
-    if folder.exists() and any(folder.iterdir()):
-        if not (folder / 'report.json').is_file() and not (folder / '.demo').is_file():
-            raise StereoError(f'{folder} is not empty and not the output of an earlier demo '
-                              'or replay')
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / '.demo').touch()
-
-
 def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]],
           result: session.SessionResult, *, period_s: float = 0.1, least_published: float = 0.0,
           method: Method | None = None, advance: Callable[[], None] = lambda: None
@@ -101,6 +96,10 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]],
     figures = analysis.analyse(result)
     if result.node_status:
         figures.frames['node_status'] = result.node_status
+    figures.frames['waited_s'] = waited_s = result.sent.get('waited_s', 0.0)
+    if waited_s > MAX_UNSAID_WAIT_S:
+        _log.warning('%s: the replay stood still for %.1f s in all, until images had reached who '
+                     'subscribes to them: is this machine too busy for its pace?', name, waited_s)
     inputs = _Inputs(pairs, period_s)
     showing = Showing(figures.frames['recorded'])
     results: list[Result] = []
@@ -132,7 +131,7 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]],
         figures.score = whole if whole.known else None
         figures.valid_fraction = whole.coverage / 100
     return RecordedRun(name, title, figures, least_published, showing, result.settings,
-                       result.device, results, unjudged)
+                       result.device, results, unjudged, result.is_lossless)
 
 
 class _Inputs:
@@ -212,7 +211,8 @@ def failures_of(one: RecordedRun, *, may_lose: bool = False) -> list[str]:
     frames = one.figures.frames
     if frames.get('node_status'):
         found.append(f'{one.name}: the node ended with status {frames["node_status"]}')
-    found += [f'{one.name}: {text}' for text in _losses(frames, may_lose)]
+    advice = LOST_ALL_THE_SAME if one.is_lossless else LOSE_NOTHING
+    found += [f'{one.name}: {text}' for text in _losses(frames, may_lose, advice)]
     if not frames['recorded']:
         is_untimely = {'stale', 'future'} & set(frames['dropped'])
         found.append(f'{one.name}: nothing was published' + (
@@ -222,7 +222,8 @@ def failures_of(one: RecordedRun, *, may_lose: bool = False) -> list[str]:
         found.append(f'{one.name}: {_unjudged(one)}')
     if frames['published'] < one.least_published * frames['sent']:
         found.append(f'{one.name}: {frames["published"]} of {frames["sent"]} frames were '
-                     f'published in time, but {100 * one.least_published:g} % have to be')
+                     f'published in time, but {100 * one.least_published:g} % have to be: end '
+                     'other programs, or play slower with --rate')
     return found
 
 
@@ -242,7 +243,7 @@ def _unjudged(one: RecordedRun) -> str:
                      f'{reason}' for reason, count in one.unjudged.items()) or 'nothing is judged'
 
 
-def _losses(frames: Mapping[str, Any], may_lose: bool) -> list[str]:
+def _losses(frames: Mapping[str, Any], may_lose: bool, advice: str) -> list[str]:
     """Where frames were lost on their way, by the counters of both ends."""
     sides = tuple((side, frames[f'sent{suffix}'], frames[f'received{suffix}'])
                   for side, suffix in (('left', ''), ('right', '_right')))
@@ -252,10 +253,10 @@ def _losses(frames: Mapping[str, Any], may_lose: bool) -> list[str]:
     found = []
     if frames['lost_to_node'] and not may_lose:
         found.append(f'{frames["lost_to_node"]} of {frames["sent"]} frames were lost on the way '
-                     f'to the node, which received {arrived}{LOSE_NOTHING}')
+                     f'to the node, which received {arrived}{advice}')
     if frames['lost_from_node'] and not may_lose:
         found.append(f'{frames["lost_from_node"]} of {frames["published"]} results were lost on '
-                     f'the way from the node to the recorder{LOSE_NOTHING}')
+                     f'the way from the node to the recorder{advice}')
     if frames['in_progress']:
         found.append(f'{frames["in_progress"]} of {frames["sent"]} frames were still in progress '
                      f'after {session.SETTLE_LIMIT_S:g} s')
@@ -272,6 +273,8 @@ def _tables(figures: analysis.Analysis) -> list[report.Table]:
         ('waiting', 'without a partner'), ('in_progress', 'still in progress')) if frames[name]]
     rows += [[name.replace('_', ' '), str(frames[name])]
              for name in ('lost_to_node', 'lost_from_node')]
+    if frames.get('waited_s', 0.0) > MAX_UNSAID_WAIT_S:
+        rows.append(['the replay stood still', f'{frames["waited_s"]:.1f} s'])
     columns = [*(f'p{p:g}' for p in analysis.PERCENTILES), 'max']
     stages = {name: row for name, row in figures.latency_ms.items() if name != 'age'}
     longest = max((row['p95'] for row in stages.values()), default=0.0) or 1.0

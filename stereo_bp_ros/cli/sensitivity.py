@@ -21,6 +21,7 @@ from typing import Any
 from stereo_bp_ros.cli import against, evaluate_origin, render
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
+from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
@@ -48,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f'how many pairs of every street (default {usual.frames})')
     against.add_argument(parser)
     parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
-                        help='write sensitivity.json, and the curves as sensitivity.svg')
+                        help='write sensitivity.json, and the curves as sensitivity.svg, which '
+                             'needs matplotlib')
     shared.add_matcher_options(parser)
     shared.add_params_file_option(parser)
     shared.add_json_option(parser)
@@ -64,7 +66,8 @@ def run(options: argparse.Namespace) -> int:
     own = against.own_name(options, config)
     names, others = against.chosen(options, own, config)
     if options.output:
-        shared.require('matplotlib')
+        check_folder(options.output, ('sensitivity.json', 'sensitivity.svg'),
+                     [options.params_file])
         options.output.mkdir(parents=True, exist_ok=True)
     configs = {own: config, **others}
     method = Method(repeat=1, own_range=shared.names_range(options))
@@ -89,9 +92,10 @@ def run(options: argparse.Namespace) -> int:
                               'doubled': {one: doubled(rows, one) for one in devices}}
                        for name, (quantity, rows) in curves.items()}}
     if options.output:
-        from stereo_bp_ros.evaluation.sensitivity_plot import draw
         shared.write_json(options.output / 'sensitivity.json', report)
-        draw(curves, options.output / 'sensitivity.svg')
+        if shared.can_draw('sensitivity.svg'):
+            from stereo_bp_ros.evaluation.sensitivity_plot import draw
+            draw(curves, options.output / 'sensitivity.svg')
     if options.json:
         shared.print_json(report)
     else:

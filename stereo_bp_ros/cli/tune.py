@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import pathlib
+import sys
 from typing import Any
 
 from stereo_bp_ros import engines
@@ -53,9 +54,8 @@ def run(options: argparse.Namespace) -> int:
     if backend.name == 'cpu':
         if options.json:
             shared.print_json({'device': backend.describe(first), 'results': []})
-        else:
-            print('The CPU back end has nothing to tune: '
-                  'its kernels fit themselves to the caches.')
+        print('The CPU back end has nothing to tune: its kernels fit themselves to the caches.',
+              file=sys.stderr if options.json else sys.stdout)
         return 0
     if options.strategy == 'occupancy':
         values.setdefault('program', 'plain_steps')

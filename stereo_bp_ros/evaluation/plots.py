@@ -9,6 +9,7 @@ import hashlib
 import html
 import importlib.util
 import io
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -89,11 +90,21 @@ def lines(title: str, x: Sequence[float], series: Mapping[str, Values], x_label:
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel(_label(x_label))
         axes.set_ylabel(_label(y_label))
-        if axes.dataLim.y0 >= 0:
-            axes.set_ylim(bottom=0)
+        axes.set_ylim(y_limits(axes))
     return _svg(title, draw, ('lines', list(x), list(series.items()), x_label, y_label, levels,
                               references),
                 len(series) + len(levels or {}) + len(references or {}) > 1)
+
+
+def y_limits(axes: Any) -> tuple[float, float]:
+    """From 0, where nothing is below it, to above the highest point with its marker.
+
+    The usual margin is a part of what the values spread over: with 0 it is next to nothing.
+    """
+    low, high = axes.dataLim.y0, axes.dataLim.y1
+    if not (math.isfinite(high) and low >= 0):
+        return tuple(axes.get_ylim())
+    return 0.0, 1.05 * high or 1.0
 
 
 def _floats(values: Values) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Mapping, Sequence
 
+from stereo_bp_ros.evaluation.plots import y_limits
 from stereo_bp_ros.evaluation.sensitivity import Quantity, Row
 
 COLUMNS = 4
@@ -31,7 +32,7 @@ def draw(curves: Mapping[str, tuple[Quantity, Sequence[Row]]], path: pathlib.Pat
                 axes.plot([row.value for row in rows],
                           [row.matchers[matcher]['bad_3_filled'] for row in rows],
                           linestyle=('-', '--', '-.', ':')[number % 4], label=matcher)
-            axes.set(title=name, xlabel=quantity.unit, ylim=(0, None),
+            axes.set(title=name, xlabel=quantity.unit, ylim=y_limits(axes),
                      xscale='log' if quantity.is_log else 'linear')
             if quantity.values[0] > quantity.values[-1]:
                 axes.invert_xaxis()

@@ -27,14 +27,26 @@ _PREFETCH = 32
 #: How far ahead of the first message of a loop /clock begins, so that it arrives first.
 _LEAD_S = 0.05
 
+#: Messages per topic that a publisher keeps for reliable subscribers: a further one takes the
+#: place of the oldest, whether it has arrived or not.
+DEPTH = 10
+
+#: Seconds that a player with /clock waits for a subscriber that acknowledges nothing.
+ACKNOWLEDGE_LIMIT_S = 10.0
+
 
 @dataclasses.dataclass
 class PlayReport:
-    """What was published: messages per topic, pairs, and how late the latest message was."""
+    """What was published: messages per topic, pairs, and how late the latest message was.
+
+    waited_s: how long /clock stood still until subscribers had what was published, but for the
+        first message of each topic.
+    """
 
     sent: dict[str, int]
     seconds: float = 0.0
     worst_delay_ms: float = 0.0
+    waited_s: float = 0.0
 
     @property
     def pairs(self) -> int:
@@ -45,11 +57,13 @@ class PlayReport:
 class Player:
     """Publishes left and right images with camera_info on the node's relative topics.
 
-    Publishers are reliable with depth 10, so that reliable and best-effort subscribers match.
+    Publishers are reliable with depth ``DEPTH``, so that reliable and best-effort subscribers
+    match.
 
     :param clock: also publish /clock, so that ``use_sim_time`` nodes live in the time of the
         source; stamps then stay as they are. Else every stamp becomes the time of publishing.
-        /clock goes back at each loop, before its first message.
+        /clock goes back at each loop, before its first message. It stands still while a reliable
+        subscriber lacks ``DEPTH`` messages of a topic, so that a busy machine loses none.
     """
 
     def __init__(self, node: Node, source: Source, *, rate: float = 1.0, clock: bool = False
@@ -59,11 +73,14 @@ class Player:
         self._node = node
         self._source = source
         self._rate = rate
-        qos = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
+        qos = QoSProfile(depth=DEPTH, reliability=ReliabilityPolicy.RELIABLE)
         self._publishers: dict[str, Publisher] = {
             topic: node.create_publisher(_CLASSES[kind], topic, qos)
             for topic, kind in source.types.items()}
         self._clock = node.create_publisher(Clock, '/clock', 10) if clock else None
+        self._unacknowledged = dict.fromkeys(source.types, 0)
+        self._known: set[str] = set()       # topics whose subscribers have acknowledged any
+        self._waits = clock
 
     def wait_for_subscribers(self, timeout_s: float) -> list[str]:
         """Wait until every topic has a subscriber; returns the topics that have none."""
@@ -88,9 +105,9 @@ class Player:
         while rclpy.ok() and (loops == 0 or loop < loops):
             self._play_once(report, progress)
             loop += 1
+        deadline = time.perf_counter() + ACKNOWLEDGE_LIMIT_S
         for publisher in self._publishers.values():
-            if rclpy.ok():
-                publisher.wait_for_all_acked(rclpy.duration.Duration(seconds=2))
+            _wait_until_acknowledged(publisher, deadline)
         report.seconds = time.perf_counter() - start
         return report
 
@@ -103,6 +120,9 @@ class Player:
                 begin_wall_ns = time.time_ns() + _LEAD_S * 1e9
             elapsed_ns = (event.time_ns - first_ns) / self._rate
             self._wait(begin, begin + elapsed_ns / 1e9, first_ns, event.time_ns)
+            waited_s, behind_s = self._wait_for_room(event.topic)
+            report.waited_s += behind_s
+            begin += waited_s
             if not rclpy.ok():
                 return
             data = bytes(event.data)
@@ -116,6 +136,31 @@ class Player:
             if progress and event.topic.startswith('left/image'):
                 progress(report.pairs)
 
+    def _wait_for_room(self, topic: str) -> tuple[float, float]:
+        """Wait until the next message of a topic overwrites none that is on its way.
+
+        Returns the seconds that it took, and those of them that a subscriber was behind.
+        """
+        publisher, count = self._publishers[topic], self._unacknowledged[topic]
+        # A subscriber that this publisher knows need not know it yet, and gets what was published
+        # meanwhile seconds later: the first message goes alone.
+        is_first = topic not in self._known and count > 0
+        waited_s = behind_s = 0.0
+        if self._waits and (is_first or count >= DEPTH // 2):
+            start = time.perf_counter()
+            # From the half on it is asked whether all have arrived, as they usually have.
+            limit_s = ACKNOWLEDGE_LIMIT_S if is_first or count >= DEPTH else 0.0
+            has_all = _wait_until_acknowledged(publisher, start + limit_s)
+            if limit_s:
+                waited_s = time.perf_counter() - start
+                behind_s = 0.0 if is_first and has_all else waited_s
+                self._waits = has_all       # not again for one that has stopped for good
+            if has_all:
+                self._known.add(topic)
+                count = 0
+        self._unacknowledged[topic] = count + 1
+        return waited_s, behind_s
+
     def _wait(self, begin: float, due: float, first_ns: int, due_ns: int) -> None:
         while rclpy.ok():
             now = time.perf_counter()
@@ -126,6 +171,18 @@ class Player:
             if now >= due:
                 return
             time.sleep(min(_CLOCK_PERIOD_S, due - now))
+
+
+def _wait_until_acknowledged(publisher: Publisher, deadline: float) -> bool:
+    """Whether every reliable subscriber has every message, in time (``time.perf_counter``)."""
+    while rclpy.ok():
+        left_s = max(0.0, deadline - time.perf_counter())
+        # In steps, so that an interruption ends it.
+        if publisher.wait_for_all_acked(rclpy.duration.Duration(seconds=min(0.1, left_s))):
+            return True
+        if not left_s:
+            break
+    return False
 
 
 def _prefetched(events: Iterator[Event]) -> Iterator[Event]:

@@ -19,6 +19,7 @@ from rosbags.typesys import Stores, get_typestore
 from stereo_msgs.msg import DisparityImage
 
 from stereo_bp_ros.replay import frames
+from stereo_bp_ros.replay.session import QUEUE_DEPTH
 
 #: Topics that are recorded, relative to the node's namespace unless they begin with '/'.
 RECORDED: Mapping[str, type] = {
@@ -57,7 +58,7 @@ class Recorder:
         self._node = node
         store = get_typestore(Stores.ROS2_KILTED)
         # Deep enough that a burst waits here and is not lost between two writes.
-        qos = QoSProfile(depth=50, reliability=ReliabilityPolicy.RELIABLE)
+        qos = QoSProfile(depth=QUEUE_DEPTH, reliability=ReliabilityPolicy.RELIABLE)
         for topic, kind in RECORDED.items():
             module = kind.__module__.split('.')[0]
             connection = self._writer.add_connection(

@@ -42,6 +42,9 @@ _MATCH_LIMIT_S = 60.0
 #: the last answers are waited for at most.
 QUIET_S, SETTLE_LIMIT_S = 5.0, 60.0
 
+#: Messages that wait in every queue of a run that is to lose nothing: 5 s of 20 Hz.
+QUEUE_DEPTH = 100
+
 #: A warning in the log of a node: '[WARN] [time] [node]: sentence'.
 _WARNING = re.compile(r'\[WARN\] \[[0-9.]+\] (\[.+?\]: .+)')
 
@@ -53,8 +56,8 @@ Progress = Callable[[str, int], None]
 class SessionResult:
     """What a run left: files in its folder, and how the processes ended.
 
-    sent: what the player printed, with ``pairs``, ``messages``, ``seconds`` and
-        ``worst_delay_ms``.
+    sent: what the player printed, with ``pairs``, ``messages``, ``seconds``, ``worst_delay_ms``
+        and ``waited_s``.
     recorded: messages that reached the recorder, per topic.
     frames: what became of every frame, as ``frames.account`` gives it.
     bag: rosbag2 folder with disparity, latency and /diagnostics.
@@ -63,6 +66,7 @@ class SessionResult:
     settings: matcher settings in force when the run began; empty where the node tells none.
     tolerance_s: how far the node lets the stamps of a pair be apart, seconds; None = not told.
     device: what computed, ``frames.DEVICE``; empty where the node does not tell.
+    is_lossless: whether the node had ``reliable_overrides`` for certain: this package started it.
     """
 
     sent: dict[str, Any]
@@ -74,6 +78,7 @@ class SessionResult:
     settings: Mapping[str, Value] = dataclasses.field(default_factory=dict)
     device: Mapping[str, str] = dataclasses.field(default_factory=dict)
     tolerance_s: float | None = None
+    is_lossless: bool = False
 
 
 def private_environment() -> dict[str, str]:
@@ -83,9 +88,22 @@ def private_environment() -> dict[str, str]:
     """
     environment = dict(os.environ)
     environment.setdefault('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
-    environment.setdefault('ROS_DOMAIN_ID', str(random.SystemRandom().randint(1, 100)))
+    environment.setdefault('ROS_DOMAIN_ID', str(_free_domain()))
     transport.prepare(environment)
     return environment
+
+
+def _free_domain() -> int:
+    """A domain at random of those in which nobody on this machine is, if there is any."""
+    domains = random.SystemRandom().sample(range(1, 101), 100)
+    bound: set[int] = set()
+    for name in ('udp', 'udp6'):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            lines = pathlib.Path('/proc/net', name).read_text('ascii').splitlines()[1:]
+            bound |= {int(line.split()[1].rpartition(':')[2], 16) for line in lines}
+    # Participants of a domain have ports of 250 by the rule of RTPS.
+    busy = {(port - 7400) // 250 for port in bound}
+    return next((one for one in domains if one not in busy), domains[0])
 
 
 def node_command() -> list[str]:
@@ -120,8 +138,9 @@ def run_session(source: pathlib.Path, directory: pathlib.Path, parameters: Mappi
                                      'use_sim_time': True}}}, sort_keys=False),
         encoding='utf-8')
     command = [*node_command(), '--ros-args', '--params-file', str(parameter_file)]
-    return _run(command, environment, source, directory, topics=topics,
-                player_options=player_options, progress=progress)
+    return dataclasses.replace(
+        _run(command, environment, source, directory, topics=topics,
+             player_options=player_options, progress=progress), is_lossless=True)
 
 
 def run_command(source: pathlib.Path, directory: pathlib.Path, command: Sequence[str], *,
@@ -220,23 +239,24 @@ def record_session(source: pathlib.Path, directory: pathlib.Path, *,
                          stamp_tolerance_s(sync) if sync else None)
 
 
-def reliable_overrides(namespace: str = '', *, image: str = 'image_rect', depth: int = 10
-                       ) -> dict[str, Value]:
+def reliable_overrides(namespace: str = '', *, image: str = 'image_rect',
+                       depth: int = QUEUE_DEPTH) -> dict[str, Value]:
     """Parameters of the node for runs that lose nothing.
 
-    Reliable and a few frames deep, so that a busy machine delays frames.
+    Reliable and seconds deep: images that have arrived wait here for a node that does not come to
+    them, and a full queue drops the oldest one, reliable or not.
 
     :param namespace: the node's, such as '/robot': parameters are named by resolved topics.
     :param image: what the topics of images are named, image_raw with ``rectify``.
-    :param depth: messages that wait in every queue; of latencies at least 100.
+    :param depth: messages that wait in every queue.
     """
     images = {f'qos_overrides.{namespace}/{side}/{topic}.subscription.{policy}': value
               for side in ('left', 'right')
               for topic in (image, f'{image}/compressed', 'camera_info')
               for policy, value in (('reliability', 'reliable'), ('depth', depth))}
-    # A latency takes half a kilobyte: many may wait. A result without its latency is not judged.
-    results = {f'qos_overrides.{namespace}/{topic}.publisher.depth': number
-               for topic, number in (('disparity', depth), ('latency', max(100, depth)))}
+    # A result without its latency is not judged.
+    results = {f'qos_overrides.{namespace}/{topic}.publisher.depth': depth
+               for topic in ('disparity', 'latency')}
     return {**images, **results}
 
 

@@ -66,6 +66,28 @@ def test_what_a_run_does_not_reach_is_named(frames, text):
     assert any(text in failure for failure in failures)
 
 
+@pytest.mark.parametrize('lost', [{'lost_to_node': 7}, {'lost_from_node': 7}])
+def test_the_advice_on_losses_is_not_to_set_what_a_run_of_this_package_has(lost):
+    one = recorded(**lost)
+    one.is_lossless = True
+    failure, = (text for text in run_report.failures_of(one) if 'lost' in text)
+    assert 'qos_overrides' not in failure
+    assert 'the run was reliable already' in failure
+    assert '--rate' in failure
+
+
+def test_a_replay_that_stood_still_says_so(tmp_path, capsys, caplog, monkeypatch):
+    monkeypatch.setattr('stereo_bp_ros.replay.analysis.answers', lambda bag: [])
+    for waited_s in (0.1, 1.9):
+        monkeypatch.setattr('stereo_bp_ros.replay.analysis.analyse',
+                            lambda _: recorded().figures)
+        result = SessionResult({'waited_s': waited_s}, {'disparity': 1}, {}, tmp_path, 0, 0.0)
+        run_report.print_run(run_report.judge('bp', 'a run', lambda: iter(()), result))
+        is_said = re.search(r'the replay stood still +│ +1.9 s', capsys.readouterr().out)
+        assert bool(is_said) == (waited_s > 1)
+        assert ('stood still for 1.9 s' in caplog.text) == (waited_s > 1)
+
+
 def test_a_folder_that_is_not_an_earlier_demos_is_left_alone(tmp_path, capsys):
     (tmp_path / 'thesis.txt').write_text('years of work')
     assert main(['demo', '--output', str(tmp_path)]) == 2

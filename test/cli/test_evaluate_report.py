@@ -152,3 +152,16 @@ def test_conditions_are_traffic_lights_of_the_overview(tmp_path, textured_pair):
         assert text in page.texts
     assert page.texts.index('0 of 1 conditions hold') < page.texts.index('Wrong pixels, holes '
                                                                          'filled')
+
+
+@pytest.mark.parametrize('rows', [2, 3])
+def test_rows_that_the_table_leaves_out_have_a_place_that_is_told(
+        folder, tmp_path, capsys, monkeypatch, rows):
+    monkeypatch.setattr('stereo_bp_ros.cli.evaluate_tables.ROWS', rows)
+    command = ['evaluate', str(folder), '--set', 'stereo_algorithm=sad', '--set',
+               'disparity_range=16', '--backend', 'cpu', '--repeat', '1']
+    assert main(command) == 0
+    is_told = 'The rows of all 3 pairs: --output DIR or --json.' in capsys.readouterr().out
+    assert is_told == (rows == 2)
+    assert main([*command, '--output', str(tmp_path / 'report')]) == 0
+    assert 'The rows of all' not in capsys.readouterr().out

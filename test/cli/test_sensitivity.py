@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import xml.etree.ElementTree
 
@@ -102,3 +103,43 @@ def test_the_same_curves_give_the_same_file(tmp_path):
     for name in ('one.svg', 'two.svg'):
         draw(curves, tmp_path / name)
     assert (tmp_path / 'one.svg').read_text() == (tmp_path / 'two.svg').read_text()
+
+
+def without_matplotlib(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr('importlib.util.find_spec',
+                        lambda name, *rest: None if name == 'matplotlib' else found(name, *rest))
+
+
+def test_figures_are_written_without_matplotlib_and_the_missing_plot_is_told(
+        tmp_path, capsys, caplog, monkeypatch):
+    without_matplotlib(monkeypatch)
+    assert main(['sensitivity', 'pitch=0,0.3', *SAD, *SMALL, '--output', str(tmp_path / 'out'),
+                 '--json']) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert json.loads((tmp_path / 'out/sensitivity.json').read_text()) == report
+    assert not (tmp_path / 'out/sensitivity.svg').exists()
+    assert 'sensitivity.svg is not drawn: that needs matplotlib: pip install' in caplog.text
+
+
+def test_no_curve_reaches_the_upper_edge_of_its_panel(tmp_path):
+    """Where values hardly differ, the usual margin is less than the line is wide."""
+    pytest.importorskip('matplotlib')
+    from matplotlib import pyplot
+
+    from stereo_bp_ros.evaluation.sensitivity_plot import draw
+    limits = []
+    close = pyplot.close
+
+    def closed(figure):
+        limits.extend(axes.get_ylim() for axes in figure.axes)
+        close(figure)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pyplot, 'close', closed)
+        draw({'pitch': (QUANTITIES['pitch'], [
+            Row(value, {'road': {'bad_3_filled': 50.0 + 0.01 * place}})
+            for place, value in enumerate(QUANTITIES['pitch'].values)])}, tmp_path / 'one.svg')
+    (low, high), = limits
+    assert low == 0
+    assert high > 1.03 * 50.06

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 
 import numpy as np
@@ -173,3 +174,15 @@ def test_a_point_of_another_device_is_measured_again(folder, capsys, monkeypatch
         **describe(self, config), 'device': 'another'})
     assert swept(capsys, folder, '--sweep', 'levels=1')['measured'] == 1
     assert swept(capsys, folder, '--sweep', 'levels=1')['measured'] == 0
+
+
+def test_a_sweep_chooses_without_matplotlib_and_tells_the_missing_plot(
+        folder, capsys, caplog, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr('importlib.util.find_spec',
+                        lambda name, *rest: None if name == 'matplotlib' else found(name, *rest))
+    assert swept(capsys, folder, '--sweep', 'levels=1,2')['chosen']
+    output = folder.parent / 'sweep'
+    assert (output / 'chosen.yaml').is_file()
+    assert not (output / 'sweep.svg').exists()
+    assert 'sweep.svg is not drawn: that needs matplotlib' in caplog.text

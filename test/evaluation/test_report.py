@@ -188,3 +188,28 @@ def test_a_line_over_very_many_frames_stays_small_and_keeps_its_extremes():
     assert len(places) == plots.MOST_POINTS
     assert (greatest.max(), least.max()) == (70.0, 0.0)
     assert mean.mean() == pytest.approx(values.mean(), rel=0.01)
+
+
+@pytest.mark.parametrize('values', [[91.0, 91.4, 91.2], [0.0, 0.0, 0.0], [3.0] * 900, [0.0, 5.0]])
+def test_a_line_stays_below_the_upper_edge_of_its_plot(monkeypatch, values):
+    """Above all where it hardly changes, far from 0: the usual margin is a part of the changes."""
+    pytest.importorskip('matplotlib')
+    limits = []
+    draw = plots._svg
+
+    def drawn(title, draw_into, *rest):
+        def draw_and_look(axes):
+            draw_into(axes)
+            limits.append(axes.get_ylim())
+        return draw(title, draw_and_look, *rest)
+
+    monkeypatch.setattr(plots, '_svg', drawn)
+    plots.lines('title', range(len(values)), {'one': values}, 'frame', '%')
+    (low, high), = limits
+    assert low == 0
+    assert high >= max(1.03 * max(values), 0.5)
+
+
+def test_a_plot_of_values_that_nobody_knows_can_be_drawn():
+    pytest.importorskip('matplotlib')
+    assert '<svg' in plots.lines('title', range(2), {'one': [None, None]}, 'frame', '%')

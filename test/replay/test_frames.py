@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import socket
 import types
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from stereo_bp_ros.replay import frames, session
+from test.domains import ports_in_use
 
 SENT = {'left': 12, 'right': 12}
 
@@ -79,6 +81,24 @@ def test_a_run_with_a_loss_is_over_when_nothing_has_changed_for_long_enough() ->
     lost = told(11, 12, 11, 11)
     assert ends((0, told(10, 11, 10, 10), 10), (4, lost, 10), (8, lost, 11), (9, lost, 11),
                 (12.9, lost, 11), (13, lost, 11)) == [False] * 5 + [True]
+
+
+def test_a_run_chooses_a_domain_that_nobody_on_this_machine_is_in(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of another run would be recorded with its own."""
+    monkeypatch.delenv('ROS_DOMAIN_ID', raising=False)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as participant:
+        for busy in range(100, 0, -1):
+            try:
+                participant.bind(('127.0.0.1', 7400 + 250 * busy + 10))
+                break
+            except OSError:
+                continue
+        monkeypatch.setattr('random.SystemRandom.sample', lambda *_: [
+            busy, *(number for number in range(1, 101) if number != busy)])
+        chosen = int(session.private_environment()['ROS_DOMAIN_ID'])
+    assert chosen != busy
+    assert not ports_in_use(chosen)
 
 
 def test_the_page_on_losing_no_frame_has_the_parameters_of_a_run(repository: pathlib.Path) -> None:

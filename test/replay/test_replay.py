@@ -90,6 +90,13 @@ def test_a_folder_without_calibration_asks_for_one(tmp_path, textured_pair):
     assert len(list(open_source(tmp_path, calibration=known).events())) == 4
 
 
+def test_a_bag_without_images_is_not_played_to_its_end_in_silence(tmp_path, capsys):
+    bags.write_bag(tmp_path / 'bag', Calibration(100, 0.1, 0, 0, 0), ())
+    for loops in ('1', '0'):
+        assert main(['replay', str(tmp_path / 'bag'), '--loop', loops]) == 2
+        assert 'has no stereo pairs: there is nothing to play' in capsys.readouterr().err
+
+
 class Watch:
     """The module time of a machine that takes none: only sleeping lets it go on."""
 
