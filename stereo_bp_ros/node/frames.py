@@ -31,7 +31,7 @@ from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
 from stereo_bp_ros.node.diagnostics.latency import FrameLatency, LatencyWindow
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.offset_monitor import OffsetMonitor
-from stereo_bp_ros.node.diagnostics.quality import FrameQuality, frame_quality
+from stereo_bp_ros.node.diagnostics.quality import FrameQuality, QualityWarnings, frame_quality
 from stereo_bp_ros.node.generation import Generation
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.pairing import StereoPair
@@ -131,6 +131,7 @@ class FrameProcessor:
         self._last_stamp_ns = 0
         self._clock_epoch = 0
         self._quality_at = 0.0
+        self._quality_warnings = QualityWarnings()
         self._doubts: list[str] = []
         self._frozen = checks.FrozenCameras()
         self._calibrated_from: tuple[Any, ...] = ()
@@ -308,8 +309,8 @@ class FrameProcessor:
             [*checks.examine_images(ready.left, ready.right, config),
              *self._frozen.examine(ready.left, ready.right, pair.stamp_ns)], config)))
         self.quality = frame_quality(frame, config, ready.calibration)
-        if self.quality is not None:
-            warnings += self.quality.warnings(self.settings.min_valid_fraction)
+        warnings = self._quality_warnings.update(
+            self.quality, self.settings.min_valid_fraction, warnings)
         for side, message, info in (('left', pair.left, pair.left_info),
                                     ('right', pair.right, pair.right_info)):
             # Only the reference's frame is published: the other may be that of the stereo pair.

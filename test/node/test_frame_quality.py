@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,14 @@ from stereo_bp_ros import StereoMatcher, geometry
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
-from stereo_bp_ros.node.diagnostics.quality import PILED_UP, FrameQuality, frame_quality
+from stereo_bp_ros.node.diagnostics.quality import (
+    LOOKS,
+    NO_LONGER_PILED_UP,
+    PILED_UP,
+    FrameQuality,
+    QualityWarnings,
+    frame_quality,
+)
 from stereo_bp_ros.types import OUTPUTS, DisparityFrame
 
 CAMERA = Calibration(focal_px=700.0, baseline_m=0.12, cx_left=320.0, cx_right=320.0, cy=240.0)
@@ -85,21 +93,82 @@ def test_the_last_label_and_missing_pixels_are_counted_in_either_output(output: 
     assert found.last_label == pytest.approx(20 / (width - 10))
 
 
-def test_a_pile_of_pixels_at_the_last_label_says_what_to_do() -> None:
-    well = FrameQuality(0.9, PILED_UP, 1.5, 84.0)
-    assert well.warnings(0.05) == []
-    text, = FrameQuality(0.9, 0.031, 1.5, 84.0).warnings(0.05)
-    assert '3.1 %' in text
-    assert '1.50 m' in text
-    assert 'raise disparity_range' in text
+WELL = FrameQuality(0.9, 0.0, 1.5, 84.0)
+PILED = FrameQuality(0.9, 0.031, 1.5, 84.0)
+FEW = FrameQuality(0.02, 0.0, 1.5, 84.0)
 
 
-def test_few_pixels_and_an_empty_window_are_told() -> None:
-    text, = FrameQuality(0.02, 0.0, 1.5, 84.0).warnings(0.05)
-    assert 'only 2.0 % of the pixels have a disparity (min_valid_fraction 5 %)' in text
+def said(looks: Sequence[FrameQuality | None], warnings: QualityWarnings | None = None,
+         images: Sequence[str] = ()) -> list[list[str]]:
+    """What is said after each look, with 5 % as the least valid fraction."""
+    warnings = warnings or QualityWarnings()
+    return [warnings.update(look, 0.05, images) for look in looks]
+
+
+@pytest.mark.parametrize(('look', 'words'), [
+    (PILED, ('may be nearer', '1.50 m', 'raise disparity_range')),
+    (FEW, ('fewer than 5 % of the pixels have a disparity', 'may'))])
+def test_a_sentence_about_pixels_begins_and_ends_after_several_looks_in_a_row(
+        look: FrameQuality, words: Sequence[str]) -> None:
+    warnings = QualityWarnings()
+    assert said([look] * (LOOKS - 1) + [WELL] + [look] * (LOOKS - 1), warnings) == (
+        [[]] * (2 * LOOKS - 1))
+    (text,), = said([look], warnings)
+    for word in words:
+        assert word in text
+    assert said([WELL] * (LOOKS - 1) + [look] + [WELL] * (LOOKS - 1), warnings) == (
+        [[text]] * (2 * LOOKS - 1))
+    assert said([WELL, look, look], warnings) == [[]] * 3
+
+
+def test_between_two_thresholds_a_sentence_neither_begins_nor_ends() -> None:
+    for look, between in (
+            (PILED, dataclasses.replace(WELL, last_label=(PILED_UP + NO_LONGER_PILED_UP) / 2)),
+            (FEW, dataclasses.replace(WELL, valid=0.055))):
+        warnings = QualityWarnings()
+        assert said([between] * 9, warnings) == [[]] * 9
+        text = said([look] * LOOKS, warnings)[-1]
+        assert text
+        assert said([between] * 9, warnings) == [text] * 9
+
+
+def test_a_sentence_has_no_number_that_changes_from_look_to_look() -> None:
+    for vary in ({'last_label': 0.01}, {'last_label': 0.5}), ({'valid': 0.01}, {'valid': 0.03}):
+        a, b = (said([dataclasses.replace(WELL, **values)] * LOOKS)[-1] for values in vary)
+        assert a == b != []
+
+
+def test_images_that_cannot_be_matched_are_the_one_cause() -> None:
+    text = ['the right image is black']
+    for look in (PILED, FEW, WELL, None, dataclasses.replace(WELL, valid=None)):
+        warnings = QualityWarnings()
+        assert said([look] * 9, warnings, text) == [text] * 9
+        # Looks at such images do not count, nor does what was said before them.
+        assert said([PILED], warnings) == [[]]
+        assert said([PILED] * LOOKS, warnings)[-1] != []
+        assert said([PILED], warnings, text) == [text]
+        assert said([PILED], warnings) == [[]]
+
+
+def test_too_few_valid_pixels_are_the_one_cause() -> None:
+    both = dataclasses.replace(FEW, last_label=1.0)
+    text, = said([FEW] * LOOKS)[-1]
+    assert said([both] * 9) == [[]] * (LOOKS - 1) + [[text]] * (10 - LOOKS)
+    # Nor do these looks count once there are enough pixels again.
+    warnings = QualityWarnings()
+    said([both] * 9, warnings)
+    texts = said([PILED] * (2 * LOOKS), warnings)
+    assert texts[:LOOKS - 1] == [[text]] * (LOOKS - 1)
+    assert all(sentences != [text] and len(sentences) <= 1 for sentences in texts[LOOKS - 1:])
+    assert 'may be nearer' in texts[-1][0]
+    # A few frames with few pixels in between are no reason for either sentence.
+    assert said([PILED, PILED, both, PILED, PILED]) == [[]] * 5
+
+
+def test_an_empty_window_is_told_at_once() -> None:
     narrow = judged(MatcherConfig(disparity_range=256), 0.0)
     assert narrow.valid is None
-    text, = narrow.warnings(0.05)
+    ((text,),) = said([narrow])
     assert 'too narrow for disparity_range' in text
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.node import frames
+from stereo_bp_ros.node.diagnostics.quality import LOOKS
 from stereo_bp_ros.types import DisparityFrame
 from test.node.frame_bench import NOW, Bench
 
@@ -26,19 +28,41 @@ def test_images_that_cannot_match_are_a_warning_with_a_reason(
     assert bench.outcome() == {'published': 1}
 
 
-def test_too_few_valid_pixels_are_a_warning(make: Callable[..., Bench]) -> None:
-    bench = make(min_valid_fraction=0.5)
+def change_frames(bench: Bench, change: Callable[[np.ndarray, DisparityFrame], None]) -> None:
+    """Let ``change`` write into the disparities of every frame that is computed from now on."""
     compute = bench.matcher.compute
 
-    def mostly_invalid(*args: Any, **options: Any) -> DisparityFrame:
+    def changed(*args: Any, **options: Any) -> DisparityFrame:
         frame: DisparityFrame = compute(*args, **options)
         assert frame.disparity is not None
-        frame.disparity[:, :25] = frame.min_disparity - 1
+        change(frame.disparity, frame)
         return frame
 
-    bench.matcher.compute = mostly_invalid
-    bench.process()
-    assert 'min_valid_fraction 50 %' in bench.texts('quality')
+    bench.matcher.compute = changed
+
+
+def look_at(bench: Bench, first: int, **images: np.ndarray) -> str:
+    """The texts after as many looks as it takes, and after one more."""
+    texts = []
+    for k in range(LOOKS + 1):
+        bench.process(NOW + first + k, **{
+            side: bench.messages.image(NOW + first + k, pixels)
+            for side, pixels in images.items()})
+        texts.append(bench.texts('quality'))
+    assert texts[-1] == texts[-2]
+    return texts[-1]
+
+
+def test_too_few_valid_pixels_are_a_warning(make: Callable[..., Bench],
+                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, 'QUALITY_INTERVAL', 0.0)
+    bench = make(min_valid_fraction=0.5)
+
+    def mostly_invalid(disparity: np.ndarray, frame: DisparityFrame) -> None:
+        disparity[:, :25] = frame.min_disparity - 1
+
+    change_frames(bench, mostly_invalid)
+    assert 'fewer than 50 % of the pixels have a disparity' in look_at(bench, 0)
 
 
 def test_nothing_is_said_of_valid_pixels_where_no_output_shows_them(
@@ -73,19 +97,20 @@ def test_a_frame_that_was_looked_at_leaves_its_quality_and_its_images(
     assert (left.width, right.height, config.disparity_range) == (32, 24, 8)
 
 
-def test_pixels_at_the_last_label_are_a_warning(make: Callable[..., Bench]) -> None:
+def test_pixels_at_the_last_label_are_a_warning_unless_an_image_is_black(
+        make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, 'QUALITY_INTERVAL', 0.0)
     bench = make()
-    compute = bench.matcher.compute
 
-    def nearer(*args: Any, **options: Any) -> DisparityFrame:
-        frame: DisparityFrame = compute(*args, **options)
-        assert frame.disparity is not None
-        frame.disparity[:, 20:] = frame.max_disparity
-        return frame
+    def nearer(disparity: np.ndarray, frame: DisparityFrame) -> None:
+        disparity[:, 20:] = frame.max_disparity
 
-    bench.matcher.compute = nearer
+    change_frames(bench, nearer)
     bench.process()
-    assert 'something is nearer than can be measured' in bench.texts('quality')
+    assert bench.texts('quality') == ''
+    assert 'something may be nearer than can be measured' in look_at(bench, 1)
+    black = np.zeros((24, 32), np.uint8)
+    assert look_at(bench, 100, right=black) == 'the right image is black'
 
 
 def test_rows_that_do_not_match_and_foreign_frame_ids_are_warnings(make: Callable[..., Bench]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,10 +16,15 @@ from stereo_bp_ros.types import DisparityFrame
 #: Every so many rows are looked at.
 STRIDE = 8
 
-#: Part of the valid pixels at the last label from which something is nearer than can be measured.
-#: Where the range is large enough, frames have less: of KITTI 2012 and Middlebury, matched with
-#: road, road_fast, indoor and sad_fast, at most 0.1 %, but one dark frame of indoor 1.1 %.
-PILED_UP = 0.005
+#: Part of the valid pixels at the last label from which something may be nearer than can be
+#: measured, and below which that ends.
+PILED_UP, NO_LONGER_PILED_UP = 0.005, 0.0025
+
+#: Factor on ``min_valid_fraction`` from which pixels count as enough again.
+ENOUGH_AGAIN = 1.2
+
+#: Looks in a row after which a sentence begins or ends.
+LOOKS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,21 +42,63 @@ class FrameQuality:
     nearest: float
     farthest: float
 
-    def warnings(self, least_valid: float) -> list[str]:
-        """Sentences about a frame that is not what it should be; empty when all is well."""
-        if self.valid is None:
+
+class QualityWarnings:
+    """Sentences about the frames that were looked at: one cause at a time.
+
+    What one frame shows may be gone with the next one: a sentence about pixels begins after
+    ``LOOKS`` looks in a row that show its cause, and ends after as many that do not.
+    """
+
+    def __init__(self) -> None:
+        self._few_valid = _Debounced()
+        self._piled_up = _Debounced()
+
+    def update(self, quality: FrameQuality | None, min_valid_fraction: float,
+               image_warnings: Sequence[str] = ()) -> list[str]:
+        """What is to be said after one more look; empty when all is well.
+
+        :param quality: None where no output shows it.
+        :param image_warnings: sentences about images that cannot be matched. They explain
+            whatever their disparities show, of which nothing is said then.
+        """
+        if image_warnings or quality is None or quality.valid is None:
+            self._few_valid, self._piled_up = _Debounced(), _Debounced()
+            if image_warnings or quality is None:
+                return list(image_warnings)
             return ['the images are too narrow for disparity_range: no pixel can have a disparity']
-        found = []
-        if self.valid < least_valid:
-            found.append(f'only {100 * self.valid:.1f} % of the pixels have a disparity '
-                         f'(min_valid_fraction {100 * least_valid:g} %): too little texture, or '
-                         'the pair is not rectified')
-        if self.last_label > PILED_UP:
-            found.append(f'{100 * self.last_label:.1f} % of the valid pixels have the largest '
-                         f'disparity, that of {self.nearest:.2f} m: something is nearer than can '
-                         'be measured; raise disparity_range, or lower min_depth where that is '
-                         'set, until this warning ends (how far cannot be told from this frame)')
-        return found
+        are_few = quality.valid < min_valid_fraction
+        are_said_few = self._few_valid.update(
+            begins=are_few, ends=quality.valid >= min(1, ENOUGH_AGAIN * min_valid_fraction))
+        if are_few or are_said_few:
+            self._piled_up = _Debounced()
+        if are_said_few:
+            return [f'fewer than {100 * min_valid_fraction:g} % of the pixels have a disparity '
+                    '(min_valid_fraction): there may be too little texture, or the pair may not '
+                    'be rectified']
+        if not are_few and self._piled_up.update(
+                begins=quality.last_label > PILED_UP,
+                ends=quality.last_label < NO_LONGER_PILED_UP):
+            return [f'many pixels have the largest disparity, that of {quality.nearest:.2f} m: '
+                    'something may be nearer than can be measured, or may be seen by one camera '
+                    'alone; where things come that near, raise disparity_range, or lower '
+                    'min_depth where that is set']
+        return []
+
+
+class _Debounced:
+    """A state that changes after ``LOOKS`` looks in a row that ask for it."""
+
+    def __init__(self) -> None:
+        self._holds = False
+        self._looks = 0
+
+    def update(self, *, begins: bool, ends: bool) -> bool:
+        """Whether it holds after one more look."""
+        self._looks = self._looks + 1 if (ends if self._holds else begins) else 0
+        if self._looks == LOOKS:
+            self._holds, self._looks = not self._holds, 0
+        return self._holds
 
 
 def frame_quality(frame: DisparityFrame, config: MatcherConfig, calibration: Calibration
