@@ -10,7 +10,7 @@ struct Windows {
     const void* left;  // H x W, uint8 or float32: the images that are matched
     const void* right;
     short* label;           // d - min_disparity
-    signed char* fraction;  // sixteenths to the vertex of the parabola
+    signed char* fraction;  // sixteenths to where two lines meet
     uint32* best;           // least SAD
     uint32* second;         // least SAD of the labels further than 1 away, or NO_SECOND
     uint32* right_keys;     // per pixel of the other image: least SAD << 9 | label

@@ -174,8 +174,8 @@ class MatcherConfig(Settings):
         'filling none): finds saturated and plain sky; 0 = off', 0, 255, unit='grey levels',
         live=True)
     subpixel: bool = setting(
-        True, 'refine disparities by a parabola through three costs, with combined costs by two '
-        'lines', live=True)
+        True, 'refine disparities through three costs: by two lines of one slope with sad and '
+        'with combined costs, else by a parabola', live=True)
     disp12_max_diff: int = setting(
         0, 'largest difference in the left-right check; 0 = off', 0, 128, unit='pixels',
         live=True)

@@ -55,9 +55,9 @@ def match(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], config: Match
     :param left, right: uint8 H x W.
     :param label: int16 H x W, filled; -1 where window or range leaves the image, that is outside
         ``geometry.valid_window`` of the left reference.
-    :param fraction: int8 H x W, filled: sixteenths, in [-8, 8], from the least SAD to the
-        minimum of the parabola through it and its two neighbours, rounded half up; 0 at the
-        first and last label, on a flat or concave parabola and where there is no label.
+    :param fraction: int8 H x W, filled: sixteenths, in [-8, 8], from the least SAD to where two
+        lines of one slope through it and its two neighbours meet, rounded half up; 0 at the
+        first and last label and where there is no label.
     :param best, second: int32 H x W, both filled or both None: the least SAD, and the least of
         the labels further than 1 from the best, ``NO_SECOND`` where there is none. 0 where there
         is no label.
@@ -203,9 +203,9 @@ def _match_row(left: Any, right: Any, left_old: Any, right_old: Any, y: int, win
             j = np.uint64(last) - np.uint64(best_label)
             if one <= j < np.uint64(last):
                 at = np.uint64(place) + j
-                fraction[row, x] = _vertex(np.int64(keys[at + one] >> _SHIFT),
-                                           np.int64(key >> _SHIFT),
-                                           np.int64(keys[at - one] >> _SHIFT))
+                fraction[row, x] = _fraction(np.int64(keys[at + one] >> _SHIFT),
+                                             np.int64(key >> _SHIFT),
+                                             np.int64(keys[at - one] >> _SHIFT))
             if with_costs:
                 best[row, x] = key >> _SHIFT
                 second[row, x] = _second(sads, place, disparities, best_label)
@@ -257,12 +257,11 @@ def _slide(now: Any, old: Any, right_at: int, value: int, value_old: int, column
 
 
 @kernel
-def _vertex(before: int, least: int, after: int) -> Any:
-    # floor(16 (before - after) / (2 curvature) + 1/2), lifted by 8 to divide no negatives.
-    curvature = before - 2 * least + after
-    if curvature <= 0:
-        return np.int8(0)
-    return np.int8((16 * (before - after) + 17 * curvature) // (2 * curvature) - 8)
+def _fraction(before: int, least: int, after: int) -> Any:
+    # floor(16 (before - after) / (2 rise) + 1/2), lifted by 8 to divide no negatives. Of equal
+    # SADs the lowest label wins: ``before`` is more than the least, and the rise is above 0.
+    rise = max(before, after) - least
+    return np.int8((16 * (before - after) + 17 * rise) // (2 * rise) - 8)
 
 
 @kernel(inline='always')
