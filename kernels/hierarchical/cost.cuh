@@ -204,9 +204,7 @@ struct PackedCosts {
         }
     };
 
-    // min(
-    // pixel - other
-    // , truncation) of every byte.
+    // min(|pixel - other|, truncation) of every byte.
     static __device__ __forceinline__ uint32 four(uint32 pixel, uint32 others, uint32 truncation) {
         const uint32 difference = __vabsdiffu4(pixel, others);
         // The top bit of a byte tells whether the difference reaches the truncation, which has 7
@@ -261,9 +259,8 @@ struct PackedCosts {
 };
 
 // One value at a time: the cost of a pair of pixels, and the word of two costs. ``weight`` is that
-// of a pixel, 0 where it lacks evidence. Costs of at most 16 bits are floor(factor * min(
-// own - other
-// , truncation) + 0.5):
+// of a pixel, 0 where it lacks evidence. Costs of at most 16 bits are
+// floor(factor * min(|own - other|, truncation) + 0.5):
 struct TableCost {
     using Element = uint8;
     static __device__ __forceinline__ uint32 weight(const CostLaunch&, bool has_evidence) {

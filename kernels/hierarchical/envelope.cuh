@@ -83,7 +83,7 @@ private:
                 if (part == 0) carry = truncation;
             }
         }
-        // In the middle each columns gets the value of its neighbour in the other columns.
+        // In the middle each side gets the value of its neighbour in the other side.
         carry = truncation;
         Word lower = h[S::WORDS - 1];
         if constexpr (S::SIDES == 2) {

@@ -17,6 +17,7 @@ from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.evaluation.bag_rectification import why_not_rectified
 from stereo_bp_ros.evaluation.bag_topics import is_bag
 from stereo_bp_ros.evaluation.sources import open_pairs
+from test.cases import every
 
 CALIBRATION = Calibration(400.0, 0.25, 31.5, 33.5, 20.0)
 
@@ -42,7 +43,7 @@ def test_pairs_calibration_and_truth_come_back(bag):
     assert [p.stamp_ns for p in pairs] == [10**18 + i * 10**8 for i in range(3)]
     assert [int(p.left.pixels[0, 0]) for p in pairs] == [10, 11, 12]
     assert [int(p.right.pixels[0, 0]) for p in pairs] == [20, 21, 22]
-    assert all(p.calibration == CALIBRATION for p in pairs)
+    assert every(p.calibration == CALIBRATION for p in pairs)
     assert pairs[1].disparity is None
     truth = pairs[2].disparity
     assert np.isnan(truth[0, 0])
@@ -203,7 +204,7 @@ def test_a_ros_1_bag_is_read(tmp_path):
     assert [p.stamp_ns for p in pairs] == [10**18 + i * 10**8 + 7 for i in range(3)]
     assert [int(p.left.pixels[3, 5]) for p in pairs] == [10, 11, 12]
     assert [int(p.right.pixels[3, 5]) for p in pairs] == [20, 21, 22]
-    assert all(p.calibration == CALIBRATION for p in pairs)
+    assert every(p.calibration == CALIBRATION for p in pairs)
 
 
 def test_a_ros_1_bag_is_played_as_the_messages_of_ros_2(tmp_path):

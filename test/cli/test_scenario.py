@@ -10,6 +10,7 @@ import pytest
 from stereo_bp_ros import Calibration
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import files
+from test.cases import every
 
 SMALL = """
 inputs: {rendered: {width: 96, height: 64, max_disparity: 12, frames: 2}}
@@ -41,7 +42,7 @@ def test_the_matcher_holds_what_the_street_holds_it_to(repository, capsys):
                  '--backend', 'cpu', '--json-lines']) == 0, capsys.readouterr().out
     *conditions, last = lines(capsys)
     assert len(conditions) == 10
-    assert all(one['passed'] and one['frames'] == 3 for one in conditions)
+    assert every(one['passed'] and one['frames'] == 3 for one in conditions)
     assert (last['type'], last['passed'], last['failed'], last['frames']) == (
         'scenario', True, 0, 3)
 
@@ -112,7 +113,7 @@ def test_what_conditions_need_is_computed_without_an_option(small, capsys):
     *conditions, _ = lines(capsys)
     assert [one['frames'] for one in conditions] == [2] * 6
     assert [one['unit'] for one in conditions] == ['%', '%', '', 'm', 'MiB', 'MiB']
-    assert all(one['passed'] for one in conditions)
+    assert every(one['passed'] for one in conditions)
     assert conditions[4]['value'] > 0
     assert conditions[5]['value'] > conditions[4]['value']
 

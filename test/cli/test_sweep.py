@@ -15,6 +15,7 @@ from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.config import load_parameter_file
 from stereo_bp_ros.engines.cpu.backend import CpuBackend
 from stereo_bp_ros.evaluation import files
+from test.cases import every
 
 BASE = ['--set', 'disparity_range=16', '--backend', 'cpu', '--repeat', '1']
 
@@ -45,7 +46,7 @@ def test_every_point_of_the_grid_is_measured_once(folder, capsys):
     assert [one['changes'] for one in report['points']] == [
         {'levels': a, 'iterations': b} for a in (1, 2) for b in (1, 4)]
     assert report['measured'] == 4
-    assert all(one['frames'] == 2 and one['figures']['p50'] > 0 for one in report['points'])
+    assert every(one['frames'] == 2 and one['figures']['p50'] > 0 for one in report['points'])
     again = swept(capsys, folder, *axes)
     assert (again['measured'], again['points']) == (0, report['points'])
     wider = swept(capsys, folder, '--sweep', 'levels=1:3:1', '--sweep', 'iterations=1,4')

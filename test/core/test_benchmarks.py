@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from test import domains
+from test.cases import every
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 NAMES = sorted(path.relative_to(REPOSITORY / 'benchmarks').with_suffix('').as_posix()
@@ -108,7 +109,7 @@ def test_peers_on_the_cpu(sets: pathlib.Path) -> None:
     assert [row[0] for row in found] == ['small', 'street 160x96x16']
     times = json.loads(report.read_text())['median_and_minimum_ms']
     assert list(times) == [row[0] for row in found]
-    assert all(0 < least <= median for pair in times.values() for median, least in pair.values())
+    assert every(0 < least <= median for pair in times.values() for median, least in pair.values())
 
 
 def test_what_rows_that_do_not_match_cost(sets: pathlib.Path) -> None:
@@ -125,7 +126,7 @@ def test_frames_with_and_without_measurements() -> None:
                      'sad_fast', '--seconds', 2, '--turns', 1))
     (_, measured, _, *without, nothing), (_, also, _, *beside, estimate) = found
     assert (measured, also, nothing) == ('no', 'yes', '-')
-    assert all(float(figure) > 0 for figure in (*without, *beside, estimate))
+    assert every(float(figure) > 0 for figure in (*without, *beside, estimate))
 
 
 @pytest.mark.slow
@@ -134,7 +135,7 @@ def test_storage_on_the_cpu(sets: pathlib.Path) -> None:
     found = rows(run('storage', sets, '--backend', 'cpu', '--sets', 'small', '--frames', 1))
     assert [row[1] for row in found] == list(storage.CPU)
     assert found[0][3] == '1.00'
-    assert all(float(row[2]) > 0 for row in found)
+    assert every(float(row[2]) > 0 for row in found)
 
 
 def test_left_right_check_on_the_cpu(sets: pathlib.Path) -> None:
@@ -153,14 +154,14 @@ def test_rectification_inside_and_before() -> None:
     assert [tuple(row[1:3]) for row in found] == [
         *((encoding, step) for encoding in ('mono8', 'bayer_rggb8') for step in steps),
         *((model, 'maps') for model in ('plumb_bob', 'rational_polynomial', 'equidistant'))]
-    assert all(float(row[3]) >= float(row[4]) for row in found)
+    assert every(float(row[3]) >= float(row[4]) for row in found)
 
 
 def test_whole_frames_of_raw_and_of_rectified_images() -> None:
     found = rows(run('rectification', '--backend', 'auto', '--size', '64x48x16', '--encoding',
                      'mono8', '--frames', 5))
     assert [row[2] for row in found] == ['convert', 'inside', *['maps'] * 3]
-    assert all(float(row[3]) >= float(row[4]) > 0 for row in found)
+    assert every(float(row[3]) >= float(row[4]) > 0 for row in found)
 
 
 @pytest.mark.slow
@@ -170,7 +171,7 @@ def test_an_evaluation_over_processes() -> None:
                                        '--preset', 'sad_fast'))
     assert [row[0] for row in (alone, one, two, killed)] == [
         'one process', '1 worker', '2 workers', '2 workers, one is killed']
-    assert all(float(row[2]) > 0 for row in (alone, one, two, killed))
+    assert every(float(row[2]) > 0 for row in (alone, one, two, killed))
     assert (alone[5:7], alone[-2:]) == (['1.00', '-'], ['-', '-'])
     for row, workers in ((one, 1), (two, 2), (killed, 2)):
         rate, relative, efficiency = (float(row[column]) for column in (2, 5, 6))
@@ -246,21 +247,21 @@ def test_steps_of_an_evaluation() -> None:
     assert [row[0] for row in found][:4] == ['read and decode PGM', 'PGM from the disk',
                                              'read and decode PNG', 'PNG from the disk']
     assert [row[0] for row in found][-2:] == ['match by sad_fast, score', 'match by road, score']
-    assert all(float(row[1]) > 0 for row in found)
+    assert every(float(row[1]) > 0 for row in found)
 
 
 def test_overlap_on_the_cpu() -> None:
     found = rows(run('overlap', '--backend', 'cpu', '--size', '64x48x16', '--preset', 'sad_fast',
                      '--frames', 3))
     assert [row[1] for row in found] == ['1', '2', '1', '2']
-    assert all(float(row[2]) > 0 for row in found)
+    assert every(float(row[2]) > 0 for row in found)
 
 
 @pytest.mark.slow
 def test_the_cost_of_a_range_on_the_cpu(sets: pathlib.Path) -> None:
     found = rows(run('search_range', sets, '--ranges', 16, 20, 24, '--frames', 1))
     assert [row[1] for row in found] == ['16', '20', '24'] * 2
-    assert all(float(cell) > 0 for row in found for cell in row[2:])
+    assert every(float(cell) > 0 for row in found for cell in row[2:])
 
 
 @pytest.mark.slow
@@ -278,7 +279,7 @@ def test_sky_on_the_cpu(tmp_path: pathlib.Path) -> None:
     assert len(found) == 10
     shares = [float(cell.split()[0]) for row in found for cell in row[1:]]
     assert len(shares) == 10 * 5
-    assert all(0 <= share <= 100 for share in shares)
+    assert every(0 <= share <= 100 for share in shares)
 
 
 @pytest.mark.slow
@@ -408,7 +409,7 @@ def test_points_are_timed_as_the_node_publishes_them(monkeypatch: pytest.MonkeyP
     assert [row[:3] for row in printed] == [
         ['mono8', '1', 'kept'], ['bgr8', '1', 'kept'], ['mono8', '1', 'left out'],
         ['mono8', '2', 'kept'], ['mono8', '2', 'left out'], ['mono8', '4', 'kept']]
-    assert all(float(milliseconds) > 0 for row in printed for milliseconds in row[4:])
+    assert every(float(milliseconds) > 0 for row in printed for milliseconds in row[4:])
 
 
 @pytest.mark.ros
@@ -422,6 +423,6 @@ def test_copies_of_messages_are_timed_alone_and_on_their_way(monkeypatch: pytest
     copies, sent = [row for row in found if len(row) == 4], [
         row for row in found if row[0] == '96x64x8']
     assert {row[0] for row in copies} == {'6144', '24576'}
-    assert all(float(row[2]) >= 0 for row in copies)
+    assert every(float(row[2]) >= 0 for row in copies)
     assert [row[1:3] for row in sent] == [['asynchronous', '5, 5']]
     assert 0 < float(sent[0][3]) < float(sent[0][4])

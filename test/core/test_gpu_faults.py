@@ -21,6 +21,7 @@ from benchmarks.frame_loop import FrameLoop
 from benchmarks.gpu_faults import __main__ as gpu_faults
 from benchmarks.gpu_faults import pieces
 from benchmarks.gpu_faults.processes import Child, ChildError
+from test.cases import every
 
 CONFIG = MatcherConfig(disparity_range=8, stereo_algorithm='sad', backend='cpu')
 
@@ -81,7 +82,7 @@ def test_a_row_fails_for_wrong_frames_and_for_processes_that_do() -> None:
 def test_without_a_gpu_only_pieces_that_need_none_run() -> None:
     assert gpu_faults.can_run('lost', 'cpu')
     assert not any(gpu_faults.can_run(name, 'cpu') for name in pieces.OF_A_GPU)
-    assert all(gpu_faults.can_run(name, 'cuda') for name in pieces.PIECES)
+    assert every(gpu_faults.can_run(name, 'cuda') for name in pieces.PIECES)
 
 
 def test_a_child_that_ends_is_told_with_what_it_said() -> None:
@@ -115,7 +116,7 @@ def test_faults_can_be_rehearsed_without_a_gpu(tmp_path: pathlib.Path,
     assert not any(row['wrong'] for row in rows.values())
     lost = [row for name, row in rows.items() if name.startswith('lost')]
     assert [row['status'] for row in lost] == ['3', '0', '3', '0', '0']
-    assert all(row['none'] == 1 and row['right'] > 20 and row['again_s'] for row in lost)
+    assert every(row['none'] == 1 and row['right'] > 20 and row['again_s'] for row in lost)
     refused = rows['driver: no visible device, backend cuda']
     assert (refused['right'], refused['none']) == (0, 0)
     assert 'BackendUnavailable' in refused['said']

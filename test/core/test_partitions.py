@@ -16,6 +16,7 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import ConfigError, InputError, MemoryLimitError
 from stereo_bp_ros.geometry import MemoryPlan
 from stereo_bp_ros.partitions import Partitioning, choose, split, whole
+from test.cases import every
 
 
 def plan_of(parts: Partitioning) -> MemoryPlan:
@@ -35,7 +36,7 @@ def test_pieces_cover_a_side_with_their_padding(length: int, count: int, levels:
         assert length - 2 * padding < step * count or step + 2 * padding < 16
         return
     assert len(made.starts) == count
-    assert all(start % step == 0 for start in made.starts)
+    assert every(start % step == 0 for start in made.starts)
     assert made.starts[0] == made.bounds[0] == 0
     assert made.starts[-1] + made.size == made.bounds[-1] == length
     for i in range(count):

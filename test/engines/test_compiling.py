@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import pathlib
 import time
@@ -106,10 +107,22 @@ def test_a_program_s_own_logging_decides(tmp_path: pathlib.Path,
 
 
 def test_nobody_at_the_other_end_of_standard_error_stops_nothing(clock, monkeypatch):
+    tried: list[str] = []
+
     class Closed:
-        def write(self, _: str) -> None:
+        def write(self, text: str) -> None:
+            tried.append(text)
             raise BrokenPipeError
     monkeypatch.setattr(compiling.log, 'hasHandlers', lambda: False)
+    progress = compiling.Progress('15 to 45 s')
     for nobody in (None, Closed()):
         monkeypatch.setattr('sys.stderr', nobody)
-        compile_kernels(compiling.Progress('15 to 45 s'), clock, 1, 1.5)
+        compile_kernels(progress, clock, 4, 3.0)
+    # The first line went nowhere; those after it were tried in vain.
+    assert len(tried) >= 2
+    assert 'still compiling kernels: ' in tried[0]
+    # Whoever listens from now on hears how far it is.
+    heard = io.StringIO()
+    monkeypatch.setattr('sys.stderr', heard)
+    compile_kernels(progress, clock, 2, 6.0)
+    assert 'still compiling kernels: 9 after ' in heard.getvalue()

@@ -16,6 +16,7 @@ from stereo_bp_ros.evaluation.comparison import (
     read_report,
     sign_flips,
 )
+from test.cases import every
 
 SKEWED = np.array([0.1, 0.2, 0.2, 0.3, 0.4, 0.5, 0.5, 0.8, 1.1, 1.9, 4.0, 9.0])
 
@@ -68,8 +69,8 @@ def test_a_change_is_better_or_worse_by_the_meaning_of_the_figure():
 def test_equal_reports_have_no_difference():
     a = report(*(pair(str(i), i) for i in range(20)))
     found = compare(a, copy.deepcopy(a))
-    assert all((one.difference, one.interval, one.p, one.change) == (0, (0, 0), 1, '')
-               for one in found.differences)
+    assert every((one.difference, one.interval, one.p, one.change) == (0, (0, 0), 1, '')
+                 for one in found.differences)
     assert (found.worst, found.changed) == ([], {})
 
 

@@ -10,6 +10,7 @@ import pytest
 from stereo_bp_ros.evaluation.metrics import score
 from stereo_bp_ros.evaluation.scenes import meshes, reflections, renderer, roadside, street
 from stereo_bp_ros.evaluation.scenes.sequence import CAMERA_HEIGHT_M, HARD, RoadSequence
+from test.cases import every
 
 HARD_STREET = RoadSequence.hard(width=480, height=200, max_disparity=48)
 #: All that stands on the hard street, under a plain light and on ideal sensors.
@@ -116,7 +117,7 @@ def test_masks_and_truth_are_those_of_naive_rays(sequence):
 def test_masks_do_not_overlap():
     frame = HARD_STREET.frame(INDEX)
     masks = [frame.sky, frame.vehicles, frame.thin, frame.fence]
-    assert all(mask.any() for mask in masks)
+    assert every(mask.any() for mask in masks)
     assert np.sum(masks, axis=0).max() == 1
 
 

@@ -30,6 +30,7 @@ from stereo_bp_ros.papers.tables.results import (
     joined,
     numbers,
 )
+from test.cases import every
 
 MODULES = (lcpc_2010, thesis_2019, ai_2009, gpu_cpu_tables, sad_figures)
 TABLES = [table for module in MODULES for table in vars(module).values()
@@ -200,8 +201,8 @@ def test_memory_is_printed_beside_the_bound(bench):
 
 def test_a_missing_image_is_named(bench):
     result = run(bench, 'thesis_2019', '5.3')
-    assert all(cell.missing.startswith('the image red_barrel is not among the data')
-               for row in result.measured.rows for cell in row.cells)
+    assert every(cell.missing.startswith('the image red_barrel is not among the data')
+                 for row in result.measured.rows for cell in row.cells)
     assert '(1) the image red_barrel is not' in rendering.markdown([result])
 
 
@@ -233,8 +234,8 @@ def test_the_road_is_drawn_in_the_papers_size():
 def test_a_table_of_a_jetson_stays_empty_elsewhere(bench):
     for number in ('7', '13'):
         result = run(bench, 'gpu_cpu', number)
-        assert all('Jetson' in cell.missing and not cell.written()
-                   for row in result.measured.rows for cell in row.cells)
+        assert every('Jetson' in cell.missing and not cell.written()
+                     for row in result.measured.rows for cell in row.cells)
 
 
 def test_results_survive_json_and_render_the_same(bench):

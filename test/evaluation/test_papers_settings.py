@@ -17,6 +17,7 @@ from stereo_bp_ros.papers.plain_steps import cuda_arrays, occupancy, tune
 from stereo_bp_ros.papers.tables import bench as benches
 from stereo_bp_ros.papers.tables import catalogue, lcpc_2010, lcpc_2010_walk, sad
 from stereo_bp_ros.papers.tables.images import SIZES, Images, Missing
+from test.cases import every
 
 INITIAL_MS, BEST_MS, OTHER_MS = 7.0, 2.0, 3.5
 #: The walk's seventh configuration is made the fastest.
@@ -124,7 +125,7 @@ def test_both_back_ends_have_every_setting_of_an_experiment(experiment):
     reasons = {cell.missing for row in result.measured.rows for cell in row.cells
                if cell.missing and cell.missing != lcpc_2010.FAST
                and cell.missing != 'only CUDA kernels have registers and occupancy'}
-    assert all('Jetson' in reason for reason in reasons)
+    assert every('Jetson' in reason for reason in reasons)
 
 
 def test_the_walk_ends_with_its_fastest_configuration():
@@ -170,7 +171,7 @@ def test_parts_of_an_image_have_one_size_and_overlap():
     tops = [int(name.split('(0, ')[1].rstrip(')')) for name in names]
     assert tops[0] == 0
     assert tops[-1] + 277 == 750
-    assert all(before + 277 - after >= 40 for before, after in itertools.pairwise(tops))
+    assert every(before + 277 - after >= 40 for before, after in itertools.pairwise(tops))
     with pytest.raises(ValueError, match='cannot be cut into 1 x 800 parts'):
         images.cut('cones_half', 1, 800, 20)
 
@@ -191,8 +192,8 @@ def test_the_walk_needs_cuda():
     del bench.devices['cuda']
     bench.backend = 'cpu'
     for number in ('table 3', 'figure 3', 'figure 4'):
-        assert all('no device here' in cell.missing
-                   for row in run(bench, number).measured.rows for cell in row.cells)
+        assert every('no device here' in cell.missing
+                     for row in run(bench, number).measured.rows for cell in row.cells)
     row = run(bench, 'table 4').measured.rows[-1]
     assert (row.name, row.cells[1].values) == (lcpc_2010_walk.DEFAULT, (INITIAL_MS, INITIAL_MS))
 

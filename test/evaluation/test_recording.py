@@ -22,6 +22,7 @@ from stereo_bp_ros.evaluation.recording import STEP_NS, Recording, numbers
 from stereo_bp_ros.evaluation.runs import Evaluation, Method
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 from stereo_bp_ros.evaluation.sources import Input, Pair, Sources
+from test.cases import every
 
 SETTINGS = {'disparity_range': 16, 'levels': 3, 'iterations': 4, 'backend': 'cpu'}
 PICTURES = ('/left/image_rect', '/disparity_color', '/evaluation/truth', '/evaluation/error',
@@ -48,7 +49,7 @@ def recorded(path, evaluation, pairs) -> tuple[list, dict[str, list]]:
 def messages(path) -> dict[str, list]:
     # No default types: the definitions are those in the file.
     with AnyReader([path]) as reader:
-        assert all(one.msgdef.data for one in reader.connections)
+        assert every(one.msgdef.data for one in reader.connections)
         found: dict[str, list] = {}
         for connection, time_ns, data in reader.messages():
             found.setdefault(connection.topic, []).append(
@@ -80,8 +81,8 @@ def test_a_street_is_recorded_with_pictures_numbers_and_stamps(tmp_path, evaluat
         assert [one.header.stamp.sec * 10**9 + one.header.stamp.nanosec
                 for _, one in found[topic]] == stamps
     for topic in PICTURES:
-        assert all(picture(one).shape == (64, 96, 3) for _, one in found[topic])
-        assert all(len(one.data) < 64 * 96 * 3 / 2 for _, one in found[topic])
+        assert every(picture(one).shape == (64, 96, 3) for _, one in found[topic])
+        assert every(len(one.data) < 64 * 96 * 3 / 2 for _, one in found[topic])
     last = judged[-1]
     frame = last.frame
     np.testing.assert_array_equal(picture(found['/evaluation/error'][-1][1]), pictures.
@@ -103,7 +104,7 @@ def test_a_street_is_recorded_with_pictures_numbers_and_stamps(tmp_path, evaluat
     assert found['/evaluation/against/bm/score/bad_3_known'][-1][1].data == (
         last.result.matchers['bm'].frame.whole.published.bad_known(3.0))
     assert len(found['/evaluation/consistency/confirmed']) == 3
-    assert all(re.fullmatch(r'(/[A-Za-z_]\w*)+', topic) for topic in found)     # names of ROS
+    assert every(re.fullmatch(r'(/[A-Za-z_]\w*)+', topic) for topic in found)     # names of ROS
 
 
 def test_pairs_without_a_later_stamp_come_a_second_after_each_other(tmp_path, evaluation,
@@ -146,8 +147,8 @@ def test_the_layout_shows_topics_of_a_recording_in_their_types(tmp_path, evaluat
     node = json.loads((repository / 'config/stereo_bp.foxglove.json').read_text())['configById']
     for name in ('Image!left', 'Image!disparity'):
         assert set(node[name]['imageMode'].values()) <= types.keys()
-    assert all(one['value'].partition('.')[0] == '/latency'
-               for one in node['Plot!latency']['paths'])
+    assert every(one['value'].partition('.')[0] == '/latency'
+                 for one in node['Plot!latency']['paths'])
 
 
 def test_a_recording_is_whole_or_not_there(tmp_path, evaluation, textured_pair):

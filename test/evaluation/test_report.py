@@ -9,6 +9,7 @@ import pytest
 
 from stereo_bp_ros.evaluation import pictures, plots, report
 from stereo_bp_ros.evaluation.gallery import SPREAD, WORST, most_bytes
+from test.cases import every
 from test.evaluation import pages
 
 
@@ -95,7 +96,7 @@ def test_the_frames_of_a_page_are_a_list_where_no_script_runs():
     read = pages.Reader(shown.viewer('x')[0].to_html())
     frames = [attributes for tag, attributes in read.elements if tag == 'article']
     assert [frame['data-place'] for frame in frames] == ['2', '1', '0']
-    assert all(frame['class'] == 'frame' for frame in frames)
+    assert every(frame['class'] == 'frame' for frame in frames)
     assert [attributes for tag, attributes in read.elements
             if attributes.get('class') == 'controls' and 'hidden' in attributes]
     for caption in ('image', 'disparity, 0 to 63 px', 'error', 'confidence'):

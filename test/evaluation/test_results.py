@@ -13,6 +13,7 @@ from stereo_bp_ros.evaluation.runs import Evaluation, Method
 from stereo_bp_ros.evaluation.sources import Pair
 from stereo_bp_ros.evaluation.timing import device_ms
 from stereo_bp_ros.types import ENGINE_STAGES
+from test.cases import every
 
 
 def result(name: str, device: float | None, engine: int | None, process: int | None) -> Result:
@@ -72,4 +73,4 @@ def test_an_engine_tells_its_memory_for_every_size(textured_pair):
     figures = [one.matchers['own'] for one in (small, large)]
     assert 0 < figures[0].engine_bytes < figures[1].engine_bytes < large.process_bytes
     assert large.matchers['bm'].engine_bytes is None
-    assert all(one.device_ms is None for one in figures)        # the CPU has no clock of its own
+    assert every(one.device_ms is None for one in figures)        # the CPU has no clock of its own

@@ -18,6 +18,7 @@ bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
 
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer  # noqa: E402
 
+from test.cases import every  # noqa: E402
 from test.cli.test_bags import write_ros1_bag  # noqa: E402
 
 PAIRS = 24
@@ -120,7 +121,7 @@ def test_inputs_follow_each_other_in_chunks_as_well(tmp_path, folder):
     wanted = list(found.pairs())
     assert found.count == len(wanted) == 5 + 3 + 5
     assert [pair.input for pair in wanted] == 5 * ['bag'] + 3 * ['street'] + 5 * ['a/folder']
-    assert all(pair.name.startswith(f'{pair.input}/') for pair in wanted)
+    assert every(pair.name.startswith(f'{pair.input}/') for pair in wanted)
     assert wanted[5].name == 'street/000000'
     chunks = list(found.chunks(3))
     assert [one.place for one in chunks] == [0, 1, 4, 5, 6, 8, 9, 12]
@@ -131,8 +132,8 @@ def test_inputs_follow_each_other_in_chunks_as_well(tmp_path, folder):
         before = [next(reader.read(one.before)).name for one in chunks[1:]]
     assert [pair.name for pair in again] == [pair.name for pair in wanted]
     for one, other in zip(again, wanted, strict=True):
-        assert all(np.array_equal(picture.pixels, same.pixels)
-                   for picture, same in zip(one.images, other.images, strict=True))
+        assert every(np.array_equal(picture.pixels, same.pixels)
+                     for picture, same in zip(one.images, other.images, strict=True))
     assert before == [wanted[one.place - 1].name for one in chunks[1:]]
     assert chunks[0].before is None
 

@@ -8,6 +8,7 @@ import signal
 import pytest
 import yaml
 
+from test.cases import every
 from test.launch.bench import Bench, parameter_files, remappings
 
 pytestmark = pytest.mark.ros
@@ -27,7 +28,7 @@ def test_each_camera_of_a_file_gets_a_process_with_its_own_settings(bench: Bench
         assert parameter_files(found['/rear']) == [{'preset': 'sad_fast'}]
     assert remappings(found['/front']) == {
         '__ns': '/front', 'left/image_rect': '/infra1/image_rect_raw'}
-    assert all('--log-level' in arguments for arguments in calls)
+    assert every('--log-level' in arguments for arguments in calls)
 
 
 def test_a_mistake_in_a_file_of_cameras_starts_nothing(bench: Bench) -> None:

@@ -80,7 +80,7 @@ class Bench:
     @property
     def warnings(self) -> list[str]:
         found = self.conditions.active(CONDITION)
-        assert all(condition.level is Level.WARN for condition in found)
+        assert {condition.level for condition in found} <= {Level.WARN}
         return [condition.text for condition in found]
 
 

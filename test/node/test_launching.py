@@ -12,6 +12,7 @@ from stereo_bp_ros import StereoError
 from stereo_bp_ros.config import all_settings, preset_names
 from stereo_bp_ros.node import launching
 from stereo_bp_ros.node.main import EXIT_DEVICE_LOST, EXIT_REFUSED
+from test.cases import every
 
 
 @pytest.mark.parametrize(('text', 'value'), [
@@ -34,7 +35,7 @@ def test_every_parameter_is_taken_in_its_own_type_and_what_is_not_set_is_left_ou
     expected = {name: setting.default for name, setting in all_settings().items()
                 if setting.default != ''}
     assert values == expected
-    assert all(type(values[name]) is type(expected[name]) for name in expected)
+    assert every(type(values[name]) is type(expected[name]) for name in expected)
     assert launching.parameter_values(dict.fromkeys(given, '')) == {}
     assert launching.parameter_values({'stereo_algorithm': '1'}) == {'stereo_algorithm': 'bp'}
     with pytest.raises(StereoError, match='disparity_range is 1000, but must be'):

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from test.cases import every
+
 pytest.importorskip('rclpy')
 pytestmark = pytest.mark.ros
 
@@ -174,7 +176,7 @@ def test_services_answer_while_a_frame_is_computed(
         client: Any, textured_pair: Callable[..., Any], images: tuple[Any, Any], active: None
         ) -> None:
     slow = {'stereo_algorithm': 'bp', 'disparity_range': 64, 'iterations': 200}
-    assert all(result.successful for result in client.set_parameters(True, **slow))
+    assert every(result.successful for result in client.set_parameters(True, **slow))
     client.wait_for_algorithm('bp')
     width, height = 640, 480
     send_infos(client, width, height)
@@ -189,7 +191,7 @@ def test_services_answer_while_a_frame_is_computed(
     # machine makes both of them slow. Answers that wait for the frame come after it.
     assert answers >= 5
     fast = {name: PARAMETERS.get(name, 7) for name in slow}
-    assert all(result.successful for result in client.set_parameters(True, **fast))
+    assert every(result.successful for result in client.set_parameters(True, **fast))
     client.wait_for_algorithm('sad')
     send_infos(client)
     client.first_result(*images)

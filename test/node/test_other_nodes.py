@@ -20,6 +20,7 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.node.messages import ImageMessage
 from stereo_bp_ros.node.publishing import TOPICS
 from test import other_nodes
+from test.cases import every
 from test.node.test_messages import result
 
 pytestmark = pytest.mark.ros
@@ -72,7 +73,7 @@ def send(client: Any, images: list[Any], infos: dict[str, Any] | None = None) ->
 def frame_of(client: Any, pair: list[np.ndarray], case: str) -> types.SimpleNamespace:
     """Everything of one frame: what was sent, and every result by its topic."""
     fields, parameters = CASES[case]
-    assert all(answer.successful for answer in client.set_parameters(
+    assert every(answer.successful for answer in client.set_parameters(
         **{'reference_image': 'left', 'pre_adjust_disparity': True, **parameters}))
     own = {side: fields.get(side, {}) for side in ('left', 'right')}
     common = {'width': W, 'height': H, **{k: v for k, v in fields.items() if k not in own}}
@@ -247,11 +248,11 @@ def test_subscriptions_of_other_nodes_get_results_with_the_qos_that_they_ask_for
         everything.result('disparity', send(everything, images))
         if all(heard):
             break
-    assert all(heard)
+    assert every(heard)
     for subscription in made:
         node.destroy_subscription(subscription)
     offered = [node.get_publishers_info_by_topic(f'/{topic}')[0].qos_profile for topic in TOPICS]
-    assert all(qos == offered[0] for qos in offered)
+    assert every(qos == offered[0] for qos in offered)
 
 
 # Python of other packages, run

@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip('rclpy')
 
 from stereo_bp_ros.node.publishing import TOPICS
+from test.cases import every
 from test.node.client import stamp_of
 from test.other_nodes import package
 
@@ -202,7 +203,7 @@ def test_all_results_of_a_frame_are_one_set(camera: Camera, name: str) -> None:
         sets = paired(ALL[name], list(camera.results.values()), seed)
         assert [stamp_of(one[0]) for one in sets] == camera.stamps
         for messages in sets:
-            assert all(one.header == messages[0].header for one in messages)
+            assert every(one.header == messages[0].header for one in messages)
             assert messages[0].header.frame_id == 'left_camera'
 
 
@@ -263,4 +264,4 @@ def test_subscribers_of_message_filters_are_called_with_whole_frames(subscribed:
         for one in subscribers:
             subscribed.node.destroy_subscription(one.sub)
     assert [stamp_of(messages[0]) for messages in found] == stamps
-    assert all(one.header == messages[0].header for messages in found for one in messages)
+    assert every(one.header == messages[0].header for messages in found for one in messages)

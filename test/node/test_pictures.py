@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip('rclpy')
 
+from test.cases import every
 from test.node.test_compression import decoded_color, decoded_depth
 
 pytestmark = pytest.mark.ros
@@ -140,7 +141,7 @@ def test_colors_are_those_of_the_disparity_and_can_be_changed_live(connected: An
     stamp, disparity = match(connected, pair)
     picture = pixels_of(connected.result('disparity_color', stamp), 'bgr8', 'u1', 3)
     np.testing.assert_array_equal(picture, colored(disparity, cv2.COLORMAP_TURBO, 15))
-    assert all(result.successful for result in connected.set_parameters(
+    assert every(result.successful for result in connected.set_parameters(
         color_map='jet', color_range=9))
     try:
         stamp, disparity = match(connected, pair)

@@ -18,6 +18,7 @@ from std_msgs.msg import Header
 
 from stereo_bp_ros.config import NodeConfig
 from stereo_bp_ros.node.messages import PointCloudMessage
+from test.cases import every
 from test.node.test_messages import STAMP, result
 from test.node.test_topics import send_infos
 
@@ -170,7 +171,7 @@ def test_options_are_live(subscriber: Any, pair: Any) -> None:
     assert (cloud.height, cloud.width, cloud.is_dense) == (1, len(there), True)
     assert np.array_equal(points_of(cloud)[0], there)
 
-    assert all(answer.successful for answer in subscriber.set_parameters(
+    assert every(answer.successful for answer in subscriber.set_parameters(
         points_decimation=1, points_organized=True, points_min_depth=6.24))
     near = points_of(cloud_of(subscriber, pair)[0])
     expected = whole.copy()

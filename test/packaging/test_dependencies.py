@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from stereo_bp_ros import __version__
+from test.cases import every
 
 #: Extras that nobody installs who only runs the package.
 TOOLS = {'workspace', 'test', 'docs'}
@@ -39,8 +40,8 @@ def tables(repository: pathlib.Path) -> tuple[list[Row], list[Row]]:
         if head[0] == 'package':
             found.append([dict(zip(head, line, strict=True)) for line in lines])
     ros, others = found
-    assert all(all(row[cell] for cell in row if not cell.startswith('`'))
-               for row in [*ros, *others])
+    assert every(all(row[cell] for cell in row if not cell.startswith('`'))
+                 for row in [*ros, *others])
     return ros, others
 
 

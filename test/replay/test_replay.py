@@ -23,6 +23,7 @@ from stereo_bp_ros.evaluation.scenes import sequence as scenes
 from stereo_bp_ros.evaluation.sources import open_pairs
 from stereo_bp_ros.replay import session
 from stereo_bp_ros.replay.source import open_source
+from test.cases import every
 
 rclpy = pytest.importorskip('rclpy', reason='replay over ROS needs rclpy')
 
@@ -73,7 +74,7 @@ def test_a_bag_is_played_byte_by_byte_on_the_nodes_topics(recording):
     assert len(events) == 48
     assert {e.topic for e in events} == set(source.types) == {
         'left/image_rect', 'left/camera_info', 'right/image_rect', 'right/camera_info'}
-    assert all(bags.stamp_of(e.data) == e.time_ns for e in events)
+    assert every(bags.stamp_of(e.data) == e.time_ns for e in events)
 
 
 def test_a_folder_is_played_with_the_stamps_of_its_files_and_its_calibration(folder):

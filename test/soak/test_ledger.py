@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from test import shared_memory
+from test.cases import every
 from test.soak.camera import DISPARITIES, shown_at, textures
 from test.soak.ledger import Found, Ledger, Shown, Totals, transport_losses, unaccounted
 from test.soak.trend import settled, trend
@@ -92,7 +93,7 @@ def test_counters_that_add_up_are_right() -> None:
 def test_a_counter_that_is_one_too_high_is_found(key: str, words: list[str]) -> None:
     found = unaccounted({**COUNTERS, key: COUNTERS[key] + 1})
     assert len(found) == len(words)
-    assert all(text in one for text, one in zip(words, found, strict=True))
+    assert every(text in one for text, one in zip(words, found, strict=True))
 
 
 def test_losses_on_the_way_are_counted_and_gains_are_impossible() -> None:
@@ -108,7 +109,7 @@ def test_losses_on_the_way_are_counted_and_gains_are_impossible() -> None:
 def test_frames_that_follow_each_other_show_other_disparities() -> None:
     for period in (5, 50, 150):        # milliseconds, of the rates of the camera
         shown = [shown_at(k * period * MS) for k in range(100)]
-        assert all(a != b for a, b in itertools.pairwise(shown))
+        assert every(a != b for a, b in itertools.pairwise(shown))
         assert set(shown) == set(DISPARITIES)
 
 

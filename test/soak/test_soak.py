@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip('rclpy')
 from test import domains
+from test.cases import every
 from test.node import processes
 from test.soak import faults, rig, trials
 from test.soak.machine_faults import PRIVATE
@@ -83,7 +84,7 @@ def test_two_minutes_of_faults_are_survived(tmp_path: pathlib.Path) -> None:
     report = json.loads((tmp_path / 'soak.json').read_text(encoding='utf-8'))
     assert report['violations'] == []
     assert len(report['trials']) >= 4
-    assert all(frames['results'] > 0 for frames in report['frames'].values())
+    assert every(frames['results'] > 0 for frames in report['frames'].values())
     page = (tmp_path / 'soak.html').read_text(encoding='utf-8')
     assert "default-src 'none'" in page
     assert report['trials'][0]['fault'] in page

@@ -94,7 +94,7 @@ def choose_labels(config: MatcherConfig, levels: list[PlainLevel], memory: Memor
                   label: np.ndarray, fraction: np.ndarray, best: np.ndarray | None,
                   second: np.ndarray | None, right_label: np.ndarray | None,
                   arrays: Mapping[str, np.ndarray]) -> None:
-    """Step 4: as ``beliefs.selection`` says; ``arrays`` stand in for what is not wanted."""
+    """Step 4: as ``labels.selection`` says; ``arrays`` stand in for what is not wanted."""
     _choose_labels(memory.take('cost_0'), memory.take('sent_0'), levels[0],
                    config.min_disparity, label, fraction, best is not None, arrays['best'],
                    arrays['second'], right_label is not None, arrays['right_label'],

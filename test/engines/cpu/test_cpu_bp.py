@@ -268,7 +268,8 @@ def test_rows_that_are_in_use_at_once_have_slots_of_their_own(
         cuts = [memory.band_edge(height, band, memory.bands(height, threads, steps))
                 for band in range(1, memory.bands(height, threads, steps))]
         at_cuts = [slots[y] for cut in cuts for y in range(cut - steps, cut + steps)]
-        assert all((slots == slot).sum() == 1 for slot in at_cuts)
+        assert [(slots == slot).sum() for slot in at_cuts] == [1] * len(at_cuts)
+        assert cuts or threads == 1 or height < 67
     apart = np.abs(np.subtract.outer(np.arange(height), np.arange(height)))
     assert (apart[np.equal.outer(slots, slots) & (apart > 0)] >= steps + 2).all()
     assert np.array_equal(memory.row_slots(config, 1, height), np.arange(height))

@@ -19,7 +19,7 @@ from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.papers.plain_steps import cpu_arrays
 from stereo_bp_ros.types import OUTPUTS
-from test.cases import slow
+from test.cases import every, slow
 from test.engines.support.outputs import rubbish
 from test.settings import five_sets, plain
 
@@ -129,7 +129,7 @@ def test_rows_are_aligned_where_they_are_asked_to_be() -> None:
         config = paper(8, levels=3, **plain(aligned_rows=aligned))
         assert [level.pitch for level in cpu_arrays.levels(config, 53, 37)] == pitches
     held = cpu_arrays.allocate([('a', (3,), 'int16'), ('b', (5,), 'float32')], True)
-    assert all(array.ctypes.data % 64 == 0 for array in held.values())
+    assert every(array.ctypes.data % 64 == 0 for array in held.values())
 
 
 def test_only_frames_that_are_to_allocate_do() -> None:

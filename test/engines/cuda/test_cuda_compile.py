@@ -30,7 +30,7 @@ from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
 from stereo_bp_ros.engines.cuda.tiled import matching as tiled
 from stereo_bp_ros.papers.plain_steps import cuda_arrays
 from stereo_bp_ros.papers.streamed_sad import cuda
-from test.cases import slow
+from test.cases import every, slow
 from test.settings import five_sets, plain
 from test.settings import tiled as barriers
 
@@ -149,7 +149,7 @@ def kernels_of_the_other_stages() -> list[tuple[str, str]]:
 @every_architecture
 def test_kernels_of_the_other_stages_compile(architecture: str) -> None:
     logs = compile_all(kernels_of_the_other_stages(), architecture)
-    assert all(spilled_bytes(log) == 0 for log in logs.values())
+    assert every(spilled_bytes(log) == 0 for log in logs.values())
 
 
 def kernels_of_combined_costs(disparities: int) -> list[tuple[str, str]]:

@@ -33,7 +33,7 @@ from stereo_bp_ros.engines.cuda.plan import check, computed, plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert
 from stereo_bp_ros.errors import MemoryLimitError
-from test.cases import slow
+from test.cases import every, slow
 from test.settings import five_sets
 
 FIVE_SETS = {'tsukuba': (384, 288, 16), 'venus': (434, 383, 21), 'barn1': (432, 381, 32),
@@ -150,7 +150,7 @@ def test_launches_follow_each_other_and_fit_their_blocks(disparities: int, itera
                 assert not step.tiling.resident or step.iterations > 1
                 assert step.shared_bytes <= TYPICAL.shared_memory - schedule.STATIC_SHARED
                 lists, counts = schedule.nodes_of(step)
-                assert all(0 <= node >> 16 < 65536 for row in lists for node in row)
+                assert every(0 <= node >> 16 < 65536 for row in lists for node in row)
                 assert [len(row) for row in lists] == [row[-1] for row in counts]
 
 
@@ -196,10 +196,10 @@ def test_nobody_touches_a_slot_that_another_node_writes(iterations: int, first: 
                 assert touched.setdefault(slot, node) == node
             if i <= used_to and colour == 0:        # its slots are its neighbours'
                 x, y = node
-                assert all(-step.halo_columns <= column < tiling.width + step.halo_columns
-                           for column in (x - 1, x, x + 1))
-                assert all(-step.halo_rows <= row < tiling.height + step.halo_rows
-                           for row in (y - 1, y, y + 1))
+                assert every(-step.halo_columns <= column < tiling.width + step.halo_columns
+                             for column in (x - 1, x, x + 1))
+                assert every(-step.halo_rows <= row < tiling.height + step.halo_rows
+                             for row in (y - 1, y, y + 1))
 
 
 def test_small_devices_get_smaller_regions() -> None:

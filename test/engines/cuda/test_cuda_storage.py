@@ -17,6 +17,7 @@ from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.papers.plain_steps import cuda_arrays
 from stereo_bp_ros.types import OUTPUTS
+from test.cases import every
 from test.engines.support.outputs import rubbish
 from test.settings import paper, plain
 
@@ -99,7 +100,7 @@ def test_arrays_of_a_block_do_not_overlap_and_lie_at_multiples_of_their_values(
             assert start % (64 if config.plain_steps.aligned_rows else dtype.itemsize) == 0
             spans.append((start, start + values * dtype.itemsize))
     spans.sort()
-    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+    assert every(before[1] <= after[0] for before, after in itertools.pairwise(spans))
     assert spans[-1][1] <= total
 
 

@@ -27,6 +27,7 @@ from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert
 from stereo_bp_ros.images import ENCODINGS
+from test.cases import every
 
 pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
 
@@ -157,7 +158,7 @@ def test_sums_of_the_largest_values_of_a_mosaic_overflow_nothing() -> None:
     config = MatcherConfig(disparity_range=2, levels=1, mono16_scale=1.0)
     white = RawImage.from_array(np.full((6, 8), 65535, np.uint16), 'bayer_gbrg16')
     _, images = converted(config, (white, white))
-    assert all((image == 65535).all() for image in images)
+    assert every((image == 65535).all() for image in images)
 
 
 @pytest.mark.parametrize('encoding', ['mono8', 'nv12', 'rgb8', 'bayer_grbg16'])

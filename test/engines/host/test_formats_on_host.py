@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import pathlib
+import re
 import shutil
 from typing import Any
 
@@ -133,3 +134,37 @@ def test_whole_numbers_lose_a_constant_and_nothing_else(library: Any, chunks: in
         library.keep_fixed(values.ctypes.data_as(ctypes.c_void_p), chunks, bound // 2, bound,
                            back.ctypes.data_as(ctypes.c_void_p))
         assert np.array_equal(back - bound, values - bound // 2)
+
+
+def test_what_is_replaced_on_the_host_is_in_the_kernels_and_no_constant_stands_for_a_result(
+        ) -> None:
+    kernels = ''.join(path.read_text(encoding='utf-8')
+                      for path in host_cuda.KERNELS.rglob('*.cu*'))
+    assert [start for start in host_cuda.BODIES if start not in kernels] == []
+    # Clocks, and addresses that the host's barriers do without, are no results.
+    constants = [start for start, body in host_cuda.BODIES.items()
+                 if re.fullmatch(r'return \w*(\(\))?;', body) and not start.startswith('void')]
+    assert constants == ['uint64 time_in_ns()', 'int hide_from_optimiser(',
+                         'uint32 shared_address(']
+
+
+FOUR = """
+extern "C" unsigned four(unsigned pixel, unsigned others, unsigned truncation) {
+    return PackedCosts<Bytes, Multiples, 16>::four(pixel, others, truncation);
+}
+"""
+
+
+def test_four_costs_at_once_are_the_truncated_differences_of_their_bytes(
+        tmp_path: pathlib.Path) -> None:
+    library = host_cuda.compiled(host_cuda.source('hierarchical/cost.cu') + FOUR, tmp_path)
+    library.four.restype = ctypes.c_uint32
+    rng = np.random.default_rng(3)
+    for truncation in (1, 7, 15, 64, 127):
+        for _ in range(50):
+            pixel, *others = (int(value) for value in rng.integers(0, 256, 5))
+            packed = sum(other << 8 * i for i, other in enumerate(others))
+            found = library.four(ctypes.c_uint32(0x01010101 * pixel), ctypes.c_uint32(packed),
+                                 ctypes.c_uint32(0x01010101 * truncation))
+            assert [found >> 8 * i & 0xff for i in range(4)] == [
+                min(abs(pixel - other), truncation) for other in others]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros.engines.cuda.runtime import arena, compiler, device
+from test.cases import every
 
 
 class Log:
@@ -33,7 +34,7 @@ class Kernel:
 
     def launch(self, stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
                shared_bytes: int, *arguments: Any, cooperative: bool = False) -> None:
-        assert all(isinstance(count, int) and count > 0 for count in (*grid, *block))
+        assert every(isinstance(count, int) and count > 0 for count in (*grid, *block))
         assert block[0] * block[1] * block[2] <= 1024
         assert 0 <= shared_bytes <= device.TYPICAL.shared_memory
         for argument in arguments:

@@ -25,8 +25,6 @@ BODIES = {
     'void copy_unit(': '*to = *from;',
     'void copied()': '',
     'int hide_from_optimiser(': 'return colour;',
-    'Word widen(uint32 packed)': 'return Word();',
-    'uint32 narrow(Word word)': 'return 0;',
     'Word least_small(Word a, Word b)': 'return least(a, b);',
     'void load_relaxed(': 'for (int i = 0; i < COUNT; ++i) to[i] = host_load(from + i); '
                           'host_yield();',
@@ -50,7 +48,6 @@ BODIES = {
     'void wait_for_block()': '__syncthreads();',
     'uint32 load_acquire(': 'host_yield(); const uint32 seen = host_load(at); host_acquire(at); '
                             'return seen;',
-    'uint32 four(uint32 pixel': 'return 0;',      # four costs at once: not used in tiles
 }
 
 #: By what GCC calls each sanitizer.

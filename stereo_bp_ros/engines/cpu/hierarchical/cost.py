@@ -1,6 +1,6 @@
 """Data cost of belief propagation and its pyramid.
 
-Arrays lie as ``plan.Level`` says, with zeros in the columns beyond the image, where sums over
+Arrays lie as ``memory.Level`` says, with zeros in the columns beyond the image, where sums over
 children must find nothing.
 """
 

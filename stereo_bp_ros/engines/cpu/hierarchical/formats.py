@@ -1,4 +1,4 @@
-"""How messages are kept, see ``plan.Level``: as values, or in int8 as differences between labels.
+"""How messages are kept, see ``memory.Level``: as values, or in int8 as differences of labels.
 
 Reading goes over rising labels, writing over falling ones:
 

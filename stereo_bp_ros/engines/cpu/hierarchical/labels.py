@@ -121,7 +121,7 @@ def select_row(cost: Any, messages: Any, y: int, above: int, slot: int, below: i
                found: Any, part: int) -> None:
     """Fill an interior row of ``found``, a ``Selection``, when all messages to it are final.
 
-    :param cost, messages: level 0, 1-D views as ``plan.Level`` says.
+    :param cost, messages: level 0, 1-D views as ``memory.Level`` says.
     :param above, slot, below: where the messages of rows y - 1, y and y + 1 lie.
     :param part: of the scratch.
     """

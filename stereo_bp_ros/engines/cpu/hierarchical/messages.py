@@ -1,6 +1,6 @@
 """Message passing of hierarchical belief propagation, coarse to fine.
 
-Arrays lie as ``plan.Level`` says. Updating one colour of the checkerboard reads only the other,
+Arrays lie as ``memory.Level`` says. Updating one colour of the checkerboard reads only the other,
 so neither the order of rows nor the number of threads can change a result.
 
 Felzenszwalb and Huttenlocher, Efficient Belief Propagation for Early Vision, sections 3.2, 3.3.
@@ -34,7 +34,7 @@ def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[n
     """Fill ``messages``, coarsest level first, and ``found`` from those of level 0.
 
     :param costs, messages: per level, 1-D views of the types that ``plan`` gives them.
-    :param slots: per level, of each row in ``messages``: ``plan.row_slots``.
+    :param slots: per level, of each row in ``messages``: ``memory.row_slots``.
     :param scratch: threads x 4 x labels x lanes of one vector, uint16 or float32.
     :param threads: most bands that a level is cut into, worked on in parallel.
     :param iterations: of each level, level 0 first.
