@@ -61,10 +61,10 @@ class TestOnTheDevice:
 
     def test_pinned_arrays_give_the_same_disparity(self, textured_pair: Pairs) -> None:
         images = textured_pair(160, 96, 6)
-        pinned = [pinned_memory.empty(image.shape, 'uint8') for image in images]
+        pinned = [pinned_memory.empty(image.shape, 'uint8', CONFIG.device_id) for image in images]
         for target, image in zip(pinned, images, strict=True):
             np.copyto(target, image)
-        out = pinned_memory.empty((96, 160), 'float32')
+        out = pinned_memory.empty((96, 160), 'float32', CONFIG.device_id)
         with StereoMatcher(CONFIG) as matcher:
             expected = matcher.compute(*images).disparity
             matcher.compute(*pinned, out={'disparity': out})
