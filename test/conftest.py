@@ -6,7 +6,8 @@ import functools
 import os
 import pathlib
 import signal
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pytest
@@ -15,6 +16,9 @@ from test import domains
 from test.time_limit import pytest_runtest_protocol
 
 __all__ = ['pytest_runtest_protocol']       # a hook of pytest's
+
+#: Packages of this repository: a test that cannot import one of their modules is wrong.
+OWN = 'stereo_bp_ros', 'test', 'benchmarks'
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
@@ -47,6 +51,33 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip('needs an NVIDIA GPU')
     if item.get_closest_marker('alone') and 'PYTEST_XDIST_WORKER' in os.environ:
         pytest.skip('needs the memory of the GPU for itself: run it without -n')
+
+
+class ModuleOfTests(pytest.Module):
+    """Skips where a package is missing that a machine may lack: ROS, or what an extra brings."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        try:
+            return super().collect()
+        except self.CollectError as error:
+            reason = missing_package(error.__cause__)
+            if not reason:
+                raise
+        pytest.skip(reason, allow_module_level=True)
+
+
+def missing_package(error: BaseException | None) -> str:
+    """What a test lacks that could not be imported, in words; '' = that is a mistake of ours."""
+    name = (getattr(error, 'name', None) or '').partition('.')[0]
+    if not isinstance(error, ModuleNotFoundError) or name in {'', *OWN, *sys.stdlib_module_names}:
+        return ''
+    return f'needs the package {name}, which is not installed'
+
+
+def pytest_pycollect_makemodule(module_path: pathlib.Path, parent: pytest.Collector
+                                ) -> pytest.Module:
+    """Have every module of tests be one that may skip."""
+    return ModuleOfTests.from_parent(parent, path=module_path)
 
 
 @pytest.fixture(scope='session')

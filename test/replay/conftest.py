@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from stereo_bp_ros.replay import session
-
 
 @pytest.fixture(scope='package', autouse=True)
 def patience() -> Iterator[None]:
+    pytest.importorskip('rclpy')
+    session = pytest.importorskip('stereo_bp_ros.replay.session')
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, 'STOP_LIMIT_S', 60.0)
         yield
