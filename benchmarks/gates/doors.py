@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.gates import cases
-from stereo_bp_ros import MatcherConfig, partitions
+from stereo_bp_ros import MatcherConfig, geometry, partitions
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.config.renamed import RENAMED
 from stereo_bp_ros.engines.cpu.plan import plan_of as cpu_plan_of
@@ -109,13 +109,13 @@ def cuda_record(config: MatcherConfig, width: int, height: int, properties: devi
     def plan_of(parts: partitions.Partitioning) -> Any:
         return plan.plan_of(config, width, height, properties, {}, parts)
     plan.check(config, properties)
-    config = plan.computed(config, properties)
-    parts = partitions.choose(config, width, height,
+    matched = plan.computed(config, properties)
+    parts = partitions.choose(matched, *geometry.reduced_size(config, width, height),
                               config.memory_limit or properties.memory * 8 // 10,
                               lambda parts: plan_of(parts).memory)
     seen = Recorder()
     parameters = refine.Parameters()
-    parameters.fill(config, None)
+    parameters.fill(matched, None)
     frames = {}
     planned = plan_of(parts)
     with without_a_device(seen):
@@ -128,7 +128,7 @@ def cuda_record(config: MatcherConfig, width: int, height: int, properties: devi
             source: Any = types.SimpleNamespace(encoding=encoding, big_endian=False)
             reading = convert.reading(source)
             made.enqueue(0, pipeline.Form((reading, reading), convert.STAGED,
-                                          refine.steps(config, outputs)))
+                                          refine.steps(matched, outputs)))
             frames[f'{encoding}: {", ".join(outputs)}'] = seen.take()
     return {'partitions': str(parts), 'passes': [_pass(step) for step in planned.launches],
             'arrays': _arrays(planned.memory), 'pinned': _arrays(planned.pinned),

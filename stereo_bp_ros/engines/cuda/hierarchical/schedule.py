@@ -175,7 +175,7 @@ def _ways(config: MatcherConfig, width: int, height: int, k: int, device: Proper
         for m in range(1, min(rest, longest) + 1):
             parts = -(-rest // m)
             ways += [(end_time + parts * time
-                      + (parts - 1) * time_model.reading(message, level, tiling),
+                      + (parts - 1) * time_model.reading(message, level, tiling, device),
                       tiling._replace(last=end))
                      for end_time, end in ends for time, tiling in middle[m - 1]
                      if not (tiling.resident and rest // parts == 1)]

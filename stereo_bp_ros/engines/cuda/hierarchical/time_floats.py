@@ -12,8 +12,12 @@ from stereo_bp_ros.engines.cuda.hierarchical.launch import (
     Work,
     tiles_of,
 )
+from stereo_bp_ros.engines.cuda.runtime.device import Speed
 
-#: Bytes of a level's messages that the L2 cache holds from one iteration to the next.
+#: The device that all coefficients here were measured on.
+ONE = Speed()
+
+#: Bytes of a level's messages that the L2 cache holds from one iteration to the next, of 50 MiB.
 CACHED_BYTES = 35e6
 
 #: Threads of a warp of each scheduler.
@@ -56,9 +60,10 @@ def _streamed_split(work: Work) -> float:
     """
     c, labels, message_bytes = STREAMED_SPLIT, work.labels, work.message.message_bytes
     moved = work.pixels / 2 * (8 * message_bytes + labels)
-    is_cached = work.pixels * 4 * message_bytes < CACHED_BYTES
-    return c.start + c.label * labels + moved / (
-        c.cached_bytes_per_us if is_cached else c.bytes_per_us)
+    speed = work.device.speed
+    is_cached = work.pixels * 4 * message_bytes < CACHED_BYTES * speed.cache
+    return c.start + c.label * labels / speed.clock + moved / (
+        c.cached_bytes_per_us * speed.chip if is_cached else c.bytes_per_us * speed.memory)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,10 +95,14 @@ def _streamed(work: Work) -> float:
     """
     c, message, labels, tiling = STREAMED, work.message, work.labels, work.tiling
     moved = tiling.width * tiling.height / 2 * (8 * message.message_bytes + 2 * labels)
-    alone = (c.start + c.label * labels) * (c.one_direction if tiling.directions == 1 else 1.0)
-    is_cached = work.pixels * 4 * message.message_bytes < CACHED_BYTES
-    speed = c.cached_bytes_per_us if is_cached else c.bytes_per_us
-    return alone + max(work.waves - 1, 0.0) * moved / speed
+    speed = work.device.speed
+    alone = ((c.start + c.label * labels / speed.clock)
+             * (c.one_direction if tiling.directions == 1 else 1.0))
+    is_cached = work.pixels * 4 * message.message_bytes < CACHED_BYTES * speed.cache
+    # A multiprocessor's part of what all of them share.
+    rate = (c.cached_bytes_per_us * speed.clock if is_cached
+            else c.bytes_per_us * speed.memory * speed.clock / speed.chip)
+    return alone + max(work.waves - 1, 0.0) * moved / rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +131,8 @@ def _single_with_labels(work: Work) -> float:
     c, tiling = SINGLE_WITH_LABELS, work.tiling
     nodes = (tiling.width + 2) * (tiling.height + 2) / 2
     return max(work.waves, 1.0) * (
-        c.start + c.node * work.message.message_bytes * math.sqrt(work.labels) * nodes)
+        c.start + c.node * work.message.message_bytes * math.sqrt(work.labels) * nodes
+        / work.device.speed.clock)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,8 +162,10 @@ def _resident(work: Work) -> float:
     """
     c, step = RESIDENT, work.launch
     warps = max(1.0, step.threads / SCHEDULED_THREADS)
+    speed = work.device.speed
     return (c.start + work.waves_in_step * step.iterations * work.tiling.directions * work.labels
-            * (c.label + c.label_per_warp * warps) + c.byte * work.bytes_on_chip)
+            * (c.label + c.label_per_warp * warps) / speed.clock
+            + c.byte * work.bytes_on_chip / speed.chip)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,10 +209,13 @@ def _on_chip(work: Work) -> float:
         block += c.selected * each * tiling.width * tiling.height
     block *= 1 + c.full_slope * max(step.shared_bytes / work.device.shared_memory - c.full, 0.0)
     halo = step.iterations - 1 + work.selects
-    return c.start + work.waves_in_step * block + loading(message, work.level, tiling, halo)
+    speed = work.device.speed
+    return (c.start + work.waves_in_step * block / speed.clock
+            + loading(message, work.level, tiling, halo, speed))
 
 
-def loading(message: MessageFormat, level: Level, tiling: Tiling, halo: int) -> float:
+def loading(message: MessageFormat, level: Level, tiling: Tiling, halo: int,
+            speed: Speed = ONE) -> float:
     """Microseconds for messages to arrive at a launch's nodes: as many as there are rows of units.
 
     From the level above; from the same one, it takes that twice.
@@ -212,7 +227,7 @@ def loading(message: MessageFormat, level: Level, tiling: Tiling, halo: int) -> 
     1.02
     """
     rows = min(tiling.height + 2 * halo, level.height)
-    return ON_CHIP.row_unit * tiles_of(level, tiling) * rows * message.units
+    return ON_CHIP.row_unit * tiles_of(level, tiling) * rows * message.units / speed.chip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,7 +241,7 @@ class Labelling:
 LABELLING = Labelling()
 
 
-def labelling(message: MessageFormat, labels: int, level: Level) -> float:
+def labelling(message: MessageFormat, labels: int, level: Level, speed: Speed = ONE) -> float:
     """Microseconds for these labels, and publication.
 
     64 labels of ``Fixed32``: 337500 nodes read 4 messages of 128 bytes and 64 bytes of costs,
@@ -238,5 +253,5 @@ def labelling(message: MessageFormat, labels: int, level: Level) -> float:
     """
     nodes = level.width * level.height / 2
     moved = nodes * (4 * message.message_bytes + labels)
-    return max(LABELLING.least + moved / LABELLING.bytes_per_us,
+    return max(LABELLING.least + moved / (LABELLING.bytes_per_us * speed.memory),
                level.width * level.height / PUBLISHED_PER_US)

@@ -19,6 +19,10 @@ from stereo_bp_ros.engines.cuda.hierarchical.launch import (
     Work,
     tiles_of,
 )
+from stereo_bp_ros.engines.cuda.runtime.device import Speed
+
+#: The device that all coefficients here were measured on.
+ONE = Speed()
 
 
 def predicted(work: Work) -> float:
@@ -78,7 +82,9 @@ def _streamed(work: Work) -> float:
     nodes = work.pixels / 2
     cost_bytes = labels * (1 if work.launch.level == 0 else 2)
     moved = nodes * (8 * message.message_bytes + cost_bytes)
-    time = max(moved / c.bytes_per_us, message.lanes * (c.value * nodes * labels))
+    speed = work.device.speed
+    time = max(moved / (c.bytes_per_us * speed.memory),
+               message.lanes * (c.value * nodes * labels) / speed.chip)
     if work.selects:
         s, waves = SIX_BIT_LABELS, work.waves
         together = tiling.threads * tiling.directions // 4
@@ -125,7 +131,8 @@ def _selecting(work: Work) -> float:
     if not work.selects:
         return 0.0
     c, labels, tiling = FINAL_LABELS, work.labels, work.tiling
-    time = c.value * (labels + c.more_labels) * tiling.width * tiling.height
+    time = (c.value * (labels + c.more_labels) * tiling.width * tiling.height
+            / work.device.speed.clock)
     if work.launch.iterations > 1:
         time *= max(1.0, labels / c.long) ** c.long_power
     return time
@@ -197,20 +204,22 @@ def _resident(work: Work) -> float:
     >>> work.bytes_on_chip, round(_resident(work), 2)
     (245760, 5.07)
     """
-    message, labels, step = work.message, work.labels, work.launch
+    message, labels, step, speed = (work.message, work.labels, work.launch,
+                                    work.device.speed)
     directions, waves = work.tiling.directions, work.waves_in_step
     warps = max(LEAST_WARPS, step.threads / SCHEDULED_THREADS)
     if isinstance(message, Int16Bytes):
         b = RESIDENT_BYTES
         iteration = (b.iteration + b.iteration_per_warp * warps
                      + directions * labels * (b.label + b.label_per_warp * warps))
-        return b.start + waves * step.iterations * iteration + work.bytes_on_chip * b.byte
+        return (b.start + waves * step.iterations * iteration / speed.clock
+                + work.bytes_on_chip * b.byte / speed.chip)
     c = RESIDENT_INT16
     each = c.word_of_deltas if isinstance(message, Int16Deltas) else c.word
     instructions = c.instructions + directions * labels / 2 * each
-    iteration = c.label * labels + c.instruction * instructions * warps
+    iteration = (c.label * labels + c.instruction * instructions * warps) / speed.clock
     return (c.start + waves * (step.iterations * iteration + _selecting(work))
-            + _publishing(work) + work.bytes_on_chip * c.byte)
+            + _publishing(work) + work.bytes_on_chip * c.byte / speed.chip)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,19 +258,21 @@ def _on_chip(work: Work) -> float:
     """
     c, message, labels, step, tiling = (ON_CHIP, work.message, work.labels, work.launch,
                                         work.tiling)
-    block = _selecting(work) + (c.block_per_label if step.iterations > 1
-                                else c.block_per_label_alone) * labels
+    speed = work.device.speed
+    block = (_selecting(work) * speed.clock
+             + (c.block_per_label if step.iterations > 1 else c.block_per_label_alone) * labels)
     for i in range(step.iterations):
         nodes = work.updated(i)
         block += c.value * labels * message.lanes * nodes
         block += math.ceil(nodes / work.nodes_at_once) * (c.round + c.round_per_label * labels)
+    block /= speed.clock
     if step.shared_bytes > c.full * work.device.shared_memory:
         block *= c.full_factor
     # Rows of a tile begin and end within sectors of 32 bytes.
     sectors = 1 + c.sector_bytes / (tiling.width * message.unit_bytes)
     return (c.start + work.waves_in_step * block + _publishing(work)
             + tiles_of(work.level, tiling) * _loaded_nodes(tiling) * 4 * message.message_bytes
-            * sectors * c.byte)
+            * sectors * c.byte / speed.chip)
 
 
 def _loaded_nodes(tiling: Tiling) -> float:
@@ -274,7 +285,7 @@ def _loaded_nodes(tiling: Tiling) -> float:
     return (tiling.width + 2 * halo) * (tiling.height + 2 * halo) / 2
 
 
-def reading(message: MessageFormat, level: Level, tiling: Tiling) -> float:
+def reading(message: MessageFormat, level: Level, tiling: Tiling, speed: Speed = ONE) -> float:
     """Microseconds that messages of the own level take longer than those of the parents.
 
     1786 tiles of 24 x 16, two iterations, 64 labels of 16 bits: 280 nodes each load 4 messages of
@@ -285,4 +296,4 @@ def reading(message: MessageFormat, level: Level, tiling: Tiling) -> float:
     48.6
     """
     return (tiles_of(level, tiling) * _loaded_nodes(tiling) * 4 * message.message_bytes
-            * ON_CHIP.own_byte)
+            * ON_CHIP.own_byte / speed.chip)

@@ -108,7 +108,8 @@ def _shared_bytes(config: MatcherConfig, found: Launch) -> int:
 def _predicted_time(config: MatcherConfig, found: Launch, device: Properties) -> float:
     """Microseconds beside those of the launch, fitted to an H200 (``docs/history/cuda_sad.md``).
 
-    Only the order of the candidates matters. The blocks of a multiprocessor run in rounds of as
+    Only the order of the candidates matters, which another clock does not change; on other
+    architectures nothing was measured. The blocks of a multiprocessor run in rounds of as
     many as fit. More at once share its tensor cores, but hide each other's waiting.
     """
     together = max(1, min(RESIDENT_THREADS // found.threads,
