@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stereo_bp_ros import MatcherConfig, geometry
+from stereo_bp_ros import MatcherConfig, StereoMatcher, engines, geometry
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.hierarchical import schedule, tuner, tuning
 from stereo_bp_ros.engines.cuda.plan import plan_of
@@ -87,3 +87,18 @@ def test_the_tuner_tries_only_tilings_of_the_reduced_images(
                                          'downscale': 2})
     tuner.tune(config, WIDTH, HEIGHT)
     assert set(asked) == {(32, *geometry.reduced_size(config, WIDTH, HEIGHT))}
+
+
+@pytest.mark.gpu
+def test_tuning_on_the_device_is_used_by_engines_of_reduced_images(
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+    monkeypatch.setattr(tuner, 'DIVISIONS', 2)
+    monkeypatch.setattr(tuner, 'TILES', 1)
+    config = MatcherConfig.preset('road_fast', backend='cuda')
+    chosen = engines.choose(config)
+    found = chosen.tune(config, WIDTH, HEIGHT, lambda *_: None, False)
+    assert found['tuned'] <= found['untuned']
+    with StereoMatcher(config) as matcher:
+        matcher.prepare(WIDTH, HEIGHT)
+        assert chosen.tuning_state(chosen.fit(config, WIDTH, HEIGHT)).startswith('tuned on ')
