@@ -35,6 +35,9 @@ from stereo_bp_ros.config import (
     stamp_tolerance_s,
 )
 from stereo_bp_ros.config.files import load_preset, preset_names
+from stereo_bp_ros.config.node import without_effect
+from stereo_bp_ros.config.parameter_blocks import OF_ANY_NODE
+from stereo_bp_ros.config.stereo_image_proc import HINTS, hint
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError, shown
 from stereo_bp_ros.evaluation import metrics
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
@@ -42,7 +45,7 @@ from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 _log = logging.getLogger(__name__)
 
 #: Parameters that a node has for others than this package.
-ROS_PARAMETERS = ('preset', 'use_sim_time', 'start_type_description_service')
+ROS_PARAMETERS = ('preset', *OF_ANY_NODE)
 
 #: What some verbs need beyond the package's own requirements, and how it is installed.
 REMEDIES = {
@@ -225,7 +228,12 @@ def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] |
 def _of_matcher(parameters: Mapping[str, Value]) -> dict[str, Value]:
     """A node's parameters without those of the node alone, over those of its preset."""
     preset = parameters.get('preset')
-    others = (*NodeConfig.settings(), *ROS_PARAMETERS)
+    others = (*NodeConfig.settings(), *ROS_PARAMETERS, *HINTS)
+    for name in HINTS:
+        if name in parameters:          # the node leaves it out, too
+            _log.warning('%s is left out; %s', name, hint(name))
+    for sentence in without_effect(parameters):
+        _log.warning(sentence)
     return {**(load_preset(str(preset)) if preset else {}),
             **{name: value for name, value in parameters.items()
                if name not in others and not name.startswith('qos_overrides.')}}

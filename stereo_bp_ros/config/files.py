@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 
+from stereo_bp_ros.config import parameter_blocks, stereo_image_proc
 from stereo_bp_ros.config.settings import Value, did_you_mean
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.resources import PRESETS
+
+_log = logging.getLogger(__name__)
 
 
 def preset_names() -> list[str]:
@@ -31,21 +35,49 @@ def load_preset(name: str) -> dict[str, Value]:
 
 
 def load_parameter_file(path: str | os.PathLike[str]) -> dict[str, Value]:
-    """Settings in a ROS parameter file: every ``ros__parameters`` block, later ones win.
+    """Settings in a ROS parameter file: those of all nodes and of the stereo node, later ones win.
+
+    Blocks of other nodes are left out with a warning. See ``parameter_blocks.choose``.
 
     :raises ConfigError: the file cannot be read or has no such block.
+    """
+    blocks = _load_blocks(path)
+    if not blocks:
+        raise ConfigError('params_file', str(path), 'it has no ros__parameters block')
+    values, warnings = parameter_blocks.choose(blocks)
+    if values is None:
+        raise ConfigError('params_file', str(path), warnings[0])
+    values, sentence = stereo_image_proc.translate(values)
+    for warning in filter(None, (*warnings, sentence)):
+        _log.warning('%s: %s', path, warning)
+    return values
+
+
+def without_node(path: str | os.PathLike[str], node: str) -> str:
+    """A sentence about a parameter file of which nothing is for this node; '' = something is.
+
+    :param node: fully qualified name.
+    """
+    try:
+        names = [name for name, _ in _load_blocks(path)]
+    except ConfigError:
+        return ''
+    if not names or any(parameter_blocks.matches(name, node) for name in names):
+        return ''
+    return (f'{path} sets nothing here: its parameters are for {", ".join(names)}, and this node '
+            f'is {node}; name them {node} or /**, or this node by -r __node:= and -r __ns:=')
+
+
+def _load_blocks(path: str | os.PathLike[str]) -> list[parameter_blocks.Block]:
+    """The name and the parameters of each block.
+
+    :raises ConfigError: the file cannot be read.
     """
     try:
         content = read_yaml(path)
     except ValueError as error:
         raise ConfigError('params_file', str(path), str(error)) from error
-    values: dict[str, Value] = {}
-    blocks = list(_parameter_blocks(content, set()))
-    if not blocks:
-        raise ConfigError('params_file', str(path), 'it has no ros__parameters block')
-    for block in blocks:
-        values.update(_flat(block, set()))
-    return values
+    return [(name, _flat(block, set())) for name, block in _parameter_blocks(content, '', set())]
 
 
 def read_yaml(path: str | os.PathLike[str]) -> Any:
@@ -76,14 +108,16 @@ def parse_yaml(text: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> An
         raise ValueError(f'it cannot be read: {error}') from error
 
 
-def _parameter_blocks(content: Any, seen: set[int]) -> Iterable[Mapping[str, Value]]:
-    if isinstance(content, Mapping) and id(content) not in seen:
-        seen.add(id(content))           # an alias of YAML may stand for what it is a part of
+def _parameter_blocks(content: Any, name: str, within: set[int]
+                      ) -> Iterable[tuple[str, Mapping[str, Value]]]:
+    # An alias of YAML may stand for what it is a part of.
+    if isinstance(content, Mapping) and id(content) not in within:
         for key, inner in content.items():
             if key == 'ros__parameters' and isinstance(inner, Mapping):
-                yield inner
+                yield name, inner
             else:
-                yield from _parameter_blocks(inner, seen)
+                yield from _parameter_blocks(inner, f'{name}/{str(key).strip("/")}',
+                                             within | {id(content)})
 
 
 def _flat(block: Mapping[str, Any], within: set[int]) -> dict[str, Any]:

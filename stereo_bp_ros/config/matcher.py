@@ -185,7 +185,9 @@ class MatcherConfig(Settings):
         0, 'regions of at most this many pixels are removed; 0 = off', 0, 100000,
         unit='pixels', live=True)
     speckle_range: float = setting(
-        1.0, 'largest step between neighbours of one region', 0, 128, unit='pixels', live=True)
+        1.0, 'largest step between neighbours of one region; parameters that have the number 0 '
+        'as stereo_algorithm count sixteenths, as stereo_image_proc does', 0, 128, unit='pixels',
+        live=True)
     filling: str = setting(
         'none', 'value of invalid pixels inside the valid window: none; background, the smaller '
         'of the nearest valid disparities left and right; plane, the same, but in the band that '

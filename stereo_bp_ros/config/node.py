@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.config.settings import Settings, setting
@@ -86,6 +88,10 @@ class NodeConfig(Settings):
     P1: float = setting(200.0, _SEMI_GLOBAL, 0, 4000)
     P2: float = setting(400.0, _SEMI_GLOBAL, 0, 4000)
     sgbm_mode: int = setting(0, _SEMI_GLOBAL, 0, 3)
+    full_dp: bool = setting(False, _SEMI_GLOBAL)
+    use_image_transport_camera_info: bool = setting(
+        False, 'accepted for stereo_image_proc and ignored: camera_info keeps its own name, as '
+        'with false, whatever an image is remapped to; remap it, too')
 
     @property
     def stamp_tolerance_s(self) -> float:
@@ -104,4 +110,12 @@ class NodeConfig(Settings):
 
 
 #: Settings of NodeConfig that are accepted for drop-in use and have no effect.
-IGNORED = ('prefilter_size', 'P1', 'P2', 'sgbm_mode')
+IGNORED = ('prefilter_size', 'P1', 'P2', 'sgbm_mode', 'full_dp',
+           'use_image_transport_camera_info')
+
+
+def without_effect(values: Mapping[str, Any]) -> list[str]:
+    """A sentence about each value of a setting that is accepted and has no effect."""
+    known = NodeConfig.settings()
+    return [f'{name} is {values[name]}, which has no effect: {known[name].meaning}'
+            for name in IGNORED if name in values and values[name] != known[name].default]

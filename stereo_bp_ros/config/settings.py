@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from stereo_bp_ros.config import stereo_image_proc
 from stereo_bp_ros.config.renamed import new_name
 from stereo_bp_ros.errors import ConfigError
 
@@ -107,9 +108,9 @@ def _scalar(text: str) -> Value:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about a name that is none: its new one, or the closest known one."""
-    if moved := new_name(name):
-        return f'; {moved}'
+    """The end of a sentence about a name that is none: what takes its place, or the closest."""
+    if instead := new_name(name) or stereo_image_proc.hint(name):
+        return f'; {instead}'
     close = difflib.get_close_matches(name, known, 1)
     return f'; did you mean {close[0]}?' if close else ''
 

@@ -46,7 +46,10 @@ def parameter_values(given: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def _in_type(setting: Setting, given: Value) -> Value:
-    return setting.parse(given) if isinstance(given, str) else setting.coerce(given)
+    value = setting.parse(given) if isinstance(given, str) else setting.coerce(given)
+    # A number stays one: beside it the node reads values as stereo_image_proc does.
+    return next((number for number, name in setting.aliases.items()
+                 if name == value and str(given).strip() == str(number)), value)
 
 
 def cameras(given: Mapping[str, str], choices: Mapping[str, Collection[str]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gc
 import importlib.util
+import itertools
 import os
 import select
 import signal
@@ -176,6 +177,7 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
     from rclpy.executors import SingleThreadedExecutor
     from rclpy.signals import SignalHandlerOptions
 
+    from stereo_bp_ros.config.files import without_node
     from stereo_bp_ros.node.node import StereoBpNode
 
     fatal: list[tuple[str, int]] = []
@@ -203,6 +205,10 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
         if assigns and node.has_parameter(name):
             node.get_logger().warning(f'{printable(text)} is a remapping; a parameter is '
                                       f'--ros-args -p {printable(text)}')
+    for option, path in itertools.pairwise(given):
+        if option == '--params-file' and (sentence := without_node(
+                path, node.get_fully_qualified_name())):
+            node.get_logger().warning(sentence)
     # rclpy's multi-threaded executor hands a task that has not begun yet to its pool again and
     # again; when frames keep both cores busy it takes one of them for itself.
     executor = SingleThreadedExecutor()

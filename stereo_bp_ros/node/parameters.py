@@ -17,10 +17,12 @@ from rclpy.parameter import Parameter
 from rclpy.parameter_service import ParameterService
 
 from stereo_bp_ros import distributions
-from stereo_bp_ros.config import IGNORED, MatcherConfig, NodeConfig, all_settings, split
+from stereo_bp_ros.config import MatcherConfig, NodeConfig, all_settings, split
 from stereo_bp_ros.config.files import load_preset
+from stereo_bp_ros.config.node import without_effect
 from stereo_bp_ros.config.renamed import RENAMED
 from stereo_bp_ros.config.settings import Setting, Value, did_you_mean
+from stereo_bp_ros.config.stereo_image_proc import translate
 from stereo_bp_ros.errors import StereoError
 
 #: Called with the configuration before, the one asked for, and the node's settings.
@@ -46,7 +48,7 @@ class Parameters:
         self._lock = threading.RLock()
         self._settings = self._declare()
         values = {name: node.get_parameter(name).value for name in self._settings}
-        self.matcher, self.node = split({**values, **self._misplaced()})
+        self.matcher, self.node = split({**values, **self._misplaced(), **self._translated()})
         self._normalize()
         self._warn_ignored(values)
         self._warn_unknown()
@@ -93,6 +95,14 @@ class Parameters:
         return {name: parameter.value for name, parameter in self._overrides().items()
                 if name in known}
 
+    def _translated(self) -> dict[str, Any]:
+        """What means something else where it is set for stereo_image_proc."""
+        given = {name: parameter.value for name, parameter in self._overrides().items()}
+        meant, sentence = translate(given)
+        if sentence:
+            self._node.get_logger().info(sentence)
+        return {name: value for name, value in meant.items() if value != given[name]}
+
     def _overrides(self) -> Mapping[str, Parameter]:
         """What the command line and parameter files set, declared or not."""
         return getattr(self._node, '_parameter_overrides', {})
@@ -108,10 +118,14 @@ class Parameters:
                 self.node.replace(**others) if others else self.node)
 
     def _normalize(self) -> None:
-        """Store 1.0 where 1 was given for a number with a fraction."""
-        current = [self._node.get_parameter(name) for name in self._settings]
-        self._node.set_parameters_atomically(
-            [p for p in self._pre_set(current) if p.type_ == Parameter.Type.DOUBLE])
+        """Store 1.0 where 1 was given for a number with a fraction, and names for numbers.
+
+        A dump then means the same when it is loaded.
+        """
+        meant = self.matcher.to_mapping() | self.node.to_mapping()
+        self._node.set_parameters_atomically([
+            Parameter(name, value=meant[name]) for name, setting in self._settings.items()
+            if setting.type is float or setting.aliases])
 
     def _pre_set(self, parameters: list[Parameter]) -> list[Parameter]:
         return [Parameter(p.name, value=float(p.value))
@@ -152,11 +166,8 @@ class Parameters:
         return {p.name: p.value for p in parameters if p.name in self._settings}
 
     def _warn_ignored(self, values: Mapping[str, Any]) -> None:
-        for name in IGNORED:
-            setting = self._settings[name]
-            if name in values and values[name] != setting.default:
-                self._node.get_logger().warning(
-                    f'{name} is {values[name]}, which has no effect: {setting.meaning}')
+        for sentence in without_effect(values):
+            self._node.get_logger().warning(sentence)
 
     def _warn_unknown(self) -> None:
         """A misspelt name in a parameter file is silently left out by ROS."""
@@ -186,17 +197,23 @@ def descriptor(setting: Setting) -> ParameterDescriptor:
     return result
 
 
+def _named(setting: Setting, value: Any) -> Any:
+    """The name in place of a number that has one."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return setting.aliases.get(value, value) if is_number else value
+
+
 def same_value(left: Value, right: Value) -> bool:
     """Whether two parameter values are equal and of one kind (True is not 1)."""
     return left == right and isinstance(left, bool) == isinstance(right, bool)
 
 
 class BatchParameterService(ParameterService):
-    """The parameter services of a node, with one difference.
+    """The parameter services of a node, with two differences.
 
     A request to set several parameters is first tried as a whole, because values that go
     together may be refused one by one: one change of configuration instead of many, and a dump
-    can be loaded whatever was set before.
+    can be loaded whatever was set before. Values for stereo_image_proc are translated.
     """
 
     def __init__(self, node: Node) -> None:
@@ -204,9 +221,21 @@ class BatchParameterService(ParameterService):
         self._batch_node = node
 
     def _set_parameters_callback(self, request: Any, response: Any) -> Any:
-        response.results = set_together(
-            self._batch_node, [Parameter.from_parameter_msg(p) for p in request.parameters])
+        response.results = set_together(self._batch_node, self._meant(request))
         return response
+
+    def _set_parameters_atomically_callback(self, request: Any, response: Any) -> Any:
+        response.result = _set(self._batch_node, self._meant(request))
+        return response
+
+    def _meant(self, request: Any) -> list[Parameter]:
+        given = [Parameter.from_parameter_msg(p) for p in request.parameters]
+        meant, sentence = translate({p.name: p.value for p in given})
+        if sentence:
+            self._batch_node.get_logger().info(sentence)
+        settings = all_settings()
+        return [Parameter(p.name, value=_named(settings[p.name], meant[p.name]))
+                if p.name in settings else p for p in given]
 
 
 def set_together(node: Node, parameters: Sequence[Parameter]) -> list[SetParametersResult]:

@@ -106,6 +106,25 @@ def test_a_parameter_file_gives_the_settings_of_the_matcher(folder, tmp_path, ca
     assert 'sad_variant is now streamed_sad.variant' in capsys.readouterr().err
 
 
+def test_a_parameter_file_of_stereo_image_proc_gives_its_settings(
+        folder, tmp_path, capsys, caplog):
+    path = tmp_path / 'stereo.yaml'
+    path.write_text("""\
+/stereo/disparity_node:
+  ros__parameters: {stereo_algorithm: 0, speckle_range: 4, sgbm_mode: 2, disp12MaxDiff: 1,
+                    use_image_transport_camera_info: true, full_dp: false}
+/stereo/point_cloud_node:
+  ros__parameters: {use_color: true}
+""")
+    found = evaluated(capsys, folder, '--params-file', str(path))['settings']
+    assert (found['stereo_algorithm'], found['speckle_range']) == ('sad', 0.25)
+    for words in ('/stereo/point_cloud_node', 'counts sixteenths', 'sgbm_mode is 2, which has no',
+                  'disp12MaxDiff is left out; its name here is disp12_max_diff',
+                  'use_image_transport_camera_info is True, which has no effect'):
+        assert words in caplog.text
+    assert 'full_dp' not in caplog.text
+
+
 def evaluated(capsys, *arguments) -> dict:
     assert main(['evaluate', *map(str, arguments), '--json', *FAST]) == 0
     return json.loads(capsys.readouterr().out)

@@ -101,7 +101,7 @@ def test_parameters_are_passed_on_as_parameters(bench: Bench) -> None:
                        'stereo_algorithm:=0', 'uniqueness_ratio:=15', 'filling:=none'):
         arguments, _ = bench.call('stereo_bp_node')
         assert parameter_files(arguments) == [{
-            'approximate_sync': True, 'disparity_range': 96, 'stereo_algorithm': 'sad',
+            'approximate_sync': True, 'disparity_range': 96, 'stereo_algorithm': 0,
             'uniqueness_ratio': 15.0, 'filling': 'none'}]
     assert 'WARNING' not in bench.log
 

@@ -37,7 +37,8 @@ def test_every_parameter_is_taken_in_its_own_type_and_what_is_not_set_is_left_ou
     assert values == expected
     assert every(type(values[name]) is type(expected[name]) for name in expected)
     assert launching.parameter_values(dict.fromkeys(given, '')) == {}
-    assert launching.parameter_values({'stereo_algorithm': '1'}) == {'stereo_algorithm': 'bp'}
+    assert launching.parameter_values({'stereo_algorithm': '1'}) == {'stereo_algorithm': 1}
+    assert launching.parameter_values({'stereo_algorithm': 'bp'}) == {'stereo_algorithm': 'bp'}
     with pytest.raises(StereoError, match='disparity_range is 1000, but must be'):
         launching.parameter_values({'disparity_range': '1000'})
 

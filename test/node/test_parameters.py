@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import time
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ pytest.importorskip('rclpy')
 
 import rclpy
 from rcl_interfaces.msg import SetParametersResult
+from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
 from rclpy.parameter import Parameter
 
@@ -165,6 +167,25 @@ def test_whole_numbers_are_accepted_for_numbers_and_names_for_algorithms(
     assert bench.node._configuration.matcher.data_weight == 2.0
     assert type(bench.get('data_weight')) is float
     assert bench.node._configuration.matcher.stereo_algorithm == 'bp'
+
+
+def test_values_for_stereo_image_proc_are_translated(make: Callable[..., Bench]) -> None:
+    bench = make(stereo_algorithm=0, speckle_range=4, full_dp=True,
+                 use_image_transport_camera_info=True)
+    assert bench.node._configuration.matcher.speckle_range == 0.25
+    # A dump holds the name, and is not translated again.
+    assert (bench.get('stereo_algorithm'), bench.get('speckle_range')) == ('sad', 0.25)
+    assert bench.set(speckle_range=2.0).successful
+    assert bench.node._configuration.matcher.speckle_range == 2.0
+    request = SetParametersAtomically.Request(parameters=[
+        Parameter('stereo_algorithm', value=0).to_parameter_msg(),
+        Parameter('speckle_range', value=8.0).to_parameter_msg()])
+    for name in ('_set_parameters_callback', '_set_parameters_atomically_callback'):
+        assert bench.set(speckle_range=2.0).successful
+        getattr(bench.node._parameter_services, name)(request, types.SimpleNamespace())
+        assert (bench.get('stereo_algorithm'), bench.get('speckle_range')) == ('sad', 0.5)
+    assert make(preset='sad_fast', stereo_algorithm=0).get('speckle_range') == 4.0
+    assert make(stereo_algorithm='sad', speckle_range=4).get('speckle_range') == 4.0
 
 
 @pytest.mark.parametrize('values', [
@@ -398,14 +419,6 @@ def test_live_changes_refusals_dump_and_load(run_node: Any, client_class: Any,
         assert [(n, r.reason) for n, r in zip(dumped, results, strict=True)
                 if not r.successful] == []
         assert values_of(client) == dumped
-
-
-def test_bad_parameters_at_the_start_are_one_line_and_an_exit_status(
-        run_node: Any, tmp_path: pathlib.Path) -> None:
-    with run_node(tmp_path, {'disparity_range': 1000}, wait='') as node:
-        assert node.process.wait(60) == 2
-    assert 'disparity_range' in node.log
-    assert 'Traceback' not in node.log
 
 
 def test_without_post_set_callbacks_parameters_work_all_the_same(

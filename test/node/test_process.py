@@ -226,6 +226,14 @@ def test_an_old_name_in_a_parameter_file_ends_the_start(run_node: Any, tmp_path:
                 in node.log)
 
 
+def test_bad_parameters_at_the_start_are_one_line_and_an_exit_status(
+        run_node: Any, tmp_path: pathlib.Path) -> None:
+    with run_node(tmp_path, {'disparity_range': 1000}, wait='') as node:
+        assert node.process.wait(60) == 2
+    assert 'disparity_range' in node.log
+    assert 'Traceback' not in node.log
+
+
 def test_what_ros_refuses_is_one_line_and_an_exit_status(run_node: Any, tmp_path: pathlib.Path
                                                          ) -> None:
     for arguments in (('--no-such-argument',), ('--params-file', str(tmp_path / 'none.yaml'))):

@@ -1,0 +1,92 @@
+"""Which blocks of a ROS parameter file are a stereo node's, where no node is there to tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stereo_bp_ros.config import stereo_image_proc
+from stereo_bp_ros.config.renamed import RENAMED
+from stereo_bp_ros.config.settings import did_you_mean
+
+#: Name of the node, '/' and wildcards included, and its parameters by their whole names.
+Block = tuple[str, Mapping[str, Any]]
+
+#: Names of nodes whose parameters these are, the first one that the file has.
+NODES = ('stereo_bp', stereo_image_proc.NODE)
+
+#: Parameters that every node may have.
+OF_ANY_NODE = ('use_sim_time', 'start_type_description_service')
+
+
+def matches(block: str, node: str) -> bool:
+    """Whether ROS gives parameters of this name to a node: * is one word, ** any number."""
+    pattern = re.escape(block).replace(r'/\*\*', r'(/\w+)*').replace(r'/\*', r'/\w+')
+    return re.fullmatch(pattern, node) is not None
+
+
+def choose(blocks: Sequence[Block]) -> tuple[dict[str, Any] | None, list[str]]:
+    """Parameters of all nodes and of the stereo node, and sentences about what is left out.
+
+    The stereo node is the one that has a name of ``NODES``; where none has, every one whose
+    parameters are all known here. A block that is alone is taken as it is. Names that nobody
+    here knows are left out of wildcards where the file has other nodes.
+
+    :returns: None and the reason where no block is left.
+    """
+    if len(blocks) == 1:
+        return dict(blocks[0][1]), []
+    named = [block for block in blocks if not _is_wildcard(block[0])]
+    mine = next((found for node in NODES
+                 if (found := [name for name, _ in named if name.rpartition('/')[2] == node])),
+                [name for name, values in named if not _why_not(values)])
+    others = [block for block in named if block[0] not in mine]
+    warnings = []
+    if others:
+        warnings.append('left out as parameters of other nodes: ' + ', '.join(
+            f'{name} ({_why_not(values) or "by its name"})' for name, values in others))
+    if len(others) == len(blocks):
+        return None, [f'none of its parameters are for a stereo node; {warnings[0]}']
+    chosen: dict[str, Any] = {}
+    owners: dict[str, str] = {}
+    for name, values in blocks:
+        if name in mine:
+            warnings += [
+                f'{key} is {chosen[key]!r} for {owners[key]} and {value!r} for {name}: the latter '
+                'is taken' for key, value in values.items()
+                if owners.get(key, name) != name and chosen[key] != value]
+            chosen.update(values)
+            owners.update(dict.fromkeys(values, name))
+        elif _is_wildcard(name):
+            unknown = [key for key in values if others and not _is_known(key)]
+            warnings += [f'{key} of {name} is left out: there is no setting of this name'
+                         + did_you_mean(key, _known()) for key in unknown]
+            chosen.update({key: value for key, value in values.items() if key not in unknown})
+    return chosen, warnings
+
+
+def _is_wildcard(name: str) -> bool:
+    return name.rpartition('/')[2] in ('', '*', '**')
+
+
+def _why_not(values: Mapping[str, Any]) -> str:
+    """Why parameters are not a stereo node's, in words; '' = they may be."""
+    from stereo_bp_ros.config.matcher import MatcherConfig
+
+    for name in values:
+        if not _is_known(name):
+            return f'it has {name}{did_you_mean(name, _known())}'
+    own = {*MatcherConfig.settings(), 'preset'}
+    return '' if own & set(values) else 'it sets nothing of matching'
+
+
+def _is_known(name: str) -> bool:
+    return (name in _known() or name in OF_ANY_NODE or name in RENAMED
+            or name.startswith('qos_overrides.'))
+
+
+def _known() -> Mapping[str, Any]:
+    from stereo_bp_ros.config import all_settings
+
+    return all_settings()
