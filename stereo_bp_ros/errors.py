@@ -151,3 +151,15 @@ class OutOfDeviceMemory(StereoError, MemoryError):
 
 class DeviceLostError(StereoError, RuntimeError):
     """The device no longer answers; no engine on it can run again in this process."""
+
+
+def ignored_keys(text: str) -> frozenset[str]:
+    """The keys in a setting ``ignored_checks``: separated by commas, an underscore is as a blank.
+
+    :raises ConfigError: one is not of ``IGNORABLE``.
+    """
+    keys = frozenset(' '.join(name.split()) for name in text.replace('_', ' ').split(',')) - {''}
+    for name in sorted(keys.difference(IGNORABLE)):
+        raise ConfigError('ignored_checks', text,
+                          f'{quoted(name)} is none of ' + ', '.join(IGNORABLE))
+    return keys

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.errors import IGNORABLE, Doubt, InputError, InputReason
+from stereo_bp_ros.errors import IGNORABLE, Doubt, InputError, InputReason, ignored_keys
 
 
 class Severity(str, enum.Enum):
@@ -119,7 +119,8 @@ def believe(findings: Iterable[Finding], config: MatcherConfig) -> list[Finding]
 
     :raises InputError: one of them rejects the input.
     """
-    kept = [one for one in findings if one.check.key not in config.ignored_keys]
+    ignored = ignored_keys(config.ignored_checks)
+    kept = [one for one in findings if one.check.key not in ignored]
     for one in kept:
         if one.check.severity is Severity.REJECT:
             text, _, limit = one.text.partition('; ')

@@ -18,7 +18,7 @@ from stereo_bp_ros.config.programs import (
     TiledBarriers,
 )
 from stereo_bp_ros.config.settings import Setting, Settings, Value, setting
-from stereo_bp_ros.errors import IGNORABLE, ConfigError, printable, quoted
+from stereo_bp_ros.errors import ConfigError, ignored_keys, printable
 
 #: OpenCV's, ``cv2.COLORMAP_*``.
 COLOR_MAPS = ('autumn', 'bone', 'jet', 'winter', 'rainbow', 'ocean', 'summer', 'spring', 'cool',
@@ -271,18 +271,10 @@ class MatcherConfig(Settings):
             self._check_tiles()
         self._check_hierarchy()
         self._check_downscale()
-        for name in sorted(self.ignored_keys - set(IGNORABLE)):
-            raise ConfigError('ignored_checks', self.ignored_checks,
-                              f'{quoted(name)} is none of ' + ', '.join(IGNORABLE))
+        ignored_keys(self.ignored_checks)
         if self.stereo_algorithm == 'sad' and self.border == 'keep':
             raise ConfigError('border', self.border,
                               'SAD has no result outside the valid window: use invalid')
-
-    @property
-    def ignored_keys(self) -> frozenset[str]:
-        """The names in ``ignored_checks``; an underscore is as a blank."""
-        names = self.ignored_checks.replace('_', ' ').split(',')
-        return frozenset(' '.join(name.split()) for name in names) - {''}
 
     @property
     def is_belief_propagation(self) -> bool:

@@ -22,7 +22,7 @@ from stereo_bp_ros import (
     examine_pair,
 )
 from stereo_bp_ros.checks import FrozenCameras
-from stereo_bp_ros.errors import IGNORABLE, Doubt
+from stereo_bp_ros.errors import IGNORABLE, Doubt, ignored_keys
 from stereo_bp_ros.evaluation.datasets import open_dataset
 from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 from stereo_bp_ros.findings import CHECKS, PROGRAMS, Severity
@@ -78,8 +78,7 @@ def test_a_check_is_ignored_by_its_name_and_no_other() -> None:
     assert keys(examine_pair(*same, CONFIG)) == ['identical images']
     ignoring = CONFIG.replace(ignored_checks='Identical images'.lower())
     assert examine_pair(*same, ignoring) == []
-    assert ignoring.replace(ignored_checks='identical_images, frozen camera').ignored_keys == {
-        'identical images', 'frozen camera'}
+    assert ignored_keys('identical_images, frozen camera') == {'identical images', 'frozen camera'}
     for name in ('bad calibration', 'identical'):
         with pytest.raises(ConfigError, match=f'ignored_checks.*{name}'):
             CONFIG.replace(ignored_checks=name)

@@ -13,7 +13,7 @@ from stereo_bp_ros.alignment import VerticalOffset, vertical_offset
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages import convert, rectify
-from stereo_bp_ros.errors import Doubt
+from stereo_bp_ros.errors import Doubt, ignored_keys
 from stereo_bp_ros.geometry import rectified_size
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
@@ -114,7 +114,7 @@ class OffsetMonitor:
                 self._exchanged_pairs + 1 if exchanged else 0)
             if limit:
                 history.add(estimate)
-            if CONDITION not in config.ignored_keys:
+            if CONDITION not in ignored_keys(config.ignored_checks):
                 texts += history.warnings(limit)
             self._conditions.hold(CONDITION, Level.WARN, *texts)
 
