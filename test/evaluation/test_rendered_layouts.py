@@ -7,6 +7,7 @@ import pytest
 
 from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.datasets import open_dataset
+from test.cases import every
 
 SIZE = (4, 6)
 
@@ -65,7 +66,7 @@ def test_both_passes_of_sceneflow_are_told_apart_by_their_names(tmp_path):
     save_scene_flow(tmp_path, ['A'], ('frames_cleanpass', 'frames_finalpass'))
     dataset = open_dataset(tmp_path)
     assert dataset.names == ('frames_cleanpass/A/0006', 'frames_finalpass/A/0006')
-    assert all(pair.truth.max() == 10 for pair in dataset)
+    assert every(pair.truth.max() == 10 for pair in dataset)
 
 
 def test_the_subset_of_flyingthings_has_truths_below_0(tmp_path):

@@ -23,6 +23,7 @@ from stereo_bp_ros.node.diagnostics.quality import (
     frame_quality,
 )
 from stereo_bp_ros.types import OUTPUTS, DisparityFrame
+from test.cases import every
 
 CAMERA = Calibration(focal_px=700.0, baseline_m=0.12, cx_left=320.0, cx_right=320.0, cy=240.0)
 W, H = 160, 96
@@ -159,7 +160,7 @@ def test_too_few_valid_pixels_are_the_one_cause() -> None:
     said([both] * 9, warnings)
     texts = said([PILED] * (2 * LOOKS), warnings)
     assert texts[:LOOKS - 1] == [[text]] * (LOOKS - 1)
-    assert all(sentences != [text] and len(sentences) <= 1 for sentences in texts[LOOKS - 1:])
+    assert every(sentences != [text] and len(sentences) <= 1 for sentences in texts[LOOKS - 1:])
     assert 'may be nearer' in texts[-1][0]
     # A few frames with few pixels in between are no reason for either sentence.
     assert said([PILED, PILED, both, PILED, PILED]) == [[]] * 5
