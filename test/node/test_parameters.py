@@ -443,7 +443,7 @@ def test_names_of_the_stereo_image_proc_parameters_are_all_there(make: Callable[
                                                                  ) -> None:
     names = [
         'stereo_algorithm', 'prefilter_size', 'prefilter_cap', 'correlation_window_size',
-        'min_disparity', 'disparity_range', 'texture_threshold', 'speckle_size',
-        'speckle_range', 'disp12_max_diff', 'uniqueness_ratio', 'P1', 'P2', 'sgbm_mode', 'queue_size',
+        'min_disparity', 'disparity_range', 'texture_threshold', 'speckle_size', 'queue_size',
+        'speckle_range', 'disp12_max_diff', 'uniqueness_ratio', 'P1', 'P2', 'sgbm_mode',
         'approximate_sync', 'approximate_sync_tolerance_seconds', 'use_system_default_qos']
     assert every(map(make().node.has_parameter, names))
