@@ -108,16 +108,17 @@ def parse_yaml(text: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> An
         raise ValueError(f'it cannot be read: {error}') from error
 
 
-def _parameter_blocks(content: Any, name: str, within: set[int]
+def _parameter_blocks(content: Any, name: str, seen: set[int]
                       ) -> Iterable[tuple[str, Mapping[str, Value]]]:
-    # An alias of YAML may stand for what it is a part of.
-    if isinstance(content, Mapping) and id(content) not in within:
+    if not isinstance(content, Mapping):
+        return
+    if isinstance(block := content.get('ros__parameters'), Mapping):
+        yield name, block
+    if id(content) not in seen:
+        seen.add(id(content))           # an alias of YAML may stand for what it is a part of
         for key, inner in content.items():
-            if key == 'ros__parameters' and isinstance(inner, Mapping):
-                yield name, inner
-            else:
-                yield from _parameter_blocks(inner, f'{name}/{str(key).strip("/")}',
-                                             within | {id(content)})
+            if key != 'ros__parameters':
+                yield from _parameter_blocks(inner, f'{name}/{str(key).strip("/")}', seen)
 
 
 def _flat(block: Mapping[str, Any], within: set[int]) -> dict[str, Any]:

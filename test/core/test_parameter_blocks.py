@@ -44,6 +44,12 @@ def test_nested_names_are_read_as_ros_reads_them(tmp_path: pathlib.Path) -> None
     assert load_parameter_file(path) == {'levels': 3}
 
 
+def test_a_block_that_two_nodes_share_by_an_alias_is_read(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'shared.yaml'
+    path.write_text('/a: &a {ros__parameters: {levels: 3}}\n/b/stereo_bp: *a\n')
+    assert load_parameter_file(path) == {'levels': 3}
+
+
 def test_a_misspelt_name_that_makes_a_block_another_nodes_is_told(
         tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     path = written(tmp_path, {'/a': {'levels': 3}, '/b': {'disparty_range': 16}})

@@ -226,6 +226,14 @@ def test_an_old_name_in_a_parameter_file_ends_the_start(run_node: Any, tmp_path:
                 in node.log)
 
 
+def test_a_parameter_file_of_other_nodes_is_a_warning(run_node: Any, tmp_path: pathlib.Path
+                                                      ) -> None:
+    file = tmp_path / 'old.yaml'
+    file.write_text('/stereo/disparity_node: {ros__parameters: {disparity_range: 16}}\n')
+    with run_node(tmp_path, {}, '--params-file', str(file)) as node:
+        assert 'sets nothing here: its parameters are for /stereo/disparity_node' in node.log
+
+
 def test_bad_parameters_at_the_start_are_one_line_and_an_exit_status(
         run_node: Any, tmp_path: pathlib.Path) -> None:
     with run_node(tmp_path, {'disparity_range': 1000}, wait='') as node:
