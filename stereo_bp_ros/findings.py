@@ -119,8 +119,10 @@ def believe(findings: Iterable[Finding], config: MatcherConfig) -> list[Finding]
 
     :raises InputError: one of them rejects the input.
     """
-    ignored = ignored_keys(config.ignored_checks)
-    kept = [one for one in findings if one.check.key not in ignored]
+    kept = list(findings)
+    if config.ignored_checks:
+        ignored = ignored_keys(config.ignored_checks)
+        kept = [one for one in kept if one.check.key not in ignored]
     for one in kept:
         if one.check.severity is Severity.REJECT:
             text, _, limit = one.text.partition('; ')

@@ -306,11 +306,12 @@ class FrameProcessor:
         self._quality_at = time.monotonic() + QUALITY_INTERVAL
         self._offsets.offer(ready.left, ready.right, config, ready.rectification)
         warnings = list(map(str, checks.believe(
-            [*checks.examine_images(ready.left, ready.right, config),
-             *self._frozen.examine(ready.left, ready.right, pair.stamp_ns)], config)))
+            checks.examine_images(ready.left, ready.right, config), config)))
         self.quality = frame_quality(frame, config, ready.calibration)
         warnings = self._quality_warnings.update(
             self.quality, self.settings.min_valid_fraction, warnings)
+        warnings += map(str, checks.believe(self._frozen.examine(
+            ready.left, ready.right, pair.stamp_ns), config))
         for side, message, info in (('left', pair.left, pair.left_info),
                                     ('right', pair.right, pair.right_info)):
             # Only the reference's frame is published: the other may be that of the stereo pair.

@@ -15,6 +15,7 @@ from stereo_bp_ros.cli import run_report
 from stereo_bp_ros.cli.demo import LEAST_PUBLISHED
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.sources import open_pairs
 from stereo_bp_ros.replay.analysis import Analysis, Answer
 from stereo_bp_ros.replay.session import SessionResult
@@ -25,7 +26,8 @@ def recorded(**frames) -> run_report.RecordedRun:
               'published': 100, 'recorded': 100, 'dropped': {}, 'waiting': 0, 'in_progress': 0,
               'lost_to_node': 0, 'lost_from_node': 0, **frames}
     figures = Analysis(counts, {}, [], rate_hz=10.0)
-    return run_report.RecordedRun('bp', 'a run', figures, LEAST_PUBLISHED)
+    judged = [Result(str(index), 8, 8, {}) for index in range(counts['recorded'])]
+    return run_report.RecordedRun('bp', 'a run', figures, LEAST_PUBLISHED, results=judged)
 
 
 def test_a_run_with_every_frame_accounted_for_at_its_rate_passes():

@@ -122,9 +122,10 @@ def test_an_image_that_needs_more_memory_than_allowed(client: Any, pair: Any) ->
 
 CALIBRATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     'no baseline': ('zero baseline', {}, {'baseline': 0.0}),
-    'negative baseline': ('zero baseline', {}, {'baseline': -0.1}),
+    'negative baseline': ('swapped cameras', {}, {'baseline': -0.1}),
     'swapped cameras': ('swapped cameras',
-                        {'p': [500.0, 0, 48, -50, 0, 500, 32, 0, 0, 0, 1, 0]}, {}),
+                        {'p': [500.0, 0, 48, -50, 0, 500, 32, 0, 0, 0, 1, 0]},
+                        {'baseline': 0.0}),
     'NaN': ('bad calibration', {'p': [NAN] * 12}, {}),
     'infinite focal length': ('bad calibration', {}, {'focal': float('inf')}),
     'focal length beyond float32': ('bad calibration', {'focal': 1e39}, {'focal': 1e39}),

@@ -195,7 +195,7 @@ def test_without_an_extra_every_verb_explains_itself(plain, inputs, tmp_path):
         ('evaluate', 'inputs/pair', '--workers', '2'): 'scale',
         ('evaluate', 'inputs/pair', '--sweep', 'levels=1:2', '--trials', '2', '--output',
          'search'): 'search',
-        ('benchmark', 'papers', '--output', 'papers'): 'evaluation',
+        ('benchmark', 'papers', '--output', 'papers'): 'cpu',
         ('replay', 'inputs/bag'): 'ros', ('demo',): 'ros'}
     (status, *_), *refused = in_turn(['info'], *map(list, explained))
     assert status == 0

@@ -96,7 +96,8 @@ def test_no_encoding_and_no_live_setting_compiles_anything():
 def camera_info(focal, focal_y, cx, cy, baseline=0.0):
     return types.SimpleNamespace(
         p=[focal, 0.0, cx, -focal * baseline, 0.0, focal_y, cy, 0.0, 0.0, 0.0, 1.0, 0.0],
-        binning_x=2, binning_y=1, roi=types.SimpleNamespace(x_offset=4, y_offset=6))
+        binning_x=2, binning_y=1, width=0, height=0,
+        roi=types.SimpleNamespace(x_offset=4, y_offset=6, width=0, height=0))
 
 
 @pytest.mark.parametrize('settings', [

@@ -25,7 +25,7 @@ def test_without_a_device_pinned_memory_is_refused_in_words(
     problem = BackendUnavailable('no NVIDIA driver is installed', 'use backend cpu')
     monkeypatch.setattr(device, 'unavailable', lambda index: problem)
     with pytest.raises(BackendUnavailable, match='no NVIDIA driver'):
-        pinned_memory.empty((4, 4), 'uint8')
+        pinned_memory.empty((4, 4), 'uint8', 0)
 
 
 @pytest.mark.gpu
