@@ -99,7 +99,8 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]],
     figures.frames['waited_s'] = waited_s = result.sent.get('waited_s', 0.0)
     if waited_s > MAX_UNSAID_WAIT_S:
         _log.warning('%s: the replay stood still for %.1f s in all, until images had reached who '
-                     'subscribes to them: is this machine too busy for its pace?', name, waited_s)
+                     'subscribes to them: DDS was still connecting them, or this machine is busy',
+                     name, waited_s)
     inputs = _Inputs(pairs, period_s)
     showing = Showing(figures.frames['recorded'])
     results: list[Result] = []
