@@ -41,6 +41,9 @@ _FRAME, _FOOTER_BYTES = struct.Struct('<BQ'), 9 + 20 + len(_MAGIC)
 #: Bytes in front of a message: channel, sequence, time of recording and of publishing.
 _MESSAGE_HEAD = struct.Struct('<HIQQ')
 
+#: Bytes of the fields in front of the records in a chunk, at most: the compression has a name.
+_MAX_CHUNK_HEAD = 256
+
 #: Messages outside of chunks are read in runs of at least as many bytes, a chunk's usual size.
 _RUN_BYTES = 2**20
 
@@ -69,19 +72,19 @@ class _Cursor:
     :raises struct.error, IndexError: there are fewer bytes than the fields need.
     """
 
-    def __init__(self, data: bytes) -> None:
-        self._data, self._place = data, 0
+    def __init__(self, data: bytes | memoryview) -> None:
+        self._data, self.place = data, 0
 
     def numbers(self, form: str) -> tuple[int, ...]:
-        found = struct.unpack_from(f'<{form}', self._data, self._place)
-        self._place += struct.calcsize(f'<{form}')
+        found = struct.unpack_from(f'<{form}', self._data, self.place)
+        self.place += struct.calcsize(f'<{form}')
         return found
 
     def bytes(self, length: int) -> bytes:
-        found = self._data[self._place:self._place + length]
+        found = bytes(self._data[self.place:self.place + length])
         if len(found) < length:
             raise struct.error(f'{length} bytes are wanted, and {len(found)} are there')
-        self._place += length
+        self.place += length
         return found
 
     def text(self) -> str:
@@ -138,7 +141,7 @@ class McapStorage:
              stop: int | None) -> Iterator[tuple[int, Connection | None, bytes]]:
         """Messages of a chunk by time; it is read after the first item, which is none."""
         yield chunk.first_ns, None, b''
-        found = [(time_ns, wanted[channel], data)
+        found = [(time_ns, wanted[channel], bytes(data))
                  for channel, time_ns, data in _messages(self._content(chunk))
                  if channel in wanted and (start is None or time_ns >= start)
                  and (stop is None or time_ns < stop)]
@@ -256,17 +259,17 @@ class McapStorage:
 
     def _content(self, chunk: _Chunk) -> bytes:
         """The records of a chunk or run."""
-        data = self._read(chunk.start, chunk.end - chunk.start)
         if chunk.kind == 'run':
-            return data
-        fields = _Cursor(data[_FRAME.size:])
+            return self._read(chunk.start, chunk.end - chunk.start)
+        fields = _Cursor(self._read(chunk.start + _FRAME.size, _MAX_CHUNK_HEAD))
         _, _, size, crc = fields.numbers('QQQI')
         compression = fields.text()
         length, = fields.numbers('Q')
+        start = chunk.start + _FRAME.size + fields.place
+        data = self._read(start, min(length, chunk.end - start))
         if chunk.kind == 'chunk':
-            return bytes(decompress(fields.bytes(length), compression, size, crc))
-        start = _FRAME.size + 28 + 4 + len(compression) + 8
-        return _decompressed(data[start:], compression)
+            return bytes(decompress(data, compression, size, crc))
+        return _decompressed(data, compression)
 
     def _define(self, code: int, fields: _Cursor) -> None:
         """Take in the record of a schema or channel."""
@@ -290,9 +293,9 @@ class McapStorage:
                                            ConnectionExtRosbag2(encoding, []), self))
 
 
-def _records(content: bytes) -> Iterator[tuple[int, bytes]]:
+def _records(data: bytes) -> Iterator[tuple[int, memoryview]]:
     """Code and content of the records in a part of a file, up to the first that is not whole."""
-    place = 0
+    content, place = memoryview(data), 0
     while place + _FRAME.size <= len(content):
         code, length = _FRAME.unpack_from(content, place)
         place += _FRAME.size
@@ -302,7 +305,7 @@ def _records(content: bytes) -> Iterator[tuple[int, bytes]]:
         place += length
 
 
-def _messages(content: bytes) -> Iterator[tuple[int, int, bytes]]:
+def _messages(content: bytes) -> Iterator[tuple[int, int, memoryview]]:
     """Channel, time of recording in ns and bytes of the messages among records."""
     for code, record in _records(content):
         if code == _MESSAGE:

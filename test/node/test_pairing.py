@@ -6,7 +6,7 @@ import types
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stereo_bp_ros.config import NodeConfig
@@ -315,7 +315,7 @@ def test_every_image_is_accounted_for_whatever_comes(
                                          + sum(counts.image_drops[side].values()))
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None)
 @given(moments=st.lists(st.tuples(st.sampled_from(SIDES), st.integers(1, 60)), unique=True,
                         max_size=40),
        tolerance=st.sampled_from([0.0, 0.002, 0.005]))
