@@ -12,8 +12,9 @@ import operator
 import pathlib
 import struct
 from collections.abc import Collection, Iterator
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
+import lz4.frame
 from rosbags.interfaces import (
     Connection,
     ConnectionExtRosbag2,
@@ -326,12 +327,10 @@ def _indexed(fields: _Cursor) -> _Chunk:
 
 
 def _decompressed(data: bytes, compression: str) -> bytes:
-    """What the first part of a compressed chunk holds.
-
-    :raises StereoError: its compression tells nothing of a part.
-    """
-    if not compression:
-        return data
-    if compression != 'zstd':
-        raise StereoError(f'a part of a chunk with {printable(compression)} cannot be read')
-    return bytes(zstd.ZstdDecompressor().decompress(data))
+    """What the first part of a compressed chunk holds."""
+    found: Any = data
+    if compression == 'zstd':
+        found = zstd.ZstdDecompressor().decompress(data)
+    elif compression == 'lz4':
+        found = lz4.frame.LZ4FrameDecompressor().decompress(data)
+    return bytes(found)

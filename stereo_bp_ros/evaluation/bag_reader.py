@@ -119,13 +119,13 @@ class Reader:
     def decoded(self, kind: str, data: bytes) -> Any:
         """A message of ROS 2 from its bytes, or from those of the same of ROS 1."""
         message = self.deserialize(data, kind)
-        if not self.is2:
-            return _from_ros1(message, kind)
         if kind not in self._usual:
-            if other := _otherwise(kind, self.typestore):
-                raise StereoError(f'{self._path} defines {other} otherwise than ROS 2')
+            usual = STORE if self.is2 else get_typestore(Stores.ROS1_NOETIC)
+            if other := _otherwise(kind, self.typestore, usual):
+                raise StereoError(f'{self._path} defines {other} otherwise than ROS '
+                                  f'{2 if self.is2 else 1}')
             self._usual += (kind,)
-        return message
+        return message if self.is2 else _from_ros1(message, kind)
 
     def messages(self, *arguments: Any, **options: Any) -> Iterator[tuple[Any, int, bytes]]:
         counts: collections.Counter[str] = collections.Counter()
@@ -169,13 +169,15 @@ def _definitions(connection: Any) -> dict[str, Any]:
             for name, fields in get_types_from_idl(part).items()}
 
 
-def _otherwise(kind: str, definitions: Typestore) -> str:
+def _otherwise(kind: str, definitions: Typestore, usual: Typestore) -> str:
     """The message, within those of a kind, whose fields a bag defines otherwise; '' = none."""
-    _, fields = STORE.fielddefs[kind]
+    if kind not in usual.fielddefs:
+        return ''
+    _, fields = usual.fielddefs[kind]
     if definitions.fielddefs[kind][1] != fields:
         return kind
     inner = re.findall(r"'(\w+/msg/\w+)'", str(fields))
-    return next(filter(None, (_otherwise(name, definitions) for name in inner)), '')
+    return next(filter(None, (_otherwise(name, definitions, usual) for name in inner)), '')
 
 
 def _from_ros1(message: Any, kind: str) -> Any:

@@ -282,3 +282,13 @@ def test_a_bag_is_read_where_only_its_own_topics_have_definitions(tmp_path):
                          time_ns, STORE.serialize_cdr(message, message.__msgtype__))
     file, = (tmp_path / 'bag').glob('*.mcap')
     assert_read(file, 1)
+
+
+def test_a_definition_of_ros_1_that_is_not_the_usual_one_is_named(tmp_path):
+    changed = [one._replace(definition=one.definition.replace(b'string encoding',
+                                                              b'string encodinh'))
+               for one in channels('ros1')]
+    path = mcap_files.write(tmp_path / 'x.mcap', changed, messages('ros1'), profile='ros1')
+    with bags.StereoBag(path) as bag, \
+            pytest.raises(StereoError, match='defines sensor_msgs/msg/Image otherwise than ROS 1'):
+        [load() for _, load in bag.unread()]
