@@ -303,7 +303,7 @@ def examine_calibration(calibration: Calibration | None, width: int, height: int
 
 @check(Doubt.TRUTH, 'at most 0.5 % of the true disparities lie beyond the searched range',
         'match', 'evaluate')
-def check_truth(truth: np.ndarray, config: MatcherConfig, shift: float = 0.0) -> Texts:
+def check_truth(truth: np.ndarray, config: MatcherConfig) -> Texts:
     """The searched range holds the truth.
 
     :param truth: float32 H x W, disparities between the images as they are, pixels; not finite

@@ -12,11 +12,10 @@ from stereo_bp_ros.errors import IGNORABLE, Doubt, InputError, InputReason, igno
 
 
 class Severity(str, enum.Enum):
-    """What follows: no result, a result with a warning, or a result with a note."""
+    """What follows: no result, or a result with a warning."""
 
     REJECT = 'reject'
     WARN = 'warn'
-    NOTE = 'note'
 
     def __str__(self) -> str:
         return self.value
