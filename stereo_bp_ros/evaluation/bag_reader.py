@@ -170,11 +170,15 @@ def _definitions(connection: Any) -> dict[str, Any]:
 
 
 def _otherwise(kind: str, definitions: Typestore, usual: Typestore) -> str:
-    """The message, within those of a kind, whose fields a bag defines otherwise; '' = none."""
+    """The message, within those of a kind, whose fields a bag defines otherwise; '' = none.
+
+    Converters to ROS 1 leave the small letters of ROS 2's fields, such as ``d`` of CameraInfo.
+    """
     if kind not in usual.fielddefs:
         return ''
     _, fields = usual.fielddefs[kind]
-    if definitions.fielddefs[kind][1] != fields:
+    small = [(name.lower(), form) for name, form in fields]
+    if definitions.fielddefs[kind][1] not in (fields, small):
         return kind
     inner = re.findall(r"'(\w+/msg/\w+)'", str(fields))
     return next(filter(None, (_otherwise(name, definitions, usual) for name in inner)), '')

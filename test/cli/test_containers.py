@@ -5,6 +5,8 @@ from __future__ import annotations
 import pathlib
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import lz4.frame
@@ -292,3 +294,11 @@ def test_a_definition_of_ros_1_that_is_not_the_usual_one_is_named(tmp_path):
     with bags.StereoBag(path) as bag, \
             pytest.raises(StereoError, match='defines sensor_msgs/msg/Image otherwise than ROS 1'):
         [load() for _, load in bag.unread()]
+
+
+def test_a_recording_of_ros_2_that_was_converted_to_ros_1_is_read(tmp_path):
+    recordings.write(tmp_path / 'bag', recorded())
+    path = tmp_path / 'old.bag'         # whose CameraInfo has the small letters of ROS 2
+    subprocess.run([sys.executable, '-m', 'rosbags.convert', '--src', str(tmp_path / 'bag'),
+                    '--dst', str(path)], check=True, capture_output=True, timeout=60)
+    assert assert_read(path) == []
