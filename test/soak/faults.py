@@ -243,11 +243,16 @@ def namesake(rig: Rig, draw: random.Random) -> Iterator[None]:
 def stopped(rig: Rig, draw: random.Random) -> Iterator[None]:
     """The process is stopped, and goes on."""
     _stop(rig.process.pid)
-    before = rig.reports
+    before, place = rig.reports, rig.ledger.sent
     yield
     # One may have been on its way.
     if not is_stopped(rig.process.pid) or rig.reports > before + 1:
         raise Violation('the node goes on while it is stopped')
+    limit = rig.parameters['max_latency']
+    # It has seen none of them before it goes on.
+    if not rig.ledger.forbid(place, time.monotonic() - limit,
+                             f'it was older than {limit} s when the node went on'):
+        raise Violation('the node was stopped for too short a time')
     rig.process.send_signal(signal.SIGCONT)
 
 

@@ -79,6 +79,7 @@ class Ledger:
         self._sent: collections.OrderedDict[int, _Sent] = collections.OrderedDict()
         self._violations: list[str] = []
         self._last = 0
+        self._forbidden: dict[int, str] = {}
         self._results: collections.deque[_Sent] = collections.deque(maxlen=REMEMBERED)
         self._times: collections.deque[tuple[int, float]] = collections.deque(maxlen=REMEMBERED)
         #: Frames sent and results received since the beginning.
@@ -106,6 +107,17 @@ class Ledger:
                 self._sent.popitem(last=False)
             return self.sent
 
+    def forbid(self, after: int, until: float, why: str) -> int:
+        """No frame behind this place that was sent until a time may have a result any more.
+
+        Whatever the machine does beside, a result of one of them is a violation; returns their
+        number.
+        """
+        with self._lock:
+            places = [place for place, at in self._times if place > after and at <= until]
+            self._forbidden |= dict.fromkeys(places, why)
+            return len(places)
+
     def receive(self, stamp_ns: int, found: Found, now: float) -> None:
         """A result has come."""
         with self._lock:
@@ -128,6 +140,8 @@ class Ledger:
         if now - sent.at > self._longest_age and (
                 now - sent.at > self._longest_age + self._excused(sent.at)):
             wrong.append(f'{frame}: stale, published {now - sent.at:.1f} s after it was sent')
+        if sent.place in self._forbidden:
+            wrong.append(f'{frame}: stale, published although {self._forbidden[sent.place]}')
         if (found.width, found.height) != (shown.width, shown.height):
             wrong.append(f'{frame}: {found.width} x {found.height}, sent were '
                          f'{shown.width} x {shown.height}')

@@ -57,6 +57,17 @@ def test_a_result_that_comes_late_is_stale(ledger: Ledger) -> None:
     assert found == 'frame 1: stale, published 3.5 s after it was sent'
 
 
+def test_a_result_that_is_forbidden_is_found_however_busy_the_machine_is() -> None:
+    ledger = Ledger(longest_age=3.0, excused=lambda at: 1e3)
+    for number in range(4):
+        ledger.send((number + 1) * MS, SHOWN, float(number))
+    assert ledger.forbid(1, 2.0, 'it was too old') == 2
+    for number in range(4):
+        ledger.receive((number + 1) * MS, RIGHT, 100.0)
+    assert ledger.take_violations() == [
+        f'frame {place}: stale, published although it was too old' for place in (2, 3)]
+
+
 @pytest.mark.parametrize(('found', 'words'), [
     (Found(8.0, 1.0, 0.8, 96, 64, 500.0), 'mixed, its disparity is 8.0'),
     (Found(7.0, 0.5, 0.8, 96, 64, 500.0), 'in 50 % of the pixels'),
