@@ -15,7 +15,7 @@ FOLDERS = {f'{NAME}.{inside}': folder
 ROSBAGS = 'rosbags>=0.11'
 CPU = ['numba>=0.57', "tbb; platform_machine == 'x86_64'"]
 EVALUATION = [ROSBAGS, 'matplotlib>=3.5']
-SCALE = ['distributed>=2024.8']
+SCALE = ['distributed>=2024.8', 'cryptography>=42']
 SEARCH = ['optuna>=5']
 
 

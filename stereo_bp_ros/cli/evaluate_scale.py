@@ -47,10 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument('--workers', type=shared.whole(1, 1024), default=0, metavar='N',
                        help='spread pairs over N processes of this machine, each with one thread '
-                            'and, in turn, one CUDA device (needs distributed)')
+                            'and, in turn, one CUDA device (needs distributed and '
+                            'cryptography)')
     where.add_argument('--scheduler', default='', metavar='ADDRESS',
                        help='spread pairs over the workers of a Dask cluster, e.g. '
-                            'tcp://host:8786, that find the same path (needs distributed)')
+                            'tls://host:8786, that find the same path (needs distributed)')
 
 
 def for_workers(options: argparse.Namespace, config: MatcherConfig) -> MatcherConfig:
@@ -91,7 +92,7 @@ def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
                       lambda: {name: [one] for name, one in evaluation.devices.items()},
                       lambda: showing, lambda: skipped)
         return
-    shared.require('distributed')
+    shared.require('distributed', *(['cryptography'] if options.workers else []))
     from stereo_bp_ros.evaluation import scale
     count = sources.count
     with scale.Cluster(options.workers, options.scheduler) as cluster:

@@ -52,6 +52,7 @@ REMEDIES = {
     'rosbags': "pip install rosbags, or the extra 'evaluation' of this package",
     'matplotlib': "pip install matplotlib, or the extra 'evaluation' of this package",
     'distributed': "pip install distributed, or the extra 'scale' of this package",
+    'cryptography': "pip install cryptography, or the extra 'scale' of this package",
     'optuna': "pip install optuna, or the extra 'search' of this package",
     'rclpy': "source the setup.bash of ROS 2, or install the extra 'ros' of this package",
 }

@@ -26,7 +26,7 @@ from multiprocessing import resource_tracker
 from typing import Any, Protocol
 
 import dask
-from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin, get_worker
+from distributed import Client, KilledWorker, LocalCluster, Security, WorkerPlugin, get_worker
 
 from stereo_bp_ros import transport
 from stereo_bp_ros.config import MatcherConfig
@@ -200,10 +200,18 @@ def _judge(name: str, chunk: Chunk) -> _Judged:
     return plugin.judge(chunk)
 
 
+class _WithoutPages(WorkerPlugin):
+    """Ends the HTTP server of a worker: it has no keys, and nobody reads its pages."""
+
+    def setup(self, worker: Any) -> None:
+        worker.http_server.stop()
+
+
 class Cluster:
     """Worker processes, own ones of this machine or those of a scheduler; used in ``with``.
 
     :param workers: processes that are started here, each with one thread; they end with this one.
+        Only this process and they have the keys that a connection needs (TLS).
     :param scheduler: address of a scheduler that is there, e.g. tcp://host:8786, instead.
     :raises StereoError: processes cannot be started, there is no scheduler, or no worker comes to
         it.
@@ -243,10 +251,14 @@ class Cluster:
         try:
             cluster = self._opened.enter_context(LocalCluster(
                 n_workers=workers, threads_per_worker=1, processes=True, host='127.0.0.1',
+                security=Security.temporary(),
                 dashboard_address=None, scheduler_kwargs={'dashboard_address': '127.0.0.1:0'},
                 memory_limit=0, local_directory=folder, silence_logs=logging.CRITICAL))
             self._opened.callback(_end_workers, cluster)
-            return self._opened.enter_context(Client(cluster))
+            cluster.loop.add_callback(cluster.scheduler.http_server.stop)
+            client = self._opened.enter_context(Client(cluster))
+            client.register_plugin(_WithoutPages())
+            return client
         except RuntimeError as error:
             raise StereoError(f'{workers} processes cannot be started: {error}') from error
         finally:
@@ -257,7 +269,7 @@ class Cluster:
             client = self._opened.enter_context(Client(
                 scheduler, timeout=SCHEDULER_TIMEOUT_S))
             client.wait_for_workers(1, timeout=WORKER_TIMEOUT_S)
-        except (OSError, ValueError, TimeoutError) as error:
+        except (OSError, ValueError, TimeoutError, TypeError, RuntimeError) as error:
             raise StereoError(f'no worker by the scheduler {scheduler}: {error}') from error
         return client
 

@@ -46,8 +46,8 @@ def folder(tmp_path, textured_pair):
 
 @pytest.mark.parametrize('workers', [[], ['--workers', '1']])
 def test_what_was_done_before_an_error_is_reported(folder, tmp_path, capsys, workers):
-    if workers:
-        pytest.importorskip('distributed')
+    for needed in ('distributed', 'cryptography') if workers else ():
+        pytest.importorskip(needed)
     path = folder / 'two' / 'right.png'
     path.write_bytes(path.read_bytes()[:-200])
     arguments = ['evaluate', str(folder), *FAST, *workers]

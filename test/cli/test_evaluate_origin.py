@@ -115,6 +115,7 @@ def test_threads_are_those_that_there_are_and_not_the_setting(folders, capsys):
 
 def test_a_spread_evaluation_says_that_its_times_are_shared(folders, capsys, monkeypatch):
     pytest.importorskip('distributed')
+    pytest.importorskip('cryptography')
     report = reported(capsys, *folders, '--workers', '2')
     assert report['devices'] == reported(capsys, *folders)['devices']
     text = told(capsys, monkeypatch, *folders, '--workers', '2')

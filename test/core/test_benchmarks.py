@@ -167,6 +167,7 @@ def test_whole_frames_of_raw_and_of_rectified_images() -> None:
 @pytest.mark.slow
 def test_an_evaluation_over_processes() -> None:
     pytest.importorskip('distributed')
+    pytest.importorskip('cryptography')
     alone, one, two, killed = rows(run('scale', '--frames', 60, '--rounds', 1, '--workers', 1, 2,
                                        '--preset', 'sad_fast'))
     assert [row[0] for row in (alone, one, two, killed)] == [
@@ -204,6 +205,7 @@ def scale_options(**changes: object) -> argparse.Namespace:
 def test_an_evaluation_says_which_device_has_matched(tmp_path: pathlib.Path) -> None:
     """On the CPU a device is only a number."""
     pytest.importorskip('distributed')
+    pytest.importorskip('cryptography')
     from benchmarks import common, scale
     size = common.Size(64, 48, 16)
     scale.write(tmp_path / 'pairs', 'folder', scale.images(size, 5))
@@ -230,6 +232,7 @@ def test_frames_in_another_order_end_the_measurement() -> None:
 @pytest.mark.gpu
 def test_an_evaluation_over_devices() -> None:
     pytest.importorskip('distributed')
+    pytest.importorskip('cryptography')
     alone, two, killed = rows(run('scale', '--backend', 'cuda', '--preset', 'sad_fast', '--size',
                                   '320x240x64', '--frames', 400, '--seconds', 5, '--rounds', 1))
     assert (alone[1], alone[8]) == ('1', '-')

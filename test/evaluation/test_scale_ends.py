@@ -15,6 +15,7 @@ from test.cases import slow
 
 pytest.importorskip('numba')
 pytest.importorskip('distributed')
+pytest.importorskip('cryptography')
 psutil = pytest.importorskip('psutil')
 pytest.importorskip('rosbags')
 

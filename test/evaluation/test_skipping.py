@@ -20,6 +20,7 @@ from test.cases import slow
 
 pytest.importorskip('numba')
 pytest.importorskip('distributed')
+pytest.importorskip('cryptography')
 bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
 
 from stereo_bp_ros.evaluation import scale  # noqa: E402  (needs distributed)
