@@ -15,6 +15,18 @@ _repr = reprlib.Repr()       # goes neither deep nor far
 _repr.maxother = _repr.maxlong = TEXT_LIMIT
 
 
+def visible(text: str, kept: str = '') -> str:
+    """A text from outside for people, whole: what is not printable is escaped as in Python.
+
+    That is also what moves a terminal's cursor, is invisible, or turns the direction of writing.
+    Marks that combine with the letter before them are letters, and stay.
+
+    :param kept: characters that stay, too.
+    """
+    return ''.join(one if one.isprintable() or one in kept else
+                   one.encode('unicode_escape').decode() for one in text)
+
+
 def printable(text: object, limit: int = TEXT_LIMIT, escaped: str = '') -> str:
     """A text from outside for people: at most ``limit`` characters, none that is not printable.
 
@@ -22,10 +34,7 @@ def printable(text: object, limit: int = TEXT_LIMIT, escaped: str = '') -> str:
     """
     parts, length = [], 0
     for character in str(text)[:limit + 1]:
-        if not character.isprintable():
-            character = character.encode('unicode_escape').decode()
-        elif character in escaped:
-            character = f'\\{character}'
+        character = f'\\{character}' if character in escaped else visible(character)
         parts.append(character)
         length += len(character)
     if length <= limit:

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from stereo_bp_ros import device_arrays
 from stereo_bp_ros.errors import InputError, InputReason, quoted
-
-#: What a PNG begins with.
-PNG = b'\x89PNG\r\n\x1a\n'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -261,20 +257,3 @@ def check_limits(width: int, height: int, max_width: int, max_height: int) -> No
         raise InputError(
             InputReason.TOO_LARGE, f'{width} x {height}',
             f'max_image_width and max_image_height allow {max_width} x {max_height}')
-
-
-def png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Kind of each chunk of a PNG, and its bytes with length and checksum, up to IEND.
-
-    :raises ValueError: a chunk goes on behind the end. A decoder may allocate all that it says.
-    """
-    position = len(PNG)
-    while position < len(data):
-        length = int.from_bytes(data[position:position + 4], 'big')
-        kind, end = data[position + 4:position + 8], position + 12 + length
-        if end > len(data):
-            raise ValueError('cut off')
-        yield kind, data[position:end]
-        if kind == b'IEND':
-            return
-        position = end

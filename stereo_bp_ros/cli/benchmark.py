@@ -165,7 +165,7 @@ def _print(options: argparse.Namespace, report: dict[str, Any],
     shared.print_table('Cold start, ms', *_cold_starts(everything))
     if options.kernels:
         if not any(one.kernels for one in everything):
-            print('There are no kernels to show: only CUDA engines launch any.')
+            shared.say('There are no kernels to show: only CUDA engines launch any.')
         for one in everything:
             if one.kernels:
                 shared.print_table(f'Kernels of a frame of {one.variant} on {one.pair.name}'

@@ -23,6 +23,7 @@ import platform
 from collections.abc import Sequence
 from typing import Any
 
+from stereo_bp_ros.bounded import MAX_REPORT_BYTES, read_bytes
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.papers.tables import catalogue, plots, rendering
@@ -73,9 +74,7 @@ def run(options: argparse.Namespace) -> int:
         for result in results:
             table = rendering.layout(result)
             shared.print_table(table.title, table.columns, table.rows, is_text=True)
-            for note in table.notes:
-                print(note)
-            print()
+            shared.say(*table.notes, '')
     return 0
 
 
@@ -101,7 +100,7 @@ def _read(paths: Sequence[pathlib.Path], chosen: Sequence[catalogue.Experiment]
     reports = []
     for path in paths:
         try:
-            content = json.loads(path.read_text(encoding='utf-8'))
+            content = json.loads(read_bytes(path, MAX_REPORT_BYTES))
             reports.append([Result.from_dict(one) for one in content['tables']])
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f'{path} is no report of the papers: {error}') from error

@@ -228,7 +228,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print(f'{title} on {backend}', results, totals, summary)
         if len(results) > tables.ROWS and not options.output:
-            print(f'The rows of all {len(results)} pairs: --output DIR or --json.')
+            shared.say(f'The rows of all {len(results)} pairs: --output DIR or --json.')
         if scenario:
             evaluate_scenario.print_verdicts(scenario, verdicts)
     if stopped:
@@ -328,4 +328,4 @@ def _print(title: str, results: Sequence[Result], totals: Totals, summary: Mappi
         shared.print_table(heading, columns, rows)
     for text in filter(None, (tables.sparsification_text(matchers), table.legend,
                               *evaluate_origin.lines(summary))):
-        print(text)
+        shared.say(*text.split('\n'))

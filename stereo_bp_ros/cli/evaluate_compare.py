@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print(f'A = {a}, B = {b}, {comparison.frames} frames', comparison)
         for name, report in reports.items():
-            print(*folded([_origin(name, report)]))
+            shared.say(*folded([_origin(name, report)])[0].split('\n'))
     return 0
 
 
@@ -70,14 +70,18 @@ def _print(title: str, comparison: Comparison) -> None:
     fitting = shared.fitting(columns, rows, [0] * 7 + [1])
     shared.print_table(title, [columns[i] for i in fitting],
                        [[row[i] for i in fitting] for row in rows])
-    print(f'Interval of the mean difference of frames: bootstrap, BCa, {DRAWS} resamples. p: '
-          f'random\nsigns of the differences, two-sided: all signs up to {EXACT} frames, else '
-          f'{DRAWS} draws.\nn: frames that have the figure in both. filled: every hole has got a '
-          'disparity of the\nbackground; valid, density and EPE: of the map as published. Time: '
-          'median of the runs.')
+    shared.say(f'Interval of the mean difference of frames: bootstrap, BCa, {DRAWS} resamples. p: '
+               'random',
+               f'signs of the differences, two-sided: all signs up to {EXACT} frames, else '
+               f'{DRAWS} draws.',
+               'n: frames that have the figure in both. filled: every hole has got a disparity of '
+               'the',
+               'background; valid, density and EPE: of the map as published. Time: median of the '
+               'runs.')
     least = 2 / 2 ** comparison.frames
     if least > SIGNIFICANT:
-        print(f'{comparison.frames} frames are too few for a change: p is at least {least:g}.')
+        shared.say(f'{comparison.frames} frames are too few for a change: p is at least '
+                   f'{least:g}.')
     if comparison.worst:
         kind = comparison.worst_of
         shared.print_table(f'Frames whose {kind.words} got worse most', [
@@ -85,7 +89,7 @@ def _print(title: str, comparison: Comparison) -> None:
             [one.name, *(f'{value:.2f} {kind.unit}' for value in (one.a, one.b)),
              f'{one.b - one.a:+.2f} {kind.unit}'] for one in comparison.worst])
     for key, both in comparison.changed.items():
-        print('{}: {} in A, {} in B'.format(printable(key), *map(printable, both)))
+        shared.say('{}: {} in A, {} in B'.format(printable(key), *map(printable, both)))
 
 
 def _row(one: Difference) -> list[str]:

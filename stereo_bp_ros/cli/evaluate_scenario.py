@@ -61,11 +61,11 @@ def print_lines(summary: Mapping[str, Any]) -> None:
     """JSON lines on standard output: one a condition, and a last one of the scenario."""
     about = {key: summary[key] for key in ('scenario', 'date')}
     for one in summary['conditions']:
-        print(json.dumps({'type': 'condition', **about, **one}, allow_nan=False))
+        shared.say(json.dumps({'type': 'condition', **about, **one}, allow_nan=False))
     failed = sum(not one['passed'] for one in summary['conditions'])
     kept = ('inputs', 'passed', 'frames', 'backend', 'devices', 'matcher', 'method', 'searched',
             'settings', 'versions', 'machine')
-    print(json.dumps({
+    shared.say(json.dumps({
         'type': 'scenario', **about, **{key: summary[key] for key in kept},
         'conditions': len(summary['conditions']), 'failed': failed,
         **{key: value for key, value in summary.items()
@@ -81,10 +81,10 @@ def print_verdicts(scenario: Scenario, verdicts: Sequence[Verdict]) -> None:
          str(one.frames), 'pass' if one.passed else 'FAIL'] for one in verdicts])
     for one in verdicts:
         if one.reason:
-            print(f'{one.condition.text}: {one.reason}')
+            shared.say(f'{one.condition.text}: {one.reason}')
     failed = sum(not one.passed for one in verdicts)
-    print(f'{failed} of {len(verdicts)} conditions fail' if failed else
-          f'all {len(verdicts)} conditions hold')
+    shared.say(f'{failed} of {len(verdicts)} conditions fail' if failed else
+               f'all {len(verdicts)} conditions hold')
 
 
 def _number(value: float | None, unit: str) -> str:

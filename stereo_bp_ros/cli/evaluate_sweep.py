@@ -229,10 +229,11 @@ def _print(options: argparse.Namespace, title: str, points: Sequence[Point], cho
                        [columns[i] for i in fitting],
                        [[row[i] for i in fitting] for row in rows])
     if len(shown_points) < len(points):
-        print(f'Only Pareto points are shown; {options.output / "sweep.jsonl"} has all.')
+        shared.say(f'Only Pareto points are shown; {options.output / "sweep.jsonl"} has all.')
     for one in refused:
-        print(', '.join(f'{k}={v}' for k, v in one['changes'].items()) + f': {one["reason"]}')
-    print(f'Chosen: {chosen.label}, written to {options.output / "chosen.yaml"}')
+        shared.say(', '.join(f'{k}={v}' for k, v in one['changes'].items())
+                   + f': {one["reason"]}')
+    shared.say(f'Chosen: {chosen.label}, written to {options.output / "chosen.yaml"}')
 
 
 def _print_origin(origin: Mapping[str, Any], points: Sequence[Point]) -> None:
@@ -240,9 +241,9 @@ def _print_origin(origin: Mapping[str, Any], points: Sequence[Point]) -> None:
     for text in evaluate_origin.folded([
             LEGEND, 'Disparities searched: ' + ', '.join(map(str, ranges))
             + f' ({evaluate_origin.whose_range(origin["method"])}).']):
-        print(text)
+        shared.say(*text.split('\n'))
     for text in evaluate_origin.lines({**origin, 'devices': {'every point': origin['devices']}}):
-        print(text)
+        shared.say(*text.split('\n'))
 
 
 def _cell(value: float | None) -> str:

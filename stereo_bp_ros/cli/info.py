@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.reference:
-        print(settings_reference(), end='')
+        shared.say(*settings_reference().splitlines())
         return 0
     if options.warm_up:
         return _warm_up(options)
@@ -69,8 +69,8 @@ def run(options: argparse.Namespace) -> int:
         rows.append(('allowed', '', '', f'{memory["allowed_bytes"] / 2**20:.2f}'))
         shared.print_table(f'Memory for {options.size}, {config.disparity_range} disparities',
                            ('array', 'shape', 'type', 'MiB'), rows)
-        print(_partitions_text(memory['partitions']))
-        print(f'Tuning (stereo_bp tune): {memory["tuning"]}.')
+        shared.say(*_partitions_text(memory['partitions']).split('\n'))
+        shared.say(f'Tuning (stereo_bp tune): {memory["tuning"]}.')
     return 0
 
 

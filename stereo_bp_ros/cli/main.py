@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from stereo_bp_ros import __version__
 from stereo_bp_ros.engines import compiling
-from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.errors import StereoError, visible
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -77,7 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     An error that the user can mend is one line on standard error and status 2. An interruption,
     or a reader of the output that has gone, is no error and says nothing.
     """
-    logging.basicConfig(level=logging.WARNING, format='%(levelname)s: %(message)s')
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine('%(levelname)s: %(message)s'))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     # Who waits for a compiler is told so, whatever else is worth a line.
     compiling.log.setLevel(logging.INFO)
     sys.stdout = sys.stdout or open(os.devnull, 'w')    # noqa: SIM115  (closed by the caller)
@@ -164,8 +166,14 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 def one_line(text: str) -> str:
     """A message without line breaks; what cannot be shown is written as its code."""
-    words = ' '.join(text.split())
-    return ''.join(c if c.isprintable() else c.encode('unicode_escape').decode() for c in words)
+    return visible(' '.join(text.split()))
+
+
+class _OneLine(logging.Formatter):
+    """Writes a message in one line, whatever names are in it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (of the base class)
+        return one_line(super().formatMessage(record))
 
 
 def _abandon_output() -> None:

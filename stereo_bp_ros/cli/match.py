@@ -158,8 +158,8 @@ def _write(options: argparse.Namespace, left: np.ndarray, frame: DisparityFrame
     else:
         lost = int(np.count_nonzero(frame.disparity[frame.valid] < 0))
         if lost:
-            print(f'{lost} disparities below 0 are unknown in {options.output}: '
-                  'PNG has none of them, .pfm does', file=sys.stderr)
+            shared.say(f'{lost} disparities below 0 are unknown in {options.output}: '
+                       'PNG has none of them, .pfm does', file=sys.stderr)
         files.write_disparity_png(options.output, np.where(frame.valid, frame.disparity, np.nan))
     if frame.depth is not None:
         files.write_pfm(options.depth, frame.depth)
@@ -204,4 +204,4 @@ def _print(report: dict[str, Any]) -> None:
     rows += shared.score_rows(report.get('score', {}))
     shared.print_table('stereo_bp match', ('', 'value'), rows)
     for what, name in report['files'].items():
-        print(f'Wrote {what}: {name}')
+        shared.say(f'Wrote {what}: {name}')

@@ -12,7 +12,7 @@ import pathlib
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -20,11 +20,13 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from stereo_bp_ros import transport
 from stereo_bp_ros.config import (
@@ -38,7 +40,7 @@ from stereo_bp_ros.config.files import load_preset, preset_names
 from stereo_bp_ros.config.node import without_effect
 from stereo_bp_ros.config.parameter_blocks import OF_ANY_NODE
 from stereo_bp_ros.config.stereo_image_proc import HINTS, hint
-from stereo_bp_ros.errors import BackendUnavailable, ConfigError, shown
+from stereo_bp_ros.errors import BackendUnavailable, ConfigError, shown, visible
 from stereo_bp_ros.evaluation import metrics
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 
@@ -245,6 +247,12 @@ def names_range(options: argparse.Namespace) -> bool:
     return any(text.startswith('disparity_range=') for text in options.settings)
 
 
+def say(*lines: str, file: TextIO | None = None) -> None:
+    """Lines on standard output, or in another stream; names in them are ``visible``."""
+    for line in lines:
+        print(visible(line), file=file)
+
+
 def print_json(report: Mapping[str, Any]) -> None:
     """One JSON document on standard output."""
     json.dump(report, sys.stdout, indent=2, allow_nan=False)
@@ -262,17 +270,18 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
                 is_text: bool = False) -> None:
     """A table on standard output: the first column is text, which folds; others are figures.
 
-    Names of files and settings are shown as they are: brackets in them are no markup.
+    Names of files and settings are ``visible``, and brackets in them are no markup.
 
     :param is_text: the others are text, too, and fold where a line is too long.
     """
-    table = Table(title=title, title_justify='left')
+    table = Table(title=visible(title), title_justify='left')
     for index, column in enumerate(columns):
         folds = is_text or index == 0
-        table.add_column(column, justify='right' if index and not is_text else 'left',
+        table.add_column(visible(column, kept='\n'),
+                         justify='right' if index and not is_text else 'left',
                          no_wrap=not folds, overflow='fold')
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(visible, row))
     _console().print(table)
 
 
@@ -319,12 +328,20 @@ def score_keys() -> str:
 def tell(text: str) -> None:
     """A line on standard error where nobody sees a progress bar."""
     if not sys.stderr.isatty():
-        print(text, file=sys.stderr, flush=True)
+        say(text, file=sys.stderr)
+        sys.stderr.flush()
+
+
+class _Description(TextColumn):
+    """What a task is, with names in it ``visible``."""
+
+    def render(self, task: Task) -> Text:
+        return Text(visible(task.description))
 
 
 def progress_bar() -> Progress:
     """A progress bar on standard error that leaves nothing behind where nobody watches."""
     console = Console(stderr=True)
-    return Progress(TextColumn('{task.description}', markup=False), BarColumn(),
+    return Progress(_Description('', markup=False), BarColumn(),
                     MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
                     console=console, disable=not console.is_terminal)

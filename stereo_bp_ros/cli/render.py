@@ -107,9 +107,9 @@ def run(options: argparse.Namespace) -> int:
         task = bar.add_task('Rendering', total=options.frames)
         folder.write(sequence, options.output, workers_for(options.frames),
                      lambda done, _: bar.update(task, completed=done))
-    print(f'{options.output}: {options.frames} pairs of {sequence.width} x {sequence.height}, '
-          f'{options.disparities} disparities, focal length {sequence.focal_px:g} px, baseline '
-          f'{sequence.baseline_m:g} m')
+    shared.say(f'{options.output}: {options.frames} pairs of {sequence.width} x '
+               f'{sequence.height}, {options.disparities} disparities, focal length '
+               f'{sequence.focal_px:g} px, baseline {sequence.baseline_m:g} m')
     return 0
 
 

@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
         node = rclpy.create_node('stereo_bp_replay')
         player = Player(node, source, rate=options.rate, clock=options.clock)
         for topic in player.wait_for_subscribers(options.wait):
-            print(f'nobody subscribes to {topic}', file=sys.stderr)
+            shared.say(f'nobody subscribes to {topic}', file=sys.stderr)
         with shared.progress_bar() as bar:
             task = bar.add_task(f'Replaying {source.name}',
                                 total=source.pairs * options.loop or None)
@@ -119,6 +119,6 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         shared.print_json(figures)
     else:
-        print(f'{report.pairs} pairs in {report.seconds:.1f} s, '
-              f'at most {report.worst_delay_ms:.1f} ms behind schedule')
+        shared.say(f'{report.pairs} pairs in {report.seconds:.1f} s, '
+                   f'at most {report.worst_delay_ms:.1f} ms behind schedule')
     return 0

@@ -206,7 +206,7 @@ def _finish(options: argparse.Namespace, scenario: Scenario, runs: Sequence[Reco
             run_report.print_run(one)
         if verdicts:
             evaluate_scenario.print_verdicts(scenario, verdicts)
-        print(f'Report: {options.output / "report.html"}')
+        shared.say(f'Report: {options.output / "report.html"}')
     # Conditions about losses take the place of the rule that nothing may be lost.
     may_lose = any(one.figure == 'lost' for one in scenario.conditions)
     failures = run_report.print_failures(runs, to_error=options.json, may_lose=may_lose)

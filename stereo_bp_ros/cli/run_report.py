@@ -188,7 +188,7 @@ def finish(output: pathlib.Path, runs: Sequence[RecordedRun], *, title: str, lea
     else:
         for one in runs:
             print_run(one)
-        print(f'Report: {output / "report.html"}')
+        shared.say(f'Report: {output / "report.html"}')
     return 1 if print_failures(runs, to_error=as_json) else 0
 
 
@@ -199,7 +199,7 @@ def print_failures(runs: Sequence[RecordedRun], *, to_error: bool, may_lose: boo
     """
     failures = [text for one in runs for text in failures_of(one, may_lose=may_lose)]
     for text in failures:
-        print(f'FAILED {text}', file=sys.stderr if to_error else sys.stdout)
+        shared.say(f'FAILED {text}', file=sys.stderr if to_error else sys.stdout)
     return len(failures)
 
 
@@ -332,4 +332,4 @@ def print_run(one: RecordedRun) -> None:
     shared.print_table(one.title, ('frames', ''), rows)
     shared.print_table(latency.title, latency.columns, latency.rows)
     for text in drops_of(one):
-        print(text)
+        shared.say(text)

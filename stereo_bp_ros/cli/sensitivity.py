@@ -140,4 +140,4 @@ def _print_doubled(report: Mapping[str, Any]) -> None:
             for name, one in report['quantities'].items()]
     shared.print_table('bad-3 is doubled at', columns, rows)
     for text in evaluate_origin.lines(report):
-        print(text)
+        shared.say(*text.split('\n'))

@@ -54,8 +54,8 @@ def run(options: argparse.Namespace) -> int:
     if backend.name == 'cpu':
         if options.json:
             shared.print_json({'device': backend.describe(first), 'results': []})
-        print('The CPU back end has nothing to tune: its kernels fit themselves to the caches.',
-              file=sys.stderr if options.json else sys.stdout)
+        shared.say('The CPU back end has nothing to tune: its kernels fit themselves to the '
+                   'caches.', file=sys.stderr if options.json else sys.stdout)
         return 0
     if options.strategy == 'occupancy':
         values.setdefault('program', 'plain_steps')

@@ -9,12 +9,19 @@ from typing import Any
 
 import yaml
 
+from stereo_bp_ros.bounded import MAX_TEXT_BYTES, check_limit, read_bytes
 from stereo_bp_ros.config import parameter_blocks, stereo_image_proc
 from stereo_bp_ros.config.settings import Value, did_you_mean
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.resources import PRESETS
 
 _log = logging.getLogger(__name__)
+
+MAX_NODES, MAX_DEPTH = 10**5, 100
+"""Values, lists and mappings of a YAML file, and how deep they lie within each other."""
+
+MAX_DIGITS = 4300
+"""Of a whole number, as in Python itself."""
 
 
 def preset_names() -> list[str]:
@@ -77,58 +84,106 @@ def _load_blocks(path: str | os.PathLike[str]) -> list[parameter_blocks.Block]:
         content = read_yaml(path)
     except ValueError as error:
         raise ConfigError('params_file', str(path), str(error)) from error
-    return [(name, _flat(block, set())) for name, block in _parameter_blocks(content, '', set())]
+    return [(name, _flat(block)) for name, block in _parameter_blocks(content, '')]
 
 
 def read_yaml(path: str | os.PathLike[str]) -> Any:
     """The content of a YAML file, made of plain types only.
 
-    :raises ValueError: a sentence about 'it', the file: it cannot be read, or is no YAML.
+    :raises ValueError: a sentence about 'it', the file: it cannot be read, is no YAML, or is
+        beyond the limits of ``bounded``.
     """
     try:
-        with open(path, encoding='utf-8') as file:
-            return parse_yaml(file.read())
-    except OSError as error:
-        raise ValueError(f'it cannot be read: {error.strerror}') from error
+        text = read_bytes(path, MAX_TEXT_BYTES).decode('utf-8')
     except UnicodeDecodeError as error:
         raise ValueError('it cannot be read: it is not text in UTF-8') from error
+    except ValueError as error:
+        raise ValueError(f'it {error}') from error
+    return parse_yaml(text)
 
 
-def parse_yaml(text: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> Any:
-    """The content of a text in YAML; the loader may know more tags.
+def parse_yaml(text: str) -> Any:
+    """The content of a text in YAML. A matrix of OpenCV is a mapping.
 
     :raises ValueError: as ``read_yaml``.
     """
     try:
-        return yaml.load(text, loader)
+        return yaml.load(text, _Loader)
+    except RecursionError as error:
+        raise ValueError('it cannot be read: it is nested too deeply') from error
     # PyYAML hands on whatever its constructors run into: dates that are none, tags that do not
-    # fit what they are put on, numbers of too many digits, nesting deeper than the stack.
-    except (yaml.YAMLError, ValueError, LookupError, ArithmeticError, AttributeError, TypeError,
-            RecursionError) as error:
+    # fit what they are put on, numbers of too many digits.
+    except (yaml.YAMLError, ValueError, LookupError, ArithmeticError, AttributeError,
+            TypeError) as error:
         raise ValueError(f'it cannot be read: {error}') from error
 
 
-def _parameter_blocks(content: Any, name: str, seen: set[int]
-                      ) -> Iterable[tuple[str, Mapping[str, Value]]]:
+class _Loader(yaml.SafeLoader):
+    """The only loader of YAML here: it counts nodes before anything is made of them.
+
+    An alias counts as all that it stands for: whoever walks through the content meets that again
+    for every alias, PyYAML first, where a merge key has one.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._nodes = self._characters = self._depth = 0
+        self._sizes: dict[yaml.Node, tuple[int, int]] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        nodes, characters = self._nodes, self._characters
+        is_alias = self.check_event(yaml.AliasEvent)
+        self._depth += 1
+        check_limit(self._depth, MAX_DEPTH, 'levels')
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        assert node is not None
+        if is_alias and node not in self._sizes:
+            raise ValueError('it has an alias inside what this stands for')
+        nodes_of_it, characters_of_it = self._sizes.get(node, (
+            1, len(node.value) if isinstance(node, yaml.ScalarNode) else 0))
+        self._nodes += nodes_of_it
+        self._characters += characters_of_it
+        check_limit(self._nodes, MAX_NODES, 'nodes, with those that aliases stand for')
+        check_limit(self._characters, MAX_TEXT_BYTES,
+                    'characters, with those that aliases stand for')
+        if not is_alias:
+            self._sizes[node] = self._nodes - nodes, self._characters - characters
+        return node
+
+
+def _whole_number(loader: _Loader, node: yaml.ScalarNode) -> int:
+    """Python limits digits, but PyYAML also reads sixtieths (1:30), which take their square."""
+    if len(node.value) > MAX_DIGITS:
+        raise ValueError(f'it has a number of more than {MAX_DIGITS} digits')
+    return loader.construct_yaml_int(node)
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor('tag:yaml.org,2002:int', _whole_number)
+# OpenCV's own parser trusts what a file says.
+_Loader.add_constructor('tag:yaml.org,2002:opencv-matrix', _mapping)
+
+
+def _parameter_blocks(content: Any, name: str) -> Iterable[tuple[str, Mapping[str, Value]]]:
     if not isinstance(content, Mapping):
         return
     if isinstance(block := content.get('ros__parameters'), Mapping):
         yield name, block
-    if id(content) not in seen:
-        seen.add(id(content))           # an alias of YAML may stand for what it is a part of
-        for key, inner in content.items():
-            if key != 'ros__parameters':
-                yield from _parameter_blocks(inner, f'{name}/{str(key).strip("/")}', seen)
+    for key, inner in content.items():
+        if key != 'ros__parameters':
+            yield from _parameter_blocks(inner, f'{name}/{str(key).strip("/")}')
 
 
-def _flat(block: Mapping[str, Any], within: set[int]) -> dict[str, Any]:
+def _flat(block: Mapping[str, Any]) -> dict[str, Any]:
     """Values by their whole names, as ROS reads them: a mapping nests, with dots between."""
     values: dict[str, Any] = {}
     for name, value in block.items():
-        # An empty mapping, and one inside itself, is no group of names: it is refused as a value.
-        if isinstance(value, Mapping) and value and id(value) not in within:
-            values.update({f'{name}.{inner}': found for inner, found in
-                           _flat(value, within | {id(value)}).items()})
+        if isinstance(value, Mapping) and value:    # an empty one is refused as a value
+            values.update({f'{name}.{inner}': found for inner, found in _flat(value).items()})
         else:
             values[name] = value
     return values

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config.files import parse_yaml
 from stereo_bp_ros.evaluation import raw_calibrations
@@ -47,7 +45,7 @@ PROJECTION_KEYS = (('P0', 'P1'), ('P1', 'P2'), ('P2', 'P3'), ('P_left', 'P_right
 CAMERA_KEYS = (('left', 'right'), ('left_camera', 'right_camera'), ('cam0', 'cam1'))
 """Names of the two cameras in a YAML file of both."""
 
-YAML_MARK = re.compile(r'^%YAML|!!opencv-matrix|^\s*[{"\']|^[A-Za-z_][\w.]*\s*:', re.MULTILINE)
+YAML_MARK = re.compile(r'^%YAML|!!opencv-matrix|^[ \t]*[{"\']|^[A-Za-z_][\w.]*\s*:', re.MULTILINE)
 """What is in every YAML or JSON file of a calibration."""
 
 CAMERA_INFO_KEYS = ('projection_matrix', 'P', 'p')
@@ -76,7 +74,7 @@ def read_calibration(path: PathLike, image: PathLike | None = None) -> Calibrati
     :raises ValueError: no such file, no known format, raw cameras, or it is damaged.
     """
     text = read_text(path, 'calibration')
-    if re.search(r'^\s*cam[01]\s*=', text, re.MULTILINE):
+    if re.search(r'^[ \t]*cam[01][ \t]*=', text, re.MULTILINE):
         return read_middlebury_calibration(path)
     if re.search(r'^P_rect_10[13]:', text, re.MULTILINE):
         return read_driving_stereo_calibration(path)
@@ -302,22 +300,11 @@ def _projections_of_q(path: PathLike, q: list[float]) -> tuple[list[float], list
             projection(q[11], -q[3] - shift, -q[7], baseline))
 
 
-class _OpenCvLoader(yaml.SafeLoader):
-    """Reads a matrix of OpenCV as a mapping. OpenCV's own parser trusts what a file says."""
-
-
-def _mapping(loader: _OpenCvLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    return loader.construct_mapping(node, deep=True)
-
-
-_OpenCvLoader.add_constructor('tag:yaml.org,2002:opencv-matrix', _mapping)
-
-
 def _yaml_content(path: PathLike, text: str) -> Any:
     try:
         # %YAML:1.0, as OpenCV begins its files, is no directive of YAML.
         # A message as ROS prints it ends with the separator of documents.
-        return parse_yaml(re.sub(r'^\ufeff?%YAML.*|\n---\s*$', '\n', text), _OpenCvLoader)
+        return parse_yaml(re.sub(r'^\ufeff?%YAML.*|\n---\s*$', '\n', text))
     except ValueError as error:
         raise ValueError(f'calibration {path}: {error}') from error
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from stereo_bp_ros.bounded import MAX_REPORT_BYTES, read_bytes
 from stereo_bp_ros.errors import shown
 
 SHARE = 0.95
@@ -135,9 +136,9 @@ def read_report(path: pathlib.Path) -> dict[str, Any]:
     :raises ValueError: it is none.
     """
     try:
-        report = json.loads(path.read_text(encoding='utf-8'))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f'{path} cannot be read as a report: {error}') from error
+        report = json.loads(read_bytes(path, MAX_REPORT_BYTES))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f'{path} is no report: {error}') from error
     pairs = report.get('pairs') if isinstance(report, dict) else None
     if not isinstance(pairs, list) or not pairs or not all(
             isinstance(pair, dict) and isinstance(pair.get('name'), str) for pair in pairs):

@@ -14,7 +14,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros.images import PNG, png_chunks
+from stereo_bp_ros import bounded, encoded_images
+from stereo_bp_ros.bounded import MAX_BYTES, MAX_PIXELS, MAX_TEXT_BYTES, check_limit
 
 PathLike = str | os.PathLike[str]
 
@@ -23,21 +24,29 @@ KITTI_SCALE = 256.0
 
 LARGEST_SIDE = 1 << 16
 
-
-def _bytes(path: PathLike, what: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ValueError(f'{what} {path} cannot be read: {error.strerror}') from error
+FORMATS = ('PNG', 'JPEG', 'TIFF', 'BMP', 'Netpbm')
+"""Image files that are read; each has its size in front of its pixels."""
 
 
-def read_text(path: PathLike, what: str) -> str:
-    """Read a text file; errors name it as ``what``.
+def read_bytes(path: PathLike, what: str, limit: int = MAX_BYTES) -> bytes:
+    """Read a file; errors name it as ``what``.
 
-    :raises ValueError: no such file, or not UTF-8.
+    :raises ValueError: no such file, no regular one, or one beyond the limit.
     """
     try:
-        return _bytes(path, what).decode('utf-8')
+        return bounded.read_bytes(path, limit)
+    except ValueError as error:
+        raise ValueError(f'{what} {path} {error}') from error
+
+
+def read_text(path: PathLike, what: str, limit: int = MAX_TEXT_BYTES) -> str:
+    """Read a text file; errors name it as ``what``.
+
+    :param limit: of its bytes.
+    :raises ValueError: no such file, no regular one, one beyond the limit, or not UTF-8.
+    """
+    try:
+        return read_bytes(path, what, limit).decode('utf-8')
     except UnicodeDecodeError as error:
         raise ValueError(f'{what} {path} is not a text file') from error
 
@@ -62,25 +71,20 @@ def read_image(path: PathLike) -> np.ndarray:
 
 
 def _decoded(path: PathLike, what: str) -> np.ndarray:
-    return decode(_bytes(path, what), f'{what} {path}')
+    return decode(read_bytes(path, what), f'{what} {path}')
 
 
 def decode(encoded: Any, what: str) -> np.ndarray:
     """The pixels, H x W or H x W x C in the order of OpenCV, of an image file's bytes.
 
-    :raises ValueError: it is no image that OpenCV can decode; ``what`` names it.
+    :raises ValueError: it is no image of ``FORMATS``, or too large; ``what`` names it.
     """
-    data = bytes(encoded)
-    image = None
-    if data:
-        try:
-            if data.startswith(PNG):    # without what is behind its end: OpenCV may go on there
-                data = b''.join([PNG, *(chunk for _, chunk in png_chunks(data))])
-            image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-        except (cv2.error, ValueError):
-            image = None
-    if image is None:
-        raise ValueError(f'{what} is not an image that OpenCV can decode, or is damaged')
+    def check_size(width: int, height: int) -> None:
+        check_limit(width * height, MAX_PIXELS, f'pixels ({width} x {height})')
+    try:
+        image = encoded_images.decode(bytes(encoded), FORMATS, check_size)
+    except ValueError as error:
+        raise ValueError(f'{what} cannot be read: {error}') from error
     # Some versions of OpenCV keep a third axis of length 1.
     return np.asarray(image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image)
 
@@ -122,26 +126,29 @@ def read_pfm(path: PathLike) -> np.ndarray:
 
     :raises ValueError: no such file, not a grey PFM, or too short.
     """
-    data = _bytes(path, 'PFM file')
+    data = read_bytes(path, 'PFM file')
     header = re.match(rb'(P[fF])\s+(\d{1,9})\s+(\d{1,9})\s+([-+.\deE]+)[ \t\r]*\n', data)
     if header is None:
         raise ValueError(f'PFM file {path} does not begin with "Pf", width, height and scale')
     if header[1] == b'PF':
         raise ValueError(f'PFM file {path} has three channels: a disparity map has one')
     width, height = int(header[2]), int(header[3])
-    if not (0 < width <= LARGEST_SIDE and 0 < height <= LARGEST_SIDE):
+    if not width * height:
         raise ValueError(f'PFM file {path} says that it is {width} x {height} pixels')
+    try:
+        check_limit(width * height, MAX_PIXELS, f'pixels ({width} x {height})')
+    except ValueError as error:
+        raise ValueError(f'PFM file {path}: {error}') from error
     try:
         scale = float(header[4])
     except ValueError as error:
         raise ValueError(f'PFM file {path} has the scale {header[4].decode()}') from error
-    body = data[header.end():]
-    needed = 4 * width * height
-    if len(body) < needed:
-        raise ValueError(f'PFM file {path} ends early: {len(body)} bytes of {needed} for '
+    available, needed = len(data) - header.end(), 4 * width * height
+    if available < needed:
+        raise ValueError(f'PFM file {path} ends early: {available} bytes of {needed} for '
                          f'{width} x {height} pixels')
     # The sign of the scale is the byte order; below 0 is little endian.
-    values = np.frombuffer(body, '<f4' if scale < 0 else '>f4', width * height)
+    values = np.frombuffer(data, '<f4' if scale < 0 else '>f4', width * height, header.end())
     return np.ascontiguousarray(values.reshape(height, width)[::-1], dtype=np.float32)
 
 

@@ -13,9 +13,11 @@ from typing import Any
 
 import yaml
 
+from stereo_bp_ros.bounded import MAX_REPORT_BYTES
 from stereo_bp_ros.config import MatcherConfig, Value
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
+from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.condition_words import DELIVERY, FIGURES
 from stereo_bp_ros.evaluation.conditions import Condition
 
@@ -144,7 +146,7 @@ class Store:
     """Points in a file of JSON lines; what was cut off while it was written is no point.
 
     :param path: of the file, which need not be there.
-    :raises OSError: it cannot be read.
+    :raises ValueError: it cannot be read.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -152,7 +154,8 @@ class Store:
         self._points: dict[str, Point] = {}
         self._ends = True
         if path.exists():
-            text = path.read_text(encoding='utf-8', errors='replace')
+            text = files.read_bytes(path, 'file of points', MAX_REPORT_BYTES).decode(
+                'utf-8', 'replace')
             self._ends = not text or text.endswith('\n')
             for line in text.splitlines():
                 self._points.update(_read(line))

@@ -268,7 +268,7 @@ def test_a_cloud_without_its_transforms_is_refused_with_the_reason(
     ('/d/depth', recordings.image(START, np.ones(SHAPE, np.uint8), 'mono8'),
      "encoding is 'mono8', but must be one of 32FC1, 16UC1"),
     ('/d/compressedDepth', recordings.compressed(START, bytes(40), '32FC1; compressedDepth rvl'),
-     'not an image that OpenCV can decode')])
+     'cannot be read: this is ')])
 def test_a_truth_that_cannot_be_read_is_named_with_its_topic(tmp_path, topic, message, words):
     path = recordings.write(tmp_path / 'bag', [*pairs(), (topic, START, message)])
     with pytest.raises(StereoError, match=f'the truth in {topic}: .*{words}'):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import time
 
 import cv2
 import numpy as np
@@ -23,7 +22,7 @@ from stereo_bp_ros.config import all_settings
 from stereo_bp_ros.config.files import load_parameter_file
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.evaluation import bags, files
-from test.cli.runs import check, run, steady, time_limit, words
+from test.cli.runs import check, run, steady, words
 from test.evaluation.rewriting import rewritten
 
 FAST = ('--backend', 'cpu', '--set', 'stereo_algorithm=sad', '--set', 'disparity_range=8',
@@ -138,17 +137,6 @@ def test_any_parameter_file_is_read_or_refused_by_name(tmp_path, monkeypatch, na
     except ConfigError as error:
         refused = str(error)
     assert name in refused or 'node.yaml' in refused
-
-
-def test_aliases_in_a_parameter_file_cost_no_time(tmp_path):
-    path = tmp_path / 'node.yaml'
-    lines = ['a0: &a0 {x: 1}'] + [f'a{i}: &a{i} {{p: *a{i - 1}, q: *a{i - 1}}}'
-                                  for i in range(1, 40)]
-    path.write_text('\n'.join(lines) + '\nself: &self {again: *self}\n')
-    start = time.process_time()
-    with time_limit(), pytest.raises(ConfigError, match='no ros__parameters block'):
-        load_parameter_file(path)
-    assert time.process_time() - start < 2
 
 
 def papers(value: object) -> bytes:

@@ -136,7 +136,7 @@ def test_a_missing_a_damaged_and_an_unusable_image_are_named_with_the_reason(tmp
         files.read_image(tmp_path / 'none.png')
     for content in (b'', b'no image at all'):
         (tmp_path / 'bad.png').write_bytes(content)
-        with pytest.raises(ValueError, match=r'bad\.png is not an image'):
+        with pytest.raises(ValueError, match=r'bad\.png cannot be read: this is '):
             files.read_image(tmp_path / 'bad.png')
     files.write_image(tmp_path / 'deep.png', np.zeros((2, 2, 3), np.uint16))
     with pytest.raises(ValueError, match=r'deep\.png has 3 channels of uint16'):
@@ -173,7 +173,7 @@ def test_a_png_whose_chunk_goes_on_behind_its_end_reaches_no_decoder(tmp_path, m
     (tmp_path / 'image.png').write_bytes(file)
     monkeypatch.setattr(cv2, 'imdecode', lambda *_: pytest.fail('was decoded'))
     for read in (files.read_image, files.read_mask, files.read_disparity_png):
-        with pytest.raises(ValueError, match=r'image\.png is not an image that OpenCV can dec'):
+        with pytest.raises(ValueError, match=r'image\.png cannot be read: its pixels'):
             read(tmp_path / 'image.png')
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stereo_bp_ros.bounded import MAX_TEXT_BYTES
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation import files
@@ -177,7 +178,8 @@ def _occluded(truth: Reader, path: Path) -> np.ndarray:
 def _ndisp(path: Path) -> int | None:
     if not path.is_file():
         return None
-    for line in path.read_text(encoding='utf-8', errors='replace').splitlines():
+    for line in files.read_bytes(path, 'calibration', MAX_TEXT_BYTES).decode(
+            'utf-8', 'replace').splitlines():
         name, _, value = line.partition('=')
         if name.strip() == 'ndisp':
             if not re.fullmatch(r'[0-9]{1,5}', value.strip()):
