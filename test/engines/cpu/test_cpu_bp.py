@@ -20,7 +20,7 @@ pytest.importorskip('numba')
 from stereo_bp_ros import MatcherConfig, StereoMatcher, partitions, quantisation
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.hierarchical import cost, labels, messages
-from stereo_bp_ros.engines.cpu.plan import plan_of
+from stereo_bp_ros.engines.cpu.planning import plan_of
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.geometry import valid_window
