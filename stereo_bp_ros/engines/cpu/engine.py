@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros import quantisation
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import MatcherConfig, quantisation
 from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.backend import Engine
 from stereo_bp_ros.engines.cpu.costs import features

@@ -12,8 +12,8 @@ import ctypes
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from stereo_bp_ros import engines, partitions, quantisation
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros import engines, partitions
+from stereo_bp_ros.config import MatcherConfig, quantisation
 from stereo_bp_ros.engines.cuda import memory as engine_memory
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.context import Context

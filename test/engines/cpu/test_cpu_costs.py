@@ -13,7 +13,8 @@ from test.cases import slow
 from test.engines.support import naive_bp, naive_costs
 
 pytest.importorskip('numba')
-from stereo_bp_ros import ConfigError, MatcherConfig, RawImage, partitions, quantisation
+from stereo_bp_ros import ConfigError, MatcherConfig, RawImage, partitions
+from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.costs import features
 from stereo_bp_ros.engines.cpu.engine import CpuEngine

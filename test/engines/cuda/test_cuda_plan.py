@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stereo_bp_ros import ConfigError, MatcherConfig, quantisation
+from stereo_bp_ros import ConfigError, MatcherConfig
+from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.cpu.backend import CpuBackend
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
