@@ -20,8 +20,8 @@ from benchmarks.gates import cases
 from stereo_bp_ros import MatcherConfig, geometry, partitions
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.config.renamed import RENAMED
-from stereo_bp_ros.engines.cpu.plan import plan_of as cpu_plan_of
-from stereo_bp_ros.engines.cuda import memory, pipeline, plan
+from stereo_bp_ros.engines.cpu.planning import plan_of as cpu_plan_of
+from stereo_bp_ros.engines.cuda import memory, pipeline, planning
 from stereo_bp_ros.engines.cuda.runtime import arena, compiler, device
 from stereo_bp_ros.engines.cuda.stages import convert, refine
 from stereo_bp_ros.errors import StereoError
@@ -107,9 +107,9 @@ def cuda_record(config: MatcherConfig, width: int, height: int, properties: devi
                 ) -> dict[str, Any]:
     """What the CUDA engine plans, loads and launches, of an engine that runs nothing."""
     def plan_of(parts: partitions.Partitioning) -> Any:
-        return plan.plan_of(config, width, height, properties, {}, parts)
-    plan.check(config, properties)
-    matched = plan.computed(config, properties)
+        return planning.plan_of(config, width, height, properties, {}, parts)
+    planning.check(config, properties)
+    matched = planning.computed(config, properties)
     parts = partitions.choose(matched, *geometry.reduced_size(config, width, height),
                               config.memory_limit or properties.memory * 8 // 10,
                               lambda parts: plan_of(parts).memory)

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stereo_bp_ros.config.files import load_parameter_file, load_preset, preset_names
-from stereo_bp_ros.config.matcher import ALGORITHMS, MatcherConfig
+from stereo_bp_ros.config.files import load_preset, preset_names
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.matcher_settings import ALGORITHMS
 from stereo_bp_ros.config.node import IGNORED, NodeConfig
+from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.config.settings import Setting, Value, did_you_mean
 from stereo_bp_ros.errors import ConfigError
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,12 +9,12 @@ from typing import Any
 import yaml
 
 from stereo_bp_ros.bounded import MAX_TEXT_BYTES, check_limit, read_bytes
-from stereo_bp_ros.config import parameter_blocks, stereo_image_proc
 from stereo_bp_ros.config.settings import Value, did_you_mean
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.resources import PRESETS
 
-_log = logging.getLogger(__name__)
+#: Name of the node, '/' and wildcards included, and its parameters by their whole names.
+Block = tuple[str, Mapping[str, Any]]
 
 MAX_NODES, MAX_DEPTH = 10**5, 100
 """Values, lists and mappings of a YAML file, and how deep they lie within each other."""
@@ -38,45 +37,12 @@ def load_preset(name: str) -> dict[str, Value]:
     if name not in preset_names():
         raise ConfigError('preset', name, 'must be one of ' + ', '.join(preset_names())
                           + did_you_mean(name, preset_names()))
-    return load_parameter_file(path)
+    [(_, values)] = load_blocks(path)
+    return dict(values)
 
 
-def load_parameter_file(path: str | os.PathLike[str]) -> dict[str, Value]:
-    """Settings in a ROS parameter file: those of all nodes and of the stereo node, later ones win.
-
-    Blocks of other nodes are left out with a warning. See ``parameter_blocks.choose``.
-
-    :raises ConfigError: the file cannot be read or has no such block.
-    """
-    blocks = _load_blocks(path)
-    if not blocks:
-        raise ConfigError('params_file', str(path), 'it has no ros__parameters block')
-    values, warnings = parameter_blocks.choose(blocks)
-    if values is None:
-        raise ConfigError('params_file', str(path), warnings[0])
-    values, sentence = stereo_image_proc.translate(values)
-    for warning in filter(None, (*warnings, sentence)):
-        _log.warning('%s: %s', path, warning)
-    return values
-
-
-def without_node(path: str | os.PathLike[str], node: str) -> str:
-    """A sentence about a parameter file of which nothing is for this node; '' = something is.
-
-    :param node: fully qualified name.
-    """
-    try:
-        names = [name for name, _ in _load_blocks(path)]
-    except ConfigError:
-        return ''
-    if not names or any(parameter_blocks.matches(name, node) for name in names):
-        return ''
-    return (f'{path} sets nothing here: its parameters are for {", ".join(names)}, and this node '
-            f'is {node}; name them {node} or /**, or this node by -r __node:= and -r __ns:=')
-
-
-def _load_blocks(path: str | os.PathLike[str]) -> list[parameter_blocks.Block]:
-    """The name and the parameters of each block.
+def load_blocks(path: str | os.PathLike[str]) -> list[Block]:
+    """The name and the parameters of each block of a ROS parameter file, in its order.
 
     :raises ConfigError: the file cannot be read.
     """

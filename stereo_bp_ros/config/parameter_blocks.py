@@ -1,23 +1,62 @@
-"""Which blocks of a ROS parameter file are a stereo node's, where no node is there to tell."""
+"""ROS parameter files, and which blocks of them are a stereo node's."""
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stereo_bp_ros.config import stereo_image_proc
+from stereo_bp_ros.config.files import Block, load_blocks
+from stereo_bp_ros.config.matcher import MatcherConfig
+from stereo_bp_ros.config.node import NodeConfig
 from stereo_bp_ros.config.renamed import RENAMED
-from stereo_bp_ros.config.settings import did_you_mean
+from stereo_bp_ros.config.settings import Value, did_you_mean
+from stereo_bp_ros.errors import ConfigError
 
-#: Name of the node, '/' and wildcards included, and its parameters by their whole names.
-Block = tuple[str, Mapping[str, Any]]
+_log = logging.getLogger(__name__)
 
 #: Names of nodes whose parameters these are, the first one that the file has.
 NODES = ('stereo_bp', stereo_image_proc.NODE)
 
 #: Parameters that every node may have.
 OF_ANY_NODE = ('use_sim_time', 'start_type_description_service')
+
+
+def load_parameter_file(path: str | os.PathLike[str]) -> dict[str, Value]:
+    """Settings in a ROS parameter file: those of all nodes and of the stereo node, later ones win.
+
+    Blocks of other nodes are left out with a warning. See ``choose``.
+
+    :raises ConfigError: the file cannot be read or has no such block.
+    """
+    blocks = load_blocks(path)
+    if not blocks:
+        raise ConfigError('params_file', str(path), 'it has no ros__parameters block')
+    values, warnings = choose(blocks)
+    if values is None:
+        raise ConfigError('params_file', str(path), warnings[0])
+    values, sentence = stereo_image_proc.translate(values)
+    for warning in filter(None, (*warnings, sentence)):
+        _log.warning('%s: %s', path, warning)
+    return values
+
+
+def without_node(path: str | os.PathLike[str], node: str) -> str:
+    """A sentence about a parameter file of which nothing is for this node; '' = something is.
+
+    :param node: fully qualified name.
+    """
+    try:
+        names = [name for name, _ in load_blocks(path)]
+    except ConfigError:
+        return ''
+    if not names or any(matches(name, node) for name in names):
+        return ''
+    return (f'{path} sets nothing here: its parameters are for {", ".join(names)}, and this node '
+            f'is {node}; name them {node} or /**, or this node by -r __node:= and -r __ns:=')
 
 
 def matches(block: str, node: str) -> bool:
@@ -72,8 +111,6 @@ def _is_wildcard(name: str) -> bool:
 
 def _why_not(values: Mapping[str, Any]) -> str:
     """Why parameters are not a stereo node's, in words; '' = they may be."""
-    from stereo_bp_ros.config.matcher import MatcherConfig
-
     for name in values:
         if not _is_known(name):
             return f'it has {name}{did_you_mean(name, _known())}'
@@ -87,6 +124,4 @@ def _is_known(name: str) -> bool:
 
 
 def _known() -> Mapping[str, Any]:
-    from stereo_bp_ros.config import all_settings
-
-    return all_settings()
+    return {**MatcherConfig.settings(), **NodeConfig.settings()}

@@ -12,7 +12,7 @@ import numpy as np
 def table(name: str) -> np.ndarray:
     """The colors of a map, from the least value to the greatest.
 
-    :param name: one of ``config.matcher.COLOR_MAPS``.
+    :param name: one of ``config.matcher_settings.COLOR_MAPS``.
     :returns: uint8 256 x 3, blue, green and red; read-only.
     """
     steps = np.arange(256, dtype=np.uint8)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 
 from stereo_bp_ros.config import MatcherConfig
@@ -11,7 +10,7 @@ from stereo_bp_ros.partitions import Partitioning
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan(abc.ABC):
+class Plan:
     """Everything that an engine is built from; computed once and never changed.
 
     config: MatcherConfig.reduced, with which images are matched that are
@@ -20,7 +19,8 @@ class Plan(abc.ABC):
     downscale: by how much images of
     image_width, image_height: pixels are reduced;
     source: width and height of the images as they come, which differ from those where images are
-    rectified to another size.
+    rectified to another size;
+    memory: the arrays that the engine allocates, on the device, or on the host for the CPU.
     """
 
     config: MatcherConfig
@@ -31,8 +31,4 @@ class Plan(abc.ABC):
     image_width: int
     image_height: int
     source: tuple[int, int]
-
-    @property
-    @abc.abstractmethod
-    def memory(self) -> MemoryPlan:
-        """The arrays that the engine allocates: of the device, or of the host on the CPU."""
+    memory: MemoryPlan

@@ -177,7 +177,7 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
     from rclpy.executors import SingleThreadedExecutor
     from rclpy.signals import SignalHandlerOptions
 
-    from stereo_bp_ros.config.files import without_node
+    from stereo_bp_ros.config.parameter_blocks import without_node
     from stereo_bp_ros.node.node import StereoBpNode
 
     fatal: list[tuple[str, int]] = []

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Mapping
 
 from stereo_bp_ros.config import stamp_tolerance_s
-from stereo_bp_ros.config.files import load_parameter_file
+from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.config.settings import Setting, Value
 from stereo_bp_ros.errors import ConfigError, StereoError
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_rectified_name

@@ -19,7 +19,6 @@ from rosbags.typesys import Stores, get_typestore
 from stereo_msgs.msg import DisparityImage
 
 from stereo_bp_ros.replay import frames
-from stereo_bp_ros.replay.session import QUEUE_DEPTH
 
 #: Topics that are recorded, relative to the node's namespace unless they begin with '/'.
 RECORDED: Mapping[str, type] = {
@@ -40,13 +39,15 @@ class Recorder:
     Only /diagnostics is decoded, once a second, so that recording takes as little as it can from
     the node's machine.
 
+    :param depth: messages of a topic that may wait between two writes.
+
     counts: messages recorded, by topic.
     first, last: counters that the node has told; None before it has told any.
     device: what computes, as the node has told last; empty before.
     failures: why a node could not become active, by node; '' = nothing is wrong.
     """
 
-    def __init__(self, node: Node, path: pathlib.Path, context: Context) -> None:
+    def __init__(self, node: Node, path: pathlib.Path, context: Context, depth: int) -> None:
         self._writer = Writer(path, version=9, storage_plugin=StoragePlugin.MCAP)
         self._writer.open()
         self.counts = dict.fromkeys(RECORDED, 0)
@@ -57,8 +58,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._node = node
         store = get_typestore(Stores.ROS2_KILTED)
-        # Deep enough that a burst waits here and is not lost between two writes.
-        qos = QoSProfile(depth=QUEUE_DEPTH, reliability=ReliabilityPolicy.RELIABLE)
+        qos = QoSProfile(depth=depth, reliability=ReliabilityPolicy.RELIABLE)
         for topic, kind in RECORDED.items():
             module = kind.__module__.split('.')[0]
             connection = self._writer.add_connection(

@@ -19,7 +19,7 @@ from rosbags.typesys import Stores, get_typestore
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import all_settings
-from stereo_bp_ros.config.files import load_parameter_file
+from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.evaluation import bags, files
 from test.cli.runs import check, run, steady, words

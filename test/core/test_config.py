@@ -11,10 +11,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stereo_bp_ros import quantisation
 from stereo_bp_ros.cli.info import settings_reference
-from stereo_bp_ros.config import MatcherConfig, NodeConfig, all_settings, parse_assignments, split
-from stereo_bp_ros.config.files import load_parameter_file, preset_names
+from stereo_bp_ros.config import (
+    MatcherConfig,
+    NodeConfig,
+    all_settings,
+    parse_assignments,
+    quantisation,
+    split,
+)
+from stereo_bp_ros.config.files import preset_names
+from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.resources import PRESETS
 

@@ -166,8 +166,8 @@ def table(text: str) -> dict[str, list[str]]:
 
 
 def test_the_pages_have_the_memory_that_engines_plan(repository):
-    from stereo_bp_ros.engines.cpu.plan import plan_of as cpu
-    from stereo_bp_ros.engines.cuda.plan import plan_of as cuda
+    from stereo_bp_ros.engines.cpu.planning import plan_of as cpu
+    from stereo_bp_ros.engines.cuda.planning import plan_of as cuda
 
     def mib(plan_of, name: str, **changes) -> str:
         width, height, disparities = SETS[name]

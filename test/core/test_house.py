@@ -15,7 +15,7 @@ import pytest
 from test.cases import every
 
 PACKAGE = 'stereo_bp_ros'
-CORE = {'config', 'quantisation', 'errors', 'types', 'images', 'camera', 'rectification',
+CORE = {'config', 'errors', 'types', 'images', 'camera', 'rectification',
         'geometry', 'partitions', 'device_arrays', 'entrance', 'resources', 'distributions',
         'transport', 'grey', 'alignment', 'findings', 'checks', 'stamps', 'bounded',
         'encoded_images'}
@@ -91,6 +91,22 @@ def test_every_room_imports_only_the_rooms_that_it_may(repository):
             if not (is_in(place, allowed) if place else '' in allowed):
                 violations.append(f'{path.relative_to(repository)} imports {name}')
     assert not violations
+
+
+def test_no_modules_import_each_other(repository):
+    """Not in functions and for types either: what comes first in the house knows nothing of what
+    comes after it.
+    """
+    files = {path.relative_to(repository).with_suffix('').as_posix().replace('/', '.'
+             ).removesuffix('.__init__'): path for path in modules(repository)}
+    imported = {name: {found if found in files else found.rpartition('.')[0]
+                       for found in imports(path)} & files.keys() - {name}
+                for name, path in files.items()}
+    while done := [name for name, others in imported.items() if not others & imported.keys()]:
+        for name in done:
+            del imported[name]
+    assert len(files) > 300
+    assert not imported, 'in or above a circle: ' + ', '.join(sorted(imported))
 
 
 def test_numba_cupy_and_rclpy_are_imported_only_by_their_rooms(repository):

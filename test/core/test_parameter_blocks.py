@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from stereo_bp_ros.config import load_parameter_file
-from stereo_bp_ros.config.files import without_node
+from stereo_bp_ros.config.parameter_blocks import without_node
 from stereo_bp_ros.errors import ConfigError
 
 OTHER = {'use_color': True, 'queue_size': 9}

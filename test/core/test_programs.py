@@ -9,7 +9,7 @@ import pytest
 
 from stereo_bp_ros import ConfigError, MatcherConfig
 from stereo_bp_ros.config import all_settings, parse_assignments
-from stereo_bp_ros.config.files import load_parameter_file
+from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.config.programs import ALGORITHM_OF, PlainSteps
 from stereo_bp_ros.config.renamed import RENAMED
 

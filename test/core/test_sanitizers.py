@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip('numba')
 from benchmarks import sanitizers
-from stereo_bp_ros.engines.cuda import backend, plan
+from stereo_bp_ros.engines.cuda import backend, planning
 from stereo_bp_ros.engines.cuda.runtime import device
 
 CLEAN = '========= COMPUTE-SANITIZER\nmatched road\n========= ERROR SUMMARY: 0 errors\n'
@@ -54,7 +54,7 @@ def test_a_tool_runs_one_configuration_in_a_process() -> None:
 def test_cuda_has_every_configuration(name: str) -> None:
     case = sanitizers.CASES[name]
     backend.check(case.config, device.TYPICAL)
-    planned = plan.tuned_plan(case.config, case.width, case.height, device.TYPICAL)
+    planned = planning.tuned_plan(case.config, case.width, case.height, device.TYPICAL)
     assert planned.memory.total < 2**26
 
 

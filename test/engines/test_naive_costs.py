@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stereo_bp_ros import ConfigError, MatcherConfig, quantisation
+from stereo_bp_ros import ConfigError, MatcherConfig
+from stereo_bp_ros.config import quantisation
 from test.engines.support import naive_bp, naive_costs
 
 

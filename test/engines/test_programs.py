@@ -6,9 +6,9 @@ import pytest
 
 from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.engines import programs
-from stereo_bp_ros.engines.cpu import plan as cpu
+from stereo_bp_ros.engines.cpu import planning as cpu
 from stereo_bp_ros.engines.cpu.matching import CpuMatching
-from stereo_bp_ros.engines.cuda import plan as cuda
+from stereo_bp_ros.engines.cuda import planning as cuda
 from stereo_bp_ros.engines.cuda.hierarchical import schedule
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
 

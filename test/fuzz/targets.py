@@ -345,9 +345,10 @@ TARGETS = {
     'calibration': Target(calibration, inputs.calibrations, (
         'evaluation/calibrations', 'evaluation/raw_calibrations'), 12),
     'yaml': Target(yaml, inputs.parameter_files, (
-        'config/files', 'evaluation/scenario', 'evaluation/conditions'), 2, file='given.yaml'),
+        'config/files', 'config/parameter_blocks', 'evaluation/scenario',
+        'evaluation/conditions'), 2, file='given.yaml'),
     'settings': Target(settings, _noise, (
-        'config/settings', 'config/matcher', 'quantisation'), 6),
+        'config/settings', 'config/matcher', 'config/quantisation'), 6),
     'command': Target(command, _noise, ('cli/main', 'cli/options', 'cli/match'), 0.9),
     'matched': Target(matched, _noise, ('matcher',), 0.1),
 }

@@ -11,7 +11,8 @@ from typing import cast
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines import host_memory, programs
 from stereo_bp_ros.engines.backend import Backend, Engine
-from stereo_bp_ros.engines.cpu.plan import Plan, plan_of
+from stereo_bp_ros.engines.cpu.plan import Plan
+from stereo_bp_ros.engines.cpu.planning import plan_of
 from stereo_bp_ros.engines.plan import Plan as AnyPlan
 from stereo_bp_ros.errors import BackendUnavailable, shown
 from stereo_bp_ros.partitions import Partitioning

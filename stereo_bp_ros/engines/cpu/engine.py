@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros import quantisation
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines import Engine
+from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.engines import programs
+from stereo_bp_ros.engines.backend import Engine
 from stereo_bp_ros.engines.cpu.costs import features
 from stereo_bp_ros.engines.cpu.matching import Matches, stopwatch
 from stereo_bp_ros.engines.cpu.outputs import enlarge, reference
 from stereo_bp_ros.engines.cpu.outputs.fill import fill
 from stereo_bp_ros.engines.cpu.outputs.finished import Finished
-from stereo_bp_ros.engines.cpu.plan import Plan, plan_of
+from stereo_bp_ros.engines.cpu.plan import Plan
+from stereo_bp_ros.engines.cpu.planning import plan_of
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.engines.cpu.stages import convert, preprocess, rectify, reduce, refine
 from stereo_bp_ros.geometry import ALIGNMENT, ArraySpec
@@ -37,7 +38,7 @@ class CpuEngine(Engine):
         super().__init__(plan)
         arena = _aligned(plan.memory.total)
         self._arrays = {spec.name: _view(arena, spec) for spec in plan.memory.arrays}
-        self._matching = plan.matching(plan, self._arrays)
+        self._matching = programs.matching('cpu', plan.config)(plan, self._arrays)
         self._rectification: Rectification | None = None        # that the maps are of
 
     @classmethod

@@ -9,17 +9,15 @@ import abc
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu import scratch
+from stereo_bp_ros.engines.cpu.plan import Plan
 from stereo_bp_ros.engines.matching import Matching
 from stereo_bp_ros.geometry import Wanted
-
-if TYPE_CHECKING:
-    from stereo_bp_ros.engines.cpu.plan import Plan
 
 Array = np.ndarray[Any, Any]
 
@@ -34,7 +32,7 @@ class Matches(NamedTuple):
     right_label: Array | None
 
 
-class CpuMatching(Matching['Plan']):
+class CpuMatching(Matching[Plan]):
     """Labels from the matched images, for one plan; see ``Matching``.
 
     :param arrays: of the plan, by name; emptied when the engine is closed.

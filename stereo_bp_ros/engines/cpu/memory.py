@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros import geometry, quantisation
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros import geometry
+from stereo_bp_ros.config import MatcherConfig, quantisation
 from stereo_bp_ros.engines.cpu.costs import layout
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
 from stereo_bp_ros.geometry import Wanted

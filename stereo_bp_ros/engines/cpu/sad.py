@@ -15,6 +15,7 @@ import numba
 import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.scratch import SAD_PIXELS
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import (
@@ -30,7 +31,6 @@ from stereo_bp_ros.engines.cpu.simd.vectors import (
     where_lane,
     where_less,
 )
-from stereo_bp_ros.quantisation import NO_SECOND
 
 # A key is a SAD (at most 51 * 51 * 255 < 2^23) above a label (at most 511 < 2^9): the least key
 # is the least SAD, and of equal ones the lowest label.

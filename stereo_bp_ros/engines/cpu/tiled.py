@@ -19,12 +19,11 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from stereo_bp_ros import quantisation
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.hierarchical.labels import sixteenths
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import lanes, load, minimum, splat, store
-from stereo_bp_ros.quantisation import NO_SECOND
 
 # Sides that a message comes from; opposite ones differ in the last bit.
 LEFT, RIGHT, ABOVE, BELOW = range(4)

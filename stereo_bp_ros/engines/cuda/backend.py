@@ -16,7 +16,8 @@ from stereo_bp_ros.engines.backend import SHARE, Backend, Engine, misplaced
 from stereo_bp_ros.engines.cuda import pipeline
 from stereo_bp_ros.engines.cuda.hierarchical import tuning
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
-from stereo_bp_ros.engines.cuda.plan import Plan, check, computed, tuned_plan
+from stereo_bp_ros.engines.cuda.plan import Plan
+from stereo_bp_ros.engines.cuda.planning import check, computed, tuned_plan
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.plan import Plan as AnyPlan
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError
@@ -132,7 +133,7 @@ class CudaBackend(Backend):
 
     def tune(self, config: MatcherConfig, width: int, height: int,
              progress: Callable[[int, int, str], None], afresh: bool) -> dict[str, Any]:
-        from stereo_bp_ros.engines.cuda.hierarchical import tuner
+        from stereo_bp_ros.engines.cuda.hierarchical import search, tuner
         if config.stereo_algorithm != 'bp':
             raise ConfigError('stereo_algorithm', config.stereo_algorithm,
                               'only bp has something to tune')
@@ -145,7 +146,7 @@ class CudaBackend(Backend):
         return {'untuned': found.untuned, 'tuned': found.tuned, 'ratio': found.ratio,
                 'best': {str(key): value if isinstance(value, int) else value._asdict()
                          for key, value in found.best.items()},
-                'most_disparities': [tuner.most_disparities(matched, self.device, with_label)
+                'most_disparities': [search.most_disparities(matched, self.device, with_label)
                                      for with_label in (False, True)]}
 
     def pin(self, buffer: Any) -> bool:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Launch, Tiling
+from stereo_bp_ros.engines.cuda.hierarchical.search import Search
+from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.engines.cuda.stages import refine
 from stereo_bp_ros.engines.matching import Matching
 from stereo_bp_ros.partitions import Partitioning
 
-if TYPE_CHECKING:
-    from stereo_bp_ros.engines.cuda.hierarchical.tuner import Search
-    from stereo_bp_ros.engines.cuda.plan import Plan
 
-
-class CudaMatching(Matching['Plan']):
+class CudaMatching(Matching[Plan]):
     """Fills ``label`` and whatever else refinement wants; see ``Matching``.
 
     ``stages``: names of ``types.ENGINE_STAGES`` whose start a frame stamps, in their order.
@@ -65,7 +63,7 @@ class CudaMatching(Matching['Plan']):
 
     @classmethod
     def search(cls, *arguments: Any) -> Search:
-        """What the tuner tries; ``arguments`` are those of ``tuner.Search``."""
+        """What the tuner tries; ``arguments`` are those of ``search.Search``."""
         raise ValueError('there is nothing to tune')
 
     @abc.abstractmethod

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import NamedTuple
 
+from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.cuda.context import Context
+from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.memory import STAMPS
 from stereo_bp_ros.engines.cuda.outputs.stage import Outputs, Reference
 from stereo_bp_ros.engines.cuda.plan import Plan
@@ -56,7 +58,8 @@ class Pipeline:
                         if plan.config.rectify
                         else convert.Convert(context, image, plan.downscale))
         self.preprocess = preprocess.Preprocess(context)
-        self.matching = plan.matching.of(
+        matching: type[CudaMatching] = programs.matching('cuda', plan.config)
+        self.matching = matching.of(
             context._replace(config=plan.config.replace(**dict(plan.settings))), plan)
         self.refine = refine.Refine(context)
         self.outputs = Outputs(context, image, plan.downscale)

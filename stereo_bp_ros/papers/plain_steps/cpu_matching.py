@@ -5,15 +5,13 @@ Kernels are imported where they are called: a plan needs no Numba.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu.matching import CpuMatching, Matches, stopwatch
+from stereo_bp_ros.engines.cpu.plan import Plan
 from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.papers.plain_steps import cpu_arrays
-
-if TYPE_CHECKING:
-    from stereo_bp_ros.engines.cpu.plan import Plan
 
 
 class PlainSteps(CpuMatching):

@@ -10,27 +10,25 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stereo_bp_ros import engines, partitions, quantisation
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros import engines, partitions
+from stereo_bp_ros.config import MatcherConfig, quantisation
 from stereo_bp_ros.engines.cuda import memory as engine_memory
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import labels
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
+from stereo_bp_ros.engines.cuda.hierarchical.search import Search
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
+from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.papers.plain_steps import cuda_arrays
-from stereo_bp_ros.papers.plain_steps.occupancy import Limits
-
-if TYPE_CHECKING:
-    from stereo_bp_ros.engines.cuda.hierarchical.tuner import Search
-    from stereo_bp_ros.engines.cuda.plan import Plan
+from stereo_bp_ros.papers.plain_steps.tune import OccupancyWalk, device_limits
 
 #: Blocks of the kernels around the messages.
 BLOCK = (32, 4, 1)
@@ -154,8 +152,7 @@ class PlainSteps(CudaMatching):
 
     @classmethod
     def search(cls, *arguments: Any) -> Search:
-        from stereo_bp_ros.papers.plain_steps.tune import OccupancyWalk
-        return OccupancyWalk(*arguments, limits=limits(arguments[0].device_id))
+        return OccupancyWalk(*arguments, limits=device_limits(arguments[0].device_id))
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -265,16 +262,3 @@ def compile_side_by_side(configs: Iterable[MatcherConfig],
     for architecture, wanted in names.items():
         compiler.compile_side_by_side((('papers/plain_steps.cu', name) for name in wanted),
                                       architecture, progress)
-
-
-def limits(index: int) -> Limits:
-    """What ``occupancy`` wants to know about a device that is there."""
-    from cupy.cuda import runtime
-    known = runtime.getDeviceProperties(index)
-    return Limits(
-        threads=known['maxThreadsPerMultiProcessor'],
-        blocks=known['maxBlocksPerMultiProcessor'], registers=known['regsPerMultiprocessor'],
-        thread_registers=255, shared_memory=known['sharedMemPerMultiprocessor'],
-        block_shared_memory=known['sharedMemPerBlockOptin'],
-        block_reserve=known['reservedSharedMemPerBlock'],
-        block_threads=known['maxThreadsPerBlock'])

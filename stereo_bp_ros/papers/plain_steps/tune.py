@@ -6,10 +6,10 @@ from typing import Any
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda.hierarchical import tuning
-from stereo_bp_ros.engines.cuda.hierarchical.tuner import Candidate, Search
+from stereo_bp_ros.engines.cuda.hierarchical.search import Candidate, Search
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.errors import ConfigError
-from stereo_bp_ros.papers.plain_steps import cuda, cuda_arrays, occupancy
+from stereo_bp_ros.papers.plain_steps import cuda_arrays, occupancy
 
 
 class OccupancyWalk(Search):
@@ -45,6 +45,19 @@ def settings_of(walked: occupancy.Walked) -> Candidate:
                      walked.block_height, walked.blocks), strict=True))
 
 
+def device_limits(index: int) -> occupancy.Limits:
+    """What ``occupancy`` wants to know about a device that is there."""
+    from cupy.cuda import runtime
+    known = runtime.getDeviceProperties(index)
+    return occupancy.Limits(
+        threads=known['maxThreadsPerMultiProcessor'],
+        blocks=known['maxBlocksPerMultiProcessor'], registers=known['regsPerMultiprocessor'],
+        thread_registers=255, shared_memory=known['sharedMemPerMultiprocessor'],
+        block_shared_memory=known['sharedMemPerBlockOptin'],
+        block_reserve=known['reservedSharedMemPerBlock'],
+        block_threads=known['maxThreadsPerBlock'])
+
+
 def occupancy_walk(config: MatcherConfig, initial_values: int, most_values: int
                    ) -> list[tuple[float, Candidate]]:
     """The walk of LCPC 2010 (section 7) for the CUDA device and ``disparity_range`` values.
@@ -57,6 +70,6 @@ def occupancy_walk(config: MatcherConfig, initial_values: int, most_values: int
     """
     device.require(config.device_id)
     return [(most, settings_of(walked)) for most, walked in
-            occupancy.candidates(cuda.limits(config.device_id), config.disparity_range,
+            occupancy.candidates(device_limits(config.device_id), config.disparity_range,
                                  value_bytes=cuda_arrays.VALUE_BYTES,
                                  initial_values=initial_values, most_values=most_values)]

@@ -17,14 +17,15 @@ from test.cases import slow
 from test.engines.support import naive_bp
 
 pytest.importorskip('numba')
-from stereo_bp_ros import MatcherConfig, StereoMatcher, partitions, quantisation
+from stereo_bp_ros import MatcherConfig, StereoMatcher, partitions
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.hierarchical import cost, labels, messages
-from stereo_bp_ros.engines.cpu.plan import plan_of
+from stereo_bp_ros.engines.cpu.planning import plan_of
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.geometry import valid_window
-from stereo_bp_ros.quantisation import NO_SECOND
 
 EXACT = {'message_type': 'float32', 'exact': True}
 FAST = {'message_type': 'float32'}

@@ -13,12 +13,13 @@ from test.cases import slow
 from test.engines.support import naive_bp, naive_costs
 
 pytest.importorskip('numba')
-from stereo_bp_ros import ConfigError, MatcherConfig, RawImage, partitions, quantisation
+from stereo_bp_ros import ConfigError, MatcherConfig, RawImage, partitions
+from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.costs import features
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.hierarchical import cost
-from stereo_bp_ros.engines.cpu.plan import plan_of
+from stereo_bp_ros.engines.cpu.planning import plan_of
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 

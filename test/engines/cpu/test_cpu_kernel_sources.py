@@ -26,7 +26,7 @@ print(runtime.cache_directory())
 
 
 @pytest.mark.parametrize(('file', 'constant'), [
-    ('quantisation.py', 'JUMP'), ('quantisation.py', 'NO_SECOND'),
+    ('config/quantisation.py', 'JUMP'), ('config/quantisation.py', 'NO_SECOND'),
     ('engines/cpu/simd/bytes.py', 'SQUARE')])
 def test_a_changed_constant_makes_another_cache_in_spite_of_a_warm_one(
         repository: pathlib.Path, tmp_path: pathlib.Path, child: Callable[..., str], file: str,
@@ -100,7 +100,7 @@ def test_every_module_that_a_kernel_s_module_imports_counts(repository: pathlib.
             waiting += imported(package, source)
     found = set(runtime.kernel_sources(package))
     assert found >= expected
-    assert package / 'quantisation.py' in found
+    assert package / 'config/quantisation.py' in found
     # Whatever runs kernels without having any leaves them as they are.
     assert not {'matcher.py', 'node/node.py', 'cli/main.py', 'papers/tables/bench.py'} & {
         file.relative_to(package).as_posix() for file in found}

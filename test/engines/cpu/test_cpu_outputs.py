@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config.matcher import COLOR_MAPS
+from stereo_bp_ros.config.matcher_settings import COLOR_MAPS
+from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.engines.cpu.stages import refine as stage
-from stereo_bp_ros.quantisation import NO_SECOND
 from stereo_bp_ros.types import OUTPUTS
 from test.engines.support.refinement import (
     CALIBRATION,

@@ -8,9 +8,9 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros import quantisation
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu import scratch
-from stereo_bp_ros.quantisation import NO_SECOND
 from stereo_bp_ros.types import OUTPUTS
 from test.cases import slow
 from test.engines.support import naive_refinement

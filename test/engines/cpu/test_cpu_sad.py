@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu import sad, scratch
-from stereo_bp_ros.quantisation import NO_SECOND
 
 
 def configuration(**changes):

@@ -12,7 +12,8 @@ import pytest
 from test.engines.support import naive_tiled
 
 pytest.importorskip('numba')
-from stereo_bp_ros import ConfigError, MatcherConfig, StereoMatcher, quantisation
+from stereo_bp_ros import ConfigError, MatcherConfig, StereoMatcher
+from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.evaluation.datasets import open_dataset
 from test.settings import paper, tiled
 

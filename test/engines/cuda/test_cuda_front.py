@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip('cupy')
-from stereo_bp_ros import MatcherConfig, RawImage, partitions, quantisation
+from stereo_bp_ros import MatcherConfig, RawImage, partitions
+from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.engines.cuda import engine as cuda
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import cost, cost_formats, formats

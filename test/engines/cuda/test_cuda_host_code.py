@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip('cupy')
-from stereo_bp_ros import Calibration, MatcherConfig, RawImage, quantisation
+from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.engines import create_engine, warm_up
 from stereo_bp_ros.engines.cuda.costs import fractions, terms
 from stereo_bp_ros.engines.cuda.costs import stage as combined

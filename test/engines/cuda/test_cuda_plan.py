@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stereo_bp_ros import ConfigError, MatcherConfig, quantisation
+from stereo_bp_ros import ConfigError, MatcherConfig
+from stereo_bp_ros.config import quantisation
+from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.cpu.backend import CpuBackend
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.hierarchical import (
@@ -29,7 +31,7 @@ from stereo_bp_ros.engines.cuda.hierarchical.formats import (
     Int16SixBits,
     MessageFormat,
 )
-from stereo_bp_ros.engines.cuda.plan import check, computed, plan_of
+from stereo_bp_ros.engines.cuda.planning import check, computed, plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert
 from stereo_bp_ros.errors import MemoryLimitError
@@ -369,7 +371,7 @@ def test_float16_is_refused_in_words_that_name_where_it_is() -> None:
         plan_of(config, 64, 48)
     assert refused.value.field == 'message_type'
     found = plan_of(config.replace(program='plain_steps'), 64, 48)
-    assert found.matching.kept_as(found.config)[0].endswith('Halves')
+    assert programs.matching('cuda', found.config).kept_as(found.config)[0].endswith('Halves')
     assert CpuBackend('').fit(config, 64, 48).config == config
 
 

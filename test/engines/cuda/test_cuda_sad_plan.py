@@ -8,7 +8,8 @@ import itertools
 import pytest
 
 from stereo_bp_ros import MatcherConfig, geometry
-from stereo_bp_ros.engines.cuda.plan import plan_of
+from stereo_bp_ros.engines import programs
+from stereo_bp_ros.engines.cuda.planning import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.engines.cuda.sad import matching as sad
@@ -69,6 +70,7 @@ def test_what_matching_fills_is_in_the_memory_plan(variant: str) -> None:
 def test_devices_without_integer_products_take_a_variant() -> None:
     old = dataclasses.replace(TYPICAL, capability=(7, 0))
     replaced = plan_of(configuration(5, 64), 64, 48, old)
-    assert replaced.matching is cuda.Streamed
+    assert programs.matching('cuda', replaced.config) is cuda.Streamed
     assert replaced.config == configuration(5, 64, **streamed('shared_all'))
-    assert plan_of(configuration(5, 64), 64, 48, SMALL).matching is sad.Sad
+    small = plan_of(configuration(5, 64), 64, 48, SMALL)
+    assert programs.matching('cuda', small.config) is sad.Sad

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from stereo_bp_ros import Calibration, ConfigError, MatcherConfig, RawImage, geometry
-from stereo_bp_ros.engines.cuda.plan import plan_of
+from stereo_bp_ros.engines.cuda.planning import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.papers.plain_steps import cuda_arrays
 from stereo_bp_ros.types import OUTPUTS

@@ -16,6 +16,13 @@ from stereo_bp_ros import MatcherConfig, RawImage
 from stereo_bp_ros.engines import cache as cache_files
 from stereo_bp_ros.engines.cuda.hierarchical import schedule, tuner, tuning
 from stereo_bp_ros.engines.cuda.hierarchical.schedule import Tiling
+from stereo_bp_ros.engines.cuda.hierarchical.search import (
+    FINAL_TURNS,
+    MARGIN,
+    Candidate,
+    TileSearch,
+    most_disparities,
+)
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.papers.plain_steps import occupancy, tune
@@ -47,20 +54,20 @@ class Clock:
                  interrupted_after: int = 10**9) -> None:
         self.time_of = time_of
         self.interrupted_after = interrupted_after
-        self.compared: list[tuple[tuner.Candidate, tuner.Candidate]] = []
-        self.prepared: list[tuner.Candidate] = []
+        self.compared: list[tuple[Candidate, Candidate]] = []
+        self.prepared: list[Candidate] = []
 
-    def prepare(self, candidates: list[tuner.Candidate]) -> None:
+    def prepare(self, candidates: list[Candidate]) -> None:
         self.prepared += candidates
 
-    def compare(self, ours: tuner.Candidate, theirs: tuner.Candidate,
+    def compare(self, ours: Candidate, theirs: Candidate,
                 turns: int) -> tuple[float, float]:
         if len(self.compared) >= self.interrupted_after:
             raise KeyboardInterrupt
         self.compared.append((ours, theirs))
         return self.frame(ours), self.frame(theirs)
 
-    def frame(self, tilings: tuner.Candidate) -> float:
+    def frame(self, tilings: Candidate) -> float:
         config = config_of()
         return sum(self.time_of(k, tilings.get(k) or own(config, k))
                    for k in range(config.levels))
@@ -71,8 +78,8 @@ def own(config: MatcherConfig, k: int) -> Tiling:
     return schedule.ranked(config, *SIZE, k, TYPICAL)[0]
 
 
-def search(clock: Clock, config: MatcherConfig | None = None, **more: Any) -> tuner.TileSearch:
-    return tuner.TileSearch(config or config_of(), *SIZE, TYPICAL, HERE, clock, **more)
+def search(clock: Clock, config: MatcherConfig | None = None, **more: Any) -> TileSearch:
+    return TileSearch(config or config_of(), *SIZE, TYPICAL, HERE, clock, **more)
 
 
 def look_up(config: MatcherConfig | None = None,
@@ -138,7 +145,7 @@ def test_levels_without_iterations_are_not_tuned_and_others_are_another_problem(
     assert tuning.Problem.of(config_of(level_iterations='4'), *SIZE).iterations == 4
 
 
-@pytest.mark.parametrize('gain', [0.0, 0.5 * tuner.MARGIN])
+@pytest.mark.parametrize('gain', [0.0, 0.5 * MARGIN])
 def test_the_engine_s_own_choice_stands_where_nothing_is_faster_beyond_the_spread(
         gain: float) -> None:
     config = config_of()
@@ -152,9 +159,9 @@ def test_the_engine_s_own_choice_stands_where_nothing_is_faster_beyond_the_sprea
 
 def test_a_gain_that_whole_frames_do_not_show_is_given_up() -> None:
     class Fickle(Clock):
-        def compare(self, ours: tuner.Candidate, theirs: tuner.Candidate,
+        def compare(self, ours: Candidate, theirs: Candidate,
                     turns: int) -> tuple[float, float]:
-            return (1.0, 1.0) if turns == tuner.FINAL_TURNS else (0.5, 1.0)
+            return (1.0, 1.0) if turns == FINAL_TURNS else (0.5, 1.0)
     assert search(Fickle(likes_large_tiles)).run().best == {}
 
 
@@ -316,7 +323,7 @@ class StorageClock(Clock):
     def __init__(self) -> None:
         super().__init__(lambda k, tiling: 0.0)
 
-    def frame(self, candidate: tuner.Candidate) -> float:
+    def frame(self, candidate: Candidate) -> float:
         return 2.0 - candidate.get('plain_steps.registers', 0) / 100
 
 
@@ -354,14 +361,14 @@ def test_only_what_the_papers_inequalities_allow_keeps_vectors_on_chip() -> None
     whole = {'message_type': 'float32', 'data_weight': 0.0001, 'discontinuity_slope': 10.0,
              'discontinuity_truncation': 1000.0}
     floats = config_of(**whole)
-    assert [tuner.most_disparities(floats, old, with_label) for with_label in (False, True)] == [
+    assert [most_disparities(floats, old, with_label) for with_label in (False, True)] == [
         91, 90]
-    assert tuner.most_disparities(config_of(message_type='float32'), old, False) == 121
+    assert most_disparities(config_of(message_type='float32'), old, False) == 121
     on_chip, in_memory = Tiling(3, 8, 8, 256, 1, 4), Tiling(1, 16, 8, 128, 1, 4)
     for disparities, level, is_feasible in ((90, 0, True), (91, 0, False), (91, 1, True),
                                             (92, 1, False)):
         config = config_of(disparity_range=disparities, **whole)
-        found = tuner.TileSearch(config, *SIZE, old, HERE, Clock(likes_large_tiles))
+        found = TileSearch(config, *SIZE, old, HERE, Clock(likes_large_tiles))
         assert found._is_feasible(level, on_chip) == is_feasible
         assert found._is_feasible(level, in_memory)
 
@@ -384,8 +391,8 @@ def test_the_walk_on_the_device_ends_with_a_split_that_engines_take(
 def test_tuning_on_the_device_changes_times_alone(message_type: str,
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     from stereo_bp_ros.engines.cuda.engine import CudaEngine
-    monkeypatch.setattr(tuner, 'DIVISIONS', 3)
-    monkeypatch.setattr(tuner, 'TILES', 2)
+    monkeypatch.setattr('stereo_bp_ros.engines.cuda.hierarchical.search.DIVISIONS', 3)
+    monkeypatch.setattr('stereo_bp_ros.engines.cuda.hierarchical.search.TILES', 2)
     config = config_of(message_type=message_type)
     rng = np.random.default_rng(0)
     left, right = rng.integers(0, 256, (2, SIZE[1], SIZE[0]), dtype=np.uint8)

@@ -10,7 +10,8 @@ import pytest
 from stereo_bp_ros import MatcherConfig, StereoMatcher, engines, geometry
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.hierarchical import schedule, tuner, tuning
-from stereo_bp_ros.engines.cuda.plan import plan_of
+from stereo_bp_ros.engines.cuda.hierarchical.search import Candidate
+from stereo_bp_ros.engines.cuda.planning import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 
 WIDTH, HEIGHT = 324, 242
@@ -24,10 +25,10 @@ class PrefersChange:
         self.source = width, height
         self.config = config
 
-    def prepare(self, candidates: list[tuner.Candidate]) -> None:
+    def prepare(self, candidates: list[Candidate]) -> None:
         pass
 
-    def compare(self, ours: tuner.Candidate, theirs: tuner.Candidate,
+    def compare(self, ours: Candidate, theirs: Candidate,
                 turns: int) -> tuple[float, float]:
         return (1.0, 2.0) if len(ours) > len(theirs) else (2.0, 1.0)
 
@@ -42,8 +43,8 @@ def backend(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> CudaBack
     monkeypatch.setattr(tuning, 'machine', lambda _: HERE)
     monkeypatch.setattr(tuner, 'properties', lambda _: TYPICAL)
     monkeypatch.setattr(tuner, 'FrameTimer', PrefersChange)
-    monkeypatch.setattr(tuner, 'DIVISIONS', 2)
-    monkeypatch.setattr(tuner, 'TILES', 1)
+    monkeypatch.setattr('stereo_bp_ros.engines.cuda.hierarchical.search.DIVISIONS', 2)
+    monkeypatch.setattr('stereo_bp_ros.engines.cuda.hierarchical.search.TILES', 1)
     monkeypatch.setattr(CudaBackend, 'free_memory', lambda _: 2**34)
     return CudaBackend(TYPICAL, 'for the test')
 
@@ -93,8 +94,8 @@ def test_the_tuner_tries_only_tilings_of_the_reduced_images(
 def test_tuning_on_the_device_is_used_by_engines_of_reduced_images(
         tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
-    monkeypatch.setattr(tuner, 'DIVISIONS', 2)
-    monkeypatch.setattr(tuner, 'TILES', 1)
+    monkeypatch.setattr('stereo_bp_ros.engines.cuda.hierarchical.search.DIVISIONS', 2)
+    monkeypatch.setattr('stereo_bp_ros.engines.cuda.hierarchical.search.TILES', 1)
     config = MatcherConfig.preset('road_fast', backend='cuda')
     chosen = engines.choose(config)
     found = chosen.tune(config, WIDTH, HEIGHT, lambda *_: None, False)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stereo_bp_ros import quantisation
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import MatcherConfig, quantisation
 from test.engines.support import naive_bp
 
 #: The side of a message: where in the pixel that it reaches it comes from.

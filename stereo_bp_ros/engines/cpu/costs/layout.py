@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stereo_bp_ros import quantisation
-from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.config.matcher import CENSUS_WINDOWS
+from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config.matcher_settings import CENSUS_WINDOWS
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
 from stereo_bp_ros.geometry import Wanted
 

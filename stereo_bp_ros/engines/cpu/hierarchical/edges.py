@@ -12,8 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from stereo_bp_ros import quantisation
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import MatcherConfig, quantisation
 from stereo_bp_ros.engines.cpu.costs.bordered import rounded
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP, Level
 from stereo_bp_ros.engines.cpu.simd.runtime import parallel_kernel

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.hierarchical.formats import (
     advance,
     beyond_tile,
@@ -20,7 +21,6 @@ from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP, Level
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import lanes, load, minimum, splat, store, where_less
 from stereo_bp_ros.partitions import Partition
-from stereo_bp_ros.quantisation import NO_SECOND
 
 # Rows of ``selected``; before and after: of the labels beside the best.
 _BEST, _LABEL, _SECOND, _BEFORE, _AFTER = range(5)

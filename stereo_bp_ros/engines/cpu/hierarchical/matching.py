@@ -6,19 +6,15 @@ Kernels are imported where they are called: a plan needs no Numba.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stereo_bp_ros import quantisation
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import MatcherConfig, quantisation
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.costs import layout
 from stereo_bp_ros.engines.cpu.matching import Array, CpuMatching, Matches, stopwatch
+from stereo_bp_ros.engines.cpu.plan import Plan
 from stereo_bp_ros.geometry import Wanted
-
-if TYPE_CHECKING:
-    from stereo_bp_ros.engines.cpu.plan import Plan
 
 
 class Hierarchical(CpuMatching):

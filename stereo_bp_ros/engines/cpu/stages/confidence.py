@@ -13,8 +13,8 @@ import cv2
 import numba
 import numpy as np
 
+from stereo_bp_ros.config.quantisation import JUMP, NO_SECOND
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
-from stereo_bp_ros.quantisation import JUMP, NO_SECOND
 
 
 def average(valid: np.ndarray[Any, Any], best: np.ndarray[Any, Any],

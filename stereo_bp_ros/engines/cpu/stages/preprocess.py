@@ -10,8 +10,8 @@ import cv2
 import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config.quantisation import SIGNED_OFFSET
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel
-from stereo_bp_ros.quantisation import SIGNED_OFFSET
 
 #: Side of the windows of ``contrast_threshold``, pixels.
 CONTRAST_SIDE = 7

@@ -17,8 +17,8 @@ import cv2
 import numba
 import numpy as np
 
-from stereo_bp_ros import geometry, quantisation
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros import geometry
+from stereo_bp_ros.config import MatcherConfig, quantisation
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.stages import bilateral, confidence, filling, preprocess
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 
-from stereo_bp_ros import quantisation
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import MatcherConfig, quantisation
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.costs import terms
 from stereo_bp_ros.engines.cuda.costs.terms import MOST_COSTS

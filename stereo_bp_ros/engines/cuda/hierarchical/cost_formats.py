@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros import quantisation
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import MatcherConfig, quantisation
 from stereo_bp_ros.engines.cuda.hierarchical.formats import (
     LARGEST_BYTE,
     MessageFormat,

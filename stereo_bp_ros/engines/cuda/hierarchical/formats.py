@@ -8,8 +8,8 @@ import functools
 import math
 from typing import ClassVar, NamedTuple
 
-from stereo_bp_ros import geometry, quantisation
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros import geometry
+from stereo_bp_ros.config import MatcherConfig, quantisation
 
 #: Disparities of a chunk: four words of two labels, or eight of one.
 CHUNK = 8

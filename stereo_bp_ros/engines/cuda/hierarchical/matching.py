@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cuda import memory
@@ -21,16 +21,14 @@ from stereo_bp_ros.engines.cuda.hierarchical import (
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Launch, Tiling
+from stereo_bp_ros.engines.cuda.hierarchical.search import Search, TileSearch
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
+from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.partitions import Partitioning
-
-if TYPE_CHECKING:
-    from stereo_bp_ros.engines.cuda.hierarchical.tuner import Search
-    from stereo_bp_ros.engines.cuda.plan import Plan
 
 #: Labels up to which ``exact`` unrolls its loops, which makes messages twice as fast. A kernel
 #: takes the compiler 11 s then, and 99 s at 512 labels.
@@ -106,7 +104,6 @@ class Hierarchical(CudaMatching):
 
     @classmethod
     def search(cls, *arguments: Any) -> Search:
-        from stereo_bp_ros.engines.cuda.hierarchical.tuner import TileSearch
         return TileSearch(*arguments)
 
     @classmethod

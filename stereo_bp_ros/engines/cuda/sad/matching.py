@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from stereo_bp_ros import geometry, quantisation
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros import geometry
+from stereo_bp_ros.config import MatcherConfig, quantisation
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
+from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
 from stereo_bp_ros.geometry import Wanted
-
-if TYPE_CHECKING:
-    from stereo_bp_ros.engines.cuda.plan import Plan
 
 #: The C++ types of pixels.
 PIXELS = {'uint8': 'unsigned char', 'float': 'float', 'int32': 'int'}

@@ -7,9 +7,9 @@ import math
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from stereo_bp_ros import geometry, quantisation
+from stereo_bp_ros import geometry
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import MatcherConfig, quantisation
 from stereo_bp_ros.engines import colors
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stereo_bp_ros import partitions, quantisation
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros import partitions
+from stereo_bp_ros.config import MatcherConfig, quantisation
 from stereo_bp_ros.engines.cuda import memory
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import cost, labels
 from stereo_bp_ros.engines.cuda.hierarchical.labels import Matches
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
+from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
 from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
 from stereo_bp_ros.geometry import Wanted
-
-if TYPE_CHECKING:
-    from stereo_bp_ros.engines.cuda.plan import Plan
 
 #: The C++ types of messages as they are computed, and of pixels.
 MESSAGES = {'int16': 'Int16', 'float32': 'Float32'}

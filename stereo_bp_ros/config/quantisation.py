@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING
 
+from stereo_bp_ros.config.matcher_settings import MatcherSettings
 from stereo_bp_ros.errors import ConfigError
-
-if TYPE_CHECKING:
-    from stereo_bp_ros.config import MatcherConfig
 
 LARGEST_FLOAT16 = 65504
 LARGEST_INT16 = 32767
@@ -27,7 +24,7 @@ LARGEST_BYTE = 255
 LARGEST_SCALE = 128
 
 
-def message_scale(config: MatcherConfig) -> int:
+def message_scale(config: MatcherSettings) -> int:
     """S, the factor from costs to messages (``docs/explanation/algorithms.md``, message types).
 
     1 for float32. For 16 bits the whole number that makes data_weight, discontinuity_slope
@@ -63,7 +60,7 @@ def message_scale(config: MatcherConfig) -> int:
     return scale or 1
 
 
-def message_smoothness(config: MatcherConfig) -> tuple[float, float]:
+def message_smoothness(config: MatcherSettings) -> tuple[float, float]:
     """Slope and truncation of the smoothness cost in units of the messages."""
     scale = message_scale(config)
     slope, truncation = scale * config.discontinuity_slope, scale * config.truncation
@@ -72,7 +69,7 @@ def message_smoothness(config: MatcherConfig) -> tuple[float, float]:
     return slope, truncation
 
 
-def first_step(config: MatcherConfig) -> float:
+def first_step(config: MatcherSettings) -> float:
     """Smoothness cost of a step of one label in units of the messages."""
     if config.discontinuity_first_step == 0:
         return message_smoothness(config)[0]
@@ -80,17 +77,17 @@ def first_step(config: MatcherConfig) -> float:
     return round_half_up(step) if config.message_type == 'int16' else step
 
 
-def edge_truncation(config: MatcherConfig) -> int:
+def edge_truncation(config: MatcherSettings) -> int:
     """Truncation between neighbours at an edge of the image, in units of the messages."""
     return round_half_up(message_scale(config) * config.discontinuity_edge_truncation)
 
 
-def edge_threshold(config: MatcherConfig, level: int) -> int:
+def edge_threshold(config: MatcherSettings, level: int) -> int:
     """Least sum of three differences, of sums of 4^level grey values each, that is an edge."""
     return 3 * config.discontinuity_edge_threshold << 2 * level
 
 
-def check_float16(config: MatcherConfig) -> None:
+def check_float16(config: MatcherSettings) -> None:
     """Refuse costs and messages that float16 cannot hold.
 
     :raises ConfigError: the largest sum of them exceeds ``LARGEST_FLOAT16``.
@@ -105,7 +102,7 @@ def check_float16(config: MatcherConfig) -> None:
             f'largest number is {LARGEST_FLOAT16}: use float32 or fewer levels')
 
 
-def largest_cost(config: MatcherConfig) -> float:
+def largest_cost(config: MatcherSettings) -> float:
     """The largest data cost of a pixel in units of the messages."""
     if config.has_combined_cost:
         return LARGEST_BYTE
@@ -132,19 +129,19 @@ def _wholest_scale(most: float, message_type: str, sums: tuple[int, int], data_t
     return best
 
 
-def _check_combined(config: MatcherConfig) -> None:
+def _check_combined(config: MatcherSettings) -> None:
     most = LARGEST_INT16 // 16
     if round_half_up(config.truncation) > most:
         raise ConfigError('discontinuity_truncation', config.discontinuity_truncation,
                           f'with census, sobel, grey or residual_weight must be at most {most}')
 
 
-def _largest_sum(config: MatcherConfig) -> tuple[int, int]:
+def _largest_sum(config: MatcherSettings) -> tuple[int, int]:
     """Data costs of a pixel and truncations in the largest sum on the way (tiled: with steps)."""
     return (1, 8) if config.stereo_algorithm == 'tiled_bp' else (4 ** (config.levels - 1), 3)
 
 
-def bilateral_factor(config: MatcherConfig) -> int:
+def bilateral_factor(config: MatcherSettings) -> int:
     """From differences in sixteenths of a pixel to 65536ths of that which has no weight.
 
     That is 2.5 standard deviations: so Tukey's biweight is close to the Gaussian.

@@ -1,0 +1,184 @@
+"""Searches the tilings that are fastest on the device that is there; see ``docs/howto/tune.md``.
+
+Candidates are those that ``time_model`` thinks well of, its favourite among them;
+what decides is the time of whole frames. Never called while frames are matched.
+"""
+
+from __future__ import annotations
+
+import abc
+import datetime
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cuda.hierarchical import apron, schedule, tuning
+from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
+from stereo_bp_ros.engines.cuda.hierarchical.launch import Tiling
+from stereo_bp_ros.engines.cuda.runtime.device import Properties
+
+#: Level to tiling, or setting to value; {} = what an engine takes by itself.
+Candidate = dict[Any, Any]
+
+#: Part of its time by which a candidate must be faster to be taken: the spread of medians.
+MARGIN = 0.004
+
+#: Candidates of a level: ways to divide its iterations among launches, then other tiles.
+DIVISIONS, TILES = 5, 6
+
+#: Turns of two contestants.
+TURNS, FINAL_TURNS = 7, 25
+
+
+class Timer(Protocol):
+    """What the search measures with."""
+
+    def prepare(self, candidates: list[Candidate]) -> None:
+        """Compile what frames of these candidates run."""
+
+    def compare(self, ours: Candidate, theirs: Candidate, turns: int) -> tuple[float, float]:
+        """Milliseconds of a frame with each of two, measured in turn."""
+
+
+class Result(NamedTuple):
+    """best: what was found, {} = the engine's own choice stands; untuned, tuned: ms."""
+
+    best: Candidate
+    untuned: float
+    tuned: float
+
+    @property
+    def ratio(self) -> float:
+        """Tuned time over untuned."""
+        return self.tuned / self.untuned
+
+
+class Search(abc.ABC):
+    """The search for one configuration and size, those of ``Plan.config`` and ``Plan.parts``.
+
+    Its state is written after every group of candidates, and a search that was interrupted goes
+    on after the last one.
+
+    :param width, height: of what is matched at once, pixels.
+    :param progress: called with (groups done, groups, what is being done).
+    :param afresh: begin anew, whatever has been written.
+    """
+
+    def __init__(self, config: MatcherConfig, width: int, height: int, device: Properties,
+                 on: dict[str, str], timer: Timer,
+                 progress: Callable[[int, int, str], None] = lambda *_: None,
+                 afresh: bool = False) -> None:
+        self._config = config
+        self._size = width, height
+        self._device = device
+        self._on = on
+        self._timer = timer
+        self._progress = progress
+        self._problem = tuning.Problem.of(config, width, height)
+        self._best: Candidate = {}
+        self._done: list[str] = []
+        self._result: Result | None = None
+        if not afresh:
+            self._resume()
+
+    @abc.abstractmethod
+    def _groups(self) -> list[str]:
+        """Names of the groups of candidates, in their order."""
+
+    @abc.abstractmethod
+    def _candidates(self, group: str) -> list[Candidate]:
+        """What is tried in a group, now that the best so far is ``_best``."""
+
+    @abc.abstractmethod
+    def _everything(self) -> list[Candidate]:
+        """Whatever may still be tried, so that all of it is compiled side by side."""
+
+    def _resume(self) -> None:
+        content, _ = tuning.read(tuning.place(self._problem, self._on))
+        if not tuning.usable(content, self._problem, self._on):
+            return
+        self._best = {**tuning.sound_tilings(self._config, content, self._device),
+                      **tuning.sound_settings(self._config, content, self._device)}
+        if content.get('finished'):
+            self._result = Result(self._best, *content['milliseconds'])
+        else:
+            self._done = list(content['done'])
+
+    def run(self) -> Result:
+        """Try every group; a search that was finished earlier is not repeated."""
+        if self._result is not None:
+            return self._result
+        groups = self._groups()
+        self._progress(0, len(groups) + 1, 'compiling')
+        self._timer.prepare(self._everything())
+        for i, group in enumerate(groups):
+            self._progress(i, len(groups) + 1, group)
+            if group not in self._done:
+                self._try(self._candidates(group))
+                self._done.append(group)
+                self._write(finished=False)
+        self._progress(len(groups), len(groups) + 1, 'whole frames')
+        tuned, untuned = self._timer.compare(self._best, {}, FINAL_TURNS)
+        if not self._best or tuned > (1 - MARGIN) * untuned:
+            self._best, tuned = {}, untuned
+        result = Result(self._best, untuned, tuned)
+        self._write(finished=True, ratio=result.ratio, milliseconds=[untuned, tuned])
+        self._progress(len(groups) + 1, len(groups) + 1, 'done')
+        return result
+
+    def _try(self, candidates: list[Candidate]) -> None:
+        for candidate in candidates:
+            ours, theirs = self._timer.compare(candidate, self._best, TURNS)
+            if ours < (1 - MARGIN) * theirs:
+                self._best = candidate
+
+    def _write(self, **more: Any) -> None:
+        tuning.write(self._problem, self._on, self._best, done=self._done,
+                     date=datetime.date.today().isoformat(), **more)
+
+
+class TileSearch(Search):
+    """Level by level, the finest first, which takes most of the time."""
+
+    def _groups(self) -> list[str]:
+        return [f'level {k} {what}' for k in self._levels for what in ('launches', 'tiles')]
+
+    def _candidates(self, group: str) -> list[Candidate]:
+        _, number, what = group.split()
+        k = int(number)
+        # The model's favourite way to divide the iterations stands until another is faster.
+        tilings = (self._ranked(k)[1:] if what == 'launches'
+                   else self._neighbours(k, self._best.get(k) or self._ranked(k)[0]))
+        return [{**self._best, k: tiling} for tiling in tilings if self._is_feasible(k, tiling)]
+
+    def _everything(self) -> list[Candidate]:
+        return [{k: tiling} for k in self._levels
+                if f'level {k} tiles' not in self._done
+                for division in self._ranked(k)
+                for tiling in (division, *self._neighbours(k, division))]
+
+    @property
+    def _levels(self) -> list[int]:
+        return [k for k, iterations in enumerate(self._config.iterations_of_levels) if iterations]
+
+    def _ranked(self, k: int) -> list[Tiling]:
+        return schedule.ranked(self._config, *self._size, k, self._device)[:DIVISIONS]
+
+    def _neighbours(self, k: int, chosen: Tiling) -> list[Tiling]:
+        return schedule.neighbours(self._config, *self._size, k, self._device, chosen)[:TILES]
+
+    def _is_feasible(self, k: int, tiling: Tiling) -> bool:
+        keeps_vectors_on_chip = tiling.iterations > 1 or tiling.last is not None
+        return not keeps_vectors_on_chip or most_disparities(
+            self._config, self._device, with_label=k == 0) >= self._config.disparity_range
+
+
+def most_disparities(config: MatcherConfig, device: Properties, with_label: bool) -> int:
+    """The longest vectors of which a block's shared memory can hold the least tile.
+
+    Inequalities (2) to (4) of the AI 2009 paper for this device and these messages: the form for
+    messages, or that for the disparity map.
+    """
+    message = MessageFormat.of(config)
+    value_bytes = message.message_bytes // (8 * message.chunks)
+    return apron.most_disparities(device.shared_memory // value_bytes, with_label)
