@@ -1,4 +1,4 @@
-"""Times the matching kernel of SAD on CUDA over sizes and windows: ``docs/history/cuda_sad.md``.
+"""Times the matching kernel of SAD on CUDA over sizes and windows: ``docs/history.md``.
 
     python -m benchmarks.sad_sizes [--size 640x480x64] [--windows 5 15 21] [--repeats 31]
 

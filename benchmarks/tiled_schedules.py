@@ -1,4 +1,4 @@
-"""Times tiled belief propagation on CUDA in all its schedules: ``docs/history/cuda_tiled.md``.
+"""Times tiled belief propagation on CUDA in all its schedules: ``docs/history.md``.
 
     python -m benchmarks.tiled_schedules ../shared/data/middlebury [--frames 40] [--flat]
 

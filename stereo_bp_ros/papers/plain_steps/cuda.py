@@ -2,7 +2,7 @@
 
 Grauer-Gray & Cavazos, LCPC 2010: where the values of a message lie while it is computed.
 Grauer-Gray, "Optimizing Global Stereo Matching on NVIDIA GPUs and CPUs": number types, layouts and
-allocation. The kernels are those of ``plain_steps.cu``; ``docs/papers/storage.md`` compares them.
+allocation. The kernels are those of ``plain_steps.cu``; ``docs/papers/storage.md`` describes them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How long a launch over the messages takes: tilings are chosen by it. No CuPy here.
 
-All coefficients were fitted to an H200 (``docs/history/cuda_bp_int16.md``). Times are in us. Of
+All coefficients were fitted to an H200 (``docs/history.md``). Times are in us. Of
 other architectures they are scaled by the clock, the multiprocessors, the bandwidth of the memory
 and the L2 cache (``Properties.speed``), which no one has measured: ``stereo_bp tune`` does.
 Within a fifth of the measured ones for 16 to 128 labels, from 32 nodes to whole levels; for

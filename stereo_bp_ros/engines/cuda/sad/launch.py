@@ -106,7 +106,7 @@ def _shared_bytes(config: MatcherConfig, found: Launch) -> int:
 
 
 def _predicted_time(config: MatcherConfig, found: Launch, device: Properties) -> float:
-    """Microseconds beside those of the launch, fitted to an H200 (``docs/history/cuda_sad.md``).
+    """Microseconds beside those of the launch, fitted to an H200 (``docs/history.md``).
 
     Only the order of the candidates matters, which another clock does not change; on other
     architectures nothing was measured. The blocks of a multiprocessor run in rounds of as
