@@ -24,12 +24,26 @@ MAX_REPORT_BYTES = 2**28
 """Of reports in JSON, which have some kilobytes a frame."""
 
 
+def allowed(limit: int) -> int:
+    """A limit times the factor of the environment.
+
+    :raises ConfigError: the environment variable has no number.
+    """
+    return int(limit * min(_factor(), 1e9))
+
+
 def check_limit(count: int, limit: int, unit: str) -> None:
     """Refuse what is more than a limit.
 
     :raises ValueError: a sentence about 'it' that names the limit and what raises it, or about
         the variable, which has no number.
     """
+    if count > allowed(limit):
+        raise ValueError(f'it has more than {allowed(limit)} {unit}; the environment variable '
+                         f'{VARIABLE}={2 * _factor():g} allows twice as much')
+
+
+def _factor() -> float:
     text = os.environ.get(VARIABLE) or '1'
     try:
         factor = float(text)
@@ -37,10 +51,7 @@ def check_limit(count: int, limit: int, unit: str) -> None:
         factor = math.nan
     if not 0 < factor < math.inf:
         raise ConfigError(VARIABLE, text, 'must be a number above 0')
-    allowed = int(limit * min(factor, 1e9))
-    if count > allowed:
-        raise ValueError(f'it has more than {allowed} {unit}; the environment variable '
-                         f'{VARIABLE}={2 * factor:g} allows twice as much')
+    return factor
 
 
 def read_bytes(path: str | os.PathLike[str], limit: int) -> bytes:

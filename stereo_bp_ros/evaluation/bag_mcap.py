@@ -11,20 +11,26 @@ import heapq
 import operator
 import pathlib
 import struct
+import zlib
 from collections.abc import Collection, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
-import lz4.frame
+import numpy as np
 from rosbags.interfaces import (
     Connection,
     ConnectionExtRosbag2,
     MessageDefinition,
     MessageDefinitionFormat,
 )
-from rosbags.rosbag2.storage_mcap import decompress, zstd
 from rosbags.typesys.msg import normalize_msgtype
 
 from stereo_bp_ros.errors import StereoError, printable
+from stereo_bp_ros.evaluation.bag_bytes import (
+    MAX_MESSAGE_BYTES,
+    MAX_TOPICS_BYTES,
+    check_size,
+    decompress,
+)
 
 #: Suffix of the files.
 SUFFIX = '.mcap'
@@ -40,6 +46,9 @@ _FRAME, _FOOTER_BYTES = struct.Struct('<BQ'), 9 + 20 + len(_MAGIC)
 
 #: Bytes in front of a message: channel, sequence, time of recording and of publishing.
 _MESSAGE_HEAD = struct.Struct('<HIQQ')
+
+#: Where a message lies in a chunk, and when it was recorded.
+_PLACE = np.dtype([('channel', '<u2'), ('time_ns', '<u8'), ('start', '<u8'), ('stop', '<u8')])
 
 #: Bytes of the fields in front of the records in a chunk, at most: the compression has a name.
 _MAX_CHUNK_HEAD = 256
@@ -103,7 +112,9 @@ class McapStorage:
         self.connections: list[Connection] = []
         self.note = ''
         self._file: BinaryIO | None = None
-        self._schemas: dict[int, tuple[str, str, bytes]] = {}
+        self._schemas: dict[int, tuple[str, MessageDefinition]] = {}
+        self._channels: set[int] = set()
+        self._defined_bytes = 0
         self._chunks: list[_Chunk] = []
         self._counts: collections.Counter[int] = collections.Counter()
 
@@ -127,9 +138,13 @@ class McapStorage:
 
     def messages(self, connections: Collection[Connection], start: int | None = None,
                  stop: int | None = None) -> Iterator[tuple[Connection, int, bytes]]:
-        """Messages in the order of recording; holds the chunks that overlap in time."""
+        """Messages in the order of recording; holds the chunks that overlap in time.
+
+        :raises StereoError: these are too large.
+        """
         wanted = {one.id: one for one in connections}
-        runs = [self._run(one, wanted, start, stop) for one in self._chunks
+        held: collections.Counter[str] = collections.Counter()
+        runs = [self._run(one, wanted, start, stop, held) for one in self._chunks
                 if (one.counts is None or one.counts.keys() & wanted.keys())
                 and (start is None or one.last_ns >= start)
                 and (stop is None or one.first_ns < stop)]
@@ -138,17 +153,25 @@ class McapStorage:
                 yield connection, time_ns, data
 
     def _run(self, chunk: _Chunk, wanted: dict[int, Connection], start: int | None,
-             stop: int | None) -> Iterator[tuple[int, Connection | None, bytes]]:
+             stop: int | None, held: collections.Counter[str]
+             ) -> Iterator[tuple[int, Connection | None, bytes]]:
         """Messages of a chunk by time; it is read after the first item, which is none."""
         yield chunk.first_ns, None, b''
-        found = [(time_ns, wanted[channel], bytes(data))
-                 for channel, time_ns, data in _messages(self._content(chunk))
-                 if channel in wanted and (start is None or time_ns >= start)
-                 and (stop is None or time_ns < stop)]
-        yield from sorted(found, key=operator.itemgetter(0))
+        content = memoryview(self._content(chunk))
+        held['bytes'] += len(content)
+        check_size(f'what chunks that overlap in time hold at {chunk.first_ns} ns',
+                   held['bytes'], MAX_MESSAGE_BYTES)
+        places = np.fromiter(_messages(content), _PLACE)
+        places = places[np.isin(places['channel'], list(wanted))]
+        for place in np.argsort(places['time_ns'], kind='stable'):
+            channel, time_ns, first, end = places[place].tolist()
+            if (start is None or time_ns >= start) and (stop is None or time_ns < stop):
+                yield time_ns, wanted[channel], bytes(content[first:end])
+        held['bytes'] -= len(content)
 
     def _read(self, start: int, length: int) -> bytes:
         assert self._file is not None
+        check_size('a message, chunk or index', min(length, self._size), MAX_MESSAGE_BYTES)
         self._file.seek(start)
         return self._file.read(length)
 
@@ -172,8 +195,8 @@ class McapStorage:
             return False
         content = self._read(start, self._size - _FOOTER_BYTES - start)
         chunks_told = messages_told = -1
-        for code, record in _records(content):
-            fields = _Cursor(record)
+        for code, first, stop in _records(content):
+            fields = _Cursor(memoryview(content)[first:stop])
             if code in (_SCHEMA, _CHANNEL):
                 self._define(code, fields)
             elif code == _CHUNK_INDEX:
@@ -189,8 +212,9 @@ class McapStorage:
                 and (sum(counted) == messages_told if len(counted) == chunks_told
                      else bool(self._chunks))):
             return True
-        self._chunks, self.connections = [], []
-        self._counts.clear()
+        self._chunks, self.connections, self._defined_bytes = [], [], 0
+        for known_ones in (self._counts, self._schemas, self._channels):
+            known_ones.clear()
         return False
 
     def _is_ended(self) -> bool:
@@ -244,12 +268,12 @@ class McapStorage:
     def _take(self, chunk: _Chunk) -> None:
         """Learn channels, counts and times of a chunk; keep it where it has messages."""
         content = self._content(chunk)
-        for code, record in _records(content):
+        for code, start, stop in _records(content):
             if code in (_SCHEMA, _CHANNEL):
-                self._define(code, _Cursor(record))
+                self._define(code, _Cursor(memoryview(content)[start:stop]))
         counts: collections.Counter[int] = collections.Counter()
         first_ns, last_ns = 2**64, 0
-        for channel, time_ns, _ in _messages(content):
+        for channel, time_ns, _, _ in _messages(content):
             counts[channel] += 1
             first_ns, last_ns = min(first_ns, time_ns), max(last_ns, time_ns)
         self._counts.update(counts)
@@ -257,7 +281,7 @@ class McapStorage:
             self._chunks.append(chunk._replace(first_ns=first_ns, last_ns=last_ns,
                                                counts=dict(counts)))
 
-    def _content(self, chunk: _Chunk) -> bytes:
+    def _content(self, chunk: _Chunk) -> bytes | bytearray:
         """The records of a chunk or run."""
         if chunk.kind == 'run':
             return self._read(chunk.start, chunk.end - chunk.start)
@@ -266,51 +290,71 @@ class McapStorage:
         compression = fields.text()
         length, = fields.numbers('Q')
         start = chunk.start + _FRAME.size + fields.place
-        data = self._read(start, min(length, chunk.end - start))
+        check_size('a chunk', size, MAX_MESSAGE_BYTES)
+        content, is_whole = decompress(
+            self._read(start, max(0, min(length, chunk.end - start))), compression)
         if chunk.kind == 'chunk':
-            return bytes(decompress(data, compression, size, crc))
-        return _decompressed(data, compression)
+            if not is_whole or len(content) != size:
+                raise StereoError(f'a chunk has {len(content)} bytes in place of {size}')
+            if crc and zlib.crc32(content) != crc:
+                raise StereoError('a chunk does not have the checksum that is told')
+        return content
 
     def _define(self, code: int, fields: _Cursor) -> None:
         """Take in the record of a schema or channel."""
         if code == _SCHEMA:
             number, = fields.numbers('H')
+            if number in self._schemas:
+                return
             name, encoding = fields.text(), fields.text()
-            self._schemas[number] = name, encoding, fields.bytes(*fields.numbers('I'))
-            return
-        number, schema = fields.numbers('HH')
-        topic, encoding = fields.text(), fields.text()
-        if any(one.id == number for one in self.connections):
-            return
-        name, form, data = self._schemas.get(schema, ('', '', b''))
-        if encoding in ('cdr', 'ros1') and name:
-            kind = str(normalize_msgtype(name))
+            data = fields.bytes(*fields.numbers('I'))
+            self._schemas[number] = name, MessageDefinition(
+                _FORMATS.get(encoding, MessageDefinitionFormat.NONE),
+                data.decode() if encoding in _FORMATS else '')
         else:
-            kind, form = f'{printable(name) or "no schema"} ({printable(encoding)})', ''
-        definition = MessageDefinition(_FORMATS.get(form, MessageDefinitionFormat.NONE),
-                                       data.decode() if form in _FORMATS else '')
-        self.connections.append(Connection(number, topic, kind, definition, '', 0,
-                                           ConnectionExtRosbag2(encoding, []), self))
+            number, schema = fields.numbers('HH')
+            if number in self._channels:
+                return
+            self._channels.add(number)
+            topic, encoding = fields.text(), fields.text()
+            name, definition = self._schemas.get(
+                schema, ('', MessageDefinition(MessageDefinitionFormat.NONE, '')))
+            if encoding in ('cdr', 'ros1') and name:
+                kind = str(normalize_msgtype(name))
+            else:
+                kind = f'{printable(name) or "no schema"} ({printable(encoding)})'
+                definition = MessageDefinition(MessageDefinitionFormat.NONE, '')
+            self.connections.append(Connection(number, topic, kind, definition, '', 0,
+                                               ConnectionExtRosbag2(encoding, []), self))
+            self._defined_bytes += len(kind)
+        self._defined_bytes += fields.place
+        check_size('the list of topics and their definitions', self._defined_bytes,
+                   MAX_TOPICS_BYTES)
 
 
-def _records(data: bytes) -> Iterator[tuple[int, memoryview]]:
-    """Code and content of the records in a part of a file, up to the first that is not whole."""
-    content, place = memoryview(data), 0
+def _records(content: bytes | bytearray | memoryview) -> Iterator[tuple[int, int, int]]:
+    """Code, start and stop of the records in a part of a file, up to the first that is not whole.
+
+    No record has the code 0.
+    """
+    place = 0
     while place + _FRAME.size <= len(content):
         code, length = _FRAME.unpack_from(content, place)
         place += _FRAME.size
-        if place + length > len(content):
+        if not code or place + length > len(content):
             return
-        yield code, content[place:place + length]
+        yield code, place, place + length
         place += length
 
 
-def _messages(content: bytes) -> Iterator[tuple[int, int, memoryview]]:
-    """Channel, time of recording in ns and bytes of the messages among records."""
-    for code, record in _records(content):
+def _messages(content: bytes | bytearray | memoryview) -> Iterator[tuple[int, int, int, int]]:
+    """Channel, time of recording in ns, start and stop of the messages among records."""
+    for code, start, stop in _records(content):
         if code == _MESSAGE:
-            channel, _, time_ns, _ = _MESSAGE_HEAD.unpack_from(record)
-            yield channel, time_ns, record[_MESSAGE_HEAD.size:]
+            if stop - start < _MESSAGE_HEAD.size:
+                raise StereoError(f'a message has a head of {stop - start} bytes')
+            channel, _, time_ns, _ = _MESSAGE_HEAD.unpack_from(content, start)
+            yield channel, time_ns, start + _MESSAGE_HEAD.size, stop
 
 
 def _indexed(fields: _Cursor) -> _Chunk:
@@ -324,13 +368,3 @@ def _indexed(fields: _Cursor) -> _Chunk:
     counts = {channel: (end - place - 15) // 16
               for (place, channel), end in zip(places, ends, strict=True)} if places else None
     return _Chunk(start, start + length, first_ns, last_ns, counts)
-
-
-def _decompressed(data: bytes, compression: str) -> bytes:
-    """What the first part of a compressed chunk holds."""
-    found: Any = data
-    if compression == 'zstd':
-        found = zstd.ZstdDecompressor().decompress(data)
-    elif compression == 'lz4':
-        found = lz4.frame.LZ4FrameDecompressor().decompress(data)
-    return bytes(found)

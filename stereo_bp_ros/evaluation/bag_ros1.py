@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import pathlib
 
 from rosbags import rosbag1
 from rosbags.interfaces import Connection
 from rosbags.rosbag1.reader import (
+    Chunk,
     ChunkInfo,
     Header,
     IndexData,
@@ -15,6 +17,9 @@ from rosbags.rosbag1.reader import (
     read_bytes,
     read_uint32,
 )
+
+from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.evaluation.bag_bytes import MAX_MESSAGE_BYTES, check_size, decompress
 
 
 class Ros1Storage(rosbag1.Reader):
@@ -32,7 +37,10 @@ class Ros1Storage(rosbag1.Reader):
         """Read the index, or the chunks.
 
         :raises ReaderError: it is no bag, or holds no whole chunk.
+        :raises StereoError: it is no regular file, which need not end.
         """
+        if self.path.exists() and not self.path.is_file():
+            raise StereoError('it is no regular file')
         try:
             super().open()
         except rosbag1.ReaderError as error:
@@ -105,3 +113,26 @@ class Ros1Storage(rosbag1.Reader):
                                 ChunkInfo(place, 2**63 - 1, 0, {}))
         for number, index in found.items():
             self.indexes.setdefault(number, []).extend(index)
+
+    def read_chunk(self) -> Chunk:
+        """As of rosbags; what decompresses the chunk ends at ``MAX_MESSAGE_BYTES``."""
+        assert self.bio
+        place = self.bio.tell()
+        compression = Header.read(self.bio, RecordType.CHUNK).get_string('compression')
+        self.bio.seek(place)
+        return super().read_chunk()._replace(
+            decompressor=functools.partial(_decompressed, compression))
+
+    def read_index_data(self, pos: int, indexes: dict[int, list[IndexData]]) -> None:
+        """As of rosbags; chunks may not share an index, in which each message has 12 bytes."""
+        super().read_index_data(pos, indexes)
+        if 12 * sum(map(len, indexes.values())) > self.path.stat().st_size:
+            raise StereoError('its index has more messages than the file')
+
+
+def _decompressed(compression: str, data: bytes) -> bytes:
+    check_size('a chunk', len(data), MAX_MESSAGE_BYTES)
+    content, is_whole = decompress(data, compression)
+    if not is_whole:
+        raise StereoError('the end of a compressed chunk is missing')
+    return bytes(content)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import pathlib
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 from rosbags.interfaces import (
     Connection,
@@ -16,13 +18,28 @@ from rosbags.interfaces import (
     MessageDefinitionFormat,
 )
 
+from stereo_bp_ros.bounded import allowed
 from stereo_bp_ros.errors import StereoError, printable, shown
+from stereo_bp_ros.evaluation.bag_bytes import (
+    MAX_MESSAGE_BYTES,
+    MAX_TOPICS_BYTES,
+    MAX_UNPACKED_BYTES,
+    check_size,
+)
 
 #: Suffix of the files.
 SUFFIX = '.db3'
 
 #: What SQLite has beside a file whose last changes are not in it yet.
 _JOURNALS = ('-wal', '-journal')
+
+#: Bytes of a message that is not too large, else their number; NULL where it is no blob.
+_DATA = ("CASE WHEN typeof(data) != 'blob' THEN NULL WHEN length(data) <= ? THEN data "
+         'ELSE length(data) END')
+
+#: Steps of SQLite between two looks at a query, and how many one may take besides 10 for each byte
+#: of the file. A row has more bytes than steps.
+_STEPS, _MAX_STEPS = 10**5, 10**6
 
 _FORMATS = {'ros2msg': MessageDefinitionFormat.MSG, 'ros2idl': MessageDefinitionFormat.IDL}
 
@@ -47,16 +64,15 @@ class SqliteStorage:
         :raises StereoError, sqlite3.Error: it is no file of rosbag2, or damaged.
         """
         self._db = self._connected()
-        columns = {row[1] for row in self._db.execute('PRAGMA table_info(topics)')}
-        if not columns or not self._db.execute('PRAGMA table_info(messages)').fetchall():
+        if not self._has('topics', 'id') or not self._has('messages', 'data'):
             raise StereoError('it has no tables of topics and messages')
         definitions = {}
-        if self._db.execute('PRAGMA table_info(message_definitions)').fetchall():
-            definitions = {kind: (form, text) for kind, form, text in self._db.execute(
+        if self._has('message_definitions', 'topic_type'):
+            definitions = {kind: (form, text) for kind, form, text in self._few(
                 'SELECT topic_type, encoding, encoded_message_definition '
                 'FROM message_definitions')}
-        topics = self._db.execute(
-            'SELECT id, name, type, serialization_format FROM topics ORDER BY id').fetchall()
+        topics = self._few(
+            'SELECT id, name, type, serialization_format FROM topics ORDER BY id')
         counts = self._counted()
         for number, topic, kind, encoding in topics:
             kind = str(kind)
@@ -82,10 +98,11 @@ class SqliteStorage:
         words = ''.join(f' AND {word}' for word, value in limits if value is not None)
         # A timestamp's index may be what is missing.
         order = 'timestamp' if self._last_id is None else 'id'
-        rows = self._db.execute(
-            f'SELECT topic_id, timestamp, data FROM messages WHERE topic_id IN '
+        rows = self._execute(
+            f'SELECT topic_id, timestamp, {_DATA} FROM messages WHERE topic_id IN '
             f'({",".join("?" * len(wanted))}){words} ORDER BY {order}',
-            [*wanted, *(value for _, value in limits if value is not None)])
+            [min(allowed(MAX_MESSAGE_BYTES), 2**62), *wanted,
+             *(value for _, value in limits if value is not None)])
         while True:
             try:
                 number, time_ns, data = next(rows)
@@ -95,8 +112,12 @@ class SqliteStorage:
                 if self._last_id is not None:
                     return
                 raise
-            if not isinstance(data, bytes) or not isinstance(time_ns, int):
-                raise StereoError(f'{shown(data)} at {shown(time_ns)} ns is no message')
+            if isinstance(data, int):
+                check_size('a message', data, MAX_MESSAGE_BYTES)
+            if not isinstance(time_ns, int):
+                raise StereoError(f'a message has the time {shown(time_ns)} ns')
+            if not isinstance(data, bytes):
+                raise StereoError(f'what was recorded at {time_ns} ns is no message')
             yield wanted[number], time_ns, data
 
     def _connected(self) -> sqlite3.Connection:
@@ -117,6 +138,8 @@ class SqliteStorage:
             found.execute('SELECT count(*) FROM sqlite_master').fetchone()
             return found
         # Where nothing can be written beside it, or it has to be rolled back.
+        check_size('the file', sum(path.stat().st_size for path in (self.path, *journals)),
+                   MAX_UNPACKED_BYTES)
         folder = pathlib.Path(self._opened.enter_context(tempfile.TemporaryDirectory()))
         for path in (self.path, *journals):
             shutil.copy(path, folder / path.name)
@@ -128,16 +151,41 @@ class SqliteStorage:
         self._opened.callback(found.close)
         return found
 
+    def _execute(self, words: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """A query that ends: damaged pages may lead to each other for ever."""
+        count = itertools.count(0, _STEPS)
+        limit = _MAX_STEPS + 10 * self.path.stat().st_size
+        self._db.set_progress_handler(lambda: next(count) > limit, _STEPS)
+        return self._db.execute(words, values)
+
+    def _has(self, name: str, column: str) -> bool:
+        """Whether there is such a table. A view is none: it need not end."""
+        sql = self._db.execute(
+            "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", [name]).fetchone()
+        return bool(sql and str(sql[0]).upper().startswith('CREATE TABLE')
+                    and any(row[1] == column
+                            for row in self._db.execute(f'PRAGMA table_info({name})')))
+
+    def _few(self, words: str) -> list[tuple[Any, ...]]:
+        """The rows of a query about topics."""
+        rows, size = [], 0
+        for row in self._execute(words):
+            size += sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
+            check_size('the list of topics and their definitions', size, MAX_TOPICS_BYTES)
+            rows.append(row)
+        return rows
+
     def _counted(self) -> dict[int, int]:
         """Messages by topic; of a damaged file those that can still be read."""
         with contextlib.suppress(sqlite3.DatabaseError):
-            return dict(self._db.execute(
+            return dict(self._execute(
                 'SELECT topic_id, count(*) FROM messages GROUP BY topic_id').fetchall())
         counts: dict[int, int] = {}
         last_ns = 0
         with contextlib.suppress(sqlite3.DatabaseError):
-            for number, topic, time_ns, data in self._db.execute(
-                    'SELECT id, topic_id, timestamp, data FROM messages ORDER BY id'):
+            for number, topic, time_ns, data in self._execute(
+                    f'SELECT id, topic_id, timestamp, {_DATA} FROM messages ORDER BY id',
+                    [min(allowed(MAX_MESSAGE_BYTES), 2**62)]):
                 if not isinstance(time_ns, int) or not isinstance(data, bytes):
                     break
                 counts[topic] = counts.get(topic, 0) + 1

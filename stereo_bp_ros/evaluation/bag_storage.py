@@ -5,18 +5,17 @@ from __future__ import annotations
 import collections
 import contextlib
 import pathlib
-import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
 from rosbags.interfaces import Connection
-from rosbags.rosbag2.storage_mcap import zstd
 
 from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import bag_mcap, bag_sqlite
+from stereo_bp_ros.evaluation.bag_bytes import decompress, decompress_file
 from stereo_bp_ros.evaluation.bag_mcap import McapStorage
 from stereo_bp_ros.evaluation.bag_sqlite import SqliteStorage
 from stereo_bp_ros.evaluation.bag_topics import COMPRESSED, is_storage, plain_name, storage_files
@@ -47,6 +46,7 @@ class Recording:
         self.notes: list[str] = []
         self._storages: list[McapStorage | SqliteStorage] = []
         self._opened = contextlib.ExitStack()
+        self._unpacked_bytes = 0
 
     def __enter__(self) -> Recording:
         try:
@@ -86,10 +86,20 @@ class Recording:
             own = [one for one in storage.connections if (one.topic, one.msgtype) in wanted]
             for connection, time_ns, data in storage.messages(own, start, stop) if own else ():
                 yield (wanted[connection.topic, connection.msgtype], time_ns,
-                       zstd.decompress(data) if data.startswith(_ZSTD_MAGIC) else data)
+                       _unpacked(data) if data.startswith(_ZSTD_MAGIC) else data)
 
     def _files(self) -> list[pathlib.Path]:
-        """The files that metadata.yaml names; without one those that there are."""
+        """The files that metadata.yaml names; without one those that there are.
+
+        :raises StereoError: there are none, or one is no regular file: it need not end.
+        """
+        files = self._named_files()
+        for file in files:
+            if file.exists() and not file.is_file():
+                raise StereoError(f'{file.name} is no regular file')
+        return files
+
+    def _named_files(self) -> list[pathlib.Path]:
         if not self.path.is_dir():
             return [self.path]
         told = self.path / 'metadata.yaml'
@@ -106,7 +116,7 @@ class Recording:
     def _named(self, name: Any) -> pathlib.Path:
         path = self.path / pathlib.PurePath(str(name)).name
         for file in (path, path.with_name(path.name + COMPRESSED)):
-            if file.is_file() and is_storage(file):
+            if file.exists() and is_storage(file):
                 return file
         raise StereoError(f'metadata.yaml names the file {shown(name)}, which is not there')
 
@@ -114,9 +124,8 @@ class Recording:
         if file.suffix != COMPRESSED:
             return file
         folder = self._opened.enter_context(tempfile.TemporaryDirectory())
-        path = pathlib.Path(folder, file.stem)
-        with zstd.open(file, 'rb') as source, path.open('wb') as target:
-            shutil.copyfileobj(source, target)
+        path = decompress_file(file, pathlib.Path(folder), self._unpacked_bytes)
+        self._unpacked_bytes += path.stat().st_size
         return path
 
 
@@ -124,6 +133,13 @@ def _has_content(path: pathlib.Path) -> bool:
     """Whether anything was written before a computer stopped: some file systems leave zeros."""
     with path.open('rb') as file:
         return bool(file.read(_BLANK).strip(b'\0 \n'))
+
+
+def _unpacked(data: bytes) -> bytes:
+    content, is_whole = decompress(data, 'zstd')
+    if not is_whole:
+        raise StereoError('the end of a compressed message is missing')
+    return bytes(content)
 
 
 def _names(path: pathlib.Path) -> list[Any]:

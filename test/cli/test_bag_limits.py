@@ -1,0 +1,373 @@
+"""Small bags that would fill the memory, the disk or the day are refused, and large ones read."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pathlib
+import resource
+import sqlite3
+import struct
+import tempfile
+import tracemalloc
+from collections.abc import Iterator
+
+import lz4.frame
+import numpy as np
+import pytest
+from rosbags import rosbag1
+from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
+from rosbags.rosbag2.storage_mcap import zstd
+
+from stereo_bp_ros import Calibration, StereoError
+from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.evaluation.bag_reader import Reader
+from test.cli import mcap_files, recordings
+from test.cli.mcap_files import Channel
+
+CALIBRATION = Calibration(400.0, 0.25, 31.5, 31.5, 16.0)
+STORE = recordings.STORE
+START = 10**18
+VARIABLE = 'STEREO_BP_LIMIT_FACTOR'
+
+#: Bytes of each image, which compress well, and what bags may hold where they are refused.
+SIZE, LIMIT = 2**25, 2**21
+FACTOR = str(LIMIT / 2**29)
+
+
+@pytest.fixture(autouse=True)
+def temporary_folder(tmp_path, monkeypatch) -> Iterator[pathlib.Path]:
+    folder = tmp_path / 'temporary'
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, 'tempdir', str(folder))
+    yield folder
+    assert not list(folder.iterdir())
+
+
+def recorded(size: int = SIZE) -> list[recordings.Recorded]:
+    image = np.zeros((size // 8192, 8192), np.uint8)
+    return recordings.pair(START, image, image, CALIBRATION)
+
+
+def channels(definition: bytes = b'', encoding: str = '') -> list[Channel]:
+    """Those of ``recorded``; all have the same definition."""
+    return [Channel(topic, 'cdr', one.__msgtype__, encoding, definition)
+            for topic, _, one in recorded(8192)]
+
+
+def messages(size: int = SIZE) -> list[tuple[str, int, bytes]]:
+    return [(topic, time_ns, bytes(STORE.serialize_cdr(one, one.__msgtype__)))
+            for topic, time_ns, one in recorded(size)]
+
+
+def rosbag2(path: pathlib.Path, mode: CompressionMode | None = None, size: int = SIZE
+            ) -> pathlib.Path:
+    writer = Writer(path, version=9, storage_plugin=StoragePlugin.SQLITE3)
+    if mode:
+        writer.set_compression(mode, CompressionFormat.ZSTD)
+    with writer:
+        for topic, time_ns, one in recorded(size):
+            writer.write(writer.add_connection(topic, one.__msgtype__, typestore=STORE), time_ns,
+                         STORE.serialize_cdr(one, one.__msgtype__))
+    file, = path.glob('*.db3')
+    with sqlite3.connect(file) as database:     # whose limit is not what is tested
+        database.execute('DELETE FROM message_definitions')
+    return file
+
+
+def ros1(path: pathlib.Path, chunks: str) -> pathlib.Path:
+    writer = rosbag1.Writer(path)
+    writer.set_compression(rosbag1.Writer.CompressionFormat[chunks])
+    with writer:
+        for topic, time_ns, one in recorded():
+            connection = writer.add_connection(topic, one.__msgtype__, typestore=recordings.ROS1)
+            writer.write(connection, time_ns, recordings.ROS1.serialize_ros1(
+                recordings._of_ros1(one), one.__msgtype__))
+    return path
+
+
+def streamed(data: bytes) -> bytes:
+    """A frame that does not say how many bytes it holds."""
+    one = zstd.ZstdCompressor()
+    return one.compress(data) + one.flush()
+
+
+BAGS = {
+    'a large message': lambda path: rosbag2(path / 'bag'),
+    'messages of zstd': lambda path: rosbag2(path / 'bag', CompressionMode.MESSAGE),
+    'large chunks': lambda path: mcap_files.write(
+        path / 'x.mcap', channels(), messages(), per_chunk=4),
+    'no chunks': lambda path: mcap_files.write(path / 'x.mcap', channels(), messages()),
+    'chunks of zstd': lambda path: mcap_files.write(
+        path / 'x.mcap', channels(), messages(), per_chunk=4, compression='zstd',
+        compress=zstd.compress),
+    'chunks of streamed zstd without an index': lambda path: mcap_files.write(
+        path / 'x.mcap', channels(), messages(), per_chunk=4, compression='zstd',
+        compress=streamed, has_summary=False),
+    'chunks of lz4': lambda path: mcap_files.write(
+        path / 'x.mcap', channels(), messages(), per_chunk=4, compression='lz4',
+        compress=lz4.frame.compress),
+    'chunks of bz2 in ROS 1': lambda path: ros1(path / 'old.bag', 'BZ2'),
+    'chunks of lz4 in ROS 1': lambda path: ros1(path / 'old.bag', 'LZ4')}
+
+
+@pytest.mark.parametrize('name', BAGS)
+def test_what_becomes_larger_than_the_limit_is_refused_and_is_read_with_a_higher_one(
+        tmp_path, monkeypatch, name):
+    path = BAGS[name](tmp_path)
+    monkeypatch.setenv(VARIABLE, FACTOR)
+    with traced() as peak, pytest.raises(
+            StereoError, match=rf'more than {LIMIT} bytes; .* {VARIABLE}=0.0078125 '), \
+            bags.StereoBag(path) as bag:
+        list(bag.read())
+    assert peak[0] < 0.75 * SIZE
+    monkeypatch.delenv(VARIABLE)
+    with bags.StereoBag(path) as bag:
+        pair, = bag.read()
+    assert pair.left.pixels.size == SIZE
+
+
+def test_a_chunk_whose_size_is_not_what_the_file_says_is_refused(tmp_path, monkeypatch):
+    def compress(content: bytes) -> bytes:
+        return zstd.compress(content + bytes(SIZE))
+
+    path = mcap_files.write(tmp_path / 'x.mcap', channels(), messages(8192), per_chunk=4,
+                            compression='zstd', compress=compress)
+    with bags.StereoBag(path) as bag, pytest.raises(StereoError, match=r'bytes in place of \d+'):
+        list(bag.read())
+    monkeypatch.setenv(VARIABLE, FACTOR)
+    with bags.StereoBag(path) as bag, pytest.raises(StereoError, match=VARIABLE):
+        list(bag.read())
+
+
+@contextlib.contextmanager
+def traced() -> Iterator[list[int]]:
+    """The most bytes that Python holds within it, once it is left."""
+    peak: list[int] = []
+    tracemalloc.start()
+    try:
+        yield peak
+    finally:
+        peak.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+
+
+@contextlib.contextmanager
+def limited_files(size: int) -> Iterator[None]:
+    """Within it no file of this process becomes larger: OSError."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize('compress', [zstd.compress, streamed])
+def test_a_compressed_file_fills_no_disk(tmp_path, temporary_folder, monkeypatch, compress):
+    file = rosbag2(tmp_path / 'bag', size=8192)
+    path = tmp_path / 'bag.db3.zstd'
+    path.write_bytes(compress(file.read_bytes() + bytes(SIZE)))
+    monkeypatch.setenv(VARIABLE, str(2**20 / 2**35))
+    with limited_files(2**22), pytest.raises(
+            StereoError, match=rf'content of bag.* more than {2**20} bytes; .* {VARIABLE}='):
+        bags.StereoBag(path)
+    monkeypatch.delenv(VARIABLE)
+    with bags.StereoBag(path) as bag:
+        assert len(list(bag.read())) == 1
+    usage = type('Usage', (), {'free': 2**20})
+    monkeypatch.setattr('shutil.disk_usage', lambda folder: usage)
+    with pytest.raises(StereoError, match='half of what is free in'):
+        bags.StereoBag(path)
+
+
+def test_chunks_that_overlap_in_time_are_held_up_to_the_limit(tmp_path, monkeypatch):
+    every = [(topic, time_ns + 1000 * place + number, data) for number in range(40)
+             for place, (topic, time_ns, data) in enumerate(messages(2**17))]
+    path = mcap_files.write(tmp_path / 'x.mcap', channels(), every, per_chunk=4,
+                            compression='zstd', compress=zstd.compress)
+    monkeypatch.setenv(VARIABLE, FACTOR)
+    with bags.StereoBag(path) as bag, pytest.raises(
+            StereoError, match=f'chunks that overlap in time .* more than {LIMIT} bytes'):
+        list(bag.read())
+    every = [(topic, time_ns + number * 10**8, data) for number in range(40)
+             for topic, time_ns, data in messages(2**17)]
+    path = mcap_files.write(tmp_path / 'y.mcap', channels(), every, per_chunk=4,
+                            compression='zstd', compress=zstd.compress)
+    with bags.StereoBag(path) as bag:
+        assert len(list(bag.raw())) == 160
+
+
+def test_a_chunk_is_held_once(tmp_path):
+    every = [(topic, time_ns + number, data) for number in range(8)
+             for topic, time_ns, data in messages(2**21)]
+    path = mcap_files.write(tmp_path / 'x.mcap', channels(), every, per_chunk=len(every))
+    size = path.stat().st_size
+    with bags.StereoBag(path) as bag, traced() as peak:
+        count = sum(1 for _ in bag.raw())
+    assert count == len(every)
+    assert peak[0] < 1.3 * size
+
+
+SEPARATOR = '=' * 80
+IDL = 'module sensor_msgs {{ module msg {{ {} }}; }};'
+HOSTILE = {
+    'a shift': ('ros2idl', IDL.format('struct Image { uint8 x[1 << 60000000000]; };')),
+    'a shifted constant': ('ros2idl', IDL.format(
+        'module Image_Constants { const uint32 A = 1 << 60000000000; }; '
+        'struct Image { uint8 x; };')),
+    'products': ('ros2idl', IDL.format(
+        'module Image_Constants { const uint32 A0 = 99999999; ' + ''.join(
+            f'const uint32 A{k} = A{k - 1} * A{k - 1}; ' for k in range(1, 35))
+        + '}; struct Image { uint8 x; };')),
+    'brackets': ('ros2idl', IDL.format(
+        'struct Image { uint8 x[' + '(1+' * 24 + '1' + ')' * 24 + ']; };')),
+    'annotations': ('ros2idl', IDL.format('@a(b=' + '(' * 24 + '1' + ')' * 24 + ') '
+                                          'struct Image { uint8 x; };')),
+    'sequences': ('ros2idl', IDL.format(
+        'struct Image { ' + 'sequence<' * 24 + 'uint8' + '>' * 24 + ' x; };')),
+    'open texts': ('ros2idl', '"\\' * 2**14),
+    'types of types': ('ros2msg', 'std_msgs/Header header\nfoo/T0 a\n' + ''.join(
+        f'{SEPARATOR}\nMSG: foo/T{k}\nfoo/T{k + 1} a\nfoo/T{k + 1} b\n' for k in range(30))
+        + f'{SEPARATOR}\nMSG: foo/T30\nuint8 x\n'),
+    'fields': ('ros2msg', ''.join(f'uint8 f{k}\n' for k in range(60000))),
+    'itself': ('ros2msg', 'sensor_msgs/Image a\n'),
+    'an array': ('ros2msg', 'uint8[4000000000] a\n'),
+    'an array of nothing': ('ros2msg', f'foo/E[4000000000] a\n{SEPARATOR}\nMSG: foo/E\n')}
+
+
+@pytest.mark.parametrize('name', HOSTILE)
+def test_a_definition_is_compared_within_bounds(tmp_path, name):
+    encoding, text = HOSTILE[name]
+    path = mcap_files.write(tmp_path / 'x.mcap', channels(text.encode(), encoding),
+                            messages(8192))
+    with bags.StereoBag(path) as bag, pytest.raises(
+            StereoError, match=r'defines sensor_msgs/msg/\w+ (otherwise|is too large)|'
+                               'no sound definition of sensor_msgs/msg/'):
+        list(bag.read())
+
+
+def test_a_definition_in_idl_is_compared_whatever_is_beside_the_fields(tmp_path):
+    text = f"""{SEPARATOR}
+IDL: sensor_msgs/msg/Image
+// generated from "a
+#include "std_msgs/msg/Header.idl"
+module sensor_msgs {{ module msg {{
+  module Image_Constants {{ const uint32 A = 1 << 3;
+    @verbatim (language="comment", text="((") const string B = "a;b"; }};
+  @verbatim (language="comment", text=
+    "of (two (kinds)) // no" "\\n" "comment /*")
+  struct Image {{ std_msgs::msg::Header header; uint32 height; uint32 width; /* ; */
+    @unit (value="byte") string encoding; uint8 is_bigendian; uint32 step; sequence<uint8> data;
+  }}; }}; }};
+"""
+    known = [one._replace(schema_encoding='ros2idl', definition=text.encode())
+             if one.schema == bags.IMAGE else one._replace(schema_encoding='')
+             for one in channels()]
+    path = mcap_files.write(tmp_path / 'x.mcap', known, messages(8192))
+    with bags.StereoBag(path) as bag:
+        assert len(list(bag.read())) == 1
+    other = [one._replace(definition=one.definition.replace(b'uint32 step', b'uint16 step'))
+             for one in known]
+    path = mcap_files.write(tmp_path / 'y.mcap', other, messages(8192))
+    with bags.StereoBag(path) as bag, pytest.raises(
+            StereoError, match='defines sensor_msgs/msg/Image otherwise than ROS 2'):
+        list(bag.read())
+
+
+ENDLESS = 'WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM r) SELECT '
+VIEWS = {
+    'messages': 'i AS id, 1 AS topic_id, i AS timestamp, (SELECT data FROM t LIMIT 1) AS data '
+                'FROM r',
+    'topics': 't.* FROM t, r', 'message_definitions': 't.* FROM t, r'}
+
+
+@pytest.mark.parametrize('table', VIEWS)
+def test_a_view_that_never_ends_is_no_table(tmp_path, table):
+    path = rosbag2(tmp_path / 'bag', size=8192)
+    with sqlite3.connect(path) as database:
+        database.execute(f'ALTER TABLE {table} RENAME TO t')
+        database.execute(f'CREATE VIEW {table} AS {ENDLESS}{VIEWS[table]}')
+    if table == 'message_definitions':
+        with bags.StereoBag(path) as bag:
+            assert len(list(bag.read())) == 1
+    else:
+        with pytest.raises(StereoError, match='no tables of topics and messages'):
+            bags.StereoBag(path)
+
+
+def test_pages_that_lead_to_each_other_end(tmp_path):
+    """Seven pages of a tree, each of which leads to the next 200 times."""
+    path = rosbag2(tmp_path / 'bag', size=8192)
+    with sqlite3.connect(path) as database:
+        root, = database.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'messages'").fetchone()
+        size, = database.execute('PRAGMA page_size').fetchone()
+        database.execute('CREATE TABLE filling (data)')
+        database.executemany('INSERT INTO filling VALUES (?)', [(bytes(size),)] * 12)
+    content = bytearray(path.read_bytes())
+    last = len(content) // size
+    leaf = content[(root - 1) * size:root * size]
+    chain = [root, *range(last - 6, last)]
+    for page, below in itertools.pairwise(chain):
+        cells = b''.join(struct.pack('>IB', below, 1) for _ in range(200))
+        first = size - len(cells)
+        head = struct.pack('>BHHHBI', 5, 0, 200, first, 0, below)
+        pointers = b''.join(struct.pack('>H', first + 5 * k) for k in range(200))
+        page_bytes = head + pointers
+        content[(page - 1) * size:page * size] = (
+            page_bytes + bytes(size - len(page_bytes) - len(cells)) + cells)
+    content[(last - 2) * size:(last - 1) * size] = leaf
+    path.write_bytes(content)
+    reader = Reader.opened(path)
+    assert 'is damaged or was cut off' in ''.join(reader.notes)
+    reader.close()
+
+
+@pytest.mark.parametrize('name', ['x.db3', 'x.mcap', 'x.bag', 'x.db3.zstd', 'folder/x_0.mcap'])
+@pytest.mark.parametrize('kind', ['pipe', 'device'])
+def test_what_is_no_regular_file_is_refused(tmp_path, name, kind):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    if kind == 'pipe':
+        os.mkfifo(path)
+    else:
+        path.symlink_to('/dev/zero')
+    with pytest.raises(StereoError, match='is no regular file'):
+        bags.StereoBag(path.parent if path.parent != tmp_path else path)
+
+
+def test_chunks_of_ros_1_cannot_share_an_index(tmp_path):
+    path = recordings.write(tmp_path / 'old', [
+        (topic, time_ns + number, one) for number in range(40)
+        for topic, time_ns, one in recorded(8192)], 'ros1')
+    content = path.read_bytes()
+    place = content.index(b'index_pos=') + 10
+    start = _start_of_record(content, int.from_bytes(content[place:place + 8], 'little'), b'\6')
+    count = content.index(b'chunk_count=') + 12
+    path.write_bytes(content[:count] + (600).to_bytes(4, 'little') + content[count + 4:]
+                     + content[start:] * 599)
+    with pytest.raises(StereoError, match='its index has more messages than the file'):
+        bags.StereoBag(path)
+
+
+def _start_of_record(content: bytes, place: int, kind: bytes) -> int:
+    """Where the first record of a kind behind a place of a ROS 1 bag begins."""
+    while True:
+        length, = struct.unpack_from('<I', content, place)
+        if b'op=' + kind in content[place:place + 4 + length]:
+            return place
+        data, = struct.unpack_from('<I', content, place + 4 + length)
+        place += 8 + length + data
+
+
+def test_topics_without_end_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(2**16 / 2**26))
+    many = [Channel(f'/{number}' + 'x' * 1000, 'json', '', '', b'') for number in range(100)]
+    path = mcap_files.write(tmp_path / 'x.mcap', [*channels(), *many], messages(8192))
+    with pytest.raises(StereoError, match=f'list of topics .* more than {2**16} bytes; '):
+        bags.StereoBag(path)
+    monkeypatch.delenv(VARIABLE)
+    with bags.StereoBag(path) as bag:
+        assert len(list(bag.read())) == 1
