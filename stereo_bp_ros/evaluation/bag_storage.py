@@ -28,9 +28,6 @@ STORAGES: Mapping[str, type[McapStorage] | type[SqliteStorage]] = {
 #: First bytes of a message that was compressed alone: no message of ROS begins with them.
 _ZSTD_MAGIC = b'\x28\xb5\x2f\xfd'
 
-#: Bytes at the beginning of a metadata.yaml that tell whether it was written.
-_BLANK = 4096
-
 
 class Recording:
     """A rosbag2 folder, or a file of one, as the reader of rosbags takes it: a context manager.
@@ -93,7 +90,7 @@ class Recording:
         if not self.path.is_dir():
             return [self.path]
         told = self.path / 'metadata.yaml'
-        if told.is_file() and _has_content(told):
+        if told.is_file() and told.read_bytes().strip(b'\0 \n'):
             return [self._named(name) for name in _names(told)]
         files = storage_files(self.path)
         if not files:
@@ -118,12 +115,6 @@ class Recording:
         with zstd.open(file, 'rb') as source, path.open('wb') as target:
             shutil.copyfileobj(source, target)
         return path
-
-
-def _has_content(path: pathlib.Path) -> bool:
-    """Whether anything was written before a computer stopped: some file systems leave zeros."""
-    with path.open('rb') as file:
-        return bool(file.read(_BLANK).strip(b'\0 \n'))
 
 
 def _names(path: pathlib.Path) -> list[Any]:
