@@ -27,9 +27,6 @@ STORAGES: Mapping[str, type[McapStorage] | type[SqliteStorage]] = {
 #: First bytes of a message that was compressed alone: no message of ROS begins with them.
 _ZSTD_MAGIC = b'\x28\xb5\x2f\xfd'
 
-#: Bytes at the beginning of a metadata.yaml that tell whether it was written.
-_BLANK = 4096
-
 
 class Recording:
     """A rosbag2 folder, or a file of one, as the reader of rosbags takes it: a context manager.
