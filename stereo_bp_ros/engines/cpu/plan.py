@@ -29,7 +29,7 @@ class Plan(plan.Plan):
             *memory.images_and_matches(*size), *geometry.map_arrays(self.config, *images),
             *self.matching.arrays(self), *scratch.all_stages(*size, self.matching.scratch(self)),
             *scratch.convert(*self.source), *scratch.rectify(self.config, *images, self.source),
-            *scratch.enlarge(*images, self.width, self.height)])
+            *scratch.enlarge(self.downscale, *images, self.width, self.height)])
 
 
 def plan_of(config: MatcherConfig, width: int, height: int,

@@ -35,8 +35,7 @@ class Plan(plan.Plan):
         """The arrays on the device."""
         return geometry.MemoryPlan.lay_out(memory.on_device(
             self.config, self.source[::-1], (self.image_height, self.image_width),
-            (self.height, self.width),
-            self.matching.arrays(self)))
+            (self.height, self.width), self.downscale, self.matching.arrays(self)))
 
     @functools.cached_property
     def pinned(self) -> geometry.MemoryPlan:
