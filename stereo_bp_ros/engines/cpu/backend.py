@@ -94,3 +94,9 @@ def _check_numba() -> None:
         raise BackendUnavailable(
             f'NUMBA_NUM_THREADS is {shown(threads)}, but must be a whole number of at least 1',
             'correct or unset this environment variable')
+    # Vectors and threads are there in compiled code only.
+    disabled = os.environ.get('NUMBA_DISABLE_JIT', '0')
+    if disabled.strip().isdecimal() and int(disabled):
+        raise BackendUnavailable(
+            f'NUMBA_DISABLE_JIT is {shown(disabled)}, and the kernels of the cpu back end only '
+            'run compiled', 'unset this environment variable')

@@ -22,10 +22,13 @@ def convert(width: int, height: int) -> Wanted:
     return [('grey8', (height, width), 'uint8'), ('mosaic16', (2, height, width), 'uint16')]
 
 
-def enlarge(image_width: int, image_height: int, width: int, height: int) -> Wanted:
-    """What lies between the images as they come and those that are matched."""
+def enlarge(factor: int, image_width: int, image_height: int, width: int, height: int) -> Wanted:
+    """What lies between the images as they come and those that are matched.
+
+    :param factor: how many times they are reduced. An image of 1 x 1 stays as large.
+    """
     image = image_height, image_width
-    if (width, height) == (image_width, image_height):
+    if factor == 1:
         return []
     return [('image_grey', image, 'float32'), ('enlarged', image, 'int16'),
             ('reduced_confidence', (height, width), 'float32')]

@@ -20,15 +20,16 @@ LARGEST_PIXEL = max(encoding.pixel_bytes for encoding in ENCODINGS.values())
 
 
 def on_device(config: MatcherConfig, source: tuple[int, int], image: tuple[int, int],
-              reduced: tuple[int, int], matching: Wanted) -> Wanted:
+              reduced: tuple[int, int], factor: int, matching: Wanted) -> Wanted:
     """All arrays on the device; those of matching are given.
 
     :param source, image, reduced: height and width of the images as they come, of these once they
         are rectified, and of what is matched, pixels.
+    :param factor: how many times images are reduced. One of 1 x 1 stays as large.
     """
     return [*_uploaded(source), *map_arrays(config, image[1], image[0]),
             *_matched(config, reduced), *matching, *_refinement(reduced),
-            *_finished(image, reduced)]
+            *_finished(image, reduced, factor)]
 
 
 def on_host(source: tuple[int, int], image: tuple[int, int]) -> Wanted:
@@ -54,10 +55,10 @@ def _refinement(image: tuple[int, int]) -> Wanted:
             ('ended', (1,), 'uint32')]
 
 
-def _finished(image: tuple[int, int], reduced: tuple[int, int]) -> Wanted:
+def _finished(image: tuple[int, int], reduced: tuple[int, int], factor: int) -> Wanted:
     enlarged: Wanted = [('reduced_final', reduced, 'int16'),
                         ('reduced_confidence', reduced, 'float32')]
-    return [('final', image, 'int16'), *(enlarged if image != reduced else [])]
+    return [('final', image, 'int16'), *(enlarged if factor > 1 else [])]
 
 
 def _uploaded(source: tuple[int, int]) -> Wanted:
