@@ -27,6 +27,9 @@ STORAGES: Mapping[str, type[McapStorage] | type[SqliteStorage]] = {
 #: First bytes of a message that was compressed alone: no message of ROS begins with them.
 _ZSTD_MAGIC = b'\x28\xb5\x2f\xfd'
 
+#: Bytes of a file that are read to see whether it has any content.
+_BLANK = 4096
+
 
 class Recording:
     """A rosbag2 folder, or a file of one, as the reader of rosbags takes it: a context manager.
