@@ -27,9 +27,6 @@ from stereo_bp_ros.evaluation import timing
 from stereo_bp_ros.evaluation.datasets import StereoPair, open_dataset
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
 
-#: The sets of the GPU + CPU paper.
-FIVE_SETS = ('tsukuba', 'venus', 'barn1', 'cones_quarter', 'cones_half')
-
 
 class Size(NamedTuple):
     """Of images in pixels, and the number of disparities searched."""
@@ -124,18 +121,6 @@ def street(wanted: Size, noise_sigma: float = 1.0) -> timing.Pair:
         width=wanted.width, height=wanted.height, max_disparity=wanted.disparities - 2,
         frames=1, noise_sigma=noise_sigma).frame(0)
     return timing.Pair(f'street {wanted}', frame.left, frame.right, wanted.disparities)
-
-
-def noise(wanted: Size) -> timing.Pair:
-    """Noise at a disparity of 7 pixels."""
-    left = np.random.default_rng(0).integers(0, 256, (wanted.height, wanted.width), np.uint8)
-    return timing.Pair(f'noise {wanted}', left, np.roll(left, -7, axis=1), wanted.disparities)
-
-
-def measure(pair: timing.Pair, variants: Sequence[timing.Variant], frames: int
-            ) -> list[timing.Times]:
-    """Whole frames of matchers in turn, as ``timing.measure``."""
-    return timing.measure(pair, variants, frames, engines.choose)
 
 
 def in_turn(programs: Mapping[str, Callable[[], object]], rounds: int, *, turn: int = 1

@@ -18,19 +18,15 @@ import numpy as np
 import pytest
 import yaml
 
-from test import domains
 from test.cases import every
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 NAMES = sorted(path.relative_to(REPOSITORY / 'benchmarks').with_suffix('').as_posix()
                for path in (REPOSITORY / 'benchmarks').glob('*.py'))
-PROGRAMS = [name for name in NAMES if name not in ('__init__', 'common', 'device', 'frame_loop')]
+PROGRAMS = [name for name in NAMES if name not in ('__init__', 'common', 'frame_loop')]
 
 #: Modules that each needs beside the package's own requirements.
-NEEDS = {'cuda_five_sets': 'cupy', 'device': 'cupy', 'partitions': 'cupy', 'refine_stage': 'cupy',
-         'sad_sizes': 'cupy', 'tiled_schedules': 'cupy', 'node_traffic': 'rclpy',
-         'points': 'rclpy', 'message_copies': 'rclpy', 'scale': 'distributed',
-         'scale_steps': 'distributed'}
+NEEDS = {'node_traffic': 'rclpy', 'scale': 'distributed', 'scale_steps': 'distributed'}
 
 pytest.importorskip('numba')
 
@@ -110,58 +106,6 @@ def test_peers_on_the_cpu(sets: pathlib.Path) -> None:
     times = json.loads(report.read_text())['median_and_minimum_ms']
     assert list(times) == [row[0] for row in found]
     assert every(0 < least <= median for pair in times.values() for median, least in pair.values())
-
-
-def test_what_rows_that_do_not_match_cost(sets: pathlib.Path) -> None:
-    found = rows(run('vertical_offset', sets, '--backend', 'cpu', '--size', '160x96x16',
-                     '--presets', 'sad_fast', '--offsets', 0, 2))
-    (_, matched, _, nothing), (_, moved, _, two) = found
-    assert float(moved) > float(matched) + 10
-    assert (float(nothing), float(two)) == (pytest.approx(0, abs=0.1), pytest.approx(2, abs=0.1))
-
-
-@pytest.mark.slow
-def test_frames_with_and_without_measurements() -> None:
-    found = rows(run('measurements', '--backend', 'cpu', '--size', '160x96x16', '--presets',
-                     'sad_fast', '--seconds', 2, '--turns', 1))
-    (_, measured, _, *without, nothing), (_, also, _, *beside, estimate) = found
-    assert (measured, also, nothing) == ('no', 'yes', '-')
-    assert every(float(figure) > 0 for figure in (*without, *beside, estimate))
-
-
-@pytest.mark.slow
-def test_storage_on_the_cpu(sets: pathlib.Path) -> None:
-    from benchmarks import storage
-    found = rows(run('storage', sets, '--backend', 'cpu', '--sets', 'small', '--frames', 1))
-    assert [row[1] for row in found] == list(storage.CPU)
-    assert found[0][3] == '1.00'
-    assert every(float(row[2]) > 0 for row in found)
-
-
-def test_left_right_check_on_the_cpu(sets: pathlib.Path) -> None:
-    found = rows(run('left_right_check', sets, '--backend', 'cpu', '--frames', 1))
-    assert [row[1] for row in found] == ['no check', 'same messages', 'second pass']
-    kept, bad = ([float(row[column]) for row in found] for column in (4, 5))
-    assert min(kept) > 80
-    assert max(kept) == kept[0]
-    assert max(bad) == bad[0] < 10
-
-
-def test_rectification_inside_and_before() -> None:
-    found = rows(run('rectification', '--size', '64x48x16', '--encoding', 'mono8', 'bayer_rggb8',
-                     '--frames', 10))
-    steps = ('convert', 'inside', 'before')
-    assert [tuple(row[1:3]) for row in found] == [
-        *((encoding, step) for encoding in ('mono8', 'bayer_rggb8') for step in steps),
-        *((model, 'maps') for model in ('plumb_bob', 'rational_polynomial', 'equidistant'))]
-    assert every(float(row[3]) >= float(row[4]) for row in found)
-
-
-def test_whole_frames_of_raw_and_of_rectified_images() -> None:
-    found = rows(run('rectification', '--backend', 'auto', '--size', '64x48x16', '--encoding',
-                     'mono8', '--frames', 5))
-    assert [row[2] for row in found] == ['convert', 'inside', *['maps'] * 3]
-    assert every(float(row[3]) >= float(row[4]) > 0 for row in found)
 
 
 @pytest.mark.slow
@@ -250,80 +194,10 @@ def test_steps_of_an_evaluation() -> None:
     assert every(float(row[1]) > 0 for row in found)
 
 
-def test_overlap_on_the_cpu() -> None:
-    found = rows(run('overlap', '--backend', 'cpu', '--size', '64x48x16', '--preset', 'sad_fast',
-                     '--frames', 3))
-    assert [row[1] for row in found] == ['1', '2', '1', '2']
-    assert every(float(row[2]) > 0 for row in found)
-
-
-@pytest.mark.slow
-def test_the_cost_of_a_range_on_the_cpu(sets: pathlib.Path) -> None:
-    found = rows(run('search_range', sets, '--ranges', 16, 20, 24, '--frames', 1))
-    assert [row[1] for row in found] == ['16', '20', '24'] * 2
-    assert every(float(cell) > 0 for row in found for cell in row[2:])
-
-
-@pytest.mark.slow
-def test_sky_on_the_cpu(tmp_path: pathlib.Path) -> None:
-    image = np.random.default_rng(0).integers(0, 200, (130, 700), dtype=np.uint8)
-    image[:100, 450:650] = 255
-    for folder, content in (('image_0', image), ('image_1', image),
-                            ('disp_occ', np.full(image.shape, 256, np.uint16))):
-        (tmp_path / folder).mkdir()
-        cv2.imwrite(str(tmp_path / folder / '000000_10.png'), content)
-    found = rows(run('sky', tmp_path, '--backend', 'cpu', '--frames', 1,
-                     '--preset', 'road_fast', '--set', 'contrast_threshold=0,speckle_size=0'))
-    assert [row[0] for row in found if ',' in row[0]][:1] == [
-        '`road_fast`, contrast_threshold=0,speckle_size=0']
-    assert len(found) == 10
-    shares = [float(cell.split()[0]) for row in found for cell in row[1:]]
-    assert len(shares) == 10 * 5
-    assert every(0 <= share <= 100 for share in shares)
-
-
-@pytest.mark.slow
-def test_hard_street_on_the_cpu() -> None:
-    found = rows(run('hard_street', '--backend', 'cpu', '--frames', 1, '--size', '320x120x32',
-                     '--preset', 'sad_fast', '--set', 'correlation_window_size=9'))
-    assert (found[0][0], found[-1][0]) == ('without options', 'all')
-    assert found[0][4] == '-'
-    bad, kept = zip(*(map(float, row[1].strip(')').split(' (')) for row in found), strict=True)
-    assert bad[-1] > 2 * bad[0]
-    assert min(kept) > 20
-
-
-@pytest.mark.slow
-def test_the_hard_street_is_drawn(tmp_path: pathlib.Path) -> None:
-    run('hard_street', '--backend', 'cpu', '--size', '320x120x32', '--preset', 'sad_fast',
-        '--picture', tmp_path / 'street.png')
-    picture = cv2.imread(str(tmp_path / 'street.png'))
-    assert picture.shape[0] > 3 * 120
-    assert picture.shape[1] > 2 * 320
-
-
 def test_a_set_that_is_not_there_is_named(sets: pathlib.Path) -> None:
     from benchmarks import common
     with pytest.raises(ValueError, match='has no set venus; it has small'):
         list(common.sets(sets, ['venus']))
-
-
-@pytest.mark.ros
-@pytest.mark.slow
-def test_cameras_in_processes_and_in_one_process_account_for_every_frame(tmp_path: pathlib.Path
-                                                                         ) -> None:
-    pytest.importorskip('rclpy')
-    report = tmp_path / 'report.json'
-    printed = run('cameras', '--backend', 'cpu', '--run', 'bp_small', '--cameras', 2, '--rounds',
-                  1, '--frames', 10, '--output', report)
-    measured = json.loads(report.read_text())['rows']
-    assert [row[:2] for row in rows(printed)] == [['2', 'processes'], ['2', 'one process']]
-    for row in measured:
-        assert row['sent'] == 2 * 10
-        assert row['received'] == row['published'] + row['superseded'] == row['sent']
-        assert 0 < row['heard'] <= row['published']
-        assert row['latency_ms']['total']['p50'] > 0
-        assert row['cpu_ms_per_frame'] > 0
 
 
 @pytest.mark.ros
@@ -377,52 +251,3 @@ def test_a_run_of_the_node_fails_for_reasons_that_are_said(changes: dict[str, An
            'lost_to_node': 0, 'lost_from_node': 0, **changes}
     row['is_lossless'] = row['sent'] == row['received'] == row['published'] == row['heard']
     assert node.failures(row) == reasons
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(('name', 'arguments'), [
-    ('cuda_five_sets', ['SETS', '--sets', 'small', '--types', 'int16', '--frames', 2,
-                        '--kernels']),
-    ('left_right_check', ['SETS', '--backend', 'cuda', '--frames', 2]),
-    ('overlap', ['--size', '64x48x16', '--frames', 2]),
-    ('partitions', ['--frames', 1]),
-    ('refine_stage', ['--size', '320x240x32', '--repeats', 5]),
-    ('sad_sizes', ['--size', '320x240x32', '--windows', 5, '--repeats', 3]),
-    ('storage', ['SETS', '--sets', 'small', '--part', 'storage', '--part', 'layouts',
-                 '--frames', 2]),
-    ('tiled_schedules', ['SETS', '--sets', 'small', '--frames', 2])])
-def test_benchmarks_on_a_gpu(name: str, arguments: list[object], sets: pathlib.Path) -> None:
-    pytest.importorskip('cupy')
-    from stereo_bp_ros.engines.cuda.runtime import device
-    if device.unavailable(0):
-        pytest.skip('needs an NVIDIA GPU')
-    assert rows(run(name, *(sets if part == 'SETS' else part for part in arguments)))
-
-
-@pytest.mark.slow
-@pytest.mark.ros
-def test_points_are_timed_as_the_node_publishes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip('rclpy')
-    with domains.domain() as number:
-        monkeypatch.setenv('ROS_DOMAIN_ID', str(number))
-        printed = rows(run('points', '--size', '161x96x16', '--frames', 2))
-    assert [row[:3] for row in printed] == [
-        ['mono8', '1', 'kept'], ['bgr8', '1', 'kept'], ['mono8', '1', 'left out'],
-        ['mono8', '2', 'kept'], ['mono8', '2', 'left out'], ['mono8', '4', 'kept']]
-    assert every(float(milliseconds) > 0 for row in printed for milliseconds in row[4:])
-
-
-@pytest.mark.ros
-def test_copies_of_messages_are_timed_alone_and_on_their_way(monkeypatch: pytest.MonkeyPatch
-                                                             ) -> None:
-    pytest.importorskip('rclpy')
-    with domains.domain() as number:
-        monkeypatch.setenv('ROS_DOMAIN_ID', str(number))
-        found = rows(run('message_copies', '--size', '96x64x8', '--frames', 5, '--rounds', 1,
-                         '--variants', 'asynchronous'))
-    copies, sent = [row for row in found if len(row) == 4], [
-        row for row in found if row[0] == '96x64x8']
-    assert {row[0] for row in copies} == {'6144', '24576'}
-    assert every(float(row[2]) >= 0 for row in copies)
-    assert [row[1:3] for row in sent] == [['asynchronous', '5, 5']]
-    assert 0 < float(sent[0][3]) < float(sent[0][4])
