@@ -1,4 +1,4 @@
-"""What the benchmarks share: options, pairs, turns, tables and reports.
+"""What the benchmarks share: options, rendered pairs, helper processes, tables and reports.
 
 Tables are Markdown, as docs have them. Times are wall clock in milliseconds.
 """
@@ -6,29 +6,28 @@ Tables are Markdown, as docs have them. Times are wall clock in milliseconds.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
 import platform
 import statistics
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import cv2
 import numpy as np
 
 from stereo_bp_ros import __version__, engines
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import processor
+from stereo_bp_ros.cli.render import workers_for
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import timing
-from stereo_bp_ros.evaluation.datasets import StereoPair, open_dataset
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
-
-#: The sets of the GPU + CPU paper.
-FIVE_SETS = ('tsukuba', 'venus', 'barn1', 'cones_quarter', 'cones_half')
 
 
 class Size(NamedTuple):
@@ -59,25 +58,17 @@ def parser(module_docstring: str | None) -> argparse.ArgumentParser:
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
-def add_data(options: argparse.ArgumentParser, sets: Sequence[str] | None = None) -> None:
-    """The data set, and which pairs of it where ``sets`` names those that are the default."""
-    options.add_argument('data', type=pathlib.Path, help='data set folder')
-    if sets is not None:
-        options.add_argument('--sets', nargs='+', default=list(sets), metavar='NAME',
-                             help='default: ' + (' '.join(sets) or 'all'))
-
-
 def add_sizes(options: argparse.ArgumentParser, *default: Size) -> None:
     """--size."""
     options.add_argument('--size', nargs='+', type=size, default=list(default), metavar='WxHxD',
                          help='default: ' + ' '.join(map(str, default)))
 
 
-def add_frames(options: argparse.ArgumentParser, default: int, name: str = '--frames',
-               of: str = 'of every variant') -> None:
-    """--frames, or how else a benchmark counts."""
-    options.add_argument(name, type=shared.whole(1), default=default, metavar='N',
-                         help=f'{of} (default {default})')
+def add_count(options: argparse.ArgumentParser, name: str, default: int, what: str,
+              metavar: str = 'N') -> None:
+    """An option that is a whole number of 1 or more."""
+    options.add_argument(name, type=shared.whole(1), default=default, metavar=metavar,
+                         help=f'{what} (default {default})')
 
 
 def add_backend(options: argparse.ArgumentParser, default: str = 'auto') -> None:
@@ -91,84 +82,96 @@ def add_output(options: argparse.ArgumentParser) -> None:
     options.add_argument('--output', type=pathlib.Path, metavar='FILE', help='write JSON there')
 
 
-def sets(folder: pathlib.Path, names: Sequence[str] = ()) -> Iterator[StereoPair]:
-    """Pairs of a data set.
-
-    :param names: those wanted, in this order; none = all.
-    :raises ValueError: there is no such set, or as ``open_dataset``.
-    """
-    found = open_dataset(folder)
-    for name in names or found.names:
-        if name not in found.names:
-            raise ValueError(f'{folder} has no set {name}; it has ' + ', '.join(found.names))
-        yield found[found.names.index(name)]
-
-
-def grey(image: np.ndarray) -> np.ndarray:
-    """An H x W image as it is, or H x W x 3 (rgb8) as OpenCV converts it."""
-    return image if image.ndim == 2 else np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY))
-
-
-def timed(pair: StereoPair, *, is_grey: bool = False) -> timing.Pair:
-    """What of a pair is matched, 64 disparities where its data set names none.
-
-    :param is_grey: images of three colours become grey here, not in the matcher.
-    """
-    left, right = (grey(side) if is_grey else side for side in (pair.left, pair.right))
-    return timing.Pair(pair.name, left, right, pair.disparities or 64)
-
-
-def street(wanted: Size, noise_sigma: float = 1.0) -> timing.Pair:
-    """A frame of the rendered street."""
-    frame = scenes.RoadSequence(
+def street(wanted: Size, count: int = 1) -> list[timing.Pair]:
+    """Frames of a drive along the rendered street."""
+    sequence = scenes.RoadSequence(
         width=wanted.width, height=wanted.height, max_disparity=wanted.disparities - 2,
-        frames=1, noise_sigma=noise_sigma).frame(0)
-    return timing.Pair(f'street {wanted}', frame.left, frame.right, wanted.disparities)
+        frames=count, noise_sigma=1.5)
+    return [timing.Pair(f'street {wanted}', frame.left, frame.right, wanted.disparities)
+            for frame in scenes.render(sequence, workers_for(count))]
 
 
-def noise(wanted: Size) -> timing.Pair:
-    """Noise at a disparity of 7 pixels."""
-    left = np.random.default_rng(0).integers(0, 256, (wanted.height, wanted.width), np.uint8)
-    return timing.Pair(f'noise {wanted}', left, np.roll(left, -7, axis=1), wanted.disparities)
+class HelperError(Exception):
+    """A helper ended, failed, or said nothing for too long."""
 
 
-def measure(pair: timing.Pair, variants: Sequence[timing.Variant], frames: int
-            ) -> list[timing.Times]:
-    """Whole frames of matchers in turn, as ``timing.measure``."""
-    return timing.measure(pair, variants, frames, engines.choose)
+class Helper:
+    """A process that answers a JSON object a line with one.
 
-
-def in_turn(programs: Mapping[str, Callable[[], object]], rounds: int, *, turn: int = 1
-            ) -> dict[str, list[float]]:
-    """Milliseconds of each program: a drift of the machine meets all of them.
-
-    :param turn: runs in a row of one program in a round. One run before them is not counted:
-        in the first round it compiles and allocates, later it settles caches. Where a turn is
-        one run, only the first round has it.
+    :param arguments: the module, and its arguments.
+    :param log: gets what it writes to standard error.
+    :param limit_s: seconds after which it is killed while an answer is waited for.
     """
-    times: dict[str, list[float]] = {name: [] for name in programs}
-    for number in range(rounds):
-        for name, program in programs.items():
-            if turn > 1 or number == 0:
-                program()
-            for _ in range(turn):
-                times[name].append(milliseconds(program))
-    return times
+
+    def __init__(self, *arguments: object, log: pathlib.Path,
+                 environment: Mapping[str, str] | None = None, limit_s: float = 36_000) -> None:
+        self._log, self._limit_s = log, limit_s
+        with open(log, 'w', encoding='utf-8') as file:
+            self.process = subprocess.Popen(
+                [sys.executable, '-m', *map(str, arguments)], env=environment, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file)
+
+    def __enter__(self) -> Helper:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, **question: Any) -> dict[str, Any]:
+        """Send a question and wait for the answer.
+
+        :raises HelperError: none came, or it is an error.
+        """
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):      # then there is no answer either
+            print(json.dumps(question), file=self.process.stdin, flush=True)
+        return self.answer()
+
+    def answer(self) -> dict[str, Any]:
+        """The next answer; the first one, without a question, says that the helper is ready."""
+        assert self.process.stdout is not None
+        timer = threading.Timer(self._limit_s, self.process.kill)
+        timer.start()
+        try:
+            content = next((json.loads(line) for line in self.process.stdout
+                            if line.startswith('{')), None)
+        finally:
+            timer.cancel()
+        if content is None:
+            status = self.process.wait()
+            last = self._log.read_text(encoding='utf-8').strip().splitlines()[-1:]
+            raise HelperError(f'{self._log.stem} ended with status {status}: '
+                              + ''.join(last or ['nothing on standard error']))
+        if 'error' in content:
+            raise HelperError(f'{self._log.stem}: {content["error"]}')
+        found: dict[str, Any] = content
+        return found
+
+    def close(self, limit_s: float = 20.0) -> str:
+        """End it: its exit status, or a word for why there is none."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            return str(self.process.wait(limit_s))
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return f'killed: it had not ended after {limit_s:g} s'
 
 
-def milliseconds(program: Callable[[], object]) -> float:
-    """Of one run."""
-    start = time.perf_counter()
-    program()
-    return (time.perf_counter() - start) * 1e3
-
-
-def percentiles(values: Sequence[float]) -> dict[str, float] | None:
-    """Median, 95th and 99th percentile and maximum; None of no values."""
+def percentiles(values: Sequence[float]) -> dict[str, float]:
+    """What a control loop is laid out by; nothing of no values."""
     if not values:
-        return None
-    return {'p50': statistics.median(values), 'p95': timing.percentile(values, 95),
-            'p99': timing.percentile(values, 99), 'max': max(values)}
+        return {}
+    return {'p50': statistics.median(values),
+            **{f'p{per_cent:g}': timing.percentile(values, per_cent)
+               for per_cent in (95, 99, 99.9)}, 'max': max(values)}
+
+
+def figures(values: Mapping[str, float], *names: str) -> list[str]:
+    """Cells of a table, of what ``percentiles`` gives."""
+    return [f'{values[name]:.2f}' if name in values else '-' for name in names]
 
 
 def print_row(*cells: object) -> None:

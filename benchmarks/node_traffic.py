@@ -5,7 +5,7 @@
 
 ROS arguments may follow. Both answer a JSON object on standard input with one on standard output:
 
-  camera:    {"rate": 30.0, "frames": 300}  ->  {"sent": 300, "seconds": 9.97, "stamps_ns": ...}
+  camera:    {"rate": 30.0, "frames": 300}  ->  {"rate_hz": 29.99, "late_ms": 0.4}
   listener:  {"sent": 300}                  ->  what came since the last question, as soon as so
              many pairs are answered, or dropped, or nothing changes any more
 """
@@ -37,9 +37,6 @@ from stereo_bp_ros.replay import frames, session
 
 #: Seconds before its due time at which a message is no longer slept for: sleep is that coarse.
 SPIN = 0.0003
-
-#: Milliseconds from which on being late, or sending a pair, is noted as a stall of the camera.
-STALL_MS = 4.0
 
 
 def main() -> int:
@@ -88,37 +85,27 @@ class Camera:
             for side in ('left', 'right')}
 
     def do(self, rate: float, frames: int) -> dict[str, Any]:
-        """Play, once every topic has its subscriber."""
+        """Play, once every topic has its subscriber; tells how late the latest pair was."""
         deadline = time.monotonic() + 30
         while any(publisher.get_subscription_count() == 0
                   for pair in self._publishers.values() for publisher in pair):
             if time.monotonic() > deadline:
                 return {'error': 'nobody subscribes to the images'}
             time.sleep(0.02)
-        late: list[float] = []
-        sending: list[float] = []
-        stamps: list[int] = []
-        begin = due = time.perf_counter() + 0.02
+        late, first, last = 0.0, 0, 0
+        due = time.perf_counter() + 0.02
         for number in range(frames):
             while (left := due - time.perf_counter()) > 0:
                 if left > SPIN:
                     time.sleep(left - SPIN)
             start = time.perf_counter()
-            stamps.append(time.time_ns())
-            self._send(number, stamps[-1])
-            sending.append((time.perf_counter() - start) * 1e3)
-            late.append((start - due) * 1e3)
+            last = time.time_ns()
+            first = first or last
+            self._send(number, last)
+            late = max(late, start - due)
             # What a camera that was held up could not expose is gone: it sends no bursts.
             due += (1 + int((start - due) * rate)) / rate
-        seconds = time.perf_counter() - begin
-        return {'sent': frames, 'seconds': seconds, 'stamps_ns': stamps,
-                'rate_hz': (frames - 1) * 1e9 / (stamps[-1] - stamps[0]) if frames > 1 else 0.0,
-                'late_ms': {'p50': float(np.median(late)), 'max': max(late)},
-                'sending_ms': {'p50': float(np.median(sending)), 'max': max(sending)},
-                'stalls_s_ms': [
-                    (round((stamp - stamps[0]) * 1e-9, 3), round(behind, 1), round(taken, 1))
-                    for stamp, behind, taken in zip(stamps, late, sending, strict=True)
-                    if max(behind, taken) > STALL_MS]}
+        return {'rate_hz': (frames - 1) * 1e9 / max(1, last - first), 'late_ms': late * 1e3}
 
     def _send(self, number: int, stamp_ns: int) -> None:
         for side in ('left', 'right'):
@@ -152,8 +139,9 @@ class Listener:
 
         ``has_settled`` tells whether it is; it is not after ``session.SETTLE_LIMIT_S`` seconds.
         """
-        settling = frames.Settling(dict.fromkeys(frames.SIDES, sent), self._before,
-                                   session.QUIET_S)
+        each = dict.fromkeys(frames.SIDES, sent)
+        before = self._before
+        settling = frames.Settling(each, before, session.QUIET_S)
         seen, deadline = self._told, time.monotonic() + session.SETTLE_LIMIT_S
         message, has_settled = DiagnosticArray(), False
         while not has_settled and time.monotonic() < deadline:
@@ -166,16 +154,17 @@ class Listener:
             results, self._frames = self._frames, []
             latency, self._latency = self._latency, []
         self._before = frames.counters(message)
+        if not self._before:
+            return {'error': 'no /diagnostics came from the node'}
         stages: dict[str, list[float]] = {}
         for data in latency:
             for pair in deserialize_message(data, DiagnosticArray).status[0].values:
                 stages.setdefault(pair.key, []).append(float(pair.value))
         return {
-            'received': len(results), 'has_settled': has_settled, 'stages_ms': stages,
-            'stamps_ns': [stamp for stamp, _ in results],
-            'received_s': [received * 1e-9 for _, received in results],
+            'frames': frames.account(each, len(results), before, self._before),
+            'has_settled': has_settled, 'stages_ms': stages,
             'end_to_end_ms': [(received - stamp) * 1e-6 for stamp, received in results],
-            'diagnostics': _statuses(message)}
+            'backend': frames.device(message).get('backend', '')}
 
     def _on_disparity(self, data: bytes) -> None:
         received = time.time_ns()
@@ -188,13 +177,6 @@ class Listener:
 
     def _on_diagnostics(self, data: bytes) -> None:
         self._told = time.monotonic(), data
-
-
-def _statuses(message: DiagnosticArray) -> dict[str, dict[str, str]]:
-    """Status name without the node's to its values, 'message' among them."""
-    return {status.name.rpartition(': ')[2]:
-            {'message': status.message, **{pair.key: pair.value for pair in status.values}}
-            for status in message.status}
 
 
 if __name__ == '__main__':

@@ -29,20 +29,15 @@ import json
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import yaml
 
 from benchmarks import common, node
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.config.files import load_preset
-from stereo_bp_ros.evaluation import timing
 from stereo_bp_ros.replay import session
 
 #: What each set-up takes, by name.
@@ -70,105 +65,74 @@ def main() -> int:
                         help='size and preset, as of benchmarks.node (default: sad_30_hz)')
     parser.add_argument('--minutes', type=shared.real(0.01, 1e4), default=10.0, metavar='N',
                         help='of every set-up (default 10)')
-    parser.add_argument('--rate', type=shared.real(0.1, 1e4), default=30.0, metavar='HZ')
     parser.add_argument('--no-load', action='store_true', help='leave the cores to the frames')
     common.add_backend(parser, 'cpu')
     common.add_output(parser)
     options = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))[:2]
     os.sched_setaffinity(0, cores)
-    run = node.RUNS[options.run]
     common.print_machine()
     common.print_head('set-up', 'frames', 'lost', 'p50', 'p99', 'p99.9', 'worst, ms',
                       'end to end p99', 'p99.9', 'worst, ms', 'full collections',
                       'longest collection, ms')
     rows = []
     with tempfile.TemporaryDirectory(prefix='real_time_') as folder:
-        pairs = pathlib.Path(folder) / 'pairs.npz'
-        node.render(run, pairs)
         for name in options.setups:
-            row = measure(name, run, options.backend, pathlib.Path(folder), pairs, cores,
-                          round(options.minutes * 60 * options.rate), options.rate,
-                          is_loaded=not options.no_load)
-            rows.append(row)
-            print_row(row)
+            rows.append(measure(name, node.RUNS[options.run], options.backend,
+                                pathlib.Path(folder), cores, options.minutes,
+                                is_loaded=not options.no_load))
+            print_row(rows[-1])
     common.write_report(options.output, rows=rows)
     return 0
 
 
-def measure(name: str, run: node.Run, backend: str, folder: pathlib.Path, pairs: pathlib.Path,
-            cores: Sequence[int], frames: int, rate: float, *, is_loaded: bool
-            ) -> dict[str, Any]:
+def measure(name: str, run: node.Run, backend: str, folder: pathlib.Path, cores: Sequence[int],
+            minutes: float, *, is_loaded: bool) -> dict[str, Any]:
     """One set-up."""
     steps = SETUPS[name]
     if 'fifo' in steps and (problem := _refusal_of_fifo()):
         return {'setup': name, 'refused': problem}
     alone = 'affinity' in steps and len(cores) > 1
-    parameters = {**(load_preset(run.preset) if run.preset else {}), 'backend': backend,
-                  'disparity_range': run.disparities, 'image_width': run.width,
-                  'image_height': run.height, **session.reliable_overrides()}
+    parameters = {**run.parameters(backend), 'lock_memory': 'lock' in steps}
     if alone:
         parameters['num_threads'] = 1
-    if 'lock' in steps:
-        parameters['lock_memory'] = True
-    file, collected, log = (folder / f'{name}.{kind}' for kind in ('yaml', 'json', 'log'))
-    file.write_text(yaml.safe_dump({'/**': {'ros__parameters': parameters}}), encoding='utf-8')
+    collected, frames = folder / f'{name}.json', round(minutes * 60 * run.rate)
     environment = session.private_environment()
     with contextlib.ExitStack() as stack:
         stack.callback(os.sched_setaffinity, 0, cores)
         os.sched_setaffinity(0, cores[:1] if alone else cores)
-        with open(log, 'wb') as output:
-            process = stack.enter_context(_ended(subprocess.Popen(
-                [sys.executable, '-m', 'benchmarks.real_time', 'node', json.dumps(steps),
-                 str(collected), '--ros-args', '--params-file', str(file)],
-                env=environment, stdout=output, stderr=output)))
+        stack.enter_context(node.running(
+            [sys.executable, '-m', 'benchmarks.real_time', 'node', json.dumps(steps),
+             str(collected)], parameters, folder / name, environment))
         os.sched_setaffinity(0, cores[1:] if alone else cores)
-        _wait_for(log, process)
-        if 'lock' in steps and (refused := re.search(
-                'memory is not locked.*', log.read_text(encoding='utf-8'))):
+        log = (folder / name).with_suffix('.log').read_text(encoding='utf-8')
+        if 'lock' in steps and (refused := re.search('memory is not locked.*', log)):
             return {'setup': name, 'refused': refused[0]}
         if 'ends' in steps:
             _take_fifo()        # their processes inherit it
-        listener = node.Helper(['listener'], environment, folder / 'listener.log')
-        stack.callback(listener.close)
-        camera = node.Helper(['camera', str(pairs)], environment, folder / 'camera.log')
-        stack.callback(camera.close)
+        camera, listener = stack.enter_context(node.traffic(run.size, folder, environment))
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-        listener.answer()
-        camera.answer()
-        camera.ask(rate=rate, frames=WARM_UP)
+        camera.ask(rate=run.rate, frames=WARM_UP)
         listener.ask(sent=WARM_UP)
         if is_loaded:
-            stack.enter_context(_ended(subprocess.Popen([sys.executable, '-c', LOAD])))
-        camera.ask(rate=rate, frames=frames)
+            load = stack.enter_context(subprocess.Popen([sys.executable, '-c', LOAD]))
+            stack.callback(load.kill)
+        camera.ask(rate=run.rate, frames=frames)
         heard = listener.ask(sent=frames)
-        process.send_signal(signal.SIGINT)
-        process.wait(session.STOP_LIMIT_S)
-    return {'setup': name, 'frames': frames, 'lost': frames - heard['received'],
-            'total_ms': late(heard['stages_ms'].get('total', [])),
-            'end_to_end_ms': late(heard['end_to_end_ms']),
+    return {'setup': name, 'frames': frames, 'lost': frames - heard['frames']['recorded'],
+            'total_ms': common.percentiles(heard['stages_ms'].get('total', [])),
+            'end_to_end_ms': common.percentiles(heard['end_to_end_ms']),
             **json.loads(collected.read_text(encoding='utf-8'))}
-
-
-def late(times: Sequence[float]) -> dict[str, float]:
-    """What a control loop is laid out by."""
-    if not times:
-        return {}
-    return {'p50': timing.percentile(times, 50), 'p99': timing.percentile(times, 99),
-            'p99.9': timing.percentile(times, 99.9), 'worst': max(times)}
 
 
 def print_row(row: dict[str, Any]) -> None:
     """One line of the table."""
-    def cells(key: str, *names: str) -> list[str]:
-        return [f'{row[key][name]:.2f}' if row[key] else '-' for name in names]
-
     if 'refused' in row:
         common.print_row(row['setup'], row['refused'])
         return
     common.print_row(row['setup'], row['frames'], row['lost'],
-                     *cells('total_ms', 'p50', 'p99', 'p99.9', 'worst'),
-                     *cells('end_to_end_ms', 'p99', 'p99.9', 'worst'),
+                     *common.figures(row['total_ms'], 'p50', 'p99', 'p99.9', 'max'),
+                     *common.figures(row['end_to_end_ms'], 'p99', 'p99.9', 'max'),
                      row['full_collections'], f'{row["longest_collection_ms"]:.1f}')
 
 
@@ -219,24 +183,6 @@ def _refusal_of_fifo() -> str:
 
 def _take_fifo() -> None:
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
-
-
-@contextlib.contextmanager
-def _ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-
-
-def _wait_for(log: pathlib.Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + session.START_LIMIT_S
-    while 'active: waiting for' not in log.read_text(encoding='utf-8'):
-        if process.poll() is not None or time.monotonic() > deadline:
-            sys.exit(f'the node did not start:\n{log.read_text(encoding="utf-8")}')
-        time.sleep(0.02)
 
 
 if __name__ == '__main__':

@@ -15,9 +15,8 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
-import dataclasses
 import functools
-import json
+import itertools
 import os
 import pathlib
 import re
@@ -26,7 +25,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -41,7 +40,6 @@ from stereo_bp_ros import (
     Rectification,
     StereoMatcher,
 )
-from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.types import OUTPUTS
 
@@ -121,37 +119,39 @@ CASES: dict[str, Case] = {
 #: what tiles tell each other.
 ZERO_AT_FIRST = ('ended', 'tile_state', 'edges_')
 
+#: Lines that are printed of a run with findings.
+LONGEST_REPORT = 60
+
 #: Last line of a tool. A second one counts what ``--print-limit`` has left out.
 _SUMMARY = re.compile(r'^=+ (?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)', re.MULTILINE)
 
 
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """Of one tool with one configuration; ``count`` is None where the run came to no end."""
+class Result(NamedTuple):
+    """Of one tool with one configuration; ``findings`` is None where the run came to no end."""
 
     tool: str
     case: str
-    count: int | None
+    findings: int | None
     seconds: float
     report: str
 
     @property
     def cell(self) -> str:
         """Of the table."""
-        return 'failed' if self.count is None else str(self.count)
+        if self.findings is None:
+            return 'failed'
+        return str(self.findings) if self.tool else f'{self.seconds:.1f}'
 
 
-def main() -> None:
-    """Read the command line and print the table."""
+def main() -> int:
+    """Read the command line, run everything, print the table, and return the status."""
     parser = common.parser(__doc__)
     parser.add_argument('--tools', nargs='+', choices=TOOLS, default=list(TOOLS), metavar='TOOL',
                         help='default: ' + ' '.join(TOOLS))
     parser.add_argument('--only', nargs='+', choices=CASES, default=list(CASES),
                         metavar='CASE', help='default: all of ' + ' '.join(CASES))
-    parser.add_argument('--jobs', type=shared.whole(1), default=12, metavar='N',
-                        help='processes at a time (default 12)')
-    parser.add_argument('--seconds', type=shared.whole(1), default=120, metavar='S',
-                        help='limit of one process (default 120)')
+    common.add_count(parser, '--jobs', 12, 'processes at a time')
+    common.add_count(parser, '--seconds', 120, 'limit of one process', 'S')
     parser.add_argument('--sanitizer', default=found_sanitizer(), metavar='PROGRAM',
                         help='default: %(default)s')
     parser.add_argument('--match', choices=CASES, help=argparse.SUPPRESS)
@@ -162,40 +162,27 @@ def main() -> None:
     if options.match:
         match(CASES[options.match], options.backend, is_cleared=not options.not_cleared)
         print(f'matched {options.match}')
-        return
+        return 0
     if shutil.which(options.sanitizer) is None:
         parser.error(f'there is no {options.sanitizer}: it is a part of the CUDA toolkit')
-    sys.exit(survey(options))
-
-
-def survey(options: argparse.Namespace) -> int:
-    """Run everything, print the table, and return the status."""
     start = time.perf_counter()
-    common.print_machine(MatcherConfig(backend=options.backend))
-    results = [*run_all([('', case) for case in options.only], options),
-               *run_all([(tool, case) for case in options.only for tool in options.tools],
-                        options)]
-    common.print_head('configuration', 'without, s', *options.tools)
+    config = MatcherConfig(backend=options.backend)
+    common.print_machine(config)
+    results: list[Result] = []
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for tools in ([''], options.tools):
+            results += pool.map(lambda each: run(each[0], each[1], options),
+                                list(itertools.product(tools, options.only)))
+    common.print_head('configuration', *(tool or 'without, s' for tool in ('', *options.tools)))
     for case in options.only:
-        found = {one.tool: one for one in results if one.case == case}
-        plain = found['']
-        common.print_row(case, 'failed' if plain.count is None else f'{plain.seconds:.1f}',
-                         *(found[tool].cell for tool in options.tools))
-    bad = [one for one in results if one.count != 0]
+        common.print_row(case, *(one.cell for one in results if one.case == case))
+    bad = [one for one in results if one.findings != 0]
     for one in bad:
         print(f'\n{one.tool or "no tool"}, {one.case}:\n{one.report}')
     print(f'\n{len(results)} runs, {len(bad)} with findings, '
           f'{time.perf_counter() - start:.0f} s')
-    if options.output:
-        content = [dataclasses.asdict(one) for one in results]
-        options.output.write_text(json.dumps(content, indent=1) + '\n', encoding='utf-8')
+    common.write_report(options.output, config, results=[one._asdict() for one in results])
     return 1 if bad else 0
-
-
-def run_all(wanted: Sequence[tuple[str, str]], options: argparse.Namespace) -> list[Result]:
-    """Tools with configurations, several at a time."""
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        return list(pool.map(lambda each: run(each[0], each[1], options), wanted))
 
 
 def run(tool: str, case: str, options: argparse.Namespace) -> Result:
@@ -212,8 +199,10 @@ def run(tool: str, case: str, options: argparse.Namespace) -> Result:
             os.killpg(process.pid, signal.SIGKILL)
         printed = process.communicate()[0] + f'\nkilled after {options.seconds} s'
     count = errors(tool, case, printed, process.returncode)
-    return Result(tool, case, count, time.perf_counter() - start,
-                  '' if count == 0 else excerpt(printed))
+    lines = [] if count == 0 else printed.splitlines()
+    if len(lines) > LONGEST_REPORT:
+        lines[LONGEST_REPORT - 12:-12] = ['[...]']
+    return Result(tool, case, count, time.perf_counter() - start, '\n'.join(lines))
 
 
 def command(tool: str, case: str, sanitizer: str, backend: str = 'cuda') -> list[str]:
@@ -237,13 +226,6 @@ def errors(tool: str, case: str, printed: str, status: int) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def excerpt(printed: str, most: int = 60) -> str:
-    """The first and the last lines of what a run has printed."""
-    lines = printed.splitlines()
-    return '\n'.join(lines if len(lines) <= most else
-                     [*lines[:most - 12], '[...]', *lines[-12:]])
-
-
 def found_sanitizer() -> str:
     """The program of this machine, or its name where there is none."""
     places = (TOOLKIT / 'bin/compute-sanitizer', TOOLKIT / 'compute-sanitizer/compute-sanitizer')
@@ -253,10 +235,11 @@ def found_sanitizer() -> str:
 
 def match(case: Case, backend: str, *, is_cleared: bool = True) -> None:
     """Two frames of a configuration with every output, by an engine with arrays apart."""
+    from stereo_bp_ros.engines.cuda import engine
+    arena = functools.partial(arena_apart, is_cleared)
     calibration = Calibration(focal_px=80, baseline_m=0.2, cx_left=48, cx_right=48.5, cy=32)
     rectification = rectified(case) if case.config.rectify else None
-    with apart(is_cleared) if backend == 'cuda' else contextlib.nullcontext(), \
-            StereoMatcher(case.config, backend) as matcher:
+    with mock.patch.object(engine, 'Arena', arena), StereoMatcher(case.config, backend) as matcher:
         for seed in (1, 2):
             pair = [image(case, seed, shift) for shift in (0, -5)]
             matcher.compute(*pair, calibration=calibration, rectification=rectification,
@@ -287,14 +270,6 @@ def rectified(case: Case) -> Rectification:
     return Rectification(left, right, case.width, case.height)
 
 
-@contextlib.contextmanager
-def apart(is_cleared: bool) -> Iterator[None]:
-    """Engines that are built inside get their arrays on the device from ``arena_apart``."""
-    from stereo_bp_ros.engines.cuda import engine
-    with mock.patch.object(engine, 'Arena', functools.partial(arena_apart, is_cleared)):
-        yield
-
-
 def arena_apart(is_cleared: bool, *arguments: Any) -> Any:
     """An arena with an allocation for each array on the device.
 
@@ -317,4 +292,4 @@ def arena_apart(is_cleared: bool, *arguments: Any) -> Any:
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """Gates of a refactoring: machine code and plans before and after it are equal.
 
-    python -m benchmarks.gates kernels --output K.json [--arch 90 --ranges 16,64,128]
+    python -m benchmarks.gates kernels --output K.json [--arch sm_90 --ranges 16 64 128]
     python -m benchmarks.gates plans --output P.json
     python -m benchmarks.gates compare OLD.json NEW.json [--names TABLE.json]
 

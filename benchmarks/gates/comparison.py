@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 
-def renamed(value: Any, names: dict[str, str]) -> Any:
+def renamed(value: Any, names: Mapping[str, str]) -> Any:
     """All texts in a value, keys included, with whole tokens replaced, the longest names first."""
     if not names:
         return value
-    pattern = re.compile(r'(?<!\w)(?:' + '|'.join(
-        map(re.escape, sorted(names, key=len, reverse=True))) + r')(?!\w)')
-
-    def walk(part: Any) -> Any:
-        if isinstance(part, str):
-            return pattern.sub(lambda found: names[found[0]], part)
-        if isinstance(part, list):
-            return [walk(each) for each in part]
-        if isinstance(part, dict):
-            return {walk(key): walk(each) for key, each in part.items()}
-        return part
-    return walk(value)
+    if isinstance(value, list):
+        return [renamed(each, names) for each in value]
+    if isinstance(value, dict):
+        return {renamed(key, names): renamed(each, names) for key, each in value.items()}
+    if not isinstance(value, str):
+        return value
+    longest_first = sorted(map(re.escape, names), key=len, reverse=True)
+    return re.sub(rf'(?<!\w)(?:{"|".join(longest_first)})(?!\w)',
+                  lambda found: names[found[0]], value)
 
 
-def compare(old: dict[str, Any], new: dict[str, Any], names: dict[str, str],
+def compare(old: Mapping[str, Any], new: Mapping[str, Any], names: Mapping[str, str],
             ignored: frozenset[str] = frozenset()) -> tuple[bool, list[str]]:
     """Whether two files are equal, and the lines that say so, or in which keys they differ.
 
@@ -35,34 +32,20 @@ def compare(old: dict[str, Any], new: dict[str, Any], names: dict[str, str],
     for field in ('kind', 'selection'):
         if old[field] != new[field]:
             return False, [f'different {field}: {old[field]} and {new[field]}']
-    if old['kind'] == 'kernels':
-        return _compare_kernels(old['entries'], new['entries'], names)
-    differing = list(_differences('', renamed(old['entries'], names), new['entries'], ignored))
-    if differing:
-        return False, [f'plans differ in {len(differing)} places', *differing]
-    return True, [f'{len(new["entries"])} plans are equal']
-
-
-def _compare_kernels(old: dict[str, str], new: dict[str, str], names: dict[str, str]
-                     ) -> tuple[bool, list[str]]:
-    before: dict[str, set[str]] = collections.defaultdict(set)
-    # Two old names may have become one, whose code was the same.
-    for key, code in old.items():
-        before[renamed(key, names)].add(code)
-    after = {key: {code} for key, code in new.items()}
-    changed = sorted(key for key in before.keys() & after.keys() if before[key] != after[key])
-    strangers = sorted(before.keys() ^ after.keys())
-    if not changed and not strangers:
-        return True, [f'{len(new)} kernels are equal']
-    multisets = [collections.Counter((key.split(' | ')[0], code) for key, code in side.items())
-                 for side in (old, new)]
-    if not changed and multisets[0] == multisets[1]:
-        return True, [f'all {len(new)} hashes equal, keys differ: {len(strangers)} of them']
-    gone, come = multisets[0] - multisets[1], multisets[1] - multisets[0]
-    return False, [
-        f'code differs: {gone.total()} hashes of the old file are missing, {come.total()} are new',
-        *(f'changed: {key}' for key in changed),
-        *(f'{"only old" if key in before else "only new"}: {key}' for key in strangers)]
+    kind, before, after = new['kind'], renamed(old['entries'], names), new['entries']
+    if kind == 'kernels':
+        # Two old names may have become one, whose code was the same.
+        codes = collections.defaultdict(set)
+        for key, code in old['entries'].items():
+            codes[renamed(key, names)].add(code)
+        before = {key: ' and '.join(sorted(found)) for key, found in codes.items()}
+    differing = list(_differences('', before, after, ignored))
+    if not differing:
+        return True, [f'{len(after)} {kind} are equal']
+    if (kind == 'kernels' and sorted(before.values()) == sorted(after.values())
+            and all(before[key] == after[key] for key in before.keys() & after.keys())):
+        return True, [f'all {len(after)} hashes are equal, {len(differing)} keys differ']
+    return False, [f'{kind} differ in {len(differing)} places', *differing]
 
 
 def _differences(place: str, old: Any, new: Any, ignored: frozenset[str]) -> Iterator[str]:

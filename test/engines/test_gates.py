@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip('cupy')
 from benchmarks.gates import __main__ as command_line
-from benchmarks.gates import cases, comparison, doors, records
+from benchmarks.gates import cases, comparison, kernels, plans
 from stereo_bp_ros.engines.cuda.runtime import compiler
 
 DOUBLE = 'template <int N> __global__ void scale(float* x) { x[threadIdx.x] *= N; }\n'
@@ -25,18 +25,19 @@ def source(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> pathlib.P
 
 
 def small(name: str) -> str:
-    return records.code_hash(('sm_90', 'small.cu', name))
+    return kernels.code_hash(('sm_90', 'small.cu', name))
 
 
-def test_kernels_have_the_same_hash_each_time() -> None:
-    jobs = [('sm_75', 'frame/refine.cu', 'median<3>'), ('sm_75', 'frame/refine.cu', 'median<5>')]
-    first, second = ([records.code_hash(job) for job in jobs] for _ in range(2))
-    assert first == second
-    assert first[0] != first[1]
+def test_there_are_kernels_of_every_folder() -> None:
+    found = kernels.names('sm_75', (64,))
+    assert {file.partition('/')[0] for file, _ in found} >= {
+        'frame', 'hierarchical', 'costs', 'sad', 'tiled', 'papers'}
+    assert found < kernels.names('sm_75', (64, 128))
 
 
 def test_names_and_neighbours_do_not_change_a_hash_and_code_does(source: pathlib.Path) -> None:
     before = small('scale<2>')
+    assert small('scale<2>') == before
     source.write_text(DOUBLE.replace('scale', 'multiply_in_place') + '\n'
                       '__global__ void other(float* x) { x[threadIdx.x] = 1.0f; }\n')
     assert small('multiply_in_place<2>') == before
@@ -45,12 +46,12 @@ def test_names_and_neighbours_do_not_change_a_hash_and_code_does(source: pathlib
 
 
 def test_a_file_without_the_kernel_is_refused(source: pathlib.Path) -> None:
-    binary, symbol = doors.compiled('small.cu', 'scale<2>', 'sm_90')
-    assert records.code_of(binary, symbol)
+    binary, symbol = compiler.compile_kernel('small.cu', 'scale<2>', 'sm_90')
+    assert kernels.code_of(binary, symbol)
     with pytest.raises(ValueError, match='no section'):
-        records.code_of(binary, symbol + 'x')
+        kernels.code_of(binary, symbol + 'x')
     with pytest.raises(ValueError, match='no little-endian ELF'):
-        records.code_of(binary[1:], symbol)
+        kernels.code_of(binary[1:], symbol)
 
 
 def hashes(**codes: str) -> dict[str, Any]:
@@ -61,13 +62,13 @@ def hashes(**codes: str) -> dict[str, Any]:
 @pytest.mark.parametrize(('new', 'names', 'is_equal', 'text'), [
     (hashes(one='1', two='2'), {}, True, '2 kernels are equal'),
     (hashes(uno='1', two='2'), {'one': 'uno'}, True, '2 kernels are equal'),
-    (hashes(uno='1', two='2'), {}, True, 'all 2 hashes equal, keys differ'),
-    (hashes(one='1', two='3'), {}, False, 'code differs: 1 hashes'),
-    (hashes(one='2', two='1'), {}, False, 'code differs: 0 hashes'),
-    (hashes(uno='1', two='3'), {'one': 'uno'}, False, 'changed: sm_90 | a.cu | two<1>'),
-    (hashes(one='1'), {}, False, 'only old: sm_90 | a.cu | two<1>'),
+    (hashes(uno='1', two='2'), {}, True, 'all 2 hashes are equal, 2 keys differ'),
+    (hashes(one='1', two='3'), {}, False, 'kernels differ in 1 places'),
+    (hashes(one='2', two='1'), {}, False, 'kernels differ in 2 places'),
+    (hashes(uno='1', two='3'), {'one': 'uno'}, False, 'sm_90 | a.cu | two<1>: 2 became 3'),
+    (hashes(one='1'), {}, False, 'sm_90 | a.cu | two<1>: only old'),
     # Two become one only if their code was the same.
-    (hashes(one='1'), {'two': 'one'}, False, 'changed: sm_90 | a.cu | one<1>'),
+    (hashes(one='1'), {'two': 'one'}, False, 'sm_90 | a.cu | one<1>: 1 and 2 became 1'),
     ({**hashes(one='1', two='2'), 'selection': [['sm_75'], []]}, {}, False,
      'different selection')])
 def test_compared_kernels_are_equal_whatever_they_are_called(
@@ -94,16 +95,17 @@ def test_whole_tokens_are_renamed_the_longest_first() -> None:
 
 
 @pytest.fixture(scope='module')
-def plans() -> dict[str, Any]:
+def planned() -> dict[str, Any]:
     """Of three small cases: one that iterates, one of the papers, one that is refused."""
     made = [cases.Case({'levels': 2, 'disparity_range': 8}, 64, 48),
-             cases.Case({'message_layout': 'pixel_major', 'allocation': 'separate'}, 64, 48),
+             cases.Case(cases.of('plain_steps', {'layout': 'pixel_major',
+                                                 'allocation': 'separate'}), 64, 48),
              cases.Case({'stereo_algorithm': 'sad', 'border': 'keep'}, 64, 48)]
-    return records.plans({case.label: case for case in made})
+    return plans.record({case.label: case for case in made})
 
 
-def test_plans_say_what_an_engine_plans_and_launches(plans: dict[str, Any]) -> None:
-    fast, papers, refused = plans['entries'].values()
+def test_plans_say_what_an_engine_plans_and_launches(planned: dict[str, Any]) -> None:
+    fast, papers, refused = planned['entries'].values()
     assert [step['level'] for step in fast['cuda']['passes']][-1] == 0
     names = [array['name'] for array in fast['cuda']['arrays']]
     assert {'cost_0', 'cost_1', 'label'} <= set(names)
@@ -119,20 +121,20 @@ def test_plans_say_what_an_engine_plans_and_launches(plans: dict[str, Any]) -> N
     assert 'SAD has no result outside the valid window' in refused['cuda']['refused']
 
 
-def test_plans_differ_where_a_launch_does(plans: dict[str, Any]) -> None:
-    assert comparison.compare(plans, plans, {}) == (True, ['3 plans are equal'])
-    changed = json.loads(json.dumps(plans))
+def test_plans_differ_where_a_launch_does(planned: dict[str, Any]) -> None:
+    assert comparison.compare(planned, planned, {}) == (True, ['3 plans are equal'])
+    changed = json.loads(json.dumps(planned))
     label = next(iter(changed['entries']))
     last = changed['entries'][label]['cuda']['frames']['mono8: disparity'][-1]
     last['grid'][0] += 1
-    is_equal, lines = comparison.compare(plans, changed, {})
+    is_equal, lines = comparison.compare(planned, changed, {})
     assert not is_equal
     assert len(lines) == 2
     assert '/grid/0: ' in lines[1]
     last['grid'][0] -= 1
     last['arguments'] = 'others'
-    assert not comparison.compare(plans, changed, {})[0]
-    assert comparison.compare(plans, changed, {}, frozenset({'arguments'}))[0]
+    assert not comparison.compare(planned, changed, {})[0]
+    assert comparison.compare(planned, changed, {}, frozenset({'arguments'}))[0]
 
 
 def test_the_list_of_cases_is_always_the_same() -> None:
@@ -143,7 +145,7 @@ def test_the_list_of_cases_is_always_the_same() -> None:
 
 
 def test_arguments_of_launches_count() -> None:
-    seen = doors.Recorder()
+    seen = plans.Recorder()
     kernel = seen.kernel(None, 'a.cu', 'one')
     for value in (b'1', b'2'):
         kernel.launch(0, (1, 1, 1), (32, 1, 1), 0, value)

@@ -143,8 +143,7 @@ def test_a_set_up_that_the_machine_refuses_says_why(
 
     monkeypatch.setattr(real_time.os, 'sched_setscheduler', refuse)
     real_time.print_row(real_time.measure(
-        'all', node.RUNS['bp_small'], 'cpu', tmp_path, tmp_path, [0, 1], 1, 30.0,
-        is_loaded=False))
+        'all', node.RUNS['bp_small'], 'cpu', tmp_path, [0, 1], 0.1, is_loaded=False))
     assert capsys.readouterr().out == (
         '| all | no SCHED_FIFO: [Errno 1] Operation not permitted |\n')
 

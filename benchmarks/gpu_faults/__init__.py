@@ -1,1 +1,0 @@
-"""What becomes of frames when a GPU fails, fills up or is shared."""
