@@ -147,12 +147,15 @@ class Calibration:
 def check_numbers(name: str, values: Sequence[float], *counts: int) -> None:
     """Refuse what is not so many finite numbers.
 
-    :raises InputError: bad calibration, with the name.
+    :raises InputError: bad calibration, with the name and the place of the first that is none.
     """
-    if len(values) not in counts or not all(math.isfinite(value) for value in values):
-        text = ' or '.join(map(str, counts))
-        raise InputError(InputReason.BAD_CALIBRATION, f'{name} is {list(values)}',
-                         f'its {text} values must be finite numbers')
+    if len(values) not in counts:
+        raise InputError(InputReason.BAD_CALIBRATION, f'{name} has {len(values)} values',
+                         'it must have ' + ' or '.join(map(str, counts)))
+    for index, value in enumerate(values):
+        if not math.isfinite(value):
+            raise InputError(InputReason.BAD_CALIBRATION, f'{name}[{index}] is {value:g}',
+                             'every calibration value must be a finite number')
 
 
 def projection(side: str, info: Any) -> tuple[float, ...]:
@@ -161,7 +164,31 @@ def projection(side: str, info: Any) -> tuple[float, ...]:
     :raises InputError: bad calibration.
     """
     check_numbers(f'{side} P', info.p, 12)
+    _check_region(side, info)
     return in_image_pixels(info, info.p, 4)
+
+
+def _check_region(side: str, info: Any) -> None:
+    """Refuse a region of interest that is no part of the full image, and binning of too much.
+
+    :raises InputError: bad calibration, naming the field. Nothing is known of an image whose
+        size is 0.
+    """
+    roi = info.roi
+    for full, what, axis, offset, size, binning in (
+            (info.width, 'width', 'x', roi.x_offset, roi.width, info.binning_x),
+            (info.height, 'height', 'y', roi.y_offset, roi.height, info.binning_y)):
+        end = offset + (size or full)
+        if full and end > full:
+            raise InputError(
+                InputReason.BAD_CALIBRATION, f'roi of the {side} camera_info ends at {axis} = '
+                f'{end} ({axis}_offset {offset}, {what} {size}), and {what} is {full}',
+                'it must lie within the full image')
+        if (size or full) and binning > (size or full):
+            raise InputError(
+                InputReason.BAD_CALIBRATION, f'binning_{axis} of the {side} camera_info is '
+                f'{binning}, and its images have a {what} of {size or full} before it',
+                'nothing is left of them')
 
 
 def in_image_pixels(info: Any, matrix: Sequence[float], columns: int) -> tuple[float, ...]:

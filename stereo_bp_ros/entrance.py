@@ -19,7 +19,11 @@ class Entrance:
 
     def __enter__(self) -> None:
         self.check_open()
-        self.acquire()
+        try:
+            self.acquire()
+        except RuntimeError:
+            self.check_open()       # ``close`` holds the lock since the check
+            raise
         if self._is_closed:         # since the check
             self.release()
             self.check_open()

@@ -6,12 +6,22 @@ import enum
 import reprlib
 from typing import Any
 
+import numpy as np
+
 #: Characters of a text from outside that are shown to people.
 TEXT_LIMIT = 80
 
 QUOTE_AND_ESCAPE = "'\\"
 
-_repr = reprlib.Repr()       # goes neither deep nor far
+
+class _Repr(reprlib.Repr):
+    """Goes neither deep nor far, and writes NumPy's scalars as Python's."""
+
+    def repr1(self, x: Any, level: int) -> str:
+        return super().repr1(x.item() if isinstance(x, np.generic) else x, level)
+
+
+_repr = _Repr()
 _repr.maxother = _repr.maxlong = TEXT_LIMIT
 
 

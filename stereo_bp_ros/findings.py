@@ -84,7 +84,8 @@ _known(InputReason.TOO_LARGE,
 _known(InputReason.SIZE_MISMATCH, 'both images of a pair have one size')
 _known(InputReason.CAMERA_INFO_SIZE, 'the calibration is of images of the size of the pair')
 _known(InputReason.BAD_CALIBRATION,
-       'calibration values are finite, focal lengths above 0, R is a rotation')
+       'calibration values are finite, focal lengths above 0, R is a rotation, roi a part of the '
+       'full image')
 _known(InputReason.ZERO_BASELINE, 'the baseline is not 0')
 _known(InputReason.SWAPPED_CAMERAS, 'the baseline is above 0: the calibrations are not exchanged')
 _known(InputReason.VERTICAL_PAIR, 'the cameras are beside each other, not above each other')

@@ -117,17 +117,22 @@ class StereoMatcher:
     def size(self) -> tuple[int, int] | None:
         """(width, height) of the images that memory is allocated for; None before the first
         frame."""
-        return None if self._engine is None else self._engine.plan.source
+        return None if (plan := self._plan) is None else plan.source
 
     @property
     def memory_plan(self) -> geometry.MemoryPlan | None:
         """The arrays of the engine; None before the first frame."""
-        return None if self._engine is None else self._engine.plan.memory
+        return None if (plan := self._plan) is None else plan.memory
 
     @property
     def partitions(self) -> Partitioning | None:
         """How the engine cuts images to fit the memory allowed; None before the first frame."""
-        return None if self._engine is None else self._engine.plan.parts
+        return None if (plan := self._plan) is None else plan.parts
+
+    @property
+    def _plan(self) -> engines.Plan | None:
+        engine = self._engine       # another thread may close it meanwhile
+        return None if engine is None else engine.plan
 
     @property
     def compile_time(self) -> float:

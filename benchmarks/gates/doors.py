@@ -108,8 +108,7 @@ def cuda_record(config: MatcherConfig, width: int, height: int, properties: devi
     """What the CUDA engine plans, loads and launches, of an engine that runs nothing."""
     def plan_of(parts: partitions.Partitioning) -> Any:
         return planning.plan_of(config, width, height, properties, {}, parts)
-    planning.check(config, properties)
-    matched = planning.computed(config, properties)
+    matched = planning.resolve(config, properties)
     parts = partitions.choose(matched, *geometry.reduced_size(config, width, height),
                               config.memory_limit or properties.memory * 8 // 10,
                               lambda parts: plan_of(parts).memory)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from stereo_bp_ros import __version__
-from stereo_bp_ros.engines import compiling
+from stereo_bp_ros.engines import compiling, host_memory
 from stereo_bp_ros.errors import StereoError, visible
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             arguments = list(sys.argv[1:] if arguments is None else arguments)
+            host_memory.check_address_space()
             options = _parse(arguments)
             program = f'stereo_bp {options.verb}'
             from stereo_bp_ros.cli.options import require
@@ -109,6 +110,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         program, message = error.program, str(error)
     except (StereoError, ValueError, OSError) as error:
         message = str(error)
+    except ImportError as error:        # a library that is there, but cannot be loaded
+        message = f'a package cannot be loaded: {error}'
+    except Warning as error:
+        message = f'a warning is an error here (-W, PYTHONWARNINGS): {error}'
     except MemoryError as error:
         message = f'there is not enough memory: {error}'
     print(f'{program}: {one_line(message)}', file=sys.stderr)

@@ -15,6 +15,8 @@ from stereo_bp_ros.config.programs import ALGORITHM_OF
 from stereo_bp_ros.config.settings import Setting, Value
 from stereo_bp_ros.errors import ConfigError, ignored_keys, printable
 
+_Config = typing.TypeVar('_Config', bound='MatcherConfig')
+
 
 @dataclasses.dataclass(frozen=True)
 class MatcherConfig(MatcherSettings):
@@ -181,7 +183,7 @@ class MatcherConfig(MatcherSettings):
         values, known = super().to_mapping(), self.settings_of(self.program)
         return {name: values[name] for name in known}
 
-    def replace(self, **changes: Any) -> MatcherConfig:
+    def replace(self: _Config, **changes: Any) -> _Config:
         """A copy with some settings changed; another program begins with its defaults.
 
         :raises ConfigError: as ``from_mapping``.
@@ -189,7 +191,7 @@ class MatcherConfig(MatcherSettings):
         values = self.to_mapping()
         if changes.get('program', self.program) != self.program:
             values = {name: values[name] for name in self.settings_of('default')}
-        return self.from_mapping({**values, **changes})
+        return typing.cast(_Config, self.from_mapping({**values, **changes}))
 
     def is_live_change(self, other: MatcherConfig) -> bool:
         """Whether going from one configuration to the other needs no new engine."""
@@ -203,3 +205,9 @@ class MatcherConfig(MatcherSettings):
         :raises ConfigError: there is no preset of this name, or a change is refused.
         """
         return cls.from_mapping({**load_preset(name), **changes})
+
+
+ResolvedConfig = typing.NewType('ResolvedConfig', MatcherConfig)
+"""What a back end matches with, made by its ``resolve`` alone: for images as they are reduced, by
+the program that computes it on the device. What is below a plan takes no other.
+"""

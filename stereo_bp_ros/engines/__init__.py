@@ -23,7 +23,7 @@ def choose(config: MatcherConfig) -> Backend:
     """
     from stereo_bp_ros.engines.cuda import backend
     if config.backend == 'cuda':
-        backend.check(config)
+        backend.resolve(config)
     if config.backend != 'cpu':
         try:
             backend.ask(config.device_id)
@@ -52,7 +52,7 @@ def known(config: MatcherConfig) -> Backend | None:
             return None
         found = CudaBackend(device, 'asked for' if config.backend == 'cuda'
                             else f'found {device.name}')
-        found.check(config)
+        found.resolve(config)
         return found
     except (BackendUnavailable, ConfigError) as error:
         if config.backend == 'cuda':

@@ -12,7 +12,7 @@ import numpy as np
 
 from stereo_bp_ros import geometry, partitions
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.device_arrays import DeviceArray
 from stereo_bp_ros.engines.plan import Plan
 from stereo_bp_ros.errors import BackendUnavailable, InputError, InputReason
@@ -96,10 +96,10 @@ class Backend(abc.ABC):
         self.reason = reason
 
     @abc.abstractmethod
-    def check(self, config: MatcherConfig) -> None:
-        """Refuse what no engine here can compute.
+    def resolve(self, config: MatcherConfig) -> ResolvedConfig:
+        """What engines here match with where a configuration is asked for.
 
-        :raises ConfigError: names the setting and the limit.
+        :raises ConfigError: no engine here can compute it; names the setting and the limit.
         """
 
     @abc.abstractmethod
@@ -109,7 +109,7 @@ class Backend(abc.ABC):
 
         :param parts: how they are cut after reduction; None = not at all.
 
-        :raises ConfigError: as ``check``.
+        :raises ConfigError: as ``resolve``.
         """
 
     def fit(self, config: MatcherConfig, width: int, height: int, returned: int = 0) -> Plan:
@@ -118,7 +118,7 @@ class Backend(abc.ABC):
         :param returned: bytes that another engine will have given back by then.
         :raises InputError: it is larger than max_image_width x max_image_height.
         :raises MemoryLimitError: it does not fit, in whatever partitions.
-        :raises ConfigError: as ``check``, or partitions that do not fit into the image.
+        :raises ConfigError: as ``resolve``, or partitions that do not fit into the image.
         """
         return self._fit(config, width, height, self.allowed(config, returned))
 
@@ -130,7 +130,7 @@ class Backend(abc.ABC):
     def _fit(self, config: MatcherConfig, width: int, height: int, allowed: int) -> Plan:
         check_limits(width, height, config.max_image_width, config.max_image_height)
         parts = partitions.choose(
-            config.reduced, *geometry.reduced_size(config, width, height), allowed,
+            self.resolve(config), *geometry.reduced_size(config, width, height), allowed,
             lambda parts: self.plan(config, width, height, parts).memory)
         return self.plan(config, width, height, parts)
 

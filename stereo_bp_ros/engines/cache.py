@@ -12,12 +12,18 @@ import hashlib
 import logging
 import os
 import pathlib
+import re
 import shutil
 import stat
 import tempfile
+import time
 
 #: How every file begins, before the digest; another number is another format.
 FORMAT = 'stereo_bp_ros 1'
+
+#: What ``mkstemp`` adds to the name of a file that is being written, and seconds after which
+#: whoever wrote it was killed.
+_TEMPORARY, ABANDONED_AFTER = re.compile(r'.+\.[a-z0-9_]{8}'), 3600.0
 
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -36,7 +42,7 @@ def open_directory(*names: str) -> pathlib.Path:
 
     Every level is this user's own, mode 0700, or root's and written by nobody else, as in a
     container's image; either may be read-only. What an own one held while others could write it
-    is removed.
+    is removed, and what a process that was killed has half written.
 
     :raises OSError: a level cannot be made, or is not to be trusted.
     """
@@ -45,7 +51,21 @@ def open_directory(*names: str) -> pathlib.Path:
     for name in names:
         directory /= name
         _make_trusted(directory)
+    _remove_abandoned(directory)
     return directory
+
+
+def _remove_abandoned(directory: pathlib.Path) -> None:
+    """Remove temporary files of processes that were killed.
+
+    One that is being written is younger. Were it removed, its process would keep no file, and say
+    so.
+    """
+    with contextlib.suppress(OSError):      # a read-only cache, or another process was faster
+        for file in directory.iterdir():
+            if (_TEMPORARY.fullmatch(file.name)
+                    and time.time() - file.lstat().st_mtime > ABANDONED_AFTER):
+                file.unlink(missing_ok=True)
 
 
 def _make_trusted(directory: pathlib.Path) -> None:

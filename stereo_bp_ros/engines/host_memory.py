@@ -8,8 +8,9 @@ import re
 import resource
 from collections.abc import Iterator
 
-ROOT = pathlib.Path('/')
+from stereo_bp_ros.errors import StereoError
 
+ROOT = pathlib.Path('/')
 
 #: What Numba adds to a process until all of a configuration is compiled, bytes and addresses:
 #: 280 and 730 MiB were measured on two cores.
@@ -18,6 +19,22 @@ COMPILER_BYTES, COMPILER_ADDRESSES = 320 * 2**20, 832 * 2**20
 #: Addresses that each further core adds: a stack of 8 MiB and a heap of 64 MiB for a thread of
 #: OpenCV and one of Numba.
 CORE_ADDRESSES = 2 * (8 + 64) * 2**20
+
+#: Addresses below which OpenCV or ROS end the process while they are imported.
+MIN_ADDRESSES = 2**30
+
+
+def check_address_space() -> None:
+    """Refuse to go on where libraries would end the process, with no more than SIGSEGV.
+
+    :raises StereoError: RLIMIT_AS is below ``MIN_ADDRESSES``.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if 0 <= limit < MIN_ADDRESSES:
+        raise StereoError(
+            f'this process may use {limit / 2**20:.0f} MiB of addresses (RLIMIT_AS), too few to '
+            f'load its libraries: raise the limit to at least {MIN_ADDRESSES // 2**20} MiB '
+            '(ulimit -v unlimited, LimitAS of systemd)')
 
 
 def available(root: pathlib.Path = ROOT, *, before_compiler: bool = False) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from typing import Any, ClassVar, Generic, TypeVar
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.geometry import Wanted
 
 PlanT = TypeVar('PlanT')
@@ -22,7 +22,7 @@ class Matching(abc.ABC, Generic[PlanT]):
     kernel_settings: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def check(cls, config: MatcherConfig, device: Any = None) -> None:
+    def check(cls, config: ResolvedConfig, device: Any = None) -> None:
         """Refuse settings that this way of matching does not have.
 
         :param device: properties of the CUDA device; None on the CPU.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.geometry import MemoryPlan
 from stereo_bp_ros.partitions import Partitioning
 
@@ -13,7 +13,7 @@ from stereo_bp_ros.partitions import Partitioning
 class Plan:
     """Everything that an engine is built from; computed once and never changed.
 
-    config: MatcherConfig.reduced, with which images are matched that are
+    config: with which images are matched that are
     width, height: pixels large, after reduction;
     parts:  how belief propagation cuts them;
     downscale: by how much images of
@@ -23,7 +23,7 @@ class Plan:
     memory: the arrays that the engine allocates, on the device, or on the host for the CPU.
     """
 
-    config: MatcherConfig
+    config: ResolvedConfig
     width: int
     height: int
     parts: Partitioning

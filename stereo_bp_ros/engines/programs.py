@@ -9,7 +9,7 @@ import functools
 import importlib
 from typing import Any
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 
 _ENGINES, _PAPERS = 'stereo_bp_ros.engines', 'stereo_bp_ros.papers'
 
@@ -30,13 +30,13 @@ PROGRAMS: dict[str, dict[tuple[str, str], str]] = {
     'tiled_barriers': {('cuda', 'tiled_bp'): f'{_ENGINES}.cuda.tiled.matching:Tiled'}}
 
 
-def matching(backend: str, config: MatcherConfig) -> Any:
+def matching(backend: str, config: ResolvedConfig) -> Any:
     """The class that matches with a configuration on 'cuda' or 'cpu'."""
     key = backend, config.stereo_algorithm
     return _load(PROGRAMS[config.program].get(key) or PROGRAMS['default'][key])
 
 
-def check(backend: str, config: MatcherConfig, device: Any = None) -> None:
+def check(backend: str, config: ResolvedConfig, device: Any = None) -> None:
     """Refuse settings that the program in use does not have.
 
     :param device: properties of the CUDA device; None on the CPU.

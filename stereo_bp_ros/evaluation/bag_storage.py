@@ -27,7 +27,7 @@ STORAGES: Mapping[str, type[McapStorage] | type[SqliteStorage]] = {
 #: First bytes of a message that was compressed alone: no message of ROS begins with them.
 _ZSTD_MAGIC = b'\x28\xb5\x2f\xfd'
 
-#: Bytes at the beginning of a metadata.yaml that tell whether it was written.
+#: Bytes of a file that are read to see whether it has any content.
 _BLANK = 4096
 
 

@@ -66,7 +66,8 @@ def from_compressed(message: Any, max_width: int, max_height: int) -> RawImage:
         raise _bad(data, description, 'this is compressedDepth; PNG and JPEG are supported')
     try:
         pixels = encoded_images.decode(
-            data, FORMATS, lambda *size: check_limits(*size, max_width, max_height))
+            data, FORMATS,
+            lambda width, height: check_limits(width, height, max_width, max_height))
     except InputError:
         raise
     except ValueError as error:

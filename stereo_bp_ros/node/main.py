@@ -151,6 +151,7 @@ def main(args: Sequence[str] | None = None, *,
 def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
          signals: ShutdownSignals) -> int:
     from stereo_bp_ros import transport
+    from stereo_bp_ros.engines import host_memory
     from stereo_bp_ros.errors import StereoError, printable
 
     given = list(sys.argv[1:] if args is None else args)
@@ -163,6 +164,7 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
               "'ros' of this package", file=sys.stderr)
         return EXIT_REFUSED
     try:
+        host_memory.check_address_space()
         missing = transport.prepare()
     except StereoError as error:
         print(f'stereo_bp_node: {error}', file=sys.stderr)

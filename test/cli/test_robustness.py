@@ -179,6 +179,55 @@ def test_threads_of_numba_that_are_no_number_are_one_line(value, tmp_path, textu
     assert done.stderr.count(b'\n') == 1
 
 
+@pytest.mark.parametrize(('value', 'status'), [('1', 2), ('0', 0), ('x', 0)])
+def test_numba_that_does_not_compile_is_one_line(value, status, tmp_path, textured_pair):
+    names = [str(tmp_path / 'left.png'), str(tmp_path / 'right.png')]
+    for name, image in zip(names, textured_pair(64, 48, 4), strict=True):
+        cv2.imwrite(name, image)
+    done = process(['match', *names, '-o', str(tmp_path / 'out.pfm'), '--backend', 'cpu', '--set',
+                    'stereo_algorithm=sad'], NUMBA_DISABLE_JIT=value)
+    assert done.returncode == status, done.stderr
+    assert (b'NUMBA_DISABLE_JIT is ' in done.stderr) == bool(status)
+    assert status == 0 or done.stderr.count(b'\n') == 1
+
+
+#: A program that begins with few addresses, as a service with LimitAS.
+FEW_ADDRESSES = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, ({mebibytes} << 20, {mebibytes} << 20))
+from stereo_bp_ros.{module} import main
+sys.exit(main({arguments}))
+"""
+
+
+@pytest.mark.parametrize('mebibytes', [300, 400, 1000])
+@pytest.mark.parametrize(('module', 'arguments'), [('cli.main', "['match', 'a', 'b']"),
+                                                   ('node.main', '[]')])
+def test_too_few_addresses_are_one_line(mebibytes, module, arguments):
+    """OpenCV and ROS end the process while they are imported."""
+    if module == 'node.main' and importlib.util.find_spec('rclpy') is None:
+        pytest.skip('the node needs rclpy')
+    done = subprocess.run(
+        [sys.executable, '-c', FEW_ADDRESSES.format(mebibytes=mebibytes, module=module,
+                                                    arguments=arguments)],
+        capture_output=True, timeout=LIMIT_S, check=False,
+        env={**os.environ, 'OPENBLAS_NUM_THREADS': '1'})
+    assert done.returncode == 2, done.stderr
+    assert f'may use {mebibytes} MiB of addresses (RLIMIT_AS)'.encode() in done.stderr
+    assert done.stderr.count(b'\n') == 1
+
+
+@pytest.mark.parametrize(('error', 'words'), [
+    (ImportError('libx.so: failed to map segment'), 'cannot be loaded: libx.so: failed to map'),
+    (DeprecationWarning('old is old'), 'a warning is an error here (-W, PYTHONWARNINGS): old is')])
+def test_a_library_that_does_not_load_is_one_line(error, words, monkeypatch, capsys):
+    def fail(_: object) -> None:
+        raise error
+    monkeypatch.setattr(main, '_parse', fail)
+    assert main.main(['info']) == 2
+    assert words in capsys.readouterr().err
+
+
 @pytest.mark.parametrize('arguments', [['info'], ['info', '--settings'], ['--help'],
                                        ['match', '--help']])
 def test_a_reader_that_goes_is_no_error(arguments):

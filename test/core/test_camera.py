@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 
 import numpy as np
@@ -56,6 +57,39 @@ def test_rows_and_columns_may_have_focal_lengths_of_their_own():
     left.p[5] = -500.0
     with pytest.raises(InputError, match=r'vertical focal length is -500.0; it must be > 0'):
         Calibration.from_camera_info(left, right)
+
+
+@pytest.mark.parametrize(('fields', 'words'), [
+    ({'roi': (40, 20, 620, 300)}, 'ends at x = 660 (x_offset 40, width 620), and width is 640'),
+    ({'roi': (40, 200, 600, 300)}, 'ends at y = 500 (y_offset 200, height 300), and height is 4'),
+    ({'roi': (40, 0, 0, 0)}, 'ends at x = 680 (x_offset 40, width 0), and width is 640'),
+    ({'roi': (2**32 - 1, 0, 1, 1)}, 'ends at x = 4294967296'),
+    ({'roi': (0, 0, 40, 40), 'binning': (41, 1)}, 'binning_x of the right camera_info is 41'),
+    ({'binning': (1, 2**32 - 1)}, 'binning_y of the right camera_info is 4294967295')])
+def test_a_region_that_is_no_part_of_the_image_is_refused_in_words(fields, words):
+    with pytest.raises(InputError, match=re.escape(words)) as error:
+        Calibration.from_camera_info(camera_info(), camera_info('right', **fields))
+    assert error.value.reason is InputReason.BAD_CALIBRATION
+    assert 'right camera_info' in str(error.value)
+
+
+def test_a_region_may_end_where_the_image_ends_and_begin_anywhere_in_one_of_unknown_size():
+    assert projection('left', camera_info(roi=(40, 20, 600, 460), binning=(600, 1)))
+    assert projection('left', camera_info(size=(0, 0), roi=(40, 20, 0, 0), binning=(2, 2)))
+
+
+@pytest.mark.parametrize(('values', 'words'), [
+    (np.array([500, 0, np.nan, 0, 0, 500, 0, 0, 0, 0, 1, 0]), 'left P[2] is nan'),
+    (np.array([500, 0, 0, 0, 0, 500, 0, 0, 0, 0, 1, -np.inf]), 'left P[11] is -inf'),
+    (np.zeros(100_000), 'left P has 100000 values; it must have 12')])
+def test_a_number_that_is_none_is_named_by_its_place(values, words):
+    """As ROS gives them, in arrays of NumPy."""
+    left = camera_info()
+    left.p = values
+    with pytest.raises(InputError, match=re.escape(words)) as error:
+        Calibration.from_camera_info(left, camera_info('right'))
+    assert 'np.' not in str(error.value)
+    assert len(str(error.value)) < 200
 
 
 def test_zero_binning_counts_as_one_and_zero_roi_as_the_full_sensor():

@@ -22,13 +22,21 @@ from stereo_bp_ros.config import (
 )
 from stereo_bp_ros.config.files import preset_names
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
-from stereo_bp_ros.errors import ConfigError
+from stereo_bp_ros.errors import ConfigError, shown
 from stereo_bp_ros.resources import PRESETS
 
 
 def test_every_declared_default_is_accepted_by_its_own_declaration():
     for setting in all_settings().values():
         assert setting.coerce(setting.default) == setting.default
+
+
+@pytest.mark.parametrize(('value', 'text'), [
+    (np.float64('nan'), 'nan'), (np.int64(3), '3'), ([np.float32(0.5), {'a': np.True_}],
+                                                     "[0.5, {'a': True}]")])
+def test_numbers_of_numpy_are_shown_as_numbers(value, text):
+    assert shown(value) == text
+    assert str(ConfigError('levels', value, 'must not')) == f'levels is {text}, but must not'
 
 
 def test_every_setting_has_a_meaning_and_numbers_have_limits():

@@ -13,6 +13,7 @@ import pytest
 
 from stereo_bp_ros import MatcherConfig, StereoMatcher
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
+from stereo_bp_ros.entrance import Entrance
 
 SMALL = MatcherConfig(disparity_range=16, levels=3, iterations=4, backend='cpu')
 
@@ -196,3 +197,34 @@ def test_threads_that_submit_first_at_once_share_one_worker(
         for thread in threads:
             thread.join(LIMIT)
         assert (errors, len(made)) == ([], 1)
+
+
+def test_a_matcher_is_described_beside_a_thread_that_closes_its_engine(textured_pair: Any) -> None:
+    """Size, memory and partitions are of one engine, or None; the engine goes at any moment."""
+    with StereoMatcher(SMALL) as matcher:
+        matcher.compute(*textured_pair(64, 32, 5))
+        engine = matcher._engine
+
+        class Going(StereoMatcher):
+            looks = 0
+
+            @property
+            def _engine(self) -> Any:       # type: ignore[override]
+                Going.looks += 1
+                return engine if Going.looks == 1 else None
+        matcher.__class__ = Going
+        for describe in (lambda: matcher.size, lambda: matcher.memory_plan,
+                         lambda: matcher.partitions):
+            Going.looks = 0
+            assert describe() is not None
+        matcher.__class__ = StereoMatcher
+
+
+def test_a_call_that_meets_close_is_told_that_the_matcher_is_closed() -> None:
+    class Meeting(Entrance):
+        def acquire(self) -> None:      # the check is passed, and nobody is inside
+            self.close()
+            assert self.lock.acquire(blocking=False)
+            super().acquire()
+    with pytest.raises(RuntimeError, match='this matcher is closed'), Meeting():
+        pass

@@ -12,6 +12,7 @@ import pathlib
 import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -359,6 +360,35 @@ def test_a_power_cut_leaves_the_old_content_or_the_new(home, monkeypatch):
     assert synced[-1].endswith(b'new')
     assert cache.read(file) == b'old'
     assert [entry.name for entry in file.parent.iterdir()] == ['file']
+
+
+def test_what_a_killed_process_has_half_written_is_removed_when_the_cache_is_opened(home):
+    """A file of a process that is still writing is younger."""
+    directory = cache.open_directory('numba', 'engine')
+    kept = ['cost.fill-3-0a.nbc', 'cost.fill-3-0a.nbc.damaged', 'b1.cubin', '.12345678',
+            'cost.fill-3-0a.nbc.youngone']
+    gone = ['cost.fill-3-0a.nbc.x5_2kq0a', 'b1.cubin.abcdefgh']
+    for name in (*kept, *gone):
+        (directory / name).write_bytes(b'half')
+        if name != 'cost.fill-3-0a.nbc.youngone':
+            os.utime(directory / name, (0, time.time() - cache.ABANDONED_AFTER - 60))
+    assert cache.open_directory('numba', 'engine') == directory
+    assert sorted(file.name for file in directory.iterdir()) == sorted(kept)
+
+
+def test_a_file_that_is_removed_while_it_is_written_is_one_warning(home, monkeypatch, caplog):
+    """By a process whose clock is ahead, say."""
+    directory = cache.open_directory()
+    real = os.fsync
+
+    def remove(number: int) -> None:
+        real(number)
+        monkeypatch.setattr(cache, 'ABANDONED_AFTER', -60.0)
+        cache.open_directory()
+    monkeypatch.setattr(os, 'fsync', remove)
+    assert not cache.write(directory / 'file.nbc', b'content')
+    assert cache.read(directory / 'file.nbc') is None
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
 @pytest.mark.slow

@@ -331,7 +331,8 @@ TARGETS = {
     'image': Target(messages.image, _images, ('images', 'node/input_images'), 16),
     'camera_info': Target(messages.camera_info, _noise, (
         'camera', 'rectification', 'node/camera_infos', 'node/calibrating'), 14),
-    'compressed': Target(messages.compressed, inputs.pictures, ('node/input_images',), 12),
+    'compressed': Target(messages.compressed, inputs.pictures, (
+        'node/input_images', 'encoded_images'), 12),
     'frames': Target(messages.frames, _noise, ('node/frames',), 2),
     'cdr': Target(messages.cdr, _messages, (), 10),
     'cdr_of_ros': Target(messages.cdr_of_ros, _messages, (), 0.2, crashes=True),
@@ -341,7 +342,8 @@ TARGETS = {
         'evaluation/bag_storage', 'evaluation/bag_ros1', 'evaluation/pair_finder'), 1,
         (StereoError,), 'bag'),
     'pfm': Target(pfm, inputs.float_maps, ('evaluation/files',), 12, file='map.pfm'),
-    'png': Target(png, inputs.pictures, ('evaluation/files',), 12, file='image.png'),
+    'png': Target(png, inputs.pictures, (
+        'evaluation/files', 'encoded_images'), 12, file='image.png'),
     'calibration': Target(calibration, inputs.calibrations, (
         'evaluation/calibrations', 'evaluation/raw_calibrations'), 12),
     'yaml': Target(yaml, inputs.parameter_files, (

@@ -8,11 +8,11 @@ import os
 import sys
 from typing import cast
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.engines import host_memory, programs
 from stereo_bp_ros.engines.backend import Backend, Engine
 from stereo_bp_ros.engines.cpu.plan import Plan
-from stereo_bp_ros.engines.cpu.planning import plan_of
+from stereo_bp_ros.engines.cpu.planning import plan_of, resolve
 from stereo_bp_ros.engines.plan import Plan as AnyPlan
 from stereo_bp_ros.errors import BackendUnavailable, shown
 from stereo_bp_ros.partitions import Partitioning
@@ -33,8 +33,8 @@ class CpuBackend(Backend):
         super().__init__(reason)
         _check_numba()
 
-    def check(self, config: MatcherConfig) -> None:
-        programs.check('cpu', config)
+    def resolve(self, config: MatcherConfig) -> ResolvedConfig:
+        return resolve(config)
 
     def plan(self, config: MatcherConfig, width: int, height: int,
              parts: Partitioning | None = None) -> Plan:
@@ -55,11 +55,11 @@ class CpuBackend(Backend):
 
     def warm_up(self, config: MatcherConfig, width: int, height: int) -> None:
         from stereo_bp_ros.engines.cpu import engine
-        engine.warm_up(config.reduced, config.downscale)
+        engine.warm_up(self.resolve(config), config.downscale)
 
     def kernels_of(self, config: MatcherConfig, width: int = 0, height: int = 0
                    ) -> tuple[object, ...]:
-        matching = programs.matching('cpu', config)
+        matching = programs.matching('cpu', self.resolve(config))
         reaches = config.downscale > 1, config.rectify
         return ('cpu', matching, *reaches, *(operator.attrgetter(name)(config)
                                              for name in matching.kernel_settings))
@@ -94,3 +94,9 @@ def _check_numba() -> None:
         raise BackendUnavailable(
             f'NUMBA_NUM_THREADS is {shown(threads)}, but must be a whole number of at least 1',
             'correct or unset this environment variable')
+    # Vectors and threads are there in compiled code only.
+    disabled = os.environ.get('NUMBA_DISABLE_JIT', '0')
+    if disabled.strip().isdecimal() and int(disabled):
+        raise BackendUnavailable(
+            f'NUMBA_DISABLE_JIT is {shown(disabled)}, and the kernels of the cpu back end only '
+            'run compiled', 'unset this environment variable')

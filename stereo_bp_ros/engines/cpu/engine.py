@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import MatcherConfig, ResolvedConfig, quantisation
 from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.backend import Engine
 from stereo_bp_ros.engines.cpu.costs import features
@@ -18,7 +18,7 @@ from stereo_bp_ros.engines.cpu.outputs import enlarge, reference
 from stereo_bp_ros.engines.cpu.outputs.fill import fill
 from stereo_bp_ros.engines.cpu.outputs.finished import Finished
 from stereo_bp_ros.engines.cpu.plan import Plan
-from stereo_bp_ros.engines.cpu.planning import plan_of
+from stereo_bp_ros.engines.cpu.planning import plan_of, resolve
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.engines.cpu.stages import convert, preprocess, rectify, reduce, refine
 from stereo_bp_ros.geometry import ALIGNMENT, ArraySpec
@@ -54,7 +54,7 @@ class CpuEngine(Engine):
         pass        # nothing that reaches this engine is on a device
 
     def update(self, config: MatcherConfig) -> None:
-        self.config = config.reduced
+        self.config = resolve(config)
 
     def close(self) -> None:
         # No view may be left: it would keep all of the memory.
@@ -167,7 +167,7 @@ class CpuEngine(Engine):
         return self._arrays[name] if needed else None
 
 
-def warm_up(config: MatcherConfig, factor: int = 1) -> float:
+def warm_up(config: ResolvedConfig, factor: int = 1) -> float:
     """Compile every kernel that any frame of a configuration can run; returns the seconds.
 
     Live settings and outputs choose between branches of a kernel, never between signatures,

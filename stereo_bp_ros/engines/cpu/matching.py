@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.plan import Plan
 from stereo_bp_ros.engines.matching import Matching
@@ -48,7 +48,7 @@ class CpuMatching(Matching[Plan]):
         return []
 
     @abc.abstractmethod
-    def match(self, config: MatcherConfig, out: Matches, timings: dict[str, float]) -> None:
+    def match(self, config: ResolvedConfig, out: Matches, timings: dict[str, float]) -> None:
         """Match ``left_matched`` and ``right_matched``.
 
         :param config: the plan's with the live settings of the frame.
@@ -69,7 +69,7 @@ class Tiled(CpuMatching):
     def scratch(cls, plan: Plan) -> Wanted:
         return scratch.tiled(plan.config, plan.width, plan.height, plan.threads)
 
-    def match(self, config: MatcherConfig, out: Matches, timings: dict[str, float]) -> None:
+    def match(self, config: ResolvedConfig, out: Matches, timings: dict[str, float]) -> None:
         from stereo_bp_ros.engines.cpu import tiled
         with stopwatch(timings, 'messages'):
             tiled.pass_messages(self._arrays['left_matched'], self._arrays['right_matched'],
@@ -88,7 +88,7 @@ class Sad(CpuMatching):
     def scratch(cls, plan: Plan) -> Wanted:
         return scratch.sad(plan.config, plan.width, plan.height, plan.threads)
 
-    def match(self, config: MatcherConfig, out: Matches, timings: dict[str, float]) -> None:
+    def match(self, config: ResolvedConfig, out: Matches, timings: dict[str, float]) -> None:
         from stereo_bp_ros.engines.cpu import sad
         from stereo_bp_ros.engines.cpu.stages import preprocess
         arrays = self._arrays

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stereo_bp_ros import geometry
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import MatcherConfig, ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cpu.costs import layout
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
 from stereo_bp_ros.geometry import Wanted
@@ -62,7 +62,7 @@ def threads(config: MatcherConfig) -> int:
     return min(config.num_threads or limit, limit)
 
 
-def message_dtype(config: MatcherConfig) -> str:
+def message_dtype(config: ResolvedConfig) -> str:
     """How messages are kept.
 
     int16 messages are never below 0, so they are kept as uint16: the sums on the way, which may
@@ -76,12 +76,12 @@ def message_dtype(config: MatcherConfig) -> str:
     return 'int16' if config.message_type == 'float16' else 'float32'
 
 
-def sum_dtype(config: MatcherConfig) -> str:
+def sum_dtype(config: ResolvedConfig) -> str:
     """How sums of messages and costs are kept."""
     return 'uint16' if config.message_type == 'int16' else 'float32'
 
 
-def cost_dtype(config: MatcherConfig, level: int) -> str:
+def cost_dtype(config: ResolvedConfig, level: int) -> str:
     """How the data cost of a level is kept."""
     if level > 0 or config.message_type == 'float32':
         # Sums of 256 costs lose too much in float16: above level 0 only messages are kept so.
@@ -92,7 +92,7 @@ def cost_dtype(config: MatcherConfig, level: int) -> str:
     return 'uint8' if largest <= np.iinfo(np.uint8).max else 'uint16'
 
 
-def levels(config: MatcherConfig, width: int, height: int) -> list[Level]:
+def levels(config: ResolvedConfig, width: int, height: int) -> list[Level]:
     """The pyramid, level 0 first."""
     labels = config.disparity_range
     planes = labels + (message_dtype(config) == 'int8')
@@ -103,7 +103,7 @@ def levels(config: MatcherConfig, width: int, height: int) -> list[Level]:
             for k, (w, h) in enumerate(geometry.pyramid(width, height, config.levels))]
 
 
-def _lanes(config: MatcherConfig) -> int:
+def _lanes(config: ResolvedConfig) -> int:
     return VECTOR_BYTES // np.dtype(sum_dtype(config)).itemsize
 
 
@@ -120,7 +120,7 @@ def bands(height: int, threads: int, steps: int) -> int:
     return max(1, min(threads, (height - 2) // (2 * max(1, steps))))
 
 
-def row_slots(config: MatcherConfig, level: int, height: int) -> np.ndarray:
+def row_slots(config: ResolvedConfig, level: int, height: int) -> np.ndarray:
     """The slot of ``messages`` that each row of a level has, int64.
 
     Level 0 is swept once and nobody reads its messages afterwards. Rows inside a band then take
@@ -151,7 +151,7 @@ def band_edge(height: int, band: int, count: int) -> int:
     return 1 + band * (height - 2) // count
 
 
-def images_and_matches(config: MatcherConfig, width: int, height: int) -> Wanted:
+def images_and_matches(config: ResolvedConfig, width: int, height: int) -> Wanted:
     """Arrays between the stages, whichever way is matched."""
     image = (height, width)
     steps = ['grey', *['smoothed'] * (config.smoothing_sigma > 0),
@@ -164,11 +164,11 @@ def images_and_matches(config: MatcherConfig, width: int, height: int) -> Wanted
             ('second', image, cost_dtype)]
 
 
-def _is_float(config: MatcherConfig) -> bool:
+def _is_float(config: ResolvedConfig) -> bool:
     return config.is_belief_propagation and config.message_type != 'int16'
 
 
-def belief_propagation(config: MatcherConfig, width: int, height: int,
+def belief_propagation(config: ResolvedConfig, width: int, height: int,
                        parts: Partitioning) -> Wanted:
     """Arrays of hierarchical belief propagation."""
     sums, lanes = sum_dtype(config), _lanes(config)

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 
 from stereo_bp_ros import geometry, partitions
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.cpu import memory, scratch
 from stereo_bp_ros.engines.cpu.matching import CpuMatching
@@ -15,12 +15,22 @@ from stereo_bp_ros.geometry import MemoryPlan
 from stereo_bp_ros.partitions import Partitioning
 
 
+def resolve(config: MatcherConfig) -> ResolvedConfig:
+    """The configuration with which reduced images are matched.
+
+    :raises ConfigError: a setting that only CUDA has.
+    """
+    resolved = ResolvedConfig(config.reduced)
+    programs.check('cpu', resolved)
+    return resolved
+
+
 def plan_of(config: MatcherConfig, width: int, height: int,
             parts: Partitioning | None = None) -> Plan:
     """The plan of an engine for images that come in this size, in pixels.
 
     :param parts: how belief propagation cuts the reduced image; None = not at all.
-    :raises ConfigError: a setting that only CUDA has.
+    :raises ConfigError: as ``resolve``.
     """
     return _plan_of(config, parts, width, height, memory.threads(config))
 
@@ -28,10 +38,8 @@ def plan_of(config: MatcherConfig, width: int, height: int,
 @functools.lru_cache(maxsize=256)
 def _plan_of(config: MatcherConfig, parts: Partitioning | None, width: int, height: int,
              threads: int) -> Plan:
-    reduced = config.reduced
-    programs.check('cpu', reduced)
     size = geometry.reduced_size(config, width, height)
-    plan = Plan(reduced, *size, parts or partitions.whole(*size), config.downscale,
+    plan = Plan(resolve(config), *size, parts or partitions.whole(*size), config.downscale,
                 *geometry.rectified_size(config, width, height), (width, height),
                 MemoryPlan(()), threads)
     return dataclasses.replace(plan, memory=_memory(plan))
@@ -46,4 +54,4 @@ def _memory(plan: Plan) -> MemoryPlan:
         *memory.images_and_matches(*size), *geometry.map_arrays(plan.config, *images),
         *matching.arrays(plan), *scratch.all_stages(*size, matching.scratch(plan)),
         *scratch.convert(*plan.source), *scratch.rectify(plan.config, *images, plan.source),
-        *scratch.enlarge(*images, plan.width, plan.height)])
+        *scratch.enlarge(plan.downscale, *images, plan.width, plan.height)])

@@ -14,7 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.scratch import SAD_PIXELS
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
@@ -41,7 +41,7 @@ _NO_KEY = np.uint32(2**32 - 1)
 _THREE = np.uint32(3)
 
 
-def match(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], config: MatcherConfig,
+def match(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], config: ResolvedConfig,
           label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
           best: np.ndarray[Any, Any] | None, second: np.ndarray[Any, Any] | None,
           right_label: np.ndarray[Any, Any] | None,

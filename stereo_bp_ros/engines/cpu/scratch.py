@@ -7,7 +7,7 @@ disparities.
 
 from __future__ import annotations
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.geometry import Wanted, align
 
 #: Pixels that SAD sums up before it selects their labels.
@@ -22,10 +22,13 @@ def convert(width: int, height: int) -> Wanted:
     return [('grey8', (height, width), 'uint8'), ('mosaic16', (2, height, width), 'uint16')]
 
 
-def enlarge(image_width: int, image_height: int, width: int, height: int) -> Wanted:
-    """What lies between the images as they come and those that are matched."""
+def enlarge(factor: int, image_width: int, image_height: int, width: int, height: int) -> Wanted:
+    """What lies between the images as they come and those that are matched.
+
+    :param factor: how many times they are reduced. An image of 1 x 1 stays as large.
+    """
     image = image_height, image_width
-    if (width, height) == (image_width, image_height):
+    if factor == 1:
         return []
     return [('image_grey', image, 'float32'), ('enlarged', image, 'int16'),
             ('reduced_confidence', (height, width), 'float32')]
@@ -42,14 +45,14 @@ def rectify(config: MatcherConfig, width: int, height: int, source: tuple[int, i
             ('reference_levels', (height, width), 'uint8')]
 
 
-def preprocess(config: MatcherConfig, width: int, height: int) -> Wanted:
+def preprocess(config: ResolvedConfig, width: int, height: int) -> Wanted:
     """Working arrays of ``preprocess.preprocess``."""
     if config.preprocessing in ('sobel', 'residual'):
         return [('plane_a', (height, width), 'float32')]
     return []
 
 
-def sad(config: MatcherConfig, width: int, height: int, threads: int) -> Wanted:
+def sad(config: ResolvedConfig, width: int, height: int, threads: int) -> Wanted:
     """Working arrays of ``sad.match``; one row of each belongs to one thread.
 
     Rows, and a pixel's disparities in them, start on cache lines: threads do not write to each
@@ -68,7 +71,7 @@ def sad(config: MatcherConfig, width: int, height: int, threads: int) -> Wanted:
     ]
 
 
-def tiled(config: MatcherConfig, width: int, height: int, threads: int) -> Wanted:
+def tiled(config: ResolvedConfig, width: int, height: int, threads: int) -> Wanted:
     """Working arrays of ``tiled.pass_messages``: the messages between tiles, and one tile each."""
     size, labels = config.tile_size, config.disparity_range
     kind, itemsize = ('uint16', 2) if config.message_type == 'int16' else ('float32', 4)
@@ -86,7 +89,7 @@ def _lines(values: int, itemsize: int) -> int:
     return align(values * itemsize) // itemsize
 
 
-def refine(config: MatcherConfig, width: int, height: int) -> Wanted:
+def refine(config: ResolvedConfig, width: int, height: int) -> Wanted:
     """Working arrays of ``refine.refine``.
 
     All of them, whatever is on: the settings that decide are live and must not allocate.
@@ -106,7 +109,7 @@ def refine(config: MatcherConfig, width: int, height: int) -> Wanted:
     ]
 
 
-def all_stages(config: MatcherConfig, width: int, height: int, matching: Wanted) -> Wanted:
+def all_stages(config: ResolvedConfig, width: int, height: int, matching: Wanted) -> Wanted:
     """Working arrays of every stage between conversion and outputs, each once.
 
     :param matching: those of its way of matching.

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.hierarchical.labels import sixteenths
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
@@ -51,7 +51,7 @@ class Tiles(NamedTuple):
 
 
 def pass_messages(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any],
-                  config: MatcherConfig, label: np.ndarray[Any, Any],
+                  config: ResolvedConfig, label: np.ndarray[Any, Any],
                   fraction: np.ndarray[Any, Any], best: np.ndarray[Any, Any] | None,
                   second: np.ndarray[Any, Any] | None,
                   right_label: np.ndarray[Any, Any] | None,

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from stereo_bp_ros import geometry
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.device_arrays import DeviceArray
 from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.backend import SHARE, Backend, Engine, misplaced
@@ -17,7 +17,7 @@ from stereo_bp_ros.engines.cuda import pipeline
 from stereo_bp_ros.engines.cuda.hierarchical import tuning
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.plan import Plan
-from stereo_bp_ros.engines.cuda.planning import check, computed, tuned_plan
+from stereo_bp_ros.engines.cuda.planning import resolve, tuned_plan
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.plan import Plan as AnyPlan
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError
@@ -65,8 +65,8 @@ class CudaBackend(Backend):
         super().__init__(reason)
         self.device = properties
 
-    def check(self, config: MatcherConfig) -> None:
-        check(config, self.device)
+    def resolve(self, config: MatcherConfig) -> ResolvedConfig:
+        return resolve(config, self.device)
 
     def plan(self, config: MatcherConfig, width: int, height: int,
              parts: Partitioning | None = None) -> Plan:
@@ -123,9 +123,9 @@ class CudaBackend(Backend):
         return inspection.kernels_used(self.device.index)
 
     def local_accesses(self, config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
-        config = computed(config, self.device)
-        matching: type[CudaMatching] = programs.matching('cuda', config)
-        return matching.local_accesses(config, width, height)
+        resolved = self.resolve(config)
+        matching: type[CudaMatching] = programs.matching('cuda', resolved)
+        return matching.local_accesses(resolved, width, height)
 
     def tuning_state(self, plan: AnyPlan) -> str:
         return tuning.look_up(plan.config, plan.parts.width, plan.parts.height,
@@ -141,7 +141,7 @@ class CudaBackend(Backend):
         width, height = geometry.rectified_size(config, width, height)
         config = config.replace(rectify=False)
         parts = self.fit(config, width, height).parts
-        matched = computed(config, self.device)
+        matched = self.resolve(config)
         found = tuner.tune(config, width, height, parts, progress, afresh)
         return {'untuned': found.untuned, 'tuned': found.tuned, 'ratio': found.ratio,
                 'best': {str(key): value if isinstance(value, int) else value._asdict()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 
@@ -13,7 +13,7 @@ class Context(NamedTuple):
     """What each stage is built from; width and height of the images in pixels."""
 
     device: Properties
-    config: MatcherConfig
+    config: ResolvedConfig
     width: int
     height: int
     arena: Arena

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.device_arrays import DeviceArray
 from stereo_bp_ros.engines.backend import Engine
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Tiling
 from stereo_bp_ros.engines.cuda.memory import STAMPS
 from stereo_bp_ros.engines.cuda.pipeline import Form, Pipeline, Timed
 from stereo_bp_ros.engines.cuda.plan import Plan
-from stereo_bp_ros.engines.cuda.planning import computed, tuned_plan
+from stereo_bp_ros.engines.cuda.planning import resolve, tuned_plan
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
 from stereo_bp_ros.engines.cuda.stages import convert, rectify, refine
@@ -87,7 +87,7 @@ class CudaEngine(Engine):
         self._parameters = [refine.Parameters.from_buffer(each.data)
                             for each in arena.host['parameters']]
         self._fill(plan.config, None)
-        self._filled: tuple[MatcherConfig, Calibration | None] | None = (plan.config, None)
+        self._filled: tuple[ResolvedConfig, Calibration | None] | None = (plan.config, None)
         self._steps: dict[tuple[str, ...], refine.Steps] = {}
         # Of the last frame, which most frames are like.
         self._graph_key: tuple[object, ...] = ()
@@ -119,7 +119,7 @@ class CudaEngine(Engine):
                               tilings, parts))
 
     def update(self, config: MatcherConfig) -> None:
-        previous, self.config = self.config, computed(config, self.plan.device)
+        previous, self.config = self.config, resolve(config, self.plan.device)
         self._forget_frame()
         self._drop_graphs(self._pinned.clear())
         try:
@@ -291,7 +291,7 @@ class CudaEngine(Engine):
             parameters.bind(written)
         self._bindings = bindings
 
-    def _fill(self, config: MatcherConfig, calibration: Calibration | None) -> None:
+    def _fill(self, config: ResolvedConfig, calibration: Calibration | None) -> None:
         for parameters in self._parameters:
             parameters.fill(config, calibration)
 

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Mapping
 from typing import Any
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Launch, Tiling
 from stereo_bp_ros.engines.cuda.hierarchical.search import Search
@@ -31,12 +31,12 @@ class CudaMatching(Matching[Plan]):
         self._device, self._config, self._width, self._height, self._arena = context
 
     @classmethod
-    def replacement(cls, config: MatcherConfig, device: Properties) -> MatcherConfig:
+    def replacement(cls, config: ResolvedConfig, device: Properties) -> ResolvedConfig:
         """The configuration of the program that computes this one on a device."""
         return config
 
     @classmethod
-    def launches(cls, config: MatcherConfig, parts: Partitioning, device: Properties,
+    def launches(cls, config: ResolvedConfig, parts: Partitioning, device: Properties,
                  tilings: Mapping[int, Tiling]) -> tuple[Launch, ...]:
         """What is launched over the messages of a hierarchy; () = there is none."""
         return ()
@@ -47,17 +47,17 @@ class CudaMatching(Matching[Plan]):
         return cls(context)
 
     @classmethod
-    def local_accesses(cls, config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
+    def local_accesses(cls, config: ResolvedConfig, width: int, height: int) -> tuple[int, int]:
         """Loads and stores of local memory that settings ask of a frame, by warps."""
         return 0, 0
 
     @classmethod
-    def kept_as(cls, config: MatcherConfig) -> tuple[str, str]:
+    def kept_as(cls, config: ResolvedConfig) -> tuple[str, str]:
         """Names of how messages and costs are kept, by which tuned tilings are filed."""
         return '', ''
 
     @classmethod
-    def can_be_tuned(cls, config: MatcherConfig) -> bool:
+    def can_be_tuned(cls, config: ResolvedConfig) -> bool:
         """Whether a search is left to do; then there is a ``search``."""
         return False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.stages import preprocess
 from stereo_bp_ros.geometry import Wanted, map_arrays
@@ -19,16 +19,17 @@ STAMPS = {name: place for place, name in enumerate((*ENGINE_STAGES, 'end'))}
 LARGEST_PIXEL = max(encoding.pixel_bytes for encoding in ENCODINGS.values())
 
 
-def on_device(config: MatcherConfig, source: tuple[int, int], image: tuple[int, int],
-              reduced: tuple[int, int], matching: Wanted) -> Wanted:
+def on_device(config: ResolvedConfig, source: tuple[int, int], image: tuple[int, int],
+              reduced: tuple[int, int], factor: int, matching: Wanted) -> Wanted:
     """All arrays on the device; those of matching are given.
 
     :param source, image, reduced: height and width of the images as they come, of these once they
         are rectified, and of what is matched, pixels.
+    :param factor: how many times images are reduced. One of 1 x 1 stays as large.
     """
     return [*_uploaded(source), *map_arrays(config, image[1], image[0]),
             *_matched(config, reduced), *matching, *_refinement(reduced),
-            *_finished(image, reduced)]
+            *_finished(image, reduced, factor)]
 
 
 def on_host(source: tuple[int, int], image: tuple[int, int]) -> Wanted:
@@ -38,7 +39,7 @@ def on_host(source: tuple[int, int], image: tuple[int, int]) -> Wanted:
             *((name, output.shape(image), output.dtype) for name, output in OUTPUTS.items())]
 
 
-def matches(config: MatcherConfig, image: tuple[int, int]) -> Wanted:
+def matches(config: ResolvedConfig, image: tuple[int, int]) -> Wanted:
     """What belief propagation of any kind leaves to refinement."""
     costs = 'int32' if MessageFormat.of(config).is_whole else 'float32'
     return [('label', image, 'int16'), ('fraction', image, 'int8'), ('best', image, costs),
@@ -54,10 +55,10 @@ def _refinement(image: tuple[int, int]) -> Wanted:
             ('ended', (1,), 'uint32')]
 
 
-def _finished(image: tuple[int, int], reduced: tuple[int, int]) -> Wanted:
+def _finished(image: tuple[int, int], reduced: tuple[int, int], factor: int) -> Wanted:
     enlarged: Wanted = [('reduced_final', reduced, 'int16'),
                         ('reduced_confidence', reduced, 'float32')]
-    return [('final', image, 'int16'), *(enlarged if image != reduced else [])]
+    return [('final', image, 'int16'), *(enlarged if factor > 1 else [])]
 
 
 def _uploaded(source: tuple[int, int]) -> Wanted:
@@ -67,7 +68,7 @@ def _uploaded(source: tuple[int, int]) -> Wanted:
             ('right_raw', size, 'uint8')]
 
 
-def _matched(config: MatcherConfig, image: tuple[int, int]) -> Wanted:
+def _matched(config: ResolvedConfig, image: tuple[int, int]) -> Wanted:
     """Everything between the bytes of the images and what is matched."""
     kinds = {'grey': 'uint8', 'values': 'float32', 'spare': 'float32'}
     if config.smoothing_sigma > 0:

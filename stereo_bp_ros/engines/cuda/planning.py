@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping
 
 from stereo_bp_ros import geometry, partitions
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.cuda import memory
 from stereo_bp_ros.engines.cuda.hierarchical import schedule, tuning
@@ -19,26 +19,20 @@ from stereo_bp_ros.geometry import MemoryPlan
 from stereo_bp_ros.partitions import Partitioning
 
 
-def check(config: MatcherConfig, device: Properties = TYPICAL) -> None:
-    """Refuse what this engine cannot compute.
+def resolve(config: MatcherConfig, device: Properties = TYPICAL) -> ResolvedConfig:
+    """The configuration with which a device matches reduced images.
 
-    :raises ConfigError: names the setting and the limit.
+    Tuned tilings are stored and looked up by it.
+
+    :raises ConfigError: a setting that this engine cannot compute.
     """
-    reduced = config.reduced
-    programs.check('cuda', reduced, device)
-    replaced = computed(config, device)
+    reduced = ResolvedConfig(config.reduced)
+    matching: type[CudaMatching] = programs.matching('cuda', reduced)
+    matching.check(reduced, device)
+    replaced = matching.replacement(reduced, device)
     if replaced is not reduced:
         programs.check('cuda', replaced, device)
-
-
-def computed(config: MatcherConfig, device: Properties) -> MatcherConfig:
-    """The configuration with which a device matches reduced images; that of ``Plan.config``.
-
-    Tuned tilings are stored and looked up by it. It computes itself.
-    """
-    config = config.reduced
-    matching: type[CudaMatching] = programs.matching('cuda', config)
-    return matching.replacement(config, device)
+    return replaced
 
 
 def plan_of(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL,
@@ -49,7 +43,7 @@ def plan_of(config: MatcherConfig, width: int, height: int, device: Properties =
     :param tilings: level to tiling, in place of the engine's own choice.
     :param parts: how belief propagation cuts the image; None = not at all.
     :param settings: in place of the configuration's, where the tuner was left to choose them.
-    :raises ConfigError: as ``check``.
+    :raises ConfigError: as ``resolve``.
     """
     return _plan_of(config, parts, width, height, device,
                     tuple((tilings or {}).items()), tuple((settings or {}).items()))
@@ -62,7 +56,7 @@ def tuned_plan(config: MatcherConfig, width: int, height: int, device: Propertie
     if tilings is not None:
         return plan_of(config, width, height, device, tilings, parts)
     matched = parts or partitions.whole(*geometry.reduced_size(config, width, height))
-    tuned = tuning.look_up(computed(config, device), matched.width, matched.height, device)
+    tuned = tuning.look_up(resolve(config, device), matched.width, matched.height, device)
     return plan_of(config, width, height, device, tuned.tilings, parts, tuned.settings)
 
 
@@ -76,14 +70,15 @@ def forget() -> None:
 def _plan_of(config: MatcherConfig, parts: Partitioning | None, width: int, height: int,
              device: Properties, tilings: tuple[tuple[int, Tiling], ...],
              settings: tuple[tuple[str, int], ...]) -> Plan:
-    check(config, device)
     size = geometry.reduced_size(config, width, height)
-    factor, parts = config.downscale, parts or partitions.whole(*size)
-    config = computed(config, device)
-    matching: type[CudaMatching] = programs.matching('cuda', config)
+    parts = parts or partitions.whole(*size)
+    resolved = resolve(config, device)
+    matching: type[CudaMatching] = programs.matching('cuda', resolved)
     image = geometry.rectified_size(config, width, height)
     pinned = MemoryPlan.lay_out(memory.on_host((height, width), image[::-1]))
-    plan = Plan(config, *size, parts, factor, *image, (width, height), MemoryPlan(()), pinned,
-                device, settings, matching.launches(config, parts, device, dict(tilings)))
+    plan = Plan(resolved, *size, parts, config.downscale, *image, (width, height),
+                MemoryPlan(()), pinned, device, settings,
+                matching.launches(resolved, parts, device, dict(tilings)))
     return dataclasses.replace(plan, memory=MemoryPlan.lay_out(memory.on_device(
-        config, (height, width), image[::-1], size[::-1], matching.arrays(plan))))
+        resolved, (height, width), image[::-1], size[::-1], config.downscale,
+        matching.arrays(plan))))

@@ -14,7 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.hierarchical.labels import sixteenths
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP
@@ -28,7 +28,7 @@ from stereo_bp_ros.papers.plain_steps.cpu_arrays import LANES, PlainLevel
 class Memory:
     """The costs and messages of one frame: the engine's, one block, or arrays for each level."""
 
-    def __init__(self, config: MatcherConfig, levels: list[PlainLevel],
+    def __init__(self, config: ResolvedConfig, levels: list[PlainLevel],
                  arrays: Mapping[str, np.ndarray]) -> None:
         self._is_aligned = config.plain_steps.aligned_rows
         self._wanted = {array[0]: array for array in cpu_arrays.shapes(config, levels)}
@@ -49,7 +49,7 @@ class Memory:
         del self._arrays[name]
 
 
-def data_cost(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
+def data_cost(left: np.ndarray, right: np.ndarray, config: ResolvedConfig,
               levels: list[PlainLevel], memory: Memory) -> None:
     """Steps 1 and 2: costs of level 0 from float32 H x W images, and of those above.
 
@@ -64,7 +64,7 @@ def data_cost(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
                             memory.take(f'cost_{k}'), levels[k], is_pixel_major)
 
 
-def pass_messages(config: MatcherConfig, levels: list[PlainLevel], memory: Memory,
+def pass_messages(config: ResolvedConfig, levels: list[PlainLevel], memory: Memory,
                   scratch: np.ndarray) -> None:
     """Step 3: messages, coarsest level first.
 
@@ -89,7 +89,7 @@ def pass_messages(config: MatcherConfig, levels: list[PlainLevel], memory: Memor
                            is_pixel_major, True if config.plain_steps.vectorised else None)
 
 
-def choose_labels(config: MatcherConfig, levels: list[PlainLevel], memory: Memory,
+def choose_labels(config: ResolvedConfig, levels: list[PlainLevel], memory: Memory,
                   label: np.ndarray, fraction: np.ndarray, best: np.ndarray | None,
                   second: np.ndarray | None, right_label: np.ndarray | None,
                   arrays: Mapping[str, np.ndarray]) -> None:
@@ -100,7 +100,7 @@ def choose_labels(config: MatcherConfig, levels: list[PlainLevel], memory: Memor
                    arrays['plain_values'], arrays['plain_right'], _flag(config))
 
 
-def _flag(config: MatcherConfig) -> bool | None:
+def _flag(config: ResolvedConfig) -> bool | None:
     """The layout as a type, of which each has kernels of its own."""
     return True if config.plain_steps.layout == 'pixel_major' else None
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stereo_bp_ros import geometry
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.geometry import Wanted
 
@@ -41,7 +41,7 @@ class PlainLevel(NamedTuple):
         return self.height * self.labels * self.pitch
 
 
-def check(config: MatcherConfig) -> None:
+def check(config: ResolvedConfig) -> None:
     """Refuse what this program has on CUDA only.
 
     :raises ConfigError: names the setting and what it needs.
@@ -56,19 +56,19 @@ def check(config: MatcherConfig) -> None:
                           'program plain_steps needs float32 or float16 on the CPU')
 
 
-def levels(config: MatcherConfig, width: int, height: int) -> list[PlainLevel]:
+def levels(config: ResolvedConfig, width: int, height: int) -> list[PlainLevel]:
     """The pyramid, level 0 first."""
     unit = ALIGNED_COLUMNS if config.plain_steps.aligned_rows else 1
     return [PlainLevel(w, h, config.disparity_range, -(-((w + 1) // 2) // unit) * unit)
             for w, h in geometry.pyramid(width, height, config.levels)]
 
 
-def dtypes(config: MatcherConfig) -> tuple[str, str]:
+def dtypes(config: ResolvedConfig) -> tuple[str, str]:
     """Of messages and the costs of level 0, float16 as the int16 of its bits; of other costs."""
     return ('int16' if config.message_type == 'float16' else 'float32'), 'float32'
 
 
-def shapes(config: MatcherConfig, pyramid: list[PlainLevel]) -> Wanted:
+def shapes(config: ResolvedConfig, pyramid: list[PlainLevel]) -> Wanted:
     """The arrays of costs and messages."""
     stored, sums = dtypes(config)
     wanted: Wanted = []
@@ -78,7 +78,7 @@ def shapes(config: MatcherConfig, pyramid: list[PlainLevel]) -> Wanted:
     return wanted
 
 
-def arrays(config: MatcherConfig, width: int, height: int, threads: int) -> Wanted:
+def arrays(config: ResolvedConfig, width: int, height: int, threads: int) -> Wanted:
     """What the engine allocates: scratch, and costs and messages unless each frame does so."""
     wanted: Wanted = [('plain_values', (threads, config.disparity_range * LANES), 'float32'),
                       ('plain_right', (threads, 2, width), 'float32')]

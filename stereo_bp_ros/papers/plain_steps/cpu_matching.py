@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cpu.matching import CpuMatching, Matches, stopwatch
 from stereo_bp_ros.engines.cpu.plan import Plan
 from stereo_bp_ros.geometry import Wanted
@@ -20,14 +20,14 @@ class PlainSteps(CpuMatching):
     kernel_settings = ('message_type', 'plain_steps.layout', 'plain_steps.vectorised')
 
     @classmethod
-    def check(cls, config: MatcherConfig, device: Any = None) -> None:
+    def check(cls, config: ResolvedConfig, device: Any = None) -> None:
         cpu_arrays.check(config)
 
     @classmethod
     def arrays(cls, plan: Plan) -> Wanted:
         return cpu_arrays.arrays(plan.config, plan.width, plan.height, plan.threads)
 
-    def match(self, config: MatcherConfig, out: Matches, timings: dict[str, float]) -> None:
+    def match(self, config: ResolvedConfig, out: Matches, timings: dict[str, float]) -> None:
         from stereo_bp_ros.papers.plain_steps import cpu
         arrays = self._arrays
         levels = cpu_arrays.levels(config, self._plan.width, self._plan.height)

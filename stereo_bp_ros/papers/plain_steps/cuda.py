@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from stereo_bp_ros import engines, partitions
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import MatcherConfig, ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda import memory as engine_memory
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.context import Context
@@ -64,7 +64,7 @@ class StorageLaunch(ctypes.Structure):
 class Memory:
     """Where the costs and messages of one frame lie; ``allocation`` says since when."""
 
-    def __init__(self, config: MatcherConfig, levels: list[cuda_arrays.Level],
+    def __init__(self, config: ResolvedConfig, levels: list[cuda_arrays.Level],
                  arena: Arena) -> None:
         self._levels = levels
         self._is_separate = config.plain_steps.allocation == 'separate'
@@ -126,7 +126,7 @@ class PlainSteps(CudaMatching):
     stages = ('cost', 'messages')
 
     @classmethod
-    def check(cls, config: MatcherConfig, device: Any = None) -> None:
+    def check(cls, config: ResolvedConfig, device: Any = None) -> None:
         cuda_arrays.check(config, device)
 
     @classmethod
@@ -135,18 +135,18 @@ class PlainSteps(CudaMatching):
                 *engine_memory.matches(plan.config, (plan.height, plan.width))]
 
     @classmethod
-    def local_accesses(cls, config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
+    def local_accesses(cls, config: ResolvedConfig, width: int, height: int) -> tuple[int, int]:
         return cuda_arrays.local_accesses(config, width, height)
 
     @classmethod
-    def kept_as(cls, config: MatcherConfig) -> tuple[str, str]:
+    def kept_as(cls, config: ResolvedConfig) -> tuple[str, str]:
         plain = config.plain_steps
         rows = 'aligned' if plain.aligned_rows else 'unaligned'
         return (f'{plain.storage}_{cuda_arrays.kind(config)[0]}',
                 f'{cuda_arrays.LAYOUTS[plain.layout]}_{rows}')
 
     @classmethod
-    def can_be_tuned(cls, config: MatcherConfig) -> bool:
+    def can_be_tuned(cls, config: ResolvedConfig) -> bool:
         plain = config.plain_steps
         return plain.storage == 'hybrid' and plain.registers == plain.shared == 0
 
@@ -258,7 +258,7 @@ def compile_side_by_side(configs: Iterable[MatcherConfig],
             backend = engines.choose(config)
             if isinstance(backend, CudaBackend) and config.program == 'plain_steps':
                 names.setdefault(backend.device.architecture, set()).update(
-                    cuda_arrays.all_kernels(config))
+                    cuda_arrays.all_kernels(backend.resolve(config)))
     for architecture, wanted in names.items():
         compiler.compile_side_by_side((('papers/plain_steps.cu', name) for name in wanted),
                                       architecture, progress)

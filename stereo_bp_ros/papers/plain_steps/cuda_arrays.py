@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from stereo_bp_ros import geometry
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.geometry import Wanted
@@ -48,17 +48,17 @@ class Level:
     sent_bytes: int
 
 
-def kind(config: MatcherConfig) -> tuple[str, str, str]:
+def kind(config: ResolvedConfig) -> tuple[str, str, str]:
     """Number types: the name in ``plain_steps.cuh``, of what is kept, of costs above level 0."""
     return _KINDS['packed' if config.plain_steps.packed_halves else config.message_type]
 
 
-def nodes_of_thread(config: MatcherConfig) -> int:
+def nodes_of_thread(config: ResolvedConfig) -> int:
     """Neighbouring nodes of one colour that a thread computes at once."""
     return 2 if config.plain_steps.packed_halves else 1
 
 
-def levels(config: MatcherConfig, width: int, height: int) -> list[Level]:
+def levels(config: ResolvedConfig, width: int, height: int) -> list[Level]:
     """The pyramid, level 0 first."""
     _, stored, sums = kind(config)
     found = []
@@ -73,14 +73,14 @@ def levels(config: MatcherConfig, width: int, height: int) -> list[Level]:
     return found
 
 
-def _side_by_side(config: MatcherConfig, count: int, values: int, dtype: str) -> tuple[int, ...]:
+def _side_by_side(config: ResolvedConfig, count: int, values: int, dtype: str) -> tuple[int, ...]:
     """Where arrays of so many values start, and where the last one ends."""
     size = values * np.dtype(dtype).itemsize
     return tuple(i * (geometry.align(size) if config.plain_steps.aligned_rows else size)
                  for i in range(count + 1))
 
 
-def block_offsets(config: MatcherConfig, found: list[Level]) -> tuple[list[int], list[int], int]:
+def block_offsets(config: ResolvedConfig, found: list[Level]) -> tuple[list[int], list[int], int]:
     """Where each level's costs and messages start in a single block, and its bytes.
 
     Unaligned arrays follow one another at multiples of their values alone.
@@ -97,14 +97,14 @@ def block_offsets(config: MatcherConfig, found: list[Level]) -> tuple[list[int],
     return starts[0][::-1], starts[1][::-1], offset
 
 
-def arrays(config: MatcherConfig, width: int, height: int) -> Wanted:
+def arrays(config: ResolvedConfig, width: int, height: int) -> Wanted:
     """Costs and messages, unless each frame allocates its own."""
     if config.plain_steps.allocation != 'once':
         return []
     return [('storage', (block_offsets(config, levels(config, width, height))[2],), 'uint8')]
 
 
-def split(config: MatcherConfig) -> Split:
+def split(config: ResolvedConfig) -> Split:
     """Where the values of the message under computation lie."""
     count, plain = config.disparity_range, config.plain_steps
     if plain.storage == 'register':
@@ -116,13 +116,13 @@ def split(config: MatcherConfig) -> Split:
     return Split(0, 0, count)
 
 
-def shared_bytes(config: MatcherConfig) -> int:
+def shared_bytes(config: ResolvedConfig) -> int:
     """Shared memory of a block of the message kernel."""
     plain = config.plain_steps
     return split(config).shared * plain.block_width * plain.block_height * VALUE_BYTES
 
 
-def check(config: MatcherConfig, device: Properties) -> None:
+def check(config: ResolvedConfig, device: Properties) -> None:
     """Refuse what this program cannot do on CUDA.
 
     :raises ConfigError: names the setting and the limit.
@@ -154,7 +154,7 @@ def check(config: MatcherConfig, device: Properties) -> None:
             f'shared memory hold {most} for blocks of {threads} threads')
 
 
-def kernels(config: MatcherConfig, image: str) -> dict[str, str]:
+def kernels(config: ResolvedConfig, image: str) -> dict[str, str]:
     """Names in ``plain_steps.cu`` by step; ``image``: type of the pixels that are matched.
 
     ``parents_1`` makes level 1 from level 0 and ``parents`` the others; so ``send_0`` and
@@ -180,14 +180,14 @@ def kernels(config: MatcherConfig, image: str) -> dict[str, str]:
     return found
 
 
-def all_kernels(config: MatcherConfig) -> set[str]:
+def all_kernels(config: ResolvedConfig) -> set[str]:
     """Names in ``plain_steps.cu`` of whatever an engine loads, for images of any encoding."""
     is_grey = config.smoothing_sigma == 0 and config.preprocessing == 'none'
     return {name for image in (('uint8', 'float') if is_grey else ('float',))
             for name in kernels(config, image).values()}
 
 
-def local_accesses(config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
+def local_accesses(config: ResolvedConfig, width: int, height: int) -> tuple[int, int]:
     """Loads and stores of the local array by the warps of all message kernels of a frame.
 
     Derived, not counted: each message writes its values as sums and changes them in three passes
@@ -204,7 +204,7 @@ def local_accesses(config: MatcherConfig, width: int, height: int) -> tuple[int,
     return 4 * 4 * local * warps, 4 * 4 * local * warps
 
 
-def _warps_that_send(config: MatcherConfig, width: int, height: int, colour: int) -> int:
+def _warps_that_send(config: ResolvedConfig, width: int, height: int, colour: int) -> int:
     """Warps of one launch with a node to update; a warp is whole rows of its block, or a part."""
     block_width, block_height = config.plain_steps.block_width, config.plain_steps.block_height
     nodes = nodes_of_thread(config)

@@ -6,7 +6,7 @@ import ctypes
 from typing import NamedTuple
 
 from stereo_bp_ros import geometry
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.plan import Plan
@@ -40,7 +40,7 @@ class Variant(NamedTuple):
     threads: int
 
     @classmethod
-    def of(cls, config: MatcherConfig, streaming: str) -> Variant:
+    def of(cls, config: ResolvedConfig, streaming: str) -> Variant:
         """What the engine takes for a way of streaming: what was fastest."""
         return cls(streaming, 'uint8',
                    config.correlation_window_size <= WIDEST_UNROLLED, 128)
@@ -50,7 +50,7 @@ class Variant(NamedTuple):
         return (f'stream_windows<{sad.PIXELS[self.pixel]}, {window if self.unrolled else 0}, '
                 f'{STREAMING[self.streaming]}>')
 
-    def shared_bytes(self, config: MatcherConfig) -> int:
+    def shared_bytes(self, config: ResolvedConfig) -> int:
         """Bytes of the rows that a block keeps on chip."""
         if self.streaming == 'global':
             return 0
@@ -58,7 +58,7 @@ class Variant(NamedTuple):
         row = 2 * (self.threads + window - 1) + config.disparity_range - 1
         return window * row * (1 if self.pixel == 'uint8' else 4)
 
-    def rows(self, config: MatcherConfig, width: int, height: int, device: Properties) -> int:
+    def rows(self, config: ResolvedConfig, width: int, height: int, device: Properties) -> int:
         """Rows of windows that a block goes down: many, but with blocks for all processors."""
         valid = geometry.valid_window(config, width, height)
         if self.streaming == 'global' or valid.width == 0:
@@ -107,7 +107,7 @@ class Streamed(CudaMatching):
         return False
 
 
-def enqueue(device: Properties, stream: int, variant: Variant, config: MatcherConfig,
+def enqueue(device: Properties, stream: int, variant: Variant, config: ResolvedConfig,
             arguments: sad.Windows) -> None:
     """Launch one variant over images that are kept as its pixels."""
     if arguments.rows == 0:

@@ -10,6 +10,7 @@ import cupy
 import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cuda import planning
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.engines.cuda.sad import matching as sad
@@ -54,9 +55,9 @@ class _Bench:
     def __init__(self, config: MatcherConfig, left: np.ndarray, right: np.ndarray,
                  repeats: int) -> None:
         # Labels and fractions are what the variants are compared in.
-        self._config = config.replace(subpixel=True)
         self._repeats = repeats
         self._device = device.properties(config.device_id)
+        self._config = planning.resolve(config.replace(subpixel=True), self._device)
         self._stream = cupy.cuda.Stream(non_blocking=True)
         self._height, self._width = left.shape
         if config.reference_image == 'right':

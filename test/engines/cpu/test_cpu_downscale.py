@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+
 import numpy as np
 import pytest
 
 from stereo_bp_ros import Calibration, MatcherConfig, StereoMatcher, geometry
+from stereo_bp_ros.config import preset_names
 from stereo_bp_ros.engines.cpu.outputs import enlarge
 from stereo_bp_ros.engines.cpu.stages import reduce
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
+from stereo_bp_ros.types import OUTPUTS
+from test.cases import slow
 from test.engines.support import naive_downscale as naive
 from test.engines.support.pairs import noisy_pair
+from test.raw_cameras import rectification
+from test.settings import plain, tiled
 
 FACTORS = (2, 3, 4)
 SHAPES = ((24, 36), (25, 37), (11, 23), (7, 6), (2, 50), (1, 1))
@@ -125,3 +133,38 @@ def test_what_is_too_small_to_be_matched_has_no_valid_pixel() -> None:
         found = matcher.compute(np.zeros((3, 5), np.uint8), np.zeros((3, 5), np.uint8))
     assert not found.valid.any()
     assert geometry.valid_window(matcher.config, 5, 3).width == 0
+
+
+@pytest.mark.parametrize('settings', [*KINDS.values(), *slow(
+    *({'preset': name} for name in preset_names()), {'levels': 10, 'message_type': 'float32'},
+    plain(), {'stereo_algorithm': 'tiled_bp', **tiled('lock_free')})], ids=str)
+def test_images_of_a_few_pixels_are_matched(settings: dict[str, object]) -> None:
+    """Also those of 1 x 1, which are as large when they are reduced."""
+    small = {'disparity_range': 16, 'num_threads': 2, **settings}
+    name = small.pop('preset', None)
+    config = MatcherConfig.preset(name) if name else MatcherConfig(**small)
+    for factor, (width, height) in itertools.product((1, *FACTORS),
+                                                     itertools.product(range(1, 6), repeat=2)):
+        image = np.random.default_rng(0).integers(0, 256, (height, width), np.uint8)
+        with StereoMatcher(config.replace(
+                downscale=factor, min_disparity=0), 'cpu') as matcher:
+            found = matcher.compute(image, image, calibration=CALIBRATION, outputs=tuple(OUTPUTS))
+        outside = np.ones(image.shape, bool)
+        outside[found.valid_window.slices] = False
+        assert not found.valid[outside].any(), (factor, width, height)
+        for output, made in OUTPUTS.items():
+            assert getattr(found, output).shape == made.shape(image.shape,
+                                                              config.points_decimation)
+
+
+@pytest.mark.parametrize('factor', FACTORS)
+def test_images_that_are_rectified_to_one_pixel_are_matched(factor: int) -> None:
+    config = MatcherConfig(stereo_algorithm='sad', disparity_range=16, rectify=True,
+                           rectified_width=1, rectified_height=1, downscale=factor)
+    left, right = noisy_pair(97, 61)
+    to_one = dataclasses.replace(rectification(), rectified_width=1, rectified_height=1)
+    with StereoMatcher(config, 'cpu') as matcher:
+        found = matcher.compute(left, right, rectification=to_one,
+                                outputs=('disparity', 'confidence', 'points'))
+    assert found.disparity.shape == (1, 1)
+    assert not found.valid.any()

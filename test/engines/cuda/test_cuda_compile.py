@@ -21,7 +21,7 @@ from stereo_bp_ros.engines.cuda.hierarchical import cost, edges, labels, message
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.outputs import stage as outputs
-from stereo_bp_ros.engines.cuda.planning import computed
+from stereo_bp_ros.engines.cuda.planning import resolve
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.engines.cuda.sad import matching as sad
@@ -222,7 +222,7 @@ def kernels_of_the_papers(image: str) -> list[tuple[str, str]]:
             (16, {'message_type': 'int16', **plain(storage='register')}),
             (16, {'message_type': 'float32', 'exact': True}),
             (512, {'message_type': 'float32', 'exact': True})):
-        config = computed(MatcherConfig.from_mapping(
+        config = resolve(MatcherConfig.from_mapping(
             {'disparity_range': disparities, **change}), device.TYPICAL)
         names += [('papers/plain_steps.cu', name)
                   for name in cuda_arrays.kernels(config, image).values()]

@@ -37,6 +37,7 @@ from stereo_bp_ros.engines.cuda.tiled import matching as tiled
 from stereo_bp_ros.geometry import rectified_size
 from stereo_bp_ros.papers.plain_steps import cuda as storage
 from stereo_bp_ros.types import OUTPUTS
+from test.cases import slow
 from test.engines.support.cuda_stand_in import Log, stand_in
 from test.raw_cameras import rectification
 from test.settings import plain, streamed
@@ -272,6 +273,31 @@ def test_a_frame_launches_only_what_was_loaded_with_its_engine(log, settings, ou
     assert set(log.loaded) == known
     assert set(log.launched) <= known
     engine.close()
+
+
+TINY = 'int16', 'raw', 'combined', 'sad', 'tiled lock_free'
+
+
+@pytest.mark.parametrize('name', [*TINY, *slow(*sorted(CONFIGURATIONS.keys() - TINY))])
+def test_images_of_a_few_pixels_have_a_plan_and_a_frame(log, name):
+    """Also those of 1 x 1, which are as large when they are reduced."""
+    settings = CONFIGURATIONS[name]
+    for size, factor in (((1, 1), 1), ((1, 1), 2), ((1, 1), 4), ((1, 3), 2), ((5, 4), 3)):
+        config = MatcherConfig.from_mapping({
+            'backend': 'cuda', **settings, 'downscale': factor, 'partition_rows': 0,
+            'disparity_range': factor * settings.get('disparity_range', 64),
+            'partition_columns': 0})
+        if config.rectify:
+            config = config.replace(rectified_width=size[0], rectified_height=size[1])
+        width, height = (97, 61) if config.rectify else size
+        engine = create_engine(config, width, height)
+        image = RawImage.from_array(np.zeros((height, width), np.uint8))
+        engine.compute(image, image, Calibration(400.0, 0.1, 1.0, 1.0, 1.0),
+                       {name: output.empty(size[::-1]) for name, output in OUTPUTS.items()},
+                       rectification(size=size) if config.rectify else None)
+        assert (f'{outputs.ENLARGE[0]}: {outputs.ENLARGE[1]}' in log.launched) == (factor > 1)
+        log.launched.clear()
+        engine.close()
 
 
 @pytest.mark.parametrize('reference', ['left', 'right'])

@@ -31,7 +31,7 @@ from stereo_bp_ros.engines.cuda.hierarchical.formats import (
     Int16SixBits,
     MessageFormat,
 )
-from stereo_bp_ros.engines.cuda.planning import check, computed, plan_of
+from stereo_bp_ros.engines.cuda.planning import plan_of, resolve
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert
 from stereo_bp_ros.errors import MemoryLimitError
@@ -115,7 +115,7 @@ def test_levels_with_the_same_iterations_are_launched_as_ever() -> None:
 def test_exact_with_iterations_of_levels_is_left_to_the_cpu() -> None:
     config = five_sets(16, message_type='float32', exact=True, level_iterations='3, 5')
     with pytest.raises(ConfigError, match='use backend cpu or auto') as refused:
-        check(config, TYPICAL)
+        resolve(config, TYPICAL)
     assert refused.value.field == 'level_iterations'
 
 
@@ -381,10 +381,10 @@ def test_exact_is_the_plain_steps_with_the_order_of_sums_of_the_reference_maps(
     exact = MatcherConfig(message_type='float32', exact=True, disparity_range=disparities)
     plain = exact.replace(program='plain_steps', **{'plain_steps.storage': storage})
     assert exact.program == 'default'
-    assert computed(exact, TYPICAL) == plain == computed(plain, TYPICAL)
+    assert resolve(exact, TYPICAL) == plain == resolve(plain, TYPICAL)
     assert plan_of(exact, 320, 240) == plan_of(plain, 320, 240)
     for other in (exact.replace(exact=False), exact.replace(stereo_algorithm='sad')):
-        assert computed(other, TYPICAL) is other
+        assert resolve(other, TYPICAL) is other
 
 
 def test_an_image_is_not_cut_for_exact() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stereo_bp_ros import ConfigError, MatcherConfig
-from stereo_bp_ros.engines.cuda.planning import check, plan_of
+from stereo_bp_ros.engines.cuda.planning import plan_of, resolve
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
 from test.settings import tiled
@@ -84,7 +84,7 @@ def test_every_tile_lies_in_a_run_of_one_block(width: int, height: int, tile_siz
 def test_tiles_that_do_not_all_fit_on_chip_are_refused_in_words(width: int, height: int,
                                                                 tile_size: int) -> None:
     config = configuration(tile_size=tile_size, **tiled('speculative'))
-    check(config)
+    resolve(config)
     with pytest.raises(ConfigError, match='no room on chip for all'):
         assert plan_of(config, width, height).memory
 
@@ -95,16 +95,16 @@ def test_tiles_that_do_not_all_fit_on_chip_are_refused_in_words(width: int, heig
 def test_a_tile_too_large_is_refused_with_the_largest_that_fits(changes: dict[str, Any]) -> None:
     config = configuration(**changes)
     with pytest.raises(ConfigError, match='the largest that fits on chip is') as error:
-        check(config)
+        resolve(config)
     largest = int(str(error.value).rsplit(' ', 1)[1])
-    check(config.replace(tile_size=largest))
+    resolve(config.replace(tile_size=largest))
     with pytest.raises(ConfigError):
-        check(config.replace(tile_size=largest + 1))
+        resolve(config.replace(tile_size=largest + 1))
 
 
 def test_rows_without_room_for_four_tiles_are_refused() -> None:
     with pytest.raises(ConfigError, match='no room for 4 tiles'):
-        check(configuration(512, message_type='float32', **tiled('rows')),
+        resolve(configuration(512, message_type='float32', **tiled('rows')),
                    dataclasses.replace(TYPICAL, shared_memory=48 * 1024))
 
 

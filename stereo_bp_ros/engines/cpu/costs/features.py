@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cpu.costs import layout
 from stereo_bp_ros.engines.cpu.costs.bordered import Bordered, Target, fill_bordered
 
@@ -16,7 +16,7 @@ from stereo_bp_ros.engines.cpu.costs.bordered import Bordered, Target, fill_bord
 MODULES = tuple(importlib.import_module(f'{__package__}.{name}') for name in layout.COSTS)
 
 
-def extract(smoothed: np.ndarray[Any, Any], side: str, config: MatcherConfig,
+def extract(smoothed: np.ndarray[Any, Any], side: str, config: ResolvedConfig,
             arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Fill the features of one image as ``layout.Term`` says.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.config.matcher_settings import CENSUS_WINDOWS
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
 from stereo_bp_ros.geometry import Wanted
@@ -33,17 +33,17 @@ class Term(NamedTuple):
     bound: int
 
 
-def label_bytes(config: MatcherConfig) -> int:
+def label_bytes(config: ResolvedConfig) -> int:
     """Bytes of a pixel's labels, padded to whole vectors."""
     return _whole_vectors(config.disparity_range)
 
 
-def row_pixels(config: MatcherConfig, width: int) -> tuple[int, int]:
+def row_pixels(config: ResolvedConfig, width: int) -> tuple[int, int]:
     """Pixels in a row of the features of the left and the right image."""
     return width, width + label_bytes(config)
 
 
-def terms(config: MatcherConfig, width: int) -> tuple[Term, ...]:
+def terms(config: ResolvedConfig, width: int) -> tuple[Term, ...]:
     """Of every cost, in the order of ``COSTS``."""
     found, left, right = [], 0, 0
     left_pixels, right_pixels = row_pixels(config, width)
@@ -61,13 +61,13 @@ def terms(config: MatcherConfig, width: int) -> tuple[Term, ...]:
     return tuple(found)
 
 
-def border(config: MatcherConfig) -> int:
+def border(config: ResolvedConfig) -> int:
     """Pixels beyond the image that windows of features reach."""
     census = max(int(side) for window in CENSUS_WINDOWS for side in window.split('x'))
     return max(census, config.residual_window_size if config.residual_weight else 0) // 2
 
 
-def feature_arrays(config: MatcherConfig, width: int, height: int, threads: int) -> Wanted:
+def feature_arrays(config: ResolvedConfig, width: int, height: int, threads: int) -> Wanted:
     """Features of both images, and one grey image with borders, which a vector may reach over."""
     reach, rows = border(config), []
     for side, pixels in zip(('left', 'right'), row_pixels(config, width), strict=True):
@@ -79,7 +79,7 @@ def feature_arrays(config: MatcherConfig, width: int, height: int, threads: int)
             ('census_planes', (threads, 8, VECTOR_BYTES), 'uint8')]
 
 
-def cost_arrays(config: MatcherConfig, tiles: int, lanes: int, height: int,
+def cost_arrays(config: ResolvedConfig, tiles: int, lanes: int, height: int,
                 threads: int) -> Wanted:
     """What the data cost of an image, or of a partition, of ``height`` rows takes beside it.
 

@@ -13,7 +13,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cpu.costs import layout
 from stereo_bp_ros.engines.cpu.costs.combined import clear_pixel, costs_of_pixel, fill_tiles
 from stereo_bp_ros.engines.cpu.costs.paths import begin_path, extend_path, settle_pixel
@@ -29,7 +29,7 @@ ACROSS, UP = range(2)
 STRIP = 2 * SQUARE
 
 
-def fill(config: MatcherConfig, width: int, x: int, y: int, level: Level, cost: Any,
+def fill(config: ResolvedConfig, width: int, x: int, y: int, level: Level, cost: Any,
          arrays: Mapping[str, np.ndarray[Any, Any]], threads: int) -> None:
     """Data costs 0..255 of an image or of a part of it.
 

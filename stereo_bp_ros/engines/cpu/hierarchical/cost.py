@@ -12,7 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cpu.costs import volume
 from stereo_bp_ros.engines.cpu.memory import Level
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
@@ -54,7 +54,7 @@ def data_cost(left: np.ndarray, right: np.ndarray, x: int, y: int, levels: list[
         _sum_children(costs[k - 1], levels[k - 1], costs[k], levels[k])
 
 
-def combined_cost(config: MatcherConfig, width: int, x: int, y: int, levels: list[Level],
+def combined_cost(config: ResolvedConfig, width: int, x: int, y: int, levels: list[Level],
                   costs: list[np.ndarray], arrays: Mapping[str, np.ndarray],
                   threads: int) -> None:
     """Combined costs, with or without path sums, and the pyramid over them.

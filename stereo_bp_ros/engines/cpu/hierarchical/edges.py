@@ -12,14 +12,14 @@ from typing import Any
 import numba
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cpu.costs.bordered import rounded
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP, Level
 from stereo_bp_ros.engines.cpu.simd.runtime import parallel_kernel
 from stereo_bp_ros.partitions import Partition
 
 
-def find(config: MatcherConfig, grey: np.ndarray, part: Partition, levels: list[Level],
+def find(config: ResolvedConfig, grey: np.ndarray, part: Partition, levels: list[Level],
          arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """Fill the truncations of the messages of every level of a partition.
 

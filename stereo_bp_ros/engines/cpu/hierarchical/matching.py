@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.costs import layout
 from stereo_bp_ros.engines.cpu.matching import Array, CpuMatching, Matches, stopwatch
@@ -36,7 +36,7 @@ class Hierarchical(CpuMatching):
     def arrays(cls, plan: Plan) -> Wanted:
         return memory.belief_propagation(plan.config, plan.width, plan.height, plan.parts)
 
-    def match(self, config: MatcherConfig, out: Matches, timings: dict[str, float]) -> None:
+    def match(self, config: ResolvedConfig, out: Matches, timings: dict[str, float]) -> None:
         from stereo_bp_ros.engines.cpu.costs import fractions
         from stereo_bp_ros.engines.cpu.hierarchical import cost, edges, labels, messages
         arrays = self._arrays

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.images import RawImage
 
 
@@ -27,7 +27,7 @@ class Finished(NamedTuple):
     disparity: np.ndarray[Any, Any]
     min_disparity: int
     reference: RawImage
-    config: MatcherConfig
+    config: ResolvedConfig
     calibration: Calibration | None
     scratch: Mapping[str, np.ndarray[Any, Any]]
 

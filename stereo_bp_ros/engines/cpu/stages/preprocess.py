@@ -9,7 +9,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.config.quantisation import SIGNED_OFFSET
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 
@@ -17,7 +17,7 @@ from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 CONTRAST_SIDE = 7
 
 
-def preprocess(grey: np.ndarray[Any, Any], config: MatcherConfig,
+def preprocess(grey: np.ndarray[Any, Any], config: ResolvedConfig,
                smoothed: np.ndarray[Any, Any], matched: np.ndarray[Any, Any],
                scratch: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Gaussian, then the configured method; borders replicated.
@@ -55,7 +55,7 @@ def smooth(grey: np.ndarray[Any, Any], sigma: float, smoothed: np.ndarray[Any, A
         np.copyto(smoothed, grey)
 
 
-def sobel_x(smoothed: np.ndarray[Any, Any], config: MatcherConfig,
+def sobel_x(smoothed: np.ndarray[Any, Any], config: ResolvedConfig,
             out: np.ndarray[Any, Any]) -> None:
     """3x3 Sobel x derivative times ``sobel_scale``, clipped to +-``prefilter_cap``.
 
@@ -82,7 +82,7 @@ def contrast(smoothed: np.ndarray[Any, Any], out: np.ndarray[Any, Any],
     cv2.erode(ranges, window, dst=out)
 
 
-def _sobel_magnitude(smoothed: np.ndarray[Any, Any], config: MatcherConfig,
+def _sobel_magnitude(smoothed: np.ndarray[Any, Any], config: ResolvedConfig,
                      out: np.ndarray[Any, Any], vertical: np.ndarray[Any, Any]) -> None:
     cv2.Sobel(smoothed, cv2.CV_32F, 1, 0, dst=out, ksize=3, borderType=cv2.BORDER_REPLICATE)
     cv2.Sobel(smoothed, cv2.CV_32F, 0, 1, dst=vertical, ksize=3,
@@ -91,7 +91,7 @@ def _sobel_magnitude(smoothed: np.ndarray[Any, Any], config: MatcherConfig,
     _scale_and_clip(out, np.float32(config.sobel_scale), _cap(config))
 
 
-def _residual(smoothed: np.ndarray[Any, Any], config: MatcherConfig,
+def _residual(smoothed: np.ndarray[Any, Any], config: ResolvedConfig,
               out: np.ndarray[Any, Any], mean: np.ndarray[Any, Any]) -> None:
     window = (config.residual_window_size, config.residual_window_size)
     source = smoothed
@@ -101,11 +101,11 @@ def _residual(smoothed: np.ndarray[Any, Any], config: MatcherConfig,
         source = out
 
 
-def _cap(config: MatcherConfig) -> np.float32:
+def _cap(config: ResolvedConfig) -> np.float32:
     return np.float32(config.prefilter_cap or math.inf)
 
 
-def to_8bit(image: np.ndarray[Any, Any], config: MatcherConfig,
+def to_8bit(image: np.ndarray[Any, Any], config: ResolvedConfig,
             out: np.ndarray[Any, Any]) -> None:
     """The matched image in the 8 bits that SAD compares: floor(value + offset + 0.5), clipped.
 

@@ -18,7 +18,7 @@ import numba
 import numpy as np
 
 from stereo_bp_ros import geometry
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.stages import bilateral, confidence, filling, preprocess
 
@@ -36,7 +36,7 @@ class Needs:
     grey: bool
 
 
-def needs(config: MatcherConfig, outputs: Collection[str]) -> Needs:
+def needs(config: ResolvedConfig, outputs: Collection[str]) -> Needs:
     """Which inputs these settings and outputs (names of ``types.OUTPUTS``) call for."""
     costs = (config.uniqueness_ratio > 0 or config.confidence_threshold > 0
              or 'confidence' in outputs)
@@ -47,7 +47,7 @@ def needs(config: MatcherConfig, outputs: Collection[str]) -> Needs:
 def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
            best: np.ndarray[Any, Any] | None, second: np.ndarray[Any, Any] | None,
            right_label: np.ndarray[Any, Any] | None, grey: np.ndarray[Any, Any] | None,
-           config: MatcherConfig, scratch: Mapping[str, np.ndarray[Any, Any]],
+           config: ResolvedConfig, scratch: Mapping[str, np.ndarray[Any, Any]],
            confidences: np.ndarray[Any, Any] | None = None, largest_cost: float = 1.0) -> None:
     """Reject, filter, fill and smooth, in this order, into ``final`` of ``scratch``.
 
@@ -144,12 +144,12 @@ _NO_LABEL = np.zeros((1, 1), np.int16)
 _NO_OUTPUT = np.zeros((1, 1), np.float32)
 
 
-def _cost_type(config: MatcherConfig) -> str:
+def _cost_type(config: ResolvedConfig) -> str:
     float_costs = config.is_belief_propagation and config.message_type != 'int16'
     return 'float32' if float_costs else 'int32'
 
 
-def _uniqueness(config: MatcherConfig, largest_cost: float) -> tuple[float, float, float]:
+def _uniqueness(config: ResolvedConfig, largest_cost: float) -> tuple[float, float, float]:
     """Factors on second and best, and the margin: rejected where the lead is at most this."""
     if config.stereo_algorithm == 'sad':
         return 100.0, 100.0 + config.uniqueness_ratio, 0.0
@@ -157,7 +157,7 @@ def _uniqueness(config: MatcherConfig, largest_cost: float) -> tuple[float, floa
     return 1.0, 1.0, math.nextafter(margin, -math.inf)      # less than the margin itself
 
 
-def _texture(grey: np.ndarray[Any, Any], config: MatcherConfig,
+def _texture(grey: np.ndarray[Any, Any], config: ResolvedConfig,
              derivative: np.ndarray[Any, Any], texture: np.ndarray[Any, Any]) -> None:
     preprocess.sobel_x(grey, config, derivative)
     np.abs(derivative, out=derivative)
@@ -166,7 +166,7 @@ def _texture(grey: np.ndarray[Any, Any], config: MatcherConfig,
                   borderType=cv2.BORDER_REPLICATE)
 
 
-def _smooth(filled: np.ndarray[Any, Any], config: MatcherConfig,
+def _smooth(filled: np.ndarray[Any, Any], config: ResolvedConfig,
             scratch: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """The bilateral filter, in place."""
     factor = np.int32(quantisation.bilateral_factor(config))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.partitions import Partition, Partitioning
@@ -23,7 +23,7 @@ class FractionLaunch(ctypes.Structure):
                 ('kept_height', ctypes.c_int))
 
 
-def kernel(config: MatcherConfig) -> tuple[str, str]:
+def kernel(config: ResolvedConfig) -> tuple[str, str]:
     """File and name of the kernel."""
     return 'costs/fractions.cu', f'take_fractions<{config.disparity_range}>'
 

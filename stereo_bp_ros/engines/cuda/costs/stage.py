@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.costs import terms
 from stereo_bp_ros.engines.cuda.costs.terms import MOST_COSTS
@@ -91,7 +91,7 @@ class CoarserLaunch(ctypes.Structure):
                 ('height', ctypes.c_int), ('columns', ctypes.c_int), ('largest', ctypes.c_int))
 
 
-def arrays(config: MatcherConfig, image: tuple[int, int], parts: Partitioning) -> Wanted:
+def arrays(config: ResolvedConfig, image: tuple[int, int], parts: Partitioning) -> Wanted:
     """The features of whole images, and the volumes of one partition.
 
     :param image: height and width, pixels.
@@ -105,7 +105,7 @@ def arrays(config: MatcherConfig, image: tuple[int, int], parts: Partitioning) -
     return wanted
 
 
-def kernels(config: MatcherConfig, image: str) -> list[tuple[str, str]]:
+def kernels(config: ResolvedConfig, image: str) -> list[tuple[str, str]]:
     """File and name of the kernels of this stage.
 
     :param image: type of the pixels that features are made of, 'uint8' or 'float'.
@@ -115,33 +115,33 @@ def kernels(config: MatcherConfig, image: str) -> list[tuple[str, str]]:
     return sorted({*names, _paths(config)} if config.path_sums else {*names})
 
 
-def _kinds(config: MatcherConfig) -> str:
+def _kinds(config: ResolvedConfig) -> str:
     return ', '.join(term.kind for term in terms.terms(config))
 
 
-def _features(config: MatcherConfig, image: str) -> tuple[str, str]:
+def _features(config: ResolvedConfig, image: str) -> tuple[str, str]:
     return 'costs/features.cu', f'make_features<{image}, {_kinds(config)}>'
 
 
-def _combined(config: MatcherConfig) -> tuple[str, str]:
+def _combined(config: ResolvedConfig) -> tuple[str, str]:
     return 'costs/combine.cu', f'combine_costs<{config.disparity_range}, {_kinds(config)}>'
 
 
-def _paths(config: MatcherConfig) -> tuple[str, str]:
+def _paths(config: ResolvedConfig) -> tuple[str, str]:
     return 'costs/path_sums.cu', f'follow_paths<{config.disparity_range}>'
 
 
-def _arranged(config: MatcherConfig) -> tuple[str, str]:
+def _arranged(config: ResolvedConfig) -> tuple[str, str]:
     volumes = SIDES if config.path_sums else 1
     return 'costs/pyramid.cu', f'arrange_costs<{config.disparity_range}, {volumes}>'
 
 
-def _coarser(config: MatcherConfig, level: int) -> tuple[str, str]:
+def _coarser(config: ResolvedConfig, level: int) -> tuple[str, str]:
     kind = CostFormat.of(config, level - 1).name
     return 'costs/pyramid.cu', f'add_children<{kind}, {config.disparity_range}>'
 
 
-def _truncation(config: MatcherConfig) -> int:
+def _truncation(config: ResolvedConfig) -> int:
     return int(quantisation.message_smoothness(config)[1])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 
 #: Costs that can be combined at once; as in ``features.cuh``.
 MOST_COSTS = 8
@@ -29,29 +29,29 @@ class Term(NamedTuple):
     radius: int
 
 
-def _census(config: MatcherConfig) -> tuple[str, str, int, int]:
+def _census(config: ResolvedConfig) -> tuple[str, str, int, int]:
     columns, rows = map(int, config.census_window.split('x'))
     return f'Census<{columns}, {rows}>', 'uint64', 64, max(columns, rows) // 2
 
 
-def _sobel(config: MatcherConfig) -> tuple[str, str, int, int]:
+def _sobel(config: ResolvedConfig) -> tuple[str, str, int, int]:
     return 'Sobel', 'uint8', config.sobel_bound, 1
 
 
-def _grey(config: MatcherConfig) -> tuple[str, str, int, int]:
+def _grey(config: ResolvedConfig) -> tuple[str, str, int, int]:
     return 'Grey', 'uint8', config.grey_bound, 0
 
 
-def _residual(config: MatcherConfig) -> tuple[str, str, int, int]:
+def _residual(config: ResolvedConfig) -> tuple[str, str, int, int]:
     return 'Residual', 'uint8', config.residual_bound, config.residual_window_size // 2
 
 
 #: Name of a cost's settings to the kind, the type of the feature, the bound and the radius.
-COSTS: dict[str, Callable[[MatcherConfig], tuple[str, str, int, int]]] = {
+COSTS: dict[str, Callable[[ResolvedConfig], tuple[str, str, int, int]]] = {
     'census': _census, 'sobel': _sobel, 'grey': _grey, 'residual': _residual}
 
 
-def terms(config: MatcherConfig) -> list[Term]:
+def terms(config: ResolvedConfig) -> list[Term]:
     """The costs whose weight is above 0."""
     found = []
     for name, describe in COSTS.items():

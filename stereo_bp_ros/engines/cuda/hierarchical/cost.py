@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import cost_formats, formats
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
@@ -46,7 +46,7 @@ class CostLaunch(ctypes.Structure):
 
 
 @functools.lru_cache(maxsize=16)
-def is_exact_in_float32(config: MatcherConfig) -> bool:
+def is_exact_in_float32(config: ResolvedConfig) -> bool:
     """Whether float32 gives the same 16-bit costs as float64 between any two matched pixels.
 
     Only the Sobel x derivative of whole grey values is known to have few values: all of their
@@ -70,7 +70,7 @@ def is_exact_in_float32(config: MatcherConfig) -> bool:
                for i in range(values.size))
 
 
-def way(config: MatcherConfig, image: str, has_whole_grey: bool, base: str | None = None) -> str:
+def way(config: ResolvedConfig, image: str, has_whole_grey: bool, base: str | None = None) -> str:
     """How costs are computed; ``Way`` in ``cost.cuh``.
 
     :param image: type of the pixels that are matched, 'uint8' or 'float'.
@@ -85,7 +85,7 @@ def way(config: MatcherConfig, image: str, has_whole_grey: bool, base: str | Non
     return 'FOUR_AT_ONCE' if cost_formats.packed(config) else 'FROM_TABLE'
 
 
-def kernels(config: MatcherConfig, image: str, has_whole_grey: bool, base: str | None = None
+def kernels(config: ResolvedConfig, image: str, has_whole_grey: bool, base: str | None = None
             ) -> list[tuple[str, str]]:
     """File and name of the kernels of this stage; parameters as those of ``way``."""
     labels = config.disparity_range
@@ -98,7 +98,7 @@ def kernels(config: MatcherConfig, image: str, has_whole_grey: bool, base: str |
     return names
 
 
-def parameters(config: MatcherConfig, table: int) -> CostLaunch:
+def parameters(config: ResolvedConfig, table: int) -> CostLaunch:
     """Arguments of whatever computes data costs, but for images, levels and stamp.
 
     :param table: address of the table on the device.
@@ -112,7 +112,7 @@ def parameters(config: MatcherConfig, table: int) -> CostLaunch:
         packed_truncation=whole.truncation * 0x01010101)
 
 
-def send_table(config: MatcherConfig, address: int, stream: int) -> None:
+def send_table(config: ResolvedConfig, address: int, stream: int) -> None:
     """Send the table of 16-bit costs to the device."""
     from cupy.cuda import runtime
     values = cost_formats.table(config)

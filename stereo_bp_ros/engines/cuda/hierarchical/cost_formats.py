@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda.hierarchical.formats import (
     LARGEST_BYTE,
     MessageFormat,
@@ -55,7 +55,7 @@ class CostFormat:
     factor: int
 
     @staticmethod
-    def of(config: MatcherConfig, level: int, base: str | None = None) -> CostFormat:
+    def of(config: ResolvedConfig, level: int, base: str | None = None) -> CostFormat:
         """The format of a level.
 
         :param base: name of the format of level 0; None = as images of any type have it.
@@ -73,7 +73,7 @@ class CostFormat:
         return {'Nibbles': 4, 'Bytes': 8, 'Multiples': 8}.get(self.name, 16)
 
 
-def _cost_name(config: MatcherConfig, level: int, base: str | None) -> str:
+def _cost_name(config: ResolvedConfig, level: int, base: str | None) -> str:
     if level == 0 and base:
         return base
     whole = packed(config)
@@ -87,26 +87,26 @@ def _cost_name(config: MatcherConfig, level: int, base: str | None) -> str:
     return 'Float32'
 
 
-def _cost_factor(config: MatcherConfig) -> int:
+def _cost_factor(config: ResolvedConfig) -> int:
     if not MessageFormat.of(config).is_int16:
         return int(np.float32(real_factor(config)).view(np.uint32))
     whole = packed(config)
     return whole.factor if whole else 0
 
 
-def _fits_bytes(config: MatcherConfig, level: int) -> bool:
+def _fits_bytes(config: ResolvedConfig, level: int) -> bool:
     """Whether 8 bits hold the integer costs of a level."""
     return largest_cost(config) * 4 ** level <= LARGEST_BYTE
 
 
-def table(config: MatcherConfig) -> np.ndarray[Any, Any]:
+def table(config: ResolvedConfig) -> np.ndarray[Any, Any]:
     """Data cost of every difference of two grey values 0..255 with 16 bits: uint16, 256."""
     kept = np.minimum(np.arange(256, dtype=np.float64), config.data_truncation)
     factor = config.data_weight * quantisation.message_scale(config)
     return np.floor(factor * kept + 0.5).astype(np.uint16)
 
 
-def packed(config: MatcherConfig) -> Packed | None:
+def packed(config: ResolvedConfig) -> Packed | None:
     """The whole numbers that give the costs of the table; None where there are none.
 
     The kernel that computes four bytes at a time needs a truncation of 7 bits. Beside messages of
@@ -130,7 +130,7 @@ def packed(config: MatcherConfig) -> Packed | None:
     return whole if is_equal and whole.truncation < 128 else None
 
 
-def real_factor(config: MatcherConfig) -> float:
+def real_factor(config: ResolvedConfig) -> float:
     """From a difference of grey values to its cost in device units."""
     return (config.data_weight * quantisation.message_scale(config)
             * MessageFormat.of(config).scale)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import formats
 from stereo_bp_ros.engines.cuda.runtime import compiler
@@ -27,7 +27,7 @@ class EdgeLaunch(ctypes.Structure):
                 ('threshold', ctypes.c_int))
 
 
-def arrays(config: MatcherConfig, parts: Partitioning) -> Wanted:
+def arrays(config: ResolvedConfig, parts: Partitioning) -> Wanted:
     """Of one partition, for every level."""
     if not config.discontinuity_edge_threshold:
         return []

@@ -9,7 +9,7 @@ import math
 from typing import ClassVar, NamedTuple
 
 from stereo_bp_ros import geometry
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 
 #: Disparities of a chunk: four words of two labels, or eight of one.
 CHUNK = 8
@@ -59,7 +59,7 @@ class Level(NamedTuple):
     columns: int
 
 
-def levels(config: MatcherConfig, width: int, height: int) -> list[Level]:
+def levels(config: ResolvedConfig, width: int, height: int) -> list[Level]:
     """The pyramid, level 0 first."""
     return [Level(w, h, -(-((w + 1) // 2) // 16) * 16)
             for w, h in geometry.pyramid(width, height, config.levels)]
@@ -99,7 +99,7 @@ class MessageFormat(abc.ABC):
 
     @staticmethod
     @functools.lru_cache(maxsize=256)
-    def of(config: MatcherConfig) -> MessageFormat:
+    def of(config: ResolvedConfig) -> MessageFormat:
         """The format of a configuration: the first family of ``FAMILIES`` that suits it."""
         family = next(family for family in FAMILIES if family.suits(config))
         scale, slope, truncation = family.numbers(config)
@@ -108,11 +108,11 @@ class MessageFormat(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def suits(cls, config: MatcherConfig) -> bool:
+    def suits(cls, config: ResolvedConfig) -> bool:
         """Whether the family holds the messages of a configuration."""
 
     @classmethod
-    def numbers(cls, config: MatcherConfig) -> tuple[float, float, float]:
+    def numbers(cls, config: ResolvedConfig) -> tuple[float, float, float]:
         """Scale, slope and truncation.
 
         A step that costs more than the truncation is never taken: 16 bits need not hold it.
@@ -178,7 +178,7 @@ class Int16(MessageFormat):
     word_registers = 1
 
     @classmethod
-    def suits(cls, config: MatcherConfig) -> bool:
+    def suits(cls, config: ResolvedConfig) -> bool:
         return config.message_type == 'int16'
 
 
@@ -193,7 +193,7 @@ class Int16Bytes(Int16):
     unit_bytes = 8
 
     @classmethod
-    def suits(cls, config: MatcherConfig) -> bool:
+    def suits(cls, config: ResolvedConfig) -> bool:
         return super().suits(config) and (
             quantisation.message_smoothness(config)[1] <= LARGEST_BYTE)
 
@@ -210,7 +210,7 @@ class Int16Deltas(Int16):
     unit_bytes = 8
 
     @classmethod
-    def suits(cls, config: MatcherConfig) -> bool:
+    def suits(cls, config: ResolvedConfig) -> bool:
         if not super().suits(config):
             return False
         _, slope, truncation = cls.numbers(config)
@@ -233,7 +233,7 @@ class Int16SixBits(Int16Deltas):
     unit_bytes = 16
 
     @classmethod
-    def suits(cls, config: MatcherConfig) -> bool:
+    def suits(cls, config: ResolvedConfig) -> bool:
         return (super().suits(config) and cls.numbers(config)[1] <= LARGEST_SLOPE_OF_SIX_BITS
                 and -(-config.disparity_range // CHUNK) % 8 == 0)
 
@@ -256,7 +256,7 @@ class Float32(MessageFormat):
     names = ('Float32', 'Float32Split')
 
     @classmethod
-    def suits(cls, config: MatcherConfig) -> bool:
+    def suits(cls, config: ResolvedConfig) -> bool:
         return config.message_type != 'int16'
 
     @property
@@ -275,13 +275,13 @@ class Float32ThreeBytes(Float32):
     unit_bytes = 8
 
     @classmethod
-    def suits(cls, config: MatcherConfig) -> bool:
+    def suits(cls, config: ResolvedConfig) -> bool:
         return (super().suits(config) and _is_default_program(config)
                 and quantisation.largest_cost(config)
                 >= LEAST_COST_OF_THREE_BYTES * _largest_message(config) > 0)
 
     @classmethod
-    def numbers(cls, config: MatcherConfig) -> tuple[float, float, float]:
+    def numbers(cls, config: ResolvedConfig) -> tuple[float, float, float]:
         largest = _largest_message(config)
         scale = 2.0 ** (1 - math.frexp(largest)[1])
         slope = scale * quantisation.message_smoothness(config)[0]
@@ -303,7 +303,7 @@ class Fixed32(MessageFormat):
     is_whole = True
 
     @classmethod
-    def suits(cls, config: MatcherConfig) -> bool:
+    def suits(cls, config: ResolvedConfig) -> bool:
         if (not _is_default_program(config) or not _is_split(config)
                 or config.disparity_range > LARGEST_RANGE_OF_DIFFERENCES):
             return False
@@ -322,7 +322,7 @@ class Fixed32(MessageFormat):
         return scale if (slope * scale).is_integer() else LARGEST_SLOPE_OF_FIXED / slope
 
     @classmethod
-    def numbers(cls, config: MatcherConfig) -> tuple[float, float, float]:
+    def numbers(cls, config: ResolvedConfig) -> tuple[float, float, float]:
         slope = quantisation.message_smoothness(config)[0]
         scale = cls._scale(slope)
         return (scale, round(scale * slope),
@@ -334,7 +334,7 @@ FAMILIES: tuple[type[MessageFormat], ...] = (
     Int16Bytes, Int16SixBits, Int16Deltas, Int16, Fixed32, Float32ThreeBytes, Float32)
 
 
-def _first_step(config: MatcherConfig, slope: float) -> int | None:
+def _first_step(config: ResolvedConfig, slope: float) -> int | None:
     """The cost of a step of one label where it is less than the slope of the messages.
 
     Where messages have a truncation across edges of the image, too, at most the slope: the same
@@ -348,23 +348,23 @@ def _first_step(config: MatcherConfig, slope: float) -> int | None:
     return step if step < slope else None
 
 
-def _is_split(config: MatcherConfig) -> bool:
+def _is_split(config: ResolvedConfig) -> bool:
     return (config.message_type != 'int16'
             and -(-config.disparity_range // CHUNK) >= LEAST_CHUNKS_OF_SPLIT)
 
 
-def _is_default_program(config: MatcherConfig) -> bool:
+def _is_default_program(config: ResolvedConfig) -> bool:
     """Whether the kernels of this room run, whose formats may round as they like."""
     return config.stereo_algorithm == 'bp' and config.program == 'default'
 
 
-def _largest_message(config: MatcherConfig) -> float:
+def _largest_message(config: ResolvedConfig) -> float:
     """No step over the range costs more."""
     slope, truncation = quantisation.message_smoothness(config)
     return min(truncation, slope * (config.disparity_range - 1))
 
 
-def largest_cost(config: MatcherConfig) -> int:
+def largest_cost(config: ResolvedConfig) -> int:
     """Of a node of level 0, in units of int16 messages."""
     return quantisation.round_half_up(quantisation.largest_cost(config))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from stereo_bp_ros import geometry
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import formats
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
@@ -38,7 +38,7 @@ class Matches(ctypes.Structure):
         return bool(self.fraction or self.second or self.right)
 
 
-def matches(config: MatcherConfig, width: int, height: int, arena: Arena, part: Partition,
+def matches(config: ResolvedConfig, width: int, height: int, arena: Arena, part: Partition,
             with_fraction: bool, with_costs: bool, with_right: bool) -> Matches:
     """The arrays that are filled with labels, and only those that are wanted.
 
@@ -73,7 +73,7 @@ class Selection(ctypes.Structure):
         ('frame', Frame))
 
 
-def kernel_name(config: MatcherConfig, last: Launch | None, base: str,
+def kernel_name(config: ResolvedConfig, last: Launch | None, base: str,
                 has_more: bool) -> str | None:
     """The kernel in ``labels.cu`` that selects labels, None where the last launch does.
 
@@ -90,7 +90,7 @@ def kernel_name(config: MatcherConfig, last: Launch | None, base: str,
             f'{directions}, {str(has_more).lower()}>')
 
 
-def kernels(config: MatcherConfig, last: Launch | None, base: str) -> list[tuple[str, str]]:
+def kernels(config: ResolvedConfig, last: Launch | None, base: str) -> list[tuple[str, str]]:
     """File and name of the kernels that select labels, whatever is wanted."""
     names = (kernel_name(config, last, base, has_more) for has_more in (False, True))
     return [('hierarchical/labels.cu', name) for name in names if name]

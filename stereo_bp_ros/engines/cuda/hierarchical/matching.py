@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda import memory
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.costs import fractions
@@ -44,7 +44,7 @@ class Hierarchical(CudaMatching):
     """
 
     @classmethod
-    def check(cls, config: MatcherConfig, device: Any = None) -> None:
+    def check(cls, config: ResolvedConfig, device: Any = None) -> None:
         if config.message_type == 'float16':
             raise ConfigError('message_type', config.message_type,
                               "CUDA computes it in the papers' steps alone: use program "
@@ -58,7 +58,7 @@ class Hierarchical(CudaMatching):
                               'with iterations: use backend cpu or auto')
 
     @classmethod
-    def replacement(cls, config: MatcherConfig, device: Properties) -> MatcherConfig:
+    def replacement(cls, config: ResolvedConfig, device: Properties) -> ResolvedConfig:
         """``exact``: the plain steps, in float32, sum and take means as the reference program."""
         if not config.exact:
             return config
@@ -66,7 +66,7 @@ class Hierarchical(CudaMatching):
         return config.replace(program='plain_steps', **{'plain_steps.storage': storage})
 
     @classmethod
-    def launches(cls, config: MatcherConfig, parts: Partitioning, device: Properties,
+    def launches(cls, config: ResolvedConfig, parts: Partitioning, device: Properties,
                  tilings: Mapping[int, Tiling]) -> tuple[Launch, ...]:
         return tuple(schedule.launches(config, parts.width, parts.height, device, dict(tilings)))
 
@@ -95,11 +95,11 @@ class Hierarchical(CudaMatching):
         return [*wanted, *memory.matches(config, (plan.height, plan.width))]
 
     @classmethod
-    def kept_as(cls, config: MatcherConfig) -> tuple[str, str]:
+    def kept_as(cls, config: ResolvedConfig) -> tuple[str, str]:
         return MessageFormat.of(config).name, CostFormat.of(config, 0).name
 
     @classmethod
-    def can_be_tuned(cls, config: MatcherConfig) -> bool:
+    def can_be_tuned(cls, config: ResolvedConfig) -> bool:
         return not config.exact
 
     @classmethod

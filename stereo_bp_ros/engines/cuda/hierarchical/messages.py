@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import cost_formats, formats, launch, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
@@ -50,7 +50,7 @@ class LaunchParameters(ctypes.Structure):
         ('publishes', ctypes.c_int), ('frame', Frame))
 
 
-def base_cost(config: MatcherConfig, image: str, launches: list[Launch]) -> str:
+def base_cost(config: ResolvedConfig, image: str, launches: list[Launch]) -> str:
     """Name of the data cost's format at level 0 for matched images of 'uint8' or 'float'.
 
     Of floats bytes where costs of all images of that type are multiples of one factor. 4 bits
@@ -72,7 +72,7 @@ def base_cost(config: MatcherConfig, image: str, launches: list[Launch]) -> str:
     return CostFormat.of(config, 0).name
 
 
-def kernel_of(config: MatcherConfig, step: Launch, base: str | None = None,
+def kernel_of(config: ResolvedConfig, step: Launch, base: str | None = None,
               has_more: bool = False) -> tuple[str, str]:
     """File and name of the kernel that a launch runs.
 
@@ -106,7 +106,7 @@ def selected(step: Launch, has_more: bool) -> str:
     return 'OWN' if step.finish == OWN_LABELS and not has_more else 'NONE'
 
 
-def threads_of(config: MatcherConfig, step: Launch, base: str | None = None,
+def threads_of(config: ResolvedConfig, step: Launch, base: str | None = None,
                has_more: bool = False) -> int:
     """Threads of a block of that kernel; parameters as those of ``kernel_of``."""
     kind = CostFormat.of(config, step.level, base).name
@@ -114,12 +114,12 @@ def threads_of(config: MatcherConfig, step: Launch, base: str | None = None,
                launch.compiled_threads(MessageFormat.of(config), kind, step, has_more))
 
 
-def inherit_name(config: MatcherConfig) -> str:
+def inherit_name(config: ResolvedConfig) -> str:
     """The kernel that gives one colour what its parents send."""
     return f'inherit_messages<{MessageFormat.of(config).name}, {config.disparity_range}>'
 
 
-def inherited(config: MatcherConfig, step: Launch) -> tuple[int, ...]:
+def inherited(config: ResolvedConfig, step: Launch) -> tuple[int, ...]:
     """The colours that a launch finds nowhere but at their parents, and that are wanted after it.
 
     Without an iteration both, with a single one that which it does not update.

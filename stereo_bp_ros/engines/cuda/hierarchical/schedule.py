@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections.abc import Sequence
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.hierarchical import formats, launch, time_model
 from stereo_bp_ros.engines.cuda.hierarchical.formats import Int16Bytes, Int16SixBits, MessageFormat
 from stereo_bp_ros.engines.cuda.hierarchical.launch import (
@@ -37,7 +37,7 @@ SHARED_OF_ONE_ITERATION = 4, 5
 LONGEST_OF_LEVEL_0, LONGEST = 5, 7
 
 
-def launches(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL,
+def launches(config: ResolvedConfig, width: int, height: int, device: Properties = TYPICAL,
              tilings: dict[int, Tiling] | None = None) -> list[Launch]:
     """All launches that pass the messages, coarsest level first.
 
@@ -56,7 +56,7 @@ def launches(config: MatcherConfig, width: int, height: int, device: Properties 
     return result
 
 
-def fits(config: MatcherConfig, k: int, tiling: Tiling, device: Properties) -> bool:
+def fits(config: ResolvedConfig, k: int, tiling: Tiling, device: Properties) -> bool:
     """Whether every launch of level ``k`` fits a block's shared memory and threads."""
     return config.iterations_of_levels[k] > 0 and all(
         _fits_block(step, device) for step in _launches_of_level(config, k, tiling))
@@ -87,7 +87,7 @@ def nodes_of(step: Launch) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int
     return tuple(lists), tuple(counts)
 
 
-def message_arrays(config: MatcherConfig, steps: Sequence[Launch]) -> list[str]:
+def message_arrays(config: ResolvedConfig, steps: Sequence[Launch]) -> list[str]:
     """Names of the message arrays that the launches read or write, each once."""
     names: dict[str, None] = {}
     for step in steps:
@@ -105,7 +105,7 @@ def forget() -> None:
     formats.forget()
 
 
-def ranked(config: MatcherConfig, width: int, height: int, k: int,
+def ranked(config: ResolvedConfig, width: int, height: int, k: int,
            device: Properties) -> list[Tiling]:
     """For each way to divide the iterations of level ``k`` among launches its best tiling.
 
@@ -117,7 +117,7 @@ def ranked(config: MatcherConfig, width: int, height: int, k: int,
     return list(best.values())
 
 
-def neighbours(config: MatcherConfig, width: int, height: int, k: int, device: Properties,
+def neighbours(config: ResolvedConfig, width: int, height: int, k: int, device: Properties,
                chosen: Tiling, few: int = 4) -> list[Tiling]:
     """Other tiles for launches divided as ``chosen`` has them, the model's favourites first.
 
@@ -138,7 +138,7 @@ def _division(tiling: Tiling) -> tuple[object, ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def _chosen(config: MatcherConfig, width: int, height: int, k: int, device: Properties) -> Tiling:
+def _chosen(config: ResolvedConfig, width: int, height: int, k: int, device: Properties) -> Tiling:
     """The tiling of level ``k`` that ``time_model`` likes best.
 
     :raises ConfigError: not even the smallest tile fits the shared memory of a block.
@@ -150,7 +150,7 @@ def _chosen(config: MatcherConfig, width: int, height: int, k: int, device: Prop
     return min(ways, key=lambda way: way[0])[1]
 
 
-def _ways(config: MatcherConfig, width: int, height: int, k: int, device: Properties,
+def _ways(config: ResolvedConfig, width: int, height: int, k: int, device: Properties,
           few: int) -> list[tuple[float, Tiling]]:
     """Tilings of level ``k`` and their predicted times.
 
@@ -185,7 +185,7 @@ def _ways(config: MatcherConfig, width: int, height: int, k: int, device: Proper
 
 
 @functools.lru_cache(maxsize=512)
-def _of_one_launch(config: MatcherConfig, width: int, height: int, k: int, device: Properties,
+def _of_one_launch(config: ResolvedConfig, width: int, height: int, k: int, device: Properties,
                    iterations: int, finish: int) -> list[tuple[float, Tiling]]:
     """Tilings of a launch that begins with iteration 0, the fastest first, with their times."""
     message, level = MessageFormat.of(config), formats.levels(config, width, height)[k]
@@ -306,7 +306,7 @@ def _fits_block(step: Launch, device: Properties) -> bool:
     return step.shared_bytes <= room and step.threads <= tiling.threads
 
 
-def _launches_of_level(config: MatcherConfig, k: int, tiling: Tiling) -> list[Launch]:
+def _launches_of_level(config: ResolvedConfig, k: int, tiling: Tiling) -> list[Launch]:
     message, iterations = MessageFormat.of(config), config.iterations_of_levels[k]
     last = tiling.last
     before = iterations - min(last.iterations, iterations) if last else iterations
@@ -346,7 +346,7 @@ def _launches_of_level(config: MatcherConfig, k: int, tiling: Tiling) -> list[La
     return result
 
 
-def _start(config: MatcherConfig, k: int) -> int:
+def _start(config: ResolvedConfig, k: int) -> int:
     """What the first iteration of a level reads: zeros where no coarser level has iterations."""
     return FROM_PARENTS if any(config.iterations_of_levels[k + 1:]) else FROM_ZERO
 

@@ -11,7 +11,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.hierarchical import apron, schedule, tuning
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Tiling
@@ -64,7 +64,7 @@ class Search(abc.ABC):
     :param afresh: begin anew, whatever has been written.
     """
 
-    def __init__(self, config: MatcherConfig, width: int, height: int, device: Properties,
+    def __init__(self, config: ResolvedConfig, width: int, height: int, device: Properties,
                  on: dict[str, str], timer: Timer,
                  progress: Callable[[int, int, str], None] = lambda *_: None,
                  afresh: bool = False) -> None:
@@ -173,7 +173,7 @@ class TileSearch(Search):
             self._config, self._device, with_label=k == 0) >= self._config.disparity_range
 
 
-def most_disparities(config: MatcherConfig, device: Properties, with_label: bool) -> int:
+def most_disparities(config: ResolvedConfig, device: Properties, with_label: bool) -> int:
     """The longest vectors of which a block's shared memory can hold the least tile.
 
     Inequalities (2) to (4) of the AI 2009 paper for this device and these messages: the form for

@@ -16,7 +16,7 @@ from stereo_bp_ros.engines.cuda.hierarchical import tuning
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Tiling
 from stereo_bp_ros.engines.cuda.hierarchical.search import Candidate, Result, Search
 from stereo_bp_ros.engines.cuda.pipeline import kernels_of
-from stereo_bp_ros.engines.cuda.planning import computed, plan_of
+from stereo_bp_ros.engines.cuda.planning import plan_of, resolve
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import Properties, properties
 from stereo_bp_ros.errors import ConfigError
@@ -110,7 +110,7 @@ def tune(config: MatcherConfig, width: int, height: int, parts: Partitioning | N
     :raises OSError: the cache directory cannot be written.
     """
     device = properties(config.device_id)
-    matched = computed(config, device)
+    matched = resolve(config, device)
     if not tuning.can_be_tuned(matched):
         raise ConfigError('program', config.program,
                           'only default without exact has tilings to tune, and plain_steps, '

@@ -16,7 +16,7 @@ import types
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines import cache, programs
 from stereo_bp_ros.engines.cuda.hierarchical import schedule
 from stereo_bp_ros.engines.cuda.hierarchical.launch import LARGEST_HALO, Tiling
@@ -52,7 +52,7 @@ class Problem:
     iterations: int | str
 
     @classmethod
-    def of(cls, config: MatcherConfig, width: int, height: int) -> Problem:
+    def of(cls, config: ResolvedConfig, width: int, height: int) -> Problem:
         messages, costs = programs.matching('cuda', config).kept_as(config)
         given = config.iterations_of_levels
         iterations = given[0] if len(set(given)) == 1 else '-'.join(map(str, given))
@@ -98,7 +98,7 @@ def place(problem: Problem, on: dict[str, str]) -> pathlib.Path:
     return directory() / f'{problem.stem}{digest[:12]}.tuned'
 
 
-def look_up(config: MatcherConfig, width: int, height: int, device: Properties,
+def look_up(config: ResolvedConfig, width: int, height: int, device: Properties,
             on: dict[str, str] | None = None) -> Tuned:
     """The tilings that were found for a problem on this machine.
 
@@ -135,7 +135,7 @@ def look_up(config: MatcherConfig, width: int, height: int, device: Properties,
                           'engine by itself', settings=settings)
 
 
-def can_be_tuned(config: MatcherConfig) -> bool:
+def can_be_tuned(config: ResolvedConfig) -> bool:
     """Whether anything is left to choose: tilings, or the split of hybrid storage."""
     return (config.stereo_algorithm == 'bp' and any(config.iterations_of_levels)
             and programs.matching('cuda', config).can_be_tuned(config))
@@ -176,7 +176,7 @@ def usable(content: dict[str, Any], problem: Problem, on: dict[str, str]) -> boo
     return bool(content) and not _mismatch(content, problem, on)
 
 
-def sound_tilings(config: MatcherConfig, content: dict[str, Any],
+def sound_tilings(config: ResolvedConfig, content: dict[str, Any],
                   device: Properties) -> dict[int, Tiling]:
     """Those tilings of a file that kernels can run with: files are not trusted."""
     tilings = {}
@@ -192,7 +192,7 @@ def sound_tilings(config: MatcherConfig, content: dict[str, Any],
     return tilings
 
 
-def sound_settings(config: MatcherConfig, content: dict[str, Any],
+def sound_settings(config: ResolvedConfig, content: dict[str, Any],
                    device: Properties) -> dict[str, int]:
     """The settings of a file, {} = none, or such that are refused."""
     settings = content['settings']
@@ -244,7 +244,7 @@ def write(problem: Problem, on: dict[str, str], best: Mapping[Any, Any],
     return file
 
 
-def for_engine(config: MatcherConfig, width: int, height: int, device: Properties) -> Tuned:
+def for_engine(config: ResolvedConfig, width: int, height: int, device: Properties) -> Tuned:
     """What an engine takes when it is built; logs why where a file is not used."""
     tuned = look_up(config, width, height, device)
     if tuned.is_ignored:

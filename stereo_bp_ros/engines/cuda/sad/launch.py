@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from stereo_bp_ros import geometry
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL, Properties
 from stereo_bp_ros.geometry import Wanted
 
@@ -48,12 +48,12 @@ class Launch(NamedTuple):
         return 32 * self.chunks * self.strips
 
 
-def window_tiles(config: MatcherConfig) -> int:
+def window_tiles(config: ResolvedConfig) -> int:
     """Tiles of 16 pixels that 16 neighbouring windows cover; at least the 2 of one product."""
     return max(2, -(-(config.correlation_window_size + 15) // 16))
 
 
-def launch_of(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL,
+def launch_of(config: ResolvedConfig, width: int, height: int, device: Properties = TYPICAL,
               rows: int | None = None) -> Launch:
     """The launch for images of this size.
 
@@ -74,12 +74,12 @@ def launch_of(config: MatcherConfig, width: int, height: int, device: Properties
     return best
 
 
-def _launch(config: MatcherConfig, block: Launch, columns: int, height: int, rows: int) -> Launch:
+def _launch(config: ResolvedConfig, block: Launch, columns: int, height: int, rows: int) -> Launch:
     found = block._replace(rows=rows, grid=(columns, -(-height // rows), 1))
     return found._replace(shared_bytes=_shared_bytes(config, found))
 
 
-def _block(config: MatcherConfig, device: Properties) -> Launch:
+def _block(config: ResolvedConfig, device: Properties) -> Launch:
     """One block, of no rows yet."""
     chunks = -(-config.disparity_range // MOST_LABELS)
     label_tiles = -(-config.disparity_range // (8 * chunks))
@@ -95,7 +95,7 @@ def _room(device: Properties) -> int:
     return device.shared_memory - RESERVED
 
 
-def _shared_bytes(config: MatcherConfig, found: Launch) -> int:
+def _shared_bytes(config: ResolvedConfig, found: Launch) -> int:
     """Both images' rows of a block, and room for the sums of one window in every thread."""
     left = 8 * found.strips + 4 * (found.tiles - 1)
     right = left + 2 * found.label_tiles * found.chunks
@@ -105,7 +105,7 @@ def _shared_bytes(config: MatcherConfig, found: Launch) -> int:
     return row * (found.rows + config.correlation_window_size - 1) + sums
 
 
-def _predicted_time(config: MatcherConfig, found: Launch, device: Properties) -> float:
+def _predicted_time(config: ResolvedConfig, found: Launch, device: Properties) -> float:
     """Microseconds beside those of the launch, fitted to an H200 (``docs/history.md``).
 
     Only the order of the candidates matters, which another clock does not change; on other
@@ -122,7 +122,7 @@ def _predicted_time(config: MatcherConfig, found: Launch, device: Properties) ->
                for count, at_once in ((rounds, together), (1 if rest else 0, rest)))
 
 
-def is_possible(config: MatcherConfig, device: Properties) -> bool:
+def is_possible(config: ResolvedConfig, device: Properties) -> bool:
     """Whether a device can run ``match_windows``.
 
     That takes products of 8-bit integers, and on Turing more shared memory than there is for the

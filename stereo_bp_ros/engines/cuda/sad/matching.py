@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Mapping
 
 from stereo_bp_ros import geometry
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.plan import Plan
@@ -33,7 +33,7 @@ class Windows(ctypes.Structure):
         ('offset', ctypes.c_int))
 
 
-def windows(config: MatcherConfig, width: int, height: int, rows: int,
+def windows(config: ResolvedConfig, width: int, height: int, rows: int,
             addresses: Mapping[str, int | None]) -> Windows:
     """Arguments of the kernels.
 
@@ -73,7 +73,7 @@ class Sad(CudaMatching):
     """See ``CudaMatching``."""
 
     @classmethod
-    def replacement(cls, config: MatcherConfig, device: Properties) -> MatcherConfig:
+    def replacement(cls, config: ResolvedConfig, device: Properties) -> ResolvedConfig:
         if sad_launch.is_possible(config, device):
             return config
         return config.replace(program='streamed_sad')

@@ -6,7 +6,7 @@ import ctypes
 import math
 from typing import Any, NamedTuple
 
-from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.runtime import compiler
 
@@ -52,12 +52,12 @@ def gaussian_weights(sigma: float) -> list[float]:
     return [weight / total for weight in weights]
 
 
-def method(config: MatcherConfig) -> str:
+def method(config: ResolvedConfig) -> str:
     """What makes the matched image; combined costs make features of the grey one instead."""
     return 'none' if config.has_combined_cost else config.preprocessing
 
 
-def kernels(config: MatcherConfig) -> list[str]:
+def kernels(config: ResolvedConfig) -> list[str]:
     """Names of the kernels in ``preprocess.cu`` that a frame may need."""
     names = []
     pixels = {'uint8', 'float'}         # before and after the Gaussian

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines import colors
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
@@ -81,7 +81,7 @@ class Steps(NamedTuple):
         return not (self.is_filtered or self.right or self.keeps)
 
 
-def steps(config: MatcherConfig, outputs: Collection[str], is_reduced: bool = False) -> Steps:
+def steps(config: ResolvedConfig, outputs: Collection[str], is_reduced: bool = False) -> Steps:
     """The steps of a frame, of reduced images or of the images as they are."""
     has_confidence = config.confidence_threshold > 0 or 'confidence' in outputs
     fills = config.filling != 'none'
@@ -127,7 +127,7 @@ class Parameters(ctypes.Structure):
         for name in (*OUTPUTS, 'final'):
             setattr(self, name, targets.get(name))
 
-    def fill(self, config: MatcherConfig, calibration: Calibration | None) -> None:
+    def fill(self, config: ResolvedConfig, calibration: Calibration | None) -> None:
         """Take over live settings and calibration."""
         shift = calibration.shift if calibration is not None else 0.0
         if config.is_belief_propagation:
@@ -157,7 +157,7 @@ class Parameters(ctypes.Structure):
         self.colors[:] = colors.table(config.color_map).tobytes()
         self._fill_points(config, calibration)
 
-    def _fill_points(self, config: MatcherConfig, calibration: Calibration | None) -> None:
+    def _fill_points(self, config: ResolvedConfig, calibration: Calibration | None) -> None:
         self.nearest = config.points_min_depth
         self.farthest = config.points_max_depth or math.inf
         self.decimation = config.points_decimation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL, Properties
 from stereo_bp_ros.errors import ConfigError
 
@@ -71,7 +71,7 @@ class Launch(NamedTuple):
         return self.rows + self.columns - 1
 
 
-def team(config: MatcherConfig) -> Team:
+def team(config: ResolvedConfig) -> Team:
     """How a vector is dealt out: at most 8 labels to a lane, unless there are more than 256."""
     lanes = next(lanes for lanes in (1, 2, 4, 8, 16, 32)
                  if 8 * lanes >= config.disparity_range or lanes == 32)
@@ -79,7 +79,7 @@ def team(config: MatcherConfig) -> Team:
                 1 if config.message_type == 'int16' else 2)
 
 
-def check(config: MatcherConfig, device: Properties = TYPICAL) -> None:
+def check(config: ResolvedConfig, device: Properties = TYPICAL) -> None:
     """Refuse tiles that a block cannot have on chip.
 
     :raises ConfigError: and names the largest tile that fits.
@@ -99,7 +99,7 @@ def check(config: MatcherConfig, device: Properties = TYPICAL) -> None:
         f'schedule {schedule} the largest that fits on chip is {largest}')
 
 
-def launch_of(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL
+def launch_of(config: ResolvedConfig, width: int, height: int, device: Properties = TYPICAL
               ) -> Launch:
     """The launch for images of this size.
 
@@ -125,7 +125,7 @@ def launch_of(config: MatcherConfig, width: int, height: int, device: Properties
     return _in_clusters(config, found, device) if schedule == 'rows' else found
 
 
-def _all_on_chip(config: MatcherConfig, rows: int, columns: int, device: Properties
+def _all_on_chip(config: ResolvedConfig, rows: int, columns: int, device: Properties
                  ) -> Launch | None:
     """A run of tiles for each multiprocessor, as short as can be; None = they do not fit."""
     if rows > device.multiprocessors:
@@ -138,7 +138,7 @@ def _all_on_chip(config: MatcherConfig, rows: int, columns: int, device: Propert
                shared, run=run)
 
 
-def _in_clusters(config: MatcherConfig, found: Launch, device: Properties) -> Launch:
+def _in_clusters(config: ResolvedConfig, found: Launch, device: Properties) -> Launch:
     """The same in clusters, where every row has a block and its memory holds the messages."""
     cluster = 1 << CLUSTER_BITS
     blocks = -(-found.rows // cluster) * cluster
@@ -156,12 +156,12 @@ def _in_clusters(config: MatcherConfig, found: Launch, device: Properties) -> La
                           cluster_words=words)
 
 
-def asked_schedule(config: MatcherConfig) -> str:
+def asked_schedule(config: ResolvedConfig) -> str:
     """The schedule that program tiled_barriers names; the default program has auto."""
     return config.tiled_barriers.schedule if config.program == 'tiled_barriers' else 'auto'
 
 
-def _chosen_schedule(config: MatcherConfig, device: Properties) -> str:
+def _chosen_schedule(config: ResolvedConfig, device: Properties) -> str:
     """``asked_schedule``; in place of auto the faster of those that any image fits."""
     if (asked := asked_schedule(config)) != 'auto':
         return asked
@@ -171,7 +171,7 @@ def _chosen_schedule(config: MatcherConfig, device: Properties) -> str:
     return 'cooperative'
 
 
-def arrays(config: MatcherConfig, width: int, height: int, device: Properties = TYPICAL
+def arrays(config: ResolvedConfig, width: int, height: int, device: Properties = TYPICAL
            ) -> list[tuple[str, tuple[int, ...], str]]:
     """What is kept between tiles, and what waiting for each other takes: name, shape, type.
 
@@ -186,13 +186,13 @@ def arrays(config: MatcherConfig, width: int, height: int, device: Properties = 
             ('tile_state', (4 + 2 * found.blocks,), 'uint32')]
 
 
-def reach(config: MatcherConfig) -> int:
+def reach(config: ResolvedConfig) -> int:
     """Labels that a step may lead over before it costs the truncation."""
     slope, truncation = quantisation.message_smoothness(config)
     return min(config.disparity_range - 1, max(0, -int(-truncation // slope) - 1))
 
 
-def pad(config: MatcherConfig) -> float:
+def pad(config: ResolvedConfig) -> float:
     """Cost of a label beyond the range, in units of the messages: no sum of a real one is more."""
     truncation = quantisation.message_smoothness(config)[1]
     if config.message_type == 'int16':
@@ -200,7 +200,7 @@ def pad(config: MatcherConfig) -> float:
     return quantisation.largest_cost(config) + 4 * truncation
 
 
-def _warps(config: MatcherConfig, schedule: str) -> int:
+def _warps(config: ResolvedConfig, schedule: str) -> int:
     """Warps of a block."""
     if schedule == 'rows':
         return ROW_WARPS
@@ -209,7 +209,7 @@ def _warps(config: MatcherConfig, schedule: str) -> int:
     return min(max(least, 2 * needed), most)
 
 
-def _shared_bytes(config: MatcherConfig, size: int, schedule: str, run: int = 1) -> int:
+def _shared_bytes(config: ResolvedConfig, size: int, schedule: str, run: int = 1) -> int:
     """A row of zeros and the tiles of a block; speculative: borders, and what it sent."""
     found = team(config)
     pixel = found.lanes * found.words
@@ -221,5 +221,5 @@ def _shared_bytes(config: MatcherConfig, size: int, schedule: str, run: int = 1)
     return 4 * words * found.registers
 
 
-def _fits(config: MatcherConfig, size: int, schedule: str, device: Properties) -> bool:
+def _fits(config: ResolvedConfig, size: int, schedule: str, device: Properties) -> bool:
     return _shared_bytes(config, size, schedule) <= device.shared_memory

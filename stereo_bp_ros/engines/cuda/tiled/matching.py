@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 from stereo_bp_ros import partitions
-from stereo_bp_ros.config import MatcherConfig, quantisation
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda import memory
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import cost, labels
@@ -43,7 +43,7 @@ class TiledLaunch(ctypes.Structure):
         ('cluster_words', ctypes.c_int), ('stamp', ctypes.c_void_p))
 
 
-def kernel(config: MatcherConfig, launch: tiled_launch.Launch, image: str,
+def kernel(config: ResolvedConfig, launch: tiled_launch.Launch, image: str,
            has_whole_grey: bool) -> tuple[str, str]:
     """The file and the kernel for matched images of this type, 'uint8' or 'float'."""
     is_fast = str(config.tiled_barriers.computation == 'fast').lower()
@@ -64,7 +64,7 @@ class Tiled(CudaMatching):
     """See ``CudaMatching``."""
 
     @classmethod
-    def check(cls, config: MatcherConfig, device: Any = None) -> None:
+    def check(cls, config: ResolvedConfig, device: Any = None) -> None:
         tiled_launch.check(config, device)
 
     @classmethod
