@@ -46,6 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='keep the stamps and publish /clock')
     parser.add_argument('--period', type=shared.real(0.0001, 3600), default=0.1, metavar='SECONDS',
                         help='time between pairs without stamps (default 0.1)')
+    parser.add_argument('--longest-gap', type=shared.real(0.001, 1e9), default=60.0,
+                        metavar='SECONDS',
+                        help='a longer time without a recorded message is shortened to this, and '
+                             'said; in seconds of the recording (default 60)')
     parser.add_argument('--focal', type=shared.real(1, 1e6), metavar='PIXELS',
                         help='focal length, for folders without calibration')
     parser.add_argument('--baseline', type=shared.real(1e-6, 1e4), default=0.1, metavar='METRES',
@@ -102,7 +106,8 @@ def run(options: argparse.Namespace) -> int:
         raise StereoError(f'ROS refuses {" ".join(options.ros_arguments)}: {error}') from error
     try:
         node = rclpy.create_node('stereo_bp_replay')
-        player = Player(node, source, rate=options.rate, clock=options.clock)
+        player = Player(node, source, rate=options.rate, clock=options.clock,
+                        longest_gap_s=max(options.longest_gap, options.period))
         for topic in player.wait_for_subscribers(options.wait):
             shared.say(f'nobody subscribes to {topic}', file=sys.stderr)
         with shared.progress_bar() as bar:
@@ -115,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
     figures: dict[str, Any] = {
         'source': str(options.path), 'pairs': report.pairs, 'messages': report.sent,
         'seconds': report.seconds, 'worst_delay_ms': report.worst_delay_ms,
-        'waited_s': report.waited_s}
+        'waited_s': report.waited_s, 'skipped_s': report.skipped_s}
     if options.json:
         shared.print_json(figures)
     else:

@@ -113,7 +113,8 @@ def _perform(name: str, one: Input, sources: Sources, scenario: Scenario,
     folder.mkdir()
     topics = shared.chosen_topics(options)
     player = ['--rate', str(options.rate), '--loop', str(options.loop),
-              '--period', str(options.period), '--wait', str(options.wait)]
+              '--period', str(options.period), '--wait', str(options.wait),
+              '--longest-gap', str(options.longest_gap)]
     if options.focal:
         player += ['--focal', str(options.focal), '--baseline', str(options.baseline)]
     calibration = None

@@ -101,6 +101,9 @@ def judge(name: str, title: str, pairs: Callable[[], Iterator[Pair]],
         _log.warning('%s: the replay stood still for %.1f s in all, until images had reached who '
                      'subscribes to them: DDS was still connecting them, or this machine is busy',
                      name, waited_s)
+    if skipped_s := result.sent.get('skipped_s', 0.0):
+        _log.warning('%s: %.0f s without a recorded message were left out (--longest-gap)',
+                     name, skipped_s)
     inputs = _Inputs(pairs, period_s)
     showing = Showing(figures.frames['recorded'])
     results: list[Result] = []

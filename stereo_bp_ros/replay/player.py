@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import queue
 import threading
 import time
@@ -31,6 +32,14 @@ _LEAD_S = 0.05
 #: place of the oldest, whether it has arrived or not.
 DEPTH = 10
 
+#: Seconds of a recording without a message that are played; what is beyond is left out.
+LONGEST_GAP_S = 60.0
+
+#: Times and stamps fit messages up to here, nanoseconds: the end of January 19, 2038.
+_LATEST_NS = 2**31 * 10**9 - 1
+
+_log = logging.getLogger(__name__)
+
 #: Seconds that a player with /clock waits for a subscriber that acknowledges nothing.
 ACKNOWLEDGE_LIMIT_S = 10.0
 
@@ -41,12 +50,14 @@ class PlayReport:
 
     waited_s: how long /clock stood still until subscribers had what was published, but for the
         first message of each topic.
+    skipped_s: what gaps of the recording were shortened by, seconds of the recording.
     """
 
     sent: dict[str, int]
     seconds: float = 0.0
     worst_delay_ms: float = 0.0
     waited_s: float = 0.0
+    skipped_s: float = 0.0
 
     @property
     def pairs(self) -> int:
@@ -64,12 +75,15 @@ class Player:
         source; stamps then stay as they are. Else every stamp becomes the time of publishing.
         /clock goes back at each loop, before its first message. It stands still while a reliable
         subscriber lacks ``DEPTH`` messages of a topic, so that a busy machine loses none.
+    :param longest_gap_s: a longer time without a message, also one that a damaged time of a
+        recording makes, is shortened to this, and said. In seconds of the recording.
     """
 
-    def __init__(self, node: Node, source: Source, *, rate: float = 1.0, clock: bool = False
-                 ) -> None:
+    def __init__(self, node: Node, source: Source, *, rate: float = 1.0, clock: bool = False,
+                 longest_gap_s: float = LONGEST_GAP_S) -> None:
         if rate <= 0:
             raise StereoError(f'rate is {rate:g}, but must be > 0')
+        self._longest_gap_ns = round(longest_gap_s * 1e9)
         self._node = node
         self._source = source
         self._rate = rate
@@ -112,14 +126,18 @@ class Player:
         return report
 
     def _play_once(self, report: PlayReport, progress: Callable[[int], None] | None) -> None:
-        first_ns: int | None = None
-        begin = begin_wall_ns = 0.0
+        first_ns: int | None = None     # of the source; later by what is left out of gaps
+        begin = begin_wall_ns = last_ns = 0.0
         for event in _prefetched(self._source.events()):
+            time_ns = min(max(0, event.time_ns), _LATEST_NS)
             if first_ns is None:
-                first_ns, begin = event.time_ns, time.perf_counter() + _LEAD_S
+                first_ns, begin = time_ns, time.perf_counter() + _LEAD_S
                 begin_wall_ns = time.time_ns() + _LEAD_S * 1e9
-            elapsed_ns = (event.time_ns - first_ns) / self._rate
-            self._wait(begin, begin + elapsed_ns / 1e9, first_ns, event.time_ns)
+            elif time_ns - last_ns > self._longest_gap_ns:
+                first_ns += self._skip(report, int(last_ns), time_ns)
+            last_ns = time_ns
+            elapsed_ns = (time_ns - first_ns) / self._rate
+            self._wait(begin, begin + elapsed_ns / 1e9, first_ns, time_ns)
             waited_s, behind_s = self._wait_for_room(event.topic)
             report.waited_s += behind_s
             begin += waited_s
@@ -128,13 +146,24 @@ class Player:
             data = bytes(event.data)
             if self._clock is None:
                 offset_ns = (bags.stamp_of(data) - first_ns) / self._rate
-                data = bags.with_stamp(data, int(begin_wall_ns + offset_ns))
+                data = bags.with_stamp(data, min(max(0, int(begin_wall_ns + offset_ns)),
+                                                 _LATEST_NS))
             self._publishers[event.topic].publish(data)
             delay_ms = (time.perf_counter() - begin) * 1e3 - elapsed_ns / 1e6
             report.worst_delay_ms = max(report.worst_delay_ms, delay_ms)
             report.sent[event.topic] += 1
             if progress and event.topic.startswith('left/image'):
                 progress(report.pairs)
+
+    def _skip(self, report: PlayReport, last_ns: int, time_ns: int) -> int:
+        """Say that the gap between two times is shortened; returns by how many nanoseconds."""
+        skipped_ns = time_ns - last_ns - self._longest_gap_ns
+        report.skipped_s += skipped_ns / 1e9
+        _log.warning(
+            'no message was recorded from %.3f s to %.3f s: this gap of %.3f s is shortened to '
+            '%g s (--longest-gap). If the recording had no pause, its times are damaged',
+            last_ns / 1e9, time_ns / 1e9, (time_ns - last_ns) / 1e9, self._longest_gap_ns / 1e9)
+        return skipped_ns
 
     def _wait_for_room(self, topic: str) -> tuple[float, float]:
         """Wait until the next message of a topic overwrites none that is on its way.

@@ -56,8 +56,8 @@ Progress = Callable[[str, int], None]
 class SessionResult:
     """What a run left: files in its folder, and how the processes ended.
 
-    sent: what the player printed, with ``pairs``, ``messages``, ``seconds``, ``worst_delay_ms``
-        and ``waited_s``.
+    sent: what the player printed, with ``pairs``, ``messages``, ``seconds``, ``worst_delay_ms``,
+        ``waited_s`` and ``skipped_s``.
     recorded: messages that reached the recorder, per topic.
     frames: what became of every frame, as ``frames.account`` gives it.
     bag: rosbag2 folder with disparity, latency and /diagnostics.

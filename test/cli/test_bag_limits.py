@@ -297,6 +297,15 @@ def test_a_view_that_never_ends_is_no_table(tmp_path, table):
             bags.StereoBag(path)
 
 
+def test_a_time_of_recording_that_is_none_is_said_in_one_line(tmp_path):
+    path = rosbag2(tmp_path / 'bag', size=8192)
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE messages SET timestamp = 'abc' WHERE id = 3")
+    with bags.StereoBag(path) as bag, pytest.raises(
+            StereoError, match=r"behind message 1 of /\S+: a message has the time 'abc' ns$"):
+        list(bag.raw())
+
+
 def test_pages_that_lead_to_each_other_end(tmp_path):
     """Seven pages of a tree, each of which leads to the next 200 times."""
     path = rosbag2(tmp_path / 'bag', size=8192)

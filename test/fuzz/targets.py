@@ -338,8 +338,8 @@ TARGETS = {
     'cdr_of_ros': Target(messages.cdr_of_ros, _messages, (), 0.2, crashes=True),
     'bag': Target(bag, lambda: _tagged([[content] for _, content in _recordings()]), (
         'evaluation/bags', 'evaluation/bag_reader', 'evaluation/bag_topics',
-        'evaluation/bag_mcap', 'evaluation/bag_sqlite', 'evaluation/bag_storage',
-        'evaluation/bag_ros1', 'evaluation/pair_finder'), 1,
+        'evaluation/bag_bytes', 'evaluation/bag_mcap', 'evaluation/bag_sqlite',
+        'evaluation/bag_storage', 'evaluation/bag_ros1', 'evaluation/pair_finder'), 1,
         (StereoError,), 'bag'),
     'pfm': Target(pfm, inputs.float_maps, ('evaluation/files',), 12, file='map.pfm'),
     'png': Target(png, inputs.pictures, (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import subprocess
@@ -150,6 +151,59 @@ def test_the_clock_goes_at_the_rate_of_the_replay(folder, monkeypatch, rate):
              for (at, before), (then, after) in itertools.pairwise(told) if then - at > 1e-3]
     assert len(steps) > 10
     assert steps == pytest.approx([rate] * len(steps), rel=1e-2)
+
+
+@pytest.mark.parametrize('clock', [True, False])
+@pytest.mark.parametrize(('place', 'time_ns'), [
+    (0, 0), (0, -5), (11, 2**62), (11, 15 * 10**17)])
+def test_a_gap_or_a_damaged_time_of_a_recording_is_played_in_a_minute_and_said(
+        folder, monkeypatch, caplog, clock, place, time_ns):
+    from stereo_bp_ros.replay import player
+    watch = Watch()
+    watch.now = 1.8e9
+    monkeypatch.setattr(player, 'time', watch)
+    source = open_source(folder)
+    events = list(source.events())
+    events[place] = dataclasses.replace(events[place], time_ns=time_ns)
+    node = WritesDown(watch)
+    rclpy.init()
+    try:
+        report = player.Player(node, dataclasses.replace(source, events=lambda: iter(events)),
+                               clock=clock).play()
+    finally:
+        rclpy.try_shutdown()
+    assert report.pairs == 3
+    assert sum(report.sent.values()) == 12
+    assert 59 < watch.now - 1.8e9 < 61
+    assert report.skipped_s > 900
+    text, = caplog.messages
+    assert 'is shortened to 60 s (--longest-gap)' in text
+
+
+@pytest.mark.parametrize(('longest_gap_s', 'played_s'), [(101, 100.2), (60, 60.1)])
+def test_a_pause_of_a_recording_is_played_as_long_as_the_option_says(
+        folder, monkeypatch, caplog, longest_gap_s, played_s):
+    from stereo_bp_ros.replay import player
+    watch = Watch()
+    monkeypatch.setattr(player, 'time', watch)
+    source = open_source(folder)
+    events = list(source.events())
+    events[4:] = [dataclasses.replace(
+        one, time_ns=one.time_ns + 10**11, data=bags.with_stamp(one.data, one.time_ns + 10**11))
+        for one in events[4:]]
+    node = WritesDown(watch)
+    rclpy.init()
+    try:
+        report = player.Player(node, dataclasses.replace(source, events=lambda: iter(events)),
+                               longest_gap_s=longest_gap_s).play()
+    finally:
+        rclpy.try_shutdown()
+    assert watch.now == pytest.approx(played_s, abs=0.3)
+    assert report.skipped_s == pytest.approx(max(0, 100.1 - longest_gap_s))
+    assert len(caplog.messages) == (longest_gap_s < 100)
+    # Stamps are left out as their times are.
+    stamps = [bags.stamp_of(data) for _, data, _ in node.sent]
+    assert max(stamps) - min(stamps) == pytest.approx(played_s * 1e9, abs=3e8)
 
 
 @pytest.mark.parametrize('period_s', [0.1, 0.0], ids=['0.4 s', 'one moment'])
