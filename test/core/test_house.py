@@ -17,7 +17,8 @@ from test.cases import every
 PACKAGE = 'stereo_bp_ros'
 CORE = {'config', 'quantisation', 'errors', 'types', 'images', 'camera', 'rectification',
         'geometry', 'partitions', 'device_arrays', 'entrance', 'resources', 'distributions',
-        'transport', 'grey', 'alignment', 'findings', 'checks', 'stamps'}
+        'transport', 'grey', 'alignment', 'findings', 'checks', 'stamps',
+        'process'}
 
 #: What a file or room may import; the innermost room decides.
 ALLOWED = {
