@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from stereo_bp_ros import __version__
+from stereo_bp_ros import __version__, process
 from stereo_bp_ros.engines import compiling, host_memory
 from stereo_bp_ros.errors import StereoError, visible
 
@@ -72,18 +72,22 @@ def build_parser(only: str | None = None) -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``stereo_bp`` with these arguments; returns the exit status.
+    """Run ``stereo_bp`` with these arguments, or those of the process; returns the exit status.
 
     An error that the user can mend is one line on standard error and status 2. An interruption,
     or a reader of the output that has gone, is no error and says nothing.
     """
+    if arguments is None:
+        process.open_standard_streams()
+        status = main(sys.argv[1:])
+        if 'rclpy' in sys.modules:
+            process.end_despite_faults(status)
+        return status
     handler = logging.StreamHandler()
     handler.setFormatter(_OneLine('%(levelname)s: %(message)s'))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     # Who waits for a compiler is told so, whatever else is worth a line.
     compiling.log.setLevel(logging.INFO)
-    sys.stdout = sys.stdout or open(os.devnull, 'w')    # noqa: SIM115  (closed by the caller)
-    sys.stderr = sys.stderr or sys.stdout
     for stream in (sys.stdout, sys.stderr):
         # Names of files need not be text, nor text be what a terminal can show.
         if isinstance(stream, io.TextIOWrapper):
@@ -91,9 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = 'stereo_bp'
     try:
         try:
-            arguments = list(sys.argv[1:] if arguments is None else arguments)
             host_memory.check_address_space()
-            options = _parse(arguments)
+            options = _parse(list(arguments))
             program = f'stereo_bp {options.verb}'
             from stereo_bp_ros.cli.options import require
             with interruptions_kept():

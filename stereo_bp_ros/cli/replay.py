@@ -26,6 +26,7 @@ import pathlib
 import sys
 from typing import Any
 
+from stereo_bp_ros import process
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.errors import StereoError
@@ -106,6 +107,7 @@ def run(options: argparse.Namespace) -> int:
         raise StereoError(f'ROS refuses {" ".join(options.ros_arguments)}: {error}') from error
     try:
         node = rclpy.create_node('stereo_bp_replay')
+        process.keep(node)
         player = Player(node, source, rate=options.rate, clock=options.clock,
                         longest_gap_s=max(options.longest_gap, options.period))
         for topic in player.wait_for_subscribers(options.wait):

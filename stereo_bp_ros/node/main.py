@@ -16,12 +16,14 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-#: The signals that end the node.
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from stereo_bp_ros import process
+
+#: The signals that end the node; the last one unless who started it has it ignored (nohup).
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class ShutdownSignals:
-    """While entered, SIGINT and SIGTERM interrupt nothing and only end ``wait``.
+    """While entered, SIGINT, SIGTERM and SIGHUP interrupt nothing and only end ``wait``.
 
     Whichever thread of the process gets the signal, the interpreter writes its number into a
     pipe at once, so that the answer does not depend on what other threads are doing. To be
@@ -36,7 +38,8 @@ class ShutdownSignals:
             os.set_blocking(end, False)
         self._previous_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         self._previous: dict[int, Any] = {
-            number: signal.signal(number, _ignore) for number in SIGNALS}
+            number: signal.signal(number, _ignore) for number in SIGNALS
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -68,15 +71,15 @@ if TYPE_CHECKING:
 
     from stereo_bp_ros.node.matcher_host import MatcherFactory
 
-#: Exit statuses but 0, which SIGINT and SIGTERM give.
+#: Exit statuses but 0, which signals give.
 EXIT_REFUSED, EXIT_DEVICE_LOST, EXIT_SPINNING = 2, 3, 4
 
 #: So many exceptions of the executor within so many seconds are an endless loop: damaged messages
 #: of two cameras with their camera_infos, 30 a second each, are 600 in that time.
 MAX_ERRORS, ERROR_WINDOW = 1000, 5.0
 
-#: Seconds that a frame in progress is waited for, and that the whole end may take.
-STOP_LIMIT, END_LIMIT = 0.8, 5.0
+#: Seconds that a frame in progress is waited for.
+STOP_LIMIT = 0.8
 
 SWITCH_INTERVAL = 0.0002
 
@@ -144,6 +147,7 @@ def main(args: Sequence[str] | None = None, *,
 
     Returns the exit status.
     """
+    process.open_standard_streams()
     with ShutdownSignals() as signals:
         return _run(args, matcher_factory, signals)
 
@@ -200,6 +204,7 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
     except (StereoError, InvalidParameterTypeException, InvalidParameterValueException,
             RuntimeError) as error:     # RuntimeError: ROS arguments that rcl refuses
         print(f'stereo_bp_node: {error}', file=sys.stderr)
+        process.end_despite_faults(EXIT_REFUSED)
         rclpy.try_shutdown()
         return EXIT_REFUSED
     for text in own:
@@ -225,17 +230,18 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
     if status == EXIT_SPINNING:
         node.get_logger().error(text)
     node.get_logger().info(f'shutting down ({text})')
-    _exit_after(END_LIMIT, status)
+    process.end_within(process.END_LIMIT, status)
     ended = node.stop(STOP_LIMIT)
     spinner.end(1.0)
     executor.shutdown(timeout_sec=0.0)
+    process.end_despite_faults(status)
     node.destroy_node()
     rclpy.try_shutdown()
     # What was frozen would hold the DDS participant, and with it its shared memory, to the end.
     gc.unfreeze()
     if not ended:
         # The compiler cannot be interrupted, and is not to be torn down while it runs.
-        _exit_now(status)
+        os._exit(status)
     return status
 
 
@@ -248,18 +254,6 @@ def freeze() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
-
-
-def _exit_after(seconds: float, status: int) -> None:
-    watchdog = threading.Timer(seconds, _exit_now, (status,))
-    watchdog.daemon = True
-    watchdog.start()
-
-
-def _exit_now(status: int) -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
 
 
 if __name__ == '__main__':

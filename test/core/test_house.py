@@ -18,7 +18,7 @@ PACKAGE = 'stereo_bp_ros'
 CORE = {'config', 'errors', 'types', 'images', 'camera', 'rectification',
         'geometry', 'partitions', 'device_arrays', 'entrance', 'resources', 'distributions',
         'transport', 'grey', 'alignment', 'findings', 'checks', 'stamps', 'bounded',
-        'encoded_images'}
+        'encoded_images', 'process'}
 
 #: What a file or room may import; the innermost room decides.
 ALLOWED = {

@@ -57,8 +57,38 @@ class Lost(StereoMatcher):
 sys.exit(main(matcher_factory=Lost))
 """
 
+#: A node with something in C that fails when the interpreter destroys it, which is the last of
+#: all, like a participant of DDS beside peers that were killed.
+FAILING_NODE = """
+import os, sys
+from stereo_bp_ros.node.main import main
+class Failing:
+    def __del__(self, fail=os.kill, own=os.getpid(), number=11):
+        fail(own, number)
+failing = Failing()
+sys.exit(main())
+"""
 
-@pytest.mark.parametrize('number', [signal.SIGTERM, *slow(signal.SIGINT)])
+#: A node without standard output and error, whose log can be read nevertheless.
+CLOSED_NODE = """
+import os, sys
+os.close(1)
+os.close(2)
+sys.stdout = sys.stderr = None
+from stereo_bp_ros.node.main import main
+sys.exit(main())
+"""
+
+#: A node as ``nohup`` starts it.
+NOHUP_NODE = """
+import signal, sys
+from stereo_bp_ros.node.main import main
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, *slow(signal.SIGINT, signal.SIGHUP)])
 def test_a_signal_ends_an_active_node_with_status_0(run_node: Any, client_class: Any,
                                                     textured_pair: Callable[..., Any],
                                                     tmp_path: pathlib.Path, number: int) -> None:
@@ -79,6 +109,32 @@ def test_a_signal_ends_an_active_node_with_status_0(run_node: Any, client_class:
         name = signal.Signals(number).name
         assert f'shutting down ({name})' in node.log
         assert 'Traceback' not in node.log
+
+
+def test_a_fault_of_c_at_the_very_end_is_no_status_of_the_node(
+        run_node: Any, tmp_path: pathlib.Path) -> None:
+    with run_node(tmp_path, FAST, code=FAILING_NODE) as node:
+        assert node.end() == 0
+
+
+def test_a_node_with_closed_outputs_answers_and_ends_as_ever(
+        run_node: Any, client_class: Any, tmp_path: pathlib.Path) -> None:
+    with run_node(tmp_path, FAST, code=CLOSED_NODE, wait='') as node, contextlib.closing(
+            client_class(node.domain)) as client:
+        client.connect()
+        files = {os.readlink(f'/proc/{node.process.pid}/fd/{number}') for number in (1, 2)}
+        assert files == {os.devnull}
+        assert node.end(signal.SIGHUP) == 0
+
+
+def test_a_hangup_that_is_ignored_ends_nothing(run_node: Any, client_class: Any,
+                                               tmp_path: pathlib.Path) -> None:
+    with run_node(tmp_path, FAST, code=NOHUP_NODE) as node, contextlib.closing(
+            client_class(node.domain)) as client:
+        node.process.send_signal(signal.SIGHUP)
+        client.connect()
+        assert node.end(signal.SIGTERM) == 0
+        assert 'shutting down (SIGTERM)' in node.log
 
 
 def test_a_node_that_has_ended_leaves_no_shared_memory_behind(

@@ -21,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         help='of the node (auto)')
     parser.add_argument('--fault', action='append', default=[], metavar='NAME',
                         help='try this fault only; may be given again')
+    parser.add_argument('--ends', type=int, default=1, metavar='N',
+                        help="nodes that end in each trial of 'a node ends beside dead peers' (1)")
     parser.add_argument('--list', action='store_true', help='list the faults, and end')
     options = parser.parse_args(arguments)
 
@@ -31,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     # Before rclpy is imported: no other machine, and a profile for images in shared memory.
     os.environ['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'LOCALHOST'
-    from stereo_bp_ros import transport
+    from stereo_bp_ros import process, transport
     transport.prepare()
     from test.soak import run
     from test.soak.trials import FAULTS
@@ -45,9 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f'no such fault: {min(unknown)} (see --list)')
     # Whatever ends this ends what it has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    return run.run(minutes=options.minutes, seed=options.seed, output=options.output,
-                   backend=options.backend,
-                   faults=[known[name] for name in options.fault] or list(FAULTS))
+    status = run.run(minutes=options.minutes, seed=options.seed, output=options.output,
+                     backend=options.backend, ends=options.ends,
+                     faults=[known[name] for name in options.fault] or list(FAULTS))
+    process.end_despite_faults(status)
+    return status
 
 
 if __name__ == '__main__':

@@ -25,7 +25,8 @@ def write(folder: pathlib.Path, report: Mapping[str, Any]) -> None:
         html.Section('Run', [html.facts('', {
             'command': f'python -m test.soak --minutes {report["minutes"]:g} '
                        f'--seed {report["seed"]} --backend {report["backend"]}',
-            'machine': platform.platform(), 'frames': json.dumps(report['frames'])})])])
+            'machine': platform.platform(), 'frames': json.dumps(report['frames']),
+            'exit statuses of nodes that were ended': json.dumps(report['statuses'])})])])
 
 
 def _tiles(report: Mapping[str, Any]) -> html.Tiles:

@@ -72,7 +72,7 @@ class Rig(Client):
                          namespace=namespace)
         self.name = namespace.strip('/') or 'front'
         self.namespace = namespace
-        self.domain, self._directory = domain, directory
+        self.domain, self.directory = domain, directory
         self.parameters = {**PARAMETERS, 'backend': backend}
         self.waits = Waits(self._waited)
         self.ledger = Ledger(LONGEST_AGE, self.waits.since)
@@ -84,6 +84,8 @@ class Rig(Client):
         self._number = 0
         self._running = contextlib.ExitStack()
         self._ends: set[tuple[int, ...]] = set()
+        #: Ends of nodes in one trial of them, and the exit statuses of all nodes that have ended.
+        self.ends, self.statuses = 1, collections.Counter[int]()
         #: Counters at the last rest; None after a start of the node, until the next fault.
         self.before: Totals | None = None
         from diagnostic_msgs.msg import DiagnosticArray
@@ -138,7 +140,7 @@ class Rig(Client):
         """Start the node and wait until it is active and everything has found everything."""
         self.before = None
         node = self._running.enter_context(running_node(
-            self._directory, {**self.parameters, 'use_sim_time': bool(self.simulated)},
+            self.directory, {**self.parameters, 'use_sim_time': bool(self.simulated)},
             *(['-r', f'__ns:={self.namespace}'] if self.namespace else []), wait='', code=NODE,
             domain=self.domain, environment=environment,
             qos=session.reliable_overrides(self.namespace, depth=500)))
@@ -191,6 +193,7 @@ class Rig(Client):
         assert self.node_process is not None
         left = shared_memory.segments_of(self.process.pid)
         status = self.node_process.end(number)
+        self.statuses[status] += 1
         self._running.close()
         shared_memory.remove(left)
         self.before = None
@@ -343,8 +346,18 @@ def usage(pid: int) -> dict[str, float]:
 def subscribing_process(rig: Rig) -> Iterator[subprocess.Popen[str]]:
     """A process that subscribes to the rig's results and has received one; killed at the end."""
     known = rig.subscriptions_to('disparity')
+    with peer_process(rig, 'subscriber', f'{rig.namespace}/disparity') as process:
+        # Nobody learns of it from one that is killed.
+        rig.wait_until(lambda: rig.subscriptions_to('disparity') - known, ANSWER,
+                       'a second subscriber')
+        yield process
+
+
+@contextlib.contextmanager
+def peer_process(rig: Rig, module: str, name: str) -> Iterator[subprocess.Popen[str]]:
+    """A process of the soak in the rig's domain that has received a result; killed at the end."""
     process = subprocess.Popen(
-        [sys.executable, '-m', 'test.soak.subscriber', f'{rig.namespace}/disparity'],
+        [sys.executable, '-m', f'test.soak.{module}', name],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         env={**os.environ, 'ROS_DOMAIN_ID': str(rig.domain)})
     try:
@@ -354,10 +367,7 @@ def subscribing_process(rig: Rig) -> Iterator[subprocess.Popen[str]]:
         line = process.stdout.readline()
         watchdog.cancel()
         if not line:
-            raise Violation('a second subscriber has received nothing')
-        # Nobody learns of it from one that is killed.
-        rig.wait_until(lambda: rig.subscriptions_to('disparity') - known, ANSWER,
-                       'a second subscriber')
+            raise Violation(f'a {module} has received nothing')
         yield process
     finally:
         left = shared_memory.segments_of(process.pid)

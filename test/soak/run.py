@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from stereo_bp_ros import process
 from test import domains
 from test.soak import page
 from test.soak.faults import Fault
@@ -32,8 +33,11 @@ MOST_VIOLATIONS = 20
 
 
 def run(*, minutes: float, seed: int, output: pathlib.Path, backend: str,
-        faults: Sequence[Fault]) -> int:
-    """Run a soak and write ``soak.json`` and ``soak.html``; returns the exit status."""
+        faults: Sequence[Fault], ends: int = 1) -> int:
+    """Run a soak and write ``soak.json`` and ``soak.html``; returns the exit status.
+
+    :param ends: of nodes in each trial of them.
+    """
     output.mkdir(parents=True, exist_ok=True)
     skipped = {fault.name: reason for fault in faults if (reason := fault.needs())}
     for name, reason in skipped.items():
@@ -45,6 +49,8 @@ def run(*, minutes: float, seed: int, output: pathlib.Path, backend: str,
         for namespace, sim_time in (('', False), ('/rear', True)):
             rig = stack.enter_context(contextlib.closing(Rig(
                 domain, output, namespace, sim_time=sim_time, backend=backend)))
+            process.keep(rig)
+            rig.ends = ends
             rig.start()
             rigs[rig.name] = rig
         soak = Soak(rigs, seed, tried)
@@ -96,6 +102,8 @@ def judge(soak: Soak, *, seed: int, minutes: float, backend: str, skipped: dict[
         'seed': seed, 'minutes': minutes, 'seconds': soak.elapsed, 'backend': backend,
         'frames': {name: {'sent': rig.ledger.sent, 'results': rig.ledger.delivered}
                    for name, rig in soak.rigs.items()},
+        'statuses': {name: {str(status): count for status, count in rig.statuses.items()}
+                     for name, rig in soak.rigs.items()},
         'faults': [{'name': fault.name, 'expects': fault.expects, 'rig': fault.rig,
                     'skipped': skipped.get(fault.name, '')} for fault in faults],
         'trials': [trial.to_dict() for trial in soak.trials],

@@ -9,6 +9,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import time
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -227,15 +228,19 @@ def test_a_process_that_is_stopped_and_one_that_is_not_are_told_apart() -> None:
     assert not faults.is_stopped(process.pid)
 
 
-def test_a_node_that_reports_while_it_is_stopped_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_is_not_stopped_or_not_for_long_is_found(
+        monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, '_stop', lambda pid: None)
     monkeypatch.setattr(faults, 'is_stopped', lambda pid: True)
     front: Any = types.SimpleNamespace(
-        reports=3, process=types.SimpleNamespace(pid=1, send_signal=lambda number: None))
-    for more, found in ((1, False), (2, True)):
-        with (pytest.raises(Violation) if found else contextlib.nullcontext(),
+        reports=3, process=types.SimpleNamespace(pid=1, send_signal=lambda number: None),
+        parameters={'max_latency': 1.5}, ledger=Ledger(2.0))
+    for more, sent_s_ago, found in (
+            (1, 2.0, ''), (2, 2.0, 'goes on'), (1, 1.0, 'for too short a time')):
+        with (pytest.raises(Violation, match=found) if found else contextlib.nullcontext(),
               faults.stopped(front, random.Random(0))):
             front.reports += more
+            front.ledger.send(1, Shown(7, 96, 64, 500.0), time.monotonic() - sent_s_ago)
 
 
 def test_a_pause_in_which_time_goes_on_is_found() -> None:

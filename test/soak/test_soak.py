@@ -57,6 +57,10 @@ WRONGS = {
         'import rclpy.node as R; R.Node.set_parameters_atomically = '
         'lambda self, them: R.SetParametersResult(successful=True)',
         'a parameter changes', 'was set to'),
+    'the node crashes when it ends': (
+        'import os; from stereo_bp_ros import process; '
+        'process.end_despite_faults = lambda status: os.abort()',
+        'a node ends beside dead peers', '1 of 1 ends beside dead peers have another status'),
 }
 
 

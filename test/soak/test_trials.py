@@ -61,7 +61,8 @@ def judged(growth: float, violations: list[str], *, of: str = 'front', lives: in
 
     :param of: the node whose memory does, in so many processes one after the other.
     """
-    rig = types.SimpleNamespace(ledger=types.SimpleNamespace(sent=10, delivered=9))
+    rig = types.SimpleNamespace(ledger=types.SimpleNamespace(sent=10, delivered=9),
+                                statuses={0: 41, -11: 2})
     trials = [Trial(number, FAULTS[0].name, 'front', 60.0 * number) for number in range(60)]
     trials[5].violations = violations
     life = [(k / 60, {'RSS MiB': 100 + growth * k / 60, 'private MiB': 50.0, 'open files': 20.0,
@@ -105,4 +106,5 @@ def test_the_page_tells_faults_violations_and_what_was_skipped(tmp_path: pathlib
     assert 'skipped: no &lt;such&gt; machine' in text
     assert '59 of 60' in text
     assert '--seed 5' in text
+    assert '&quot;-11&quot;: 2' in text or '"-11": 2' in text
     assert 'grows' in text

@@ -11,12 +11,13 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from test.soak.end_faults import END_FAULTS
 from test.soak.faults import CAMERA_FAULTS, CLOCK_FAULTS, NODE_FAULTS, Fault, Span
 from test.soak.ledger import transport_losses, unaccounted
 from test.soak.machine_faults import MACHINE_FAULTS
 from test.soak.rig import Report, Rig, Violation, usage
 
-FAULTS = (*CAMERA_FAULTS, *NODE_FAULTS, *CLOCK_FAULTS, *MACHINE_FAULTS)
+FAULTS = (*CAMERA_FAULTS, *NODE_FAULTS, *CLOCK_FAULTS, *END_FAULTS, *MACHINE_FAULTS)
 
 #: Frames after the end of a fault, of which one at least is published.
 RECOVERY = 2
