@@ -226,6 +226,7 @@ def tried(target: Target, data: bytes, folder: pathlib.Path) -> Finding | None:
 
 
 def _once(target: Target, data: bytes, folder: pathlib.Path) -> Finding | None:
+    from test.fuzz import inputs
     # Has the kernel count the most memory from here on.
     pathlib.Path('/proc/self/clear_refs').write_text('5')
     before, start = memory(), time.process_time()
@@ -236,6 +237,8 @@ def _once(target: Target, data: bytes, folder: pathlib.Path) -> Finding | None:
     except target.errors as error:
         if target.file not in str(error):
             return finding(error, f'the error does not name {target.file}: ')
+        if inputs.NUMPY_SCALAR.search(str(error)):
+            return finding(error, 'the error shows a number as NumPy does: ')
         refused = True
     except Hung as error:
         return {**finding(error), 'limits': [MOST_SECONDS]}

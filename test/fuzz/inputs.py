@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import pathlib
 import random
+import re
 import struct
 import tempfile
 from collections.abc import Sequence
@@ -34,6 +35,9 @@ FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 100.0, -50.0, 1e-30, 1e-310, 1e30, 1e39, -1
 WORDS = (b'nan', b'inf', b'-inf', b'-1', b'1e400', b'1e-400', b'9' * 40, b'0x', b'1_0', b'\0',
          b'\n', b'[', b']', b'{', b'}', b':', b': ', b'- ', b'&a [*a]', b'*a', b'!!int x', b'"',
          b"'", b'\xff', b'\xc3\xa9', b'true', b'~', b'2001-99-99', b'<<', b'#', b'%', b'=', b';')
+
+#: What ``repr`` of NumPy makes of a number.
+NUMPY_SCALAR = re.compile(r'\bnp\.\w+\(')
 
 
 class Choices:

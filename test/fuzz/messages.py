@@ -13,10 +13,10 @@ import numpy as np
 from stereo_bp_ros import camera, checks, rectification
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import bag_reader, bags
-from stereo_bp_ros.images import ENCODINGS, check_pair
+from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.node import camera_infos, input_images
 from stereo_bp_ros.node.calibrating import calibrate
-from test.fuzz.inputs import Choices
+from test.fuzz.inputs import NUMPY_SCALAR, Choices
 from test.node.frame_bench import NOW, Bench
 from test.node.stand_ins import FakeMatcher, make_image, make_info, make_stamped
 
@@ -37,10 +37,10 @@ def image(data: bytes, _: pathlib.Path) -> None:
             step=from_.pick((width, 2 * width, 3 * width, from_.whole())),
             is_bigendian=from_.pick((0, 1, 255)), data=bytes(from_.pick((192, 0, 1, 100, 4096))))
         pair.append(input_images.from_image(message, LARGEST, LARGEST))
-    check_pair(pair[0], pair[1], LARGEST, LARGEST)
     for raw in pair:
         assert raw.pixels.shape[:2] == (raw.height, raw.width)
-    checks.examine_images(pair[0], pair[1], MatcherConfig())
+    checks.examine_pair(pair[0], pair[1], MatcherConfig(max_image_width=LARGEST,
+                                                        max_image_height=LARGEST))
     checks.FrozenCameras().examine(pair[0], pair[1], 1)
 
 
@@ -59,6 +59,8 @@ def camera_info(data: bytes, _: pathlib.Path) -> None:
     checks.check_image_size('left', infos[0], *size)
     checks.check_projections(*(camera.projection(side, info) for side, info in zip(
         ('left', 'right'), infos, strict=True)))
+    for info in infos:
+        assert not info.width or info.roi.x_offset + info.roi.width <= info.width
     checks.examine_calibration(calibration, calibration.width, calibration.height)
     assert np.isfinite(np.float32(calibration.focal_px * calibration.baseline_m))
     if found is not None:
@@ -79,7 +81,7 @@ def _info(from_: Choices, side: str) -> Any:
             for _change in range(from_.pick((1, 2))):
                 if values:
                     values[from_.take(1)[0] % len(values)] = from_.float()
-            setattr(info, name, values)
+            setattr(info, name, values if name == 'd' else np.array(values))    # as ROS has them
         elif name == 'size':
             info.width, info.height = from_.whole(), from_.whole()
         elif name == 'roi':
@@ -126,6 +128,7 @@ def frames(data: bytes, _: pathlib.Path) -> None:
     bench.process(bench.now, left=pair[0], right=pair[1])
     for level, text in bench.logged:
         assert 'Traceback' not in text, (level, text)
+        assert not NUMPY_SCALAR.search(text), text
     assert not bench.texts('engine'), bench.texts('engine')
 
 

@@ -33,7 +33,8 @@ from stereo_bp_ros.errors import ConfigError, StereoError
 from stereo_bp_ros.evaluation import bags, files
 from stereo_bp_ros.evaluation.calibrations import NAMES, find_calibration, read_calibration
 from stereo_bp_ros.evaluation.scenario import read_scenario
-from stereo_bp_ros.images import ENCODINGS, RawImage
+from stereo_bp_ros.images import ENCODINGS
+from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.types import OUTPUTS
 from test.fuzz import inputs, messages
 from test.fuzz.inputs import Choices
@@ -132,11 +133,13 @@ def yaml(data: bytes, folder: pathlib.Path) -> None:
 
 def settings(data: bytes, _: pathlib.Path) -> None:
     """Settings as texts and as values: accepted, or refused."""
-    config, _node = _configured(Choices(data))
+    from_ = Choices(data)
+    config, _node = _configured(from_)
     assert MatcherConfig.from_mapping(config.to_mapping()) == config
     known = engines.known(config.replace(backend='cpu'))
     assert known is not None
-    known.plan(config.replace(backend='cpu', num_threads=1), 64, 48)
+    known.plan(config.replace(backend='cpu', num_threads=1),
+               *from_.pick(((64, 48), (1, 1), (3, 5))))
 
 
 def _configured(from_: Choices) -> tuple[MatcherConfig, NodeConfig]:
@@ -246,7 +249,8 @@ def matched(data: bytes, _: pathlib.Path) -> None:
     """A tiny pair by any settings: the same bits with 1, 2 and 3 threads, and on CUDA."""
     from_ = Choices(data)
     config = _accepted(from_)
-    width, height = from_.pick((16, 17, 23, 32, 48)), from_.pick((16, 19, 24, 33))
+    width = from_.pick((16, 17, 23, 32, 48, 1, 2, 5))
+    height = from_.pick((16, 19, 24, 33, 1, 3, 4))
     small = {'backend': 'cpu', 'disparity_range': min(config.disparity_range, 32),
              'iterations': min(config.iterations, 3), 'rectify': False, 'min_depth': 0.0,
              'outer_iterations': min(config.outer_iterations, 2),
@@ -266,16 +270,10 @@ def matched(data: bytes, _: pathlib.Path) -> None:
 
 
 def _match(config: MatcherConfig, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
-    made = engines.choose(config)
-    engine = made.create(made.fit(config, left.shape[1], left.shape[0]))
-    outputs = {name: output.empty(left.shape, config.points_decimation)
-               for name, output in OUTPUTS.items()}
-    try:
-        engine.compute(RawImage.from_array(left), RawImage.from_array(right),
-                       inputs.CALIBRATION, outputs)
-    finally:
-        engine.close()
-    return outputs
+    with StereoMatcher(config) as matcher:
+        found = matcher.compute(left, right, calibration=inputs.CALIBRATION,
+                                outputs=tuple(OUTPUTS))
+    return {name: getattr(found, name) for name in OUTPUTS}
 
 
 @functools.cache

@@ -55,6 +55,19 @@ def test_many_damaged_inputs_are_taken_or_refused(name: str) -> None:
     assert found['refused'] < many
 
 
+@pytest.mark.parametrize(('settings', 'found'), [
+    ({'min_disparity': 2048}, {}),              # fixed_disparity has no room for it
+    ({'downscale': 4}, None), ({'max_image_width': 16}, None)])
+def test_a_pair_is_matched_through_the_checks(settings: dict[str, int], found: object,
+                                              monkeypatch: pytest.MonkeyPatch,
+                                              tmp_path: pathlib.Path) -> None:
+    """As anybody's: what they refuse would be an OverflowError of an engine."""
+    config = targets.MatcherConfig(stereo_algorithm='sad', **settings)
+    monkeypatch.setattr(targets, '_accepted', lambda _: config)
+    with fuzz.limits():
+        assert fuzz.tried(targets.TARGETS['matched'], b'', tmp_path) == found
+
+
 @pytest.mark.parametrize('name', ['image', 'compressed', 'pfm', 'png', 'calibration', 'bag'])
 def test_sound_inputs_are_accepted(name: str, tmp_path: pathlib.Path) -> None:
     taken = sum(fuzz.tried(targets.TARGETS[name], data, tmp_path) is None
@@ -80,6 +93,8 @@ def broken(data: bytes, folder: pathlib.Path) -> None:
         raise ValueError('it is damaged')
     if kind == b'd':
         raise ValueError('file.x is damaged')
+    if kind == b'j':
+        raise ValueError(f'file.x has {[np.float64(1)]}')
     if kind == b'e':
         np.ones(330 << 20, np.uint8)
     if kind == b'f' or (kind == b'i' and not any(folder.iterdir())):
@@ -95,8 +110,8 @@ def broken(data: bytes, folder: pathlib.Path) -> None:
 
 @pytest.mark.parametrize(('data', 'words'), [
     (b'a', 'KeyError'), (b'b', 'RuntimeWarning: overflow'), (b'c', 'does not name file.x'),
-    (b'd', ''), (b'e', ' s and 3'), (b'f', 'more than 0.5 s'), (b'g', '0.3 s and'),
-    (b'h', None), (b'i', None), (b'', None)])
+    (b'd', ''), (b'j', 'as NumPy does'), (b'e', ' s and 3'), (b'f', 'more than 0.5 s'),
+    (b'g', '0.3 s and'), (b'h', None), (b'i', None), (b'', None)])
 def test_every_defect_is_found(data: bytes, words: str | None, tmp_path: pathlib.Path,
                                monkeypatch: pytest.MonkeyPatch) -> None:
     # A busy machine needs long for little work.
