@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import pathlib
@@ -25,6 +26,13 @@ REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 # Before anything imports Numba: processes side by side share the cores, and threads of OpenMP,
 # which Numba takes where TBB is missing, hold theirs while they wait.
 os.environ.setdefault('OMP_WAIT_POLICY', 'passive')
+
+# No test fails because a machine is slow.
+with contextlib.suppress(ImportError):      # a machine with a GPU need not have it
+    import hypothesis
+    hypothesis.settings.register_profile('any machine', deadline=None, suppress_health_check=[
+        hypothesis.HealthCheck.too_slow])
+    hypothesis.settings.load_profile('any machine')
 
 # A shell that starts the tests in the background has its children ignore the interruptions that
 # tests send to theirs.

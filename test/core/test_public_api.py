@@ -28,7 +28,7 @@ def test_a_change_of_a_signature_a_setting_or_a_command_is_seen(monkeypatch):
     monkeypatch.setattr('stereo_bp_ros.cli.main.VERBS', ('match',))
     after = set(public_api.lines(topics=False))
     gone = before - after
-    assert any(line.startswith('python MatcherConfig.replace(self, **') for line in gone)
+    assert any(line.startswith('python MatcherConfig.replace(self: ') for line in gone)
     assert any(line.startswith('python class StereoMatcher') for line in gone)
     assert 'command stereo_bp evaluate --against' in gone
     assert 'python MatcherConfig.replace(self)' in after - before

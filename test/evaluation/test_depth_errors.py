@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stereo_bp_ros import Calibration
@@ -70,7 +70,6 @@ def test_nothing_to_compare_gives_no_value():
     assert known + found == known
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0.002, 900), min_size=1, max_size=40), st.sampled_from([10, 50, 90]))
 def test_a_percentile_is_at_most_a_bin_from_the_exact_one(values, share):
     counts = ERRORS.count(np.array(values))

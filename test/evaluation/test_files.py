@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from stereo_bp_ros.evaluation import files
 
-per_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+per_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 shapes = hnp.array_shapes(min_dims=2, max_dims=2, max_side=7)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -53,7 +53,6 @@ def test_shapes_that_do_not_fit_are_refused():
         fill_background(np.zeros((2, 3), np.float32), np.zeros((3, 2), bool))
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(maps)
 def test_filling_is_the_naive_definition(disparity):
     filled = fill_background(disparity)

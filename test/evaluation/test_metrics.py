@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -121,7 +121,6 @@ def test_no_scores_combine_to_an_empty_one():
     assert combine([]) == Score()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(maps, maps, masks)
 def test_the_scores_of_two_halves_add_up_to_the_score_of_the_whole(disparity, truth, mask):
     whole = score(disparity, truth)
@@ -132,7 +131,6 @@ def test_the_scores_of_two_halves_add_up_to_the_score_of_the_whole(disparity, tr
     assert parts.squared_error == pytest.approx(whole.squared_error)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(maps)
 def test_a_map_compared_with_itself_has_no_error(disparity):
     result = score(disparity, disparity)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -55,7 +55,6 @@ def test_the_ends_of_a_row_and_the_beginning_of_the_next_are_no_neighbours():
     assert not regions.depth_edges(truth).any()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(truths, st.integers(0, 3))
 def test_near_an_edge_is_the_naive_definition(truth, distance):
     np.testing.assert_array_equal(regions.near_depth_edges(truth, distance),

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stereo_bp_ros.evaluation.sparsification import SHARES, sparsify
@@ -53,7 +53,6 @@ def test_no_pixel_has_no_curve_and_other_shapes_are_refused():
             sparsify(error, confidence)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pixels)
 def test_equal_confidences_stand_for_all_their_orders(values):
     def area(order):

@@ -269,7 +269,7 @@ EVENTS = st.lists(st.one_of(
 ), max_size=60)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(events=EVENTS, approximate=st.booleans(), queue=st.integers(1, 6),
        threshold=st.sampled_from([0.0, 0.1, 1.0, 100.0]))
 def test_every_image_is_accounted_for_whatever_comes(
@@ -315,7 +315,6 @@ def test_every_image_is_accounted_for_whatever_comes(
                                          + sum(counts.image_drops[side].values()))
 
 
-@settings(deadline=None)
 @given(moments=st.lists(st.tuples(st.sampled_from(SIDES), st.integers(1, 60)), unique=True,
                         max_size=40),
        tolerance=st.sampled_from([0.0, 0.002, 0.005]))

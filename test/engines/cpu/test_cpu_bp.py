@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 import yaml
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from test.cases import slow
@@ -140,7 +140,7 @@ both_widths = pytest.mark.parametrize('wide', [False, *slow(True)], ids=['narrow
 
 @both_widths
 @pytest.mark.parametrize('kind', [INT16, EXACT], ids=['int16', 'exact'])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(data=st.data())
 def test_every_match_is_the_one_of_the_definition(kind: dict[str, Any], wide: bool,
                                                   data: st.DataObject) -> None:
@@ -151,7 +151,7 @@ def test_every_match_is_the_one_of_the_definition(kind: dict[str, Any], wide: bo
 
 
 @both_widths
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(data=st.data(), columns=st.integers(1, 3))
 def test_pixels_can_offer_labels_whose_partner_exists_to_the_other_image(
         wide: bool, data: st.DataObject, columns: int) -> None:
@@ -166,7 +166,7 @@ def test_pixels_can_offer_labels_whose_partner_exists_to_the_other_image(
 
 @both_widths
 @pytest.mark.parametrize('kind', [INT16, EXACT], ids=['int16', 'exact'])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(data=st.data(), levels=st.integers(1, 3), columns=st.integers(1, 4),
        rows=st.integers(1, 3), padding=st.integers(1, 9))
 def test_partitions_match_what_their_parts_of_the_costs_make(
@@ -278,7 +278,7 @@ def test_rows_that_are_in_use_at_once_have_slots_of_their_own(
 
 @pytest.mark.parametrize('kind', [INT16, FAST, EXACT, *slow(HALF)],
                          ids=['int16', 'float32', 'exact', 'float16'])
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5)
 @given(disparity=st.integers(-12, 12), seed=st.integers(0, 99))
 def test_a_constant_disparity_is_found_everywhere(
         textured_pair: Callable[..., Any], kind: dict[str, Any], disparity: int,

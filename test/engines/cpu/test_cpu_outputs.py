@@ -47,7 +47,7 @@ def configurations(draw):
 
 
 @given(configurations(), st.floats(-300, 300), st.integers(0, 2**20))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_value_is_in_the_published_range_or_the_one_invalid_value(config, shift, seed):
     calibration = Calibration(500.0, 0.1, shift, 0.0, 0.0)
     published_shift = calibration.shift if config.pre_adjust_disparity else 0.0

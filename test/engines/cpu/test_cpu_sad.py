@@ -85,7 +85,7 @@ def cases(draw):
 
 
 @given(cases())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_everything_equals_the_plain_definition(case):
     left, right, config, threads = case
     found = match(left, right, config, threads=threads)
