@@ -16,7 +16,7 @@ import yaml
 from stereo_bp_ros.bounded import MAX_REPORT_BYTES
 from stereo_bp_ros.config import MatcherConfig, Value
 from stereo_bp_ros.config.settings import did_you_mean
-from stereo_bp_ros.errors import shown
+from stereo_bp_ros.errors import shown, visible
 from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.condition_words import DELIVERY, FIGURES
 from stereo_bp_ros.evaluation.conditions import Condition
@@ -261,5 +261,5 @@ def preset_text(config: MatcherConfig, comments: Sequence[str]) -> str:
     defaults = MatcherConfig().to_mapping()
     changed = {name: value for name, value in config.to_mapping().items()
                if value != defaults[name]}
-    return ''.join(f'# {line}\n' for line in comments) + yaml.safe_dump(
+    return ''.join(f'# {visible(line)}\n' for line in comments) + yaml.safe_dump(
         {'/**': {'ros__parameters': changed}}, sort_keys=False, width=95)

@@ -144,9 +144,9 @@ def test_a_limit_that_a_kept_point_does_not_tell_is_refused(text):
 def test_the_preset_is_read_back_as_the_same_configuration(tmp_path, preset):
     config = MatcherConfig.preset(preset).replace(disparity_range=48)
     path = tmp_path / 'chosen.yaml'
-    path.write_text(preset_text(config, ['Chosen: a point', 'of a sweep']))
+    path.write_text(preset_text(config, ['Chosen: a point', 'of\na: sweep']))
     assert MatcherConfig.from_mapping(load_parameter_file(path)) == config
-    assert path.read_text().startswith('# Chosen: a point\n# of a sweep\n/**:\n')
+    assert path.read_text().startswith('# Chosen: a point\n# of\\na: sweep\n/**:\n')
 
 
 def test_the_plot_labels_the_front_and_the_chosen_point(tmp_path):
