@@ -178,7 +178,7 @@ def _check_region(side: str, info: Any) -> None:
     for full, what, axis, offset, size, binning in (
             (info.width, 'width', 'x', roi.x_offset, roi.width, info.binning_x),
             (info.height, 'height', 'y', roi.y_offset, roi.height, info.binning_y)):
-        end = offset + (size or full)
+        end = offset + (size or 1)      # without a size it is that of the full image
         if full and end > full:
             raise InputError(
                 InputReason.BAD_CALIBRATION, f'roi of the {side} camera_info ends at {axis} = '

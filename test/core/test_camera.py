@@ -62,7 +62,7 @@ def test_rows_and_columns_may_have_focal_lengths_of_their_own():
 @pytest.mark.parametrize(('fields', 'words'), [
     ({'roi': (40, 20, 620, 300)}, 'ends at x = 660 (x_offset 40, width 620), and width is 640'),
     ({'roi': (40, 200, 600, 300)}, 'ends at y = 500 (y_offset 200, height 300), and height is 4'),
-    ({'roi': (40, 0, 0, 0)}, 'ends at x = 680 (x_offset 40, width 0), and width is 640'),
+    ({'roi': (640, 0, 0, 0)}, 'ends at x = 641 (x_offset 640, width 0), and width is 640'),
     ({'roi': (2**32 - 1, 0, 1, 1)}, 'ends at x = 4294967296'),
     ({'roi': (0, 0, 40, 40), 'binning': (41, 1)}, 'binning_x of the right camera_info is 41'),
     ({'binning': (1, 2**32 - 1)}, 'binning_y of the right camera_info is 4294967295')])
@@ -75,6 +75,7 @@ def test_a_region_that_is_no_part_of_the_image_is_refused_in_words(fields, words
 
 def test_a_region_may_end_where_the_image_ends_and_begin_anywhere_in_one_of_unknown_size():
     assert projection('left', camera_info(roi=(40, 20, 600, 460), binning=(600, 1)))
+    assert projection('left', camera_info(roi=(40, 20, 0, 0)))
     assert projection('left', camera_info(size=(0, 0), roi=(40, 20, 0, 0), binning=(2, 2)))
 
 

@@ -100,7 +100,7 @@ def test_the_depth_of_the_last_disparity_is_not_beyond_min_depth(textured_pair: 
 def test_binning_and_the_size_of_rectified_images_scale_the_search() -> None:
     def info(side: str, binning: int) -> types.SimpleNamespace:
         p = [800.0, 0, 320, 0 if side == 'left' else -80.0, 0, 800.0, 240, 0, 0, 0, 1, 0]
-        roi = types.SimpleNamespace(x_offset=40, y_offset=0, width=640, height=480)
+        roi = types.SimpleNamespace(x_offset=40, y_offset=0, width=0, height=0)
         return types.SimpleNamespace(p=p, binning_x=binning, binning_y=binning, roi=roi,
                                      width=680, height=480)
     for binning, last in ((1, 87), (2, 47)):        # 80 px at 1 m, or 40
