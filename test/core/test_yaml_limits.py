@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from stereo_bp_ros.config.files import load_parameter_file, read_yaml
+from stereo_bp_ros.config.files import read_yaml
+from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation.calibrations import read_calibration
 from stereo_bp_ros.evaluation.datasets import open_dataset

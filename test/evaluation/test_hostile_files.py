@@ -17,7 +17,7 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros.config.files import load_parameter_file
+from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.evaluation import comparison, files, sweep
 from stereo_bp_ros.evaluation.calibrations import read_calibration
 from stereo_bp_ros.evaluation.datasets import middlebury, synthetic
