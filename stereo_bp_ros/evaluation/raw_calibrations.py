@@ -121,11 +121,11 @@ def _of_orb_slam(content: Mapping[str, Any]) -> tuple[_Camera, _Camera]:
 
 def _parallel(path: PathLike, kind: str, left: _Camera, right: _Camera) -> Projections:
     """Projections of cameras that are parallel, along the rows and without distortion."""
-    pose = right.pose @ np.linalg.inv(left.pose)
-    numbers = np.concatenate([left.intrinsics, right.intrinsics, left.distortion,
-                              right.distortion, pose.ravel()])
+    numbers = np.concatenate([part.ravel() for camera in (left, right) for part in (
+        camera.intrinsics, camera.distortion, camera.pose)])
     if not (np.abs(numbers) <= 1e9).all():
         raise ValueError(f'calibration {path} has a number that is not finite, or beyond 1e9')
+    pose = right.pose @ np.linalg.inv(left.pose)
     if left.size != right.size:
         raise ValueError(f'calibration {path}: images of the two cameras have different sizes: '
                          '{} x {} and {} x {}'.format(*left.size, *right.size))

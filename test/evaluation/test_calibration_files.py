@@ -158,6 +158,7 @@ def test_a_camchain_of_raw_cameras_is_rejected_with_a_way_out(tmp_path, options,
     ({'intrinsics': [400, 400, 'x', 3]}, 'not made of numbers'),
     ({'T_cn_cnm1': [[1]]}, 'should be 16 numbers'), ({'resolution': [3]}, 'should be 2 numbers'),
     ({'intrinsics': [400, 400, float('inf'), 200]}, 'not finite'),
+    ({'T_cn_cnm1': [*[[1.0, 0.0, 0.0, 0.0]] * 3, [float('inf'), 0.0, 0.0, 1.0]]}, 'not finite'),
     ({'resolution': [320, 200]}, 'different sizes: 640 x 400 and 320 x 200')])
 def test_a_damaged_camchain_is_rejected_by_name(tmp_path, change, words):
     (tmp_path / 'camchain.yaml').write_text(yaml.safe_dump(kalibr(**change)))
