@@ -18,6 +18,7 @@ from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.node import main as node
 from stereo_bp_ros.node.diagnostics.latency import STAGES
 from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, PairDrop
+from test.cases import every
 
 LINK = re.compile(r'\]\(([^()\s]+)\)')
 HEADING = re.compile(r'^#{1,6} +(.*?) *$', re.MULTILINE)
@@ -210,3 +211,13 @@ def test_settings_that_are_ignored_are_named_for_those_who_migrate(repository):
     page = (repository / 'docs/howto/migrate_from_stereo_image_proc.md').read_text()
     row, = [line for line in page.splitlines() if 'accepted and ignored' in line]
     assert set(re.findall(r'`(\w+)`', row.split('|')[1])) == set(IGNORED)
+
+
+def test_every_promise_of_security_names_the_tests_that_hold_it(repository):
+    text = (repository / 'SECURITY.md').read_text(encoding='utf-8')
+    defended = text.partition('## What is defended')[2].partition('\n## ')[0]
+    promises = [row for row in defended.splitlines() if row.startswith('| ')][2:]
+    assert len(promises) > 5
+    for row in promises:
+        tests = re.findall(r'`(test/[\w/.]+)`', row.split('|')[-2])
+        assert every((repository / path).exists() for path in tests), row
