@@ -84,6 +84,7 @@ class Player:
         if rate <= 0:
             raise StereoError(f'rate is {rate:g}, but must be > 0')
         self._longest_gap_ns = round(longest_gap_s * 1e9)
+        self._damaged: set[str] = set()         # topics of which that was said
         self._node = node
         self._source = source
         self._rate = rate
@@ -146,14 +147,23 @@ class Player:
             data = bytes(event.data)
             if self._clock is None:
                 offset_ns = (bags.stamp_of(data) - first_ns) / self._rate
-                data = bags.with_stamp(data, min(max(0, int(begin_wall_ns + offset_ns)),
-                                                 _LATEST_NS))
+                data = self._stamped(event, data, int(begin_wall_ns + offset_ns))
             self._publishers[event.topic].publish(data)
             delay_ms = (time.perf_counter() - begin) * 1e3 - elapsed_ns / 1e6
             report.worst_delay_ms = max(report.worst_delay_ms, delay_ms)
             report.sent[event.topic] += 1
             if progress and event.topic.startswith('left/image'):
                 progress(report.pairs)
+
+    def _stamped(self, event: Event, data: bytes, stamp_ns: int) -> bytes:
+        """A message with another stamp, or with the nearest to it that fits a message."""
+        fitting = min(max(0, stamp_ns), _LATEST_NS)
+        if fitting != stamp_ns and event.topic not in self._damaged:
+            self._damaged.add(event.topic)
+            _log.warning('a message of %s has the stamp %.3f s and was recorded at %.3f s: one of '
+                         'the two is damaged, and it will have no partner', event.topic,
+                         bags.stamp_of(data) / 1e9, event.time_ns / 1e9)
+        return bags.with_stamp(data, fitting)
 
     def _skip(self, report: PlayReport, last_ns: int, time_ns: int) -> int:
         """Say that the gap between two times is shortened; returns by how many nanoseconds."""

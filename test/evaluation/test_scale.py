@@ -215,7 +215,7 @@ def test_an_error_names_the_pair_behind_those_that_are_sound(cluster, folder, tm
     (tmp_path / 'right' / names[9]).write_bytes(b'no image')
     found = spread(cluster, tmp_path)
     assert len(list(itertools.islice(found, 9))) == 9
-    with pytest.raises(StereoError, match=rf'^pair 10 .*{names[9]} is not an image'):
+    with pytest.raises(StereoError, match=rf'^pair 10 .*{names[9]} cannot be read: this is an un'):
         next(found)
     # The workers go on with the next evaluation.
     assert len(list(spread(cluster, folder))) == PAIRS

@@ -17,6 +17,7 @@ dask = pytest.importorskip('dask')
 distributed = pytest.importorskip('distributed')
 pytest.importorskip('cryptography')
 psutil = pytest.importorskip('psutil')
+pytest.importorskip('rosbags')
 
 from stereo_bp_ros.cli.main import main  # noqa: E402
 from stereo_bp_ros.evaluation import files, scale  # noqa: E402  (needs distributed)

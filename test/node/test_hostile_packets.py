@@ -1,7 +1,7 @@
 """Packets of RTPS that no participant sends, from a stranger without keys: frames go on.
 
 What stops Fast DDS 3.2.3 itself is left out (docs/howto/security.md): a GAP and a HEARTBEAT over
-very many numbers, and a fragment of a very large message.
+very many numbers, a fragment of a very large message, and a burst of wrong endpoints.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ MOST_GROWTH = 256 * 2**20
 
 # Submessages, parameters and entities of the RTPS specification 2.3, 8.3.7, 9.3.1.2 and 9.6.2.2.
 ACKNACK, HEARTBEAT, GAP, NACK_FRAG, HEARTBEAT_FRAG, DATA, DATA_FRAG = 6, 7, 8, 18, 19, 21, 22
-SENTINEL, LEASE, PROTOCOL, VENDOR, LOCATOR, META_LOCATOR, PARTICIPANT, BUILTIN, ENDPOINT, NAME = (
-    1, 2, 0x15, 0x16, 0x31, 0x32, 0x50, 0x58, 0x5a, 0x62)
+SENTINEL, LEASE, PROTOCOL, VENDOR, LOCATOR, META_LOCATOR, PARTICIPANT, BUILTIN, NAME = (
+    1, 2, 0x15, 0x16, 0x31, 0x32, 0x50, 0x58, 0x62)
 NONE = bytes(4)
 PARTICIPANT_WRITER = b'\0\1\0\xc2'
 #: Reader of the node and writer of the stranger, by which endpoints become known.
@@ -210,14 +210,10 @@ def wrong_numbers(stranger: Stranger, chance: random.Random) -> Iterator[bytes]:
 
 
 def wrong_parameters(stranger: Stranger, chance: random.Random) -> Iterator[bytes]:
-    (reader, writer), _ = ENDPOINTS
-    for number, (name, length, value) in enumerate(itertools.product(
+    for name, length, value in itertools.product(
             (*range(0x80), 0x800f, 0x8010, 0x8015), (None, 4, 2**16 - 1),
-            (b'', struct.pack('<I', 2**32 - 1) + b'a' * 20, b'\xff' * 400)), 1):
-        wrong = parameter(name, value, length)
-        yield stranger.participant(stranger.new_prefix(), wrong)
-        endpoint = parameter(ENDPOINT, stranger.prefix + struct.pack('>I', number << 8 | 3))
-        yield stranger.packet(data(reader, writer, number, endpoint + wrong))
+            (b'', struct.pack('<I', 2**32 - 1) + b'a' * 20, b'\xff' * 400)):
+        yield stranger.participant(stranger.new_prefix(), parameter(name, value, length))
 
 
 def many_participants(stranger: Stranger, chance: random.Random) -> Iterator[bytes]:
@@ -254,8 +250,9 @@ def test_frames_go_on_beside_hostile_packets(
             stranger.send(packet, port)
         if number % 20 == 0:
             time.sleep(0.002)           # the node reads them, rather than the kernel drops them
-    client.wait_until(stranger.be_known, what='a greeting after these packets')
-    assert process.poll() is None, client.log()
+    client.wait_until(lambda: process.poll() is not None or stranger.be_known(),
+                      what='a greeting after these packets')
+    assert process.poll() is None, f'{process.poll()} {client.log()[-800:]}'
     client.send_infos({side: client.info(side, W, H) for side in ('left', 'right')})
     client.first_result(*map(client.image, textured_pair(W, H, 5)))
     client.wait_until(lambda: resident(process.pid) - before < MOST_GROWTH, what='memory again')

@@ -89,8 +89,8 @@ class HostStage:
 
     def __init__(self, config: MatcherConfig, inputs: dict[str, np.ndarray]) -> None:
         image = inputs['label'].shape
-        plan = MemoryPlan.lay_out(on_device(config, image, image, image,
-                                                 matches(config, image)))
+        plan = MemoryPlan.lay_out(on_device(config, image, image, image, config.downscale,
+                                            matches(config, image)))
         self._memory = np.full(plan.total // 8 + 64, 0x5b5b5b5b5b5b5b5b, np.uint64)     # rubbish
         base = -(-self._memory.ctypes.data // 256) * 256
         self.device = {spec.name: base + spec.offset for spec in plan.arrays}
