@@ -63,6 +63,8 @@ in each worker."""
 
 # Dask has its own handler, which a local cluster silences.
 logging.getLogger('distributed').propagate = False
+# Who ends while it greets is no news; a failure to connect is an exception.
+logging.getLogger('distributed.comm').setLevel(logging.CRITICAL)
 
 
 class Collector(Protocol):
