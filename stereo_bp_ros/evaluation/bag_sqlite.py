@@ -101,7 +101,7 @@ class SqliteStorage:
         rows = self._execute(
             f'SELECT topic_id, timestamp, {_DATA} FROM messages WHERE topic_id IN '
             f'({",".join("?" * len(wanted))}){words} ORDER BY {order}',
-            [min(allowed(MAX_MESSAGE_BYTES), 2**62), *wanted,
+            [allowed(MAX_MESSAGE_BYTES), *wanted,
              *(value for _, value in limits if value is not None)])
         while True:
             try:
@@ -185,7 +185,7 @@ class SqliteStorage:
         with contextlib.suppress(sqlite3.DatabaseError):
             for number, topic, time_ns, data in self._execute(
                     f'SELECT id, topic_id, timestamp, {_DATA} FROM messages ORDER BY id',
-                    [min(allowed(MAX_MESSAGE_BYTES), 2**62)]):
+                    [allowed(MAX_MESSAGE_BYTES)]):
                 if not isinstance(time_ns, int) or not isinstance(data, bytes):
                     break
                 counts[topic] = counts.get(topic, 0) + 1

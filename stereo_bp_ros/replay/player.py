@@ -128,14 +128,15 @@ class Player:
 
     def _play_once(self, report: PlayReport, progress: Callable[[int], None] | None) -> None:
         first_ns: int | None = None     # of the source; later by what is left out of gaps
-        begin = begin_wall_ns = last_ns = 0.0
+        begin = begin_wall_ns = 0.0
+        last_ns = 0
         for event in _prefetched(self._source.events()):
             time_ns = min(max(0, event.time_ns), _LATEST_NS)
             if first_ns is None:
                 first_ns, begin = time_ns, time.perf_counter() + _LEAD_S
                 begin_wall_ns = time.time_ns() + _LEAD_S * 1e9
             elif time_ns - last_ns > self._longest_gap_ns:
-                first_ns += self._skip(report, int(last_ns), time_ns)
+                first_ns += self._skip(report, last_ns, time_ns)
             last_ns = time_ns
             elapsed_ns = (time_ns - first_ns) / self._rate
             self._wait(begin, begin + elapsed_ns / 1e9, first_ns, time_ns)

@@ -130,18 +130,30 @@ class WritesDown:
                                      wait_for_all_acked=lambda timeout: True)
 
 
-@pytest.mark.parametrize('rate', [0.5, 1.0, 4.0])
-def test_the_clock_goes_at_the_rate_of_the_replay(folder, monkeypatch, rate):
+@pytest.fixture
+def played(monkeypatch):
+    """Play a source from a time on: the report, what was sent, and the seconds that it took."""
     from stereo_bp_ros.replay import player
-    watch = Watch()
-    monkeypatch.setattr(player, 'time', watch)
-    node = WritesDown(watch)
-    rclpy.init()
-    try:
-        player.Player(node, open_source(folder, period_s=0.1), rate=rate, clock=True).play()
-    finally:
-        rclpy.try_shutdown()
-    told = [(when, (bags.stamp_of(data) - 10**18) * 1e-9) for topic, data, when in node.sent
+
+    def play(source, loops=1, now=0.0, **options):
+        watch = Watch()
+        watch.now = now
+        monkeypatch.setattr(player, 'time', watch)
+        node = WritesDown(watch)
+        rclpy.init()
+        try:
+            report = player.Player(node, source, **options).play(loops)
+        finally:
+            rclpy.try_shutdown()
+        return report, node.sent, watch.now - now
+
+    return play
+
+
+@pytest.mark.parametrize('rate', [0.5, 1.0, 4.0])
+def test_the_clock_goes_at_the_rate_of_the_replay(folder, played, rate):
+    _, sent, _ = played(open_source(folder, period_s=0.1), rate=rate, clock=True)
+    told = [(when, (bags.stamp_of(data) - 10**18) * 1e-9) for topic, data, when in sent
             if topic == '/clock']
     seconds = told[-1][0] - told[0][0]
     assert len(told) > 20
@@ -157,24 +169,15 @@ def test_the_clock_goes_at_the_rate_of_the_replay(folder, monkeypatch, rate):
 @pytest.mark.parametrize(('place', 'time_ns'), [
     (0, 0), (0, -5), (11, 2**62), (11, 15 * 10**17)])
 def test_a_gap_or_a_damaged_time_of_a_recording_is_played_in_a_minute_and_said(
-        folder, monkeypatch, caplog, clock, place, time_ns):
-    from stereo_bp_ros.replay import player
-    watch = Watch()
-    watch.now = 1.8e9
-    monkeypatch.setattr(player, 'time', watch)
+        folder, played, caplog, clock, place, time_ns):
     source = open_source(folder)
     events = list(source.events())
     events[place] = dataclasses.replace(events[place], time_ns=time_ns)
-    node = WritesDown(watch)
-    rclpy.init()
-    try:
-        report = player.Player(node, dataclasses.replace(source, events=lambda: iter(events)),
-                               clock=clock).play()
-    finally:
-        rclpy.try_shutdown()
+    report, _, seconds = played(dataclasses.replace(source, events=lambda: iter(events)),
+                                now=1.8e9, clock=clock)
     assert report.pairs == 3
     assert sum(report.sent.values()) == 12
-    assert 59 < watch.now - 1.8e9 < 61
+    assert 59 < seconds < 61
     assert report.skipped_s > 900
     assert sum('is shortened to 60 s (--longest-gap)' in text for text in caplog.messages) == 1
     assert sum('one of the two is damaged' in text for text in caplog.messages) == (
@@ -183,48 +186,31 @@ def test_a_gap_or_a_damaged_time_of_a_recording_is_played_in_a_minute_and_said(
 
 @pytest.mark.parametrize(('longest_gap_s', 'played_s'), [(101, 100.2), (60, 60.1)])
 def test_a_pause_of_a_recording_is_played_as_long_as_the_option_says(
-        folder, monkeypatch, caplog, longest_gap_s, played_s):
-    from stereo_bp_ros.replay import player
-    watch = Watch()
-    monkeypatch.setattr(player, 'time', watch)
+        folder, played, caplog, longest_gap_s, played_s):
     source = open_source(folder)
     events = list(source.events())
     events[4:] = [dataclasses.replace(
         one, time_ns=one.time_ns + 10**11, data=bags.with_stamp(one.data, one.time_ns + 10**11))
         for one in events[4:]]
-    node = WritesDown(watch)
-    rclpy.init()
-    try:
-        report = player.Player(node, dataclasses.replace(source, events=lambda: iter(events)),
-                               longest_gap_s=longest_gap_s).play()
-    finally:
-        rclpy.try_shutdown()
-    assert watch.now == pytest.approx(played_s, abs=0.3)
+    report, sent, seconds = played(dataclasses.replace(source, events=lambda: iter(events)),
+                                   longest_gap_s=longest_gap_s)
+    assert seconds == pytest.approx(played_s, abs=0.3)
     assert report.skipped_s == pytest.approx(max(0, 100.1 - longest_gap_s))
     assert len(caplog.messages) == (longest_gap_s < 100)
     # Stamps are left out as their times are.
-    stamps = [bags.stamp_of(data) for _, data, _ in node.sent]
+    stamps = [bags.stamp_of(data) for _, data, _ in sent]
     assert max(stamps) - min(stamps) == pytest.approx(played_s * 1e9, abs=3e8)
 
 
 @pytest.mark.parametrize('period_s', [0.1, 0.0], ids=['0.4 s', 'one moment'])
-def test_in_each_loop_the_clock_goes_back_before_the_first_stamp(folder, monkeypatch, period_s):
+def test_in_each_loop_the_clock_goes_back_before_the_first_stamp(folder, played, period_s):
     """Whatever the length of the source."""
-    from stereo_bp_ros.replay import player
-    watch = Watch()
-    monkeypatch.setattr(player, 'time', watch)
     for path in folder.rglob('*.png'):      # numbered, not stamped
         path.rename(path.with_name(f'frame_{path.name}'))
-    source = open_source(folder, period_s=period_s)
-    node = WritesDown(watch)
-    rclpy.init()
-    try:
-        report = player.Player(node, source, clock=True).play(3)
-    finally:
-        rclpy.try_shutdown()
+    report, sent, _ = played(open_source(folder, period_s=period_s), 3, clock=True)
     assert report.pairs == 9
     clock, loops = None, 0
-    for topic, data, _ in node.sent:
+    for topic, data, _ in sent:
         stamp = bags.stamp_of(data)
         if topic == '/clock':
             if clock is None or stamp < clock:
@@ -236,9 +222,9 @@ def test_in_each_loop_the_clock_goes_back_before_the_first_stamp(folder, monkeyp
             assert not first or stamp == 10**18
             first = False
     assert loops == 3
-    starts = [when for topic, data, when in node.sent
+    starts = [when for topic, data, when in sent
               if topic == '/clock' and bags.stamp_of(data) < 10**18]
-    firsts = [when for topic, data, when in node.sent
+    firsts = [when for topic, data, when in sent
               if topic == 'left/camera_info' and bags.stamp_of(data) == 10**18]
     assert len(starts) >= 3
     assert firsts[0] - starts[0] > 0.04     # time to arrive first
