@@ -14,7 +14,7 @@ FOLDERS = {f'{NAME}.{inside}': folder
 
 ROSBAGS = 'rosbags>=0.11'
 CPU = ['numba>=0.57', "tbb; platform_machine == 'x86_64'"]
-EVALUATION = [ROSBAGS, 'matplotlib>=3.5']
+EVALUATION = [ROSBAGS, 'matplotlib>=3.5', 'scipy>=1.9', 'jinja2>=3']
 SCALE = ['distributed>=2024.8', 'cryptography>=42']
 SEARCH = ['optuna>=5']
 

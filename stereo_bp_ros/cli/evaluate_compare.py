@@ -42,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
             words = {'paths': 'a path', 'settings': '--set'}.get(
                 name, '--' + name.replace('_', '-'))
             raise ValueError(f'--compare matches nothing: {words} does not go with it')
+    shared.require('scipy')
     a, b = options.compare
     reports = {'A': read_report(a), 'B': read_report(b)}
     comparison = compare(*reports.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,8 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import metrics, plots, regions, report
-from stereo_bp_ros.evaluation.kept import Rows
-from stereo_bp_ros.evaluation.performance import performance
-from stereo_bp_ros.evaluation.results import Result, Summary, Totals
+from stereo_bp_ros.evaluation.conditions import Verdict
+from stereo_bp_ros.evaluation.results import Result, Summary, Totals, report_of
 from stereo_bp_ros.evaluation.showing import Showing
 from stereo_bp_ros.evaluation.sparsification import SHARES
 
@@ -49,16 +48,16 @@ ALL_RUNS = 'All runs of all frames'
 """What the times of an evaluation in this process are."""
 
 
-def summary_of(results: Sequence[Result], totals: Totals, *, source: str, backend: str,
+def summary_of(results: Collection[Result], totals: Totals, *, source: str, backend: str,
                settings: Mapping[str, Any], repeat: int = 1,
                against: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """The JSON document of an evaluation, of the own matcher.
 
-    :param against: what the other matchers are and made, by their names.
+    :param against: what the other matchers are, by their names.
     :param more: about the run.
     """
     own = next(iter(totals.matchers))
-    return {
+    summary: dict[str, Any] = {
         'source': source, 'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
         'versions': versions(), 'machine': machine(), 'backend': backend, 'matcher': own,
         'repeat': repeat, **more, 'searched': evaluate_origin.searched(totals),
@@ -67,13 +66,10 @@ def summary_of(results: Sequence[Result], totals: Totals, *, source: str, backen
                     'sparsification_shares': list(SHARES),
                     'meanings': {key: {'meaning': words, 'unit': unit}
                                  for key, (words, unit) in tables.meanings().items()}},
-        **totals.own.to_dict(),
-        **performance(totals.own.times_ms).to_dict(),
-        'process_bytes': totals.process_bytes,
-        'against': dict(against or {}),
-        'by_input': {label: part[own].to_dict() for label, part in totals.inputs.items()
-                     if label},
-        'pairs': Rows(lambda: (result.to_dict() for result in results), len(results))}
+        **report_of(results, totals)}
+    for name, about in (against or {}).items():
+        summary['against'][name] = {**about, **summary['against'][name]}
+    return summary
 
 
 def truth_is_unread(summary: Mapping[str, Any]) -> bool:
@@ -82,14 +78,14 @@ def truth_is_unread(summary: Mapping[str, Any]) -> bool:
 
 
 def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
-               results: Sequence[Result], totals: Totals,
-               showing: Showing | None, conditions: Sequence[report.Condition] = (),
+               results: Collection[Result], totals: Totals,
+               showing: Showing | None, verdicts: Sequence[Verdict] = (),
                runs: Sequence[report.Section] = (), times: str = ALL_RUNS) -> None:
     """Write one page that holds everything it shows.
 
     :param summary: ``report.json`` of the same run: where its figures come from.
     :param showing: the frames to look at; None: ``runs`` have them.
-    :param conditions: what the run was held to; none, no traffic lights.
+    :param verdicts: of the conditions that the run was held to.
     :param runs: through the node.
     :param times: what the times are.
     """
@@ -119,8 +115,8 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
             'out: '
             + '; '.join(f'{one["name"]}: {one["error"]}' for one in skipped[:NAMED])
             + ('; ...' if len(skipped) > NAMED else '')))
-    if conditions:
-        overview.append(report.Conditions(conditions))
+    if verdicts:
+        overview.append(report.Conditions(verdicts))
     pictures = [] if showing is None else [
         report.Section('Frames', showing.viewer('frames'), showing.chosen()),
         report.Section('Where errors are', [report.Beside(showing.maps())])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from stereo_bp_ros.evaluation import consistency, depth_errors, metrics, obstacles
@@ -74,7 +74,7 @@ class FrameTable:
     legend: str
 
 
-def frame_table(results: Sequence[Result], totals: Totals, unread_truth: bool = False
+def frame_table(results: Collection[Result], totals: Totals, unread_truth: bool = False
                 ) -> FrameTable:
     """A row a frame and matcher; of several frames their mean and all of their pixels,
     and of several inputs the mean of each.

@@ -53,6 +53,8 @@ ROS_PARAMETERS = ('preset', *OF_ANY_NODE)
 REMEDIES = {
     'rosbags': "pip install rosbags, or the extra 'evaluation' of this package",
     'matplotlib': "pip install matplotlib, or the extra 'evaluation' of this package",
+    'scipy': "pip install scipy, or the extra 'evaluation' of this package",
+    'jinja2': "pip install jinja2, or the extra 'evaluation' of this package",
     'distributed': "pip install distributed, or the extra 'scale' of this package",
     'cryptography': "pip install cryptography, or the extra 'scale' of this package",
     'optuna': "pip install optuna, or the extra 'search' of this package",

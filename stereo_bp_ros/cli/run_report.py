@@ -17,7 +17,6 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import Value
 from stereo_bp_ros.evaluation import metrics, plots, report
-from stereo_bp_ros.evaluation.conditions import Delivery
 from stereo_bp_ros.evaluation.results import Figures, Result, totals_of
 from stereo_bp_ros.evaluation.runs import Method, judge_map
 from stereo_bp_ros.evaluation.showing import Showing, View
@@ -66,14 +65,14 @@ class RecordedRun:
     is_lossless: bool = False
 
     @property
-    def delivery(self) -> Delivery:
-        """What became of its frames, for pass conditions."""
+    def delivery(self) -> dict[str, int]:
+        """What became of its frames: ``conditions.DELIVERY``."""
         frames = self.figures.frames
-        dropped = frames['dropped']
-        return Delivery({
+        return {
             **{name: frames[name] for name in ('sent', 'received', 'published', 'recorded')},
-            'superseded': dropped.get('superseded', 0), 'dropped': sum(dropped.values()),
-            'lost': frames['lost_to_node'] + frames['lost_from_node']}, self.figures.rate_hz)
+            'superseded': frames['dropped'].get('superseded', 0),
+            'dropped': sum(frames['dropped'].values()),
+            'lost': frames['lost_to_node'] + frames['lost_from_node']}
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

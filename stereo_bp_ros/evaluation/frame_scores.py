@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -17,9 +16,6 @@ from stereo_bp_ros.evaluation.filling import fill_background
 from stereo_bp_ros.evaluation.metrics import Score, meanings, score
 from stereo_bp_ros.evaluation.obstacles import Obstacles
 from stereo_bp_ros.evaluation.sparsification import Sparsification, sparsify
-
-SUMMED_AT_ONCE = 16
-"""Frames whose figures are summed without any rounding; these sums are then added up."""
 
 SPARSIFIED_PIXELS = 3.0
 """Error above which a pixel counts as wrong in the sparsification curve of ``bad_3``, pixels."""
@@ -173,84 +169,35 @@ def _sparsification(disparity: np.ndarray, valid: np.ndarray, truth: np.ndarray,
     return {name: one for name, one in found.items() if one is not None} or None
 
 
-def mean_of_frames(frames: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Mean of every figure over the frames that have it: each frame counts the same.
-
-    frames: of ``FrameScore.as_dict``, of which a few are there at a time; counts and extremes are
-            left out.
-    """
-    means = Means()
-    for frame in frames:
-        means.add(frame)
-    return means.found()
-
-
 class Means:
-    """Mean of every figure over frames that come one after another, as ``mean_of_frames``."""
+    """Mean of every figure over the frames that have it; counts and extremes are left out."""
 
     def __init__(self) -> None:
-        self._waiting: list[Mapping[str, Any]] = []
         self._sums: dict[str, Any] = {}
 
     def add(self, frame: Mapping[str, Any]) -> None:
-        """Take in a frame."""
-        self._waiting.append(frame)
-        if len(self._waiting) == SUMMED_AT_ONCE:
-            self._sum()
+        """Take in the figures of a frame, of which each counts the same."""
+        _accumulate(self._sums, frame)
 
-    def extend(self, other: Means) -> None:
-        """Take in the frames of the other."""
-        self._sum()
-        other._sum()
-        self._sums = _merged(self._sums, other._sums)
-
-    def found(self) -> dict[str, Any]:
-        """Of the frames so far."""
-        self._sum()
-        return _divided(self._sums)
-
-    def _sum(self) -> None:
-        self._sums = _merged(self._sums, _sums(self._waiting))
-        self._waiting = []
+    def result(self) -> dict[str, Any]:
+        """Of the frames so far; None where no frame has a value."""
+        return _divide(self._sums)
 
 
-def _sums(frames: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Each figure's sums, a list, and how many frames have it; None = none has."""
-    found: dict[str, Any] = {}
-    for key in dict.fromkeys(key for frame in frames for key in frame):
-        values = [frame[key] for frame in frames if frame.get(key) is not None]
+def _accumulate(sums: dict[str, Any], frame: Mapping[str, Any]) -> None:
+    """Add a frame to (sum, number of frames) of every figure; a list is summed by its places."""
+    for key, value in frame.items():
         if key in WITHOUT_MEAN:
             continue
-        if not values:
-            found[key] = None
-        elif isinstance(values[0], Mapping):
-            found[key] = _sums(values)
-        elif isinstance(values[0], list):
-            found[key] = [math.fsum(column) for column in zip(*values, strict=True)], len(values)
-        else:
-            found[key] = math.fsum(values), len(values)
-    return found
+        known = sums.setdefault(key, None)
+        if isinstance(value, Mapping):
+            sums[key] = {} if known is None else known
+            _accumulate(sums[key], value)
+        elif value is not None:
+            total, count = known or (np.zeros(np.shape(value)), 0)
+            sums[key] = total + value, count + 1
 
 
-def _merged(one: Any, other: Any) -> Any:
-    """The sums of both."""
-    if one is None or other is None:
-        return other if one is None else one
-    if isinstance(one, Mapping):
-        return {key: _merged(one.get(key), other.get(key)) for key in {**one, **other}}
-    (sums, count), (more, others) = one, other
-    if isinstance(sums, list):
-        return [a + b for a, b in zip(sums, more, strict=True)], count + others
-    return sums + more, count + others
-
-
-def _divided(sums: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, one in sums.items():
-        if one is None or isinstance(one, Mapping):
-            found[key] = None if one is None else _divided(one)
-        else:
-            total, count = one
-            found[key] = ([value / count for value in total] if isinstance(total, list)
-                          else total / count)
-    return found
+def _divide(sums: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: None if one is None else _divide(one) if isinstance(one, Mapping)
+            else np.divide(*one).tolist() for key, one in sums.items()}

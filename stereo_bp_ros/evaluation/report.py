@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from stereo_bp_ros.evaluation import pictures, report_page
+from stereo_bp_ros.evaluation.conditions import Verdict
 from stereo_bp_ros.evaluation.gallery import Shot
 
 #: Longer tables may be broken over sheets of paper.
@@ -73,42 +74,29 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Condition:
-    """One pass condition of a run.
-
-    text:   as its author wrote it, for instance 'bad3 <= 2 % between 10 and 50 m'.
-    value:  measured, with its unit; '' where there is none.
-    limit:  what it is held to, with its unit.
-    passed: None where nothing was measured.
-    """
-
-    text: str
-    value: str
-    limit: str
-    passed: bool | None
-
-
-@dataclass(frozen=True)
 class Conditions:
     """A traffic light for every condition, in colour, form and words."""
 
-    conditions: Sequence[Condition]
+    verdicts: Sequence[Verdict]
 
     def to_html(self) -> str:
         lines = []
-        for one in self.conditions:
-            kind, word = {True: ('passed', 'passed'), False: ('failed', 'failed'),
-                          None: ('unknown', 'not measured')}[one.passed]
-            lines.append(f'<tr><td class="light {kind}"><i aria-hidden="true"></i>{word}</td>'
-                         f'<td>{_text(one.text)}</td>'
-                         f'<td class="number">{_text(one.value or "-")}</td>'
-                         f'<td class="number">{_text(one.limit)}</td></tr>')
-        held = sum(one.passed is True for one in self.conditions)
-        return _card(f'{held} of {len(self.conditions)} conditions hold',
+        for one in self.verdicts:
+            word = 'passed' if one.passed else 'failed'
+            lines.append(f'<tr><td class="light {word}"><i aria-hidden="true"></i>{word}</td>'
+                         f'<td>{_text(one.condition.text)}</td>'
+                         f'<td class="number">{_number(one.value)}</td>'
+                         f'<td class="number">{_number(one.limit)}</td></tr>')
+        held = sum(one.passed for one in self.verdicts)
+        return _card(f'{held} of {len(self.verdicts)} conditions hold',
                      '<table class="text"><thead><tr><th scope="col">result</th>'
                      '<th scope="col">condition</th><th scope="col">measured</th>'
                      '<th scope="col">limit</th></tr></thead>'
                      f'<tbody>{"".join(lines)}</tbody></table>')
+
+
+def _number(value: float | None) -> str:
+    return '-' if value is None else f'{value:.6g}'
 
 
 @dataclass(frozen=True)

@@ -287,7 +287,8 @@ class Evaluation:
         ground = corridor.ground(calibration, pair.truth)
         if ground is None:
             return {}
-        return {name: count_obstacles(*one, pair.truth, calibration, corridor, ground)
+        return {name: count_obstacles(*one, pair.truth, calibration, corridor, ground,
+                                      self._method.windows)
                 for name, one in maps.items()}
 
     def confidence(self, matched: Matched) -> np.ndarray | None:

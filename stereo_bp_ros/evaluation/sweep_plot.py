@@ -5,7 +5,6 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Sequence
 
-from stereo_bp_ros.evaluation.condition_words import FIGURES
 from stereo_bp_ros.evaluation.sweep import Point, pareto
 
 #: More labels than this would lie over each other.
@@ -38,7 +37,7 @@ def draw_sweep(points: Sequence[Point], figure: str, chosen: Point, title: str,
             x, y = _places([one], figure)
             axes.annotate(one.label, (x[0], y[0]), fontsize=7, xytext=(4, 4),
                           textcoords='offset points')
-        axes.set(xlabel='median time, ms', ylabel=f'{figure}, {FIGURES[figure].unit}',
+        axes.set(xlabel='median time, ms', ylabel=figure,
                  title=title)
         axes.legend(fontsize=8)
         axes.grid(alpha=0.3)
@@ -51,5 +50,5 @@ def draw_sweep(points: Sequence[Point], figure: str, chosen: Point, title: str,
 def _places(points: Sequence[Point], figure: str) -> tuple[list[float], list[float]]:
     """Times and values of the points that have the figure."""
     both = [(one.time_ms, value) for one in points
-            if (value := one.figures[figure]) is not None]
+            if (value := one.figure(figure)) is not None]
     return [x for x, _ in both], [y for _, y in both]

@@ -139,7 +139,7 @@ def test_verbs_that_write_beside_what_they_read_keep_it(
         parameters(f'out/{made}')
         if '--scenario' in verb:
             (here / f'out/{made}').write_text(yaml.safe_dump(
-                {'inputs': [str(here / 'data')], 'conditions': ['density >= 1 %']}))
+                {'inputs': [str(here / 'data')], 'conditions': ['mean.score.density >= 1']}))
         linked(f'out/{made}', ('symbolic', 'p.yaml'))
     before = contents(here)
     assert main(verb) == 2

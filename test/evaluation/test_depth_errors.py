@@ -42,7 +42,6 @@ def test_the_error_of_a_bin_is_that_of_its_pixels():
     assert frame.as_dict()['depth']['compared'] == 4
     assert (frame + frame).regions['8_16_m'].depth.compared == 4
     assert (frame + frame).whole.depth.mean_m == pytest.approx(3)
-    assert 'compared' not in frame_scores.mean_of_frames([frame.as_dict()])['depth']
 
 
 def test_an_estimate_at_infinity_counts_as_the_farthest_distance():
