@@ -44,7 +44,7 @@ setup(
     license='Apache-2.0',
     packages=[*find_packages(include=[NAME, f'{NAME}.*']), *FOLDERS],
     package_dir=FOLDERS,
-    package_data={NAME: ['py.typed'],
+    package_data={NAME: ['py.typed'], f'{NAME}.evaluation': ['report.html'],
                   f'{NAME}.kernels': ['*.md', '*.cu*', '*/*.cu*', '*/*/*.cu*'],
                   f'{NAME}.presets': ['*.*', 'cameras/*.yaml']},
     data_files=[

@@ -49,7 +49,7 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_files, check_folder
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import StereoError, shown
-from stereo_bp_ros.evaluation import peers
+from stereo_bp_ros.evaluation import peers, report
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.conditions import judge
 from stereo_bp_ros.evaluation.obstacles import Corridor
@@ -126,8 +126,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='with --focal')
     parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
                         help='write report.json and report.html, one page with plots, the worst '
-                             'frames and some of all, and a map of the errors (plots need '
-                             'matplotlib)')
+                             'frames and some of all, and a map of the errors (the page needs '
+                             'jinja2 and matplotlib)')
     parser.add_argument('--mcap', type=pathlib.Path, metavar='FILE',
                         help='write a recording that Foxglove opens: image, disparity, error, '
                              'truth, confidence and figures of each pair (needs rosbags)')
@@ -176,6 +176,8 @@ def run(options: argparse.Namespace) -> int:
     if options.output:
         check_folder(options.output, ('report.json', 'report.html'),
                      (*sources.paths, options.scenario, options.params_file))
+    has_page = options.output and not options.sweep and shared.can_draw(
+        'report.html', report.MODULES)
     doubts = examine_inputs(sources, config, method)
     for finding in doubts:
         _log.warning('%s', finding)
@@ -224,8 +226,9 @@ def run(options: argparse.Namespace) -> int:
         summary |= evaluate_scenario.report(scenario, verdicts)
     if options.output:
         shared.write_json(options.output / 'report.json', summary)
-        evaluate_report.write_html(options.output / 'report.html', title, summary,
-                                   results, totals, showing, verdicts)
+        if has_page:
+            evaluate_report.write_html(options.output / 'report.html', title, summary, results,
+                                       totals, showing, verdicts)
     if options.json:
         shared.print_json(summary)
     elif options.json_lines:
@@ -326,11 +329,8 @@ def _print(title: str, results: Collection[Result], totals: Totals, summary: Map
     shared.print_table(title, [table.columns[i] for i in fitting],
                        [[row[i] for i in fitting] for row in table.rows])
     matchers = totals.matchers
-    columns, rows = tables.region_table(matchers)
-    if rows:
-        shared.print_table(f'By region, mean of {len(results)}', columns, rows)
-    for heading, columns, rows in tables.further_tables(matchers):
-        shared.print_table(heading, columns, rows)
+    for one in tables.further_tables(matchers):
+        shared.print_table(one.title, one.columns, one.rows)
     for text in filter(None, (tables.sparsification_text(matchers), table.legend,
                               *evaluate_origin.lines(summary))):
         shared.say(*text.split('\n'))

@@ -17,7 +17,7 @@ from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError, MemoryLimitError, shown
-from stereo_bp_ros.evaluation import sweep
+from stereo_bp_ros.evaluation import plots, sweep
 from stereo_bp_ros.evaluation.conditions import EXPLAIN, Condition, parse_condition
 from stereo_bp_ros.evaluation.old_conditions import convert_figure
 from stereo_bp_ros.evaluation.results import totals_of
@@ -92,8 +92,9 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
     preset.write_text(sweep.preset_text(config, _comments(options, chosen, choice)),
                       encoding='utf-8')
     if shared.can_draw('sweep.svg'):
-        from stereo_bp_ros.evaluation.sweep_plot import draw_sweep
-        draw_sweep(found, choice.figure, chosen, sources.title, options.output / 'sweep.svg')
+        figure = plots.draw_sweep(found, choice.figure, chosen, sources.title)
+        if figure:
+            plots.save(figure, options.output / 'sweep.svg')
     origin = {
         'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'), 'versions': versions(),
         'machine': machine(), 'devices': meter.devices, 'repeat': method.repeat,

@@ -68,11 +68,11 @@ def missing(modules: Sequence[str]) -> str:
                      if importlib.util.find_spec(name) is None)
 
 
-def can_draw(plot: str) -> bool:
-    """Whether matplotlib is there; warns that a plot is left out where it is not."""
-    lacking = missing(('matplotlib',))
+def can_draw(file: str, modules: Sequence[str] = ('matplotlib',)) -> bool:
+    """Whether what draws a file is there; warns that the file is left out where it is not."""
+    lacking = missing(modules)
     if lacking:
-        _log.warning('%s is not drawn: that %s', plot, lacking)
+        _log.warning('%s is not written: that %s', file, lacking)
     return not lacking
 
 

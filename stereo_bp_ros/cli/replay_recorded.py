@@ -18,6 +18,7 @@ from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.run_report import MATCHER
 from stereo_bp_ros.config import Value, load_parameter_file
 from stereo_bp_ros.errors import StereoError, shown
+from stereo_bp_ros.evaluation import report
 from stereo_bp_ros.evaluation.conditions import DELIVERY, judge
 from stereo_bp_ros.evaluation.results import PERFORMANCE, totals_of
 from stereo_bp_ros.evaluation.runs import Method
@@ -59,6 +60,7 @@ def run(options: argparse.Namespace) -> int:
     for path in sources.paths:          # before an earlier report is replaced by one without any
         for warning in open_source(path, topics=shared.chosen_topics(options)).warnings:
             _log.warning(warning)
+    shared.can_draw('report.html', report.MODULES)
     replace_folder(options.output, [*sources.paths, options.scenario, options.params_file])
     runs = []
     for number, one in enumerate(scenario.inputs, 1):
@@ -195,10 +197,10 @@ def _finish(options: argparse.Namespace, scenario: Scenario, runs: Sequence[Reco
     if verdicts:
         summary |= evaluate_scenario.report(scenario, verdicts)
     shared.write_json(options.output / 'report.json', summary)
-    evaluate_report.write_html(
-        options.output / 'report.html', f'{options.path.name} through the node', summary, results,
-        totals, None, verdicts,
-        [run_report.section_of(one) for one in runs], LATENCY)
+    if not shared.missing(report.MODULES):
+        evaluate_report.write_html(
+            options.output / 'report.html', f'{options.path.name} through the node', summary,
+            results, totals, None, verdicts, [run_report.section_of(one) for one in runs], LATENCY)
     if options.json:
         shared.print_json(summary)
     else:
@@ -206,7 +208,7 @@ def _finish(options: argparse.Namespace, scenario: Scenario, runs: Sequence[Reco
             run_report.print_run(one)
         if verdicts:
             evaluate_scenario.print_verdicts(scenario, verdicts)
-        shared.say(f'Report: {options.output / "report.html"}')
+        run_report.say_where(options.output)
     # Conditions about losses take the place of the rule that nothing may be lost.
     may_lose = any(one.path == 'delivery.lost' for one in scenario.conditions)
     failures = run_report.print_failures(runs, to_error=options.json, may_lose=may_lose)

@@ -25,6 +25,7 @@ from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
+from stereo_bp_ros.evaluation import plots
 from stereo_bp_ros.evaluation.runs import Evaluation, Method
 from stereo_bp_ros.evaluation.sensitivity import QUANTITIES, Quantity, Row, Street, curve, doubled
 
@@ -94,8 +95,7 @@ def run(options: argparse.Namespace) -> int:
     if options.output:
         shared.write_json(options.output / 'sensitivity.json', report)
         if shared.can_draw('sensitivity.svg'):
-            from stereo_bp_ros.evaluation.sensitivity_plot import draw
-            draw(curves, options.output / 'sensitivity.svg')
+            plots.save(plots.draw_sensitivity(curves), options.output / 'sensitivity.svg')
     if options.json:
         shared.print_json(report)
     else:

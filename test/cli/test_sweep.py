@@ -193,4 +193,4 @@ def test_a_sweep_chooses_without_matplotlib_and_tells_the_missing_plot(
     output = folder.parent / 'sweep'
     assert (output / 'chosen.yaml').is_file()
     assert not (output / 'sweep.svg').exists()
-    assert 'sweep.svg is not drawn: that needs matplotlib' in caplog.text
+    assert 'sweep.svg is not written: that needs matplotlib' in caplog.text

@@ -8,6 +8,7 @@ import pytest
 
 from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.config import load_parameter_file
+from stereo_bp_ros.evaluation import plots
 from stereo_bp_ros.evaluation.conditions import parse_condition
 from stereo_bp_ros.evaluation.sweep import (
     MOST,
@@ -21,7 +22,6 @@ from stereo_bp_ros.evaluation.sweep import (
     preset_text,
     search,
 )
-from stereo_bp_ros.evaluation.sweep_plot import draw_sweep
 
 
 def point(levels: int, ms: float, bad: float | None, density: float = 90.0) -> Point:
@@ -158,13 +158,15 @@ def test_the_preset_is_read_back_as_the_same_configuration(tmp_path, preset):
 def test_the_plot_labels_the_front_and_the_chosen_point(tmp_path):
     pytest.importorskip('matplotlib')
     points = [point(i, 10 + i, 9 - 0.2 * i) for i in range(30)] + [point(31, 5, None)]
-    path = tmp_path / 'sweep.png'
-    assert draw_sweep(points, BAD, points[3], 'a title', path)
-    assert path.read_bytes().startswith(b'\x89PNG')
-    assert draw_sweep(points, BAD, points[-1], 'a title', path)
-    missing = tmp_path / 'none.svg'
-    assert not draw_sweep(points, 'mean.score.mae', points[3], 'a title', missing)
-    assert not missing.exists()
+    figure = plots.draw_sweep(points, BAD, points[3], 'a title')
+    axes, = figure.axes
+    front = pareto(points, BAD)
+    assert {one.get_text() for one in axes.texts} <= {one.label for one in front}
+    assert 2 < len(axes.texts) <= plots.MAX_LABELS
+    plots.save(figure, tmp_path / 'sweep.png')
+    assert (tmp_path / 'sweep.png').read_bytes().startswith(b'\x89PNG')
+    assert plots.draw_sweep(points, BAD, points[-1], 'a title')
+    assert plots.draw_sweep(points, 'mean.score.mae', points[3], 'a title') is None
 
 
 def measured(changes) -> Point | None:
