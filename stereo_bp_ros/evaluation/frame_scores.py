@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from stereo_bp_ros.evaluation.filling import fill_background
 from stereo_bp_ros.evaluation.metrics import Score, meanings, score
 from stereo_bp_ros.evaluation.obstacles import Obstacles
 from stereo_bp_ros.evaluation.sparsification import Sparsification, sparsify
+from stereo_bp_ros.evaluation.sums import Sums
 
 SPARSIFIED_PIXELS = 3.0
 """Error above which a pixel counts as wrong in the sparsification curve of ``bad_3``, pixels."""
@@ -25,17 +26,9 @@ WITHOUT_MEAN = frozenset({
     *(key for key, (_, unit) in {**meanings(), **depth_errors.MEANINGS}.items() if not unit)})
 """Figures of which a mean over frames says nothing: counts and extremes."""
 
-Part = TypeVar('Part', Score, DepthError, Consistency, Obstacles)
-
-
-def _sum(one: Part | None, other: Part | None) -> Part | None:
-    """Of the parts that are there."""
-    return one + other if one is not None and other is not None else one or other
-
-
 @dataclass(frozen=True)
-class MapScore:
-    """The same pixels of one map twice.
+class MapScore(Sums):
+    """The same pixels of one map twice, or of several.
 
     published: as the matcher hands the map out, with its holes.
     filled:    with every hole filled by ``fill_background``.
@@ -45,16 +38,6 @@ class MapScore:
     published: Score
     filled: Score
     depth: DepthError | None = None
-
-    def __add__(self, other: MapScore) -> MapScore:
-        """Of the pixels of both.
-
-        :raises ValueError: the two have different thresholds.
-        """
-        if not isinstance(other, MapScore):
-            return NotImplemented
-        return MapScore(self.published + other.published, self.filled + other.filled,
-                        _sum(self.depth, other.depth))
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: ``score`` as published, ``filled``, and ``depth``."""
@@ -66,7 +49,7 @@ class MapScore:
 
 
 @dataclass(frozen=True)
-class FrameScore:
+class FrameScore(Sums):
     """One frame, or the pixels of several together.
 
     whole:          all pixels.
@@ -81,37 +64,21 @@ class FrameScore:
     whole: MapScore
     regions: Mapping[str, MapScore] = field(default_factory=dict)
     sky: Score | None = None
-    sparsification: Mapping[str, Sparsification] | None = None
+    sparsification: Mapping[str, Sparsification] | None = field(
+        default=None, metadata={'is_summed': False})
     consistency: Consistency | None = None
     obstacles: Obstacles | None = None
-
-    def __add__(self, other: FrameScore) -> FrameScore:
-        """Of the pixels of both; regions and sky of those frames that have them.
-
-        :raises ValueError: the two have different thresholds.
-        """
-        if not isinstance(other, FrameScore):
-            return NotImplemented
-        regions = dict(self.regions)
-        for name, one in other.regions.items():
-            regions[name] = regions[name] + one if name in regions else one
-        return FrameScore(self.whole + other.whole, regions, _sum(self.sky, other.sky),
-                          consistency=_sum(self.consistency, other.consistency),
-                          obstacles=_sum(self.obstacles, other.obstacles))
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: ``score``, ``filled``, ``depth``, ``regions``, ``sky``, ``sparsification``,
         ``consistency``, ``obstacles``."""
-        found = {**self.whole.as_dict(),
-                 'regions': {name: one.as_dict() for name, one in self.regions.items()}}
-        if self.sky is not None:
-            found['sky'] = self.sky.as_dict()
+        found = self.whole.as_dict()
+        found['regions'] = {name: one.as_dict() for name, one in self.regions.items()}
+        parts = {'sky': self.sky, 'consistency': self.consistency, 'obstacles': self.obstacles}
+        found |= {name: part.as_dict() for name, part in parts.items() if part is not None}
         if self.sparsification is not None:
             found['sparsification'] = {name: one.as_dict()
                                        for name, one in self.sparsification.items()}
-        for name, part in (('consistency', self.consistency), ('obstacles', self.obstacles)):
-            if part is not None:
-                found[name] = part.as_dict()
         return found
 
 

@@ -15,6 +15,7 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.evaluation.depth_errors import distances
 from stereo_bp_ros.evaluation.regions import DISTANCES, distance_name
 from stereo_bp_ros.evaluation.road_plane import Plane, fit_road
+from stereo_bp_ros.evaluation.sums import Sums
 
 LOW_M, HIGH_M = 0.3, 3.0
 """Heights above the ground between which a point is in the way, metres."""
@@ -93,7 +94,7 @@ class Detection:
 
 
 @dataclass(frozen=True)
-class Obstacles:
+class Obstacles(Sums):
     """Counts of one frame or of many; two of them add up.
 
     frames:       frames with a ground.
@@ -110,17 +111,6 @@ class Obstacles:
     false: int = 0
     false_frames: int = 0
     by_distance: Mapping[str, Detection] = field(default_factory=dict)
-
-    def __add__(self, other: Obstacles) -> Obstacles:
-        """Of the frames of both."""
-        if not isinstance(other, Obstacles):
-            return NotImplemented
-        by_distance = dict(self.by_distance)
-        for name, one in other.by_distance.items():
-            by_distance[name] = by_distance.get(name, Detection()) + one
-        return Obstacles(self.frames + other.frames, self.found + other.found,
-                         self.judged + other.judged, self.false + other.false,
-                         self.false_frames + other.false_frames, by_distance)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: every figure by its key of ``MEANINGS``, None where there is no value, and

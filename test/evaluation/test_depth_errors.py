@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stereo_bp_ros import Calibration
 from stereo_bp_ros.evaluation import depth_errors, frame_scores, regions
 from stereo_bp_ros.evaluation.depth_errors import ERRORS, DepthError
-from stereo_bp_ros.evaluation.histograms import Scale, added
+from stereo_bp_ros.evaluation.sums import Scale, added
 
 nan, inf = np.nan, np.inf
 CALIBRATION = Calibration(200, 0.5, 60, 60, 24)         # 100 metres over a pixel
