@@ -325,12 +325,9 @@ def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, Mat
 def _print(title: str, results: Collection[Result], totals: Totals, summary: Mapping[str, Any]
            ) -> None:
     table = tables.frame_table(results, totals, evaluate_report.truth_is_unread(summary))
-    fitting = shared.fitting(table.columns, table.rows, table.ranks)
-    shared.print_table(title, [table.columns[i] for i in fitting],
-                       [[row[i] for i in fitting] for row in table.rows])
+    shared.print_table(title, table.columns, table.rows, ranks=table.ranks)
     matchers = totals.matchers
     for one in tables.further_tables(matchers):
         shared.print_table(one.title, one.columns, one.rows)
-    for text in filter(None, (tables.sparsification_text(matchers), table.legend,
-                              *evaluate_origin.lines(summary))):
-        shared.say(*text.split('\n'))
+    shared.say(*tables.sparsification_text(matchers).splitlines(), *table.legend.split('\n'),
+               *evaluate_origin.lines(summary))

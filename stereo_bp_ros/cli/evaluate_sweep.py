@@ -231,10 +231,8 @@ def _print(options: argparse.Namespace, title: str, points: Sequence[Point], cho
              'chosen' if one is chosen else 'Pareto' if one in front else '']
             for one in shown_points]
     ranks = [*[0] * (len(chosen.changes) + 2), *range(1, len(others) + 1), 0]
-    fitting = shared.fitting(columns, rows, ranks)
-    shared.print_table(f'{len(points)} points of {title}, {measured} measured now',
-                       [columns[i] for i in fitting],
-                       [[row[i] for i in fitting] for row in rows])
+    shared.print_table(f'{len(points)} points of {title}, {measured} measured now', columns, rows,
+                       ranks=ranks)
     if len(shown_points) < len(points):
         shared.say(f'Only Pareto points are shown; {options.output / "sweep.jsonl"} has all.')
     for one in refused:
@@ -245,12 +243,10 @@ def _print(options: argparse.Namespace, title: str, points: Sequence[Point], cho
 
 def _print_origin(origin: Mapping[str, Any], points: Sequence[Point]) -> None:
     ranges = sorted({count for one in points for count in one.disparities})
-    for text in evaluate_origin.folded([
-            LEGEND, 'Disparities searched: ' + ', '.join(map(str, ranges))
-            + f' ({evaluate_origin.whose_range(origin["method"])}).']):
-        shared.say(*text.split('\n'))
-    for text in evaluate_origin.lines({**origin, 'devices': {'every point': origin['devices']}}):
-        shared.say(*text.split('\n'))
+    shared.say(*evaluate_origin.folded([
+        LEGEND, 'Disparities searched: ' + ', '.join(map(str, ranges))
+        + f' ({evaluate_origin.whose_range(origin["method"])}).']),
+        *evaluate_origin.lines({**origin, 'devices': {'every point': origin['devices']}}))
 
 
 def _cell(value: float | None) -> str:

@@ -269,13 +269,18 @@ def write_json(path: pathlib.Path, report: Mapping[str, Any]) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *,
-                is_text: bool = False) -> None:
+                is_text: bool = False, ranks: Sequence[int] = ()) -> None:
     """A table on standard output: the first column is text, which folds; others are figures.
 
     Names of files and settings are ``visible``, and brackets in them are no markup.
 
     :param is_text: the others are text, too, and fold where a line is too long.
+    :param ranks: of each column, as for ``fitting``; () = all are printed.
     """
+    if ranks:
+        indices = fitting(columns, rows, ranks)
+        columns = [columns[i] for i in indices]
+        rows = [[row[i] for i in indices] for row in rows]
     table = Table(title=visible(title), title_justify='left')
     for index, column in enumerate(columns):
         folds = is_text or index == 0

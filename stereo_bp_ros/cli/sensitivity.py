@@ -139,5 +139,4 @@ def _print_doubled(report: Mapping[str, Any]) -> None:
                                          for value in one['doubled'].values())]
             for name, one in report['quantities'].items()]
     shared.print_table('bad-3 is doubled at', columns, rows)
-    for text in evaluate_origin.lines(report):
-        shared.say(*text.split('\n'))
+    shared.say(*evaluate_origin.lines(report))
