@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from stereo_bp_ros.evaluation import consistency, depth_errors, metrics, obstacles
+from stereo_bp_ros.evaluation.conditions import look_up
 from stereo_bp_ros.evaluation.report import Table
 from stereo_bp_ros.evaluation.results import Result, Summary, Totals
 
@@ -35,50 +36,48 @@ class Column:
     left out where there is no room (0 = never)."""
 
     heading: str
-    path: tuple[str, ...]
+    path: str
     rank: int = 0
     decimals: int = 2
 
     def cell(self, figures: Mapping[str, Any]) -> str:
         """The figure as text, '-' where there is none."""
-        value: Any = figures
-        for key in self.path:
-            value = value.get(key) if value else None
+        value = look_up(figures, self.path)
         return '-' if value is None else f'{value:.{self.decimals}f}'
 
 
 COLUMNS = (
-    Column('filled\nD1', ('filled', 'd1_known')),
-    *(Column(f'filled\nbad-{n:g}', ('filled', f'bad_{n:g}_known'),
+    Column('filled\nD1', 'filled.d1_known'),
+    *(Column(f'filled\nbad-{n:g}', f'filled.bad_{n:g}_known',
              {3.0: 0, 1.0: 1, 2.0: 1}.get(n, 5)) for n in metrics.THRESHOLDS),
-    Column('valid\nD1', ('score', 'd1_estimated'), 3),
-    *(Column(f'valid\nbad-{n:g}', ('score', f'bad_{n:g}_estimated'),
+    Column('valid\nD1', 'score.d1_estimated', 3),
+    *(Column(f'valid\nbad-{n:g}', f'score.bad_{n:g}_estimated',
              {3.0: 0, 1.0: 2, 2.0: 4}.get(n, 6)) for n in metrics.THRESHOLDS),
-    *(Column(f'or hole\nbad-{n:g}', ('score', f'bad_{n:g}_known'), 4) for n in (1.0, 2.0, 3.0)),
-    Column('density', ('score', 'density')),
-    Column('EPE', ('score', 'mae')),
-    Column('RMS', ('score', 'rms'), 4),
-    Column('of all\nvalid', ('score', 'coverage'), 3))
+    *(Column(f'or hole\nbad-{n:g}', f'score.bad_{n:g}_known', 4) for n in (1.0, 2.0, 3.0)),
+    Column('density', 'score.density'),
+    Column('EPE', 'score.mae'),
+    Column('RMS', 'score.rms', 4),
+    Column('of all\nvalid', 'score.coverage', 3))
 
-WITHOUT_TRUTH = (Column('of all\nvalid', ('score', 'coverage')),)
+WITHOUT_TRUTH = (Column('of all\nvalid', 'score.coverage'),)
 
 REGION_COLUMNS = (
-    Column('share', ('share',), decimals=1),
-    Column('filled\nD1', ('filled', 'd1_known')),
-    Column('filled\nbad-3', ('filled', 'bad_3_known')),
-    Column('valid\nbad-3', ('score', 'bad_3_estimated')),
-    Column('density', ('score', 'density')),
-    Column('EPE', ('score', 'mae')))
+    Column('share', 'share', decimals=1),
+    Column('filled\nD1', 'filled.d1_known'),
+    Column('filled\nbad-3', 'filled.bad_3_known'),
+    Column('valid\nbad-3', 'score.bad_3_estimated'),
+    Column('density', 'score.density'),
+    Column('EPE', 'score.mae'))
 
 DEPTH_COLUMNS = (
-    *(Column(f'{key.removesuffix("_m")}\nm', ('depth', key), decimals=3)
+    *(Column(f'{key.removesuffix("_m")}\nm', f'depth.{key}', decimals=3)
       for key in ('mean_m', 'p50_m', 'p90_m')),
-    Column('mean\n%', ('depth', 'relative_mean')))
+    Column('mean\n%', 'depth.relative_mean'))
 
 DETECTION_COLUMNS = (
-    Column('obstacles', ('there',), decimals=0), Column('seen\n%', ('seen',)),
-    Column('smallest\nseen, m', ('smallest_seen_m',)),
-    Column('largest\nmissed, m', ('largest_missed_m',)))
+    Column('obstacles', 'there', decimals=0), Column('seen\n%', 'seen'),
+    Column('smallest\nseen, m', 'smallest_seen_m'),
+    Column('largest\nmissed, m', 'largest_missed_m'))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +100,7 @@ def frame_table(results: Collection[Result], totals: Totals, unread_truth: bool 
     """
     several = len(totals.matchers) > 1
     has_truth = any(one.pooled.whole.published.known for one in totals.matchers.values())
-    shown = (*(COLUMNS if has_truth else WITHOUT_TRUTH), Column('ms', ('median_ms',)))
+    shown = (*(COLUMNS if has_truth else WITHOUT_TRUTH), Column('ms', 'median_ms'))
 
     def row(name: str, matcher: str, size: str, disparities: str, figures: Mapping[str, Any]
             ) -> list[str]:
@@ -208,7 +207,7 @@ def _by_figure(title: str, totals: Mapping[str, Summary], part: str,
                known: Mapping[str, tuple[str, str]]) -> Table:
     """A column a matcher, and a row each figure that any frame has; means of frames."""
     means = [total.mean.get(part) or {} for total in totals.values()]
-    rows = [[f'{words}, {unit}' if unit else words, *map(Column('', (key,)).cell, means)]
+    rows = [[f'{words}, {unit}' if unit else words, *map(Column('', key).cell, means)]
             for key, (words, unit) in known.items()]
     return Table(title, ['', *totals], [row for row in rows if set(row[1:]) != {'-'}])
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from stereo_bp_ros.bounded import MAX_REPORT_BYTES, read_bytes
 from stereo_bp_ros.errors import shown
+from stereo_bp_ros.evaluation.conditions import look_up
 
 SHARE = 0.95
 """Of the confidence intervals."""
@@ -42,22 +43,22 @@ _AT_ONCE = 2**20    # random numbers in memory
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A figure of a frame: its words and unit, and where a pair of the report has it."""
+    """A figure of a frame: its words and unit, and its path in a pair of the report."""
 
     words: str
     unit: str
-    path: tuple[str, ...]
+    path: str
     less_is_better: bool = True
 
 
 KINDS = (
-    Kind('filled bad-1', '%', ('filled', 'bad_1_known')),
-    Kind('filled bad-3', '%', ('filled', 'bad_3_known')),
-    Kind('filled D1', '%', ('filled', 'd1_known')),
-    Kind('valid bad-3', '%', ('score', 'bad_3_estimated')),
-    Kind('density', '%', ('score', 'density'), less_is_better=False),
-    Kind('EPE', 'px', ('score', 'mae')),
-    Kind('median time', 'ms', ('median_ms',)))
+    Kind('filled bad-1', '%', 'filled.bad_1_known'),
+    Kind('filled bad-3', '%', 'filled.bad_3_known'),
+    Kind('filled D1', '%', 'filled.d1_known'),
+    Kind('valid bad-3', '%', 'score.bad_3_estimated'),
+    Kind('density', '%', 'score.density', less_is_better=False),
+    Kind('EPE', 'px', 'score.mae'),
+    Kind('median time', 'ms', 'median_ms'))
 """What is compared."""
 
 
@@ -157,17 +158,17 @@ def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparison:
             raise ValueError(f'the reports have other frames: {len(missing)} are in {where} '
                              f'only, the first is {shown(min(missing))}')
     for name, pair in first.items():
-        for words, path in (('width', ('width',)), ('height', ('height',)),
-                            ('pixels with truth', ('score', 'known'))):
-            both = _look_up(pair, path), _look_up(second[name], path)
+        for words, path in (('width', 'width'), ('height', 'height'),
+                            ('pixels with truth', 'score.known')):
+            both = look_up(pair, path), look_up(second[name], path)
             if both[0] != both[1]:
                 raise ValueError(f'frame {shown(name)} is not the same in both reports: {words} '
                                  f'{both[0]} in A and {both[1]} in B')
     differences, values = [], {}
     for kind in KINDS:
         found = {name: (x, y) for name, pair in first.items()
-                 if (x := _look_up(pair, kind.path)) is not None
-                 and (y := _look_up(second[name], kind.path)) is not None}
+                 if (x := look_up(pair, kind.path)) is not None
+                 and (y := look_up(second[name], kind.path)) is not None}
         values[kind] = found
         differences.append(_difference(kind, list(found.values())))
     # Without truth there are times only.
@@ -186,14 +187,6 @@ def _by_name(report: Mapping[str, Any], which: str) -> dict[str, Mapping[str, An
             raise ValueError(f'report {which} has two frames {shown(pair["name"])}')
         found[pair['name']] = pair
     return found
-
-
-def _look_up(pair: Mapping[str, Any], path: Sequence[str]) -> float | None:
-    value: Any = pair
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    is_number = isinstance(value, int | float) and math.isfinite(value)
-    return value if is_number else None
 
 
 def _changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
