@@ -8,7 +8,7 @@ import pytest
 
 from stereo_bp_ros.evaluation import frame_scores
 from stereo_bp_ros.evaluation.frame_scores import Means, score_frame
-from stereo_bp_ros.evaluation.metrics import Score, score
+from stereo_bp_ros.evaluation.metrics import score
 from stereo_bp_ros.evaluation.obstacles import Obstacles
 
 TRUTH = np.array([[10, 10, 10, 10], [20, 20, np.nan, 30]], np.float32)
@@ -111,10 +111,3 @@ def test_a_map_without_truth_counts_as_filled_without_being_filled(valid, monkey
     expected = score(frame_scores.fill_background(MAP, valid), unknown)
     monkeypatch.delattr(frame_scores, 'fill_background')
     assert score_frame(MAP, valid, unknown).whole.filled == expected
-
-
-def test_scores_of_different_thresholds_are_not_added():
-    first = score_frame(MAP, VALID, TRUTH)
-    other = Score(thresholds=(1.0,), bad=(0,))
-    with pytest.raises(ValueError, match='thresholds'):
-        first.whole.published + other
