@@ -106,9 +106,9 @@ class Showing:
         sizes = self.holes if truth is None else self.errors
         sizes[width, height] = BlockSums(block, 1, _block_sums(bad, block), _block_sums(
             looked_at, block)).plus(sizes.get((width, height)))
-        rate = 100.0 * np.count_nonzero(bad) / max(1, np.count_nonzero(looked_at))
+        rate = 100.0 * int(np.count_nonzero(bad)) / max(1, int(np.count_nonzero(looked_at)))
         # An error is worse than a hole: frames with truth come first.
-        shot = report.Shot(float(rate if truth is not None else rate - 100.0), place, view.name,
+        shot = report.Shot(rate if truth is not None else rate - 100.0, place, view.name,
                     f'frame {place + 1}, {rate:.2f} % ' + (
                         'without a disparity' if truth is None else
                         f'wrong by more than {BAD_PIXELS:g} px or without a disparity'), '')
