@@ -14,8 +14,8 @@ import pytest
 
 from stereo_bp_ros import MatcherConfig, RawImage
 from stereo_bp_ros.engines import cache as cache_files
-from stereo_bp_ros.engines.cuda.hierarchical import schedule, tuner, tuning
-from stereo_bp_ros.engines.cuda.hierarchical.schedule import Tiling
+from stereo_bp_ros.engines.cuda.hierarchical import schedule, tilings, tuner, tuning
+from stereo_bp_ros.engines.cuda.hierarchical.launch import Tiling
 from stereo_bp_ros.engines.cuda.hierarchical.search import (
     FINAL_TURNS,
     MARGIN,
@@ -75,7 +75,7 @@ class Clock:
 
 def own(config: MatcherConfig, k: int) -> Tiling:
     """What an engine takes by itself."""
-    return schedule.ranked(config, *SIZE, k, TYPICAL)[0]
+    return tilings.choose(config, *SIZE, k, TYPICAL)
 
 
 def search(clock: Clock, config: MatcherConfig | None = None, **more: Any) -> TileSearch:
@@ -88,7 +88,7 @@ def look_up(config: MatcherConfig | None = None,
 
 
 def likes_large_tiles(k: int, tiling: Tiling) -> float:
-    """Anything but what the model of the engine likes."""
+    """Anything but what the table has."""
     area = tiling.width * tiling.height
     if tiling.last:
         area += tiling.last.width * tiling.last.height
@@ -104,14 +104,6 @@ def content(file: pathlib.Path) -> dict[str, Any]:
 def rewrite(**changes: Any) -> None:
     (file,) = tuning.directory().iterdir()
     cache_files.write_or_raise(file, json.dumps({**content(file), **changes}).encode())
-
-
-def test_the_model_s_favourite_is_the_engine_s_own_choice() -> None:
-    config = config_of()
-    for k in range(config.levels):
-        steps = [step for step in schedule.launches(config, *SIZE, TYPICAL) if step.level == k]
-        assert own(config, k) in (steps[0].tiling, steps[0].tiling._replace(
-            last=steps[-1].tiling))
 
 
 def test_the_fastest_of_what_was_tried_is_kept() -> None:
@@ -304,7 +296,7 @@ def test_neighbours_divide_the_iterations_in_the_same_way() -> None:
     config = config_of(disparity_range=64)
     for k in range(3):
         chosen = own(config, k)
-        around = schedule.neighbours(config, *SIZE, k, TYPICAL, chosen)
+        around = tilings.neighbours(config, *SIZE, k, TYPICAL, chosen)
         assert chosen not in around
         for tiling in around:
             assert tiling.iterations == chosen.iterations
