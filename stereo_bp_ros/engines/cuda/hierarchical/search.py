@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from stereo_bp_ros.config import ResolvedConfig
-from stereo_bp_ros.engines.cuda.hierarchical import apron, tilings, tuning
-from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
+from stereo_bp_ros.engines.cuda.hierarchical import tilings, tuning
+from stereo_bp_ros.engines.cuda.hierarchical.formats import CHUNK, MessageFormat
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Tiling
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 
@@ -148,7 +148,7 @@ class TileSearch(Search):
         k = int(number)
         chosen = self._best.get(k) or self._chosen(k)
         found = self._divisions(k) if what == 'launches' else self._neighbours(k, chosen)
-        return [{**self._best, k: tiling} for tiling in found if self._is_feasible(k, tiling)]
+        return [{**self._best, k: tiling} for tiling in found]
 
     def _everything(self) -> list[Candidate]:
         return [{k: tiling} for k in self._levels
@@ -169,18 +169,13 @@ class TileSearch(Search):
     def _neighbours(self, k: int, chosen: Tiling) -> list[Tiling]:
         return tilings.neighbours(self._config, *self._size, k, self._device, chosen)[:TILES]
 
-    def _is_feasible(self, k: int, tiling: Tiling) -> bool:
-        keeps_vectors_on_chip = tiling.iterations > 1 or tiling.last is not None
-        return not keeps_vectors_on_chip or most_disparities(
-            self._config, self._device, with_label=k == 0) >= self._config.disparity_range
-
 
 def most_disparities(config: ResolvedConfig, device: Properties, with_label: bool) -> int:
-    """The longest vectors of which a block's shared memory can hold the least tile.
+    """The longest vectors of which a block's shared memory holds the least tile, 3 x 3 nodes.
 
-    Inequalities (2) to (4) of the AI 2009 paper for this device and these messages: the form for
-    messages, or that for the disparity map.
+    Inequality (3) of the AI 2009 paper (section 3.2): five vectors a node, and its label where it
+    is chosen.
     """
     message = MessageFormat.of(config)
-    value_bytes = message.message_bytes // (8 * message.chunks)
-    return apron.most_disparities(device.shared_memory // value_bytes, with_label)
+    values = device.shared_memory * CHUNK * message.chunks // message.message_bytes
+    return max(0, (values // 9 - with_label) // 5)

@@ -369,7 +369,7 @@ def _on_chip(site: Site, iterations: int, finish: int, parities: tuple[int, ...]
 def _with_labels(site: Site, parities: tuple[int, ...]) -> Tiling | None:
     """A single iteration that ends with labels: one wave, or the largest tile that fits."""
     threads, directions = launch.block(site.message, 0, 1)
-    sizes = LABEL_TILES
+    sizes: tuple[tuple[int, int], ...] = LABEL_TILES
     if isinstance(site.message, Int16SixBits):
         sizes, threads, directions = SIX_BIT_TILES, launch.LIMITS.label_threads, 2
     elif tiling := _on_chip(site, 1, LABELS, parities, most_waves=1):
