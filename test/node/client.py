@@ -65,6 +65,7 @@ class Client:
                                                  self.received[topic].append, qos)
             for topic in topics}
         self._types, self._qos = types_, qos
+        self._log_start = 0
         self._closing = False
         self._thread = threading.Thread(target=self._spin, daemon=True)
         self._thread.start()
@@ -81,9 +82,30 @@ class Client:
         self.context.try_shutdown()
 
     def log(self) -> str:
-        """What the node of this client has logged."""
+        """What the node of this client has logged since ``start_over``."""
         assert self.node_process is not None
-        return self.node_process.log
+        return self.node_process.log[self._log_start:]
+
+    def start_over(self, parameters: Mapping[str, Any]) -> None:
+        """Activate the node anew, with these parameters and the defaults of all others."""
+        from stereo_bp_ros.config import all_settings
+
+        self.set_state('unconfigured')
+        assert self.node_process is not None
+        self._log_start = len(self.node_process.log)
+        values = {name: setting.default for name, setting in all_settings('default').items()
+                  if not setting.read_only} | dict(parameters)
+        assert [r.reason for r in self.set_parameters(**values) if not r.successful] == []
+        self.set_state('active')
+        self.connect()
+
+    def set_state(self, wanted: str) -> None:
+        """Bring the node into a state: 'unconfigured', 'inactive' or 'active'."""
+        ways = {'unconfigured': {'active': 'deactivate', 'inactive': 'cleanup'},
+                'inactive': {'active': 'deactivate', 'unconfigured': 'configure'},
+                'active': {'unconfigured': 'configure', 'inactive': 'activate'}}[wanted]
+        while (state := self.state()) != wanted:
+            assert self.change_state(ways[state]), f'{ways[state]} from {state}'
 
     # Waiting
 

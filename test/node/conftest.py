@@ -10,8 +10,11 @@ import pytest
 
 from test.node.client import Client
 from test.node.frame_bench import Bench
-from test.node.processes import TALKATIVE_NODE, NodeProcess, running_node
+from test.node.processes import NodeProcess, running_node
 from test.node.stand_ins import FakeMatcher, make_image, make_info, make_stamped
+
+#: Parameters of the node that modules share, as far as they name no others.
+SHARED = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'backend': 'cpu'}
 
 
 @pytest.fixture(scope='session')
@@ -45,17 +48,17 @@ def client_class() -> type[Client]:
     return Client
 
 
-@pytest.fixture(scope='module')
-def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-           ) -> Iterator[Client]:
-    """Connected to a node that has the module's ``PARAMETERS``; all tests of a module share it.
+@pytest.fixture(scope='session')
+def shared_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """One node for the modules of this process; ``client`` gives it the parameters of each."""
+    with running_node(tmp_path_factory.mktemp('node'), SHARED) as node:
+        yield node
 
-    A module may name the ``CODE`` of the node.
-    """
-    module = request.module
-    code = getattr(module, 'CODE', TALKATIVE_NODE)
-    with running_node(tmp_path_factory.mktemp('node'), module.PARAMETERS, code=code) as node, \
-            contextlib.closing(Client(node.domain)) as client:
-        client.node_process = node
-        client.connect()
+
+@pytest.fixture(scope='module')
+def client(request: pytest.FixtureRequest, shared_node: NodeProcess) -> Iterator[Client]:
+    """Connected to the shared node, which begins with the module's ``PARAMETERS``."""
+    with contextlib.closing(Client(shared_node.domain)) as client:
+        client.node_process = shared_node
+        client.start_over({**SHARED, **request.module.PARAMETERS})
         yield client
