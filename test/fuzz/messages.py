@@ -15,7 +15,7 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import bag_reader, bags
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.node import camera_infos, input_images
-from stereo_bp_ros.node.calibrating import calibrate
+from stereo_bp_ros.node.input_images import calibrate
 from test.fuzz.inputs import NUMPY_SCALAR, Choices
 from test.node.frame_bench import NOW, Bench
 from test.node.stand_ins import FakeMatcher, make_image, make_info, make_stamped

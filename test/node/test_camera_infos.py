@@ -17,7 +17,7 @@ import pytest
 from stereo_bp_ros.config import NodeConfig
 from stereo_bp_ros.node.camera_infos import SILENCE, SINCE, WAIT, SideInfos
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
-from stereo_bp_ros.node.pairing import Pairing, StereoPair
+from stereo_bp_ros.node.pairing import Generation, Pairing, StereoPair
 from test.cases import every, slow
 
 SECOND = 1_000_000_000
@@ -53,9 +53,10 @@ class Cameras:
     def __init__(self, messages: types.SimpleNamespace, **options: Any) -> None:
         self.messages = messages
         self.ledger = Ledger()
-        self.pairing = Pairing(ledger=self.ledger, settings=NodeConfig(**options),
-                               on_clock_jump=lambda: 1, clock=lambda: self.seconds)
-        self.pairing.open(1)
+        self.pairing = Pairing(ledger=self.ledger, generation=Generation(),
+                               settings=NodeConfig(**options), on_clock_jump=lambda: None,
+                               clock=lambda: self.seconds)
+        self.pairing.open()
         self.seconds = 0.0
         self.pairs: list[StereoPair] = []
 

@@ -21,15 +21,16 @@ from stereo_bp_ros.node.diagnostics.conditions import (
     Conditions,
     Level,
 )
-from stereo_bp_ros.node.diagnostics.latency import Distribution, LatencyWindow
 from stereo_bp_ros.node.diagnostics.ledger import SIDES, ImageDrop, Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import (
-    DrySpell,
+    Distribution,
+    LatencyWindow,
+    OutputStall,
     TopicMonitor,
     TopicReport,
     missing_images,
 )
-from stereo_bp_ros.node.diagnostics.report import DiagnosticsBuilder
+from stereo_bp_ros.node.diagnostics.report import diagnostics_message
 from test.node.reports import ALIVE, make_report, status
 
 pytestmark = pytest.mark.ros
@@ -47,7 +48,7 @@ def test_a_healthy_node_is_ok_throughout() -> None:
     ('/stereo_bp', 'stereo_bp')])
 def test_every_status_names_the_camera_as_its_hardware(name: str, camera: str) -> None:
     from builtin_interfaces.msg import Time
-    message = DiagnosticsBuilder(name).build(Time(), make_report())
+    message = diagnostics_message(name, Time(), make_report())
     assert {status.hardware_id for status in message.status} == {camera}
 
 
@@ -96,7 +97,7 @@ def test_idle_is_said_and_is_no_fault() -> None:
     before = ledger.counts()
     for side in ('left', 'right'):
         ledger.receive(side)
-    ledger.pair()
+    ledger.count('pairs')
     ledger.drop_pair(PairDrop.NO_SUBSCRIBERS)
     report = make_report(idle=True, counts=ledger.counts(), before=before)
     for name in ('input', 'latency'):
@@ -109,8 +110,8 @@ def test_drops_since_the_last_report_are_a_warning_by_reason() -> None:
     ledger.drop_pair(PairDrop.STALE)
     before = ledger.counts()
     for _ in range(3):
-        ledger.pair()
-    ledger.publish()
+        ledger.count('pairs')
+    ledger.count('published')
     ledger.drop_pair(PairDrop.SUPERSEDED)
     ledger.drop_pair(PairDrop.SUPERSEDED)
     ledger.drop_image('left', ImageDrop.UNMATCHED)
@@ -124,9 +125,9 @@ def test_drops_since_the_last_report_are_a_warning_by_reason() -> None:
 def test_pairs_without_any_result_are_an_error() -> None:
     ledger = Ledger()
     before = ledger.counts()
-    ledger.pair()
+    ledger.count('pairs')
     ledger.drop_pair(PairDrop.BAD_INPUT, InputReason.SHORT_DATA)
-    report = make_report(counts=ledger.counts(), before=before, dry=DrySpell(2.0, before))
+    report = make_report(counts=ledger.counts(), before=before, stall=OutputStall(2.0, before))
     found = status(report, 'pairing')
     assert (found.level, found.message) == (
         2, 'nothing published for 2 s: dropped: 1 bad input')
@@ -152,8 +153,8 @@ def test_images_that_never_pair_are_an_error_that_says_by_how_much(settings: dic
     found = status(report, 'pairing')
     assert found.level == 1
     assert 'differ by 0.012300 s' in found.message
-    dry = dataclasses.replace(report, dry=DrySpell(2.0, report.before))
-    found = status(dry, 'pairing')
+    stalled = dataclasses.replace(report, stall=OutputStall(2.0, report.before))
+    found = status(stalled, 'pairing')
     assert found.level == 2
     assert found.message.startswith('nothing published for 2 s: images of both sides')
     assert 'differ by 0.012300 s' in found.message
@@ -183,7 +184,7 @@ def test_with_one_side_silent_nobody_speaks_of_images_of_both_sides() -> None:
         ledger.receive('right')
     silent = dataclasses.replace(ALIVE, silent=1.5)
     found = status(make_report(images=[silent, ALIVE], counts=ledger.counts(), before=before,
-                               closest_miss=0.05, dry=DrySpell(2.0, before)), 'pairing')
+                               closest_miss=0.05, stall=OutputStall(2.0, before)), 'pairing')
     assert (found.level, found.message) == (2, 'nothing published for 2 s: no left images')
 
 
@@ -195,7 +196,7 @@ def test_a_side_that_is_behind_is_named_with_the_difference(ahead: float, text: 
     before = Ledger().counts()
     report = make_report(images=[dataclasses.replace(ALIVE, ahead=ahead), ALIVE],
                          counts=ledger.counts(), before=before, closest_miss=9.8,
-                         dry=DrySpell(3.0, before))
+                         stall=OutputStall(3.0, before))
     found = status(report, 'pairing')
     assert found.level == 2
     assert text in found.message
@@ -244,7 +245,7 @@ def test_images_lost_on_the_way_are_a_diagnosis_of_their_own() -> None:
     assert (found.level, found.message) == (
         1, 'left images do not arrive: 9 of 19 are missing; if the camera sends them, see Large '
         'images and Fast DDS in the README; dropped: 9 unmatched right')
-    found = status(dataclasses.replace(report, dry=DrySpell(2.0, report.before)), 'pairing')
+    found = status(dataclasses.replace(report, stall=OutputStall(2.0, report.before)), 'pairing')
     assert found.level == 2
     assert 'left images do not arrive' in found.message
     assert 'approximate_sync' not in found.message
@@ -268,10 +269,10 @@ def test_a_latency_over_the_budget_is_a_warning_while_frames_come() -> None:
 
 def test_percentiles_are_taken_over_the_window() -> None:
     window = LatencyWindow(100)
-    assert window.distribution() is None
+    assert window.report() == (None, None)
     for k in range(1, 301):
         window.add(float(k))
-    found = window.distribution()
+    found, _ = window.report()
     assert found is not None
     assert (found.frames, found.p50, found.maximum) == (100, 250.5, 300.0)
     assert found.p95 == pytest.approx(295.05)

@@ -14,7 +14,7 @@ from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.diagnostics.ledger import PairDrop
-from stereo_bp_ros.node.diagnostics.offset_monitor import EXCHANGED_PAIRS, OffsetMonitor
+from stereo_bp_ros.node.diagnostics.quality import EXCHANGED_PAIRS, OffsetMonitor
 from stereo_bp_ros.rectification import Rectification
 from test.node.frame_bench import NOW, SECOND, Bench
 from test.raw_cameras import camera_info, scene

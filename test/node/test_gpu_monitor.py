@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
-from stereo_bp_ros.node.diagnostics.gpu import BUS, CONDITION, FRESH, GpuMonitor
+from stereo_bp_ros.node.diagnostics.monitors import BUS, FRESH, GpuMonitor
 
 #: Clocks of NVML's devices; CUDA's first is its second.
 CLOCKS = {'0000:17:00.0': 345, '0000:65:00.0': 1320}
@@ -79,7 +79,7 @@ class Bench:
 
     @property
     def warnings(self) -> list[str]:
-        found = self.conditions.active(CONDITION)
+        found = self.conditions.active('gpu')
         assert {condition.level for condition in found} <= {Level.WARN}
         return [condition.text for condition in found]
 

@@ -20,7 +20,7 @@ def test_an_image_is_lost_unless_the_node_was_deactivated(reason: ImageDrop) -> 
 def test_a_pair_is_lost_unless_nobody_listened_or_the_node_was_deactivated(
         reason: PairDrop) -> None:
     ledger = Ledger()
-    ledger.pair()
+    ledger.count('pairs')
     ledger.drop_pair(reason)
     is_quiet = reason in (PairDrop.NO_SUBSCRIBERS, PairDrop.DEACTIVATED)
     assert ledger.counts().lost == (0 if is_quiet else 1)
@@ -29,8 +29,8 @@ def test_a_pair_is_lost_unless_nobody_listened_or_the_node_was_deactivated(
 def test_images_and_pairs_are_lost_together_and_what_is_published_is_not() -> None:
     ledger = Ledger()
     for _ in range(3):
-        ledger.pair()
-    ledger.publish()
+        ledger.count('pairs')
+    ledger.count('published')
     ledger.drop_image('left', ImageDrop.UNMATCHED, 2)
     ledger.drop_image('right', ImageDrop.DEACTIVATED, 5)
     ledger.drop_pair(PairDrop.SUPERSEDED)

@@ -9,8 +9,7 @@ import pytest
 pytest.importorskip('rclpy')
 
 from stereo_bp_ros.node.diagnostics.conditions import Condition, Level
-from stereo_bp_ros.node.diagnostics.offset_monitor import CONDITION
-from stereo_bp_ros.node.diagnostics.quality import FrameQuality
+from stereo_bp_ros.node.diagnostics.quality import VERTICAL_OFFSET, FrameQuality
 from test.node.reports import make_report, status
 
 pytestmark = pytest.mark.ros
@@ -40,7 +39,8 @@ def test_a_node_that_matches_nothing_shows_no_old_measurements(fields: dict[str,
 
 
 def test_rows_that_miss_each_other_are_a_warning_of_the_status_input() -> None:
-    found = status(make_report(conditions=[Condition(CONDITION, Level.WARN, 'rows')]), 'input')
+    condition = Condition(VERTICAL_OFFSET, Level.WARN, 'rows')
+    found = status(make_report(conditions=[condition]), 'input')
     assert (found.level, found.message) == (1, 'rows')
 
 

@@ -36,8 +36,8 @@ def test_nothing_published_while_images_come_is_noticed_whatever_the_cause() -> 
     def publish(ledger: Ledger) -> None:
         receive(ledger)
         for _ in range(20):
-            ledger.pair()
-            ledger.publish()
+            ledger.count('pairs')
+            ledger.count('published')
 
     def lose(ledger: Ledger) -> None:
         receive(ledger)
@@ -59,18 +59,18 @@ def test_nothing_published_while_images_come_is_noticed_whatever_the_cause() -> 
 def receive_and_lose(ledger: Ledger) -> None:
     for side in SIDES:
         ledger.receive(side)
-    ledger.pair()
+    ledger.count('pairs')
     ledger.drop_pair(PairDrop.RECONFIGURING)
 
 
 def test_a_rebuild_is_a_warning_and_the_wait_for_results_begins_anew_after_it() -> None:
     ledger, monitor = Ledger(), OutputMonitor()
-    ledger.publish()
+    ledger.count('published')
 
     def found(now: float, **options: Any) -> tuple[int, str] | None:
         receive_and_lose(ledger)
-        dry = monitor.report(now, ledger.counts(), wanted=True, timeout=1.0, **options)
-        said = nothing_published(make_report(counts=ledger.counts(), dry=dry))
+        stall = monitor.report(now, ledger.counts(), wanted=True, timeout=1.0, **options)
+        said = nothing_published(make_report(counts=ledger.counts(), stall=stall))
         return said and (said.level, said.text)
     assert found(100.0) is None
     assert found(100.9, building=100.1) is None
@@ -85,6 +85,6 @@ def test_a_rebuild_is_a_warning_and_the_wait_for_results_begins_anew_after_it() 
     level, text = found(301.1, built=300.0) or (0, '')
     assert (level, 'reconfiguring' in text) == (2, True)
     # It began and ended between two reports.
-    ledger.publish()
+    ledger.count('published')
     assert found(400.0) is None
     assert found(401.0, built=400.9) is None

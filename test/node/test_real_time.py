@@ -17,7 +17,7 @@ import pytest
 from benchmarks.frame_loop import FrameLoop
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.node import frames, main
-from stereo_bp_ros.node.diagnostics.latency import WINDOW
+from stereo_bp_ros.node.diagnostics.monitors import WINDOW
 from test.domains import domain
 
 #: Frames after which everything bounded is full, and those that are watched.
