@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from test.node.processes import LIMIT, START_LIMIT, NodeProcess
+from test.node.processes import LIMIT, START_LIMIT
 
 #: A transition that no state has: it is refused, and changes nothing.
 NONE = 'none'
@@ -41,7 +41,7 @@ class Client:
                                       namespace=namespace)
         self.target = node
         #: The process of the node, where a fixture has started it for this client.
-        self.node_process: NodeProcess | None = None
+        self.node_process: Any = None
         self.executor = SingleThreadedExecutor(context=self.context)
         self.executor.add_node(self.node)
         qos = QoSProfile(depth=depth)
@@ -83,15 +83,13 @@ class Client:
 
     def log(self) -> str:
         """What the node of this client has logged since ``start_over``."""
-        assert self.node_process is not None
-        return self.node_process.log[self._log_start:]
+        return str(self.node_process.log[self._log_start:])
 
     def start_over(self, parameters: Mapping[str, Any]) -> None:
         """Activate the node anew, with these parameters and the defaults of all others."""
         from stereo_bp_ros.config import all_settings
 
         self.set_state('unconfigured')
-        assert self.node_process is not None
         self._log_start = len(self.node_process.log)
         values = {name: setting.default for name, setting in all_settings('default').items()
                   if not setting.read_only} | dict(parameters)
@@ -205,6 +203,13 @@ class Client:
         self.send_image('left', left, stamp_ns)
         self.send_image('right', right, stamp_ns)
         return stamp_ns
+
+    def match(self, left: np.ndarray, right: np.ndarray, **camera: Any) -> Any:
+        """The disparity of two arrays, whose camera_infos have their stamp."""
+        stamp = self.now_ns()
+        for side in ('left', 'right'):
+            self.send_info(side, self.info(side, *left.shape[1::-1], **camera), stamp)
+        return self.result('disparity', self.send_pair(self.image(left), self.image(right), stamp))
 
     # Results
 

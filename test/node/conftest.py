@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import pathlib
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -36,16 +38,31 @@ def make(messages: types.SimpleNamespace, fake_matcher: Callable[..., FakeMatche
     return lambda **options: Bench(messages, fake_matcher, **options)
 
 
-@pytest.fixture(scope='session')
-def run_node() -> Callable[..., contextlib.AbstractContextManager[NodeProcess]]:
-    """``with run_node(directory, parameters, *ros_arguments) as node``; killed at the end."""
-    return running_node
+@pytest.fixture
+def start_node(tmp_path: pathlib.Path) -> Iterator[Callable[..., NodeProcess]]:
+    """``start_node(parameters, *ros_arguments, **options)``: a node, killed with the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *arguments, **options: stack.enter_context(
+            running_node(tmp_path, *arguments, **options))
 
 
-@pytest.fixture(scope='session')
-def client_class() -> type[Client]:
-    """The class, for tests that connect to more than one node."""
-    return Client
+@pytest.fixture
+def start(start_node: Callable[..., NodeProcess]) -> Iterator[Callable[..., Client]]:
+    """``start(parameters, *ros_arguments, **options)``: the client of a node of its own.
+
+    ``client`` are options of the client. It is connected to a node that is waited for.
+    """
+    with contextlib.ExitStack() as stack:
+        def start(*arguments: Any, client: Mapping[str, Any] | None = None,
+                  **options: Any) -> Client:
+            node = start_node(*arguments, **options)
+            found = stack.enter_context(contextlib.closing(
+                Client(node.domain, **(client or {}))))
+            found.node_process = node
+            if 'wait' not in options:
+                found.connect()
+            return found
+        yield start
 
 
 @pytest.fixture(scope='session')

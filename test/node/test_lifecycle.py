@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import pathlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -214,16 +212,13 @@ def test_repeated_activation_leaks_neither_threads_nor_memory(client: Any,
 
 
 def test_without_autostart_the_node_waits_for_transitions_up_to_shutdown(
-        run_node: Any, client_class: Any, images: tuple[Any, Any], tmp_path: pathlib.Path
-        ) -> None:
-    parameters = {'stereo_algorithm': 'sad', 'max_input_age': 30.0, 'autostart': False}
-    with run_node(tmp_path, parameters, wait='') as node, \
-            contextlib.closing(client_class(node.domain)) as client:
-        client.wait_for_status('device', lambda s: (s.level, s.message) == (0, 'unconfigured'))
-        assert not client.change_state('activate', 10)
-        assert client.state() == 'unconfigured'
-        activate(client)
-        match(client, images)
-        assert client.change_state('shutdown')
-        assert client.state() == 'finalized'
-        assert client.status('device').message == 'finalized'
+        start: Any, images: tuple[Any, Any]) -> None:
+    client = start({'stereo_algorithm': 'sad', 'max_input_age': 30.0, 'autostart': False}, wait='')
+    client.wait_for_status('device', lambda s: (s.level, s.message) == (0, 'unconfigured'))
+    assert not client.change_state('activate', 10)
+    assert client.state() == 'unconfigured'
+    activate(client)
+    match(client, images)
+    assert client.change_state('shutdown')
+    assert client.state() == 'finalized'
+    assert client.status('device').message == 'finalized'

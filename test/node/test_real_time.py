@@ -18,7 +18,7 @@ from benchmarks.frame_loop import FrameLoop
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.node import frames, main
 from stereo_bp_ros.node.diagnostics.monitors import WINDOW
-from test.domains import domain
+from test.machine import domain
 
 #: Frames after which everything bounded is full, and those that are watched.
 FULL, WATCHED = WINDOW + 20, 200

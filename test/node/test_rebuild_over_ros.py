@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import pathlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -38,20 +36,17 @@ PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age':
 
 
 def test_a_rebuild_that_leaves_4_hz_is_a_warning_and_no_error(
-        run_node: Any, client_class: Any, textured_pair: Callable[..., Any],
-        tmp_path: pathlib.Path) -> None:
-    with run_node(tmp_path, PARAMETERS, code=SLOW_NODE) as node, \
-            contextlib.closing(client_class(node.domain)) as client:
-        client.connect()
-        with Camera(client, textured_pair):
-            assert client.set_parameters(disparity_range=32)[0].successful
-            status = client.wait_for_status(
-                'pairing', lambda one: 'a new engine is being built' in one.message)
-            assert status.level == 1
-            client.wait_for_status('pairing', lambda one: 'nothing published' not in one.message)
-            published = int(client.status('pairing').values['published'])
-            client.wait_for_status(
-                'pairing', lambda one: int(one.values['published']) >= published + 8)
-        assert not re.findall(r'\[ERROR\].*', node.log)
-        assert 'nothing published for' in node.log
-        assert node.end() == 0
+        start: Any, textured_pair: Callable[..., Any]) -> None:
+    client = start(PARAMETERS, code=SLOW_NODE)
+    with Camera(client, textured_pair):
+        assert client.set_parameters(disparity_range=32)[0].successful
+        status = client.wait_for_status(
+            'pairing', lambda one: 'a new engine is being built' in one.message)
+        assert status.level == 1
+        client.wait_for_status('pairing', lambda one: 'nothing published' not in one.message)
+        published = int(client.status('pairing').values['published'])
+        client.wait_for_status(
+            'pairing', lambda one: int(one.values['published']) >= published + 8)
+    assert not re.findall(r'\[ERROR\].*', client.log())
+    assert 'nothing published for' in client.log()
+    assert client.node_process.end() == 0

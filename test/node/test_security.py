@@ -20,8 +20,8 @@ import rclpy
 from rclpy.parameter import Parameter
 
 from stereo_bp_ros.node.node import StereoBpNode
-from test.domains import domain
-from test.node.processes import START_LIMIT
+from test.machine import domain
+from test.node.processes import START_LIMIT, running_node
 
 pytestmark = pytest.mark.ros
 
@@ -114,17 +114,17 @@ def test_the_policy_names_nothing_twice_and_has_the_node_s_default_name(
 
 
 def test_where_keys_are_enforced_a_node_without_them_does_not_start(
-        run_node: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        start_node: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     enforce(monkeypatch, tmp_path / 'keys')
-    with run_node(tmp_path, {}, '--enclave', '/stereo_bp', wait='') as node:
-        assert node.process.wait(60) == 2
+    node = start_node({}, '--enclave', '/stereo_bp', wait='')
+    assert node.process.wait(60) == 2
     assert 'SECURITY ERROR' in node.log
     assert 'Traceback' not in node.log
 
 
 @pytest.mark.slow
 def test_with_keys_the_node_is_seen_by_nobody_without_them(
-        run_node: Any, tmp_path: pathlib.Path, policy: pathlib.Path, context: Any,
+        tmp_path: pathlib.Path, policy: pathlib.Path, context: Any,
         monkeypatch: pytest.MonkeyPatch) -> None:
     ros2 = shutil.which('ros2')
     if ros2 is None or 'security' not in subprocess.run(
@@ -137,8 +137,8 @@ def test_with_keys_the_node_is_seen_by_nobody_without_them(
             subprocess.run([ros2, 'security', *map(str, arguments)], check=True, timeout=60,
                            env={**os.environ, 'ROS_DOMAIN_ID': str(number)})
         enforce(monkeypatch, keys)
-        with run_node(tmp_path, {'stereo_algorithm': 'sad'}, '--enclave', '/stereo_bp', wait='',
-                      domain=number) as node:
+        with running_node(tmp_path, {'stereo_algorithm': 'sad'}, '--enclave', '/stereo_bp',
+                          wait='', domain=number) as node:
             deadline = time.monotonic() + START_LIMIT
             while 'active: waiting' not in node.log:
                 if 'security libraries' in node.log:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.replay import session
-from test import shared_memory
+from test import machine
 from test.node.client import Client, stamp_of
 from test.node.processes import LIMIT, NODE, START_LIMIT, NodeProcess, running_node
 from test.soak.camera import Camera
@@ -191,11 +191,11 @@ class Rig(Client):
     def kill(self, number: int = signal.SIGKILL) -> int:
         """End the node by a signal, and wait for that; returns its exit status."""
         assert self.node_process is not None
-        left = shared_memory.segments_of(self.process.pid)
+        left = machine.segments_of(self.process.pid)
         status = self.node_process.end(number)
         self.statuses[status] += 1
         self._running.close()
-        shared_memory.remove(left)
+        machine.remove(left)
         self.before = None
         return status
 
@@ -206,9 +206,9 @@ class Rig(Client):
             self.simulated.close()
         if self.node_process is not None:
             self.process.send_signal(signal.SIGCONT)
-            left = shared_memory.segments_of(self.process.pid)
+            left = machine.segments_of(self.process.pid)
             self._running.close()
-            shared_memory.remove(left)
+            machine.remove(left)
         super().close()
 
     # Waiting for statuses and frames
@@ -370,7 +370,7 @@ def peer_process(rig: Rig, module: str, name: str) -> Iterator[subprocess.Popen[
             raise Violation(f'a {module} has received nothing')
         yield process
     finally:
-        left = shared_memory.segments_of(process.pid)
+        left = machine.segments_of(process.pid)
         process.kill()
         process.wait(10)
-        shared_memory.remove(left)
+        machine.remove(left)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stereo_bp_ros import process
-from test import domains
+from test import machine
 from test.soak import page
 from test.soak.faults import Fault
 from test.soak.rig import Rig
@@ -44,7 +44,7 @@ def run(*, minutes: float, seed: int, output: pathlib.Path, backend: str,
         print(f'skipped: {name}: {reason}', flush=True)
     tried = [fault for fault in faults if fault.name not in skipped]
     with contextlib.ExitStack() as stack:
-        domain = stack.enter_context(domains.domain())
+        domain = stack.enter_context(machine.domain())
         rigs = {}
         for namespace, sim_time in (('', False), ('/rear', True)):
             rig = stack.enter_context(contextlib.closing(Rig(

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 pytest.importorskip('rclpy')
-from test import domains
+from test import machine
 from test.cases import every
 from test.node import processes
 from test.soak import faults, rig, trials
@@ -103,7 +103,7 @@ def test_two_minutes_of_faults_are_survived(tmp_path: pathlib.Path) -> None:
 def test_a_frame_on_its_way_is_none_of_those_that_a_new_subscriber_gets(
         tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig, 'NODE', node_with(SLOW))
-    with (domains.domain() as domain, contextlib.closing(rig.Rig(
+    with (machine.domain() as domain, contextlib.closing(rig.Rig(
             domain, tmp_path, '', sim_time=False, backend='cpu')) as front):
         front.start()
         front.camera.set()
@@ -118,7 +118,7 @@ def test_a_frame_on_its_way_is_none_of_those_that_a_new_subscriber_gets(
 
 
 def test_what_was_wrong_with_one_fault_is_undone_for_the_next(tmp_path: pathlib.Path) -> None:
-    with (domains.domain() as domain, contextlib.closing(rig.Rig(
+    with (machine.domain() as domain, contextlib.closing(rig.Rig(
             domain, tmp_path, '', sim_time=False, backend='cpu')) as front):
         front.start()
         front.camera.set()
