@@ -141,7 +141,7 @@ def test_services_answer_while_a_frame_is_computed(
     slow = {'stereo_algorithm': 'bp', 'disparity_range': 64, 'iterations': 200}
     assert every(result.successful for result in client.set_parameters(True, **slow))
     client.wait_for_algorithm('bp')
-    width, height = 640, 480
+    width, height = 400, 300
     send_infos(client, width, height)
     large = [client.image(pixels) for pixels in textured_pair(width, height, 5)]
     client.first_result(*large)                         # the engine is there
@@ -150,9 +150,9 @@ def test_services_answer_while_a_frame_is_computed(
         assert client.set_parameters(speckle_size=answers)[0].successful
         assert client.state() == 'active'
         answers += stamp_ns not in client.stamps()
-    # A frame takes a second where nothing else runs, and two answers less than 0.05 s: a busy
-    # machine makes both of them slow. Answers that wait for the frame come after it.
-    assert answers >= 5
+    # A frame takes 0.4 s where nothing else runs, and two answers less than 0.05 s: a busy machine
+    # makes both of them slow. Answers that wait for the frame come after it.
+    assert answers >= 3
     fast = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'iterations': 7}
     assert every(result.successful for result in client.set_parameters(True, **fast))
     client.wait_for_algorithm('sad')
