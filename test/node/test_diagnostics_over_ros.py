@@ -90,9 +90,9 @@ def ends_in_time(client: Any, name: str, text: str, camera: Camera | None = None
     """A status no longer has a text soon after the cause has ended, which the camera sends."""
     if camera is not None:
         camera.wait_until_sent()
-    before = len(client.received['/diagnostics'])
+    before = client.reports
     client.wait_for_status(name, lambda status: text not in status.message)
-    reports = len(client.received['/diagnostics']) - before
+    reports = client.reports - before
     assert reports <= ENDS_WITHIN, f'{text!r} took {reports} reports to end'
 
 

@@ -12,8 +12,8 @@ from stereo_bp_ros import process
 from test import machine
 from test.soak import page
 from test.soak.faults import Fault
+from test.soak.ledger import Trend, settled, trend
 from test.soak.rig import Rig
-from test.soak.trend import Trend, settled, trend
 from test.soak.trials import FAULTS, Soak, deal
 
 #: What is watched, and the growth over the whole run that counts as none. The heap of C and that

@@ -11,9 +11,9 @@ import pytest
 
 from test import machine
 from test.cases import every
+from test.node.client import unaccounted
 from test.soak.camera import DISPARITIES, shown_at, textures
-from test.soak.ledger import Found, Ledger, Shown, Totals, transport_losses, unaccounted
-from test.soak.trend import settled, trend
+from test.soak.ledger import Found, Ledger, Shown, Totals, settled, transport_losses, trend
 
 MS = 1_000_000
 SHOWN = Shown(7, 96, 64, 500.0)
