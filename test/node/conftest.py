@@ -1,41 +1,19 @@
-"""Fixtures of the node's tests: stand-ins, a real node in a process, and a client beside it."""
+"""Fixtures of the node's tests: real nodes in processes, and clients beside them."""
 
 from __future__ import annotations
 
 import contextlib
 import pathlib
-import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from test.node.client import Client
-from test.node.frame_bench import Bench
 from test.node.processes import NodeProcess, running_node
-from test.node.stand_ins import FakeMatcher, make_image, make_info, make_stamped
 
 #: Parameters of the node that modules share, as far as they name no others.
 SHARED = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'backend': 'cpu'}
-
-
-@pytest.fixture(scope='session')
-def messages() -> types.SimpleNamespace:
-    """``messages.stamped``, ``messages.info`` and ``messages.image``."""
-    return types.SimpleNamespace(stamped=make_stamped, info=make_info, image=make_image)
-
-
-@pytest.fixture(scope='session')
-def fake_matcher() -> type[FakeMatcher]:
-    """The class, to be used as a matcher factory."""
-    return FakeMatcher
-
-
-@pytest.fixture
-def make(messages: types.SimpleNamespace, fake_matcher: Callable[..., FakeMatcher]
-         ) -> Callable[..., Bench]:
-    """``make(**options)``: a bench for the worker's part of the node."""
-    return lambda **options: Bench(messages, fake_matcher, **options)
 
 
 @pytest.fixture

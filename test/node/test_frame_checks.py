@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from stereo_bp_ros.node.diagnostics.conditions import Conditions
 from stereo_bp_ros.node.diagnostics.ledger import PairDrop
 from stereo_bp_ros.node.diagnostics.quality import EXCHANGED_PAIRS, OffsetMonitor
 from stereo_bp_ros.rectification import Rectification
-from test.node.frame_bench import NOW, SECOND, Bench
+from test.node.stand_ins import NOW, SECOND, Bench, make_image
 from test.raw_cameras import camera_info, scene
 
 LIMIT = 0.75
@@ -24,8 +23,8 @@ CONFIG = MatcherConfig(stereo_algorithm='sad', disparity_range=64)
 
 
 @pytest.fixture
-def bench(make: Callable[..., Bench]) -> Bench:
-    return make(config=CONFIG)
+def bench() -> Bench:
+    return Bench(config=CONFIG)
 
 
 def process(bench: Bench, stamp_ns: int, left: np.ndarray, right: np.ndarray) -> None:
@@ -34,8 +33,8 @@ def process(bench: Bench, stamp_ns: int, left: np.ndarray, right: np.ndarray) ->
         info.width, info.height = width, height
     bench.processor._quality_at = 0.0
     bench.now = stamp_ns
-    bench.process(stamp_ns, left=bench.messages.image(stamp_ns, left),
-                  right=bench.messages.image(stamp_ns, right))
+    bench.process(stamp_ns, left=make_image(stamp_ns, left),
+                  right=make_image(stamp_ns, right))
 
 
 def outcomes(bench: Bench, pairs: list[tuple[np.ndarray, np.ndarray]],
@@ -66,9 +65,8 @@ def test_exchanged_images_are_rejected_until_they_are_right_again(bench: Bench, 
     assert any('probably exchanged' in text for _, text in bench.logged)
 
 
-def test_exchanged_images_are_published_if_that_check_is_ignored(make: Callable[..., Bench]
-                                                                 ) -> None:
-    bench = make(config=CONFIG.replace(ignored_checks='exchanged images'))
+def test_exchanged_images_are_published_if_that_check_is_ignored() -> None:
+    bench = Bench(config=CONFIG.replace(ignored_checks='exchanged images'))
     left, right = plane()
     assert outcomes(bench, [(right, left)] * 4) == [1, 2, 3, 4]
 
@@ -89,9 +87,8 @@ def test_a_frozen_camera_is_told_with_the_next_look_and_published(
     assert bench.ledger.counts().published == 2
 
 
-def test_a_frozen_camera_is_no_news_where_that_check_is_ignored(make: Callable[..., Bench]
-                                                                ) -> None:
-    bench = make(config=CONFIG.replace(ignored_checks='frozen_camera'))
+def test_a_frozen_camera_is_no_news_where_that_check_is_ignored() -> None:
+    bench = Bench(config=CONFIG.replace(ignored_checks='frozen_camera'))
     pair = np.random.default_rng(0).integers(0, 256, (2, 24, 128), np.uint8)
     for number in range(3):
         process(bench, NOW + number * SECOND, pair[0], pair[1])

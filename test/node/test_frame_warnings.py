@@ -12,18 +12,17 @@ from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.node import frames
 from stereo_bp_ros.node.diagnostics.quality import LOOKS
 from stereo_bp_ros.types import DisparityFrame
-from test.node.frame_bench import NOW, Bench
+from test.node.stand_ins import NOW, Bench, make_image, make_stamped
 
 
 @pytest.mark.parametrize(('pixels', 'text'), [
     ('identical', 'identical'), ('black', 'is black'), ('white', 'is saturated')])
-def test_images_that_cannot_match_are_a_warning_with_a_reason(
-        make: Callable[..., Bench], pixels: str, text: str) -> None:
-    bench = make()
+def test_images_that_cannot_match_are_a_warning_with_a_reason(pixels: str, text: str) -> None:
+    bench = Bench()
     random = np.random.default_rng(0).integers(0, 256, (24, 32), np.uint8)
     left = {'identical': random, 'black': random // 64, 'white': 250 + random // 64}[pixels]
-    bench.process(left=bench.messages.image(NOW, left),
-                  right=bench.messages.image(NOW, random))
+    bench.process(left=make_image(NOW, left),
+                  right=make_image(NOW, random))
     assert text in bench.texts('quality')
     assert bench.outcome() == {'published': 1}
 
@@ -46,17 +45,16 @@ def look_at(bench: Bench, first: int, **images: np.ndarray) -> str:
     texts = []
     for k in range(LOOKS + 1):
         bench.process(NOW + first + k, **{
-            side: bench.messages.image(NOW + first + k, pixels)
+            side: make_image(NOW + first + k, pixels)
             for side, pixels in images.items()})
         texts.append(bench.texts('quality'))
     assert texts[-1] == texts[-2]
     return texts[-1]
 
 
-def test_too_few_valid_pixels_are_a_warning(make: Callable[..., Bench],
-                                            monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_valid_pixels_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, 'QUALITY_INTERVAL', 0.0)
-    bench = make(min_valid_fraction=0.5)
+    bench = Bench(min_valid_fraction=0.5)
 
     def mostly_invalid(disparity: np.ndarray, frame: DisparityFrame) -> None:
         disparity[:, :25] = frame.min_disparity - 1
@@ -65,24 +63,22 @@ def test_too_few_valid_pixels_are_a_warning(make: Callable[..., Bench],
     assert 'fewer than 50 % of the pixels have a disparity' in look_at(bench, 0)
 
 
-def test_nothing_is_said_of_valid_pixels_where_no_output_shows_them(
-        make: Callable[..., Bench]) -> None:
-    bench = make(min_valid_fraction=1.0)
+def test_nothing_is_said_of_valid_pixels_where_no_output_shows_them() -> None:
+    bench = Bench(min_valid_fraction=1.0)
     bench.outputs.topics = ('confidence',)
     bench.process()
     assert bench.texts('quality') == ''
     assert bench.outcome() == {'published': 1}
 
 
-def test_images_that_are_too_narrow_are_a_warning(make: Callable[..., Bench]) -> None:
-    bench = make(config=MatcherConfig(disparity_range=64))
+def test_images_that_are_too_narrow_are_a_warning() -> None:
+    bench = Bench(config=MatcherConfig(disparity_range=64))
     bench.process()
     assert 'too narrow for disparity_range' in bench.texts('quality')
 
 
-def test_a_frame_that_was_looked_at_leaves_its_quality_and_its_images(
-        make: Callable[..., Bench]) -> None:
-    bench = make()
+def test_a_frame_that_was_looked_at_leaves_its_quality_and_its_images() -> None:
+    bench = Bench()
     offered: list[tuple[Any, ...]] = []
     bench.offsets.offer = lambda *pair: offered.append(pair)        # type: ignore[method-assign]
     assert bench.processor.quality is None
@@ -98,9 +94,9 @@ def test_a_frame_that_was_looked_at_leaves_its_quality_and_its_images(
 
 
 def test_pixels_at_the_last_label_are_a_warning_unless_an_image_is_black(
-        make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, 'QUALITY_INTERVAL', 0.0)
-    bench = make()
+    bench = Bench()
 
     def nearer(disparity: np.ndarray, frame: DisparityFrame) -> None:
         disparity[:, 20:] = frame.max_disparity
@@ -115,9 +111,8 @@ def test_pixels_at_the_last_label_are_a_warning_unless_an_image_is_black(
     assert 'something may be nearer' not in said
 
 
-def test_rows_that_do_not_match_and_foreign_frame_ids_are_warnings(make: Callable[..., Bench]
-                                                                   ) -> None:
-    bench = make()
+def test_rows_that_do_not_match_and_foreign_frame_ids_are_warnings() -> None:
+    bench = Bench()
     bench.right_info.p[6] += 3
     bench.left_info.header.frame_id = 'elsewhere'
     bench.process()
@@ -125,9 +120,8 @@ def test_rows_that_do_not_match_and_foreign_frame_ids_are_warnings(make: Callabl
     assert "'elsewhere'" in bench.texts('quality')
 
 
-def test_every_warning_is_renewed_by_every_frame_and_ends_with_its_cause(
-        make: Callable[..., Bench]) -> None:
-    bench = make()
+def test_every_warning_is_renewed_by_every_frame_and_ends_with_its_cause() -> None:
+    bench = Bench()
     bench.left_info.header.frame_id = 'elsewhere'
     bench.right_info.p[6] += 3
     for k in range(5):                  # all within one look at the images
@@ -139,20 +133,19 @@ def test_every_warning_is_renewed_by_every_frame_and_ends_with_its_cause(
     assert bench.conditions.report() == []
 
 
-def test_texts_of_messages_are_cut_and_made_printable_wherever_they_are_told(
-        make: Callable[..., Bench]) -> None:
+def test_texts_of_messages_are_cut_and_made_printable_wherever_they_are_told() -> None:
     long = 'x\n\x1b[31m\u202e\0' * 60000
     for field, told in (('frame_id', 'quality'), ('encoding', 'input'), ('format', 'input')):
-        bench = make()
+        bench = Bench()
         random = np.random.default_rng(0).integers(0, 256, (24, 32), np.uint8)
-        left = bench.messages.image(NOW, random)
+        left = make_image(NOW, random)
         if field == 'frame_id':
             bench.left_info.header.frame_id = long
             left.header.frame_id = long[1:]
         elif field == 'encoding':
             left.encoding = long
         else:
-            left = bench.messages.stamped(NOW, data=b'no image', format=long)
+            left = make_stamped(NOW, data=b'no image', format=long)
         bench.process(left=left)
         for text in (bench.texts(told), *(text for _, text in bench.logged)):
             assert len(text) < 700, field

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from stereo_bp_ros.node.diagnostics.ledger import SIDES, ImageDrop, Ledger, Pair
 from stereo_bp_ros.node.pairing import Generation, Pairing, StereoPair
 from stereo_bp_ros.stamps import sync_setting, why_no_pair
 from test.cases import every
+from test.node.stand_ins import make_info, make_stamped
 
 MS = 1_000_000
 PERIOD = 33 * MS
@@ -28,9 +28,7 @@ class Bench:
     :param infos: every image comes after a camera_info of its stamp.
     """
 
-    def __init__(self, messages: types.SimpleNamespace, *, infos: bool = True,
-                 **options: Any) -> None:
-        self.messages = messages
+    def __init__(self, *, infos: bool = True, **options: Any) -> None:
         self.infos = infos
         self.ledger = Ledger()
         self.jumps = 0
@@ -51,11 +49,11 @@ class Bench:
         if self.infos:
             self.info(side, stamp_ns)
         return self._keep(self.pairing.add_image(
-            side, self.messages.stamped(stamp_ns), stamp_ns, 0.0))
+            side, make_stamped(stamp_ns), stamp_ns, 0.0))
 
     def info(self, side: str, stamp_ns: int, **fields: Any) -> StereoPair | None:
         return self._keep(self.pairing.add_camera_info(
-            side, self.messages.info(stamp_ns, side=side, **fields), stamp_ns))
+            side, make_info(stamp_ns, side=side, **fields), stamp_ns))
 
     def wait(self, seconds: float) -> StereoPair | None:
         self.seconds += seconds
@@ -87,8 +85,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(messages: types.SimpleNamespace) -> Bench:
-    return Bench(messages)
+def bench() -> Bench:
+    return Bench()
 
 
 def test_images_of_one_stamp_pair_in_either_order(bench: Bench) -> None:
@@ -107,9 +105,8 @@ def test_a_difference_of_one_nanosecond_does_not_pair_exactly(bench: Bench) -> N
     assert bench.image('right', START + 1) is None
 
 
-def test_approximate_sync_takes_the_closest_within_the_tolerance(
-        messages: types.SimpleNamespace) -> None:
-    bench = Bench(messages, approximate_sync=True, approximate_sync_tolerance_seconds=0.01)
+def test_approximate_sync_takes_the_closest_within_the_tolerance() -> None:
+    bench = Bench(approximate_sync=True, approximate_sync_tolerance_seconds=0.01)
     bench.image('left', START)
     bench.image('left', START + 15 * MS)
     pair = bench.image('right', START + 11 * MS)
@@ -127,9 +124,8 @@ def test_a_late_partner_still_pairs_after_newer_pairs(bench: Bench) -> None:
     assert pair.stamp_ns == START
 
 
-def test_lost_partners_are_counted_once_the_queue_is_full(messages: types.SimpleNamespace
-                                                          ) -> None:
-    bench = Bench(messages, queue_size=3)
+def test_lost_partners_are_counted_once_the_queue_is_full() -> None:
+    bench = Bench(queue_size=3)
     for k in range(10):
         bench.image('left', START + k * PERIOD)
     assert bench.pairing.waiting('left') == 3
@@ -154,9 +150,8 @@ def test_zero_stamps_are_bad_input(bench: Bench) -> None:
     assert bench.ledger.counts().bad_inputs == {InputReason.ZERO_STAMP: 2}
 
 
-def test_the_latest_pair_waits_for_the_first_camera_infos(messages: types.SimpleNamespace
-                                                          ) -> None:
-    bench = Bench(messages, infos=False)
+def test_the_latest_pair_waits_for_the_first_camera_infos() -> None:
+    bench = Bench(infos=False)
     assert bench.pair(START) is None
     assert bench.pair(START + PERIOD) is None
     assert bench.wait(3600) is None
@@ -242,8 +237,8 @@ def test_a_short_loop_below_the_threshold_does_not_starve(bench: Bench) -> None:
     assert bench.pairing.waiting('left') <= 5
 
 
-def test_closing_accounts_for_all_that_waits_and_comes(messages: types.SimpleNamespace) -> None:
-    bench = Bench(messages, infos=False)
+def test_closing_accounts_for_all_that_waits_and_comes() -> None:
+    bench = Bench(infos=False)
     bench.pair(START)
     bench.image('left', START + PERIOD)
     bench.pairing.close()
@@ -254,8 +249,8 @@ def test_closing_accounts_for_all_that_waits_and_comes(messages: types.SimpleNam
 
 
 def test_the_receipt_of_the_later_image_is_the_receipt_of_the_pair(bench: Bench) -> None:
-    bench.pairing.add_image('left', bench.messages.stamped(START), START, 5.0)
-    bench.pairing.add_image('right', bench.messages.stamped(START), START, 7.0)
+    bench.pairing.add_image('left', make_stamped(START), START, 5.0)
+    bench.pairing.add_image('right', make_stamped(START), START, 7.0)
     bench.info('left', START)
     pair = bench.info('right', START)
     assert pair is not None
@@ -278,9 +273,8 @@ EVENTS = st.lists(st.one_of(
 @given(events=EVENTS, approximate=st.booleans(), queue=st.integers(1, 6),
        threshold=st.sampled_from([0.0, 0.1, 1.0, 100.0]))
 def test_every_image_is_accounted_for_whatever_comes(
-        messages: types.SimpleNamespace, events: list[tuple[str, int]], approximate: bool,
-        queue: int, threshold: float) -> None:
-    bench = Bench(messages, infos=False, approximate_sync=approximate, queue_size=queue,
+        events: list[tuple[str, int]], approximate: bool, queue: int, threshold: float) -> None:
+    bench = Bench(infos=False, approximate_sync=approximate, queue_size=queue,
                   approximate_sync_tolerance_seconds=0.05, jump_threshold=threshold)
     for kind, k in events:
         stamp = START + k * PERIOD
@@ -323,10 +317,9 @@ def test_every_image_is_accounted_for_whatever_comes(
 @given(moments=st.lists(st.tuples(st.sampled_from(SIDES), st.integers(1, 60)), unique=True,
                         max_size=40),
        tolerance=st.sampled_from([0.0, 0.002, 0.005]))
-def test_recordings_are_paired_as_topics_are(messages: types.SimpleNamespace,
-                                             moments: list[tuple[str, int]],
-                                             tolerance: float) -> None:
-    bench = Bench(messages, queue_size=100, jump_threshold=100.0, **(
+def test_recordings_are_paired_as_topics_are(
+        moments: list[tuple[str, int]], tolerance: float) -> None:
+    bench = Bench(queue_size=100, jump_threshold=100.0, **(
         {'approximate_sync': True, 'approximate_sync_tolerance_seconds': tolerance}
         if tolerance else {}))
     finder = PairFinder(tolerance)

@@ -28,6 +28,7 @@ from stereo_bp_ros.node.node import StereoBpNode
 from stereo_bp_ros.node.parameters import set_together
 from test.cases import every
 from test.machine import domain
+from test.node.stand_ins import FakeMatcher
 
 pytestmark = pytest.mark.ros
 
@@ -81,10 +82,10 @@ class Bench:
 
 
 @pytest.fixture
-def make(context: Any, fake_matcher: type) -> Iterator[Callable[..., Bench]]:
+def make(context: Any) -> Iterator[Callable[..., Bench]]:
     with contextlib.ExitStack() as stack:
         def make(**parameters: Any) -> Bench:
-            bench = Bench(context, fake_matcher, parameters)
+            bench = Bench(context, FakeMatcher, parameters)
             stack.callback(bench.node.destroy_node)
             stack.callback(bench.node.stop, 1.0)
             return bench

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from stereo_bp_ros import Calibration, InputReason, MatcherConfig, Rectification
 from stereo_bp_ros.node.diagnostics.ledger import PairDrop
-from test.node.frame_bench import NOW, Bench
+from test.node.stand_ins import NOW, Bench, make_info
 
 
-def test_raw_images_are_matched_with_the_rectification_of_their_camera_info(
-        make: Callable[..., Bench]) -> None:
-    bench = make(config=MatcherConfig(disparity_range=8, rectify=True, rectified_width=16,
+def test_raw_images_are_matched_with_the_rectification_of_their_camera_info() -> None:
+    bench = Bench(config=MatcherConfig(disparity_range=8, rectify=True, rectified_width=16,
                                       rectified_height=12))
     bench.process()
     bench.process(NOW + 1)
@@ -30,7 +28,7 @@ def test_raw_images_are_matched_with_the_rectification_of_their_camera_info(
     assert not any(info.d)
     assert bench.left_info.width == 32      # what came is as it was
     # Another calibration, or another size, is another rectification.
-    bench.left_info = bench.messages.info(side='left')
+    bench.left_info = make_info(side='left')
     bench.left_info.d[0] = 0.1
     bench.process(NOW + 2)
     host = bench.matcher_host
@@ -44,9 +42,9 @@ def test_raw_images_are_matched_with_the_rectification_of_their_camera_info(
 @pytest.mark.parametrize(('field', 'value', 'words'), [
     ('distortion_model', '', "left distortion model is ''"), ('k', [0.0] * 9, r'left K[0] is 0')])
 def test_cameras_that_cannot_be_rectified_are_a_bad_calibration_in_words(
-        make: Callable[..., Bench], field: str, value: Any, words: str) -> None:
-    bench = make(config=MatcherConfig(disparity_range=8, rectify=True))
-    good, bad = bench.left_info, bench.messages.info(side='left')
+        field: str, value: Any, words: str) -> None:
+    bench = Bench(config=MatcherConfig(disparity_range=8, rectify=True))
+    good, bad = bench.left_info, make_info(side='left')
     setattr(bad, field, value)
     bench.left_info = bad
     for stamp in (NOW, NOW + 1):

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from rclpy.parameter import Parameter
 from stereo_bp_ros.node.node import StereoBpNode
 from test.machine import domain
 from test.node.processes import START_LIMIT, running_node
+from test.node.stand_ins import FakeMatcher
 
 pytestmark = pytest.mark.ros
 
@@ -72,10 +73,9 @@ def granted(policy: pathlib.Path, kind: str, attribute: str) -> list[str]:
     return [name if name.startswith('/') else namespace + name for name in private]
 
 
-def names_of_a_node(context: Any, fake_matcher: Callable[..., Any], mode: dict[str, Any]
-                    ) -> dict[tuple[str, str], set[str]]:
+def names_of_a_node(context: Any, mode: dict[str, Any]) -> dict[tuple[str, str], set[str]]:
     """What an active node has of each kind."""
-    node = StereoBpNode(matcher_factory=fake_matcher, context=context, parameter_overrides=[
+    node = StereoBpNode(matcher_factory=FakeMatcher, context=context, parameter_overrides=[
         Parameter(name, value=value) for name, value in mode.items()])
     assert node.trigger_configure().name == 'SUCCESS'
     assert node.trigger_activate().name == 'SUCCESS'
@@ -92,13 +92,12 @@ def names_of_a_node(context: Any, fake_matcher: Callable[..., Any], mode: dict[s
     return found
 
 
-def test_the_policy_names_exactly_what_the_node_has(
-        policy: pathlib.Path, fake_matcher: Callable[..., Any]) -> None:
+def test_the_policy_names_exactly_what_the_node_has(policy: pathlib.Path) -> None:
     found: dict[tuple[str, str], set[str]] = {kind: set() for kind in KINDS}
     for mode in MODES:
         # Of its own: nothing is left of the node before.
         with a_context() as context:
-            for kind, names in names_of_a_node(context, fake_matcher, mode).items():
+            for kind, names in names_of_a_node(context, FakeMatcher, mode).items():
                 found[kind] |= names
     for kind in KINDS:
         assert set(granted(policy, *kind)) ^ found[kind] <= NEWER, kind
