@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 from collections.abc import Iterable
 from typing import Any
@@ -24,12 +25,12 @@ from stereo_bp_ros.node.diagnostics.conditions import (
 from stereo_bp_ros.node.diagnostics.ledger import SIDES, ImageDrop, Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import (
     Distribution,
-    LatencyWindow,
     OutputStall,
     TopicMonitor,
     TopicReport,
     missing_images,
 )
+from stereo_bp_ros.node.diagnostics.quality import VERTICAL_OFFSET, FrameQuality
 from stereo_bp_ros.node.diagnostics.report import diagnostics_message
 from test.node.reports import ALIVE, make_report, status
 
@@ -267,38 +268,6 @@ def test_a_latency_over_the_budget_is_a_warning_while_frames_come() -> None:
     assert (ended.level, ended.message, ended.values['frames']) == (0, 'no frames', '300')
 
 
-def test_percentiles_are_taken_over_the_window() -> None:
-    window = LatencyWindow(100)
-    assert window.report() == (None, None)
-    for k in range(1, 301):
-        window.add(float(k))
-    found, _ = window.report()
-    assert found is not None
-    assert (found.frames, found.p50, found.maximum) == (100, 250.5, 300.0)
-    assert found.p95 == pytest.approx(295.05)
-
-
-def test_a_monitor_measures_rate_and_silence_and_forgives_a_clock_that_goes_back() -> None:
-    monitor = TopicMonitor('/t', 10.0)
-    message = types.SimpleNamespace(width=4, height=3, encoding='mono8')
-    for k in range(20):
-        monitor.tick(10.0 + k * 0.1, message)
-    report = monitor.report(12.0)
-    assert report.rate == pytest.approx(10.0)
-    assert report.silent == pytest.approx(0.1)
-    assert report.detail == '4 x 3 mono8'
-    assert monitor.report(1.0).silent == 0.0
-    assert monitor.report(3.0).silent == 2.0
-
-
-def test_what_came_before_the_clock_was_known_is_not_silent_when_it_is() -> None:
-    monitor = TopicMonitor('/t', 0.0)
-    monitor.tick(0.0, types.SimpleNamespace(width=4, height=3))
-    assert monitor.report(0.0).silent == 0.0
-    assert monitor.report(1000.0).silent == 0.0
-    assert monitor.report(1002.0).silent == 2.0
-
-
 class Log:
     """Conditions with a clock of their own, and what they log."""
 
@@ -374,11 +343,49 @@ def test_a_text_from_outside_is_cut_and_escaped(text: str, shown: str) -> None:
     assert quoted(text) == shown
 
 
-def test_the_detail_of_a_topic_is_bounded() -> None:
-    monitor = TopicMonitor('/t', 0.0)
-    for message in (types.SimpleNamespace(width=4, height=3, encoding='\n' * 300000),
-                    types.SimpleNamespace(data=b'', format='\n' * 300000)):
-        monitor.tick(0.0, message)
-        detail = monitor.report(1.0).detail
-        assert len(detail) < 100
-        assert detail.isprintable()
+@pytest.mark.parametrize('reason', [*ImageDrop, *PairDrop])
+def test_what_is_dropped_is_lost_unless_nobody_listened_or_the_node_was_deactivated(
+        reason: ImageDrop | PairDrop) -> None:
+    ledger = Ledger()
+    ledger.count('pairs')
+    ledger.count('published')
+    if isinstance(reason, PairDrop):
+        ledger.drop_pair(reason)
+    else:
+        ledger.drop_image('left', reason)
+    assert ledger.counts().lost == (reason.value not in ('deactivated', 'no subscribers'))
+
+
+QUALITY = FrameQuality(valid=0.873, last_label=0.00123, nearest=0.66, farthest=1344.0)
+VERTICAL = {'vertical offset px': '-0.12', 'vertical points': '104'}
+
+
+def test_the_status_input_has_what_was_measured_in_the_last_frame() -> None:
+    values = status(make_report(quality=QUALITY, vertical=VERTICAL), 'input').values
+    assert values.items() >= {
+        'valid %': '87.3', 'at the last label %': '0.12', 'nearest m': '0.660',
+        'farthest m': '1344.0', **VERTICAL}.items()
+
+
+def test_where_no_pixel_can_have_a_disparity_there_are_no_shares_of_pixels() -> None:
+    empty = FrameQuality(valid=None, last_label=0.0, nearest=math.inf, farthest=84.0)
+    values = status(make_report(quality=empty), 'input').values
+    assert 'valid %' not in values
+    assert values['nearest m'] == 'inf'
+
+
+@pytest.mark.parametrize('fields', [{'idle': True}, {'state': 'inactive'}])
+def test_a_node_that_matches_nothing_shows_no_old_measurements(fields: dict[str, object]) -> None:
+    values = status(make_report(quality=QUALITY, vertical=VERTICAL, **fields), 'input').values
+    assert not values.keys() & {'valid %', 'nearest m', 'vertical offset px'}
+
+
+def test_rows_that_miss_each_other_are_a_warning_of_the_status_input() -> None:
+    condition = Condition(VERTICAL_OFFSET, Level.WARN, 'rows')
+    found = status(make_report(conditions=[condition]), 'input')
+    assert (found.level, found.message) == (1, 'rows')
+
+
+def test_a_gpu_that_is_slowed_down_is_a_warning_of_the_status_device() -> None:
+    found = status(make_report(conditions=[Condition('gpu', Level.WARN, 'hot')]), 'device')
+    assert (found.level, found.message) == (1, 'hot')

@@ -26,6 +26,26 @@ PERIOD = 0.05
 ENDS_WITHIN = 20
 
 
+#: Another engine takes it 2.5 s to build, and every frame 0.25 s from then on.
+SLOW_NODE = """
+import sys, time
+from stereo_bp_ros.matcher import StereoMatcher
+from stereo_bp_ros.node import main
+class Slow(StereoMatcher):
+    pause = 0.0
+    def reconfigure(self, config, calibration=None):
+        is_new = super().reconfigure(config, calibration)
+        if is_new:
+            time.sleep(2.5)
+            Slow.pause = 0.25
+        return is_new
+    def compute(self, *arguments, **options):
+        time.sleep(Slow.pause)
+        return super().compute(*arguments, **options)
+sys.exit(main.main(matcher_factory=Slow))
+"""
+
+
 class Camera:
     """Publishes pairs at 20 Hz until it is told to stop; attributes may change meanwhile."""
 
@@ -272,3 +292,20 @@ def test_texts_in_messages_flood_neither_the_log_nor_the_diagnostics(client: Any
     logged = client.log()[before:]
     assert len(logged) < 5000
     client.wait_until(lambda: ' more in ' in client.log()[before:], what='the count')
+
+
+def test_a_rebuild_that_leaves_4_hz_is_a_warning_and_no_error(
+        start: Any, textured_pair: Callable[..., Any]) -> None:
+    client = start({**PARAMETERS, 'max_input_age': 60.0}, code=SLOW_NODE)
+    with Camera(client, textured_pair):
+        assert client.set_parameters(disparity_range=32)[0].successful
+        status = client.wait_for_status(
+            'pairing', lambda one: 'a new engine is being built' in one.message)
+        assert status.level == 1
+        client.wait_for_status('pairing', lambda one: 'nothing published' not in one.message)
+        published = int(client.status('pairing').values['published'])
+        client.wait_for_status(
+            'pairing', lambda one: int(one.values['published']) >= published + 8)
+    assert not re.findall(r'\[ERROR\].*', client.log())
+    assert 'nothing published for' in client.log()
+    assert client.node_process.end() == 0
