@@ -21,7 +21,7 @@ KEYS = ('inputs', 'conditions', 'preset', 'settings', 'against', 'repeat', 'limi
 """What a scenario may have; the first two it must have."""
 
 RENDERED = 'rendered'
-"""Key of an input that is drawn, with the options of ``scenes.options.sequence_of``."""
+"""Key of an input that is drawn, with the options of ``scenes.sequence.sequence_of``."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,7 +25,7 @@ BAD_PX = 3.0
 class Quantity:
     """What is changed.
 
-    option: of the street (``scenes.options``).
+    option: of the street (``scenes.sequence``).
     values: in this unit, the harmless one first.
     is_log: whether they are drawn over a logarithmic axis.
     """
