@@ -16,14 +16,7 @@ pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, RawImage
 from stereo_bp_ros.engines.cuda import engine as cuda
 from stereo_bp_ros.engines.cuda import planning
-from stereo_bp_ros.engines.cuda.hierarchical import (
-    cost,
-    formats,
-    labels,
-    launch,
-    messages,
-    schedule,
-)
+from stereo_bp_ros.engines.cuda.hierarchical import cost, formats, labels, messages, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
@@ -163,7 +156,7 @@ def test_tiles_of_whole_rounds_change_nothing(disparities: int) -> None:
         results = [run(config.replace(**changes), left, right, ('disparity', 'confidence')
                        if 'subpixel' in changes else ('disparity',), tilings={0: whole._replace(
                            last=schedule.Tiling(1, 30, 22, threads, 1, 2))})
-                   for threads in (launch.LIMITS.label_threads, 256)]
+                   for threads in (384, 256)]
         for name in results[0]:
             assert np.array_equal(*(found[name] for found in results), equal_nan=True)
 
