@@ -12,7 +12,7 @@ import argparse
 import time
 from typing import Any
 
-from stereo_bp_ros import engines, geometry
+from stereo_bp_ros import engines, papers
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import IGNORED, MatcherConfig, NodeConfig, Setting
@@ -170,8 +170,7 @@ def _memory(config: MatcherConfig, width: int, height: int) -> dict[str, Any]:
                    for a in plan.memory.arrays],
         'total_bytes': plan.memory.total,
         'allowed_bytes': backend.allowed(config),
-        'paper_bound_bytes': 4 * geometry.paper_memory_bound(width, height,
-                                                             config.disparity_range)}
+        'paper_bound_bytes': 4 * papers.memory_bound(width, height, config.disparity_range)}
 
 
 def _partitions_text(found: dict[str, Any]) -> str:

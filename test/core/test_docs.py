@@ -13,7 +13,7 @@ import pytest
 from stereo_bp_ros import InputReason, MatcherConfig, preset_names
 from stereo_bp_ros.cli.main import UsageError, build_parser
 from stereo_bp_ros.config import IGNORED
-from stereo_bp_ros.geometry import paper_memory_bound
+from stereo_bp_ros.papers import memory_bound
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.node import main as node
 from stereo_bp_ros.node.diagnostics.latency import STAGES
@@ -177,7 +177,7 @@ def test_the_pages_have_the_memory_that_engines_plan(repository):
         return f'{plan_of(config, width, height).memory.total / 2**20:.1f}'
 
     def bound(name: str, size: int) -> str:
-        return f'{size * paper_memory_bound(*SETS[name]) / 2**20:.1f}'
+        return f'{size * memory_bound(*SETS[name]) / 2**20:.1f}'
 
     memory = (repository / 'docs/performance.md').read_text().split('\n## Memory\n')[1]
     assert table(memory.split('\n### CPU\n')[1]) == {

@@ -399,10 +399,10 @@ def test_an_image_is_not_cut_for_exact() -> None:
 
 @pytest.mark.parametrize('name', FIVE_SETS)
 def test_the_plan_stays_below_the_bound_of_the_2009_paper(name: str) -> None:
-    from stereo_bp_ros.geometry import paper_memory_bound
+    from stereo_bp_ros.papers import memory_bound
     width, height, disparities = FIVE_SETS[name]
     found = plan_of(five_sets(disparities), width, height).memory
-    assert found.total < 4 * paper_memory_bound(width, height, disparities)
+    assert found.total < 4 * memory_bound(width, height, disparities)
 
 
 def test_pairs_of_pinned_images_are_known_when_they_come_again() -> None:
