@@ -165,7 +165,8 @@ def _memory(config: MatcherConfig, width: int, height: int) -> dict[str, Any]:
             'width': cut.width, 'height': cut.height, 'padding': cut.padding,
             'computed_share': cut.nodes / (width * height),
             'kept': [part.kept._asdict() for part in cut.partitions]},
-        'tuning': backend.tuning_state(plan),
+        'tuning': (backend.tools.tuning_state(plan) if backend.tools
+                   else f'the {backend.name} back end has nothing to tune'),
         'arrays': [{'name': a.name, 'shape': list(a.shape), 'dtype': a.dtype, 'bytes': a.nbytes}
                    for a in plan.memory.arrays],
         'total_bytes': plan.memory.total,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
-from stereo_bp_ros.config.programs import PROGRAMS, PlainSteps, StreamedSad, TiledBarriers
 from stereo_bp_ros.config.settings import Settings, setting
+from stereo_bp_ros.papers import programs
 
 #: OpenCV's, ``cv2.COLORMAP_*``.
 COLOR_MAPS = ('autumn', 'bone', 'jet', 'winter', 'rainbow', 'ocean', 'summer', 'spring', 'cool',
@@ -23,9 +24,7 @@ class MatcherSettings(Settings):
         'bp', 'matching algorithm: SAD block matching, hierarchical or tiled belief propagation',
         choices=ALGORITHMS, aliases=dict(enumerate(ALGORITHMS)))
     program: str = setting(
-        'default', 'program that matches: the fastest, or one that repeats a paper (plain_steps '
-        'of bp, streamed_sad of sad, tiled_barriers of tiled_bp)', choices=PROGRAMS,
-        read_only=True)
+        'default', programs.MEANING, choices=('default', *programs.PROGRAMS), read_only=True)
     min_disparity: int = setting(
         0, 'first disparity of the search', -2048, 2048, unit='pixels')
     disparity_range: int = setting(
@@ -73,7 +72,8 @@ class MatcherSettings(Settings):
 
     message_type: str = setting(
         'int16', 'number type of the messages of belief propagation; float16 (CPU, or program '
-        'plain_steps) is storage only, sums take 32 bits', choices=('float32', 'float16', 'int16'))
+        f'{programs.OF_FLOAT16}) is storage only, sums take 32 bits',
+        choices=('float32', 'float16', 'int16'))
     exact: bool = setting(
         False, 'reproduce the reference maps of bp bit by bit (float32 messages, slower; on '
         'CUDA without partitions)')
@@ -228,9 +228,9 @@ class MatcherSettings(Settings):
     num_threads: int = setting(
         0, 'threads of the CPU back end; 0 = all cores', 0, 1024)
 
-    plain_steps: PlainSteps = dataclasses.field(default_factory=PlainSteps)
-    streamed_sad: StreamedSad = dataclasses.field(default_factory=StreamedSad)
-    tiled_barriers: TiledBarriers = dataclasses.field(default_factory=TiledBarriers)
+    def option(self, name: str, default: Any) -> Any:
+        """A setting of the program in use; ``default`` where it has none of this name."""
+        return getattr(getattr(self, self.program, None), name, default)
 
     @property
     def is_belief_propagation(self) -> bool:

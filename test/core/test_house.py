@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from stereo_bp_ros.papers.programs import PROGRAMS
 from test.cases import every
 
 PACKAGE = 'stereo_bp_ros'
@@ -23,15 +24,17 @@ CORE = {'config', 'errors', 'types', 'images', 'camera', 'rectification',
 #: What a file or room may import; the innermost room decides.
 ALLOWED = {
     **dict.fromkeys(CORE, CORE),
-    'engines': CORE | {'engines'},
+    'config': CORE | {'papers/programs'},
+    'engines': CORE | {'engines', 'papers/programs'},
     'engines/cuda/runtime': {'errors', 'resources', 'geometry', 'engines/cache',
                              'engines/compiling', 'engines/cuda/runtime'},
     'engines/cpu/simd': {'errors', 'engines/cache', 'engines/compiling', 'engines/cpu/simd'},
     'matcher': CORE | {'engines'},
     'papers': CORE | {'engines', 'papers'},
+    'papers/programs': {'config/settings'},
     'papers/tables': CORE | {'engines', 'papers', 'matcher', 'evaluation'},
     'node': CORE | {'matcher', 'engines', 'node', ''},
-    'evaluation': CORE | {'matcher', 'evaluation', 'engines/host_memory'},
+    'evaluation': CORE | {'matcher', 'evaluation', 'engines/host_memory', 'engines/backend'},
     'replay': CORE | {'matcher', 'evaluation', 'replay'},
     'cli': CORE | {'matcher', 'engines', 'papers', 'evaluation', 'replay', 'cli', ''},
 }
@@ -91,6 +94,18 @@ def test_every_room_imports_only_the_rooms_that_it_may(repository):
             if not (is_in(place, allowed) if place else '' in allowed):
                 violations.append(f'{path.relative_to(repository)} imports {name}')
     assert not violations
+
+
+def test_only_papers_name_the_programs_that_repeat_them(repository):
+    """Old names of their settings in ``config/renamed.py`` aside."""
+    name = re.compile('|'.join(PROGRAMS))
+    paths = [path for path in modules(repository)
+             if is_in(path.relative_to(repository / PACKAGE).with_suffix('').as_posix(),
+                      CORE | {'engines', 'matcher'})
+             and path.name != 'renamed.py']
+    assert len(paths) > 100
+    assert not [str(path.relative_to(repository)) for path in paths
+                if name.search(path.read_text(encoding='utf-8'))]
 
 
 def test_no_modules_import_each_other(repository):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda.hierarchical import tuning
 from stereo_bp_ros.engines.cuda.hierarchical.search import Candidate, Search
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.papers.plain_steps import cuda_arrays, occupancy
+from stereo_bp_ros.papers.programs import TUNED_SETTINGS
 
 
 class OccupancyWalk(Search):
@@ -40,7 +40,7 @@ class OccupancyWalk(Search):
 
 def settings_of(walked: occupancy.Walked) -> Candidate:
     """What the walk has chosen, as settings."""
-    return dict(zip(tuning.STORAGE_SETTINGS,
+    return dict(zip(TUNED_SETTINGS,
                     (walked.split.registers, walked.split.shared, walked.block_width,
                      walked.block_height, walked.blocks), strict=True))
 

@@ -98,6 +98,7 @@ def _draw_road(name: str) -> datasets.StereoPair:
 
     With other exposure the right camera exposes shorter and has a higher black level.
     """
-    exposure = {} if name == ROAD else {'exposure_gain': 0.8, 'exposure_offset': 10.0}
-    frame = scenes.RoadSequence(max_disparity=ROAD_DISPARITY, frames=1, **exposure).frame(0)
+    gain, offset = (1.0, 0.0) if name == ROAD else (0.8, 10.0)
+    frame = scenes.RoadSequence(max_disparity=ROAD_DISPARITY, frames=1, exposure_gain=gain,
+                                exposure_offset=offset).frame(0)
     return datasets.StereoPair(name, frame.left, frame.right, frame.disparity)

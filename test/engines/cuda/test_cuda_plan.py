@@ -31,7 +31,7 @@ from stereo_bp_ros.engines.cuda.hierarchical.formats import (
     Int16SixBits,
     MessageFormat,
 )
-from stereo_bp_ros.engines.cuda.planning import plan_of, resolve
+from stereo_bp_ros.engines.cuda.plan import plan_of, resolve
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert
 from stereo_bp_ros.errors import MemoryLimitError
