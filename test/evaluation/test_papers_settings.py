@@ -14,7 +14,7 @@ from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import datasets, metrics, timing
-from stereo_bp_ros.papers.plain_steps import cuda_arrays, occupancy, tune
+from stereo_bp_ros.papers.plain_steps import cuda_arrays, tune
 from stereo_bp_ros.papers.tables import bench as benches
 from stereo_bp_ros.papers.tables import catalogue, lcpc_2010, sad
 from stereo_bp_ros.papers.tables.images import SIZES, Images
@@ -40,10 +40,10 @@ class Pictures(Images):
         return datasets.StereoPair(name, empty, empty, empty.astype(np.float32))
 
 
-def occupancy_walk(config, initial_values, most_values):
+def occupancy_walk(config, initial_values, max_values):
     return [(most, tune.settings_of(walked)) for most, walked in
-            occupancy.candidates(occupancy.TYPICAL, config.disparity_range,
-                                 initial_values=initial_values, most_values=most_values)]
+            tune.candidates(tune.TYPICAL, config.disparity_range,
+                                 initial_values=initial_values, max_values=max_values)]
 
 
 class Planned(benches.Bench):
@@ -56,8 +56,8 @@ class Planned(benches.Bench):
     def _describe(self, config):
         return f'a {config.backend}'
 
-    def _walk(self, config, initial_values, most_values):
-        return occupancy_walk(config, initial_values, most_values)
+    def _walk(self, config, initial_values, max_values):
+        return occupancy_walk(config, initial_values, max_values)
 
     def _variant_times(self, config, left, right, repeats):
         return 8.0, {
