@@ -84,7 +84,7 @@ class Program(NamedTuple):
 PROGRAMS: Mapping[str, Program] = {
     'plain_steps': Program('bp', {
         'cuda': 'stereo_bp_ros.papers.plain_steps.cuda:PlainSteps',
-        'cpu': 'stereo_bp_ros.papers.plain_steps.cpu_arrays:PlainSteps'}),
+        'cpu': 'stereo_bp_ros.papers.plain_steps.cpu_matching:PlainSteps'}),
     'streamed_sad': Program('sad', {'cuda': 'stereo_bp_ros.papers.streamed_sad.cuda:Streamed'}),
     # The engine's own class, with other schedules.
     'tiled_barriers': Program('tiled_bp', {})}

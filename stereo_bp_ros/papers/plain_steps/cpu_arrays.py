@@ -1,19 +1,16 @@
-"""The parallel CPU program of the GPU + CPU paper as a way to match, and its arrays.
+"""Arrays of the parallel CPU program of the GPU + CPU paper, in its layouts. No Numba here.
 
 Grauer-Gray, "Optimizing Global Stereo Matching on NVIDIA GPUs and CPUs", sections 4, 6 and 7.
-Kernels are imported where they are called: a plan needs no Numba.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import ResolvedConfig
-from stereo_bp_ros.engines.cpu.matching import CpuMatching, Matches, stopwatch
-from stereo_bp_ros.engines.cpu.plan import Plan
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.geometry import Wanted
 
@@ -97,28 +94,3 @@ def allocate(wanted: Wanted, is_aligned: bool) -> dict[str, np.ndarray]:
     start = -memory.ctypes.data % geometry.ALIGNMENT if is_aligned else 0
     return {spec.name: memory[start + spec.offset:start + spec.offset + spec.nbytes]
             .view(spec.dtype).reshape(spec.shape) for spec in plan.arrays}
-
-
-class PlainSteps(CpuMatching):
-    """See ``CpuMatching``."""
-
-    kernel_settings = ('message_type', 'plain_steps.layout', 'plain_steps.vectorised')
-
-    @classmethod
-    def check(cls, config: ResolvedConfig, device: Any = None) -> None:
-        check(config)
-
-    @classmethod
-    def arrays(cls, plan: Plan) -> Wanted:
-        return arrays(plan.config, plan.width, plan.height, plan.threads)
-
-    def match(self, config: ResolvedConfig, out: Matches, timings: dict[str, float]) -> None:
-        from stereo_bp_ros.papers.plain_steps import cpu
-        arrays = self._arrays
-        pyramid = levels(config, self._plan.width, self._plan.height)
-        with stopwatch(timings, 'cost'):
-            memory = cpu.Memory(config, pyramid, arrays)
-            cpu.data_cost(arrays['left_matched'], arrays['right_matched'], config, pyramid, memory)
-        with stopwatch(timings, 'messages'):
-            cpu.pass_messages(config, pyramid, memory, arrays['plain_values'])
-            cpu.choose_labels(config, pyramid, memory, *out, arrays)
