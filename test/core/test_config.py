@@ -188,7 +188,8 @@ def test_an_unknown_preset_lists_the_known_ones():
 
 @pytest.mark.parametrize(('text', 'value'), [
     ('disparity_range=48', 48), ('data_weight=1', 1.0), ('subpixel=false', False),
-    ('stereo_algorithm=0', 'sad'), ('preset=road', 'road'), ('levels= 3 ', 3), ('levels=+3', 3), ('levels=0x3', 3), ('data_weight=.5', 0.5),
+    ('stereo_algorithm=0', 'sad'), ('preset=road', 'road'), ('levels= 3 ', 3),
+    ('levels=+3', 3), ('levels=0x3', 3), ('data_weight=.5', 0.5),
     ('exact=yes', True), ('stereo_algorithm=bp', 'bp'), ('stereo_algorithm=1', 'bp'),
     ('preset=[1]', '[1]')])
 def test_a_value_is_read_as_a_plain_scalar_of_yaml(text, value):
