@@ -25,64 +25,44 @@ def below(*images: str) -> dict[str, str]:
     return topics_of(*images, *(f'{image}/camera_info' for image in images))
 
 
-@pytest.mark.parametrize(('topics', 'left', 'right'), [
-    pytest.param(beside('/oak/left/image_rect', '/oak/right/image_rect', '/oak/rgb/image_raw',
-                        '/oak/stereo/image_raw', '/oak/stereo/depth'),
-                 '/oak/left/image_rect', '/oak/right/image_rect', id='OAK, depthai-ros'),
-    pytest.param(beside('/cam0/image_raw', '/cam1/image_raw'),
-                 '/cam0/image_raw', '/cam1/image_raw', id='EuRoC and TUM-VI'),
-    pytest.param(beside('/kitti/camera_gray_left/image_raw', '/kitti/camera_gray_right/image_raw'),
-                 '/kitti/camera_gray_left/image_raw', '/kitti/camera_gray_right/image_raw',
-                 id='kitti2bag'),
-    pytest.param(beside('/carla/ego_vehicle/rgb_left/image', '/carla/ego_vehicle/rgb_right/image',
-                        '/carla/ego_vehicle/depth_left/image',
-                        '/carla/ego_vehicle/depth_right/image',
-                        '/carla/ego_vehicle/semantic_segmentation_left/image',
-                        '/carla/ego_vehicle/semantic_segmentation_right/image'),
-                 '/carla/ego_vehicle/rgb_left/image', '/carla/ego_vehicle/rgb_right/image',
-                 id='CARLA'),
-    pytest.param(beside('/front_stereo_camera/left/image_rect_color',
-                        '/front_stereo_camera/right/image_rect_color',
-                        '/front_stereo_camera/left/semantic_segmentation',
-                        '/front_stereo_camera/right/semantic_segmentation'),
-                 '/front_stereo_camera/left/image_rect_color',
-                 '/front_stereo_camera/right/image_rect_color', id='Isaac'),
-    pytest.param(beside('/stereo/left/pylon_ros2_camera_node/image_raw',
-                        '/stereo/right/pylon_ros2_camera_node/image_raw'),
-                 '/stereo/left/pylon_ros2_camera_node/image_raw',
-                 '/stereo/right/pylon_ros2_camera_node/image_raw', id='Basler'),
-    pytest.param(beside('/cam_left/image_raw', '/cam_right/image_raw'),
-                 '/cam_left/image_raw', '/cam_right/image_raw', id='FLIR, spinnaker'),
-    pytest.param(beside('/camera/fisheye1/image_raw', '/camera/fisheye2/image_raw'),
-                 '/camera/fisheye1/image_raw', '/camera/fisheye2/image_raw', id='RealSense T265'),
-    pytest.param(beside('/d435/infra1/image_rect_raw', '/d435/infra2/image_rect_raw',
-                        '/d435/aligned_depth_to_infra1/image_raw', '/d435/depth/image_rect_raw'),
-                 '/d435/infra1/image_rect_raw', '/d435/infra2/image_rect_raw', id='D435'),
-    pytest.param(beside('/cam1/image_raw', '/cam2/image_raw'),
-                 '/cam1/image_raw', '/cam2/image_raw', id='cameras counted from 1'),
-    pytest.param(beside('/camera_1/image_raw', '/camera_2/image_raw'),
-                 '/camera_1/image_raw', '/camera_2/image_raw', id='camera_1 and camera_2'),
-    pytest.param(beside('/rig/CAM_LEFT/image', '/rig/CAM_RIGHT/image'),
-                 '/rig/CAM_LEFT/image', '/rig/CAM_RIGHT/image', id='capitals'),
-    pytest.param(beside('/stereo/l/image_raw', '/stereo/r/image_raw'),
-                 '/stereo/l/image_raw', '/stereo/r/image_raw', id='l and r'),
+#: Images of a recording by who names them so; the first two are the pair, and each has its
+#: camera_info beside it.
+RECORDINGS = {
+    'OAK, depthai-ros': ('/oak/left/image_rect', '/oak/right/image_rect', '/oak/rgb/image_raw',
+                         '/oak/stereo/image_raw', '/oak/stereo/depth'),
+    'EuRoC and TUM-VI': ('/cam0/image_raw', '/cam1/image_raw'),
+    'kitti2bag': ('/kitti/camera_gray_left/image_raw', '/kitti/camera_gray_right/image_raw'),
+    'CARLA': [f'/carla/ego_vehicle/{name}_{side}/image'
+              for name in ('rgb', 'depth', 'semantic_segmentation') for side in ('left', 'right')],
+    'Isaac': [f'/front_stereo_camera/{side}/{name}'
+              for name in ('image_rect_color', 'semantic_segmentation')
+              for side in ('left', 'right')],
+    'Basler': ('/stereo/left/pylon_ros2_camera_node/image_raw',
+               '/stereo/right/pylon_ros2_camera_node/image_raw'),
+    'FLIR, spinnaker': ('/cam_left/image_raw', '/cam_right/image_raw'),
+    'RealSense T265': ('/camera/fisheye1/image_raw', '/camera/fisheye2/image_raw'),
+    'D435': ('/d435/infra1/image_rect_raw', '/d435/infra2/image_rect_raw',
+             '/d435/aligned_depth_to_infra1/image_raw', '/d435/depth/image_rect_raw'),
+    'cameras counted from 1': ('/cam1/image_raw', '/cam2/image_raw'),
+    'camera_1 and camera_2': ('/camera_1/image_raw', '/camera_2/image_raw'),
+    'capitals': ('/rig/CAM_LEFT/image', '/rig/CAM_RIGHT/image'),
+    'l and r': ('/stereo/l/image_raw', '/stereo/r/image_raw'),
+    'depth in the namespace': ('/depth_camera/left/image_raw', '/depth_camera/right/image_raw'),
+    'mask in the namespace': ('/mask_rcnn/left/image_raw', '/mask_rcnn/right/image_raw'),
+    'depth in the name of the camera': ('/depth_camera_left/image_raw',
+                                        '/depth_camera_right/image_raw'),
+    'front, and no others': ('/CAM_FRONT_LEFT/image', '/CAM_FRONT_RIGHT/image')}
+
+
+@pytest.mark.parametrize(('topics', 'pair'), [
+    *(pytest.param(beside(*images), tuple(images[:2]), id=name)
+      for name, images in RECORDINGS.items()),
     pytest.param(topics_of('/rig/image_l', '/rig/image_r', '/rig/info_l/camera_info',
                            '/rig/info_r/camera_info'),
-                 '/rig/image_l', '/rig/image_r', id='l and r at the end of a name'),
-    pytest.param(beside('/depth_camera/left/image_raw', '/depth_camera/right/image_raw'),
-                 '/depth_camera/left/image_raw', '/depth_camera/right/image_raw',
-                 id='depth in the namespace'),
-    pytest.param(beside('/mask_rcnn/left/image_raw', '/mask_rcnn/right/image_raw'),
-                 '/mask_rcnn/left/image_raw', '/mask_rcnn/right/image_raw',
-                 id='mask in the namespace'),
-    pytest.param(beside('/depth_camera_left/image_raw', '/depth_camera_right/image_raw'),
-                 '/depth_camera_left/image_raw', '/depth_camera_right/image_raw',
-                 id='depth in the name of the camera'),
-    pytest.param(beside('/CAM_FRONT_LEFT/image', '/CAM_FRONT_RIGHT/image'),
-                 '/CAM_FRONT_LEFT/image', '/CAM_FRONT_RIGHT/image', id='front, and no others')])
-def test_the_pair_is_found_by_the_names_of(topics, left, right):
+                 ('/rig/image_l', '/rig/image_r'), id='l and r at the end of a name')])
+def test_the_pair_is_found_by_the_names_of(topics, pair):
     found = find_stereo_topics(topics)
-    assert (found.left_image, found.right_image) == (left, right)
+    assert (found.left_image, found.right_image) == pair
     assert found.left_info in topics
     assert found.right_info in topics
     assert found.left_info != found.right_info
