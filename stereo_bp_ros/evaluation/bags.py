@@ -11,8 +11,6 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import files
@@ -43,11 +41,12 @@ from stereo_bp_ros.evaluation.bag_writing import (
     with_stamp,
     write_bag,
 )
+from stereo_bp_ros.evaluation.datasets.entries import Pair, Unread
 from stereo_bp_ros.evaluation.pair_finder import Image, NoPairError, PairFinder
 from stereo_bp_ros.images import RawImage
 
 __all__ = ['CAMERA_INFO', 'CLOCK', 'COMPRESSED_IMAGE', 'FRAME_IDS', 'IMAGE', 'STORE',
-           'TRUTH_TOPIC', 'BagEntry', 'BagPair', 'StereoBag', 'StereoBagWriter', 'StereoTopics',
+           'TRUTH_TOPIC', 'BagEntry', 'StereoBag', 'StereoBagWriter', 'StereoTopics',
            'find_stereo_topics', 'serialize_camera_info', 'serialize_clock', 'serialize_image',
            'serialize_truth', 'stamp_of', 'with_stamp', 'write_bag']
 
@@ -56,20 +55,6 @@ MOST_WAITING = 100
 
 #: Bytes and message of the latest camera_info of each side, by the node's relative topics.
 _Infos = dict[str, tuple[bytes, Any]]
-
-
-@dataclasses.dataclass(frozen=True)
-class BagPair:
-    """One stereo pair of a bag.
-
-    disparity: float32 H x W in pixels, NaN = unknown; None where the bag has no truth.
-    """
-
-    stamp_ns: int
-    left: RawImage
-    right: RawImage
-    calibration: Calibration | None
-    disparity: np.ndarray | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +154,7 @@ class StereoBag:
         return not self._reader.is2
 
     @property
-    def pairs(self) -> int:
+    def count(self) -> int:
         """Number of left images."""
         return sum(c.msgcount for c in self._reader.of_topics(self.topics.left_image))
 
@@ -214,7 +199,7 @@ class StereoBag:
                     self._reader.decoded(connection.msgtype, data), connection.msgtype))
             yield roles[connection.topic], time_ns, data
 
-    def read(self) -> Iterator[BagPair]:
+    def read(self) -> Iterator[Pair]:
         """Pairs with their latest calibration, in the order of completion.
 
         Stamps are equal, or as close as ``StereoTopics.tolerance_s`` says; that of a pair is the
@@ -222,18 +207,15 @@ class StereoBag:
 
         Images that their calibration tells to be raw are rectified with it (``Rectifier``).
         """
-        return (load() for _, load in self.unread())
+        return (one.load() for one in self.unread())
 
-    def unread(self) -> Iterator[tuple[int, Callable[[], BagPair]]]:
-        """The stamp in ns of each pair of ``read``, and what returns it or says why it cannot.
-
-        A damaged image or truth concerns its pair alone.
-        """
+    def unread(self) -> Iterator[Unread]:
+        """What ``read`` reads; the names are stamps. A damaged image concerns its pair alone."""
         for stamp_ns, parts, infos in self._pairs(self._decoded):
             times_ns = {role: one.time_ns for role, one in parts.items()}
             images = {role: one.content for role, one in parts.items()}
-            yield stamp_ns, functools.partial(self._pair, stamp_ns, images, dict(infos),
-                                              self._find_truth(stamp_ns, times_ns))
+            yield Unread(str(stamp_ns), functools.partial(
+                self._pair, stamp_ns, images, dict(infos), self._find_truth(stamp_ns, times_ns)))
 
     def index(self) -> Iterator[BagEntry]:
         """Where the pairs of ``read`` lie, in its order; decodes no image."""
@@ -243,8 +225,7 @@ class StereoBag:
                            {role: one.stamp_ns for role, one in parts.items()},
                            self._find_truth(stamp_ns, times_ns))
 
-    def unread_entries(self, entries: Sequence[BagEntry]
-                       ) -> Iterator[tuple[int, Callable[[], BagPair]]]:
+    def unread_entries(self, entries: Sequence[BagEntry]) -> Iterator[Unread]:
         """As ``unread``, of consecutive entries of ``index``; decodes nothing that lies between.
 
         :raises StereoError: the bag is another one than that of ``index``, or damaged.
@@ -267,8 +248,8 @@ class StereoBag:
                 entry, parts = waiting.popleft()
                 for role, data in entry.infos.items():
                     self._keep_info(infos, role, data)
-                yield entry.stamp_ns, functools.partial(
-                    self._pair, entry.stamp_ns, parts, dict(infos), entry.truth)
+                yield Unread(str(entry.stamp_ns), functools.partial(
+                    self._pair, entry.stamp_ns, parts, dict(infos), entry.truth))
         if waiting:
             raise StereoError(f'{self.path} has changed: the pair of stamp '
                               f'{waiting[0][0].stamp_ns} ns is no longer where it was')
@@ -336,7 +317,7 @@ class StereoBag:
             infos[role] = bytes(data), self._reader.decoded(CAMERA_INFO, data)
 
     def _pair(self, stamp_ns: int, parts: Mapping[str, Any], infos: _Infos,
-              truth: TruthEntry | None) -> BagPair:
+              truth: TruthEntry | None) -> Pair:
         calibration = disparity = None
         for part in parts.values():
             if isinstance(part, _Damaged):
@@ -351,7 +332,8 @@ class StereoBag:
             if truth and self._truth:
                 left = images['left']
                 disparity = self._truth.read(truth, calibration, (left.height, left.width))
-            return BagPair(stamp_ns, images['left'], images['right'], calibration, disparity)
+            return Pair(str(stamp_ns), images['left'], images['right'], disparity, None,
+                        calibration, stamp_ns)
         except ValueError as error:
             raise StereoError(f'{self.path}: the pair of stamp {stamp_ns} ns: {error}') from error
 

@@ -260,7 +260,7 @@ def test_raw_pairs_of_a_bag_are_rectified_as_the_matcher_itself_does(tmp_path, e
             *(RawImage.from_array(pixels[side], encoding) for side in ('left', 'right')),
             rectification=Rectification.from_camera_info(raw_info('left'), raw_info('right')))
     np.testing.assert_array_equal(found.valid, expected.valid)
-    np.testing.assert_array_equal(found.disparity, expected.disparity)
+    np.testing.assert_array_equal(found.truth, expected.truth)
     assert pair.calibration == CALIBRATION
 
 

@@ -51,7 +51,7 @@ def truth_map():
 
 def read(path, **topics):
     with bags.StereoBag(path, StereoTopics(**topics)) as bag:
-        return [pair.disparity for pair in bag.read()]
+        return [pair.truth for pair in bag.read()]
 
 
 def depth_png(metres, factor=3000.0, offset=7.0):

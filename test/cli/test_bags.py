@@ -38,14 +38,14 @@ def bag(tmp_path):
 
 def test_pairs_calibration_and_truth_come_back(bag):
     with bags.StereoBag(bag) as opened:
-        assert opened.pairs == 3
+        assert opened.count == 3
         pairs = sorted(opened.read(), key=lambda pair: pair.stamp_ns)
     assert [p.stamp_ns for p in pairs] == [10**18 + i * 10**8 for i in range(3)]
     assert [int(p.left.pixels[0, 0]) for p in pairs] == [10, 11, 12]
     assert [int(p.right.pixels[0, 0]) for p in pairs] == [20, 21, 22]
     assert every(p.calibration == CALIBRATION for p in pairs)
-    assert pairs[1].disparity is None
-    truth = pairs[2].disparity
+    assert pairs[1].truth is None
+    truth = pairs[2].truth
     assert np.isnan(truth[0, 0])
     assert truth[5, 5] == 3.5
     assert 0 < truth[1, 1] < 0.01       # infinitely far is known, and stays so
@@ -198,7 +198,7 @@ def write_ros1_bag(path, sides=('left', 'right'), name='image_rect', d=(0.0,) * 
 def test_a_ros_1_bag_is_read(tmp_path):
     with bags.StereoBag(write_ros1_bag(tmp_path / 'old.bag')) as bag:
         assert bag.is_ros1
-        assert bag.pairs == 3
+        assert bag.count == 3
         assert bag.warnings() == []
         pairs = list(bag.read())
     assert [p.stamp_ns for p in pairs] == [10**18 + i * 10**8 + 7 for i in range(3)]
