@@ -1,4 +1,4 @@
-"""How many bytes of a bag are held at once, and decompression that stops there."""
+"""What the files of bags share: limits, decompression that stops there, and topics."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import lz4.frame
+from rosbags.interfaces import (
+    Connection,
+    ConnectionExtRosbag2,
+    MessageDefinition,
+    MessageDefinitionFormat,
+)
 from rosbags.rosbag2.storage_mcap import zstd
 
 from stereo_bp_ros.bounded import check_limit
@@ -32,6 +38,23 @@ _PIECE, _MAX_PART = 2**14, 2**23
 _DECOMPRESSORS: Mapping[str, Callable[[], Any]] = {
     'zstd': zstd.ZstdDecompressor, 'lz4': lz4.frame.LZ4FrameDecompressor,
     'bz2': bz2.BZ2Decompressor}
+
+_FORMATS = {'ros2msg': MessageDefinitionFormat.MSG, 'ros1msg': MessageDefinitionFormat.MSG,
+            'ros2idl': MessageDefinitionFormat.IDL, 'omgidl': MessageDefinitionFormat.IDL}
+
+
+def make_connection(number: int, topic: str, kind: str, encoding: str, form: str, text: str,
+                    owner: Any) -> Connection:
+    """A topic of a file of rosbag2; the type of one that cannot be read says so.
+
+    :param form, text: format and text of the definition of its type.
+    """
+    if not kind or encoding not in ('cdr', 'ros1'):
+        kind, form = f'{printable(kind) or "no schema"} ({printable(encoding)})', ''
+    known = _FORMATS.get(form)
+    definition = MessageDefinition(known or MessageDefinitionFormat.NONE, text if known else '')
+    return Connection(number, topic, kind, definition, '', 0, ConnectionExtRosbag2(encoding, []),
+                      owner)
 
 
 def check_size(what: str, count: int, limit: int) -> None:

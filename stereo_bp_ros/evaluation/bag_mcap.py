@@ -16,24 +16,17 @@ from collections.abc import Collection, Iterator
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
-from rosbags.interfaces import (
-    Connection,
-    ConnectionExtRosbag2,
-    MessageDefinition,
-    MessageDefinitionFormat,
-)
+from rosbags.interfaces import Connection
 from rosbags.typesys.msg import normalize_msgtype
 
-from stereo_bp_ros.errors import StereoError, printable
+from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation.bag_bytes import (
     MAX_MESSAGE_BYTES,
     MAX_TOPICS_BYTES,
     check_size,
     decompress,
+    make_connection,
 )
-
-#: Suffix of the files.
-SUFFIX = '.mcap'
 
 _MAGIC = b'\x89MCAP0\r\n'
 
@@ -55,9 +48,6 @@ _MAX_CHUNK_HEAD = 256
 
 #: Messages outside of chunks are read in runs of at least as many bytes, a chunk's usual size.
 _RUN_BYTES = 2**20
-
-_FORMATS = {'ros2msg': MessageDefinitionFormat.MSG, 'ros1msg': MessageDefinitionFormat.MSG,
-            'ros2idl': MessageDefinitionFormat.IDL, 'omgidl': MessageDefinitionFormat.IDL}
 
 
 class _Chunk(NamedTuple):
@@ -112,8 +102,8 @@ class McapStorage:
         self.connections: list[Connection] = []
         self.note = ''
         self._file: BinaryIO | None = None
-        self._schemas: dict[int, tuple[str, MessageDefinition]] = {}
-        self._channels: set[int] = set()
+        self._schemas: dict[int, tuple[str, str, bytes]] = {}
+        self._channels: dict[int, Connection] = {}
         self._defined_bytes = 0
         self._chunks: list[_Chunk] = []
         self._counts: collections.Counter[int] = collections.Counter()
@@ -129,7 +119,7 @@ class McapStorage:
         if not self._read_summary():
             self._scan(start)
         self.connections = [one._replace(msgcount=self._counts[one.id])
-                            for one in self.connections]
+                            for one in self._channels.values()]
 
     def close(self) -> None:
         """Close the file."""
@@ -205,16 +195,15 @@ class McapStorage:
                 messages_told, _, _, _, _, chunks_told, _, _ = fields.numbers('QHIIIIQQ')
                 length, = fields.numbers('I')
                 self._counts.update(dict(struct.iter_unpack('<HQ', fields.bytes(length))))
-        known = {one.id for one in self.connections}
         counted = [sum(one.counts.values()) for one in self._chunks if one.counts is not None]
-        if (len(self._chunks) == chunks_told and self._counts.keys() <= known
+        if (len(self._chunks) == chunks_told and self._counts.keys() <= self._channels.keys()
                 and sum(self._counts.values()) == messages_told
                 and (sum(counted) == messages_told if len(counted) == chunks_told
                      else bool(self._chunks))):
             return True
-        self._chunks, self.connections, self._defined_bytes = [], [], 0
-        for known_ones in (self._counts, self._schemas, self._channels):
-            known_ones.clear()
+        self._chunks, self._defined_bytes = [], 0
+        for one in (self._counts, self._schemas, self._channels):
+            one.clear()
         return False
 
     def _is_ended(self) -> bool:
@@ -302,30 +291,20 @@ class McapStorage:
 
     def _define(self, code: int, fields: _Cursor) -> None:
         """Take in the record of a schema or channel."""
+        number, = fields.numbers('H')
+        if number in (self._schemas if code == _SCHEMA else self._channels):
+            return
         if code == _SCHEMA:
-            number, = fields.numbers('H')
-            if number in self._schemas:
-                return
-            name, encoding = fields.text(), fields.text()
-            data = fields.bytes(*fields.numbers('I'))
-            self._schemas[number] = name, MessageDefinition(
-                _FORMATS.get(encoding, MessageDefinitionFormat.NONE),
-                data.decode() if encoding in _FORMATS else '')
+            name, form = fields.text(), fields.text()
+            self._schemas[number] = name, form, fields.bytes(*fields.numbers('I'))
         else:
-            number, schema = fields.numbers('HH')
-            if number in self._channels:
-                return
-            self._channels.add(number)
+            schema, = fields.numbers('H')
             topic, encoding = fields.text(), fields.text()
-            name, definition = self._schemas.get(
-                schema, ('', MessageDefinition(MessageDefinitionFormat.NONE, '')))
-            if encoding in ('cdr', 'ros1') and name:
-                kind = str(normalize_msgtype(name))
-            else:
-                kind = f'{printable(name) or "no schema"} ({printable(encoding)})'
-                definition = MessageDefinition(MessageDefinitionFormat.NONE, '')
-            self.connections.append(Connection(number, topic, kind, definition, '', 0,
-                                               ConnectionExtRosbag2(encoding, []), self))
+            kind, form, data = self._schemas.get(schema, ('', '', b''))
+            if kind and encoding in ('cdr', 'ros1'):
+                kind = str(normalize_msgtype(kind))
+            self._channels[number] = make_connection(
+                number, topic, kind, encoding, form, data.decode('utf-8', 'replace'), self)
             self._defined_bytes += len(kind)
         self._defined_bytes += fields.place
         check_size('the list of topics and their definitions', self._defined_bytes,

@@ -25,28 +25,30 @@ from stereo_bp_ros.evaluation.bag_bytes import MAX_MESSAGE_BYTES, check_size, de
 class Ros1Storage(rosbag1.Reader):
     """A bag. Where its index is missing, all chunks are read to make one.
 
-    notes: sentences about what is missing.
+    note: a sentence about a missing index; '' = there is one.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
         super().__init__(path)
         self.indexes: dict[int, list[IndexData]] = {}
-        self.notes: list[str] = []
+        self.note = ''
 
     def open(self) -> None:
         """Read the index, or the chunks.
 
         :raises ReaderError: it is no bag, or holds no whole chunk.
-        :raises StereoError: it is no regular file, which need not end.
         """
-        if self.path.exists() and not self.path.is_file():
-            raise StereoError('it is no regular file')
         try:
             super().open()
         except rosbag1.ReaderError as error:
             if 'index' not in str(error):
                 raise
             self._scan()
+
+    def close(self) -> None:
+        """Close the file, unless it was never opened."""
+        if self.bio:
+            super().close()
 
     def _scan(self) -> None:
         """Make an index from the chunks, up to the first that is not whole."""
@@ -71,9 +73,9 @@ class Ros1Storage(rosbag1.Reader):
             self.connections = [one._replace(msgcount=len(self.indexes[number]))
                                 for number, one in connections.items()]
         except BaseException:
-            self.close()
+            super().close()
             raise
-        self.notes.append(
+        self.note = (
             f'{self.path} has no index, which the end of a recording writes: its {count} messages '
             f'up to {(self.end_time - 1) / 1e9:.3f} s are read'
             + (f', and {left} bytes behind them are not' if left else '')

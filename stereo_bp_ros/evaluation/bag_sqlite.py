@@ -11,24 +11,17 @@ import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from rosbags.interfaces import (
-    Connection,
-    ConnectionExtRosbag2,
-    MessageDefinition,
-    MessageDefinitionFormat,
-)
+from rosbags.interfaces import Connection
 
 from stereo_bp_ros.bounded import allowed
-from stereo_bp_ros.errors import StereoError, printable, shown
+from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation.bag_bytes import (
     MAX_MESSAGE_BYTES,
     MAX_TOPICS_BYTES,
     MAX_UNPACKED_BYTES,
     check_size,
+    make_connection,
 )
-
-#: Suffix of the files.
-SUFFIX = '.db3'
 
 #: What SQLite has beside a file whose last changes are not in it yet.
 _JOURNALS = ('-wal', '-journal')
@@ -40,8 +33,6 @@ _DATA = ("CASE WHEN typeof(data) != 'blob' THEN NULL WHEN length(data) <= ? THEN
 #: Steps of SQLite between two looks at a query, and how many one may take besides 10 for each byte
 #: of the file. A row has more bytes than steps.
 _STEPS, _MAX_STEPS = 10**5, 10**6
-
-_FORMATS = {'ros2msg': MessageDefinitionFormat.MSG, 'ros2idl': MessageDefinitionFormat.IDL}
 
 
 class SqliteStorage:
@@ -74,17 +65,11 @@ class SqliteStorage:
         topics = self._few(
             'SELECT id, name, type, serialization_format FROM topics ORDER BY id')
         counts = self._counted()
-        for number, topic, kind, encoding in topics:
-            kind = str(kind)
-            form, text = definitions.get(kind, ('', ''))
-            if encoding != 'cdr':
-                kind, form = f'{printable(kind)} ({printable(encoding)})', ''
-            known = _FORMATS.get(form)
-            definition = MessageDefinition(known or MessageDefinitionFormat.NONE,
-                                           text if known else '')
-            self.connections.append(Connection(
-                number, str(topic), kind, definition, '', counts.get(number, 0),
-                ConnectionExtRosbag2(encoding, []), self))
+        self.connections = [
+            make_connection(number, str(topic), str(kind), encoding,
+                            *definitions.get(kind, ('', '')), self)._replace(
+                                msgcount=counts.get(number, 0))
+            for number, topic, kind, encoding in topics]
 
     def close(self) -> None:
         """Close the file."""

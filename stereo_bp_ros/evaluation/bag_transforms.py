@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import array
-import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.spatial.transform import Rotation, Slerp
 
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation.bag_reader import Reader
 from stereo_bp_ros.evaluation.bag_topics import TRANSFORM_TYPES
 
 #: Frames that an error names.
-MOST_NAMED = 40
+MAX_NAMED = 40
+
+#: Length of a quaternion below which it is no rotation.
+MIN_QUATERNION = 1e-6
 
 
 class Transforms:
@@ -31,17 +35,18 @@ class Transforms:
         for is_static, child, parent, transform in _transforms(reader):
             self._parents[child] = parent
             if is_static:
-                self._fixed[child] = _matrix(child, *_numbers(transform))
+                numbers = np.array(_numbers(transform))
+                self._fixed[child] = _interpolated(child, numbers, numbers, 0.0)
         self._source = self._ancestors(source)
         self._target = self._ancestors(target)
         self._meeting = next((one for one in self._source if one in self._target), None)
         if self._meeting is None:
             frames = sorted({*self._parents, *self._parents.values()})
-            more = f' and {len(frames) - MOST_NAMED} more' if len(frames) > MOST_NAMED else ''
+            more = f' and {len(frames) - MAX_NAMED} more' if len(frames) > MAX_NAMED else ''
             raise StereoError(
                 f'no chain of transforms leads from the frame {shown(source)} to '
                 f'{shown(target)}: /tf and /tf_static of the bag have '
-                + (f'the frames {", ".join(frames[:MOST_NAMED])}{more}' if frames
+                + (f'the frames {", ".join(frames[:MAX_NAMED])}{more}' if frames
                    else 'no transforms'))
         self._moving = self._read_moving(reader)
 
@@ -101,47 +106,19 @@ class Transforms:
         return found
 
     def _pose(self, child: str, stamp_ns: int) -> np.ndarray | None:
-        """A frame in its parent at a time; None where the bag does not cover it.
-
-        The translation is interpolated linearly, the rotation along the shortest arc.
-        """
+        """A frame in its parent at a time; None where the bag does not cover it."""
         if child in self._fixed:
             return self._fixed[child]
         stamps, numbers = self._moving[child]
         after = int(np.searchsorted(stamps, stamp_ns))
         if after == len(stamps) or (after == 0 and stamps[0] != stamp_ns):
             return None
-        if stamps[after] == stamp_ns:
-            return _matrix(child, *numbers[after])
-        share = float(stamp_ns - stamps[after - 1]) / float(stamps[after] - stamps[after - 1])
-        one, other = numbers[after - 1], numbers[after]
-        return _matrix(child, *(one[:3] + share * (other[:3] - one[:3])),
-                       *slerp(one[3:], other[3:], share))
+        before = max(0, after - 1)
+        share = float(stamp_ns - stamps[before]) / max(1.0, float(stamps[after] - stamps[before]))
+        return _interpolated(child, numbers[before], numbers[after], share)
 
 
-def moved(points: np.ndarray, pose: np.ndarray) -> np.ndarray:
-    """Points n x 3 by a pose 4 x 4; without linear algebra, whose threads split many points."""
-    x, y, z = pose[:3, :3].T
-    return np.asarray(points[:, :1] * x + points[:, 1:2] * y + points[:, 2:] * z + pose[:3, 3])
-
-
-def slerp(one: np.ndarray, other: np.ndarray, share: float) -> np.ndarray:
-    """The rotation a share of the shortest arc from one to another: quaternions of length 4.
-
-    Spherical linear interpolation, Shoemake, "Animating rotation with quaternion curves" (1985).
-    """
-    one, other = one / np.linalg.norm(one), other / np.linalg.norm(other)
-    cosine = float(one @ other)
-    if cosine < 0:      # q and -q are one rotation
-        other, cosine = -other, -cosine
-    angle = math.acos(min(1.0, cosine))
-    if angle < 1e-6:
-        return one + share * (other - one)
-    return (math.sin((1 - share) * angle) * one + math.sin(share * angle) * other) \
-        / math.sin(angle)
-
-
-def _transforms(reader: Reader) -> Any:
+def _transforms(reader: Reader) -> Iterator[tuple[bool, str, str, Any]]:
     """Whether it is static, child, parent and TransformStamped of every transform of the bag."""
     topics = [one for one in reader.connections if one.msgtype in TRANSFORM_TYPES]
     if not topics:
@@ -150,14 +127,10 @@ def _transforms(reader: Reader) -> Any:
         is_static = connection.topic.rpartition('/')[2] == 'tf_static'
         # The types of ROS 1 and 2 have the same fields below their headers.
         for transform in reader.deserialize(data, connection.msgtype).transforms:
-            child, parent = plain(transform.child_frame_id), plain(transform.header.frame_id)
+            child, parent = (name.removeprefix('/') for name in (
+                transform.child_frame_id, transform.header.frame_id))
             if child != parent:
                 yield is_static, child, parent, transform
-
-
-def plain(frame: str) -> str:
-    """The name of a frame without the first slash that ROS 1 allowed."""
-    return frame.removeprefix('/')
 
 
 def _numbers(stamped: Any) -> tuple[float, ...]:
@@ -165,15 +138,17 @@ def _numbers(stamped: Any) -> tuple[float, ...]:
     return moved.x, moved.y, moved.z, turned.x, turned.y, turned.z, turned.w
 
 
-def _matrix(child: str, *numbers: float) -> np.ndarray:
-    """4 x 4 of x, y, z in metres and a quaternion x, y, z, w of any length above 0."""
-    length = math.hypot(*numbers[3:])
-    if not all(map(math.isfinite, numbers)) or length < 1e-6:
-        raise StereoError(f'the transform of the frame {shown(child)} is none: translation and '
-                          f'quaternion are {[float(number) for number in numbers]}')
-    x, y, z, w = (number / length for number in numbers[3:])
-    return np.array([
-        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w), numbers[0]],
-        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w), numbers[1]],
-        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y), numbers[2]],
-        [0, 0, 0, 1]])
+def _interpolated(child: str, one: np.ndarray, other: np.ndarray, share: float) -> np.ndarray:
+    """4 x 4 between two transforms: translations linearly, rotations along the shortest arc.
+
+    :param one, other: x, y, z in metres and a quaternion x, y, z, w of any length above 0.
+    :raises StereoError: one of them is not finite, or has no rotation.
+    """
+    for numbers in (one, other):
+        if not np.isfinite(numbers).all() or np.linalg.norm(numbers[3:]) < MIN_QUATERNION:
+            raise StereoError(f'the transform of the frame {shown(child)} is none: translation '
+                              f'and quaternion are {[float(number) for number in numbers]}')
+    pose = np.eye(4)
+    pose[:3, :3] = Slerp((0, 1), Rotation.from_quat([one[3:], other[3:]]))(share).as_matrix()
+    pose[:3, 3] = one[:3] + share * (other[:3] - one[:3])
+    return pose

@@ -8,7 +8,7 @@ import itertools
 import pathlib
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import cloud_truth, files
 from stereo_bp_ros.evaluation.bag_reader import Reader
 from stereo_bp_ros.evaluation.bag_topics import DISPARITY_IMAGE, POINT_CLOUD, StereoTopics
-from stereo_bp_ros.evaluation.bag_transforms import Transforms, moved, plain
+
+if TYPE_CHECKING:
+    from stereo_bp_ros.evaluation.bag_transforms import Transforms
 
 #: Pairs that ``warnings`` compares with the truths.
 CHECKED = 100
@@ -51,7 +53,7 @@ class BagTruth:
     def __init__(self, path: pathlib.Path, topics: StereoTopics) -> None:
         self._path, self._topic, self._left_info = path, topics.truth, topics.left_info
         self._tolerance_ns = round(topics.truth_tolerance_s * 1e9)
-        self._reader = Reader.opened(path)
+        self._reader = Reader(path)
         self._connections = self._reader.of_topics(self._topic)
         self._kind = self._connections[0].msgtype
         self._transforms: Transforms | None = None
@@ -102,7 +104,7 @@ class BagTruth:
             message = self._message(entry)
             if self.is_cloud:
                 pose = np.reshape(entry.pose, (4, 4))
-                points = moved(cloud_truth.points_of(message), pose)
+                points = cloud_truth.transform(cloud_truth.points_of(message), pose)
                 return cloud_truth.disparity_of(points, _needed(calibration), shape)
             found = self._disparity(message, calibration)
             if found.shape != shape:
@@ -163,6 +165,11 @@ class BagTruth:
             cloud, camera = self._frame(self._topic), self._frame(self._left_info)
             if cloud != camera:
                 try:
+                    from stereo_bp_ros.evaluation.bag_transforms import Transforms
+                except ImportError as error:
+                    raise StereoError(f'transforms of a bag need scipy ({error}): pip install '
+                                      "'stereo_bp_ros[evaluation]'") from error
+                try:
                     self._transforms = Transforms(self._reader, cloud, camera)
                 except StereoError as error:
                     raise StereoError(f'{self._topic} cannot be seen from the left camera: '
@@ -176,9 +183,9 @@ class BagTruth:
         :raises StereoError: there is none, or it is empty.
         """
         for connection, _, data in self._reader.messages(self._reader.of_topics(topic)):
-            frame = plain(self._reader.decoded(connection.msgtype, data).header.frame_id)
-            if frame:
-                return frame
+            header = self._reader.decoded(connection.msgtype, data).header
+            if header.frame_id.removeprefix('/'):
+                return str(header.frame_id.removeprefix('/'))
             break
         raise StereoError(f'{topic} has no message with a frame_id, without which {self._topic} '
                           'cannot be seen from the left camera')

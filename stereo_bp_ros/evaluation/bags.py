@@ -14,7 +14,21 @@ from typing import Any
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import files
-from stereo_bp_ros.evaluation.bag_reader import LEAST_BYTES, STORE, Reader, stamp_of
+from stereo_bp_ros.evaluation.bag_messages import (
+    CLOCK,
+    FRAME_IDS,
+    MIN_BYTES,
+    STORE,
+    StereoBagWriter,
+    serialize_camera_info,
+    serialize_clock,
+    serialize_image,
+    serialize_truth,
+    stamp_of,
+    with_stamp,
+    write_bag,
+)
+from stereo_bp_ros.evaluation.bag_reader import Reader
 from stereo_bp_ros.evaluation.bag_rectification import (
     MEASURED_PAIRS,
     Decision,
@@ -30,17 +44,6 @@ from stereo_bp_ros.evaluation.bag_topics import (
     find_stereo_topics,
 )
 from stereo_bp_ros.evaluation.bag_truth import BagTruth, TruthEntry
-from stereo_bp_ros.evaluation.bag_writing import (
-    CLOCK,
-    FRAME_IDS,
-    StereoBagWriter,
-    serialize_camera_info,
-    serialize_clock,
-    serialize_image,
-    serialize_truth,
-    with_stamp,
-    write_bag,
-)
 from stereo_bp_ros.evaluation.datasets.entries import Pair, Unread
 from stereo_bp_ros.evaluation.pair_finder import Image, NoPairError, PairFinder
 from stereo_bp_ros.images import RawImage
@@ -94,7 +97,7 @@ class StereoBag:
 
     def __init__(self, path: str | os.PathLike[str], topics: StereoTopics | None = None) -> None:
         self.path = pathlib.Path(path)
-        self._reader = Reader.opened(self.path)
+        self._reader = Reader(self.path)
         try:
             self.topics = find_stereo_topics(
                 {connection.topic: connection.msgtype
@@ -313,7 +316,7 @@ class StereoBag:
 
     def _keep_info(self, infos: _Infos, role: str, data: bytes) -> None:
         """Make a camera_info the latest of its side, unless only its stamp is new."""
-        if role not in infos or infos[role][0][LEAST_BYTES:] != data[LEAST_BYTES:]:
+        if role not in infos or infos[role][0][MIN_BYTES:] != data[MIN_BYTES:]:
             infos[role] = bytes(data), self._reader.decoded(CAMERA_INFO, data)
 
     def _pair(self, stamp_ns: int, parts: Mapping[str, Any], infos: _Infos,

@@ -329,7 +329,7 @@ def test_pages_that_lead_to_each_other_end(tmp_path):
             page_bytes + bytes(size - len(page_bytes) - len(cells)) + cells)
     content[(last - 2) * size:(last - 1) * size] = leaf
     path.write_bytes(content)
-    reader = Reader.opened(path)
+    reader = Reader(path)
     assert 'is damaged or was cut off' in ''.join(reader.notes)
     reader.close()
 

@@ -337,13 +337,13 @@ TARGETS = {
     'bag': Target(bag, lambda: _tagged([[content] for _, content in _recordings()]), (
         'evaluation/bags', 'evaluation/bag_reader', 'evaluation/bag_topics',
         'evaluation/bag_bytes', 'evaluation/bag_mcap', 'evaluation/bag_sqlite',
-        'evaluation/bag_storage', 'evaluation/bag_ros1', 'evaluation/pair_finder'), 1,
+        'evaluation/bag_messages', 'evaluation/bag_ros1', 'evaluation/pair_finder'), 1,
         (StereoError,), 'bag'),
     'pfm': Target(pfm, inputs.float_maps, ('evaluation/files',), 12, file='map.pfm'),
     'png': Target(png, inputs.pictures, (
         'evaluation/files', 'encoded_images'), 12, file='image.png'),
     'calibration': Target(calibration, inputs.calibrations, (
-        'evaluation/calibrations', 'evaluation/raw_calibrations'), 12),
+        'evaluation/calibrations',), 12),
     'yaml': Target(yaml, inputs.parameter_files, (
         'config/files', 'config/parameter_blocks', 'evaluation/scenario',
         'evaluation/conditions'), 2, file='given.yaml'),
