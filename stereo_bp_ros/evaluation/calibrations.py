@@ -36,8 +36,8 @@ FORMATS = ('lines cam0=, cam1= and baseline= (Middlebury, ETH3D), lines P0: and 
            'P_right.txt, left.yaml beside right.yaml (camera_info of ROS), or a YAML file of '
            'OpenCV with P1 and P2, or Q')
 
+#: Numbers of the left and right camera of KITTI's two pairs.
 GREY_CAMERAS, COLOUR_CAMERAS = (0, 1), (2, 3)
-"""Numbers of the left and right camera of KITTI's two pairs."""
 
 PROJECTION_KEYS = (('P0', 'P1'), ('P1', 'P2'), ('P2', 'P3'), ('P_left', 'P_right'),
                    ('P_l', 'P_r'), ('Pl', 'Pr'), ('LEFT.P', 'RIGHT.P'), ('P_rect_00', 'P_rect_01'))
@@ -104,10 +104,7 @@ def rectified(path: PathLike, left: Sequence[float], right: Sequence[float],
 
 def projection(focal_px: float, cx: float, cy: float, baseline_m: float = 0.0,
                focal_y_px: float = 0.0) -> list[float]:
-    """The 12 numbers of P of a camera so far to the right of the left one.
-
-    :param focal_y_px: 0 = ``focal_px``.
-    """
+    """The 12 numbers of P of a camera so far to the right of the left one; 0 = ``focal_px``."""
     return [focal_px, 0.0, cx, -focal_px * baseline_m, 0.0, focal_y_px or focal_px, cy, 0.0,
             0.0, 0.0, 1.0, 0.0]
 
@@ -204,8 +201,6 @@ class _File:
         return (self, _File(other)) if 'left' in own.name else (_File(other), self)
 
 
-# Text
-
 def _read_middlebury(file: _File) -> Projections:
     """calib.txt of Middlebury since 2014 or ETH3D; its baseline is in millimetres."""
     lines = file.lines('=')
@@ -279,17 +274,13 @@ def _read_projections(file: _File) -> Projections:
     return left, right, (0, 0)
 
 
-def _reject_xml(file: _File) -> Projections:
-    raise file.error(' is XML: write it as YAML, as cv2.FileStorage does for a name that ends in '
-                     '.yaml')
-
-
-def _reject_zed(file: _File) -> Projections:
+def _reject(file: _File) -> Projections:
+    if file.text.startswith('<'):
+        raise file.error(' is XML: write it as YAML, as cv2.FileStorage does for a name that ends '
+                         'in .yaml')
     raise file.raw_cameras('has the factory settings of a ZED (SN*.conf), which describe raw '
                            'cameras in several resolutions')
 
-
-# YAML and JSON
 
 def _read_yaml(file: _File) -> Projections | None:
     """By the names in it; None: they are of no known format."""
@@ -457,6 +448,5 @@ READERS: Mapping[str, Callable[..., Projections | None]] = {
     r'^P(_rect_0)?[02]:[ \t]*[-+.\d]': _read_kitti,
     r'\Aframe cameraID': _read_virtual_kitti,
     r'\A(?!---)\s*[-+\d.]': _read_projections,
-    r'\A<': _reject_xml,
-    r'^\[(LEFT|RIGHT)_CAM_\w+\]': _reject_zed,
+    r'\A<|^\[(LEFT|RIGHT)_CAM_\w+\]': _reject,
     r'^%YAML|!!opencv-matrix|^[ \t]*[{"\']|^[A-Za-z_][\w.]*\s*:': _read_yaml}

@@ -16,8 +16,6 @@ from collections.abc import Iterator
 import lz4.frame
 import numpy as np
 import pytest
-from rosbags import rosbag1
-from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 from rosbags.rosbag2.storage_mcap import zstd
 
 from stereo_bp_ros import Calibration, StereoError
@@ -61,30 +59,11 @@ def messages(size: int = SIZE) -> list[tuple[str, int, bytes]]:
             for topic, time_ns, one in recorded(size)]
 
 
-def rosbag2(path: pathlib.Path, mode: CompressionMode | None = None, size: int = SIZE
-            ) -> pathlib.Path:
-    writer = Writer(path, version=9, storage_plugin=StoragePlugin.SQLITE3)
-    if mode:
-        writer.set_compression(mode, CompressionFormat.ZSTD)
-    with writer:
-        for topic, time_ns, one in recorded(size):
-            writer.write(writer.add_connection(topic, one.__msgtype__, typestore=STORE), time_ns,
-                         STORE.serialize_cdr(one, one.__msgtype__))
-    file, = path.glob('*.db3')
+def rosbag2(path: pathlib.Path, mode: str = '', size: int = SIZE) -> pathlib.Path:
+    file, = recordings.write(path, recorded(size), 'sqlite3', mode).glob('*.db3')
     with sqlite3.connect(file) as database:     # whose limit is not what is tested
         database.execute('DELETE FROM message_definitions')
     return file
-
-
-def ros1(path: pathlib.Path, chunks: str) -> pathlib.Path:
-    writer = rosbag1.Writer(path)
-    writer.set_compression(rosbag1.Writer.CompressionFormat[chunks])
-    with writer:
-        for topic, time_ns, one in recorded():
-            connection = writer.add_connection(topic, one.__msgtype__, typestore=recordings.ROS1)
-            writer.write(connection, time_ns, recordings.ROS1.serialize_ros1(
-                recordings._of_ros1(one), one.__msgtype__))
-    return path
 
 
 def streamed(data: bytes) -> bytes:
@@ -95,7 +74,7 @@ def streamed(data: bytes) -> bytes:
 
 BAGS = {
     'a large message': lambda path: rosbag2(path / 'bag'),
-    'messages of zstd': lambda path: rosbag2(path / 'bag', CompressionMode.MESSAGE),
+    'messages of zstd': lambda path: rosbag2(path / 'bag', 'MESSAGE'),
     'large chunks': lambda path: mcap_files.write(
         path / 'x.mcap', channels(), messages(), per_chunk=4),
     'no chunks': lambda path: mcap_files.write(path / 'x.mcap', channels(), messages()),
@@ -108,8 +87,10 @@ BAGS = {
     'chunks of lz4': lambda path: mcap_files.write(
         path / 'x.mcap', channels(), messages(), per_chunk=4, compression='lz4',
         compress=lz4.frame.compress),
-    'chunks of bz2 in ROS 1': lambda path: ros1(path / 'old.bag', 'BZ2'),
-    'chunks of lz4 in ROS 1': lambda path: ros1(path / 'old.bag', 'LZ4')}
+    'chunks of bz2 in ROS 1': lambda path: recordings.write(
+        path / 'old', recorded(), 'ros1', 'BZ2'),
+    'chunks of lz4 in ROS 1': lambda path: recordings.write(
+        path / 'old', recorded(), 'ros1', 'LZ4')}
 
 
 @pytest.mark.parametrize('name', BAGS)
