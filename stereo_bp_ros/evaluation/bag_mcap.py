@@ -53,7 +53,7 @@ _RUN_BYTES = 2**20
 class _Chunk(NamedTuple):
     """Where messages lie: a chunk record, or a run of records outside of chunks.
 
-    counts: messages by channel; None: nobody has counted.
+    counts: messages by channel.
     kind:   'chunk', 'run', or 'cut' of a chunk that is not whole.
     """
 
@@ -61,7 +61,7 @@ class _Chunk(NamedTuple):
     end: int
     first_ns: int
     last_ns: int
-    counts: dict[int, int] | None
+    counts: dict[int, int]
     kind: str = 'chunk'
 
 
@@ -135,7 +135,7 @@ class McapStorage:
         wanted = {one.id: one for one in connections}
         held: collections.Counter[str] = collections.Counter()
         runs = [self._run(one, wanted, start, stop, held) for one in self._chunks
-                if (one.counts is None or one.counts.keys() & wanted.keys())
+                if one.counts.keys() & wanted.keys()
                 and (start is None or one.last_ns >= start)
                 and (stop is None or one.first_ns < stop)]
         for time_ns, connection, data in heapq.merge(*runs, key=operator.itemgetter(0)):
@@ -191,15 +191,11 @@ class McapStorage:
                 self._define(code, fields)
             elif code == _CHUNK_INDEX:
                 self._chunks.append(_indexed(fields))
+                self._counts.update(self._chunks[-1].counts)
             elif code == _STATISTICS:
                 messages_told, _, _, _, _, chunks_told, _, _ = fields.numbers('QHIIIIQQ')
-                length, = fields.numbers('I')
-                self._counts.update(dict(struct.iter_unpack('<HQ', fields.bytes(length))))
-        counted = [sum(one.counts.values()) for one in self._chunks if one.counts is not None]
-        if (len(self._chunks) == chunks_told and self._counts.keys() <= self._channels.keys()
-                and sum(self._counts.values()) == messages_told
-                and (sum(counted) == messages_told if len(counted) == chunks_told
-                     else bool(self._chunks))):
+        if (len(self._chunks) == chunks_told and sum(self._counts.values()) == messages_told
+                and self._counts.keys() <= self._channels.keys()):
             return True
         self._chunks, self._defined_bytes = [], 0
         for one in (self._counts, self._schemas, self._channels):
@@ -224,9 +220,9 @@ class McapStorage:
             if code == _MESSAGE and behind <= end:
                 run = run or [place]
                 if behind - run[0] >= _RUN_BYTES:
-                    self._take(_Chunk(run.pop(), behind, 0, 0, None, 'run'))
+                    self._take(_Chunk(run.pop(), behind, 0, 0, {}, 'run'))
             elif run:
-                self._take(_Chunk(run.pop(), place, 0, 0, None, 'run'))
+                self._take(_Chunk(run.pop(), place, 0, 0, {}, 'run'))
             if behind > end and code != _CHUNK:
                 break
             if code in (_SCHEMA, _CHANNEL):
@@ -234,14 +230,14 @@ class McapStorage:
             elif code == _CHUNK:
                 kind = 'chunk' if behind <= end else 'cut'
                 try:
-                    self._take(_Chunk(place, min(behind, end), 0, 0, None, kind))
+                    self._take(_Chunk(place, min(behind, end), 0, 0, {}, kind))
                 except Exception:
                     if is_ended:
                         raise
                     break           # what the disk has in place of what was written last
             place = read = min(behind, end)
         if run:
-            self._take(_Chunk(run.pop(), place, 0, 0, None, 'run'))
+            self._take(_Chunk(run.pop(), place, 0, 0, {}, 'run'))
         if not is_ended:
             self.note = self._about_cut(self._size - read)
 
@@ -345,5 +341,5 @@ def _indexed(fields: _Cursor) -> _Chunk:
     size, = fields.numbers('Q')
     ends = [*(place for place, _ in places[1:]), start + length + size]
     counts = {channel: (end - place - 15) // 16
-              for (place, channel), end in zip(places, ends, strict=True)} if places else None
+              for (place, channel), end in zip(places, ends, strict=False)}
     return _Chunk(start, start + length, first_ns, last_ns, counts)
