@@ -20,7 +20,7 @@ from rosbags.interfaces import Connection
 from rosbags.typesys.msg import normalize_msgtype
 
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation.bag_bytes import (
+from stereo_bp_ros.evaluation.bag_storage import (
     MAX_MESSAGE_BYTES,
     MAX_TOPICS_BYTES,
     check_size,
@@ -91,11 +91,7 @@ class _Cursor:
 
 
 class McapStorage:
-    """One file. Its index is that of the file, or made from all records where there is none.
-
-    connections: all channels; the type of one that cannot be read says so.
-    note:        a sentence about a file that was cut off; '' = it is whole.
-    """
+    """One file. Its index is that of the file, or made from all records where there is none."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path

@@ -13,12 +13,6 @@ from rosbags.interfaces import Connection
 
 from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.errors import StereoError, shown
-from stereo_bp_ros.evaluation.bag_bytes import (
-    MAX_DEFINITION_BYTES,
-    check_size,
-    decompress,
-    decompress_file,
-)
 from stereo_bp_ros.evaluation.bag_mcap import McapStorage
 from stereo_bp_ros.evaluation.bag_messages import (
     MIN_BYTES,
@@ -28,8 +22,14 @@ from stereo_bp_ros.evaluation.bag_messages import (
     from_ros1,
     stamp_of,
 )
-from stereo_bp_ros.evaluation.bag_ros1 import Ros1Storage
-from stereo_bp_ros.evaluation.bag_sqlite import SqliteStorage
+from stereo_bp_ros.evaluation.bag_storage import (
+    MAX_DEFINITION_BYTES,
+    Ros1Storage,
+    SqliteStorage,
+    check_size,
+    decompress,
+    decompress_file,
+)
 from stereo_bp_ros.evaluation.bag_topics import (
     CAMERA_INFO,
     COMPRESSED,

@@ -45,8 +45,8 @@ from stereo_bp_ros.evaluation.bag_topics import (
 )
 from stereo_bp_ros.evaluation.bag_truth import BagTruth, TruthEntry
 from stereo_bp_ros.evaluation.datasets.entries import Pair, Unread
-from stereo_bp_ros.evaluation.pair_finder import Image, NoPairError, PairFinder
 from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.stamps import Image, NoPairError, PairFinder
 
 __all__ = ['CAMERA_INFO', 'CLOCK', 'COMPRESSED_IMAGE', 'FRAME_IDS', 'IMAGE', 'STORE',
            'TRUTH_TOPIC', 'BagEntry', 'StereoBag', 'StereoBagWriter', 'StereoTopics',

@@ -17,7 +17,7 @@ from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags, sources
 from stereo_bp_ros.evaluation.bag_reader import Reader
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
-from stereo_bp_ros.evaluation.bag_transforms import Transforms
+from stereo_bp_ros.evaluation.bag_truth import Transforms
 from test.cli import recordings
 from test.cli.recordings import KINDS
 

@@ -31,8 +31,7 @@ from stereo_bp_ros.evaluation.datasets.entries import (
     single_pair,
     subfolders,
 )
-from stereo_bp_ros.evaluation.pair_finder import SIDES, Image, PairFinder
-from stereo_bp_ros.stamps import sync_setting
+from stereo_bp_ros.stamps import SIDES, Image, PairFinder, sync_setting
 
 _log = logging.getLogger(__name__)
 
