@@ -49,11 +49,9 @@ CAMERA_KEYS = (('left', 'right'), ('left_camera', 'right_camera'), ('cam0', 'cam
 CAMERA_INFO_KEYS = ('projection_matrix', 'P', 'p')
 """Names of P in the YAML of one camera: a calibration file, or a message as ROS prints it."""
 
-MAX_OFFSET_PX = 0.1
-"""Pixels by which rows or focal lengths of cameras that count as rectified may differ."""
-
-MAX_SLOPE = 1e-3
-"""Largest part of the baseline of such cameras that is not along the rows."""
+MAX_OFFSET_PX, MAX_SLOPE = 0.1, 1e-3
+"""Of cameras that count as rectified: pixels by which rows or focal lengths may differ, and the
+part of the baseline that is not along the rows."""
 
 Projections = tuple[Sequence[float], Sequence[float], tuple[int, int]]
 """P of the left and of the right camera, and width and height of their images; 0 = unknown."""
@@ -245,12 +243,11 @@ def _read_kitti(file: _File, image: PathLike | None) -> Projections:
 
 def _cameras_of_image(image: PathLike | None) -> tuple[int, int] | None:
     """The pair of KITTI's cameras that an image is of, by the folder that it lies in."""
-    for name in reversed(Path(image).absolute().parts[:-1] if image else ()):
-        if re.fullmatch(r'image_0?[01]', name):
-            return GREY_CAMERAS
-        if re.fullmatch(r'image_0?[23]|colored_[01]', name):
-            return COLOUR_CAMERAS
-    return None
+    folders = re.findall(r'/(?:image_0?([0-3])|colored_[01])(?=/)',
+                         str(Path(image).absolute()) if image else '')
+    if not folders:
+        return None
+    return GREY_CAMERAS if folders[-1] in ('0', '1') else COLOUR_CAMERAS
 
 
 @functools.cache
