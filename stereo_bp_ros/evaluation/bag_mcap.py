@@ -37,6 +37,8 @@ _CHUNK_INDEX, _STATISTICS, _DATA_END = 8, 11, 15
 #: Code and length in front of each record; the same record of the end of a file, with its magic.
 _FRAME, _FOOTER_BYTES = struct.Struct('<BQ'), 9 + 20 + len(_MAGIC)
 
+_NO_RECORD = bytes(_FRAME.size)
+
 #: Bytes in front of a message: channel, sequence, time of recording and of publishing.
 _MESSAGE_HEAD = struct.Struct('<HIQQ')
 
@@ -111,9 +113,9 @@ class McapStorage:
         """
         self._file = self.path.open('rb')
         self._size = self.path.stat().st_size
-        start = self._start()
-        if not self._read_summary():
-            self._scan(start)
+        start, summary = self._start(), self._summary_start()
+        if not (summary and self._read_summary(summary)):
+            self._scan(start, summary is not None)
         self.connections = [one._replace(msgcount=self._counts[one.id])
                             for one in self._channels.values()]
 
@@ -171,14 +173,17 @@ class McapStorage:
             raise StereoError('it has no header')
         return len(_MAGIC) + _FRAME.size + int(_FRAME.unpack(head)[1])
 
-    def _read_summary(self) -> bool:
-        """Take the index of the file; False: it has none, or not of everything."""
-        end = self._read(self._size - _FOOTER_BYTES, _FOOTER_BYTES)
-        if not self._is_ended():
-            return False
+    def _summary_start(self) -> int | None:
+        """Where the index begins, 0 = there is none; None: the end of the file is missing."""
+        end = self._read(max(0, self._size - _FOOTER_BYTES), _FOOTER_BYTES)
+        if len(end) < _FOOTER_BYTES or not end.endswith(_MAGIC) or (
+                _FRAME.unpack_from(end) != (_FOOTER, 20)):
+            return None
         start, = struct.unpack_from('<Q', end, _FRAME.size)
-        if not 0 < start < self._size:
-            return False
+        return int(start) if start < self._size else 0
+
+    def _read_summary(self, start: int) -> bool:
+        """Take the index of the file; False: it is not one of everything."""
         content = self._read(start, self._size - _FOOTER_BYTES - start)
         chunks_told = messages_told = -1
         for code, first, stop in _records(content):
@@ -198,44 +203,34 @@ class McapStorage:
             one.clear()
         return False
 
-    def _is_ended(self) -> bool:
-        end = self._read(max(0, self._size - _FOOTER_BYTES), _FOOTER_BYTES)
-        return (len(end) == _FOOTER_BYTES and end.endswith(_MAGIC)
-                and _FRAME.unpack_from(end) == (_FOOTER, 20))
-
-    def _scan(self, place: int) -> None:
+    def _scan(self, place: int, is_ended: bool) -> None:
         """Make an index from all records, up to the first that is not whole."""
-        is_ended = self._is_ended()
-        end, read = self._size - _FOOTER_BYTES if is_ended else self._size, place
-        run: list[int] = []
-        while place + _FRAME.size <= end:
-            code, length = _FRAME.unpack(self._read(place, _FRAME.size))
+        end = self._size - _FOOTER_BYTES if is_ended else self._size
+        run = place             # where records outside of chunks begin that are not taken yet
+        while True:
+            head = self._read(place, _FRAME.size) if place + _FRAME.size <= end else _NO_RECORD
+            code, length = _FRAME.unpack(head)
             behind = place + _FRAME.size + length
-            if code in (0, _DATA_END, _FOOTER):
-                break
-            if code == _MESSAGE and behind <= end:
-                run = run or [place]
-                if behind - run[0] >= _RUN_BYTES:
-                    self._take(_Chunk(run.pop(), behind, 0, 0, {}, 'run'))
-            elif run:
-                self._take(_Chunk(run.pop(), place, 0, 0, {}, 'run'))
-            if behind > end and code != _CHUNK:
-                break
-            if code in (_SCHEMA, _CHANNEL):
-                self._define(code, _Cursor(self._read(place + _FRAME.size, length)))
-            elif code == _CHUNK:
-                kind = 'chunk' if behind <= end else 'cut'
+            is_whole = code not in (0, _DATA_END, _FOOTER) and behind <= end
+            in_run = is_whole and code in (_SCHEMA, _CHANNEL, _MESSAGE)
+            if run < place and (not in_run or behind - run > _RUN_BYTES):
+                self._take(_Chunk(run, place, 0, 0, {}, 'run'))
+                run = place
+            if code == _CHUNK:
+                kind = 'chunk' if is_whole else 'cut'
                 try:
                     self._take(_Chunk(place, min(behind, end), 0, 0, {}, kind))
                 except Exception:
                     if is_ended:
                         raise
                     break           # what the disk has in place of what was written last
-            place = read = min(behind, end)
-        if run:
-            self._take(_Chunk(run.pop(), place, 0, 0, {}, 'run'))
+            elif not is_whole:
+                break
+            place = min(behind, end)
+            if not in_run:
+                run = place
         if not is_ended:
-            self.note = self._about_cut(self._size - read)
+            self.note = self._about_cut(self._size - place)
 
     def _about_cut(self, left: int) -> str:
         count = sum(self._counts.values())
