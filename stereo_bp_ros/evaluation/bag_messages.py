@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from rosbags.interfaces import MessageDefinition, MessageDefinitionFormat
 from rosbags.rosbag2 import StoragePlugin, Writer
-from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
 from stereo_bp_ros.camera import Calibration
@@ -41,15 +41,6 @@ STORE = get_typestore(Stores.ROS2_KILTED)
 ROS1_STORE = get_typestore(Stores.ROS1_NOETIC)
 for _name in TRANSFORM_TYPES:
     ROS1_STORE.register(get_types_from_msg('geometry_msgs/TransformStamped[] transforms', _name))
-
-#: What has no bearing on the fields of a message in IDL: texts, comments, includes and constants;
-#: and annotations, once texts are gone.
-_IDL_ASIDE = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|(?://|#)[^\n]*|/\*.*?(?:\*/|\Z)|'
-                        r'\bconst\b(?:"(?:[^"\\]|\\.)*"|[^;"])*;?', re.DOTALL)
-_IDL_ANNOTATION = re.compile(r'@\w+(\s*\([^()]*\))?')
-
-#: What takes the parser of rosbags for ever, or more memory than there is.
-_IDL_ENDLESS = re.compile(r'\([^()]*\(|<[^<>]*<[^<>]*<|<<')
 
 
 def message_type(name: str) -> Any:
@@ -120,35 +111,17 @@ def serialize_clock(time_ns: int) -> memoryview:
     return STORE.serialize_cdr(message_type(CLOCK)(clock=_time(time_ns)), CLOCK)
 
 
-def _fields(kind: str, definition: MessageDefinition) -> dict[str, Any]:
-    """The fields of the types in a definition of a type, by their names; none: {}."""
-    text = definition.data
-    if definition.format == MessageDefinitionFormat.NONE or not text:
-        return {}
-    if definition.format == MessageDefinitionFormat.MSG:
-        found = get_types_from_msg(text, kind)
-    else:
-        found = {}
-        for part in re.split(r'^=+\nIDL: .*$', text, flags=re.MULTILINE):
-            # Constants may be computed, and their values need not fit any memory.
-            part = _IDL_ASIDE.sub(
-                lambda found: {'"': '""', 'c': 'const long A = 0;'}.get(found[0][0], ' '), part)
-            part = _IDL_ANNOTATION.sub(' ', part)
-            if _IDL_ENDLESS.search(part):
-                raise StereoError('it has brackets in brackets, or a shift')
-            if part.strip():
-                found |= get_types_from_idl(part)
-    return {name: fields for name, (_, fields) in found.items()}
-
-
 def find_other_definition(kind: str, definition: MessageDefinition, usual: Typestore) -> str:
     """The message, within those of a type, that a bag defines otherwise than ROS; '' = none.
 
     Converters to ROS 1 leave the small letters of ROS 2's fields, such as ``d`` of CameraInfo.
+    Definitions in IDL are not compared.
 
     :raises Exception: whatever the parser of rosbags raises for what is no definition.
     """
-    definitions = _fields(kind, definition)
+    found = get_types_from_msg(definition.data, kind) if definition.data and (
+        definition.format == MessageDefinitionFormat.MSG) else {}
+    definitions = {name: fields for name, (_, fields) in found.items()}
 
     def find(name: str) -> str:
         _, fields = usual.fielddefs[name]

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from rosbags.interfaces import Connection
+from rosbags.interfaces import Connection, MessageDefinitionFormat
 
 from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.errors import StereoError, shown
@@ -89,6 +89,11 @@ class Reader:
         # An MCAP file may hold messages of ROS 1, too.
         self.is2 = not any(getattr(one.ext, 'serialization_format', 'ros1') == 'ros1'
                            for one in self.connections if one.msgtype in READ_TYPES)
+        in_idl = sorted({one.msgtype for one in self.connections if one.msgtype in READ_TYPES
+                         and one.msgdef.format == MessageDefinitionFormat.IDL})
+        if in_idl:
+            self.notes.append(f'{path} defines {", ".join(in_idl)} in IDL, which is not compared '
+                              'with the definition of ROS')
 
     def _open(self, file: pathlib.Path) -> None:
         if file.exists() and not file.is_file():        # it need not end

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import struct
+import sys
 import tracemalloc
 
 import cv2
@@ -218,7 +219,7 @@ def test_the_way_of_the_vehicle_between_cloud_and_pair_is_taken_into_account(tmp
     assert_is_the_wall(second, 0.02)
 
 
-def test_transforms_are_interpolated_and_names_may_begin_with_a_slash(tmp_path):
+def test_transforms_are_interpolated_and_names_may_begin_with_a_slash(tmp_path, monkeypatch):
     quarter = (0, 0, np.sin(np.pi / 4), np.cos(np.pi / 4))
     path = recordings.write(tmp_path / 'bag', [*pairs(), *(
         ('/tf', START + k, recordings.transforms(START + k, (
@@ -232,6 +233,9 @@ def test_transforms_are_interpolated_and_names_may_begin_with_a_slash(tmp_path):
                 turned(np.pi / 2 * share / 100, (share, 0, 0)), atol=1e-12)
         assert found.between(START - 1, START - 1) is None
         assert found.between(START + 101, START + 101) is None
+        monkeypatch.setitem(sys.modules, 'scipy.spatial.transform', None)
+        with pytest.raises(StereoError, match='need SciPy: pip install scipy'):
+            found.between(START, START)
 
 
 @pytest.mark.parametrize(('recorded', 'words'), [
