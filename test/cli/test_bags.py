@@ -62,70 +62,9 @@ def test_stamps_are_read_and_replaced_in_the_bytes():
     assert bytes(changed[12:]) == bytes(data[12:])
 
 
-def test_rectified_and_raw_topics_are_preferred():
-    image, compressed, info = bags.IMAGE, bags.COMPRESSED_IMAGE, bags.CAMERA_INFO
-    topics = bags.find_stereo_topics({
-        '/cam/left/image_raw': image, '/cam/left/image_rect': image,
-        '/cam/left/image_rect/compressed': compressed, '/cam/left/camera_info': info,
-        '/cam/right/image_raw': image, '/cam/right/image_rect': image,
-        '/cam/right/camera_info': info, '/imu': 'sensor_msgs/msg/Imu'})
-    assert topics.left_image == '/cam/left/image_rect'
-    assert topics.right_image == '/cam/right/image_rect'
-    assert topics.right_info == '/cam/right/camera_info'
-    assert topics.truth == ''
-
-
-def topics_of(*names: str, compressed: bool = False) -> dict[str, str]:
+def topics_of(*names: str) -> dict[str, str]:
     """Topics and types: camera_info by the last word, else images."""
-    image = bags.COMPRESSED_IMAGE if compressed else bags.IMAGE
-    return {name: bags.CAMERA_INFO if name.endswith('info') else image for name in names}
-
-
-@pytest.mark.parametrize(('names', 'expected'), [
-    pytest.param(
-        ('/zed/zed_node/left/image_rect_color', '/zed/zed_node/left/camera_info',
-         '/zed/zed_node/right/image_rect_color', '/zed/zed_node/right/camera_info',
-         '/zed/zed_node/left_raw/image_raw_color', '/zed/zed_node/left_raw/camera_info',
-         '/zed/zed_node/right_raw/image_raw_color', '/zed/zed_node/right_raw/camera_info',
-         '/zed/zed_node/rgb/image_rect_color', '/zed/zed_node/rgb/camera_info',
-         '/zed/zed_node/depth/depth_registered', '/zed/zed_node/depth/camera_info'),
-        ('/zed/zed_node/left/image_rect_color', '/zed/zed_node/right/image_rect_color',
-         '/zed/zed_node/left/camera_info', '/zed/zed_node/right/camera_info'), id='ZED'),
-    pytest.param(
-        ('/zed/zed_node/left/color/rect/image', '/zed/zed_node/left/color/rect/camera_info',
-         '/zed/zed_node/left/gray/rect/image', '/zed/zed_node/left/gray/rect/camera_info',
-         '/zed/zed_node/right/color/rect/image', '/zed/zed_node/right/color/rect/camera_info',
-         '/zed/zed_node/right/gray/rect/image', '/zed/zed_node/right/gray/rect/camera_info'),
-        ('/zed/zed_node/left/gray/rect/image', '/zed/zed_node/right/gray/rect/image',
-         '/zed/zed_node/left/gray/rect/camera_info',
-         '/zed/zed_node/right/gray/rect/camera_info'), id='ZED, newer driver'),
-    pytest.param(
-        ('/camera/camera/infra1/image_rect_raw', '/camera/camera/infra1/camera_info',
-         '/camera/camera/infra2/image_rect_raw', '/camera/camera/infra2/camera_info',
-         '/camera/camera/depth/image_rect_raw', '/camera/camera/depth/camera_info',
-         '/camera/camera/aligned_depth_to_infra1/image_raw',
-         '/camera/camera/aligned_depth_to_infra1/camera_info',
-         '/camera/camera/color/image_raw', '/camera/camera/color/camera_info'),
-        ('/camera/camera/infra1/image_rect_raw', '/camera/camera/infra2/image_rect_raw',
-         '/camera/camera/infra1/camera_info', '/camera/camera/infra2/camera_info'),
-        id='RealSense'),
-    pytest.param(
-        ('/cam0/image_raw', '/cam0/camera_info', '/cam1/image_raw', '/cam1/camera_info'),
-        ('/cam0/image_raw', '/cam1/image_raw', '/cam0/camera_info', '/cam1/camera_info'),
-        id='cam0 and cam1'),
-    pytest.param(
-        ('/left_arm/stereo/left/image_rect', '/left_arm/stereo/left/camera_info',
-         '/left_arm/stereo/right/image_rect', '/left_arm/stereo/right/camera_info'),
-        ('/left_arm/stereo/left/image_rect', '/left_arm/stereo/right/image_rect',
-         '/left_arm/stereo/left/camera_info', '/left_arm/stereo/right/camera_info'),
-        id='left in the name of the robot, too'),
-    pytest.param(
-        ('/image_left', '/image_right', '/info/left_info', '/info/right_info'),
-        ('/image_left', '/image_right', '/info/left_info', '/info/right_info'),
-        id='camera_info elsewhere')])
-def test_the_topics_of_well_known_cameras_are_found(names, expected):
-    found = bags.find_stereo_topics(topics_of(*names))
-    assert (found.left_image, found.right_image, found.left_info, found.right_info) == expected
+    return {name: bags.CAMERA_INFO if name.endswith('info') else bags.IMAGE for name in names}
 
 
 TWO_CAMERAS = topics_of(*(f'/{camera}/{side}/{name}' for camera in ('front', 'rear')
