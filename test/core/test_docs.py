@@ -16,8 +16,8 @@ from stereo_bp_ros.config import IGNORED
 from stereo_bp_ros.geometry import paper_memory_bound
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.node import main as node
-from stereo_bp_ros.node.diagnostics.latency import STAGES
 from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, PairDrop
+from stereo_bp_ros.node.diagnostics.monitors import STAGES
 from test.cases import every
 
 LINK = re.compile(r'\]\(([^()\s]+)\)')

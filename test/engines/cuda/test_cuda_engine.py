@@ -156,7 +156,7 @@ def test_tiles_of_whole_rounds_change_nothing(disparities: int) -> None:
         results = [run(config.replace(**changes), left, right, ('disparity', 'confidence')
                        if 'subpixel' in changes else ('disparity',), tilings={0: whole._replace(
                            last=schedule.Tiling(1, 30, 22, threads, 1, 2))})
-                   for threads in (schedule.LIMITS.label_threads, 256)]
+                   for threads in (384, 256)]
         for name in results[0]:
             assert np.array_equal(*(found[name] for found in results), equal_nan=True)
 
