@@ -44,7 +44,8 @@ def message_scale(config: MatcherSettings) -> int:
     if config.message_type == 'float16':
         # Whole numbers up to here are exact in float16. Where sums are so, too, they reach
         # four truncations before they are cut.
-        most = 2048 / max(data, config.truncation * (4 if config.plain_steps.packed_halves else 1))
+        truncations_of_sum = 4 if config.option('packed_halves', False) else 1
+        most = 2048 / max(data, config.truncation * truncations_of_sum)
     else:
         most = LARGEST_INT16 / (data * pixels + truncations * config.truncation)
     scale = _wholest_scale(most, config.message_type, sums, config.data_truncation,
