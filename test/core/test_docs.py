@@ -13,11 +13,11 @@ import pytest
 from stereo_bp_ros import InputReason, MatcherConfig, preset_names
 from stereo_bp_ros.cli.main import UsageError, build_parser
 from stereo_bp_ros.config import IGNORED
-from stereo_bp_ros.geometry import paper_memory_bound
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.node import main as node
-from stereo_bp_ros.node.diagnostics.latency import STAGES
 from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, PairDrop
+from stereo_bp_ros.node.diagnostics.monitors import STAGES
+from stereo_bp_ros.papers import memory_bound
 from test.cases import every
 
 LINK = re.compile(r'\]\(([^()\s]+)\)')
@@ -133,13 +133,20 @@ def test_every_command_of_the_pages_is_understood(repository):
 
 def test_the_page_of_commands_has_every_verb_and_the_options_that_help_prints(repository):
     page = (repository / 'docs/reference/cli.md').read_text()
+    sections = {title: (re.findall(r'^\| .*', text, re.MULTILINE)[2:], text)
+                for title, text in re.findall(r'^##+ (.*?)\n(.*?)(?=^##|\Z)', page,
+                                              re.MULTILINE | re.DOTALL)}
+    shared = {'(#settings-and-output)': sections['Settings and output'][0],
+              '(#topics-of-a-bag)': sections['Topics of a bag'][0]}
+    assert every(shared.values())
     tables = {}
-    for title, text in re.findall(r'^##+ (stereo_bp .*?)\n(.*?)(?=^##|\Z)', page,
-                                  re.MULTILINE | re.DOTALL):
-        table = re.findall(r'^\| .*', text, re.MULTILINE)[2:]
+    for title, (table, text) in sections.items():
         # Verbs with the same options share a section; one over others has no table.
-        tables.update(dict.fromkeys(title.split(', ') if table else [], table))
-    wanted = {name: rows(parser) for name, parser in parsers().items()}
+        if title.startswith('stereo_bp') and table:
+            linked = [row for link, options in shared.items() if link in text
+                      for row in options]
+            tables.update(dict.fromkeys(title.split(', '), sorted(table + linked)))
+    wanted = {name: sorted(rows(parser)) for name, parser in parsers().items()}
     assert tables == wanted, '\n\n'.join(
         f'{name} is to have the table\n' + '\n'.join(table)
         for name, table in wanted.items() if tables.get(name) != table)
@@ -167,8 +174,8 @@ def table(text: str) -> dict[str, list[str]]:
 
 
 def test_the_pages_have_the_memory_that_engines_plan(repository):
-    from stereo_bp_ros.engines.cpu.planning import plan_of as cpu
-    from stereo_bp_ros.engines.cuda.planning import plan_of as cuda
+    from stereo_bp_ros.engines.cpu.plan import plan_of as cpu
+    from stereo_bp_ros.engines.cuda.plan import plan_of as cuda
 
     def mib(plan_of, name: str, **changes) -> str:
         width, height, disparities = SETS[name]
@@ -177,7 +184,7 @@ def test_the_pages_have_the_memory_that_engines_plan(repository):
         return f'{plan_of(config, width, height).memory.total / 2**20:.1f}'
 
     def bound(name: str, size: int) -> str:
-        return f'{size * paper_memory_bound(*SETS[name]) / 2**20:.1f}'
+        return f'{size * memory_bound(*SETS[name]) / 2**20:.1f}'
 
     memory = (repository / 'docs/performance.md').read_text().split('\n## Memory\n')[1]
     assert table(memory.split('\n### CPU\n')[1]) == {

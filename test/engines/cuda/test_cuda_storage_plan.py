@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stereo_bp_ros.engines.cuda.hierarchical import apron
-from stereo_bp_ros.engines.cuda.hierarchical.apron import Apron
-from stereo_bp_ros.papers.plain_steps import occupancy as storage_plan
-from stereo_bp_ros.papers.plain_steps.occupancy import TYPICAL, Limits, Split
+from stereo_bp_ros.papers.plain_steps import tune as storage_plan
+from stereo_bp_ros.papers.plain_steps.cuda_arrays import Split
+from stereo_bp_ros.papers.plain_steps.tune import TYPICAL, Limits
 
 # Before compute capability 2.0 the arguments of a kernel lie in its blocks' shared memory.
 GTX_285 = Limits(1024, 8, 16384, 124, 16 * 1024, 16 * 1024, 128, 512)
@@ -36,7 +35,7 @@ def test_the_walk_on_the_tesla_c870_needs_no_local_memory() -> None:
 
 def test_the_walk_without_registers_on_the_gtx_470() -> None:
     # Table 3, shared memory favoured: best at 0.16, seven rows.
-    found = storage_plan.walk(GTX_470, 0.16, 65, initial_values=0, most_values=0)
+    found = storage_plan.walk(GTX_470, 0.16, 65, initial_values=0, max_values=0)
     assert (found.block_height, found.blocks, found.split) == (7, 1, Split(0, 54, 11))
 
 
@@ -54,16 +53,15 @@ def test_fifty_values_at_most_go_into_registers() -> None:
 
 
 def test_the_paper_tries_49_occupancies() -> None:
-    tried = storage_plan.occupancies()
+    tried = storage_plan.OCCUPANCIES
     assert (len(tried), tried[0], tried[-1]) == (49, 0.04, 1.0)
 
 
 @given(occupancy=st.floats(0.01, 1), disparities=st.integers(2, 512),
-       limits=st.sampled_from([GTX_285, TESLA_C870, GTX_470, TYPICAL]),
-       value_bytes=st.sampled_from([2, 4]))
+       limits=st.sampled_from([GTX_285, TESLA_C870, GTX_470, TYPICAL]))
 def test_what_the_walk_chooses_fits_the_device(occupancy: float, disparities: int,
-                                               limits: Limits, value_bytes: int) -> None:
-    found = storage_plan.walk(limits, occupancy, disparities, value_bytes=value_bytes)
+                                               limits: Limits) -> None:
+    found = storage_plan.walk(limits, occupancy, disparities)
     threads = found.block_width * found.block_height
     assert sum(found.split) == disparities
     assert min(found.split) >= 0
@@ -71,7 +69,7 @@ def test_what_the_walk_chooses_fits_the_device(occupancy: float, disparities: in
     assert found.blocks <= limits.blocks
     assert found.occupancy <= max(occupancy, 32 / limits.threads) + 1e-9
     assert found.occupancy == threads * found.blocks / limits.threads
-    shared = found.split.shared * threads * value_bytes
+    shared = found.split.shared * threads * 4
     assert shared <= limits.block_shared_memory
     if shared:
         assert found.blocks * (shared + limits.block_reserve) <= limits.shared_memory
@@ -83,39 +81,3 @@ def test_candidates_are_each_configuration_once() -> None:
     assert len({walked for _, walked in found}) == len(found)
     for occupancy, walked in found:
         assert storage_plan.walk(TYPICAL, occupancy, 64) == walked
-
-
-# --- AI 2009, on its GTX 280: 512 threads a block, 4096 values of shared memory
-
-THREADS, VALUES = 512, 4096
-
-
-def test_the_largest_ranges_are_those_of_the_paper() -> None:
-    assert apron.most_disparities(VALUES) == 91
-    assert apron.most_disparities(VALUES, with_label=True) == 90
-    assert apron.fits(Apron(1, 1), 91, THREADS, VALUES)
-    assert not apron.fits(Apron(1, 1), 92, THREADS, VALUES)
-    assert apron.fits(Apron(1, 1), 90, THREADS, VALUES, with_label=True)
-    assert not apron.fits(Apron(1, 1), 91, THREADS, VALUES, with_label=True)
-
-
-def test_the_tile_of_tsukuba_is_the_largest_in_both_forms() -> None:
-    for with_label in (False, True):
-        assert apron.largest_apron(16, THREADS, VALUES, with_label) == Apron(3, 3)
-    assert Apron(3, 3).grid(384, 288) == (58, 77)
-
-
-def test_the_tile_of_the_road_fits_its_32_disparities_but_not_33() -> None:
-    # The paper says 33 with half sides of 2: 5 x 33 x 25 = 4125 values, 29 too many.
-    assert apron.fits(Apron(2, 2), 32, THREADS, VALUES)
-    assert not apron.fits(Apron(2, 2), 33, THREADS, VALUES)
-
-
-def test_threads_limit_tiles_of_few_disparities() -> None:
-    assert apron.largest_apron(2, THREADS, VALUES) == Apron(9, 9)     # 19 x 19
-    assert apron.largest_apron(2, THREADS, 10**6) == Apron(10, 10)    # 21 x 21 = 441
-
-
-def test_no_tile_fits_a_range_that_is_too_large() -> None:
-    assert apron.largest_apron(92, THREADS, VALUES) is None
-    assert not apron.fits(Apron(0, 3), 2, THREADS, VALUES)
