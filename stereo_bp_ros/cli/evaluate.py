@@ -49,7 +49,7 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_files, check_folder
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import StereoError, shown
-from stereo_bp_ros.evaluation import peers, report
+from stereo_bp_ros.evaluation import baselines, report
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.conditions import judge
 from stereo_bp_ros.evaluation.obstacles import Corridor
@@ -311,7 +311,7 @@ def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, Mat
              results: Collection[Result], totals: Totals) -> dict[str, Any]:
     own, *others = totals.matchers
     about = {name: {'settings': configs[name].to_mapping() if name in configs
-                    else peers.SETTINGS[name],
+                    else baselines.SETTINGS[name],
                     # On a CUDA device there are none.
                     'threads': int(devices[name][0].get('threads', 0))} for name in others}
     return evaluate_report.summary_of(

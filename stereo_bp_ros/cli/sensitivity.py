@@ -33,7 +33,7 @@ HELP = 'curves of wrong pixels over errors of calibration, weather and light'
 NEEDS = ()
 
 #: Fewer values make no curve, and no doubling.
-LEAST_VALUES = 2
+MIN_VALUES = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,9 +119,9 @@ def _quantities(texts: Sequence[str]) -> dict[str, Quantity]:
                 values = tuple(map(float, words.split(',')))
             except ValueError:
                 values = ()
-            if len(values) < LEAST_VALUES:
+            if len(values) < MIN_VALUES:
                 raise ValueError(f'{shown(text)} is not written {name}=VALUE,VALUE,... with '
-                                 f'{LEAST_VALUES} numbers or more')
+                                 f'{MIN_VALUES} numbers or more')
             found[name] = dataclasses.replace(found[name], values=values)
     return found
 

@@ -20,7 +20,7 @@ from stereo_bp_ros.evaluation.sums import Sums
 LOW_M, HIGH_M = 0.3, 3.0
 """Heights above the ground between which a point is in the way, metres."""
 
-LEAST_PIXELS = 30
+MIN_PIXELS = 30
 """Pixels of the smallest cluster that counts as an obstacle; eight neighbours are connected."""
 
 WIDER_M, LONGER, LOWER = 0.5, 1.2, 0.5
@@ -206,7 +206,7 @@ def _clusters(stands: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of the clusters of pixels, int32 H x W, and those of the large ones."""
     _, labels, stats, _ = cv2.connectedComponentsWithStats(stands.astype(np.uint8),
                                                            connectivity=8)
-    large = np.flatnonzero(stats[:, cv2.CC_STAT_AREA] >= LEAST_PIXELS)
+    large = np.flatnonzero(stats[:, cv2.CC_STAT_AREA] >= MIN_PIXELS)
     return labels, large[large != 0]        # 0 is the background
 
 

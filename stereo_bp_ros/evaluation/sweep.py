@@ -32,7 +32,7 @@ from stereo_bp_ros.evaluation.results import Summary
 if TYPE_CHECKING:
     import optuna
 
-MOST = 10_000
+MAX_POINTS = 10_000
 """Points that a grid may have."""
 
 
@@ -142,9 +142,9 @@ def _range(text: str, limits: Sequence[str]) -> list[str]:
         count = int((high - low) / step) + 1 if step > 0 else 0
     except (ValueError, decimal.DecimalException, OverflowError):
         count = -1
-    if not 0 < count <= MOST:
+    if not 0 < count <= MAX_POINTS:
         raise ValueError(f'--sweep {shown(text)} is not written NAME=FROM:TO:STEP, three numbers '
-                         f'with FROM <= TO and STEP > 0, of at most {MOST} values')
+                         f'with FROM <= TO and STEP > 0, of at most {MAX_POINTS} values')
     return [format(low + i * step, 'f') for i in range(count)]
 
 
@@ -171,8 +171,8 @@ def grid(axes: Sequence[Axis]) -> list[dict[str, Value]]:
             raise ValueError(f'--sweep {one.name} is not written NAME=FROM:TO:STEP: without '
                              'STEP it needs --trials')
     count = math.prod(len(one.values) for one in axes)
-    if count > MOST:
-        raise ValueError(f'--sweep has {count} points, but at most {MOST} are tried')
+    if count > MAX_POINTS:
+        raise ValueError(f'--sweep has {count} points, but at most {MAX_POINTS} are tried')
     return [dict(zip(names, values, strict=True))
             for values in itertools.product(*(one.values for one in axes))]
 

@@ -234,7 +234,7 @@ def test_the_page_of_metrics_has_every_key_and_limit(repository):
     assert {*obstacles.MEANINGS, 'by_distance'} == Obstacles().as_dict().keys()
     keys = [*Obstacles().as_dict(), *Detection().as_dict()]
     assert [key for key in keys if f'`{key}`' not in page] == []
-    for text in (f'at least {obstacles.LEAST_PIXELS} pixels', f'more than {obstacles.LOW_M:g} m',
+    for text in (f'at least {obstacles.MIN_PIXELS} pixels', f'more than {obstacles.LOW_M:g} m',
                  f'{obstacles.HIGH_M:g} m above', f'{obstacles.WIDER_M:g} m wider',
                  f'{obstacles.LONGER:g} times as long',
                  f'more than {obstacles.LOW_M * obstacles.LOWER:g} m'):

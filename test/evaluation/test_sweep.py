@@ -11,7 +11,7 @@ from stereo_bp_ros.config import load_parameter_file
 from stereo_bp_ros.evaluation import plots
 from stereo_bp_ros.evaluation.conditions import parse_condition
 from stereo_bp_ros.evaluation.sweep import (
-    MOST,
+    MAX_POINTS,
     Point,
     Store,
     check_limit,
@@ -50,7 +50,7 @@ def test_a_list_has_values_of_any_type():
     ('levels', 'is not written'), ('levels=', 'is not written'), ('levels=2:1', 'FROM < TO'),
     ('subpixel=1:2', 'three numbers'), ('levels=1:2:3:4', 'three numbers'),
     ('levels=1:2:0', 'STEP > 0'), ('levels=3:2:1', 'FROM <= TO'), ('levels=1:x:1', 'three numb'),
-    ('levels=1:nan:1', 'three numbers'), ('levels=1:1e9:0.1', f'at most {MOST}'),
+    ('levels=1:nan:1', 'three numbers'), ('levels=1:1e9:0.1', f'at most {MAX_POINTS}'),
     ('levels=1:inf:1', 'three numbers'), ('level=1:2:1', 'did you mean levels?'),
     ('levels=1:2:0.5', 'levels is '), ('levels=0:3:1', 'levels is 0'),
     ('image_width=3', 'a matcher has no setting')])
