@@ -23,13 +23,26 @@ Array = np.ndarray[Any, Any]
 
 
 class Matches(NamedTuple):
-    """What matching fills, H x W; None = not needed."""
+    """What matching fills, H x W of the left image. Kernels take it as it is.
+
+    label:       int16, d - min_disparity of the least cost, the lowest on ties; -1 = none.
+    fraction:    int8, sixteenths in [-8, 8] from the label to the least cost between labels; 0 at
+                 the first and last label and where there is no label.
+    best:        int32 or float32, filled ``with_costs``: the least cost, 0 without a label.
+    second:      as ``best``: the least cost of the labels further than 1 from it, ``NO_SECOND``
+                 where there is none.
+    right_label: int16, filled ``with_right``: for each pixel of the other image the label of the
+                 least cost among the pixels that it is compared with, the lowest on ties;
+                 -1 = none.
+    """
 
     label: Array
     fraction: Array
-    best: Array | None
-    second: Array | None
-    right_label: Array | None
+    best: Array
+    second: Array
+    right_label: Array
+    with_costs: bool
+    with_right: bool
 
 
 class CpuMatching(Matching[Plan]):
@@ -73,7 +86,7 @@ class Tiled(CpuMatching):
         from stereo_bp_ros.engines.cpu import tiled
         with stopwatch(timings, 'messages'):
             tiled.pass_messages(self._arrays['left_matched'], self._arrays['right_matched'],
-                                config, *out, self._arrays)
+                                config, out, self._arrays)
 
 
 class Sad(CpuMatching):
@@ -95,7 +108,7 @@ class Sad(CpuMatching):
         with stopwatch(timings, 'messages'):
             for side in ('left', 'right'):
                 preprocess.to_8bit(arrays[f'{side}_matched'], config, arrays[f'{side}_8bit'])
-            sad.match(arrays['left_8bit'], arrays['right_8bit'], config, *out, arrays)
+            sad.match(arrays['left_8bit'], arrays['right_8bit'], config, out, arrays)
 
 
 @contextmanager

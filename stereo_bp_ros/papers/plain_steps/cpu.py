@@ -19,8 +19,15 @@ from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.hierarchical.labels import sixteenths
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
-from stereo_bp_ros.engines.cpu.simd.scalars import load_one, store_one
-from stereo_bp_ros.engines.cpu.simd.vectors import load, minimum, splat, store, where_lane
+from stereo_bp_ros.engines.cpu.simd.vectors import (
+    load,
+    load_one,
+    minimum,
+    splat,
+    store,
+    store_one,
+    where_lane,
+)
 from stereo_bp_ros.papers.plain_steps import cpu_arrays
 from stereo_bp_ros.papers.plain_steps.cpu_arrays import LANES, PlainLevel
 
