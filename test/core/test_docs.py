@@ -133,13 +133,20 @@ def test_every_command_of_the_pages_is_understood(repository):
 
 def test_the_page_of_commands_has_every_verb_and_the_options_that_help_prints(repository):
     page = (repository / 'docs/reference/cli.md').read_text()
+    sections = {title: (re.findall(r'^\| .*', text, re.MULTILINE)[2:], text)
+                for title, text in re.findall(r'^##+ (.*?)\n(.*?)(?=^##|\Z)', page,
+                                              re.MULTILINE | re.DOTALL)}
+    shared = {'(#settings-and-output)': sections['Settings and output'][0],
+              '(#topics-of-a-bag)': sections['Topics of a bag'][0]}
+    assert every(shared.values())
     tables = {}
-    for title, text in re.findall(r'^##+ (stereo_bp .*?)\n(.*?)(?=^##|\Z)', page,
-                                  re.MULTILINE | re.DOTALL):
-        table = re.findall(r'^\| .*', text, re.MULTILINE)[2:]
+    for title, (table, text) in sections.items():
         # Verbs with the same options share a section; one over others has no table.
-        tables.update(dict.fromkeys(title.split(', ') if table else [], table))
-    wanted = {name: rows(parser) for name, parser in parsers().items()}
+        if title.startswith('stereo_bp') and table:
+            linked = [row for link, options in shared.items() if link in text
+                      for row in options]
+            tables.update(dict.fromkeys(title.split(', '), sorted(table + linked)))
+    wanted = {name: sorted(rows(parser)) for name, parser in parsers().items()}
     assert tables == wanted, '\n\n'.join(
         f'{name} is to have the table\n' + '\n'.join(table)
         for name, table in wanted.items() if tables.get(name) != table)
