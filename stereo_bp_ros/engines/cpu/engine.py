@@ -117,7 +117,7 @@ class CpuEngine(Engine):
         else:
             convert.to_grey(raw, whole, 1.0 if factor > 1 else scale, arrays)
         if factor > 1:
-            convert.to_means(whole, factor, scale if raw.layout.bits == 16 else None, grey)
+            preprocess.to_means(whole, factor, scale if raw.layout.bits == 16 else None, grey)
 
     def _rectified_reference(self) -> RawImage:
         """Grey values of the rectified reference image, as large as it is."""

@@ -60,7 +60,7 @@ def data_cost(left: np.ndarray, right: np.ndarray, config: ResolvedConfig,
               levels: list[PlainLevel], memory: Memory) -> None:
     """Steps 1 and 2: costs of level 0 from float32 H x W images, and of those above.
 
-    Numbers as those of ``cost.data_cost``.
+    Numbers as those of ``cost.fill_costs``.
     """
     is_pixel_major = _flag(config)
     factor = np.float32(config.data_weight * quantisation.message_scale(config))
@@ -100,7 +100,7 @@ def choose_labels(config: ResolvedConfig, levels: list[PlainLevel], memory: Memo
                   label: np.ndarray, fraction: np.ndarray, best: np.ndarray | None,
                   second: np.ndarray | None, right_label: np.ndarray | None,
                   arrays: Mapping[str, np.ndarray]) -> None:
-    """Step 4: as ``labels.selection`` says; ``arrays`` stand in for what is not wanted."""
+    """Step 4: as ``matching.Matches`` says; ``arrays`` stand in for what is not wanted."""
     _choose_labels(memory.take('cost_0'), memory.take('sent_0'), levels[0],
                    config.min_disparity, label, fraction, best is not None, arrays['best'],
                    arrays['second'], right_label is not None, arrays['right_label'],

@@ -19,6 +19,7 @@ from stereo_bp_ros import MatcherConfig, RawImage, geometry
 from stereo_bp_ros.device_arrays import DeviceArray
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages import convert as on_cpu
+from stereo_bp_ros.engines.cpu.stages.preprocess import to_means
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.planning import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
@@ -90,7 +91,7 @@ def expected(raw: RawImage, config: MatcherConfig) -> np.ndarray:
     grey = whole
     if factor > 1:
         grey = np.empty(geometry.reduced_size(config, raw.width, raw.height)[::-1], np.float32)
-        on_cpu.to_means(whole, factor, config.mono16_scale if is_wide else None, grey)
+        to_means(whole, factor, config.mono16_scale if is_wide else None, grey)
     return grey[:, ::-1] if config.reference_image == 'right' else grey
 
 

@@ -12,7 +12,7 @@ pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, RawImage, Rectification, geometry
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages import rectify as on_cpu
-from stereo_bp_ros.engines.cpu.stages.convert import to_means
+from stereo_bp_ros.engines.cpu.stages.preprocess import to_means
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.planning import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
