@@ -12,13 +12,12 @@ import numpy as np
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
-from stereo_bp_ros.node.diagnostics.latency import FrameLatency, LatencyWindow
 from stereo_bp_ros.node.diagnostics.ledger import Ledger
-from stereo_bp_ros.node.diagnostics.offset_monitor import OffsetMonitor
+from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
+from stereo_bp_ros.node.diagnostics.quality import OffsetMonitor
 from stereo_bp_ros.node.frames import FrameProcessor, Result
-from stereo_bp_ros.node.generation import Generation
 from stereo_bp_ros.node.matcher_host import MatcherFactory, MatcherHost
-from stereo_bp_ros.node.pairing import StereoPair
+from stereo_bp_ros.node.pairing import Generation, StereoPair
 from stereo_bp_ros.types import OUTPUTS
 
 
@@ -77,7 +76,7 @@ class FrameLoop:
         self._outputs.published = None
         begin = time.perf_counter()
         now = begin
-        self._ledger.pair()
+        self._ledger.count('pairs')
         self._processor.process(StereoPair(
             left, right, *self._infos, self._stamp * 10**9, self._stamp * 10**9,
             self._generation.number, now, now, now))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import pytest
 
-from test import cases, domains
+from test import cases, machine
 from test.time_limit import pytest_runtest_protocol
 
 __all__ = ['pytest_runtest_protocol']       # a hook of pytest's
@@ -42,7 +42,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before anything imports rclpy: tests never talk to the network or to each other.
 os.environ['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'LOCALHOST'
-_domain, _holder = domains.claim()
+_domain, _holder = machine.claim()
 os.environ['ROS_DOMAIN_ID'] = str(_domain)
 
 
@@ -113,7 +113,7 @@ def data() -> pathlib.Path:
 @pytest.fixture
 def ros_environment() -> Iterator[dict[str, str]]:
     """Environment for child processes that speak ROS: this machine only, a domain of their own."""
-    with domains.domain() as number:
+    with machine.domain() as number:
         yield {**os.environ, 'ROS_DOMAIN_ID': str(number)}
 
 

@@ -26,15 +26,18 @@ from stereo_bp_ros.errors import (
 from stereo_bp_ros.geometry import rectified_size
 from stereo_bp_ros.images import RawImage, check_pair
 from stereo_bp_ros.node import input_images
-from stereo_bp_ros.node.calibrating import calibrate
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
-from stereo_bp_ros.node.diagnostics.latency import FrameLatency, LatencyWindow
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
-from stereo_bp_ros.node.diagnostics.offset_monitor import OffsetMonitor
-from stereo_bp_ros.node.diagnostics.quality import FrameQuality, QualityWarnings, frame_quality
-from stereo_bp_ros.node.generation import Generation
+from stereo_bp_ros.node.diagnostics.monitors import FrameLatency, LatencyWindow
+from stereo_bp_ros.node.diagnostics.quality import (
+    FrameQuality,
+    OffsetMonitor,
+    QualityWarnings,
+    frame_quality,
+)
+from stereo_bp_ros.node.input_images import calibrate
 from stereo_bp_ros.node.matcher_host import MatcherHost
-from stereo_bp_ros.node.pairing import StereoPair
+from stereo_bp_ros.node.pairing import Generation, StereoPair
 from stereo_bp_ros.rectification import Rectification, rectified_info
 from stereo_bp_ros.types import DisparityFrame
 
@@ -71,20 +74,16 @@ class Result(NamedTuple):
 
 
 class Outputs(Protocol):
-    """Where results go: ``publishing.OutputPublishers`` but in tests."""
+    """Where results go: ``publishing.OutputPublishers``, which needs ROS, but in tests."""
 
-    def wanted(self) -> tuple[str, ...]:
-        """The topics that somebody subscribes to."""
+    def wanted(self) -> tuple[str, ...]: ...
 
     def buffers(self, topics: tuple[str, ...], width: int, height: int, decimation: int = 1
-                ) -> dict[str, np.ndarray]:
-        """The outputs that these topics need, and the arrays to write them into."""
+                ) -> dict[str, np.ndarray]: ...
 
-    def publish(self, topics: tuple[str, ...], result: Result) -> None:
-        """Publish the filled arrays."""
+    def publish(self, topics: tuple[str, ...], result: Result) -> None: ...
 
-    def publish_latency(self, stamp: Any, latency: FrameLatency) -> None:
-        """Publish the frame's latency."""
+    def publish_latency(self, stamp: Any, latency: FrameLatency) -> None: ...
 
 
 class _Calibrated(NamedTuple):
@@ -158,7 +157,7 @@ class FrameProcessor:
                                  detail=traceback.format_exc())
         else:
             if done is None:
-                self._ledger.publish()
+                self._ledger.count('published')
                 return
             reason = done
         self._ledger.drop_pair(reason, input_reason)
@@ -189,7 +188,7 @@ class FrameProcessor:
                                            ready.rectification)
         computed = time.perf_counter()
 
-        if self._is_late(pair):
+        if self.settings.max_latency and self._age(pair) > self.settings.max_latency:
             return PairDrop.LATE
         stamp = pair.left.header.stamp
         with self._generation.gate(pair.generation) as ended:
@@ -215,7 +214,7 @@ class FrameProcessor:
                       'publish': 1e3 * (published - computed)}
             with self._after_publishing():
                 latency = FrameLatency(stages, 1e3 * (published - pair.received),
-                                       self._age_ms(pair))
+                                       1e3 * self._age(pair))
                 self._outputs.publish_latency(stamp, latency)
                 self._latencies.add(latency.total)
         with self._after_publishing():
@@ -232,20 +231,17 @@ class FrameProcessor:
                                    detail=traceback.format_exc())
 
     def _untimely(self, pair: StereoPair) -> PairDrop | None:
-        now = self._now_ns()
-        if now:
-            age = (now - pair.stamp_ns) * 1e-9
-            if age < -FUTURE_TOLERANCE:
-                self._conditions.warn('age', f'stamps are {-age:.3f} s ahead of this clock: pairs '
-                                    'are dropped as future; are the clocks synchronised, and '
-                                    'is use_sim_time right?')
-                return PairDrop.FUTURE
-            limit = self.settings.max_input_age
-            if limit and age > limit:
-                self._conditions.warn('age', f'a pair is {age:.3f} s old, max_input_age allows '
-                                    f'{limit:g} s: pairs are dropped as stale; a bag needs '
-                                    '--clock and use_sim_time, or max_input_age 0')
-                return PairDrop.STALE
+        age, limit = self._age(pair), self.settings.max_input_age
+        if age < -FUTURE_TOLERANCE:
+            self._conditions.warn('age', f'stamps are {-age:.3f} s ahead of this clock: pairs are '
+                                  'dropped as future; are the clocks synchronised, and is '
+                                  'use_sim_time right?')
+            return PairDrop.FUTURE
+        if limit and age > limit:
+            self._conditions.warn('age', f'a pair is {age:.3f} s old, max_input_age allows '
+                                  f'{limit:g} s: pairs are dropped as stale; a bag needs '
+                                  '--clock and use_sim_time, or max_input_age 0')
+            return PairDrop.STALE
         if self._clock_epoch != self._generation.clock_epoch:
             self._clock_epoch = self._generation.clock_epoch
             self._last_stamp_ns = 0
@@ -253,14 +249,10 @@ class FrameProcessor:
             return PairDrop.NOT_NEWER
         return None
 
-    def _is_late(self, pair: StereoPair) -> bool:
-        limit = self.settings.max_latency
+    def _age(self, pair: StereoPair) -> float:
+        """Seconds; 0 while the clock is not known."""
         now = self._now_ns()
-        return bool(limit and now) and (now - pair.stamp_ns) * 1e-9 > limit
-
-    def _age_ms(self, pair: StereoPair) -> float:
-        now = self._now_ns()
-        return (now - pair.stamp_ns) * 1e-6 if now else 0.0
+        return (now - pair.stamp_ns) * 1e-9 if now else 0.0
 
     def _inputs(self, pair: StereoPair, config: MatcherConfig) -> _Inputs:
         calibration, rectification, findings = self._calibrate(pair, config)

@@ -1,7 +1,4 @@
-"""From image messages to raw images.
-
-Raw, compressed, and whatever cv_bridge understands.
-"""
+"""From messages to what is matched: raw, compressed and foreign images, and calibrations."""
 
 from __future__ import annotations
 
@@ -11,11 +8,27 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros import encoded_images
+from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import InputError, InputReason, quoted
 from stereo_bp_ros.images import ENCODINGS, RawImage, check_limits
+from stereo_bp_ros.rectification import Rectification
 
 #: Formats of compressed images.
 FORMATS = ('PNG', 'JPEG')
+
+
+def calibrate(left_info: Any, right_info: Any, config: MatcherConfig
+              ) -> tuple[Calibration, Rectification | None]:
+    """Calibration of the rectified images, and with ``rectify`` how raw ones become such.
+
+    :raises InputError: as ``Calibration.from_camera_info`` and ``Rectification``.
+    """
+    if not config.rectify:
+        return Calibration.from_camera_info(left_info, right_info), None
+    rectification = Rectification.from_camera_info(
+        left_info, right_info, config.rectified_width, config.rectified_height)
+    return rectification.calibration, rectification
 
 
 def from_image(message: Any, max_width: int, max_height: int) -> RawImage:

@@ -38,10 +38,13 @@ class MatcherHost:
                  log: Callable[[str], object] = lambda text: None) -> None:
         self._factory = factory
         self._log = log
-        self._device: dict[str, str] = {}
-        self._matcher: StereoMatcher | None = None
-        self._config: MatcherConfig | None = None
-        self._lost: str = ''
+        #: The matcher and its configuration; None before configure and after cleanup.
+        self.matcher: StereoMatcher | None = None
+        self.config: MatcherConfig | None = None
+        #: Name of the device that computes and how, for people.
+        self.device: Mapping[str, str] = {}
+        #: What happened to the first back end, where it was lost and replaced; else ''.
+        self.lost = ''
         self._back_off = 0.0
         self._retry_at = 0.0
         self._is_new = False
@@ -51,29 +54,9 @@ class MatcherHost:
         self.built_at = -math.inf
 
     @property
-    def matcher(self) -> StereoMatcher | None:
-        """The matcher; None before configure and after cleanup."""
-        return self._matcher
-
-    @property
-    def config(self) -> MatcherConfig | None:
-        """The configuration in use; None before configure and after cleanup."""
-        return self._config
-
-    @property
     def config_in_force(self) -> MatcherConfig | None:
         """``StereoMatcher.config_in_force``; None before configure and after cleanup."""
-        return None if self._matcher is None else self._matcher.config_in_force
-
-    @property
-    def device(self) -> Mapping[str, str]:
-        """Name of the device that computes and how, for people."""
-        return self._device
-
-    @property
-    def lost(self) -> str:
-        """What happened to the first back end, where it was lost and replaced; else ''."""
-        return self._lost
+        return None if self.matcher is None else self.matcher.config_in_force
 
     def build(self, config: MatcherConfig, width: int, height: int,
               calibration: Calibration | None = None) -> float:
@@ -82,10 +65,10 @@ class MatcherHost:
         :param calibration: what ``min_depth`` ends the search by; None = not known.
         :raises StereoError: the configuration cannot run here.
         """
-        previous = self._config
+        previous = self.config
         self.release()
         # A rebuild that fails may be tried again, with what was in use before.
-        self._config = previous
+        self.config = previous
         start = time.perf_counter()
         config = self.effective(config)
         matcher = self._factory(config)
@@ -101,9 +84,7 @@ class MatcherHost:
 
     def effective(self, config: MatcherConfig) -> MatcherConfig:
         """A configuration as it can be used here: on the CPU once the device is lost."""
-        if not self._lost:
-            return config
-        return config.replace(backend='cpu')
+        return config.replace(backend='cpu') if self.lost else config
 
     def reconfigure(self, config: MatcherConfig, calibration: Calibration | None = None) -> bool:
         """Change over to another configuration; returns whether a new engine was needed.
@@ -111,15 +92,15 @@ class MatcherHost:
         :param calibration: of the pairs to come; None = that of the latest one.
         :raises StereoError: it cannot run here; the old configuration stays.
         """
-        if self._matcher is None:
+        if self.matcher is None:
             return False
         config = self.effective(config)
         with self._building():
-            needed = self._matcher.reconfigure(config, calibration)
+            needed = self.matcher.reconfigure(config, calibration)
         if needed:
             self._note_built()
-            self._use(self._matcher, config)
-        self._config = config
+            self._use(self.matcher, config)
+        self.config = config
         return needed
 
     def prepare(self, width: int, height: int, calibration: Calibration | None = None) -> bool:
@@ -129,7 +110,7 @@ class MatcherHost:
         :raises OutOfDeviceMemory: now, or in a recent attempt.
         :raises StereoError: as ``StereoMatcher.compute``.
         """
-        matcher = self._matcher
+        matcher = self.matcher
         if matcher is None or (matcher.size == (width, height)
                                and calibration in (None, matcher.calibration)):
             return False
@@ -154,7 +135,7 @@ class MatcherHost:
         :raises OutOfDeviceMemory: the rebuild failed too, or failed recently.
         :raises StereoError: as ``StereoMatcher.compute``.
         """
-        if self._config is None:
+        if self.config is None:
             raise RuntimeError('there is no matcher: the node is not configured')
         # Frames that follow allocate nothing.
         first = self._building() if self._is_new else contextlib.nullcontext()
@@ -162,7 +143,7 @@ class MatcherHost:
             try:
                 frame = self._match(left, right, calibration, out, rectification)
             except OutOfDeviceMemory:
-                self.build(self._config, left.width, left.height, calibration)
+                self.build(self.config, left.width, left.height, calibration)
                 frame = self._match(left, right, calibration, out, rectification)
         self._back_off = 0.0
         if self._is_new:
@@ -171,7 +152,7 @@ class MatcherHost:
 
     @contextlib.contextmanager
     def _building(self) -> Iterator[None]:
-        """Context in which an engine may be in the making, and results are not expected yet."""
+        """An engine may be in the making, and results are not expected yet."""
         outer = self.building_since
         self.building_since = outer or time.monotonic()
         try:
@@ -188,8 +169,7 @@ class MatcherHost:
 
     @contextlib.contextmanager
     def _backing_off(self) -> Iterator[None]:
-        """Context of an attempt: one that fails for want of device memory is not made again
-        at once."""
+        """An attempt, which is not made again at once when it fails for want of device memory."""
         seconds = self._retry_at - time.monotonic()
         if seconds > 0:
             raise OutOfDeviceMemory(f'the device ran out of memory; trying again in '
@@ -203,49 +183,49 @@ class MatcherHost:
 
     def pin(self, buffer: Any) -> None:
         """Have the device write into a buffer directly, where it is one that can."""
-        if self._matcher is not None and self._matcher.backend == 'cuda':
-            backend = engines.known(self._matcher.config)
-            if backend is not None:
-                backend.pin(buffer)
+        if self.matcher is not None and self.matcher.backend == 'cuda':
+            backend = engines.known(self.matcher.config)
+            if backend is not None and backend.tools is not None:
+                backend.tools.pin(buffer)
 
     def fall_back_to_cpu(self, error: DeviceLostError) -> None:
         """Replace a lost back end by the CPU's, for the rest of this process.
 
         :raises StereoError: that cannot run here either.
         """
-        assert self._matcher is not None
-        old = self._matcher
+        assert self.matcher is not None
+        old = self.matcher
         width, height = old.size or (0, 0)
-        self._lost = f'the back end {old.backend} was lost ({error}), cpu goes on'
+        self.lost = f'the back end {old.backend} was lost ({error}), cpu goes on'
         self.abandon()
         self.build(old.config, width, height, old.calibration)
 
     def abandon(self) -> None:
         """Let a matcher go without closing it: nothing may touch its device again."""
-        self._matcher = self._config = None
+        self.matcher = self.config = None
 
     def release(self) -> None:
         """Give everything back; may be called twice."""
-        self._config = None
-        matcher, self._matcher = self._matcher, None
+        self.config = None
+        matcher, self.matcher = self.matcher, None
         if matcher is not None:
             matcher.close()
 
     def _use(self, matcher: StereoMatcher, config: MatcherConfig) -> None:
-        self._matcher, self._config = matcher, config
+        self.matcher, self.config = matcher, config
         try:
             config = config.replace(backend=matcher.backend)
-            self._device = engines.choose(config).describe(config)
+            self.device = engines.choose(config).describe(config)
         except StereoError:
-            self._device = {}
+            self.device = {}
 
     def _match(self, left: RawImage, right: RawImage, calibration: Calibration,
                out: Mapping[str, np.ndarray[Any, Any]],
                rectification: Rectification | None) -> DisparityFrame:
-        if self._matcher is None:
-            assert self._config is not None
-            self.build(self._config, left.width, left.height, calibration)
-        matcher = self._matcher
+        if self.matcher is None:
+            assert self.config is not None
+            self.build(self.config, left.width, left.height, calibration)
+        matcher = self.matcher
         assert matcher is not None
         return matcher.compute(left, right, calibration=calibration, rectification=rectification,
                                outputs=tuple(out), out=out)

@@ -20,7 +20,7 @@ from sensor_msgs.msg import CameraInfo, Image, PointCloud2, PointField
 from std_msgs.msg import Float64MultiArray, Header, MultiArrayDimension
 from stereo_msgs.msg import DisparityImage
 
-from stereo_bp_ros.node.diagnostics.latency import FrameLatency
+from stereo_bp_ros.node.diagnostics.monitors import FrameLatency
 from stereo_bp_ros.node.diagnostics.report import hardware_id
 from stereo_bp_ros.node.frames import Result
 from stereo_bp_ros.types import OUTPUTS

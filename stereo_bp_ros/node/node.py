@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import threading
 import time
 import traceback
@@ -23,16 +22,13 @@ from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.clocks import Clocks, Ticker
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
-from stereo_bp_ros.node.diagnostics.gpu import GpuMonitor
-from stereo_bp_ros.node.diagnostics.latency import LatencyWindow
 from stereo_bp_ros.node.diagnostics.ledger import SIDES, Ledger, PairDrop
-from stereo_bp_ros.node.diagnostics.monitors import OutputMonitor
-from stereo_bp_ros.node.diagnostics.offset_monitor import OffsetMonitor
-from stereo_bp_ros.node.diagnostics.report import DiagnosticsBuilder, Report, nothing_published
+from stereo_bp_ros.node.diagnostics.monitors import GpuMonitor, LatencyWindow, OutputMonitor
+from stereo_bp_ros.node.diagnostics.quality import OffsetMonitor
+from stereo_bp_ros.node.diagnostics.report import Report, diagnostics_message, nothing_published
 from stereo_bp_ros.node.frames import FrameProcessor
-from stereo_bp_ros.node.generation import Generation
 from stereo_bp_ros.node.matcher_host import MatcherFactory, MatcherHost
-from stereo_bp_ros.node.pairing import Pairing, StereoPair
+from stereo_bp_ros.node.pairing import Generation, Pairing, StereoPair
 from stereo_bp_ros.node.parameters import BatchParameterService, Parameters
 from stereo_bp_ros.node.publishing import OutputPublishers
 from stereo_bp_ros.node.qos import QosWatch
@@ -100,12 +96,12 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._configuration = Parameters(self, check=self._reconfiguration.check,
                                          on_change=self._on_parameters)
         self._parameter_services = BatchParameterService(self)
-        self._pairing = Pairing(ledger=self._ledger, settings=self._configuration.node,
+        self._pairing = Pairing(ledger=self._ledger, generation=self._generation,
+                                settings=self._configuration.node,
                                 on_clock_jump=self._on_clock_jump)
         self._clocks.on_going_back(self._pairing.clock_went_back)
         self._reported = self._ledger.counts()
         self._output_monitor = OutputMonitor()
-        self._diagnostics = DiagnosticsBuilder(self.get_fully_qualified_name())
         self._diagnostics_publisher = self.create_publisher(
             DiagnosticArray, '/diagnostics', qos.publisher(),
             qos_overriding_options=qos.overriding_options())
@@ -233,7 +229,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         LifecycleNodeMixin.on_activate(self, state)
         self._latencies.clear()
         self._offsets.clear()
-        self._pairing.open(self._generation.number)
+        self._pairing.open()
         self._inputs = InputSubscriptions(
             self, rectify=self._configuration.matcher.rectify,
             group=self.default_callback_group, settings=self._configuration.node,
@@ -253,12 +249,9 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         self._mailbox.clear(PairDrop.DEACTIVATED)
         if state is not None:
             LifecycleNodeMixin.on_deactivate(self, state)
-            self._let_the_worker_finish()
-
-    def _let_the_worker_finish(self) -> None:
-        """So that the counters add up; a frame that takes longer is discarded later."""
-        with contextlib.suppress(TimeoutError):
-            self._worker.call(lambda: None, limit=DEACTIVATE_LIMIT)
+            # So that the counters add up; a frame that takes longer is discarded later.
+            with contextlib.suppress(TimeoutError):
+                self._worker.call(lambda: None, limit=DEACTIVATE_LIMIT)
 
     def _cleanup(self, state: LifecycleState | None = None) -> None:
         self._worker.call(self._matcher_host.release, limit=CLEANUP_LIMIT)
@@ -335,11 +328,10 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         left, right = (self._pairing.latest_camera_info(side) for side in SIDES)
         self._reconfiguration.expect(left, right, self._configuration)
 
-    def _on_clock_jump(self) -> int:
-        number = self._generation.advance(PairDrop.CLOCK_JUMP)
+    def _on_clock_jump(self) -> None:
+        self._generation.advance(PairDrop.CLOCK_JUMP)
         self._mailbox.clear(PairDrop.CLOCK_JUMP)
         self._conditions.warn('clock jump', 'stamps went back: starting over')
-        return number
 
     def _on_parameters(self) -> None:
         settings = self._configuration.node
@@ -358,19 +350,19 @@ class StereoBpNode(LifecycleNodeMixin, Node):
 
     def _publish_diagnostics(self) -> None:
         try:
-            self._look_around()
+            self._check_graph_and_clock()
             report = self._report()
             found, active = nothing_published(report), self._conditions.active('output')
             if found is None:
                 self._conditions.clear('output')
             elif not active or active[0].level != found.level:      # logged when it begins
                 self._conditions.hold('output', found.level, found.text)
-            self._diagnostics_publisher.publish(self._diagnostics.build(
-                self._clocks.stamp(), report))
+            self._diagnostics_publisher.publish(diagnostics_message(
+                self.get_fully_qualified_name(), self._clocks.stamp(), report))
         except Exception as error:
             self._conditions.error('diagnostics', f'diagnostics failed: {described(error)}')
 
-    def _look_around(self) -> None:
+    def _check_graph_and_clock(self) -> None:
         """Hold what is true of the graph and the clock at this moment."""
         self._qos_watch.refresh()
         self._conditions.hold('clock', Level.WARN, *(
@@ -387,11 +379,12 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         inputs, outputs, now = self._inputs, self._outputs, self._clocks.seconds()
         processor = self._processor
         settings = self._configuration.node
+        distribution, recent = self._latencies.report()
         counts, before = self._ledger.counts(), self._reported
         self._reported = counts
         state = self._busy_with or self._state_machine.current_state[1]
         idle = state == 'active' and outputs is not None and not outputs.wanted()
-        images = [dataclasses.replace(m.report(now), publishers=self.count_publishers(m.topic))
+        images = [m.report(now, self.count_publishers(m.topic))
                   for m in inputs.images.values()] if inputs else []
         infos = {side: m.report(now) for side, m in inputs.infos.items()} if inputs else {}
         return Report(
@@ -400,7 +393,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             missing=[infos[side].topic for side in self._pairing.missing_camera_infos()
                      if side in infos],
             conditions=self._conditions.report(), counts=counts, before=before,
-            dry=self._output_monitor.report(
+            stall=self._output_monitor.report(
                 time.monotonic(), counts, wanted=state == 'active' and not idle,
                 timeout=settings.input_timeout, building=self._matcher_host.building_since,
                 built=self._matcher_host.built_at),
@@ -410,8 +403,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
             closest_miss=self._pairing.take_closest_miss(),
             quality=processor.quality if processor is not None else None,
             vertical=self._offsets.report(),
-            distribution=self._latencies.distribution(), recent=self._latencies.take_recent(),
-            matcher=self._matcher_host.matcher,
+            distribution=distribution, recent=recent, matcher=self._matcher_host.matcher,
             device={**self._matcher_host.device, **self._gpu.report()},
             config=self._configuration.matcher, settings=settings)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from stereo_bp_ros.config import NodeConfig
@@ -15,8 +16,42 @@ from stereo_bp_ros.node.camera_infos import WAIT, CameraInfos
 from stereo_bp_ros.node.diagnostics.ledger import SIDES, ImageDrop, Ledger, PairDrop
 from stereo_bp_ros.stamps import find_partner
 
-#: Stamps of paired images that are remembered to recognise duplicates.
-REMEMBERED = 64
+#: Stamps of paired images that are remembered to recognise duplicates, and ended generations whose
+#: reason is remembered: no result is ever older than that.
+REMEMBERED, GENERATIONS = 64, 16
+
+
+class Generation:
+    """Which results may still be published: every activation and clock jump begins a generation.
+
+    Results pass a gate on their way out. ``advance`` returns only when nobody is inside the gate:
+    after it, nothing of an older generation is published. ``clock_epoch`` says how often the
+    clock went back.
+    """
+
+    def __init__(self) -> None:
+        self.number = self.clock_epoch = 0
+        self._gate = threading.Lock()
+        self._ended: dict[int, PairDrop] = {}
+
+    def advance(self, reason: PairDrop) -> None:
+        """End the current generation for a reason."""
+        with self._gate:
+            self._ended[self.number] = reason
+            while len(self._ended) > GENERATIONS:
+                del self._ended[next(iter(self._ended))]
+            self.clock_epoch += reason is PairDrop.CLOCK_JUMP
+            self.number += 1
+
+    def ended(self, number: int) -> PairDrop | None:
+        """Why a generation ended; None for the current one."""
+        return None if number == self.number else self._ended.get(number, PairDrop.DEACTIVATED)
+
+    @contextlib.contextmanager
+    def gate(self, number: int) -> Iterator[PairDrop | None]:
+        """Hold the gate open for one result; yields why it must not pass, or None."""
+        with self._gate:
+            yield self.ended(number)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,22 +110,24 @@ class Pairing:
 
     Images pair while the pairing is open. A clock that goes back, or a stamp that goes back by
     more than ``jump_threshold`` against the newest of its own side, means that a bag or a
-    simulation started over: what waits is dropped, and ``on_clock_jump`` is called (under the
-    pairing's lock; it returns the number of the generation that begins).
+    simulation started over: what waits is dropped, and ``on_clock_jump`` is called.
 
     A pair leaves with the camera_infos that belong to it (``CameraInfos``), and waits for them
     at most ``WAIT`` seconds. Whoever feeds the pairing calls ``release`` while ``is_timed``.
 
     :param ledger: is told of everything that happens.
-    :param on_clock_jump: starts a new generation and returns its number.
+    :param generation: of the pairs.
+    :param settings: tolerance, queue size and jump threshold; may be replaced at any time.
+    :param on_clock_jump: starts a new generation.
     :param clock: seconds of a steady clock.
     """
 
-    def __init__(self, *, ledger: Ledger, settings: NodeConfig,
-                 on_clock_jump: Callable[[], int],
+    def __init__(self, *, ledger: Ledger, generation: Generation, settings: NodeConfig,
+                 on_clock_jump: Callable[[], object],
                  clock: Callable[[], float] = time.perf_counter) -> None:
+        self.settings = settings
         self._ledger = ledger
-        self._settings = settings
+        self._generation = generation
         self._on_clock_jump = on_clock_jump
         self._clock = clock
         self._lock = threading.Lock()
@@ -99,27 +136,17 @@ class Pairing:
         self._awaiting: list[_Waiting] = []
         self._epoch = 0
         self._newest_of_epoch = 0
-        self._generation: int | None = None
+        self._is_open = False
         self._closest_miss_ns: int | None = None
 
-    @property
-    def settings(self) -> NodeConfig:
-        """Tolerance, queue size and jump threshold; may be replaced at any time."""
-        return self._settings
-
-    @settings.setter
-    def settings(self, settings: NodeConfig) -> None:
-        self._settings = settings
-
-    def open(self, generation: int) -> None:
-        """Start pairing; pairs carry this generation's number."""
-        with self._lock:
-            self._generation = generation
+    def open(self) -> None:
+        """Start pairing."""
+        self._is_open = True
 
     def close(self) -> None:
         """Stop pairing: what waits and what arrives from now on is dropped as deactivated."""
         with self._lock:
-            self._generation = None
+            self._is_open = False
             self._flush(ImageDrop.DEACTIVATED, PairDrop.DEACTIVATED)
 
     def waiting(self, side: str) -> int:
@@ -168,40 +195,19 @@ class Pairing:
         entered = self._clock()
         with self._lock:
             self._ledger.receive(name)
-            if self._generation is None:
+            if not self._is_open:
                 self._ledger.drop_image(name, ImageDrop.DEACTIVATED)
                 return []
             if stamp_ns <= 0:
                 self._ledger.drop_image(name, ImageDrop.BAD_INPUT,
                                         input_reason=InputReason.ZERO_STAMP)
                 return []
-            side = self._sides[name]
-            other = self._sides['right' if name == 'left' else 'left']
-            if not self._belongs_to_this_epoch(side, stamp_ns):
-                self._ledger.drop_image(name, ImageDrop.CLOCK_JUMP)
-                return []
-            if stamp_ns in side.waiting or stamp_ns in side.paired:
-                self._ledger.drop_image(name, ImageDrop.DUPLICATE)
-                return []
-            self._infos.sides[name].expect(stamp_ns, entered)
-            arrival = Arrival(message, stamp_ns, received, entered)
-            partner = self._partner(other, stamp_ns)
-            if partner is None:
-                side.waiting[stamp_ns] = arrival
-                self._trim(name, side)
-            else:
-                del other.waiting[partner.stamp_ns]
-                side.paired.append(stamp_ns)
-                other.paired.append(partner.stamp_ns)
-                self._ledger.pair()
-                pair = _Waiting(*((arrival, partner) if name == 'left' else (partner, arrival)),
-                                entered + WAIT)
-                self._awaiting.append(pair)
-                ready = self._release()
-                if pair in self._awaiting:
-                    self._ledger.await_camera_info()
-                return ready
-            return self._release()
+            epoch = self._epoch
+            ready = self._add(name, Arrival(message, stamp_ns, received, entered))
+            has_jumped = self._epoch != epoch
+        if has_jumped:      # nothing is ready then
+            self._on_clock_jump()
+        return ready
 
     def add_camera_info(self, name: str, info: Any, stamp_ns: int) -> list[StereoPair]:
         """Take a camera_info in; returns the pairs that are complete by now."""
@@ -217,23 +223,51 @@ class Pairing:
     def clock_went_back(self, now_ns: int) -> None:
         """The clock that stamps are of went back, by however little: everything starts over."""
         with self._lock:
-            ahead = [side for side in self._sides.values() if side.epoch == self._epoch
-                     and side.newest is not None and side.newest > now_ns]
             # Where an image of the new round came first, it has started over already.
-            if ahead:
-                self._epoch += 1
-                self._newest_of_epoch = now_ns
-                self._start_over()
+            is_new = any(side.epoch == self._epoch and side.newest is not None
+                         and side.newest > now_ns for side in self._sides.values())
+            if is_new:
+                self._start_over(self._epoch + 1, now_ns)
+        if is_new and self._is_open:
+            self._on_clock_jump()
+
+    def _add(self, name: str, arrival: Arrival) -> list[StereoPair]:
+        stamp_ns = arrival.stamp_ns
+        side, other = self._sides[name], self._sides['right' if name == 'left' else 'left']
+        if not self._belongs_to_this_epoch(side, stamp_ns):
+            self._ledger.drop_image(name, ImageDrop.CLOCK_JUMP)
+            return []
+        if stamp_ns in side.waiting or stamp_ns in side.paired:
+            self._ledger.drop_image(name, ImageDrop.DUPLICATE)
+            return []
+        self._infos.sides[name].expect(stamp_ns, arrival.entered)
+        partner = self._partner(other, stamp_ns)
+        if partner is None:
+            side.waiting[stamp_ns] = arrival
+            # The first to arrive goes first: dropping by smallest stamp would starve a short loop.
+            while len(side.waiting) > self.settings.queue_size:
+                del side.waiting[next(iter(side.waiting))]
+                self._ledger.drop_image(name, ImageDrop.UNMATCHED)
+            return self._release()
+        del other.waiting[partner.stamp_ns]
+        side.paired.append(stamp_ns)
+        other.paired.append(partner.stamp_ns)
+        self._ledger.count('pairs')
+        left, right = (arrival, partner) if name == 'left' else (partner, arrival)
+        pair = _Waiting(left, right, arrival.entered + WAIT)
+        self._awaiting.append(pair)
+        ready = self._release()
+        if pair in self._awaiting:
+            self._ledger.count('camera_info_waits')
+        return ready
 
     def _belongs_to_this_epoch(self, side: _Side, stamp_ns: int) -> bool:
-        threshold = self._settings.jump_threshold * 1e9
+        threshold = self.settings.jump_threshold * 1e9
         if side.newest is not None and side.newest - stamp_ns > threshold:
             side.epoch += 1
             side.newest = None
             if side.epoch > self._epoch:
-                self._epoch = side.epoch
-                self._newest_of_epoch = stamp_ns
-                self._start_over()
+                self._start_over(side.epoch, stamp_ns)
         if side.epoch < self._epoch:
             # The clock or the other side has gone back. This image either is still from before,
             # or the first one after it where this side had too little to go back from.
@@ -246,13 +280,12 @@ class Pairing:
         self._newest_of_epoch = max(self._newest_of_epoch, side.newest)
         return True
 
-    def _start_over(self) -> None:
-        self._ledger.clock_jump()
+    def _start_over(self, epoch: int, newest_ns: int) -> None:
+        self._epoch, self._newest_of_epoch = epoch, newest_ns
+        self._ledger.count('clock_jumps')
         self._flush(ImageDrop.CLOCK_JUMP, PairDrop.CLOCK_JUMP)
         for side in self._sides.values():
             side.paired.clear()
-        if self._generation is not None:
-            self._generation = self._on_clock_jump()
 
     def _flush(self, image_reason: ImageDrop, pair_reason: PairDrop) -> None:
         for name, side in self._sides.items():
@@ -264,7 +297,7 @@ class Pairing:
 
     def _partner(self, other: _Side, stamp_ns: int) -> Arrival | None:
         partner_ns, difference = find_partner(other.waiting, stamp_ns,
-                                              self._settings.stamp_tolerance_s)
+                                              self.settings.stamp_tolerance_s)
         if partner_ns is not None:
             return other.waiting[partner_ns]
         if difference >= 0 and (self._closest_miss_ns is None
@@ -272,17 +305,11 @@ class Pairing:
             self._closest_miss_ns = difference
         return None
 
-    def _trim(self, name: str, side: _Side) -> None:
-        # The first to arrive goes first: dropping by smallest stamp would starve a short loop.
-        while len(side.waiting) > self._settings.queue_size:
-            del side.waiting[next(iter(side.waiting))]
-            self._ledger.drop_image(name, ImageDrop.UNMATCHED)
-
     def _release(self) -> list[StereoPair]:
         now = self._clock()
         # Before the first camera_infos nothing is late, and only the latest pair is worth keeping.
         has_infos = not self._infos.missing()
-        surplus = len(self._awaiting) - (self._settings.queue_size if has_infos else 1)
+        surplus = len(self._awaiting) - (self.settings.queue_size if has_infos else 1)
         ready, waiting = [], []
         for position, pair in enumerate(self._awaiting):
             overdue = position < surplus or (has_infos and pair.until <= now)
@@ -291,7 +318,7 @@ class Pairing:
             if infos is not None:
                 ready.append(self._complete(pair, infos, now))
                 if overdue:
-                    self._ledger.miss_camera_info()
+                    self._ledger.count('camera_infos_missed')
             elif overdue:
                 self._ledger.drop_pair(PairDrop.NO_CAMERA_INFO)
             else:
@@ -304,7 +331,6 @@ class Pairing:
         self._infos.sides['left'].forget(left.stamp_ns)
         self._infos.sides['right'].forget(right.stamp_ns)
         later = left if left.received > right.received else right
-        assert self._generation is not None
         return StereoPair(
             left.message, right.message, *infos, left.stamp_ns, right.stamp_ns,
-            self._generation, later.received, later.entered, now)
+            self._generation.number, later.received, later.entered, now)

@@ -145,21 +145,16 @@ class Parameters:
         except Exception as error:
             return SetParametersResult(successful=False, reason=f'cannot be checked: {error!r}')
         if self._applies_on_set:
-            self._apply(matcher, node, changes)
+            self._post_set(parameters)
         return SetParametersResult(successful=True)
 
     def _post_set(self, parameters: Sequence[Parameter]) -> None:
         changes = self._known(parameters)
-        if changes:
-            self._apply(*self._changed(changes), changes)
-
-    def _apply(self, matcher: MatcherConfig, node: NodeConfig,
-               changes: Mapping[str, Any]) -> None:
         with self._lock:
-            changed = (matcher, node) != (self.matcher, self.node)
-            self.matcher, self.node = matcher, node
+            before = self.matcher, self.node
+            self.matcher, self.node = now = self._changed(changes)
         self._warn_ignored(changes)
-        if changed:
+        if now != before:
             self._on_change()
 
     def _known(self, parameters: Sequence[Parameter]) -> dict[str, Any]:
@@ -203,11 +198,6 @@ def _named(setting: Setting, value: Any) -> Any:
     return setting.aliases.get(value, value) if is_number else value
 
 
-def same_value(left: Value, right: Value) -> bool:
-    """Whether two parameter values are equal and of one kind (True is not 1)."""
-    return left == right and isinstance(left, bool) == isinstance(right, bool)
-
-
 class BatchParameterService(ParameterService):
     """The parameter services of a node, with two differences.
 
@@ -225,7 +215,7 @@ class BatchParameterService(ParameterService):
         return response
 
     def _set_parameters_atomically_callback(self, request: Any, response: Any) -> Any:
-        response.result = _set(self._batch_node, self._meant(request))
+        response.result = self._batch_node.set_parameters_atomically(self._meant(request))
         return response
 
     def _meant(self, request: Any) -> list[Parameter]:
@@ -246,14 +236,14 @@ def set_together(node: Node, parameters: Sequence[Parameter]) -> list[SetParamet
     results = [_known_result(node, parameter) for parameter in parameters]
     open_ = [i for i, result in enumerate(results) if result is None]
     if len(open_) > 1:
-        together = _set(node, [parameters[i] for i in open_])
+        together = node.set_parameters_atomically([parameters[i] for i in open_])
         if together.successful:
             return [result or together for result in results]
     # One value may be acceptable only after another: go round as long as that helps.
     while open_:
         refused = []
         for i in open_:
-            results[i] = result = _set(node, [parameters[i]])
+            results[i] = result = node.set_parameters_atomically([parameters[i]])
             if not result.successful:
                 refused.append(i)
         if len(refused) == len(open_):
@@ -267,11 +257,9 @@ def _known_result(node: Node, parameter: Parameter) -> SetParametersResult | Non
     if not node.has_parameter(name):
         return SetParametersResult(successful=False, reason=f'there is no parameter {name}'
                                    + did_you_mean(name, ()))
-    if (node.describe_parameter(name).read_only
-            and same_value(node.get_parameter(name).value, parameter.value)):
+    known = node.get_parameter(name).value
+    # True is not 1.
+    is_same = known == parameter.value and type(known) is type(parameter.value)
+    if is_same and node.describe_parameter(name).read_only:
         return SetParametersResult(successful=True)
     return None
-
-
-def _set(node: Node, parameters: Sequence[Parameter]) -> SetParametersResult:
-    return node.set_parameters_atomically(list(parameters))

@@ -18,9 +18,8 @@ from stereo_bp_ros.errors import described
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.compression import Compressor, compressed_color, compressed_depth
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
-from stereo_bp_ros.node.diagnostics.latency import FrameLatency
+from stereo_bp_ros.node.diagnostics.monitors import FrameLatency
 from stereo_bp_ros.node.frames import Result
-from stereo_bp_ros.node.generation import Generation
 from stereo_bp_ros.node.messages import (
     CameraInfoMessage,
     DisparityMessage,
@@ -31,6 +30,7 @@ from stereo_bp_ros.node.messages import (
     latency_message,
     latency_numbers,
 )
+from stereo_bp_ros.node.pairing import Generation
 from stereo_bp_ros.node.qos import QosWatch
 
 #: From the pixels of an ``ImageMessage``, their encoding and what else is known of a frame, whose

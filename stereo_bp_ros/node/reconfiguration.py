@@ -13,8 +13,8 @@ from stereo_bp_ros import engines, geometry
 from stereo_bp_ros.camera import Calibration, image_size
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
 from stereo_bp_ros.errors import ConfigError, InputError, StereoError, described
-from stereo_bp_ros.node.calibrating import calibrate
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
+from stereo_bp_ros.node.input_images import calibrate
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.parameters import Parameters
 from stereo_bp_ros.node.worker import Mailbox, Worker
@@ -68,7 +68,9 @@ class Reconfiguration:
 
         :raises StereoError: it cannot run here, or needs more memory than allowed.
         """
-        old = self._searched_if_possible(active)
+        old = None
+        with contextlib.suppress(ConfigError):      # min_depth is out of reach
+            old = self._searched(active)
         try:
             wanted = self._searched(wanted)
         except ConfigError:
@@ -132,13 +134,6 @@ class Reconfiguration:
         :raises ConfigError: as ``geometry.searched``.
         """
         return geometry.searched(config, self._calibration(config))
-
-    def _searched_if_possible(self, config: MatcherConfig) -> MatcherConfig | None:
-        """``_searched``, or None where ``min_depth`` is out of reach."""
-        try:
-            return self._searched(config)
-        except ConfigError:
-            return None
 
     def _size_built(self) -> tuple[int, int] | None:
         matcher = self._matcher_host.matcher

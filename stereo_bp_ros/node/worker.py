@@ -16,6 +16,10 @@ from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.pairing import StereoPair
 
 Command = Callable[[], None]
+Result = TypeVar('Result')
+
+#: Seconds for which whoever delivers a pair leaves the interpreter to the worker, at most.
+HEAD_START = 0.002
 
 
 class Mailbox:
@@ -30,22 +34,13 @@ class Mailbox:
         self._commands: collections.deque[Command] = collections.deque()
         self._pair: StereoPair | None = None
         self._closed = False
-        self._reconfiguring = False
+        #: Whether pairs that pile up now do so because of a new configuration.
+        self.reconfiguring = False
 
     @property
     def occupied(self) -> bool:
         """Whether a pair waits."""
         return self._pair is not None
-
-    @property
-    def reconfiguring(self) -> bool:
-        """Whether pairs that pile up now do so because of a new configuration."""
-        return self._reconfiguring
-
-    @reconfiguring.setter
-    def reconfiguring(self, value: bool) -> None:
-        with self._changed:
-            self._reconfiguring = value
 
     def put(self, pair: StereoPair) -> None:
         """Leave a pair; of this one and the one that waits, the older is dropped."""
@@ -55,7 +50,7 @@ class Mailbox:
                 return
             waiting = self._pair
             if waiting is not None:
-                self._ledger.drop_pair(PairDrop.RECONFIGURING if self._reconfiguring
+                self._ledger.drop_pair(PairDrop.RECONFIGURING if self.reconfiguring
                                        else PairDrop.SUPERSEDED)
                 if (waiting.generation, waiting.stamp_ns) > (pair.generation, pair.stamp_ns):
                     return
@@ -86,7 +81,7 @@ class Mailbox:
             if self._pair is not None:
                 self._pair = None
                 self._ledger.drop_pair(PairDrop.DEACTIVATED)
-            self._changed.notify_all()
+            self._changed.notify()
 
     def take(self) -> Union[Command, StereoPair, None]:
         """Wait for work: the oldest command, else the pair; None once closed."""
@@ -99,12 +94,6 @@ class Mailbox:
                 return self._commands.popleft()
             pair, self._pair = self._pair, None
             return pair
-
-
-Result = TypeVar('Result')
-
-#: Seconds for which whoever delivers a pair leaves the interpreter to the worker, at most.
-HEAD_START = 0.002
 
 
 class WorkerStopped(Exception):
@@ -127,20 +116,11 @@ class Worker:
         self._lock = threading.Lock()
         self._pending: set[concurrent.futures.Future[Any]] = set()
         self._stopping = False
-        self._busy = False
+        #: Whether a pair is being matched right now.
+        self.busy = False
         self._idle = threading.Event()
         # A daemon: a compiler that cannot be interrupted must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name='stereo_bp_worker', daemon=True)
-
-    @property
-    def busy(self) -> bool:
-        """Whether a pair is being matched right now."""
-        return self._busy
-
-    @property
-    def inside(self) -> bool:
-        """Whether the caller is the worker's own thread."""
-        return threading.current_thread() is self._thread
 
     def start(self) -> None:
         """Start the thread."""
@@ -213,7 +193,7 @@ class Worker:
             pending = list(self._pending)
         for future in pending:
             self._settle(future, error=WorkerStopped('the worker was stopped'))
-        if self._thread.is_alive() and not self.inside:
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(limit)
         return not self._thread.is_alive()
 
@@ -234,13 +214,13 @@ class Worker:
             if work is None:
                 return
             if isinstance(work, StereoPair):
-                self._busy = True
+                self.busy = True
                 try:
                     self._process(work)
                 except BaseException as error:
                     self._on_error(error)
                 finally:
-                    self._busy = False
+                    self.busy = False
                     self._idle.set()
             else:
                 work()

@@ -118,7 +118,7 @@ def test_every_panel_of_foxglove_takes_the_type_of_its_topics(foxglove: Any) -> 
 
 
 def test_foxglove_plots_stages_that_latency_has(foxglove: Any) -> None:
-    from stereo_bp_ros.node.diagnostics.latency import STAGES
+    from stereo_bp_ros.node.diagnostics.monitors import STAGES
     keys = [re.search(r'\{key=="(\w+)"\}', path['value'])[1]
             for path in foxglove['configById']['Plot!latency']['paths']]
     assert set(keys) <= {*STAGES, 'total', 'age'}

@@ -12,13 +12,12 @@ import numpy as np
 
 from stereo_bp_ros import camera, checks, rectification
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.evaluation import bag_reader, bags
+from stereo_bp_ros.evaluation import bag_messages, bags
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.node import camera_infos, input_images
-from stereo_bp_ros.node.calibrating import calibrate
+from stereo_bp_ros.node.input_images import calibrate
 from test.fuzz.inputs import NUMPY_SCALAR, Choices
-from test.node.frame_bench import NOW, Bench
-from test.node.stand_ins import FakeMatcher, make_image, make_info, make_stamped
+from test.node.stand_ins import NOW, Bench, make_image, make_info, make_stamped
 
 #: Most pixels of a side that the node is told to accept.
 LARGEST = 640
@@ -134,9 +133,8 @@ def frames(data: bytes, _: pathlib.Path) -> None:
 
 @functools.cache
 def _bench() -> Bench:
-    config = MatcherConfig(disparity_range=8, max_image_width=LARGEST, max_image_height=LARGEST)
-    return Bench(types.SimpleNamespace(stamped=make_stamped, info=make_info, image=make_image),
-                 FakeMatcher, config)
+    return Bench(MatcherConfig(disparity_range=8, max_image_width=LARGEST,
+                               max_image_height=LARGEST))
 
 
 CDR_TYPES = (bags.IMAGE, bags.CAMERA_INFO, bags.COMPRESSED_IMAGE)
@@ -144,7 +142,7 @@ CDR_TYPES = (bags.IMAGE, bags.CAMERA_INFO, bags.COMPRESSED_IMAGE)
 
 def cdr(data: bytes, _: pathlib.Path) -> None:
     """A serialised message as rosbags reads it, used by the node."""
-    _use(data, bag_reader.STORE.deserialize_cdr)
+    _use(data, bag_messages.STORE.deserialize_cdr)
 
 
 def cdr_of_ros(data: bytes, _: pathlib.Path) -> None:
@@ -173,5 +171,5 @@ def _ros_deserialize() -> Callable[[bytes, str], Any]:
         from rclpy.serialization import deserialize_message
         from sensor_msgs import msg
     except ImportError:
-        return bag_reader.STORE.deserialize_cdr
+        return bag_messages.STORE.deserialize_cdr
     return lambda data, kind: deserialize_message(data, getattr(msg, kind.rpartition('/')[2]))

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from test.domains import domain
 from test.launch.bench import Bench
+from test.machine import domain
 
 
 @pytest.fixture(scope='session', autouse=True)

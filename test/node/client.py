@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import array
+import collections
 import contextlib
 import threading
 import time
-import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from test.node.processes import LIMIT, START_LIMIT, NodeProcess
+from test.node.processes import LIMIT, START_LIMIT
 
 #: A transition that no state has: it is refused, and changes nothing.
 NONE = 'none'
 #: Seconds after which an answer that may be lost is asked for again.
 ANSWER_LIMIT = 5.0
+#: Reports of the node that are kept.
+REPORTS = 600
+
+
+class Status(NamedTuple):
+    """One status of a report: reports are counted from 1 on."""
+
+    number: int
+    stamp_ns: int
+    level: int
+    message: str
+    values: dict[str, str]
 
 
 class Client:
     """Publishes pairs to a node and collects what it answers; spins in a thread of its own."""
 
-    TOPICS = ('disparity', 'depth', 'latency', '/diagnostics')
+    TOPICS = ('disparity', 'depth', 'latency')
 
     def __init__(self, domain: int, topics: Sequence[str] = TOPICS, *, compressed: bool = False,
                  image: str = 'image_rect', node: str = '/stereo_bp', depth: int = 100,
@@ -41,7 +53,7 @@ class Client:
                                       namespace=namespace)
         self.target = node
         #: The process of the node, where a fixture has started it for this client.
-        self.node_process: NodeProcess | None = None
+        self.node_process: Any = None
         self.executor = SingleThreadedExecutor(context=self.context)
         self.executor.add_node(self.node)
         qos = QoSProfile(depth=depth)
@@ -54,17 +66,22 @@ class Client:
             side: self.node.create_publisher(CameraInfo, f'{side}/camera_info', qos)
             for side in ('left', 'right')}
         types_ = {'disparity': DisparityImage, 'depth': Image, 'points2': PointCloud2,
-                  'latency': DiagnosticArray, '/diagnostics': DiagnosticArray}
+                  'latency': DiagnosticArray}
         types_ |= dict.fromkeys(('depth/image_rect', 'confidence', 'disparity_color'), Image)
         types_ |= dict.fromkeys(('depth/image_rect/compressedDepth',
                                  'disparity_color/compressed'), CompressedImage)
         types_['depth/camera_info'] = CameraInfo
         self.received: dict[str, list[Any]] = {topic: [] for topic in types_}
+        #: Number of reports of the node that have come.
+        self.reports = 0
+        self._statuses: collections.deque[dict[str, Status]] = collections.deque(maxlen=REPORTS)
+        self.node.create_subscription(DiagnosticArray, '/diagnostics', self.take_report, 100)
         self.subscriptions = {
             topic: self.node.create_subscription(types_[topic], topic,
                                                  self.received[topic].append, qos)
             for topic in topics}
         self._types, self._qos = types_, qos
+        self._log_start = 0
         self._closing = False
         self._thread = threading.Thread(target=self._spin, daemon=True)
         self._thread.start()
@@ -81,9 +98,28 @@ class Client:
         self.context.try_shutdown()
 
     def log(self) -> str:
-        """What the node of this client has logged."""
-        assert self.node_process is not None
-        return self.node_process.log
+        """What the node of this client has logged since ``start_over``."""
+        return str(self.node_process.log[self._log_start:])
+
+    def start_over(self, parameters: Mapping[str, Any]) -> None:
+        """Activate the node anew, with these parameters and the defaults of all others."""
+        from stereo_bp_ros.config import all_settings
+
+        self.set_state('unconfigured')
+        self._log_start = len(self.node_process.log)
+        values = {name: setting.default for name, setting in all_settings('default').items()
+                  if not setting.read_only} | dict(parameters)
+        assert [r.reason for r in self.set_parameters(**values) if not r.successful] == []
+        self.set_state('active')
+        self.connect()
+
+    def set_state(self, wanted: str) -> None:
+        """Bring the node into a state: 'unconfigured', 'inactive' or 'active'."""
+        ways = {'unconfigured': {'active': 'deactivate', 'inactive': 'cleanup'},
+                'inactive': {'active': 'deactivate', 'unconfigured': 'configure'},
+                'active': {'unconfigured': 'configure', 'inactive': 'activate'}}[wanted]
+        while (state := self.state()) != wanted:
+            assert self.change_state(ways[state]), f'{ways[state]} from {state}'
 
     # Waiting
 
@@ -101,8 +137,7 @@ class Client:
         publishers = [*self.image_publishers.values(), *self.info_publishers.values()]
         self.wait_until(lambda: all(p.get_subscription_count() for p in publishers), limit,
                         'subscriptions of the node')
-        names = [t for t in self.subscriptions if t != '/diagnostics']
-        self.wait_until(lambda: all(self.node.count_publishers(t) for t in names), limit,
+        self.wait_until(lambda: all(map(self.node.count_publishers, self.subscriptions)), limit,
                         'publishers of the node')
         self.wait_until_known()
 
@@ -184,6 +219,13 @@ class Client:
         self.send_image('right', right, stamp_ns)
         return stamp_ns
 
+    def match(self, left: np.ndarray, right: np.ndarray, **camera: Any) -> Any:
+        """The disparity of two arrays, whose camera_infos have their stamp."""
+        stamp = self.now_ns()
+        for side in ('left', 'right'):
+            self.send_info(side, self.info(side, *left.shape[1::-1], **camera), stamp)
+        return self.result('disparity', self.send_pair(self.image(left), self.image(right), stamp))
+
     # Results
 
     def result(self, topic: str, stamp_ns: int, limit: float = LIMIT) -> Any:
@@ -210,52 +252,62 @@ class Client:
     def stamps(self, topic: str = 'disparity') -> list[int]:
         return [stamp_of(m) for m in list(self.received[topic])]
 
-    def status(self, name: str, *, after: int | None = None, level: int | None = None,
-               limit: float = LIMIT) -> types.SimpleNamespace:
-        """A status of this name in /diagnostics: level, message and values.
+    def take_report(self, message: Any) -> None:
+        """Keep the statuses of the node."""
+        prefix, number = f'{self.target}: ', self.reports + 1
+        found = {status.name.removeprefix(prefix): Status(
+            number, stamp_of(message), status.level[0], status.message,
+            {v.key: v.value for v in status.values})
+            for status in message.status if status.name.startswith(prefix)}
+        if found:
+            self._statuses.append(found)
+            self.reports = number
 
-        The next to come, or the first from message number ``after`` on; of any level or of one.
-        """
-        seen = len(self.received['/diagnostics']) if after is None else after
+    def find_status(self, name: str, matches: Callable[[Status], Any] = lambda status: True,
+                    after: int = 0) -> Status | None:
+        """The first status that matches in the reports behind number ``after``, or None."""
+        return next((found[name] for found in list(self._statuses) if name in found
+                     and found[name].number > after and matches(found[name])), None)
 
-        def find() -> Any:
-            for message in self.received['/diagnostics'][seen:]:
-                for status in message.status:
-                    if status.name == f'{self.target}: {name}' and level in (
-                            None, int.from_bytes(status.level, 'little')):
-                        return status
-            return None
-
-        status = self.wait_until(find, limit, f'status {name}')
-        return types.SimpleNamespace(level=int.from_bytes(status.level, 'little'),
-                                     message=status.message,
-                                     values={v.key: v.value for v in status.values})
-
-    def wait_for_status(self, name: str, condition: Callable[[Any], Any], limit: float = LIMIT
-                        ) -> types.SimpleNamespace:
-        """Wait for a status for which a condition holds."""
-        end = time.monotonic() + limit
+    def wait_for_status(self, name: str, matches: Callable[[Status], Any] = lambda status: True,
+                        limit: float = LIMIT, *, after: int | None = None) -> Status:
+        """Wait for a status that matches, from now on or in the reports behind ``after``."""
+        seen, end = self.reports if after is None else after, time.monotonic() + limit
+        last = None
         while True:
-            status = self.status(name)
-            if condition(status):
+            status = self.find_status(name, after=seen)
+            if status is None:
+                assert time.monotonic() < end, f'not within {limit:g} s; last {name}: {last}'
+                self.check_running()
+                time.sleep(0.005)
+            elif matches(status):
                 return status
-            assert time.monotonic() < end, f'last {name} status: {status}'
+            else:
+                last, seen = status, status.number
+
+    def status(self, name: str, *, after: int | None = None, level: int | None = None) -> Status:
+        """The next status of this name, or the first behind report ``after``; of one level."""
+        return self.wait_for_status(name, lambda status: level in (None, status.level),
+                                    after=after)
+
+    def check_running(self) -> None:
+        """Called while a report is waited for."""
 
     def counts(self) -> dict[str, int]:
-        """The counters of the next pairing status and of refused input; they must add up."""
-        after = len(self.received['/diagnostics'])
+        """The counters of the next report, those of refused input included."""
+        after = self.reports
         pairing = self.status('pairing', after=after).values
         refused = self.status('input', after=after).values
-        values = {k: int(v) for k, v in pairing.items()}
-        values |= {k: int(v) for k, v in refused.items() if k.startswith('bad input: ')}
-        return values
+        return {k: int(v) for k, v in pairing.items()} | {
+            k: int(v) for k, v in refused.items() if k.startswith('bad input: ')}
 
     def settled(self) -> dict[str, int]:
-        """The counters at rest."""
-        before = self.counts()
+        """The counters at rest: of two reports that agree. They add up."""
+        end, before = time.monotonic() + LIMIT, self.counts()
         while (values := self.counts()) != before:
+            assert time.monotonic() < end, 'the counters do not come to rest'
             before = values
-        check_identity(values)
+        assert not (wrong := unaccounted(values)), wrong
         return values
 
     def expect(self, before: Mapping[str, int], expected: Mapping[str, int],
@@ -270,7 +322,7 @@ class Client:
             changed = {k: v - before.get(k, 0) for k, v in after.items()
                        if v != before.get(k, 0)}
             if changed == {k: v for k, v in expected.items() if v}:
-                check_identity(after)
+                assert not (wrong := unaccounted(after)), wrong
                 return after
             assert time.monotonic() < end, f'changed: {changed}, expected: {expected}'
 
@@ -352,12 +404,21 @@ def stamp_of(message: Any) -> int:
     return int(message.header.stamp.sec) * 10**9 + int(message.header.stamp.nanosec)
 
 
-def check_identity(values: Mapping[str, int]) -> None:
-    """Every image received was published or dropped for a reason, or is known to wait."""
-    pair_drops = sum(v for k, v in values.items() if k.startswith('dropped pairs: '))
-    assert values['pairs'] == values['published'] + pair_drops + values['held'], values
+def unaccounted(values: Mapping[str, int]) -> list[str]:
+    """What does not add up in counters of a status ``pairing``, in words.
+
+    Every image that was received was published or dropped for a reason, or is known to wait.
+    """
+    pair_drops = sum(count for key, count in values.items() if key.startswith('dropped pairs: '))
+    wrong = []
+    accounted = values['published'] + pair_drops + values['held']
+    if values['pairs'] != accounted:
+        wrong.append(f'{values["pairs"]} pairs, but {accounted} published, dropped or held')
     for side in ('left', 'right'):
-        drops = sum(v for k, v in values.items() if k.startswith(f'dropped {side}: '))
-        assert values[f'received {side}'] == (
-            values['published'] + pair_drops + values['held'] + drops
-            + values[f'waiting {side}']), values
+        drops = sum(count for key, count in values.items()
+                    if key.startswith(f'dropped {side}: '))
+        accounted = values['pairs'] + drops + values[f'waiting {side}']
+        if values[f'received {side}'] != accounted:
+            wrong.append(f'{values[f"received {side}"]} {side} images received, but {accounted} '
+                         'paired, dropped or waiting')
+    return wrong

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from test import domains, shared_memory
+from test import machine
 
 #: Seconds. Compiling everything from scratch takes long on a small machine.
 START_LIMIT = 240.0
@@ -62,11 +62,11 @@ class NodeProcess:
 
     def kill(self) -> None:
         """End it at once, and remove the shared memory that it cannot give back any more."""
-        left = shared_memory.segments_of(self.process.pid)
+        left = machine.segments_of(self.process.pid)
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(10)
-        shared_memory.remove(left)
+        machine.remove(left)
 
 
 @contextlib.contextmanager
@@ -84,7 +84,7 @@ def running_node(directory: pathlib.Path, parameters: Mapping[str, Any],
         from stereo_bp_ros.replay import session
         qos = session.reliable_overrides(depth=200)
     if domain is None:
-        with domains.domain() as domain, running_node(
+        with machine.domain() as domain, running_node(
                 directory, parameters, *arguments, wait=wait, code=code, domain=domain,
                 qos=qos, environment=environment) as node:
             yield node

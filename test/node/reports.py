@@ -8,7 +8,7 @@ from typing import Any
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
 from stereo_bp_ros.node.diagnostics.ledger import Ledger
 from stereo_bp_ros.node.diagnostics.monitors import TopicReport
-from stereo_bp_ros.node.diagnostics.report import DiagnosticsBuilder, Report
+from stereo_bp_ros.node.diagnostics.report import Report, diagnostics_message
 
 ALIVE = TopicReport('/left/image_rect', 30.0, 0.03, True, '640 x 480 mono8')
 
@@ -17,7 +17,7 @@ def make_report(**fields: Any) -> Report:
     ledger = Ledger()
     values: dict[str, Any] = {
         'state': 'active', 'idle': False, 'images': [ALIVE], 'infos': [], 'missing': [],
-        'conditions': [], 'counts': ledger.counts(), 'before': ledger.counts(), 'dry': None,
+        'conditions': [], 'counts': ledger.counts(), 'before': ledger.counts(), 'stall': None,
         'waiting': {'left': 0, 'right': 0}, 'held': 0, 'closest_miss': None,
         'quality': None, 'vertical': {}, 'distribution': None, 'recent': None,
         'matcher': None, 'device': {},
@@ -27,7 +27,7 @@ def make_report(**fields: Any) -> Report:
 
 def status(report: Report, name: str) -> types.SimpleNamespace:
     from builtin_interfaces.msg import Time
-    message = DiagnosticsBuilder('/stereo_bp').build(Time(sec=7), report)
+    message = diagnostics_message('/stereo_bp', Time(sec=7), report)
     assert message.header.stamp.sec == 7
     found, = (s for s in message.status if s.name == f'/stereo_bp: {name}')
     assert isinstance(found.level, bytes)

@@ -151,14 +151,13 @@ def test_stale_future_and_late_pairs_are_told_apart(client: Any, images: dict[st
     send_and_wait(client, images, client.now_ns() - 5000 * MS)
     client.set_parameters(max_input_age=0.5)
     before = client.counts()
-    seen = len(client.received['/diagnostics'])
+    seen = client.reports
     client.send_pair(images['left'], images['right'], client.now_ns() - 800 * MS)
     before = client.expect(before, {'received left': 1, 'received right': 1, 'pairs': 1,
                                     'dropped pairs: stale': 1})
-    told = [status for message in client.received['/diagnostics'][seen:]
-            for status in message.status if 'max_input_age' in status.message]
-    assert told
-    assert told[0].level != b'\0'
+    status = client.find_status('input', lambda s: 'max_input_age' in s.message, seen)
+    assert status is not None
+    assert status.level > 0
     client.send_pair(images['left'], images['right'], client.now_ns() + 300_000 * MS)
     before = client.expect(before, {'received left': 1, 'received right': 1, 'pairs': 1,
                                     'dropped pairs: future': 1})

@@ -21,7 +21,7 @@ SECONDS_PER_CALIBRATION = 0.25
 #: How far the principal points move with a calibration: what half a change shifts disparities by.
 MOVED = 40.0
 PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 8, 'correlation_window_size': 5,
-              'max_input_age': 0.0, 'qos_overrides./disparity.publisher.depth': 100}
+              'max_input_age': 0.0}
 
 ORDERS = {
     'images first': (('left', 'image'), ('right', 'image'), ('left', 'info'), ('right', 'info')),

@@ -8,7 +8,6 @@ import heapq
 import itertools
 import math
 import random
-import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,8 +16,9 @@ import pytest
 from stereo_bp_ros.config import NodeConfig
 from stereo_bp_ros.node.camera_infos import SILENCE, SINCE, WAIT, SideInfos
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
-from stereo_bp_ros.node.pairing import Pairing, StereoPair
+from stereo_bp_ros.node.pairing import Generation, Pairing, StereoPair
 from test.cases import every, slow
+from test.node.stand_ins import make_info, make_stamped
 
 SECOND = 1_000_000_000
 START = 1_000_000 * SECOND
@@ -50,22 +50,22 @@ def info_stamp(kind: str, frame: int, stamp_ns: int) -> int | None:
 class Cameras:
     """Two cameras and a pairing, in the time of a clock that only they move."""
 
-    def __init__(self, messages: types.SimpleNamespace, **options: Any) -> None:
-        self.messages = messages
+    def __init__(self, **options: Any) -> None:
         self.ledger = Ledger()
-        self.pairing = Pairing(ledger=self.ledger, settings=NodeConfig(**options),
-                               on_clock_jump=lambda: 1, clock=lambda: self.seconds)
-        self.pairing.open(1)
+        self.pairing = Pairing(ledger=self.ledger, generation=Generation(),
+                               settings=NodeConfig(**options), on_clock_jump=lambda: None,
+                               clock=lambda: self.seconds)
+        self.pairing.open()
         self.seconds = 0.0
         self.pairs: list[StereoPair] = []
 
     def image(self, side: str, stamp_ns: int) -> None:
-        self.pairs += self.pairing.add_image(side, self.messages.stamped(stamp_ns), stamp_ns,
+        self.pairs += self.pairing.add_image(side, make_stamped(stamp_ns), stamp_ns,
                                              self.seconds)
 
     def info(self, side: str, stamp_ns: int, focal: float) -> None:
         self.pairs += self.pairing.add_camera_info(
-            side, self.messages.info(stamp_ns, side=side, focal=focal), stamp_ns)
+            side, make_info(stamp_ns, side=side, focal=focal), stamp_ns)
 
     def frame(self, stamp_ns: int) -> None:
         self.image('left', stamp_ns)
@@ -82,8 +82,8 @@ class Cameras:
 
 
 @pytest.fixture
-def cameras(messages: types.SimpleNamespace) -> Cameras:
-    return Cameras(messages)
+def cameras() -> Cameras:
+    return Cameras()
 
 
 @dataclasses.dataclass(order=True)
@@ -213,11 +213,11 @@ def test_a_side_that_stops_to_stamp_is_used_as_it_was_and_waited_for_no_longer(
 @pytest.mark.parametrize(('late', 'is_own'), [
     (WAIT / 2, True), (WAIT, False), (WAIT + 1.0, False)])
 def test_a_camera_info_later_than_the_wait_is_not_that_of_its_image(
-        messages: types.SimpleNamespace, late: float, is_own: bool) -> None:
+        late: float, is_own: bool) -> None:
     side = SideInfos()
     side.expect(START, 10.0)
     assert side.stamped                     # nothing is known yet
-    side.add(messages.info(START), START, 10.0 + late)
+    side.add(make_info(START), START, 10.0 + late)
     assert side.stamped == is_own
 
 
@@ -301,7 +301,7 @@ def test_a_change_of_what_raw_images_are_rectified_by_is_a_new_calibration(
     cameras.info('right', START, 100.0)
     cameras.frame(START)
     for side in ('left', 'right'):
-        info = cameras.messages.info(START + 1, side=side)
+        info = make_info(START + 1, side=side)
         setattr(info, field, value)
         cameras.pairing.add_camera_info(side, info, START + 1)
     cameras.frame(START + 1)
@@ -320,8 +320,8 @@ def test_a_calibration_of_nan_is_no_change_with_every_message(cameras: Cameras) 
     assert every(math.isnan(focal) for focal in cameras.focals[-1])
 
 
-def test_pairs_that_wait_are_bounded_by_the_queue(messages: types.SimpleNamespace) -> None:
-    cameras = Cameras(messages, queue_size=3)
+def test_pairs_that_wait_are_bounded_by_the_queue() -> None:
+    cameras = Cameras(queue_size=3)
     cameras.info('left', START, 100.0)
     cameras.info('right', START, 100.0)
     for k in range(1, 20):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 from collections.abc import Iterable
 from typing import Any
@@ -21,15 +22,16 @@ from stereo_bp_ros.node.diagnostics.conditions import (
     Conditions,
     Level,
 )
-from stereo_bp_ros.node.diagnostics.latency import Distribution, LatencyWindow
 from stereo_bp_ros.node.diagnostics.ledger import SIDES, ImageDrop, Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import (
-    DrySpell,
+    Distribution,
+    OutputStall,
     TopicMonitor,
     TopicReport,
     missing_images,
 )
-from stereo_bp_ros.node.diagnostics.report import DiagnosticsBuilder
+from stereo_bp_ros.node.diagnostics.quality import VERTICAL_OFFSET, FrameQuality
+from stereo_bp_ros.node.diagnostics.report import diagnostics_message
 from test.node.reports import ALIVE, make_report, status
 
 pytestmark = pytest.mark.ros
@@ -47,7 +49,7 @@ def test_a_healthy_node_is_ok_throughout() -> None:
     ('/stereo_bp', 'stereo_bp')])
 def test_every_status_names_the_camera_as_its_hardware(name: str, camera: str) -> None:
     from builtin_interfaces.msg import Time
-    message = DiagnosticsBuilder(name).build(Time(), make_report())
+    message = diagnostics_message(name, Time(), make_report())
     assert {status.hardware_id for status in message.status} == {camera}
 
 
@@ -96,7 +98,7 @@ def test_idle_is_said_and_is_no_fault() -> None:
     before = ledger.counts()
     for side in ('left', 'right'):
         ledger.receive(side)
-    ledger.pair()
+    ledger.count('pairs')
     ledger.drop_pair(PairDrop.NO_SUBSCRIBERS)
     report = make_report(idle=True, counts=ledger.counts(), before=before)
     for name in ('input', 'latency'):
@@ -109,8 +111,8 @@ def test_drops_since_the_last_report_are_a_warning_by_reason() -> None:
     ledger.drop_pair(PairDrop.STALE)
     before = ledger.counts()
     for _ in range(3):
-        ledger.pair()
-    ledger.publish()
+        ledger.count('pairs')
+    ledger.count('published')
     ledger.drop_pair(PairDrop.SUPERSEDED)
     ledger.drop_pair(PairDrop.SUPERSEDED)
     ledger.drop_image('left', ImageDrop.UNMATCHED)
@@ -124,9 +126,9 @@ def test_drops_since_the_last_report_are_a_warning_by_reason() -> None:
 def test_pairs_without_any_result_are_an_error() -> None:
     ledger = Ledger()
     before = ledger.counts()
-    ledger.pair()
+    ledger.count('pairs')
     ledger.drop_pair(PairDrop.BAD_INPUT, InputReason.SHORT_DATA)
-    report = make_report(counts=ledger.counts(), before=before, dry=DrySpell(2.0, before))
+    report = make_report(counts=ledger.counts(), before=before, stall=OutputStall(2.0, before))
     found = status(report, 'pairing')
     assert (found.level, found.message) == (
         2, 'nothing published for 2 s: dropped: 1 bad input')
@@ -152,8 +154,8 @@ def test_images_that_never_pair_are_an_error_that_says_by_how_much(settings: dic
     found = status(report, 'pairing')
     assert found.level == 1
     assert 'differ by 0.012300 s' in found.message
-    dry = dataclasses.replace(report, dry=DrySpell(2.0, report.before))
-    found = status(dry, 'pairing')
+    stalled = dataclasses.replace(report, stall=OutputStall(2.0, report.before))
+    found = status(stalled, 'pairing')
     assert found.level == 2
     assert found.message.startswith('nothing published for 2 s: images of both sides')
     assert 'differ by 0.012300 s' in found.message
@@ -183,7 +185,7 @@ def test_with_one_side_silent_nobody_speaks_of_images_of_both_sides() -> None:
         ledger.receive('right')
     silent = dataclasses.replace(ALIVE, silent=1.5)
     found = status(make_report(images=[silent, ALIVE], counts=ledger.counts(), before=before,
-                               closest_miss=0.05, dry=DrySpell(2.0, before)), 'pairing')
+                               closest_miss=0.05, stall=OutputStall(2.0, before)), 'pairing')
     assert (found.level, found.message) == (2, 'nothing published for 2 s: no left images')
 
 
@@ -195,7 +197,7 @@ def test_a_side_that_is_behind_is_named_with_the_difference(ahead: float, text: 
     before = Ledger().counts()
     report = make_report(images=[dataclasses.replace(ALIVE, ahead=ahead), ALIVE],
                          counts=ledger.counts(), before=before, closest_miss=9.8,
-                         dry=DrySpell(3.0, before))
+                         stall=OutputStall(3.0, before))
     found = status(report, 'pairing')
     assert found.level == 2
     assert text in found.message
@@ -244,7 +246,7 @@ def test_images_lost_on_the_way_are_a_diagnosis_of_their_own() -> None:
     assert (found.level, found.message) == (
         1, 'left images do not arrive: 9 of 19 are missing; if the camera sends them, see Large '
         'images and Fast DDS in the README; dropped: 9 unmatched right')
-    found = status(dataclasses.replace(report, dry=DrySpell(2.0, report.before)), 'pairing')
+    found = status(dataclasses.replace(report, stall=OutputStall(2.0, report.before)), 'pairing')
     assert found.level == 2
     assert 'left images do not arrive' in found.message
     assert 'approximate_sync' not in found.message
@@ -264,38 +266,6 @@ def test_a_latency_over_the_budget_is_a_warning_while_frames_come() -> None:
     assert status(fast, 'latency').level == 0
     ended = status(make_report(distribution=window, settings=strict), 'latency')
     assert (ended.level, ended.message, ended.values['frames']) == (0, 'no frames', '300')
-
-
-def test_percentiles_are_taken_over_the_window() -> None:
-    window = LatencyWindow(100)
-    assert window.distribution() is None
-    for k in range(1, 301):
-        window.add(float(k))
-    found = window.distribution()
-    assert found is not None
-    assert (found.frames, found.p50, found.maximum) == (100, 250.5, 300.0)
-    assert found.p95 == pytest.approx(295.05)
-
-
-def test_a_monitor_measures_rate_and_silence_and_forgives_a_clock_that_goes_back() -> None:
-    monitor = TopicMonitor('/t', 10.0)
-    message = types.SimpleNamespace(width=4, height=3, encoding='mono8')
-    for k in range(20):
-        monitor.tick(10.0 + k * 0.1, message)
-    report = monitor.report(12.0)
-    assert report.rate == pytest.approx(10.0)
-    assert report.silent == pytest.approx(0.1)
-    assert report.detail == '4 x 3 mono8'
-    assert monitor.report(1.0).silent == 0.0
-    assert monitor.report(3.0).silent == 2.0
-
-
-def test_what_came_before_the_clock_was_known_is_not_silent_when_it_is() -> None:
-    monitor = TopicMonitor('/t', 0.0)
-    monitor.tick(0.0, types.SimpleNamespace(width=4, height=3))
-    assert monitor.report(0.0).silent == 0.0
-    assert monitor.report(1000.0).silent == 0.0
-    assert monitor.report(1002.0).silent == 2.0
 
 
 class Log:
@@ -373,11 +343,49 @@ def test_a_text_from_outside_is_cut_and_escaped(text: str, shown: str) -> None:
     assert quoted(text) == shown
 
 
-def test_the_detail_of_a_topic_is_bounded() -> None:
-    monitor = TopicMonitor('/t', 0.0)
-    for message in (types.SimpleNamespace(width=4, height=3, encoding='\n' * 300000),
-                    types.SimpleNamespace(data=b'', format='\n' * 300000)):
-        monitor.tick(0.0, message)
-        detail = monitor.report(1.0).detail
-        assert len(detail) < 100
-        assert detail.isprintable()
+@pytest.mark.parametrize('reason', [*ImageDrop, *PairDrop])
+def test_what_is_dropped_is_lost_unless_nobody_listened_or_the_node_was_deactivated(
+        reason: ImageDrop | PairDrop) -> None:
+    ledger = Ledger()
+    ledger.count('pairs')
+    ledger.count('published')
+    if isinstance(reason, PairDrop):
+        ledger.drop_pair(reason)
+    else:
+        ledger.drop_image('left', reason)
+    assert ledger.counts().lost == (reason.value not in ('deactivated', 'no subscribers'))
+
+
+QUALITY = FrameQuality(valid=0.873, last_label=0.00123, nearest=0.66, farthest=1344.0)
+VERTICAL = {'vertical offset px': '-0.12', 'vertical points': '104'}
+
+
+def test_the_status_input_has_what_was_measured_in_the_last_frame() -> None:
+    values = status(make_report(quality=QUALITY, vertical=VERTICAL), 'input').values
+    assert values.items() >= {
+        'valid %': '87.3', 'at the last label %': '0.12', 'nearest m': '0.660',
+        'farthest m': '1344.0', **VERTICAL}.items()
+
+
+def test_where_no_pixel_can_have_a_disparity_there_are_no_shares_of_pixels() -> None:
+    empty = FrameQuality(valid=None, last_label=0.0, nearest=math.inf, farthest=84.0)
+    values = status(make_report(quality=empty), 'input').values
+    assert 'valid %' not in values
+    assert values['nearest m'] == 'inf'
+
+
+@pytest.mark.parametrize('fields', [{'idle': True}, {'state': 'inactive'}])
+def test_a_node_that_matches_nothing_shows_no_old_measurements(fields: dict[str, object]) -> None:
+    values = status(make_report(quality=QUALITY, vertical=VERTICAL, **fields), 'input').values
+    assert not values.keys() & {'valid %', 'nearest m', 'vertical offset px'}
+
+
+def test_rows_that_miss_each_other_are_a_warning_of_the_status_input() -> None:
+    condition = Condition(VERTICAL_OFFSET, Level.WARN, 'rows')
+    found = status(make_report(conditions=[condition]), 'input')
+    assert (found.level, found.message) == (1, 'rows')
+
+
+def test_a_gpu_that_is_slowed_down_is_a_warning_of_the_status_device() -> None:
+    found = status(make_report(conditions=[Condition('gpu', Level.WARN, 'hot')]), 'device')
+    assert (found.level, found.message) == (1, 'hot')

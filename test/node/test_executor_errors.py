@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import pathlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -154,25 +152,22 @@ sys.exit(main.main())
 PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'autostart': False}
 
 
-def test_a_node_whose_executor_only_fails_ends_with_a_status_and_says_why(
-        run_node: Any, tmp_path: pathlib.Path) -> None:
-    with run_node(tmp_path, PARAMETERS, wait='', code=BROKEN_NODE) as node:
-        assert node.process.wait(LIMIT) == main.EXIT_SPINNING
-        assert 'Traceback' in node.log
-        assert "a callback failed: LookupError('nothing can be waited for')" in node.log
-        assert f'the executor fails without end: {main.MAX_ERRORS} exceptions' in node.log
-        assert node.log.count('Traceback') <= 5         # told with its count from then on
+def test_a_node_whose_executor_only_fails_ends_with_a_status_and_says_why(start_node: Any
+                                                                          ) -> None:
+    node = start_node(PARAMETERS, wait='', code=BROKEN_NODE)
+    assert node.process.wait(LIMIT) == main.EXIT_SPINNING
+    assert 'Traceback' in node.log
+    assert "a callback failed: LookupError('nothing can be waited for')" in node.log
+    assert f'the executor fails without end: {main.MAX_ERRORS} exceptions' in node.log
+    assert node.log.count('Traceback') <= 5         # told with its count from then on
 
 
-def test_a_callback_that_fails_is_told_in_the_log_and_in_diagnostics(
-        run_node: Any, client_class: Any, tmp_path: pathlib.Path) -> None:
-    with run_node(tmp_path, PARAMETERS, wait='a callback failed', code=FAILING_NODE) as node, \
-            contextlib.closing(client_class(node.domain, ('/diagnostics',))) as client:
-        assert "a callback failed: LookupError('a bug in a callback')" in node.log
-        assert 'Traceback' in node.log
-        deadline = time.monotonic() + LIMIT
-        while 'a callback failed' not in client.status('device').message:
-            assert time.monotonic() < deadline
-        assert client.status('device').level == 2
-        assert client.state() == 'unconfigured'
-        assert node.end() == 0
+def test_a_callback_that_fails_is_told_in_the_log_and_in_diagnostics(start: Any) -> None:
+    client = start(PARAMETERS, wait='a callback failed', code=FAILING_NODE,
+                   client={'topics': ()})
+    assert "a callback failed: LookupError('a bug in a callback')" in client.log()
+    assert 'Traceback' in client.log()
+    status = client.wait_for_status('device', lambda s: 'a callback failed' in s.message)
+    assert status.level == 2
+    assert client.state() == 'unconfigured'
+    assert client.node_process.end() == 0

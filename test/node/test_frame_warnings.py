@@ -1,4 +1,4 @@
-"""What is said of a pair that was matched, and of its result."""
+"""What is said of a pair that was matched and of its result; pairs that look sound one by one."""
 
 from __future__ import annotations
 
@@ -9,21 +9,27 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.errors import InputReason
+from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
+from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node import frames
-from stereo_bp_ros.node.diagnostics.quality import LOOKS
+from stereo_bp_ros.node.diagnostics.conditions import Conditions
+from stereo_bp_ros.node.diagnostics.ledger import PairDrop
+from stereo_bp_ros.node.diagnostics.quality import EXCHANGED_PAIRS, LOOKS, OffsetMonitor
+from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.types import DisparityFrame
-from test.node.frame_bench import NOW, Bench
+from test.node.stand_ins import NOW, SECOND, Bench, make_image, make_stamped
+from test.raw_cameras import camera_info, scene
 
 
 @pytest.mark.parametrize(('pixels', 'text'), [
     ('identical', 'identical'), ('black', 'is black'), ('white', 'is saturated')])
-def test_images_that_cannot_match_are_a_warning_with_a_reason(
-        make: Callable[..., Bench], pixels: str, text: str) -> None:
-    bench = make()
+def test_images_that_cannot_match_are_a_warning_with_a_reason(pixels: str, text: str) -> None:
+    bench = Bench()
     random = np.random.default_rng(0).integers(0, 256, (24, 32), np.uint8)
     left = {'identical': random, 'black': random // 64, 'white': 250 + random // 64}[pixels]
-    bench.process(left=bench.messages.image(NOW, left),
-                  right=bench.messages.image(NOW, random))
+    bench.process(left=make_image(NOW, left),
+                  right=make_image(NOW, random))
     assert text in bench.texts('quality')
     assert bench.outcome() == {'published': 1}
 
@@ -46,17 +52,16 @@ def look_at(bench: Bench, first: int, **images: np.ndarray) -> str:
     texts = []
     for k in range(LOOKS + 1):
         bench.process(NOW + first + k, **{
-            side: bench.messages.image(NOW + first + k, pixels)
+            side: make_image(NOW + first + k, pixels)
             for side, pixels in images.items()})
         texts.append(bench.texts('quality'))
     assert texts[-1] == texts[-2]
     return texts[-1]
 
 
-def test_too_few_valid_pixels_are_a_warning(make: Callable[..., Bench],
-                                            monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_valid_pixels_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, 'QUALITY_INTERVAL', 0.0)
-    bench = make(min_valid_fraction=0.5)
+    bench = Bench(min_valid_fraction=0.5)
 
     def mostly_invalid(disparity: np.ndarray, frame: DisparityFrame) -> None:
         disparity[:, :25] = frame.min_disparity - 1
@@ -65,24 +70,22 @@ def test_too_few_valid_pixels_are_a_warning(make: Callable[..., Bench],
     assert 'fewer than 50 % of the pixels have a disparity' in look_at(bench, 0)
 
 
-def test_nothing_is_said_of_valid_pixels_where_no_output_shows_them(
-        make: Callable[..., Bench]) -> None:
-    bench = make(min_valid_fraction=1.0)
+def test_nothing_is_said_of_valid_pixels_where_no_output_shows_them() -> None:
+    bench = Bench(min_valid_fraction=1.0)
     bench.outputs.topics = ('confidence',)
     bench.process()
     assert bench.texts('quality') == ''
     assert bench.outcome() == {'published': 1}
 
 
-def test_images_that_are_too_narrow_are_a_warning(make: Callable[..., Bench]) -> None:
-    bench = make(config=MatcherConfig(disparity_range=64))
+def test_images_that_are_too_narrow_are_a_warning() -> None:
+    bench = Bench(config=MatcherConfig(disparity_range=64))
     bench.process()
     assert 'too narrow for disparity_range' in bench.texts('quality')
 
 
-def test_a_frame_that_was_looked_at_leaves_its_quality_and_its_images(
-        make: Callable[..., Bench]) -> None:
-    bench = make()
+def test_a_frame_that_was_looked_at_leaves_its_quality_and_its_images() -> None:
+    bench = Bench()
     offered: list[tuple[Any, ...]] = []
     bench.offsets.offer = lambda *pair: offered.append(pair)        # type: ignore[method-assign]
     assert bench.processor.quality is None
@@ -98,9 +101,9 @@ def test_a_frame_that_was_looked_at_leaves_its_quality_and_its_images(
 
 
 def test_pixels_at_the_last_label_are_a_warning_unless_an_image_is_black(
-        make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, 'QUALITY_INTERVAL', 0.0)
-    bench = make()
+    bench = Bench()
 
     def nearer(disparity: np.ndarray, frame: DisparityFrame) -> None:
         disparity[:, 20:] = frame.max_disparity
@@ -115,9 +118,8 @@ def test_pixels_at_the_last_label_are_a_warning_unless_an_image_is_black(
     assert 'something may be nearer' not in said
 
 
-def test_rows_that_do_not_match_and_foreign_frame_ids_are_warnings(make: Callable[..., Bench]
-                                                                   ) -> None:
-    bench = make()
+def test_rows_that_do_not_match_and_foreign_frame_ids_are_warnings() -> None:
+    bench = Bench()
     bench.right_info.p[6] += 3
     bench.left_info.header.frame_id = 'elsewhere'
     bench.process()
@@ -125,9 +127,8 @@ def test_rows_that_do_not_match_and_foreign_frame_ids_are_warnings(make: Callabl
     assert "'elsewhere'" in bench.texts('quality')
 
 
-def test_every_warning_is_renewed_by_every_frame_and_ends_with_its_cause(
-        make: Callable[..., Bench]) -> None:
-    bench = make()
+def test_every_warning_is_renewed_by_every_frame_and_ends_with_its_cause() -> None:
+    bench = Bench()
     bench.left_info.header.frame_id = 'elsewhere'
     bench.right_info.p[6] += 3
     for k in range(5):                  # all within one look at the images
@@ -139,22 +140,123 @@ def test_every_warning_is_renewed_by_every_frame_and_ends_with_its_cause(
     assert bench.conditions.report() == []
 
 
-def test_texts_of_messages_are_cut_and_made_printable_wherever_they_are_told(
-        make: Callable[..., Bench]) -> None:
+def test_texts_of_messages_are_cut_and_made_printable_wherever_they_are_told() -> None:
     long = 'x\n\x1b[31m\u202e\0' * 60000
     for field, told in (('frame_id', 'quality'), ('encoding', 'input'), ('format', 'input')):
-        bench = make()
+        bench = Bench()
         random = np.random.default_rng(0).integers(0, 256, (24, 32), np.uint8)
-        left = bench.messages.image(NOW, random)
+        left = make_image(NOW, random)
         if field == 'frame_id':
             bench.left_info.header.frame_id = long
             left.header.frame_id = long[1:]
         elif field == 'encoding':
             left.encoding = long
         else:
-            left = bench.messages.stamped(NOW, data=b'no image', format=long)
+            left = make_stamped(NOW, data=b'no image', format=long)
         bench.process(left=left)
         for text in (bench.texts(told), *(text for _, text in bench.logged)):
             assert len(text) < 700, field
             assert text.isprintable()
             assert text.count('x\\n') <= 2 * 80 / len('x\\n')
+
+
+# Exchanged, frozen, rectified twice
+
+LIMIT = 0.75
+CONFIG = MatcherConfig(stereo_algorithm='sad', disparity_range=64)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(config=CONFIG)
+
+
+def process(bench: Bench, stamp_ns: int, left: np.ndarray, right: np.ndarray) -> None:
+    height, width = left.shape
+    for info in (bench.left_info, bench.right_info):
+        info.width, info.height = width, height
+    bench.processor._quality_at = 0.0
+    bench.now = stamp_ns
+    bench.process(stamp_ns, left=make_image(stamp_ns, left),
+                  right=make_image(stamp_ns, right))
+
+
+def outcomes(bench: Bench, pairs: list[tuple[np.ndarray, np.ndarray]],
+             limit: float = LIMIT) -> list[int]:
+    """Pairs that were published by then, after each; every one is measured."""
+    published = []
+    for pair in pairs:
+        process(bench, bench.now + SECOND, *pair)
+        bench.offsets.measure(limit)
+        published.append(bench.ledger.counts().published)
+    return published
+
+
+def plane() -> tuple[np.ndarray, np.ndarray]:
+    frame = SlantedPlane(width=320, height=240, slope_x=0.01).frame(0)
+    return frame.left, frame.right
+
+
+@pytest.mark.parametrize('limit', [LIMIT, 0.0])
+def test_exchanged_images_are_rejected_until_they_are_right_again(bench: Bench, limit: float
+                                                                  ) -> None:
+    left, right = plane()
+    published = outcomes(bench, [(right, left)] * 4 + [(left, right)] * 2, limit)
+    # The first right pair ends the rejection, once it has been measured.
+    assert published == [1, EXCHANGED_PAIRS, *[EXCHANGED_PAIRS] * 3, EXCHANGED_PAIRS + 1]
+    assert bench.outcome()[InputReason.EXCHANGED_IMAGES] == 3
+    assert bench.outcome()[PairDrop.BAD_INPUT] == 3
+    assert any('probably exchanged' in text for _, text in bench.logged)
+
+
+def test_exchanged_images_are_published_if_that_check_is_ignored() -> None:
+    bench = Bench(config=CONFIG.replace(ignored_checks='exchanged images'))
+    left, right = plane()
+    assert outcomes(bench, [(right, left)] * 4) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(('frozen', 'words'), [
+    (('left',), 'the left image repeats'), (('right',), 'the right image repeats'),
+    (('left', 'right'), 'both images repeat'), ((), '')])
+def test_a_frozen_camera_is_told_with_the_next_look_and_published(
+        bench: Bench, frozen: tuple[str, ...], words: str) -> None:
+    random = np.random.default_rng(0)
+    first = random.integers(0, 256, (2, 24, 128), np.uint8)
+    later = random.integers(0, 256, (2, 24, 128), np.uint8)
+    process(bench, NOW, first[0], first[1])
+    process(bench, NOW + SECOND, *(first[side] if name in frozen else later[side]
+                                   for side, name in enumerate(('left', 'right'))))
+    assert ('under new stamps' in bench.texts('quality')) is bool(frozen)
+    assert words in bench.texts('quality')
+    assert bench.ledger.counts().published == 2
+
+
+def test_a_frozen_camera_is_no_news_where_that_check_is_ignored() -> None:
+    bench = Bench(config=CONFIG.replace(ignored_checks='frozen_camera'))
+    pair = np.random.default_rng(0).integers(0, 256, (2, 24, 128), np.uint8)
+    for number in range(3):
+        process(bench, NOW + number * SECOND, pair[0], pair[1])
+    assert 'under new stamps' not in bench.texts()
+
+
+def test_a_camera_of_12_bits_is_told_the_scale_that_it_needs(bench: Bench) -> None:
+    pair = np.random.default_rng(0).integers(500, 4095, (2, 24, 128)).astype(np.uint16)
+    process(bench, NOW, pair[0], pair[1])
+    assert 'set mono16_scale to 0.0622711' in bench.texts('quality')
+
+
+def test_images_that_are_rectified_twice_are_told_so() -> None:
+    conditions = Conditions(lambda level, text: None)
+    monitor = OffsetMonitor(conditions)
+    found = Rectification.from_camera_info(*infos())
+    left, right = (RawImage.from_array(image) for image in scene(320, 240, 12.0))
+    monitor.offer(left, right, MatcherConfig(disparity_range=64, rectify=True), found)
+    monitor.measure(LIMIT)
+    texts = [condition.text for condition in conditions.active('vertical offset')]
+    assert any('set rectify to false' in text for text in texts)
+
+
+def infos() -> list[Any]:
+    return [camera_info(side, size=(320, 240), k=(265, 0, 163, 0, 262, 118, 0, 0, 1),
+                        p=(260, 0, 158.5, shift, 0, 260, 121.5, 0, 0, 0, 1, 0))
+            for side, shift in (('left', 0.0), ('right', -52.0))]

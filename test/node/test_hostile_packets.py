@@ -22,7 +22,9 @@ import pytest
 pytest.importorskip('rclpy')
 
 from stereo_bp_ros import distributions
-from test import domains
+from test import machine
+from test.node.client import Client
+from test.node.processes import running_node
 
 pytestmark = pytest.mark.ros
 
@@ -229,6 +231,16 @@ def resident(process: int) -> int:
 
 
 @pytest.fixture(scope='module')
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """Of a node of its own, which strangers may leave anything with."""
+    with running_node(tmp_path_factory.mktemp('node'), PARAMETERS) as node, \
+            contextlib.closing(Client(node.domain)) as client:
+        client.node_process = node
+        client.connect()
+        yield client
+
+
+@pytest.fixture(scope='module')
 def stranger(client: Any) -> Iterator[Stranger]:
     stranger = Stranger(client.node_process.domain)
     with stranger.socket:
@@ -259,23 +271,21 @@ def test_frames_go_on_beside_hostile_packets(
 
 
 def test_a_profile_closes_the_ports_to_other_machines(
-        repository: pathlib.Path, tmp_path: pathlib.Path, run_node: Any, client_class: Any,
+        repository: pathlib.Path, tmp_path: pathlib.Path, start_node: Any,
         textured_pair: Callable[..., Any]) -> None:
     page = (repository / 'docs/howto/security.md').read_text(encoding='utf-8')
     interfaces, = re.findall('^```xml\n(.*?)^```', page, re.MULTILINE | re.DOTALL)
     profile = (repository / 'config/fastdds_large_images.xml').read_text(encoding='utf-8')
     kind = '<type>UDPv4</type>\n'
     (tmp_path / 'profile.xml').write_text(profile.replace(kind, kind + interfaces))
-    variable = distributions.profile_variable()
-    with run_node(tmp_path, PARAMETERS,
-                  environment={variable: str(tmp_path / 'profile.xml')}) as node:
-        bound = {int(port, 16): address for address, port in (
-            line.split()[1].split(':') for line in pathlib.Path('/proc/net/udp').read_text()
-            .splitlines()[1:])}
-        ports = domains.ports_in_use(node.domain)
-        assert len(ports) >= 2
-        assert {bound[port] for port in ports} == {'0100007F'}          # 127.0.0.1
-        with contextlib.closing(client_class(node.domain)) as client:
-            client.connect()
-            client.send_infos({side: client.info(side, W, H) for side in ('left', 'right')})
-            client.first_result(*map(client.image, textured_pair(W, H, 5)))
+    node = start_node(PARAMETERS, environment={
+        distributions.profile_variable(): str(tmp_path / 'profile.xml')})
+    bound = {int(port, 16): address for address, port in (
+        line.split()[1].split(':') for line in pathlib.Path('/proc/net/udp').read_text()
+        .splitlines()[1:])}
+    ports = machine.ports_in_use(node.domain)
+    assert len(ports) >= 2
+    assert {bound[port] for port in ports} == {'0100007F'}          # 127.0.0.1
+    with contextlib.closing(Client(node.domain)) as client:
+        client.connect()
+        client.match(*textured_pair(W, H, 5))

@@ -19,6 +19,7 @@ import pytest
 from stereo_bp_ros import encoded_images
 from stereo_bp_ros.errors import InputError, InputReason
 from stereo_bp_ros.node import input_images
+from test.node.stand_ins import make_image
 
 RANDOM = np.random.default_rng(3)
 GREY = RANDOM.integers(0, 256, (24, 32), np.uint8)
@@ -243,6 +244,7 @@ import re, sys, time
 from types import SimpleNamespace
 from stereo_bp_ros.errors import InputError
 from stereo_bp_ros.node import input_images
+from test.node.stand_ins import make_image
 
 def peak():     # not ru_maxrss, which begins with that of the parent
     return int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) / 1024
@@ -274,35 +276,34 @@ def test_a_small_file_takes_neither_time_nor_memory(
     assert float(mebibytes) < 32
 
 
-def _foreign(messages: types.SimpleNamespace) -> types.SimpleNamespace:
-    message: types.SimpleNamespace = messages.image(1, GREY)
+def _foreign() -> types.SimpleNamespace:
+    message: types.SimpleNamespace = make_image(1, GREY)
     message.encoding = '32FC1'
     return message
 
 
 def test_a_foreign_encoding_without_cv_bridge_lists_what_is_supported(
-        messages: types.SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_images, 'cv_bridge', lambda: None)
     with pytest.raises(InputError, match=r'32FC1.*supported without cv_bridge.*yuv422_yuy2'):
-        input_images.from_image(_foreign(messages), 100, 100)
+        input_images.from_image(_foreign(), 100, 100)
 
 
-def test_a_foreign_encoding_goes_through_cv_bridge(
-        messages: types.SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_encoding_goes_through_cv_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
     bridge = types.SimpleNamespace(imgmsg_to_cv2=lambda message, desired_encoding: GREY)
     monkeypatch.setattr(input_images, 'cv_bridge', lambda: bridge)
-    assert np.array_equal(input_images.from_image(_foreign(messages), 100, 100).pixels, GREY)
+    assert np.array_equal(input_images.from_image(_foreign(), 100, 100).pixels, GREY)
 
 
 def test_what_cv_bridge_cannot_convert_is_an_unknown_encoding(
-        messages: types.SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise RuntimeError('no such conversion')
 
     monkeypatch.setattr(input_images, 'cv_bridge',
                         lambda: types.SimpleNamespace(imgmsg_to_cv2=refuse))
     with pytest.raises(InputError, match='no such conversion') as caught:
-        input_images.from_image(_foreign(messages), 100, 100)
+        input_images.from_image(_foreign(), 100, 100)
     assert caught.value.reason is InputReason.UNKNOWN_ENCODING
 
 
@@ -323,8 +324,8 @@ def test_a_cv_bridge_that_cannot_be_imported_counts_as_absent(
 
 
 def test_sizes_over_the_limit_are_refused_before_cv_bridge_sees_them(
-        messages: types.SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_images, 'cv_bridge', lambda: pytest.fail('asked'))
     with pytest.raises(InputError) as caught:
-        input_images.from_image(_foreign(messages), 31, 100)
+        input_images.from_image(_foreign(), 31, 100)
     assert caught.value.reason is InputReason.TOO_LARGE

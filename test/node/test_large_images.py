@@ -1,4 +1,4 @@
-"""Large images reach the node where the camera has the profile; memory waits for an image."""
+"""Large images reach the node where the camera has the profile; what memory the node takes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip('rclpy')
+
+from stereo_bp_ros import transport
 from test.cases import slow
 from test.node.processes import LIMIT
 
@@ -71,17 +73,15 @@ def running_camera(domain: int, repository: pathlib.Path, *arguments: str, setup
     (1280, 720, 'best_effort'),
     *slow((640, 480, 'best_effort'), (752, 480, 'reliable'))])
 def test_no_image_is_lost_when_one_line_gave_the_camera_the_profile(
-        run_node: Any, client_class: Any, repository: pathlib.Path, tmp_path: pathlib.Path,
-        width: int, height: int, reliability: str) -> None:
+        start: Any, repository: pathlib.Path, width: int, height: int, reliability: str) -> None:
     line = f'eval "$({sys.executable} -m stereo_bp_ros.transport)"'
     # As in a vehicle, but for the depth, so that a busy node takes late what has arrived.
     parameters = {'stereo_algorithm': 'sad', 'disparity_range': 16, **{
         f'qos_overrides./{side}/image_rect.subscription.depth': PAIRS
         for side in ('left', 'right')}}
-    with run_node(tmp_path, parameters, qos={}) as node, \
-            contextlib.closing(client_class(node.domain, ('/diagnostics',))) as client, \
-            running_camera(node.domain, repository, str(width), str(height), reliability,
-                           str(PAIRS), setup=line) as camera:
+    client = start(parameters, qos={}, client={'topics': ()})
+    with running_camera(client.node_process.domain, repository, str(width), str(height),
+                        reliability, str(PAIRS), setup=line) as camera:
         assert camera.wait(LIMIT) == 0
         values = client.settled()
     for side in ('left', 'right'):
@@ -90,19 +90,29 @@ def test_no_image_is_lost_when_one_line_gave_the_camera_the_profile(
 
 
 def test_camera_info_of_a_huge_size_takes_no_memory_and_holds_no_other_camera_up(
-        run_node: Any, client_class: Any, textured_pair: Any, tmp_path: pathlib.Path) -> None:
-    parameters = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0}
-    with run_node(tmp_path, parameters) as node, \
-            contextlib.closing(client_class(node.domain)) as client:
-        client.connect()
-        before = peak_memory(node.process.pid)
-        for width, height in ((8192, 8192), (96, 64)):      # 3.6 GiB for the first
-            for side in ('left', 'right'):
-                client.send_info(side, client.info(side, width, height))
-            client.wait_until_known()
-            client.status('input')
-        client.first_result(*(client.image(image) for image in textured_pair(96, 64, 5)))
-        assert peak_memory(node.process.pid) - before < 200
+        start: Any, textured_pair: Any) -> None:
+    client = start({'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0})
+    before = peak_memory(client.node_process.process.pid)
+    for width, height in ((8192, 8192), (96, 64)):      # 3.6 GiB for the first
+        for side in ('left', 'right'):
+            client.send_info(side, client.info(side, width, height))
+        client.wait_until_known()
+        client.status('input')
+    client.first_result(*(client.image(image) for image in textured_pair(96, 64, 5)))
+    assert peak_memory(client.node_process.process.pid) - before < 200
+
+
+def test_a_node_locks_its_memory_or_says_that_it_may_not(start: Any) -> None:
+    client = start({'stereo_algorithm': 'sad', 'disparity_range': 16, 'lock_memory': True})
+    status = client.status('device')
+    text = pathlib.Path(f'/proc/{client.node_process.process.pid}/status').read_text()
+    kib = int(re.search(r'VmLck:\s+(\d+) kB', text)[1])
+    if transport._capabilities() >> transport.CAP_IPC_LOCK & 1:
+        assert kib > 50_000
+        assert status.level == 0
+    else:
+        assert 'memory is not locked' in status.message
+        assert status.level == 1
 
 
 def peak_memory(process: int) -> int:

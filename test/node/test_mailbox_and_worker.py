@@ -12,8 +12,7 @@ import pytest
 from stereo_bp_ros import matcher
 from stereo_bp_ros.node import worker
 from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
-from stereo_bp_ros.node.generation import Generation
-from stereo_bp_ros.node.pairing import StereoPair
+from stereo_bp_ros.node.pairing import Generation, StereoPair
 from stereo_bp_ros.node.worker import Mailbox, Worker, WorkerStopped
 
 

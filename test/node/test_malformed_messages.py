@@ -59,27 +59,12 @@ def expect_refusal(client: Any, reason: str, send: Callable[[], int]) -> str:
     return str(status.message)
 
 
+#: One of each reason; test/core/test_images.py has the others.
 IMAGES = {
     'short data': ('short data', {'data': array.array('B', bytes(W * H - 1))}),
-    'no data': ('short data', {'data': array.array('B')}),
     'absurd width': ('too large', {'width': 2**32 - 1, 'step': 2**32 - 1}),
-    'absurd height': ('too large', {'height': 2**32 - 1}),
-    'more rows than data': ('short data', {'height': 8000}),
     'no pixels': ('bad size', {'width': 0, 'height': 0}),
     'step too small': ('bad step', {'step': W - 1}),
-    'unknown encoding': ('unknown encoding', {'encoding': 'rgb48'}),
-    'empty encoding': ('unknown encoding', {'encoding': ''}),
-    'nv12 without chroma': ('short data', {'encoding': 'nv12'}),
-    'nv21 without its last row': ('short data', {
-        'encoding': 'nv21', 'data': array.array('B', bytes(W * (H * 3 // 2 - 1)))}),
-    'nv24 with the chroma of nv12': ('short data', {
-        'encoding': 'nv24', 'data': array.array('B', bytes(W * H * 3 // 2))}),
-    'nv12 with a step over both planes': ('short data', {
-        'encoding': 'nv12', 'step': W * 3 // 2, 'data': array.array('B', bytes(W * H * 3 // 2))}),
-    'odd nv12': ('bad size', {'encoding': 'nv12', 'width': W - 1}),
-    'nv21 of odd height': ('bad size', {'encoding': 'nv21', 'height': H - 1}),
-    'mosaic of 16 bits in 8': ('bad step', {'encoding': 'bayer_rggb16'}),
-    'half a mosaic of 16 bits': ('short data', {'encoding': 'bayer_grbg16', 'step': 2 * W}),
     'no unicode': ('unknown encoding', {'encoding': 'b\u00e4yer'}),
 }
 
@@ -123,15 +108,8 @@ def test_an_image_that_needs_more_memory_than_allowed(client: Any, pair: Any) ->
 CALIBRATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     'no baseline': ('zero baseline', {}, {'baseline': 0.0}),
     'negative baseline': ('swapped cameras', {}, {'baseline': -0.1}),
-    'swapped cameras': ('swapped cameras',
-                        {'p': [500.0, 0, 48, -50, 0, 500, 32, 0, 0, 0, 1, 0]},
-                        {'baseline': 0.0}),
     'NaN': ('bad calibration', {'p': [NAN] * 12}, {}),
-    'infinite focal length': ('bad calibration', {}, {'focal': float('inf')}),
     'focal length beyond float32': ('bad calibration', {'focal': 1e39}, {'focal': 1e39}),
-    'baseline beyond float32': ('bad calibration', {}, {'baseline': 1e39}),
-    'P all zero': ('bad calibration', {'p': [0.0] * 12}, {'p': [0.0] * 12}),
-    'negative focal length': ('bad calibration', {'focal': -500.0}, {}),
 }
 
 
@@ -149,14 +127,16 @@ def test_malformed_calibrations(client: Any, pair: Any, name: str) -> None:
 def test_everything_refused_is_accounted_for_and_the_log_is_not_flooded(client: Any, pair: Any
                                                                         ) -> None:
     good(client, pair)
+    before = client.settled()
     left, right = client.image(pair[0], encoding='flood'), client.image(pair[1])
     began = time.monotonic()
     for _ in range(50):
         client.send_pair(left, right)
     values = client.settled()
-    assert values['dropped pairs: bad input'] == sum(
-        v for k, v in values.items() if k.startswith('bad input: '))
-    # Once, and every 10 s with the count of what has come since.
-    assert 1 <= client.log().count("'flood'") <= 1 + (time.monotonic() - began) / 10
+    dropped = values['dropped pairs: bad input'] - before['dropped pairs: bad input']
+    reason = 'bad input: unknown encoding'
+    assert dropped == values[reason] - before.get(reason, 0) > 0
+    # Once, and every 10 s with the count of what has come since; others may have flooded before.
+    assert client.log().count("'flood'") <= 1 + (time.monotonic() - began) / 10
     assert client.node_process.process.poll() is None
     assert 'Traceback' not in client.log()

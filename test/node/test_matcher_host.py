@@ -14,17 +14,19 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import DeviceLostError, OutOfDeviceMemory
 from stereo_bp_ros.node.matcher_host import MatcherHost
+from test.node.stand_ins import FakeMatcher
 
 
 @pytest.mark.parametrize(('backend', 'count'), [('cuda', 1), ('cpu', 0)])
 def test_buffers_are_page_locked_where_a_gpu_writes_them(
-        fake_matcher: Any, monkeypatch: pytest.MonkeyPatch, backend: str, count: int) -> None:
+        monkeypatch: pytest.MonkeyPatch, backend: str, count: int) -> None:
     pinned: list[Any] = []
-    host = MatcherHost(fake_matcher)
+    host = MatcherHost(FakeMatcher)
     buffer = array.array('B', bytes(64))
     host.pin(buffer)                    # there is no matcher yet
     host.build(MatcherConfig(backend='cpu'), 32, 24)
-    monkeypatch.setattr(engines, 'known', lambda _: types.SimpleNamespace(pin=pinned.append))
+    monkeypatch.setattr(engines, 'known', lambda _: types.SimpleNamespace(
+        tools=types.SimpleNamespace(pin=pinned.append)))
     assert host.matcher is not None
     host.matcher.backend = backend      # type: ignore[misc]
     host.pin(buffer)
@@ -32,10 +34,10 @@ def test_buffers_are_page_locked_where_a_gpu_writes_them(
 
 
 def test_it_is_known_when_an_engine_is_in_the_making_and_when_it_has_been(
-        fake_matcher: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch: pytest.MonkeyPatch) -> None:
     config = MatcherConfig(backend='cpu')
     calibration = Calibration(100.0, 0.1, 16.0, 16.0, 12.0)
-    host = MatcherHost(fake_matcher)
+    host = MatcherHost(FakeMatcher)
     inside: list[bool] = []
 
     def told(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,7 +46,7 @@ def test_it_is_known_when_an_engine_is_in_the_making_and_when_it_has_been(
             return work(*arguments, **options)
         return telling
     for name in ('prepare', 'reconfigure'):
-        monkeypatch.setattr(fake_matcher, name, told(getattr(fake_matcher, name)))
+        monkeypatch.setattr(FakeMatcher, name, told(getattr(FakeMatcher, name)))
     monkeypatch.setattr(host, '_match', told(lambda *_: None))
 
     def built(work: Callable[[], object]) -> tuple[bool, bool]:
@@ -70,7 +72,7 @@ def test_it_is_known_when_an_engine_is_in_the_making_and_when_it_has_been(
 
     def fail(*_: object) -> None:
         raise OutOfDeviceMemory('none left')
-    monkeypatch.setattr(fake_matcher, 'reconfigure', told(fail))
+    monkeypatch.setattr(FakeMatcher, 'reconfigure', told(fail))
 
     def fail_to_change() -> None:
         with pytest.raises(OutOfDeviceMemory):
@@ -78,10 +80,9 @@ def test_it_is_known_when_an_engine_is_in_the_making_and_when_it_has_been(
     assert built(fail_to_change) == (True, True)    # the old one serves from now on
 
 
-def test_a_size_is_prepared_for_once_and_it_is_said_how_long_that_took(fake_matcher: Any
-                                                                       ) -> None:
+def test_a_size_is_prepared_for_once_and_it_is_said_how_long_that_took() -> None:
     logged: list[str] = []
-    host = MatcherHost(fake_matcher, logged.append)
+    host = MatcherHost(FakeMatcher, logged.append)
     host.build(MatcherConfig(backend='cpu'), 0, 0)
     assert host.prepare(32, 24)
     assert not host.prepare(32, 24)
@@ -90,9 +91,9 @@ def test_a_size_is_prepared_for_once_and_it_is_said_how_long_that_took(fake_matc
                       for size in ('32 x 24', '64 x 48')]
 
 
-def test_only_a_calibration_that_moves_min_depth_is_prepared_for(fake_matcher: Any) -> None:
+def test_only_a_calibration_that_moves_min_depth_is_prepared_for() -> None:
     logged: list[str] = []
-    host = MatcherHost(fake_matcher, logged.append)
+    host = MatcherHost(FakeMatcher, logged.append)
     host.build(MatcherConfig(backend='cpu', min_depth=1.0), 0, 0)
     wide, as_wide, narrow = (Calibration(100.0, baseline, 16.0, 16.0, 12.0)
                              for baseline in (0.2, 0.19, 0.1))
@@ -103,8 +104,8 @@ def test_only_a_calibration_that_moves_min_depth_is_prepared_for(fake_matcher: A
         'ready for 32 x 24, disparities 0 to 23,', 'ready for 32 x 24, disparities 0 to 15,']
 
 
-def test_another_matcher_after_a_loss_searches_as_far(fake_matcher: Any) -> None:
-    host = MatcherHost(fake_matcher)
+def test_another_matcher_after_a_loss_searches_as_far() -> None:
+    host = MatcherHost(FakeMatcher)
     host.build(MatcherConfig(min_depth=1.0), 0, 0)
     host.prepare(32, 24, Calibration(100.0, 0.2, 16.0, 16.0, 12.0))
     host.fall_back_to_cpu(DeviceLostError('gone'))
@@ -112,16 +113,16 @@ def test_another_matcher_after_a_loss_searches_as_far(fake_matcher: Any) -> None
 
 
 def test_a_device_without_memory_is_not_asked_again_for_every_image(
-        fake_matcher: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch: pytest.MonkeyPatch) -> None:
     attempts: list[tuple[int, int]] = []
 
     def refuse(self: Any, width: int, height: int, calibration: Any) -> float:
         attempts.append((width, height))
         raise OutOfDeviceMemory('nothing is left')
 
-    host = MatcherHost(fake_matcher)
+    host = MatcherHost(FakeMatcher)
     host.build(MatcherConfig(backend='cpu'), 0, 0)
-    monkeypatch.setattr(fake_matcher, 'prepare', refuse)
+    monkeypatch.setattr(FakeMatcher, 'prepare', refuse)
     for text in ('nothing is left', 'trying again in 1 s', 'trying again in 1 s'):
         with pytest.raises(OutOfDeviceMemory, match=text):
             host.prepare(32, 24)

@@ -17,7 +17,7 @@ from std_msgs.msg import Header
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import NodeConfig
-from stereo_bp_ros.node.diagnostics.latency import STAGES, FrameLatency
+from stereo_bp_ros.node.diagnostics.monitors import STAGES, FrameLatency
 from stereo_bp_ros.node.frames import Result
 from stereo_bp_ros.node.messages import (
     CameraInfoMessage,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import types
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,8 +17,7 @@ from stereo_bp_ros.errors import ConfigError, MemoryLimitError
 from stereo_bp_ros.node.diagnostics.report import device_status
 from stereo_bp_ros.node.matcher_host import MatcherHost
 from stereo_bp_ros.node.reconfiguration import Reconfiguration
-from test.node.frame_bench import NOW, SECOND, Bench
-from test.node.stand_ins import FakeMatcher, make_info
+from test.node.stand_ins import NOW, SECOND, Bench, FakeMatcher, make_info
 
 #: SAD has no partitions: what does not fit is refused.
 CONFIG = MatcherConfig(stereo_algorithm='sad', disparity_range=16, min_depth=1.0, backend='cpu')
@@ -132,9 +130,8 @@ def test_what_is_rectified_to_another_size_is_searched_by_its_own_focal_length(
                             ).disparity_range == 24
 
 
-def test_frames_follow_the_calibration_and_are_judged_by_its_range(
-        make: Callable[..., Bench]) -> None:
-    bench = make(config=CONFIG)
+def test_frames_follow_the_calibration_and_are_judged_by_its_range() -> None:
+    bench = Bench(config=CONFIG)
     for k, (baseline, last) in enumerate(((0.1, 15), (0.14, 15), (0.2, 23)), 1):
         bench.left_info, bench.right_info = infos(baseline)
         bench.processor._quality_at = 0.0
@@ -146,8 +143,8 @@ def test_frames_follow_the_calibration_and_are_judged_by_its_range(
 
 
 def test_a_pair_whose_calibration_puts_min_depth_out_of_reach_is_an_error_with_the_remedy(
-        make: Callable[..., Bench]) -> None:
-    bench = make(config=CONFIG)
+        ) -> None:
+    bench = Bench(config=CONFIG)
     bench.left_info, bench.right_info = infos(20.0)
     bench.process()
     assert 'published' not in bench.outcome()

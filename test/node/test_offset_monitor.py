@@ -11,9 +11,9 @@ from stereo_bp_ros.alignment import VerticalOffset, vertical_offset
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.node.diagnostics import offset_monitor
+from stereo_bp_ros.node.diagnostics import quality
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
-from stereo_bp_ros.node.diagnostics.offset_monitor import CONDITION, ESTIMATES, OffsetMonitor
+from stereo_bp_ros.node.diagnostics.quality import ESTIMATES, VERTICAL_OFFSET, OffsetMonitor
 from stereo_bp_ros.rectification import Rectification
 from test.raw_cameras import camera_info, raw_image, scene
 
@@ -45,13 +45,13 @@ class Bench:
 
     @property
     def texts(self) -> list[str]:
-        return [condition.text for condition in self.conditions.active(CONDITION)]
+        return [condition.text for condition in self.conditions.active(VERTICAL_OFFSET)]
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     bench = Bench()
-    monkeypatch.setattr(offset_monitor, 'vertical_offset', bench.estimate)
+    monkeypatch.setattr(quality, 'vertical_offset', bench.estimate)
     return bench
 
 
@@ -188,7 +188,7 @@ def test_the_maps_of_a_rectification_are_computed_once_for_all_its_estimates(
 def test_raw_images_are_measured_once_they_are_rectified(bench: Bench,
                                                          monkeypatch: pytest.MonkeyPatch,
                                                          model: str) -> None:
-    monkeypatch.setattr(offset_monitor, 'vertical_offset', vertical_offset)
+    monkeypatch.setattr(quality, 'vertical_offset', vertical_offset)
     d = (-0.2, 0.05, 0.001, -0.002) if model == 'plumb_bob' else (0.02, -0.01, 0.004, -0.001)
     infos = [camera_info(side, model=model, d=d, size=(320, 240),
                          k=(265, 0, 163, 0, 262, 118, 0, 0, 1),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from typing import Any
 
 import pytest
@@ -11,11 +10,11 @@ from hypothesis import strategies as st
 
 from stereo_bp_ros.config import NodeConfig
 from stereo_bp_ros.errors import InputReason
-from stereo_bp_ros.evaluation.pair_finder import Image, PairFinder
 from stereo_bp_ros.node.diagnostics.ledger import SIDES, ImageDrop, Ledger, PairDrop
-from stereo_bp_ros.node.pairing import Pairing, StereoPair
-from stereo_bp_ros.stamps import sync_setting, why_no_pair
+from stereo_bp_ros.node.pairing import Generation, Pairing, StereoPair
+from stereo_bp_ros.stamps import Image, PairFinder, sync_setting, why_no_pair
 from test.cases import every, examples
+from test.node.stand_ins import make_info, make_stamped
 
 MS = 1_000_000
 PERIOD = 33 * MS
@@ -28,31 +27,32 @@ class Bench:
     :param infos: every image comes after a camera_info of its stamp.
     """
 
-    def __init__(self, messages: types.SimpleNamespace, *, infos: bool = True,
-                 **options: Any) -> None:
-        self.messages = messages
+    def __init__(self, *, infos: bool = True, **options: Any) -> None:
         self.infos = infos
         self.ledger = Ledger()
         self.jumps = 0
         self.seconds = 1.0
         self.pairs: list[StereoPair] = []
-        self.pairing = Pairing(ledger=self.ledger, settings=NodeConfig(**options),
-                               on_clock_jump=self._jump, clock=lambda: self.seconds)
-        self.pairing.open(1)
+        self.generation = Generation()
+        self.pairing = Pairing(ledger=self.ledger, generation=self.generation,
+                               settings=NodeConfig(**options), on_clock_jump=self._jump,
+                               clock=lambda: self.seconds)
+        self.pairing.open()
 
-    def _jump(self) -> int:
+    def _jump(self) -> None:
+        assert not self.pairing._lock.locked()      # the node may ask it
         self.jumps += 1
-        return 1 + self.jumps
+        self.generation.advance(PairDrop.CLOCK_JUMP)
 
     def image(self, side: str, stamp_ns: int) -> StereoPair | None:
         if self.infos:
             self.info(side, stamp_ns)
         return self._keep(self.pairing.add_image(
-            side, self.messages.stamped(stamp_ns), stamp_ns, 0.0))
+            side, make_stamped(stamp_ns), stamp_ns, 0.0))
 
     def info(self, side: str, stamp_ns: int, **fields: Any) -> StereoPair | None:
         return self._keep(self.pairing.add_camera_info(
-            side, self.messages.info(stamp_ns, side=side, **fields), stamp_ns))
+            side, make_info(stamp_ns, side=side, **fields), stamp_ns))
 
     def wait(self, seconds: float) -> StereoPair | None:
         self.seconds += seconds
@@ -77,13 +77,15 @@ class Bench:
         """The accounting identity, with what waits looked up where it waits."""
         counts = self.ledger.counts()
         for side in SIDES:
-            assert counts.images_waiting(side) == self.pairing.waiting(side)
-        assert counts.pairs_held == len(self.pairs) + self.pairing.awaiting_camera_info
+            assert counts.received[side] == counts.pairs + self.pairing.waiting(side) + sum(
+                counts.image_drops[side].values())
+        assert counts.pairs == (len(self.pairs) + self.pairing.awaiting_camera_info
+                                + sum(counts.pair_drops.values()))
 
 
 @pytest.fixture
-def bench(messages: types.SimpleNamespace) -> Bench:
-    return Bench(messages)
+def bench() -> Bench:
+    return Bench()
 
 
 def test_images_of_one_stamp_pair_in_either_order(bench: Bench) -> None:
@@ -94,7 +96,7 @@ def test_images_of_one_stamp_pair_in_either_order(bench: Bench) -> None:
     assert first is not None
     assert second is not None
     assert (first.stamp_ns, second.stamp_ns) == (START, START + PERIOD)
-    assert [p.generation for p in bench.pairs] == [1, 1]
+    assert [p.generation for p in bench.pairs] == [0, 0]
 
 
 def test_a_difference_of_one_nanosecond_does_not_pair_exactly(bench: Bench) -> None:
@@ -102,9 +104,8 @@ def test_a_difference_of_one_nanosecond_does_not_pair_exactly(bench: Bench) -> N
     assert bench.image('right', START + 1) is None
 
 
-def test_approximate_sync_takes_the_closest_within_the_tolerance(
-        messages: types.SimpleNamespace) -> None:
-    bench = Bench(messages, approximate_sync=True, approximate_sync_tolerance_seconds=0.01)
+def test_approximate_sync_takes_the_closest_within_the_tolerance() -> None:
+    bench = Bench(approximate_sync=True, approximate_sync_tolerance_seconds=0.01)
     bench.image('left', START)
     bench.image('left', START + 15 * MS)
     pair = bench.image('right', START + 11 * MS)
@@ -122,9 +123,8 @@ def test_a_late_partner_still_pairs_after_newer_pairs(bench: Bench) -> None:
     assert pair.stamp_ns == START
 
 
-def test_lost_partners_are_counted_once_the_queue_is_full(messages: types.SimpleNamespace
-                                                          ) -> None:
-    bench = Bench(messages, queue_size=3)
+def test_lost_partners_are_counted_once_the_queue_is_full() -> None:
+    bench = Bench(queue_size=3)
     for k in range(10):
         bench.image('left', START + k * PERIOD)
     assert bench.pairing.waiting('left') == 3
@@ -149,9 +149,8 @@ def test_zero_stamps_are_bad_input(bench: Bench) -> None:
     assert bench.ledger.counts().bad_inputs == {InputReason.ZERO_STAMP: 2}
 
 
-def test_the_latest_pair_waits_for_the_first_camera_infos(messages: types.SimpleNamespace
-                                                          ) -> None:
-    bench = Bench(messages, infos=False)
+def test_the_latest_pair_waits_for_the_first_camera_infos() -> None:
+    bench = Bench(infos=False)
     assert bench.pair(START) is None
     assert bench.pair(START + PERIOD) is None
     assert bench.wait(3600) is None
@@ -169,7 +168,7 @@ def test_a_looping_bag_loses_no_pair(bench: Bench) -> None:
         for k in range(60):
             assert bench.pair(START + k * PERIOD) is not None
     assert bench.jumps == 2
-    assert [p.generation for p in bench.pairs] == [1] * 60 + [2] * 60 + [3] * 60
+    assert [p.generation for p in bench.pairs] == [0] * 60 + [1] * 60 + [2] * 60
     assert bench.drops('left') == bench.drops('right') == {}
 
 
@@ -197,9 +196,9 @@ def test_a_clock_that_goes_back_while_pairing_is_closed_is_no_jump(bench: Bench)
     bench.pair(START + PERIOD)
     bench.pairing.close()
     bench.pairing.clock_went_back(START)
-    bench.pairing.open(5)
+    bench.pairing.open()
     assert bench.pair(START) is not None
-    assert (bench.jumps, bench.pairs[-1].generation) == (0, 5)
+    assert (bench.jumps, bench.pairs[-1].generation) == (0, 0)
 
 
 def test_images_from_before_a_jump_are_not_paired_after_it(bench: Bench) -> None:
@@ -237,8 +236,8 @@ def test_a_short_loop_below_the_threshold_does_not_starve(bench: Bench) -> None:
     assert bench.pairing.waiting('left') <= 5
 
 
-def test_closing_accounts_for_all_that_waits_and_comes(messages: types.SimpleNamespace) -> None:
-    bench = Bench(messages, infos=False)
+def test_closing_accounts_for_all_that_waits_and_comes() -> None:
+    bench = Bench(infos=False)
     bench.pair(START)
     bench.image('left', START + PERIOD)
     bench.pairing.close()
@@ -249,8 +248,8 @@ def test_closing_accounts_for_all_that_waits_and_comes(messages: types.SimpleNam
 
 
 def test_the_receipt_of_the_later_image_is_the_receipt_of_the_pair(bench: Bench) -> None:
-    bench.pairing.add_image('left', bench.messages.stamped(START), START, 5.0)
-    bench.pairing.add_image('right', bench.messages.stamped(START), START, 7.0)
+    bench.pairing.add_image('left', make_stamped(START), START, 5.0)
+    bench.pairing.add_image('right', make_stamped(START), START, 7.0)
     bench.info('left', START)
     pair = bench.info('right', START)
     assert pair is not None
@@ -273,9 +272,8 @@ EVENTS = st.lists(st.one_of(
 @given(events=EVENTS, approximate=st.booleans(), queue=st.integers(1, 6),
        threshold=st.sampled_from([0.0, 0.1, 1.0, 100.0]))
 def test_every_image_is_accounted_for_whatever_comes(
-        messages: types.SimpleNamespace, events: list[tuple[str, int]], approximate: bool,
-        queue: int, threshold: float) -> None:
-    bench = Bench(messages, infos=False, approximate_sync=approximate, queue_size=queue,
+        events: list[tuple[str, int]], approximate: bool, queue: int, threshold: float) -> None:
+    bench = Bench(infos=False, approximate_sync=approximate, queue_size=queue,
                   approximate_sync_tolerance_seconds=0.05, jump_threshold=threshold)
     for kind, k in events:
         stamp = START + k * PERIOD
@@ -296,7 +294,7 @@ def test_every_image_is_accounted_for_whatever_comes(
         elif kind == 'close':
             bench.pairing.close()
         elif kind == 'open':
-            bench.pairing.open(100)
+            bench.pairing.open()
         else:
             bench.info(kind.split()[1], stamp, focal=100.0 + k % 3)
         bench.check()
@@ -318,10 +316,9 @@ def test_every_image_is_accounted_for_whatever_comes(
 @given(moments=st.lists(st.tuples(st.sampled_from(SIDES), st.integers(1, 60)), unique=True,
                         max_size=40),
        tolerance=st.sampled_from([0.0, 0.002, 0.005]))
-def test_recordings_are_paired_as_topics_are(messages: types.SimpleNamespace,
-                                             moments: list[tuple[str, int]],
-                                             tolerance: float) -> None:
-    bench = Bench(messages, queue_size=100, jump_threshold=100.0, **(
+def test_recordings_are_paired_as_topics_are(
+        moments: list[tuple[str, int]], tolerance: float) -> None:
+    bench = Bench(queue_size=100, jump_threshold=100.0, **(
         {'approximate_sync': True, 'approximate_sync_tolerance_seconds': tolerance}
         if tolerance else {}))
     finder = PairFinder(tolerance)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import pathlib
 import statistics
 import threading
 import time
@@ -78,41 +76,35 @@ class Setter:
 
 
 @pytest.fixture
-def matching(run_node: Any, client_class: Any, textured_pair: Any, tmp_path: pathlib.Path
-             ) -> Iterator[types.SimpleNamespace]:
-    """A node that matches small pairs at 50 Hz: node, client, and how many were ``sent``."""
-    parameters = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0}
-    with run_node(tmp_path, parameters) as node, contextlib.closing(
-            client_class(node.domain, topics=('disparity', '/diagnostics'))) as client:
-        client.connect()
-        left, right = (client.image(image) for image in textured_pair(96, 64, 5))
-        for side in ('left', 'right'):
-            client.send_info(side, client.info(side, 96, 64))
-        client.result('disparity', client.send_pair(left, right))
-        bench = types.SimpleNamespace(node=node, client=client, sent=1)
-        ended = threading.Event()
+def matching(start: Any, textured_pair: Any) -> Iterator[types.SimpleNamespace]:
+    """A node that matches small pairs at 50 Hz: its client, and how many were ``sent``."""
+    client = start({'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0},
+                   client={'topics': ['disparity']})
+    pair = textured_pair(96, 64, 5)
+    client.match(*pair)
+    left, right = map(client.image, pair)
+    bench = types.SimpleNamespace(client=client, sent=1)
+    ended = threading.Event()
 
-        def publish() -> None:
-            while not ended.wait(PERIOD):
-                client.send_pair(left, right)
-                bench.sent += 1
+    def publish() -> None:
+        while not ended.wait(PERIOD):
+            client.send_pair(left, right)
+            bench.sent += 1
 
-        camera = threading.Thread(target=publish, daemon=True)
-        camera.start()
-        yield bench
-        ended.set()
-        camera.join(5)
+    camera = threading.Thread(target=publish, daemon=True)
+    camera.start()
+    yield bench
+    ended.set()
+    camera.join(5)
 
 
 def test_a_live_parameter_is_set_nearly_as_fast_as_in_a_bare_node(
-        matching: types.SimpleNamespace, run_node: Any, client_class: Any,
-        tmp_path: pathlib.Path) -> None:
-    with run_node(tmp_path, {}, code=BARE) as bare, contextlib.closing(
-            client_class(bare.domain, topics=())) as client:
-        setters = Setter(client), Setter(matching.client)
-        # In turn, so that both see the machine equally busy.
-        times = [[setter.seconds(uniqueness_ratio=i / 10) for setter in setters]
-                 for i in range(150)]
+        matching: types.SimpleNamespace, start: Any) -> None:
+    bare = start({}, code=BARE, wait='active: waiting', client={'topics': ()})
+    setters = Setter(bare), Setter(matching.client)
+    # In turn, so that both see the machine equally busy.
+    times = [[setter.seconds(uniqueness_ratio=i / 10) for setter in setters]
+             for i in range(150)]
     of_bare, of_node = (statistics.median(column) for column in zip(*times, strict=True))
     print(f'a live parameter: {1e3 * of_node:.2f} ms, of a bare node {1e3 * of_bare:.2f} ms')
     assert of_node < 7 * of_bare        # 8 to 30 times, when all was declared anew for each
@@ -135,7 +127,7 @@ def test_every_one_of_many_requests_is_answered_while_pairs_are_matched(
         after - before[name] for name, after in matching.client.counts().items()
         if name in ('pairs', 'published', 'dropped pairs: superseded'))
     assert matched > (pairs - superseded) / 2
-    assert 'a new engine' not in matching.node.log
+    assert 'a new engine' not in matching.client.log()
 
 
 def test_a_burst_of_changes_that_need_another_engine_builds_few(
@@ -148,4 +140,4 @@ def test_a_burst_of_changes_that_need_another_engine_builds_few(
         message.max_disparity == 115.0
         for message in matching.client.received['disparity'][before:]), what='the last one')
     # A machine that is busy elsewhere makes pauses between them.
-    assert 1 <= matching.node.log.count('a new engine is in use') <= 50
+    assert 1 <= matching.client.log().count('a new engine is in use') <= 50

@@ -27,7 +27,8 @@ from rclpy.parameter import Parameter
 from stereo_bp_ros.node.node import StereoBpNode
 from stereo_bp_ros.node.parameters import set_together
 from test.cases import every
-from test.domains import domain
+from test.machine import domain
+from test.node.stand_ins import FakeMatcher
 
 pytestmark = pytest.mark.ros
 
@@ -81,10 +82,10 @@ class Bench:
 
 
 @pytest.fixture
-def make(context: Any, fake_matcher: type) -> Iterator[Callable[..., Bench]]:
+def make(context: Any) -> Iterator[Callable[..., Bench]]:
     with contextlib.ExitStack() as stack:
         def make(**parameters: Any) -> Bench:
-            bench = Bench(context, fake_matcher, parameters)
+            bench = Bench(context, FakeMatcher, parameters)
             stack.callback(bench.node.destroy_node)
             stack.callback(bench.node.stop, 1.0)
             return bench
@@ -369,56 +370,44 @@ def values_of(client: Any) -> dict[str, Any]:
                                                      ).result.names))
 
 
-def test_live_changes_refusals_dump_and_load(run_node: Any, client_class: Any,
-                                             textured_pair: Any, tmp_path: pathlib.Path) -> None:
-    parameters = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0,
-                  'backend': 'cpu'}
-    with run_node(tmp_path, parameters) as node, contextlib.closing(
-            client_class(node.domain)) as client:
-        client.connect()
-        left, right = (client.image(image) for image in textured_pair(96, 64, 5))
-        for side in ('left', 'right'):
-            client.send_info(side, client.info(side, 96, 64))
-
-        def match() -> Any:
-            return client.result('disparity', client.send_pair(left, right))
-
-        assert match().max_disparity == 15.0
-        # Live: from the next frame on.
-        assert client.set_parameters(subpixel=False)[0].successful
-        assert match().delta_d == 1.0
-        # A rebuild: nothing is lost, nothing of the old configuration comes after it.
-        assert client.set_parameters(disparity_range=24)[0].successful
-        assert match().max_disparity == 23.0
-        refused, = client.set_parameters(disparity_range=1000)
-        assert not refused.successful
-        assert '512' in refused.reason
-        refused, = client.set_parameters(median_window_size=4)
-        assert refused.reason == ('median_window_size is 4, but must be 0 (off), 3 or 5')
-        assert match().max_disparity == 23.0
-        accepted, = client.set_parameters(
-            atomically=True, min_disparity=2, disparity_range=12, uniqueness_ratio=1)
-        assert accepted.successful
-        found = match()
-        assert (found.min_disparity, found.max_disparity) == (2.0, 13.0)
-        dumped = values_of(client)
+def test_live_changes_refusals_dump_and_load(start: Any, textured_pair: Any,
+                                             tmp_path: pathlib.Path) -> None:
+    client = start({'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0,
+                    'backend': 'cpu'})
+    pair = textured_pair(96, 64, 5)
+    assert client.match(*pair).max_disparity == 15.0
+    # Live: from the next frame on.
+    assert client.set_parameters(subpixel=False)[0].successful
+    assert client.match(*pair).delta_d == 1.0
+    # A rebuild: nothing is lost, nothing of the old configuration comes after it.
+    assert client.set_parameters(disparity_range=24)[0].successful
+    assert client.match(*pair).max_disparity == 23.0
+    refused, = client.set_parameters(disparity_range=1000)
+    assert not refused.successful
+    assert '512' in refused.reason
+    refused, = client.set_parameters(median_window_size=4)
+    assert refused.reason == ('median_window_size is 4, but must be 0 (off), 3 or 5')
+    assert client.match(*pair).max_disparity == 23.0
+    accepted, = client.set_parameters(
+        atomically=True, min_disparity=2, disparity_range=12, uniqueness_ratio=1)
+    assert accepted.successful
+    found = client.match(*pair)
+    assert (found.min_disparity, found.max_disparity) == (2.0, 13.0)
+    dumped = values_of(client)
 
     # A dump is a parameter file: for a start, and to be loaded into a running node.
     assert dumped['disparity_range'] == 12
     assert dumped['uniqueness_ratio'] == 1.0
+    assert 'qos_overrides./left/image_rect.subscription.depth' in dumped
     path = tmp_path / 'dump.yaml'
     path.write_text(yaml.safe_dump({'/stereo_bp': {'ros__parameters': dumped}}))
-    with run_node(tmp_path, {}, '--params-file', str(path)) as node, contextlib.closing(
-            client_class(node.domain, topics=('/diagnostics',))) as client:
-        assert values_of(client) == dumped
-    assert 'qos_overrides./left/image_rect.subscription.depth' in dumped
-    other = {'stereo_algorithm': 'sad', 'exact': True, 'message_type': 'float32'}
-    with run_node(tmp_path, other) as node, contextlib.closing(
-            client_class(node.domain, topics=('/diagnostics',))) as client:
-        results = client.set_parameters(**dumped)
-        assert [(n, r.reason) for n, r in zip(dumped, results, strict=True)
-                if not r.successful] == []
-        assert values_of(client) == dumped
+    quiet = {'topics': ()}
+    assert values_of(start({}, '--params-file', str(path), client=quiet)) == dumped
+    other = start({'stereo_algorithm': 'sad', 'exact': True, 'message_type': 'float32'},
+                  client=quiet)
+    results = other.set_parameters(**dumped)
+    assert [(n, r.reason) for n, r in zip(dumped, results, strict=True) if not r.successful] == []
+    assert values_of(other) == dumped
 
 
 def test_without_post_set_callbacks_parameters_work_all_the_same(

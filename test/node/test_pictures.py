@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -174,30 +173,25 @@ def test_the_compression_can_be_changed_live(connected: Any, pair: Any) -> None:
     assert bytes(compressed.data[:2]) == b'\xff\xd8'
 
 
-def test_a_node_publishes_millimetres_on_request(
-        run_node: Any, client_class: Any, pair: Any, tmp_path: pathlib.Path) -> None:
-    with run_node(tmp_path, {**PARAMETERS, 'depth_encoding': '16UC1'}) as node, \
-            contextlib.closing(client_class(node.domain)) as client:
-        client.connect()
-        with subscribed(client):
-            stamp, disparity = match(client, pair)
-            expected = np.nan_to_num(np.floor(1000 * metres(disparity).astype(float) + 0.5))
-            for topic in ('depth', 'depth/image_rect'):
-                found = pixels_of(client.result(topic, stamp), '16UC1', '<u2')
-                assert np.abs(found - expected).max() <= 1      # of float32's rounding
-            compressed = client.result('depth/image_rect/compressedDepth', stamp)
-            assert compressed.format == '16UC1; compressedDepth png'
-            np.testing.assert_array_equal(decoded_depth(compressed), found)
+def test_a_node_publishes_millimetres_on_request(start: Any, pair: Any) -> None:
+    client = start({**PARAMETERS, 'depth_encoding': '16UC1'})
+    with subscribed(client):
+        stamp, disparity = match(client, pair)
+        expected = np.nan_to_num(np.floor(1000 * metres(disparity).astype(float) + 0.5))
+        for topic in ('depth', 'depth/image_rect'):
+            found = pixels_of(client.result(topic, stamp), '16UC1', '<u2')
+            assert np.abs(found - expected).max() <= 1      # of float32's rounding
+        compressed = client.result('depth/image_rect/compressedDepth', stamp)
+        assert compressed.format == '16UC1; compressedDepth png'
+        np.testing.assert_array_equal(decoded_depth(compressed), found)
 
 
 def test_compression_that_does_not_end_delays_neither_results_nor_the_end_of_the_node(
-        run_node: Any, client_class: Any, pair: Any, tmp_path: pathlib.Path) -> None:
-    with run_node(tmp_path, PARAMETERS, code=SLOW_NODE) as node, \
-            contextlib.closing(client_class(node.domain)) as client:
-        client.connect()
-        with subscribed(client):
-            for _ in range(5):
-                stamp, _ = match(client, pair)
-                client.result('disparity_color', stamp)
-        assert node.end() == 0
-        assert 'Traceback' not in node.log
+        start: Any, pair: Any) -> None:
+    client = start(PARAMETERS, code=SLOW_NODE)
+    with subscribed(client):
+        for _ in range(5):
+            stamp, _ = match(client, pair)
+            client.result('disparity_color', stamp)
+    assert client.node_process.end() == 0
+    assert 'Traceback' not in client.log()

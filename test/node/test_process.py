@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
 import signal
@@ -20,10 +19,10 @@ import rclpy
 from rclpy.executors import SingleThreadedExecutor
 
 from stereo_bp_ros.node.main import Spinner, main
-from test import shared_memory
+from test import machine
 from test.cases import slow
+from test.machine import cpu_seconds
 from test.node.processes import LIMIT
-from test.processor_time import cpu_seconds
 
 pytestmark = pytest.mark.ros
 
@@ -87,66 +86,74 @@ signal.signal(signal.SIGHUP, signal.SIG_IGN)
 sys.exit(main())
 """
 
+#: A node whose arguments look like parameters.
+REMAPPED_NODE = """
+import sys
+from stereo_bp_ros.node.main import main
+sys.argv[1:1] = ['preset:=road', 'disparity:=/mine']
+sys.exit(main())
+"""
+
+LISTENER = """
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray
+rclpy.init()
+node = rclpy.create_node('listener')
+node.create_subscription(DiagnosticArray, '/diagnostics',
+                         lambda message: print(message.status[-1].message, flush=True), 10)
+rclpy.spin(node)
+"""
+
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, *slow(signal.SIGINT, signal.SIGHUP)])
-def test_a_signal_ends_an_active_node_with_status_0(run_node: Any, client_class: Any,
-                                                    textured_pair: Callable[..., Any],
-                                                    tmp_path: pathlib.Path, number: int) -> None:
-    with run_node(tmp_path, FAST) as node, contextlib.closing(
-            client_class(node.domain)) as client:
-        client.connect()
-        for side in ('left', 'right'):
-            client.send_info(side, client.info(side, 96, 64))
-        left, right = (client.image(image) for image in textured_pair(96, 64, 5))
-        client.result('disparity', client.send_pair(left, right))
-        for _ in range(5):
-            client.send_pair(left, right)
-        before = cpu_seconds(node.process.pid)
-        node.process.send_signal(number)
-        node.wait_for_log('shutting down', LIMIT)
-        assert cpu_seconds(node.process.pid) - before < 1
-        assert node.end() == 0
-        name = signal.Signals(number).name
-        assert f'shutting down ({name})' in node.log
-        assert 'Traceback' not in node.log
+def test_a_signal_ends_an_active_node_with_status_0_and_leaves_no_shared_memory(
+        start: Any, textured_pair: Callable[..., Any], number: int) -> None:
+    client = start(FAST)
+    pair = textured_pair(96, 64, 5)
+    client.match(*pair)
+    images = [client.image(pixels) for pixels in pair]
+    for _ in range(5):
+        client.send_pair(*images)
+    node = client.node_process
+    own = {name for name in machine.segments_of(node.process.pid)
+           if (machine.FOLDER / f'{name}_el').exists()}
+    own -= machine.segments_of(os.getpid())
+    assert own
+    before = cpu_seconds(node.process.pid)
+    node.process.send_signal(number)
+    node.wait_for_log('shutting down', LIMIT)
+    assert cpu_seconds(node.process.pid) - before < 1
+    assert node.end() == 0
+    assert f'shutting down ({signal.Signals(number).name})' in node.log
+    assert 'Traceback' not in node.log
+    # One that a node of another domain has taken over is no longer this node's.
+    assert machine.left_behind(own) == []
 
 
-def test_a_fault_of_c_at_the_very_end_is_no_status_of_the_node(
-        run_node: Any, tmp_path: pathlib.Path) -> None:
-    with run_node(tmp_path, FAST, code=FAILING_NODE) as node:
-        assert node.end() == 0
+def test_a_fault_of_c_at_the_very_end_is_no_status_of_the_node(start_node: Any) -> None:
+    assert start_node(FAST, code=FAILING_NODE).end() == 0
 
 
-def test_a_node_with_closed_outputs_answers_and_ends_as_ever(
-        run_node: Any, client_class: Any, tmp_path: pathlib.Path) -> None:
-    with run_node(tmp_path, FAST, code=CLOSED_NODE, wait='') as node, contextlib.closing(
-            client_class(node.domain)) as client:
-        client.connect()
-        files = {os.readlink(f'/proc/{node.process.pid}/fd/{number}') for number in (1, 2)}
-        assert files == {os.devnull}
-        assert node.end(signal.SIGHUP) == 0
+def test_a_node_with_closed_outputs_answers_and_ends_as_ever(start: Any) -> None:
+    client = start(FAST, code=CLOSED_NODE, wait='')
+    client.connect()
+    node = client.node_process
+    files = {os.readlink(f'/proc/{node.process.pid}/fd/{number}') for number in (1, 2)}
+    assert files == {os.devnull}
+    assert node.end(signal.SIGHUP) == 0
 
 
-def test_a_hangup_that_is_ignored_ends_nothing(run_node: Any, client_class: Any,
-                                               tmp_path: pathlib.Path) -> None:
-    with run_node(tmp_path, FAST, code=NOHUP_NODE) as node, contextlib.closing(
-            client_class(node.domain)) as client:
-        node.process.send_signal(signal.SIGHUP)
-        client.connect()
-        assert node.end(signal.SIGTERM) == 0
-        assert 'shutting down (SIGTERM)' in node.log
-
-
-def test_a_node_that_has_ended_leaves_no_shared_memory_behind(
-        run_node: Any, tmp_path: pathlib.Path) -> None:
-    with run_node(tmp_path, {'stereo_algorithm': 'sad', 'backend': 'cpu'}) as node:
-        own = {name for name in shared_memory.segments_of(node.process.pid)
-               if (shared_memory.FOLDER / f'{name}_el').exists()}
-        own -= shared_memory.segments_of(os.getpid())
-        assert own
-        assert node.end() == 0
-        # One that a node of another domain has taken over is no longer this node's.
-        assert shared_memory.left_behind(own) == []
+def test_a_hangup_that_is_ignored_ends_nothing_and_two_signals_are_no_worse_than_one(
+        start: Any) -> None:
+    client = start(FAST, code=NOHUP_NODE)
+    node = client.node_process
+    node.process.send_signal(signal.SIGHUP)
+    assert client.state() == 'active'
+    node.process.send_signal(signal.SIGTERM)
+    time.sleep(0.05)
+    node.process.send_signal(signal.SIGINT)
+    assert node.end(signal.SIGTERM) == 0
+    assert 'shutting down (SIGTERM)' in node.log
 
 
 def test_an_end_while_the_executor_prepares_its_next_wait_is_not_missed() -> None:
@@ -168,8 +175,7 @@ def test_an_end_while_the_executor_prepares_its_next_wait_is_not_missed() -> Non
     spinner = Spinner(executor, on_error=errors.append, on_endless=ends.append)
     try:
         assert preparing.wait(LIMIT)
-        later = threading.Timer(0.2, go_on.set)
-        later.start()
+        threading.Timer(0.2, go_on.set).start()
         assert spinner.end(10.0)
         assert (errors, ends) == ([], [])
     finally:
@@ -178,133 +184,89 @@ def test_an_end_while_the_executor_prepares_its_next_wait_is_not_missed() -> Non
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, *slow(signal.SIGTERM)])
-def test_a_signal_is_answered_within_a_second_while_the_engine_compiles(
-        run_node: Any, client_class: Any, tmp_path: pathlib.Path, number: int) -> None:
-    with run_node(tmp_path, FAST, wait='configuring:', code=SLOW_NODE) as node:
-        if number == signal.SIGINT:
-            # Progress is logged and told meanwhile.
-            with contextlib.closing(client_class(node.domain, ('/diagnostics',))) as client:
-                status = client.status('device')
-                assert status.message == 'configuring'
-                assert client.set_parameters(speckle_size=3)[0].successful
-                assert client.state() == 'configuring'
-            node.wait_for_log('still compiling after 4 s', LIMIT)
-        # It computes all the time: what a busy machine keeps from it does not count.
-        before = cpu_seconds(node.process.pid)
-        node.process.send_signal(number)
-        node.wait_for_log('shutting down', LIMIT)
-        assert cpu_seconds(node.process.pid) - before < 1
-        # Its matcher would go on for ever.
-        assert node.process.wait(LIMIT) == 0
-        assert 'Traceback' not in node.log
-
-
-LISTENER = """
-import rclpy
-from diagnostic_msgs.msg import DiagnosticArray
-rclpy.init()
-node = rclpy.create_node('listener')
-node.create_subscription(DiagnosticArray, '/diagnostics',
-                         lambda message: print(message.status[-1].message, flush=True), 10)
-rclpy.spin(node)
-"""
-
-
-def test_the_end_waits_for_a_listener_that_is_late(run_node: Any, tmp_path: pathlib.Path) -> None:
-    path = tmp_path / 'heard'
-    with run_node(tmp_path, FAST) as node, open(path, 'w') as output:
-        listener = subprocess.Popen(
-            [sys.executable, '-c', LISTENER], stdout=output,
-            env={**os.environ, 'ROS_DOMAIN_ID': str(node.domain)})
-        try:
-            wait_until(path.read_text)
-            listener.send_signal(signal.SIGSTOP)
-            node.process.send_signal(signal.SIGINT)
-            node.wait_for_log('shutting down', LIMIT)
-            time.sleep(0.95)                # without a listener it has ended by then
-            assert node.process.poll() is None
-            listener.send_signal(signal.SIGCONT)
-            assert node.process.wait(LIMIT) == 0
-        finally:
-            listener.kill()
-            listener.wait(10)
-
-
-def wait_until(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + LIMIT
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def test_two_signals_are_no_worse_than_one(run_node: Any, tmp_path: pathlib.Path) -> None:
-    with run_node(tmp_path, FAST) as node:
-        node.process.send_signal(signal.SIGINT)
-        time.sleep(0.05)
-        node.process.send_signal(signal.SIGINT)
-        node.process.send_signal(signal.SIGTERM)
-        assert node.process.wait(LIMIT) == 0
-
-
-def test_a_signal_during_the_start_ends_it_too(run_node: Any, tmp_path: pathlib.Path) -> None:
-    with run_node(tmp_path, FAST, wait='configuring') as node:
-        assert node.end(signal.SIGTERM) == 0
-
-
-def test_a_lost_device_ends_the_process_with_an_error_status(
-        run_node: Any, client_class: Any, textured_pair: Callable[..., Any],
-        tmp_path: pathlib.Path) -> None:
-    with run_node(tmp_path, FAST, code=LOST_NODE) as node, contextlib.closing(
-            client_class(node.domain)) as client:
-        client.connect()
-        for side in ('left', 'right'):
-            client.send_info(side, client.info(side, 96, 64))
-        left, right = (client.image(image) for image in textured_pair(96, 64, 5))
-        for _ in range(2):
-            client.result('disparity', client.send_pair(left, right))
-        seen = len(client.received['/diagnostics'])
-        client.send_pair(left, right)
-        assert node.process.wait(LIMIT) == 3
-        assert 'the device has fallen off the bus' in node.log
-        assert len(client.received['disparity']) == 2
-        # The node's last word: one of every second may have come before it.
-        status = client.status('device', after=seen, level=2)
-        assert 'device lost' in status.message
-
-
-def test_an_old_name_in_a_parameter_file_ends_the_start(run_node: Any, tmp_path: pathlib.Path
-                                                       ) -> None:
-    file = tmp_path / 'mine.yaml'
-    file.write_text('/**:\n  ros__parameters:\n    message_storage: register\n')
-    with run_node(tmp_path, {}, '--params-file', str(file), wait='') as node:
-        assert node.process.wait(LIMIT) == 2
-        assert ('message_storage is now plain_steps.storage, with program: plain_steps'
-                in node.log)
-
-
-def test_a_parameter_file_of_other_nodes_is_a_warning(run_node: Any, tmp_path: pathlib.Path
-                                                      ) -> None:
-    file = tmp_path / 'old.yaml'
-    file.write_text('/stereo/disparity_node: {ros__parameters: {disparity_range: 16}}\n')
-    with run_node(tmp_path, {}, '--params-file', str(file)) as node:
-        assert 'sets nothing here: its parameters are for /stereo/disparity_node' in node.log
-
-
-def test_bad_parameters_at_the_start_are_one_line_and_an_exit_status(
-        run_node: Any, tmp_path: pathlib.Path) -> None:
-    with run_node(tmp_path, {'disparity_range': 1000}, wait='') as node:
-        assert node.process.wait(60) == 2
-    assert 'disparity_range' in node.log
+def test_a_signal_is_answered_within_a_second_while_the_engine_compiles(start: Any, number: int
+                                                                        ) -> None:
+    client = start(FAST, wait='configuring:', code=SLOW_NODE, client={'topics': ()})
+    node = client.node_process
+    if number == signal.SIGINT:         # progress is logged and told meanwhile
+        assert client.status('device').message == 'configuring'
+        assert client.set_parameters(speckle_size=3)[0].successful
+        assert client.state() == 'configuring'
+        node.wait_for_log('still compiling after 4 s', LIMIT)
+    # It computes all the time: what a busy machine keeps from it does not count.
+    before = cpu_seconds(node.process.pid)
+    node.process.send_signal(number)
+    node.wait_for_log('shutting down', LIMIT)
+    assert cpu_seconds(node.process.pid) - before < 1
+    # Its matcher would go on for ever.
+    assert node.process.wait(LIMIT) == 0
     assert 'Traceback' not in node.log
 
 
-def test_what_ros_refuses_is_one_line_and_an_exit_status(run_node: Any, tmp_path: pathlib.Path
-                                                         ) -> None:
-    for arguments in (('--no-such-argument',), ('--params-file', str(tmp_path / 'none.yaml'))):
-        with run_node(tmp_path, {}, *arguments, wait='') as node:
-            assert node.process.wait(LIMIT) == 2
-            assert 'stereo_bp_node: ' in node.log
-            assert 'Traceback' not in node.log
+def test_the_end_waits_for_a_listener_that_is_late(start_node: Any, tmp_path: pathlib.Path
+                                                   ) -> None:
+    node, path = start_node(FAST), tmp_path / 'heard'
+    with open(path, 'w') as output:
+        listener = subprocess.Popen(
+            [sys.executable, '-c', LISTENER], stdout=output,
+            env={**os.environ, 'ROS_DOMAIN_ID': str(node.domain)})
+    try:
+        end = time.monotonic() + LIMIT
+        while not path.read_text():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        listener.send_signal(signal.SIGSTOP)
+        node.process.send_signal(signal.SIGINT)
+        node.wait_for_log('shutting down', LIMIT)
+        time.sleep(0.95)                # without a listener it has ended by then
+        assert node.process.poll() is None
+        listener.send_signal(signal.SIGCONT)
+        assert node.process.wait(LIMIT) == 0
+    finally:
+        listener.kill()
+        listener.wait(10)
+
+
+def test_a_signal_during_the_start_ends_it_too(start_node: Any) -> None:
+    assert start_node(FAST, wait='configuring').end(signal.SIGTERM) == 0
+
+
+def test_a_lost_device_ends_the_process_with_an_error_status(
+        start: Any, textured_pair: Callable[..., Any]) -> None:
+    client = start(FAST, code=LOST_NODE)
+    pair = textured_pair(96, 64, 5)
+    for _ in range(2):
+        client.match(*pair)
+    seen = client.reports
+    client.send_pair(*map(client.image, pair))
+    node = client.node_process
+    assert node.process.wait(LIMIT) == 3
+    assert 'the device has fallen off the bus' in node.log
+    assert len(client.received['disparity']) == 2
+    # The node's last word: one of every second may have come before it.
+    assert 'device lost' in client.status('device', after=seen, level=2).message
+
+
+def test_a_parameter_file_of_other_nodes_is_a_warning(start_node: Any, tmp_path: pathlib.Path
+                                                      ) -> None:
+    file = tmp_path / 'old.yaml'
+    file.write_text('/stereo/disparity_node: {ros__parameters: {disparity_range: 16}}\n')
+    node = start_node({}, '--params-file', str(file))
+    assert 'sets nothing here: its parameters are for /stereo/disparity_node' in node.log
+
+
+@pytest.mark.parametrize(('parameters', 'arguments', 'words'), [
+    ({'disparity_range': 1000}, [], 'disparity_range'),
+    ({'message_storage': 'register'}, [],
+     'message_storage is now plain_steps.storage, with program: plain_steps'),
+    ({}, ['--no-such-argument'], 'stereo_bp_node: '),
+    ({}, ['--params-file', '/no/such/file.yaml'], 'stereo_bp_node: ')])
+def test_what_is_refused_at_the_start_is_one_line_and_an_exit_status(
+        start_node: Any, parameters: dict[str, Any], arguments: list[str], words: str) -> None:
+    node = start_node(parameters, *arguments, wait='')
+    assert node.process.wait(LIMIT) == 2
+    assert words in node.log
+    assert 'Traceback' not in node.log
 
 
 @pytest.mark.parametrize('arguments', [['--help'], ['-h', '--ros-args', '-p', 'preset:=road']])
@@ -314,18 +276,10 @@ def test_help_is_a_usage_and_no_start(arguments: list[str], capsys: pytest.Captu
     assert 'usage: stereo_bp_node' in capsys.readouterr().out
 
 
-def test_a_remapping_that_has_the_name_of_a_parameter_is_warned_of(run_node: Any,
-                                                                   tmp_path: pathlib.Path) -> None:
-    code = """
-import sys
-from stereo_bp_ros.node.main import main
-sys.argv[1:1] = ['preset:=road', 'disparity:=/mine']
-sys.exit(main())
-"""
-    with run_node(tmp_path, FAST, code=code) as node:
-        assert ('preset:=road is a remapping; a parameter is --ros-args -p preset:=road'
-                in node.log)
-        assert 'disparity:=/mine is' not in node.log
+def test_a_remapping_that_has_the_name_of_a_parameter_is_warned_of(start_node: Any) -> None:
+    node = start_node(FAST, code=REMAPPED_NODE)
+    assert 'preset:=road is a remapping; a parameter is --ros-args -p preset:=road' in node.log
+    assert 'disparity:=/mine is' not in node.log
 
 
 def test_without_rclpy_one_line_says_what_is_missing(monkeypatch: pytest.MonkeyPatch,
@@ -336,108 +290,69 @@ def test_without_rclpy_one_line_says_what_is_missing(monkeypatch: pytest.MonkeyP
     assert 'needs rclpy' in line
 
 
-@pytest.mark.parametrize(('topic', 'kind', 'transition'), [
-    ('/disparity', 'publisher', 'configuring'),
-    *slow(('/right/camera_info', 'subscription', 'activating'))])
+@pytest.mark.parametrize(('topic', 'kind', 'transition', 'state'), [
+    ('/disparity', 'publisher', 'configure', 'unconfigured'),
+    *slow(('/right/camera_info', 'subscription', 'activate', 'inactive'))])
 def test_a_start_that_fails_in_the_middle_says_why_and_can_be_tried_again(
-        run_node: Any, client_class: Any, tmp_path: pathlib.Path, topic: str, kind: str,
-        transition: str) -> None:
-    parameters = {**FAST, f'qos_overrides.{topic}.{kind}.reliability': 'nonsense'}
-    with run_node(tmp_path, parameters, wait=f'{transition} failed') as node, \
-            contextlib.closing(client_class(node.domain, ('/diagnostics',))) as client:
-        assert 'nonsense' in node.log
-        status = client.status('device')
-        assert status.level == 2
-        assert f'{transition} failed' in status.message
-        state = {'configuring': 'unconfigured', 'activating': 'inactive'}[transition]
-        assert client.state() == state
-        assert client.image_publishers['left'].get_subscription_count() == 0
-        assert not client.change_state({'configuring': 'configure',
-                                        'activating': 'activate'}[transition])
-        assert client.state() == state
-        assert node.end() == 0
+        start: Any, topic: str, kind: str, transition: str, state: str) -> None:
+    failed = f'{transition.removesuffix("e")}ing failed'
+    client = start({**FAST, f'qos_overrides.{topic}.{kind}.reliability': 'nonsense'},
+                   wait=failed, client={'topics': ()})
+    assert 'nonsense' in client.log()
+    status = client.status('device')
+    assert status.level == 2
+    assert failed in status.message
+    assert client.state() == state
+    assert client.image_publishers['left'].get_subscription_count() == 0
+    assert not client.change_state(transition)
+    assert client.state() == state
+    assert client.node_process.end() == 0
 
 
 def test_names_namespaces_and_remappings_are_ros_as_usual(
-        run_node: Any, client_class: Any, textured_pair: Callable[..., Any],
-        tmp_path: pathlib.Path) -> None:
-    arguments = ('-r', '__ns:=/robot', '-r', '__node:=depth_engine',
-                 '-r', 'left/image_rect:=/left/image_rect',
-                 '-r', 'right/image_rect:=/right/image_rect',
-                 '-r', 'left/camera_info:=/left/camera_info',
-                 '-r', 'right/camera_info:=/right/camera_info',
-                 '-r', 'disparity:=/disparity', '-r', 'depth:=/depth', '-r', 'latency:=/latency')
-    with run_node(tmp_path, FAST, *arguments) as node, contextlib.closing(
-            client_class(node.domain, node='/robot/depth_engine')) as client:
-        client.connect()
-        for side in ('left', 'right'):
-            client.send_info(side, client.info(side, 96, 64))
-        left, right = (client.image(image) for image in textured_pair(96, 64, 5))
-        stamp = client.send_pair(left, right)
-        client.result('disparity', stamp)
-        name = client.result('latency', stamp).status[0].name
-        assert name == '/robot/depth_engine: latency'
-
-
-def test_an_incompatible_qos_is_reported_with_the_topic(run_node: Any, client_class: Any,
-                                                        tmp_path: pathlib.Path) -> None:
-    from rclpy.qos import QoSProfile, ReliabilityPolicy
-    from sensor_msgs.msg import Image
-    from stereo_msgs.msg import DisparityImage
-
-    parameters = {**FAST, 'qos_overrides./left/image_rect.subscription.reliability': 'reliable'}
-    best_effort = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
-    with run_node(tmp_path, parameters) as node, contextlib.closing(
-            client_class(node.domain, ('/diagnostics',))) as client:
-        client.node.create_publisher(Image, 'left/image_rect', best_effort)
-        node.wait_for_log('a publisher of /left/image_rect has an incompatible QoS '
-                          '(reliability)', LIMIT)
-        client.wait_for_status('input', lambda s: 'incompatible QoS' in s.message)
-        from rclpy.qos import DurabilityPolicy
-        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-        client.node.create_subscription(DisparityImage, 'disparity', print, latched)
-        node.wait_for_log('a subscription of /disparity has an incompatible QoS '
-                          '(durability)', LIMIT)
+        start: Any, textured_pair: Callable[..., Any]) -> None:
+    topics = ('left/image_rect', 'right/image_rect', 'left/camera_info', 'right/camera_info',
+              'disparity', 'depth', 'latency')
+    names = ['__ns:=/robot', '__node:=depth_engine', *(f'{name}:=/{name}' for name in topics)]
+    client = start(FAST, *(word for name in names for word in ('-r', name)),
+                   client={'node': '/robot/depth_engine'})
+    client.match(*textured_pair(96, 64, 5))
+    latency = client.result('latency', client.stamps()[-1])
+    assert latency.status[0].name == '/robot/depth_engine: latency'
 
 
 def test_sim_time_is_the_clock_of_ages_stamps_and_silence(
-        run_node: Any, client_class: Any, textured_pair: Callable[..., Any],
-        tmp_path: pathlib.Path) -> None:
+        start: Any, textured_pair: Callable[..., Any]) -> None:
     from rosgraph_msgs.msg import Clock
 
-    parameters = {**FAST, 'use_sim_time': True, 'max_input_age': 0.5}
     second = 10**9
-    with run_node(tmp_path, parameters) as node, contextlib.closing(
-            client_class(node.domain)) as client:
-        clock = client.node.create_publisher(Clock, '/clock', 10)
-        client.connect()
-        client.wait_for_status('input', lambda s: 'nothing comes on /clock' in s.message)
+    client = start({**FAST, 'use_sim_time': True, 'max_input_age': 0.5})
+    clock = client.node.create_publisher(Clock, '/clock', 10)
+    client.wait_for_status('input', lambda s: 'nothing comes on /clock' in s.message)
 
-        def set_clock(seconds: float) -> None:
-            message = Clock()
-            message.clock.sec, message.clock.nanosec = divmod(int(seconds * second), second)
+    def set_clock(seconds: int) -> None:
+        message = Clock()
+        message.clock.sec = seconds
 
-            def is_set() -> bool:
-                clock.publish(message)      # best effort
-                time.sleep(0.05)
-                return bool(client.received['/diagnostics'][-1].header.stamp == message.clock)
+        def is_set(status: Any) -> bool:
+            clock.publish(message)      # best effort
+            return bool(status.stamp_ns == seconds * second)
 
-            client.wait_until(is_set, what='the clock')
+        client.wait_for_status('input', is_set)
 
-        for side in ('left', 'right'):
-            client.send_info(side, client.info(side, 96, 64))
-        left, right = (client.image(image) for image in textured_pair(96, 64, 5))
-        client.wait_until(clock.get_subscription_count)
-        set_clock(1000.0)
-        client.send_pair(left, right, 1000 * second - second // 10)     # fresh in sim time
-        message = client.result('latency', 1000 * second - second // 10)
-        age = float(message.status[0].values[-1].value)
-        assert age == pytest.approx(100, abs=1)
-        client.send_pair(left, right, 999 * second)
-        client.wait_for_status('pairing', lambda s: s.values['dropped pairs: stale'] == '1')
-        # Stamps of /diagnostics are sim time; a clock that stands still lets nothing look silent.
-        assert client.received['/diagnostics'][-1].header.stamp.sec == 1000
-        time.sleep(1.2)
-        assert 'nothing on' not in client.status('input').message
-        set_clock(1003.0)
-        client.wait_for_status('input', lambda s: 'nothing on /left/image_rect for' in s.message)
+    for side in ('left', 'right'):
+        client.send_info(side, client.info(side, 96, 64))
+    left, right = (client.image(image) for image in textured_pair(96, 64, 5))
+    client.wait_until(clock.get_subscription_count)
+    set_clock(1000)
+    client.send_pair(left, right, 1000 * second - second // 10)     # fresh in sim time
+    message = client.result('latency', 1000 * second - second // 10)
+    assert float(message.status[0].values[-1].value) == pytest.approx(100, abs=1)       # its age
+    client.send_pair(left, right, 999 * second)
+    client.wait_for_status('pairing', lambda s: s.values['dropped pairs: stale'] == '1')
+    # Stamps of /diagnostics are sim time; a clock that stands still lets nothing look silent.
+    assert client.status('input').stamp_ns == 1000 * second
+    time.sleep(1.2)
+    assert 'nothing on' not in client.status('input').message
+    set_clock(1003)
+    client.wait_for_status('input', lambda s: 'nothing on /left/image_rect for' in s.message)

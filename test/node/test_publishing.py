@@ -17,10 +17,10 @@ from builtin_interfaces.msg import Time
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
 from stereo_bp_ros.node import publishing
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
-from stereo_bp_ros.node.diagnostics.latency import FrameLatency
 from stereo_bp_ros.node.diagnostics.ledger import PairDrop
-from stereo_bp_ros.node.generation import Generation
+from stereo_bp_ros.node.diagnostics.monitors import FrameLatency
 from stereo_bp_ros.node.messages import ImageMessage
+from stereo_bp_ros.node.pairing import Generation
 from stereo_bp_ros.node.publishing import TOPICS, OutputPublishers, Topic
 from stereo_bp_ros.types import OUTPUTS
 from test.node.stand_ins import FakeMatcher

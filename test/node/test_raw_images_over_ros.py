@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,10 @@ from test.raw_cameras import (
 )
 
 pytest.importorskip('rclpy')
+
+from test.node.client import Client
+from test.node.processes import running_node
+
 pytestmark = pytest.mark.ros
 
 SETTINGS: dict[str, Any] = {'disparity_range': 16, 'rectify': True, 'backend': 'cpu'}
@@ -35,11 +38,10 @@ FIELDS = ('distortion_model', 'd', 'k', 'r', 'p')
 
 
 @pytest.fixture(scope='module')
-def client(tmp_path_factory: pytest.TempPathFactory, run_node: Callable[..., Any],
-           client_class: Callable[..., Any]) -> Iterator[Any]:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     qos = session.reliable_overrides(image='image_raw', depth=200)
-    with (run_node(tmp_path_factory.mktemp('node'), PARAMETERS, qos=qos) as node,
-          contextlib.closing(client_class(node.domain, image='image_raw')) as client):
+    with (running_node(tmp_path_factory.mktemp('node'), PARAMETERS, qos=qos) as node,
+          contextlib.closing(Client(node.domain, image='image_raw')) as client):
         client.node_process = node
         client.connect()
         yield client
@@ -203,7 +205,6 @@ def test_the_setting_is_for_the_start_of_the_node(client: Any) -> None:
     assert not result.successful
 
 
-def test_compressed_raw_images_have_the_topics_of_image_transport(
-        tmp_path: pathlib.Path, run_node: Callable[..., Any]) -> None:
-    with run_node(tmp_path, {**PARAMETERS, 'image_transport': 'compressed'}) as node:
-        assert 'waiting for /left/image_raw/compressed, /right/image_raw/compressed' in node.log
+def test_compressed_raw_images_have_the_topics_of_image_transport(start_node: Any) -> None:
+    node = start_node({**PARAMETERS, 'image_transport': 'compressed'})
+    assert 'waiting for /left/image_raw/compressed, /right/image_raw/compressed' in node.log

@@ -17,8 +17,9 @@ import pytest
 from benchmarks.frame_loop import FrameLoop
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.node import frames, main
-from stereo_bp_ros.node.diagnostics.latency import WINDOW
-from test.domains import domain
+from stereo_bp_ros.node.diagnostics.monitors import WINDOW
+from test.machine import domain
+from test.node.stand_ins import FakeMatcher
 
 #: Frames after which everything bounded is full, and those that are watched.
 FULL, WATCHED = WINDOW + 20, 200
@@ -112,14 +113,14 @@ def test_what_lives_when_the_node_is_configured_is_not_looked_at_again(thawed: N
 
 
 @pytest.mark.ros
-def test_the_node_tells_when_it_is_configured(fake_matcher: type) -> None:
+def test_the_node_tells_when_it_is_configured() -> None:
     rclpy = pytest.importorskip('rclpy')
     from stereo_bp_ros.node.node import StereoBpNode
     told: list[str] = []
     context = rclpy.Context()
     with domain() as number:
         rclpy.init(context=context, args=[], domain_id=number)
-        node = StereoBpNode(matcher_factory=fake_matcher, context=context,
+        node = StereoBpNode(matcher_factory=FakeMatcher, context=context,
                             on_configured=lambda: told.append('configured'))
         try:
             assert not told

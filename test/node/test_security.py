@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,8 +20,9 @@ import rclpy
 from rclpy.parameter import Parameter
 
 from stereo_bp_ros.node.node import StereoBpNode
-from test.domains import domain
-from test.node.processes import START_LIMIT
+from test.machine import domain
+from test.node.processes import START_LIMIT, running_node
+from test.node.stand_ins import FakeMatcher
 
 pytestmark = pytest.mark.ros
 
@@ -72,10 +73,9 @@ def granted(policy: pathlib.Path, kind: str, attribute: str) -> list[str]:
     return [name if name.startswith('/') else namespace + name for name in private]
 
 
-def names_of_a_node(context: Any, fake_matcher: Callable[..., Any], mode: dict[str, Any]
-                    ) -> dict[tuple[str, str], set[str]]:
+def names_of_a_node(context: Any, mode: dict[str, Any]) -> dict[tuple[str, str], set[str]]:
     """What an active node has of each kind."""
-    node = StereoBpNode(matcher_factory=fake_matcher, context=context, parameter_overrides=[
+    node = StereoBpNode(matcher_factory=FakeMatcher, context=context, parameter_overrides=[
         Parameter(name, value=value) for name, value in mode.items()])
     assert node.trigger_configure().name == 'SUCCESS'
     assert node.trigger_activate().name == 'SUCCESS'
@@ -92,13 +92,12 @@ def names_of_a_node(context: Any, fake_matcher: Callable[..., Any], mode: dict[s
     return found
 
 
-def test_the_policy_names_exactly_what_the_node_has(
-        policy: pathlib.Path, fake_matcher: Callable[..., Any]) -> None:
+def test_the_policy_names_exactly_what_the_node_has(policy: pathlib.Path) -> None:
     found: dict[tuple[str, str], set[str]] = {kind: set() for kind in KINDS}
     for mode in MODES:
         # Of its own: nothing is left of the node before.
         with a_context() as context:
-            for kind, names in names_of_a_node(context, fake_matcher, mode).items():
+            for kind, names in names_of_a_node(context, mode).items():
                 found[kind] |= names
     for kind in KINDS:
         assert set(granted(policy, *kind)) ^ found[kind] <= NEWER, kind
@@ -114,17 +113,17 @@ def test_the_policy_names_nothing_twice_and_has_the_node_s_default_name(
 
 
 def test_where_keys_are_enforced_a_node_without_them_does_not_start(
-        run_node: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        start_node: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     enforce(monkeypatch, tmp_path / 'keys')
-    with run_node(tmp_path, {}, '--enclave', '/stereo_bp', wait='') as node:
-        assert node.process.wait(60) == 2
+    node = start_node({}, '--enclave', '/stereo_bp', wait='')
+    assert node.process.wait(60) == 2
     assert 'SECURITY ERROR' in node.log
     assert 'Traceback' not in node.log
 
 
 @pytest.mark.slow
 def test_with_keys_the_node_is_seen_by_nobody_without_them(
-        run_node: Any, tmp_path: pathlib.Path, policy: pathlib.Path, context: Any,
+        tmp_path: pathlib.Path, policy: pathlib.Path, context: Any,
         monkeypatch: pytest.MonkeyPatch) -> None:
     ros2 = shutil.which('ros2')
     if ros2 is None or 'security' not in subprocess.run(
@@ -137,8 +136,8 @@ def test_with_keys_the_node_is_seen_by_nobody_without_them(
             subprocess.run([ros2, 'security', *map(str, arguments)], check=True, timeout=60,
                            env={**os.environ, 'ROS_DOMAIN_ID': str(number)})
         enforce(monkeypatch, keys)
-        with run_node(tmp_path, {'stereo_algorithm': 'sad'}, '--enclave', '/stereo_bp', wait='',
-                      domain=number) as node:
+        with running_node(tmp_path, {'stereo_algorithm': 'sad'}, '--enclave', '/stereo_bp',
+                          wait='', domain=number) as node:
             deadline = time.monotonic() + START_LIMIT
             while 'active: waiting' not in node.log:
                 if 'security libraries' in node.log:

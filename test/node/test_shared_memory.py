@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
 import shutil
@@ -39,24 +38,18 @@ needs_namespace = pytest.mark.skipif(not may_mount(), reason='no mount namespace
 
 @needs_namespace
 def test_a_node_without_room_for_images_says_so_and_goes_on_with_udp(
-        run_node: Any, client_class: Any, textured_pair: Callable[..., Any],
-        tmp_path: pathlib.Path) -> None:
-    code = NODE.format(kilobytes=256, fill='true', module='node.main')
+        start: Any, textured_pair: Callable[..., Any]) -> None:
     # One pair is sent; the silence after it is no fault here.
-    with run_node(tmp_path, {**FAST, 'input_timeout': 60.0}, code=code) as node, \
-            contextlib.closing(client_class(node.domain)) as client:
-        text = '/dev/shm has 0.2 MiB free, but a process takes up to 18 MiB of it for images'
-        assert text in node.log
-        assert 'going on with UDP alone' in node.log
-        client.connect()
-        for side in ('left', 'right'):
-            client.send_info(side, client.info(side, 96, 64))
-        left, right = (client.image(image) for image in textured_pair(96, 64, 5))
-        client.result('disparity', client.send_pair(left, right))
-        status = client.status('input')
-        assert status.level == 1
-        assert text in status.message
-        assert node.end() == 0
+    client = start({**FAST, 'input_timeout': 60.0},
+                   code=NODE.format(kilobytes=256, fill='true', module='node.main'))
+    text = '/dev/shm has 0.2 MiB free, but a process takes up to 18 MiB of it for images'
+    assert text in client.log()
+    assert 'going on with UDP alone' in client.log()
+    client.match(*textured_pair(96, 64, 5))
+    status = client.status('input')
+    assert status.level == 1
+    assert text in status.message
+    assert client.node_process.end() == 0
 
 
 @needs_namespace

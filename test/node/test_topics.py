@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -383,31 +381,25 @@ def test_a_silent_topic_is_an_error_that_names_it(client: Any, pair: Any) -> Non
     assert 'nothing on /right/image_rect for' in status.message
 
 
-def test_a_second_node_takes_compressed_images(run_node: Any, client_class: Any, pair: Any,
-                                               tmp_path: pathlib.Path) -> None:
-    parameters = {**PARAMETERS, 'image_transport': 'compressed', 'max_image_width': 200}
-    with run_node(tmp_path, parameters) as node, contextlib.closing(
-            client_class(node.domain, compressed=True)) as client:
-        client.connect()
-        for side in ('left', 'right'):
-            client.send_info(side, client.info(side, W, H))
+def test_a_second_node_takes_compressed_images(start: Any, pair: Any) -> None:
+    client = start({**PARAMETERS, 'image_transport': 'compressed', 'max_image_width': 200},
+                   client={'compressed': True})
+    for side in ('left', 'right'):
+        client.send_info(side, client.info(side, W, H))
 
-        def message(pixels: np.ndarray) -> Any:
-            result = client.image_class()
-            result.format = 'mono8; png compressed '
-            result.data.frombytes(cv2.imencode('.png', pixels)[1].tobytes())
-            return result
+    def message(pixels: np.ndarray) -> Any:
+        result = client.image_class()
+        result.format = 'mono8; png compressed '
+        result.data.frombytes(cv2.imencode('.png', pixels)[1].tobytes())
+        return result
 
-        left, right = (message(image) for image in pair)
-        broken = message(pair[0])
-        broken.data = broken.data[:100]
-        large = message(np.zeros((10, 201), np.uint8))
-        for bad, reason in ((broken, 'bad compression'), (large, 'too large')):
-            client.send_pair(bad, right)
-            client.wait_for_status('input', lambda s, key=f'bad input: {reason}':
-                                   s.values.get(key) == '1')
-            found = client.result('disparity', client.send_pair(left, right))
-            assert np.median(inside(found, pixels_of(found.image))) == DISPARITY
-        status = client.status('input')
-        assert status.values['bad input: bad compression'] == '1'
-        assert status.values['bad input: too large'] == '1'
+    left, right = (message(image) for image in pair)
+    broken = message(pair[0])
+    broken.data = broken.data[:100]
+    large = message(np.zeros((10, 201), np.uint8))
+    for bad, reason in ((broken, 'bad compression'), (large, 'too large')):
+        client.send_pair(bad, right)
+        client.wait_for_status('input', lambda s, key=f'bad input: {reason}':
+                               s.values.get(key) == '1')
+        found = client.result('disparity', client.send_pair(left, right))
+        assert np.median(inside(found, pixels_of(found.image))) == DISPARITY

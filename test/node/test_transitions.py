@@ -15,6 +15,7 @@ from rclpy.parameter import Parameter
 
 from stereo_bp_ros.node.node import StereoBpNode
 from test.node.processes import LIMIT
+from test.node.stand_ins import FakeMatcher
 
 pytestmark = pytest.mark.ros
 
@@ -58,10 +59,10 @@ class Watched:
 
 
 @pytest.fixture
-def watched(fake_matcher: type, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     context = rclpy.Context()
     rclpy.init(context=context)
-    node = StereoBpNode(matcher_factory=fake_matcher, context=context, parameter_overrides=[
+    node = StereoBpNode(matcher_factory=FakeMatcher, context=context, parameter_overrides=[
         Parameter('autostart', value=True)])
     yield Watched(node, monkeypatch)
     node.stop(1.0)

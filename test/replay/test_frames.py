@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from stereo_bp_ros.replay import frames, session
-from test.domains import ports_in_use
+from test.machine import ports_in_use
 
 SENT = {'left': 12, 'right': 12}
 

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from test.soak.rig import ANSWER, LEAST_WAIT, Rig, Violation, subscribing_process
+from test.node.processes import LIMIT
+from test.soak.rig import MIN_WAIT, Rig, Violation, subscribing_process
 
 #: Seconds between two announcements of a participant, the one thing of another that this end
 #: hears.
@@ -86,8 +87,8 @@ def results(**wanted: Any) -> Shown:
 def told(text: str) -> Shown:
     """A value of the status of the input had this text."""
     def missing(rig: Rig, span: Span) -> str:
-        found = rig.find(span.reports, 'input', lambda report: any(
-            text in value for value in report.values.values()))
+        found = rig.find_status('input', lambda status: any(
+            text in value for value in status.values.values()), span.reports)
         return '' if found else f'no status has {text}'
     return missing
 
@@ -96,7 +97,7 @@ def sent_faster_than(rate: float) -> Shown:
     """Frames were sent at a rate, per second, if there was a core for who sends them."""
     def missing(rig: Rig, span: Span) -> str:
         found = rig.ledger.rate_between(span.first, span.last)
-        is_busy = rig.waits.since(span.since) > LEAST_WAIT
+        is_busy = rig.waits.since(span.since) > MIN_WAIT
         return '' if found > rate or is_busy else f'{found:.0f} frames a second were sent'
     return missing
 
@@ -136,8 +137,7 @@ def _set(rig: Rig, name: str, value: Any) -> None:
     key = {'stereo_algorithm': 'algorithm', 'disparity_range': 'disparities'}.get(name)
     if key:
         expected = f'0 to {value - 1}' if name == 'disparity_range' else value
-        rig.wait_for_report('device', lambda report: report.values.get(key) == expected,
-                            240.0, f'{name} {value}')
+        rig.wait_for_status('device', lambda status: status.values.get(key) == expected)
 
 
 @contextlib.contextmanager
@@ -176,7 +176,7 @@ def no_subscribers(rig: Rig, draw: random.Random) -> Iterator[None]:
     before = rig.totals()
     # DDS counts one that was killed until it is missed, and the node has heard more of it.
     if rig.node.count_subscribers('disparity') > 1:
-        rig.wait_until(lambda: rig.node.count_subscribers('disparity') == 1, ANSWER,
+        rig.wait_until(lambda: rig.node.count_subscribers('disparity') == 1, LIMIT,
                        'the end of other subscribers')
         time.sleep(ANNOUNCED)
     rig.stop_listening()
@@ -258,7 +258,7 @@ def stopped(rig: Rig, draw: random.Random) -> Iterator[None]:
 
 def _stop(pid: int) -> None:
     os.kill(pid, signal.SIGSTOP)
-    end = time.monotonic() + ANSWER
+    end = time.monotonic() + LIMIT
     while not is_stopped(pid):
         if time.monotonic() > end:
             raise Violation(f'process {pid} does not stop')
@@ -298,9 +298,9 @@ def clock(**flags: bool) -> Lasting:
             if 'frozen' in flags:
                 rig.camera.set(running=False)
                 for _ in range(3):
-                    report = rig.wait_for_report('input', lambda report: True)
-                    if report.level:
-                        raise Violation(f'a pause is called wrong: {report.message}')
+                    status = rig.status('input')
+                    if status.level:
+                        raise Violation(f'a pause is called wrong: {status.message}')
             at = rig.simulated.now_ns()
             yield
             if 'frozen' in flags and rig.simulated.now_ns() != at:
@@ -319,7 +319,7 @@ def jump(least: float, most: float) -> Lasting:
         assert rig.simulated is not None
         rig.camera.set(running=False)
         stopped = time.monotonic()
-        rig.counters_at_rest()
+        rig.settled()
         seconds = draw.uniform(least, most)
         # Simulated time has gone on: a shorter jump back would take no stamp back.
         before = rig.simulated.now_ns()

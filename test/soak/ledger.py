@@ -1,4 +1,4 @@
-"""What was sent and what came back: nothing unknown, twice, mixed, stale or unaccounted for.
+"""What is judged: results of frames, messages, waits for a core, and what grows.
 
 Knows no ROS. Each frame that is sent has a place in the order of sending; results must come in
 this order, whatever their stamps do.
@@ -7,11 +7,17 @@ this order, whatever their stamps do.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import itertools
+import pathlib
 import statistics
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 SIDES = ('left', 'right')
 
@@ -22,7 +28,18 @@ REMEMBERED = 20_000
 TOLERANCE = 0.5
 
 #: Part of the valid pixels that must have it, and of all pixels that must be valid.
-AGREEMENT, LEAST_VALID = 0.9, 0.25
+AGREEMENT, MIN_VALID = 0.9, 0.25
+
+#: Samples of waits that are remembered; there is one with each report, which is one a second.
+SAMPLES = 240
+
+#: Of the confidence interval of a trend.
+SHARE = 0.95
+
+#: Resamples, and the least number of values that tell a slope.
+DRAWS, MIN_VALUES = 4000, 8
+
+_SEED = 20100702
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +164,7 @@ class Ledger:
                          f'{shown.width} x {shown.height}')
         if found.focal != shown.focal:
             wrong.append(f'{frame}: mixed, f is {found.focal:g}, sent was {shown.focal:g}')
-        if found.valid < LEAST_VALID:
+        if found.valid < MIN_VALID:
             wrong.append(f'{frame}: {100 * found.valid:.0f} % of its pixels are valid')
         elif abs(found.disparity - shown.disparity) > TOLERANCE or found.agreement < AGREEMENT:
             wrong.append(f'{frame}: mixed, its disparity is {found.disparity:.1f} in '
@@ -178,23 +195,6 @@ class Ledger:
             return taken
 
 
-def unaccounted(values: Mapping[str, int]) -> list[str]:
-    """What does not add up in counters of a status ``pairing`` at rest, in words."""
-    pair_drops = sum(count for key, count in values.items() if key.startswith('dropped pairs: '))
-    wrong = []
-    accounted = values['published'] + pair_drops + values['held']
-    if values['pairs'] != accounted:
-        wrong.append(f'{values["pairs"]} pairs, but {accounted} published, dropped or held')
-    for side in SIDES:
-        drops = sum(count for key, count in values.items()
-                    if key.startswith(f'dropped {side}: '))
-        accounted = values['pairs'] + drops + values[f'waiting {side}']
-        if values[f'received {side}'] != accounted:
-            wrong.append(f'{values[f"received {side}"]} {side} images received, but {accounted} '
-                         'paired, dropped or waiting')
-    return wrong
-
-
 @dataclasses.dataclass(frozen=True)
 class Totals:
     """Counts of one moment: what the node says, and what this end has sent and received."""
@@ -218,3 +218,113 @@ def transport_losses(before: Totals, after: Totals) -> tuple[list[str], dict[str
         elif there < here:
             lost[name] = here - there
     return impossible, lost
+
+
+def waited(pid: int, proc: pathlib.Path = pathlib.Path('/proc')) -> dict[str, float]:
+    """Seconds that each thread of a process was ready and had no core.
+
+    Empty where the kernel does not tell: then nothing is excused.
+    """
+    found = {}
+    for path in proc.glob(f'{pid}/task/*/schedstat'):
+        # A thread may end meanwhile.
+        with contextlib.suppress(OSError, IndexError):
+            found[path.parent.name] = int(path.read_text(encoding='ascii').split()[1]) * 1e-9
+    return found
+
+
+class Waits:
+    """What threads of some processes have waited since a time; for any number of threads.
+
+    :param threads: the seconds of each by now, by name.
+    """
+
+    def __init__(self, threads: Callable[[], dict[str, float]]) -> None:
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._samples: collections.deque[tuple[float, dict[str, float]]] = collections.deque(
+            maxlen=SAMPLES)
+
+    def sample(self) -> None:
+        """Remember how much it is by now."""
+        found = self._threads()
+        with self._lock:
+            self._samples.append((time.monotonic(), found))
+
+    def since(self, at: float) -> float:
+        """Seconds of all threads together since the last sample before this time, or the first.
+
+        A thread that is new counts from its beginning.
+        """
+        now = self._threads()
+        with self._lock:
+            before = next((found for taken, found in reversed(self._samples) if taken <= at),
+                          self._samples[0][1] if self._samples else now)
+        return sum(max(0.0, seconds - before.get(name, 0.0)) for name, seconds in now.items())
+
+
+@dataclasses.dataclass(frozen=True)
+class Trend:
+    """A slope, per hour, over all runs of a process.
+
+    interval: of the slope, both ends per hour.
+    change:   slope times the time that was watched.
+    allowed:  change that counts as none: pages and threads come in grains.
+    """
+
+    values: int
+    hours: float
+    slope: float
+    interval: tuple[float, float]
+    change: float
+    allowed: float
+
+    @property
+    def grows(self) -> bool:
+        """Whether the whole interval is above 0, and the change more than the grain."""
+        return self.interval[0] > 0 and self.change > self.allowed
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**dataclasses.asdict(self), 'share': SHARE, 'grows': self.grows}
+
+
+def trend(runs: Sequence[Sequence[tuple[float, float]]], allowed: float) -> Trend | None:
+    """The common slope of runs of (hours, value), each with a level of its own.
+
+    The interval is by resampling blocks of residuals, as a neighbour in time resembles its
+    neighbours. None with fewer than ``MIN_VALUES`` values.
+    """
+    runs = [run for run in runs if len(run) > 2]
+    times = [np.array([hours for hours, _ in run]) for run in runs]
+    count = sum(map(len, runs))
+    if count < MIN_VALUES or not any(np.ptp(t) for t in times):
+        return None
+    levels = [np.array([value for _, value in run]) for run in runs]
+    t = np.concatenate([one - one.mean() for one in times])
+    y = np.concatenate([one - one.mean() for one in levels])
+    spread = float(t @ t)
+    slope = float(t @ y / spread)
+    residuals = y - slope * t
+    block = max(2, round(count ** (1 / 3)))
+    random = np.random.default_rng(_SEED)
+    starts = random.integers(0, count, (DRAWS, -(-count // block)))
+    places = (starts[:, :, None] + np.arange(block)).reshape(DRAWS, -1)[:, :count] % count
+    # Two degrees of freedom, and one for each further run, are in the fit.
+    free = max(1, count - 1 - len(runs))
+    slopes = slope + (residuals[places] @ t / spread) * np.sqrt(count / free)
+    low, high = np.quantile(slopes, ((1 - SHARE) / 2, (1 + SHARE) / 2))
+    hours = sum(float(np.ptp(one)) for one in times)
+    return Trend(count, hours, slope, (float(low), float(high)), slope * hours, allowed)
+
+
+def settled(run: Sequence[tuple[float, float]], warm_up: float) -> list[tuple[float, float]]:
+    """The second half of a run's values, and none of its first ``warm_up`` hours.
+
+    Buffers fill until then, and what a fault is the first to need is loaded: such a step is no
+    growth.
+    """
+    if not run:
+        return []
+    begin = run[0][0] + max(warm_up, (run[-1][0] - run[0][0]) / 2)
+    return [(hours, value) for hours, value in run if hours >= begin]

@@ -1,10 +1,11 @@
-"""Faults of the machine: no room in shared memory or for caches, and little memory.
+"""Faults of the machine, and ends of a node beside peers that have just died.
 
-They fill file systems, so they are tried only in a mount namespace of the soak's own.
+Those that fill file systems are tried only in a mount namespace of the soak's own.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import pathlib
@@ -19,8 +20,10 @@ from collections.abc import Iterator
 
 from stereo_bp_ros import transport
 from stereo_bp_ros.engines import cache
+from test.node.processes import LIMIT, running_node
+from test.soak import rig as rigs
 from test.soak.faults import Fault, shown_by_itself
-from test.soak.rig import ANSWER, Rig, Violation
+from test.soak.rig import Rig, Violation, peer_process
 
 #: In the environment of a soak that has a mount namespace of its own.
 PRIVATE = 'STEREO_BP_SOAK_PRIVATE'
@@ -28,6 +31,9 @@ PRIVATE = 'STEREO_BP_SOAK_PRIVATE'
 #: Bytes of the private /dev/shm, of what a node finds of it when it is full, and of memory that a
 #: limited node may take beyond what it has.
 SHARED_MEMORY, LEFT, MARGIN = 512 * 2**20, 8 * 2**20, 8 * 2**20
+
+#: Namespace of the nodes that end; nobody else is there.
+NAMESPACE = '/ending'
 
 CGROUPS = pathlib.Path('/sys/fs/cgroup')
 
@@ -108,7 +114,7 @@ def _ballast(left: int) -> Iterator[None]:
     thread.start()
     try:
         filled.wait()
-        end = time.monotonic() + ANSWER
+        end = time.monotonic() + LIMIT
         while room() > left:
             if time.monotonic() > end:
                 raise Violation(f'/dev/shm has {room()} bytes left')
@@ -180,7 +186,31 @@ def _write(path: pathlib.Path, text: str) -> None:
     path.write_text(text, encoding='ascii')
 
 
+@contextlib.contextmanager
+def ends_beside_dead_peers(rig: Rig, draw: random.Random) -> Iterator[None]:
+    """A third node ends, and another one, as often as the command line says."""
+    statuses = collections.Counter(_end(rig) for _ in range(rig.ends))
+    rig.statuses += statuses
+    if statuses.keys() != {0}:
+        raise Violation(f'{rig.ends - statuses[0]} of {rig.ends} ends beside dead peers have '
+                        f'another status than 0: {dict(statuses)}')
+    yield
+
+
+def _end(rig: Rig) -> int:
+    """The exit status of a node whose camera was killed and whose listener left just before."""
+    with (running_node(rig.directory, rig.parameters, '-r', f'__ns:={NAMESPACE}',
+                       code=rigs.NODE, domain=rig.domain) as node,
+          peer_process(rig, NAMESPACE, 'send') as camera,
+          peer_process(rig, NAMESPACE) as listener):
+        camera.kill()
+        listener.send_signal(signal.SIGINT)
+        return node.end()
+
+
 MACHINE_FAULTS = (
+    Fault('a node ends beside dead peers', 'It ends with status 0, --ends times.',
+          ends_beside_dead_peers, shown=shown_by_itself),
     Fault('little shared memory', 'Results come by UDP, and that is said.', little_shared_memory,
           rig='rear', restarts=True, needs=_needs_private,
           says=('input', 'going on with UDP alone')),

@@ -12,20 +12,17 @@ import subprocess
 import sys
 import threading
 import time
-import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from stereo_bp_ros.replay import session
-from test import shared_memory
-from test.node.client import Client, stamp_of
+from test import machine
+from test.node.client import Client, Status, stamp_of, unaccounted
 from test.node.processes import LIMIT, NODE, START_LIMIT, NodeProcess, running_node
-from test.soak.camera import Camera
-from test.soak.clock import SimulatedClock
-from test.soak.ledger import Found, Ledger, Totals, transport_losses, unaccounted
-from test.soak.waits import Waits, waited
+from test.soak.camera import Camera, SimulatedClock
+from test.soak.ledger import Found, Ledger, Totals, Waits, transport_losses, waited
 
 #: Of the node. ``max_latency`` drops what a stop in the middle of a frame has made old.
 PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 32, 'correlation_window_size': 7,
@@ -35,27 +32,16 @@ PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 32, 'correlation_win
 #: the machine let the node and this process wait for a core comes on top (``Waits``).
 LONGEST_AGE = 2.0
 
-#: Seconds within which a lone frame on an idle node is answered, before the next is sent.
-PATIENCE = 1.0
+#: Seconds within which a lone frame on an idle node is answered, before the next is sent, and for
+#: how many frames that is tried.
+PATIENCE, MAX_FRAMES = 1.0, 60
 
 #: Seconds that threads must have waited for a core for each frame that was made too old by that.
-LEAST_WAIT = 0.5
-
-#: Seconds until statuses and frames come, whatever the machine does beside.
-ANSWER = 60.0
+MIN_WAIT = 0.5
 
 
 class Violation(Exception):
     """An expectation that does not hold, in words."""
-
-
-class Report(types.SimpleNamespace):
-    """One status: number of the report since the rig began, level, message and values."""
-
-    number: int
-    level: int
-    message: str
-    values: dict[str, str]
 
 
 class Rig(Client):
@@ -68,29 +54,23 @@ class Rig(Client):
 
     def __init__(self, domain: int, directory: pathlib.Path, namespace: str, *, sim_time: bool,
                  backend: str) -> None:
+        self.waits = Waits(self._waited)
         super().__init__(domain, (), node=f'{namespace}/stereo_bp', depth=1000,
                          namespace=namespace)
         self.name = namespace.strip('/') or 'front'
         self.namespace = namespace
         self.domain, self.directory = domain, directory
         self.parameters = {**PARAMETERS, 'backend': backend}
-        self.waits = Waits(self._waited)
         self.ledger = Ledger(LONGEST_AGE, self.waits.since)
         self.simulated = SimulatedClock(self.node) if sim_time else None
         self.camera = Camera(self, self.ledger,
                              self.simulated.now_ns if self.simulated else self.now_ns)
-        self._reports: collections.deque[tuple[int, dict[str, Report]]] = collections.deque(
-            maxlen=120)
-        self._number = 0
         self._running = contextlib.ExitStack()
         self._ends: set[tuple[int, ...]] = set()
         #: Ends of nodes in one trial of them, and the exit statuses of all nodes that have ended.
         self.ends, self.statuses = 1, collections.Counter[int]()
         #: Counters at the last rest; None after a start of the node, until the next fault.
         self.before: Totals | None = None
-        from diagnostic_msgs.msg import DiagnosticArray
-        self._told = self.node.create_subscription(
-            DiagnosticArray, '/diagnostics', self._on_diagnostics, 100)
         self.listen()
 
     # The listener
@@ -116,16 +96,11 @@ class Rig(Client):
             middle, agreement, valid.size / values.size, image.width, image.height, message.f),
             now)
 
-    def _on_diagnostics(self, message: Any) -> None:
-        prefix = f'{self.target}: '
-        found = {status.name.removeprefix(prefix): Report(
-            number=self._number + 1, level=int.from_bytes(status.level, 'little'),
-            message=status.message, values={v.key: v.value for v in status.values})
-            for status in message.status if status.name.startswith(prefix)}
-        if found:
+    def take_report(self, message: Any) -> None:
+        before = self.reports
+        super().take_report(message)
+        if self.reports > before:
             self.waits.sample()
-            self._number += 1
-            self._reports.append((self._number, found))
 
     def _waited(self) -> dict[str, float]:
         """Of the threads of the node and of this process."""
@@ -151,6 +126,8 @@ class Rig(Client):
 
     def wait_until_connected(self) -> None:
         """Until the active node and this end know each other."""
+        from rcl_interfaces.srv import GetParameters
+
         def are_there() -> bool:
             self.check_running()
             return all(ends - self._ends for ends in self._subscriptions()) and bool(
@@ -161,16 +138,11 @@ class Rig(Client):
         # this end yet.
         for _ in range(20):
             with contextlib.suppress(AssertionError):
-                self.call_briefly()
+                self.call(GetParameters, 'get_parameters', 3.0, names=['stereo_algorithm'])
                 break
         else:
             raise Violation('the parameter service does not answer')
         self._ends = set().union(*self._subscriptions())
-
-    def call_briefly(self) -> None:
-        """Have the node answer a request soon, or raise AssertionError."""
-        from rcl_interfaces.srv import GetParameters
-        self.call(GetParameters, 'get_parameters', 3.0, names=['stereo_algorithm'])
 
     def _subscriptions(self) -> list[set[tuple[int, ...]]]:
         return [self.subscriptions_to(publisher.topic_name)
@@ -185,17 +157,16 @@ class Rig(Client):
     @property
     def process(self) -> subprocess.Popen[bytes]:
         """Of the node."""
-        assert self.node_process is not None
-        return self.node_process.process
+        process: subprocess.Popen[bytes] = self.node_process.process
+        return process
 
     def kill(self, number: int = signal.SIGKILL) -> int:
         """End the node by a signal, and wait for that; returns its exit status."""
-        assert self.node_process is not None
-        left = shared_memory.segments_of(self.process.pid)
-        status = self.node_process.end(number)
+        left = machine.segments_of(self.process.pid)
+        status = int(self.node_process.end(number))
         self.statuses[status] += 1
         self._running.close()
-        shared_memory.remove(left)
+        machine.remove(left)
         self.before = None
         return status
 
@@ -206,46 +177,10 @@ class Rig(Client):
             self.simulated.close()
         if self.node_process is not None:
             self.process.send_signal(signal.SIGCONT)
-            left = shared_memory.segments_of(self.process.pid)
+            left = machine.segments_of(self.process.pid)
             self._running.close()
-            shared_memory.remove(left)
+            machine.remove(left)
         super().close()
-
-    # Waiting for statuses and frames
-
-    @property
-    def reports(self) -> int:
-        """Number of reports that have come."""
-        return self._number
-
-    def find(self, after: int, name: str, matches: Callable[[Report], Any]) -> Report | None:
-        """The first report with a number above ``after`` whose status matches, or None."""
-        return next((statuses[name] for number, statuses in list(self._reports)
-                     if number > after and name in statuses and matches(statuses[name])), None)
-
-    def wait_for_report(self, name: str, matches: Callable[[Report], Any],
-                        limit: float = ANSWER, what: str = '') -> Report:
-        """Wait for a status from now on that matches.
-
-        :raises Violation: none came in time; with the last one.
-        """
-        after, end = self._number, time.monotonic() + limit
-        while (found := self.find(after, name, matches)) is None:
-            self.check_running()
-            if time.monotonic() > end:
-                last = self._reports[-1][1].get(name) if self._reports else None
-                raise Violation(f'{what or name} was not told within {limit:.0f} s; the last '
-                                f'status {name} is {last and last.message!r}')
-            time.sleep(0.01)
-        return found
-
-    def wait_for_words(self, name: str, words: str) -> Report:
-        """Wait until a status has these words, a regular expression.
-
-        :raises Violation: it does not.
-        """
-        return self.wait_for_report(name, lambda report: re.search(words, report.message),
-                                    what=f'"{words}"')
 
     def check_running(self) -> None:
         """:raises Violation: the node has ended, and nobody has ended it."""
@@ -253,12 +188,18 @@ class Rig(Client):
             raise Violation(f'the node has ended with status {self.process.returncode}: '
                             f'{self.node_process.log[-500:]}')
 
+    # Waiting for words and frames
+
+    def wait_for_words(self, name: str, words: str) -> Status:
+        """Wait until a status has these words, a regular expression."""
+        return self.wait_for_status(name, lambda status: re.search(words, status.message))
+
     def wait_for_frames(self, count: int) -> None:
         """Wait until so many more frames are sent."""
         end = self.ledger.sent + count
-        self.wait_until(lambda: self.ledger.sent >= end, ANSWER, 'the camera')
+        self.wait_until(lambda: self.ledger.sent >= end, LIMIT, 'the camera')
 
-    def wait_for_result(self, after: int, limit: float = ANSWER) -> bool:
+    def wait_for_result(self, after: int, limit: float = LIMIT) -> bool:
         """Whether the result of a frame after this place comes in time."""
         end = time.monotonic() + limit
         while self.ledger.last <= after:
@@ -275,14 +216,14 @@ class Rig(Client):
 
         :raises Violation: none comes.
         """
-        begun, before, first = time.monotonic(), self.counts_now(), self.ledger.sent
-        for sent in range(1, 1 + int(ANSWER / PATIENCE)):
+        begun, before, first = time.monotonic(), self.counts(), self.ledger.sent
+        for sent in range(1, 1 + MAX_FRAMES):
             self.camera.send()
             if self.wait_for_result(first, PATIENCE):
                 if sent <= 2:
                     return sent
                 return max(1, sent - min(self._too_old_since(before),
-                                         int(self.waits.since(begun) / LEAST_WAIT)))
+                                         int(self.waits.since(begun) / MIN_WAIT)))
         raise Violation(f'no result of {sent} frames')
 
     def _too_old_since(self, before: Mapping[str, int]) -> int:
@@ -292,44 +233,21 @@ class Rig(Client):
 
     # Counters
 
-    def counts_now(self) -> dict[str, int]:
-        """The counters of the next report."""
-        return self._counters(self.wait_for_report('pairing', lambda report: True))
-
-    def counters_at_rest(self) -> dict[str, int]:
-        """The counters, while nothing is sent, once two reports agree.
-
-        :raises Violation: they go on changing.
-        """
-        end, before = time.monotonic() + ANSWER, self.counts_now()
-        while (values := self.counts_now()) != before:
-            before = values
-            if time.monotonic() > end:
-                raise Violation('the counters do not come to rest')
-        return values
-
-    settled = counters_at_rest
-
-    @staticmethod
-    def _counters(report: Report) -> dict[str, int]:
-        return {key: int(value) for key, value in report.values.items()}
-
-    def wait_until_done(self, before: Totals) -> None:
-        """Wait until the node has done with each image sent since then; none is sent meanwhile.
-
-        :raises Violation: it has not.
-        """
-        def is_done(report: Report) -> bool:
-            node = self._counters(report)
-            _, lost = transport_losses(
-                before, Totals(node, dict(self.ledger.images), self.ledger.delivered))
-            return not (unaccounted(node) or node['held'] or lost.keys() - {'results'})
-
-        self.wait_for_report('pairing', is_done, what='the end of all frames')
-
     def totals(self) -> Totals:
         """All counters at rest, of both ends."""
-        return Totals(self.counters_at_rest(), dict(self.ledger.images), self.ledger.delivered)
+        return self._totals(self.settled())
+
+    def _totals(self, node: Mapping[str, int]) -> Totals:
+        return Totals(node, dict(self.ledger.images), self.ledger.delivered)
+
+    def wait_until_done(self, before: Totals) -> None:
+        """Wait until the node has done with each image sent since; none is sent meanwhile."""
+        def is_done(status: Status) -> bool:
+            node = {key: int(value) for key, value in status.values.items()}
+            _, lost = transport_losses(before, self._totals(node))
+            return not (unaccounted(node) or node['held'] or lost.keys() - {'results'})
+
+        self.wait_for_status('pairing', is_done)
 
 
 def usage(pid: int) -> dict[str, float]:
@@ -346,18 +264,18 @@ def usage(pid: int) -> dict[str, float]:
 def subscribing_process(rig: Rig) -> Iterator[subprocess.Popen[str]]:
     """A process that subscribes to the rig's results and has received one; killed at the end."""
     known = rig.subscriptions_to('disparity')
-    with peer_process(rig, 'subscriber', f'{rig.namespace}/disparity') as process:
+    with peer_process(rig, rig.namespace) as process:
         # Nobody learns of it from one that is killed.
-        rig.wait_until(lambda: rig.subscriptions_to('disparity') - known, ANSWER,
+        rig.wait_until(lambda: rig.subscriptions_to('disparity') - known, LIMIT,
                        'a second subscriber')
         yield process
 
 
 @contextlib.contextmanager
-def peer_process(rig: Rig, module: str, name: str) -> Iterator[subprocess.Popen[str]]:
-    """A process of the soak in the rig's domain that has received a result; killed at the end."""
+def peer_process(rig: Rig, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """``test.soak.peer`` in the rig's domain that has received a result; killed at the end."""
     process = subprocess.Popen(
-        [sys.executable, '-m', f'test.soak.{module}', name],
+        [sys.executable, '-m', 'test.soak.peer', *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         env={**os.environ, 'ROS_DOMAIN_ID': str(rig.domain)})
     try:
@@ -367,10 +285,10 @@ def peer_process(rig: Rig, module: str, name: str) -> Iterator[subprocess.Popen[
         line = process.stdout.readline()
         watchdog.cancel()
         if not line:
-            raise Violation(f'a {module} has received nothing')
+            raise Violation('a peer has received nothing')
         yield process
     finally:
-        left = shared_memory.segments_of(process.pid)
+        left = machine.segments_of(process.pid)
         process.kill()
         process.wait(10)
-        shared_memory.remove(left)
+        machine.remove(left)

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 pytest.importorskip('rclpy')
+from test.node.client import Status
 from test.soak import faults, rig, trials
 from test.soak.faults import Fault, Span
-from test.soak.ledger import Found, Ledger, Shown
-from test.soak.rig import LEAST_WAIT, PARAMETERS, Report, Rig, Violation
+from test.soak.ledger import Found, Ledger, Shown, Waits, waited
+from test.soak.rig import MIN_WAIT, PARAMETERS, Rig, Violation
 from test.soak.trials import FAULTS, GONE, NAMED, SLACK, Soak, Trial
-from test.soak.waits import Waits, waited
 
 MS = 1_000_000
 SHOWN = Shown(7, 96, 64, 500.0)
@@ -31,8 +31,8 @@ COUNTERS = {'received left': 0, 'received right': 0, 'pairs': 0, 'published': 0,
 FAULT = Fault('it breaks', '', faults.camera(), says=('input', 'broken'))
 
 
-def report(number: int, message: str) -> Report:
-    return Report(number=number, level=0, message=message, values={})
+def status(number: int, message: str) -> Status:
+    return Status(number, 0, 0, message, {})
 
 
 class Stub(Rig):
@@ -53,10 +53,9 @@ class Stub(Rig):
         self.camera = types.SimpleNamespace(                                # type: ignore
             send=self._send, set=lambda **settings: None)
         self._answers, self._too_old = answers or itertools.repeat(True), [0, too_old]
-        self._reports = collections.deque(
-            (number, {'input': report(number, message)})
-            for number, message in enumerate(messages, 1))
-        self._number = len(messages)
+        self._statuses = collections.deque(
+            {'input': status(number, message)} for number, message in enumerate(messages, 1))
+        self.reports = len(messages)
         self.node_process = None
         self.counters: dict[str, int] = {}
 
@@ -70,16 +69,13 @@ class Stub(Rig):
     def wait_for_result(self, after: int, limit: float = 0.0) -> bool:
         return self.ledger.last > after
 
-    def counts_now(self) -> dict[str, int]:
-        return {f'dropped pairs: {reason}': self._too_old[0] if reason == 'late' else 0
-                for reason in ('stale', 'late', 'superseded')}
+    def counts(self) -> dict[str, int]:
+        return {**COUNTERS, **self.counters, 'dropped pairs: late': self._too_old[0],
+                'dropped pairs: stale': 0, 'dropped pairs: superseded': 0}
 
     def settled(self) -> dict[str, int]:
-        self._too_old.pop(0)
-        return self.counts_now()
-
-    def counters_at_rest(self) -> dict[str, int]:
-        return {**COUNTERS, **self.counters}
+        del self._too_old[:-1]
+        return self.counts()
 
 
 def soak(front: Rig) -> Soak:
@@ -91,9 +87,9 @@ def soak(front: Rig) -> Soak:
 @pytest.mark.parametrize(('sent', 'too_old', 'waits', 'recovery'), [
     (1, 0, 0.0, 1), (5, 0, 0.0, 5),
     # The node drops what comes, and the machine is quiet.
-    (5, 4, 0.0, 5), (5, 4, 0.9 * LEAST_WAIT, 5),
+    (5, 4, 0.0, 5), (5, 4, 0.9 * MIN_WAIT, 5),
     # The machine is busy: as many as it has made wait, and as were dropped for that.
-    (5, 4, 2 * LEAST_WAIT, 3), (5, 4, 90.0, 1), (5, 1, 90.0, 4)])
+    (5, 4, 2 * MIN_WAIT, 3), (5, 4, 90.0, 1), (5, 1, 90.0, 4)])
 def test_frames_that_are_too_old_are_excused_by_a_busy_machine_alone(
         sent: int, too_old: int, waits: float, recovery: int) -> None:
     answers = itertools.chain([False] * (sent - 1), itertools.repeat(True))
@@ -118,7 +114,7 @@ def test_waiting_is_summed_over_threads_since_a_sample(tmp_path: pathlib.Path,
     assert waited(6, tmp_path) == {}
     found = {'a': 1.0, 'gone': 5.0}
     waits, now = Waits(lambda: dict(found)), [100.0]
-    monkeypatch.setattr('test.soak.waits.time.monotonic', lambda: now[0])
+    monkeypatch.setattr('test.soak.ledger.time.monotonic', lambda: now[0])
     waits.sample()
     found['a'], now[0] = 1.5, 200.0
     waits.sample()
@@ -151,9 +147,9 @@ def test_words_that_come_late_or_end_before_the_fault_are_found() -> None:
     with pytest.raises(Violation, match=f'it took {NAMED + 1} reports to say'):
         judge._check_time(front, trial, NAMED + 1, 0.0)
     with pytest.raises(Violation, match='but no more while it lasted'):
-        judge._check_lasting(FAULT, front, report(2, 'broken'))
-    front._reports.pop()
-    judge._check_lasting(FAULT, front, report(2, 'broken'))
+        judge._check_lasting(FAULT, front, status(2, 'broken'))
+    front._statuses.pop()
+    judge._check_lasting(FAULT, front, status(2, 'broken'))
 
 
 # Counters and lives
@@ -197,13 +193,13 @@ def test_what_a_fault_did_not_change_is_missing() -> None:
         if fault.name in ('pairs come ten times as fast', 'the size changes',
                           'the encoding changes', 'the calibration changes'):
             assert fault.shown(front, span), fault.name
-    front._reports[-1][1]['input'].values['/left'] = '20.0 Hz, 96 x 64 rgb8'
+    front._statuses[-1]['input'].values['/left'] = '20.0 Hz, 96 x 64 rgb8'
     assert faults.told('rgb8')(front, span) == ''
     assert faults.told('rgb8')(front, Span(1, 20, 2, 0.0))
     assert faults.results(width=96)(front, span) == ''
     assert faults.results(width=96)(front, Span(21, 30, 0, 0.0))
     assert faults.sent_faster_than(19.0)(front, span) == ''
-    front.waits = types.SimpleNamespace(since=lambda at: 2 * LEAST_WAIT)    # type: ignore
+    front.waits = types.SimpleNamespace(since=lambda at: 2 * MIN_WAIT)    # type: ignore
     assert faults.sent_faster_than(30.0)(front, span) == ''
 
 
@@ -248,7 +244,7 @@ def test_a_pause_in_which_time_goes_on_is_found() -> None:
     front: Any = types.SimpleNamespace(
         camera=types.SimpleNamespace(set=lambda **settings: None),
         simulated=types.SimpleNamespace(now_ns=lambda: next(times)),
-        wait_for_report=lambda name, matches: report(1, 'fine'), wait_until_known=lambda: None)
+        status=lambda name: status(1, 'fine'), wait_until_known=lambda: None)
     paused = faults.clock(frozen=True)
     with paused(front, random.Random(0)):
         pass

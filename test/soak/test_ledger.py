@@ -9,11 +9,11 @@ import pathlib
 import numpy as np
 import pytest
 
-from test import shared_memory
+from test import machine
 from test.cases import every
+from test.node.client import unaccounted
 from test.soak.camera import DISPARITIES, shown_at, textures
-from test.soak.ledger import Found, Ledger, Shown, Totals, transport_losses, unaccounted
-from test.soak.trend import settled, trend
+from test.soak.ledger import Found, Ledger, Shown, Totals, settled, transport_losses, trend
 
 MS = 1_000_000
 SHOWN = Shown(7, 96, 64, 500.0)
@@ -189,6 +189,6 @@ def test_only_segments_that_no_process_holds_are_removed(tmp_path: pathlib.Path)
         (tmp_path / name).touch()
     with open(tmp_path / 'fastrtps_held_el', 'rb') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        shared_memory.remove({'fastrtps_held', 'fastrtps_dead', 'fastrtps_bare'}, tmp_path)
+        machine.remove({'fastrtps_held', 'fastrtps_dead', 'fastrtps_bare'}, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         'fastrtps_bare', 'fastrtps_held', 'fastrtps_held_el']

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 pytest.importorskip('rclpy')
-from test import domains
+from test import machine
 from test.cases import every
 from test.node import processes
 from test.soak import faults, rig, trials
@@ -30,7 +30,7 @@ FRAMES = 'import dataclasses; from stereo_bp_ros.node.frames import FrameProcess
 WRONGS = {
     # Each of them, however many the worker is late by.
     'old pairs are published': (
-        f'{FRAMES}; F._untimely = F._is_late = lambda self, pair: None; import time; '
+        f'{FRAMES}; F._age = lambda self, pair: 0.0; import time; '
         'from stereo_bp_ros.node.worker import Mailbox as M; M.right = M.put; '
         'M.put = lambda self, pair: ([time.sleep(0.01) for _ in iter(lambda: self.occupied, False)'
         '], self.right(pair))',
@@ -103,7 +103,7 @@ def test_two_minutes_of_faults_are_survived(tmp_path: pathlib.Path) -> None:
 def test_a_frame_on_its_way_is_none_of_those_that_a_new_subscriber_gets(
         tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig, 'NODE', node_with(SLOW))
-    with (domains.domain() as domain, contextlib.closing(rig.Rig(
+    with (machine.domain() as domain, contextlib.closing(rig.Rig(
             domain, tmp_path, '', sim_time=False, backend='cpu')) as front):
         front.start()
         front.camera.set()
@@ -111,14 +111,14 @@ def test_a_frame_on_its_way_is_none_of_those_that_a_new_subscriber_gets(
         with faults.no_subscribers(front, random.Random(0)):
             front.wait_for_words('input', '^idle: no subscribers$')
             front.camera.set(running=False)
-            front.counters_at_rest()
+            front.settled()
             place = front.camera.send()
         assert front.frames_to_recover() <= trials.RECOVERY
         assert front.ledger.delivered_between(place, place) == 0
 
 
 def test_what_was_wrong_with_one_fault_is_undone_for_the_next(tmp_path: pathlib.Path) -> None:
-    with (domains.domain() as domain, contextlib.closing(rig.Rig(
+    with (machine.domain() as domain, contextlib.closing(rig.Rig(
             domain, tmp_path, '', sim_time=False, backend='cpu')) as front):
         front.start()
         front.camera.set()

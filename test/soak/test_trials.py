@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from test.soak import machine_faults, page, run
+from test.soak import machine_faults, run
 from test.soak.faults import Fault
 from test.soak.trials import FAULTS, RESTART_EVERY, Trial, deal
 
@@ -98,7 +98,7 @@ def test_an_hour_in_which_no_process_lives_long_enough_is_no_success() -> None:
 
 def test_the_page_tells_faults_violations_and_what_was_skipped(tmp_path: pathlib.Path) -> None:
     report = judged(30, ['<b>it broke</b>'])
-    page.write(tmp_path, report)
+    run.write_report(tmp_path, report)
     assert json.loads((tmp_path / 'soak.json').read_text(encoding='utf-8')) == json.loads(
         json.dumps(report))
     text = (tmp_path / 'soak.html').read_text(encoding='utf-8')

@@ -11,13 +11,13 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from test.soak.end_faults import END_FAULTS
+from test.node.client import Status
 from test.soak.faults import CAMERA_FAULTS, CLOCK_FAULTS, NODE_FAULTS, Fault, Span
-from test.soak.ledger import transport_losses, unaccounted
+from test.soak.ledger import transport_losses
 from test.soak.machine_faults import MACHINE_FAULTS
-from test.soak.rig import Report, Rig, Violation, usage
+from test.soak.rig import Rig, Violation, usage
 
-FAULTS = (*CAMERA_FAULTS, *NODE_FAULTS, *CLOCK_FAULTS, *END_FAULTS, *MACHINE_FAULTS)
+FAULTS = (*CAMERA_FAULTS, *NODE_FAULTS, *CLOCK_FAULTS, *MACHINE_FAULTS)
 
 #: Frames after the end of a fault, of which one at least is published.
 RECOVERY = 2
@@ -117,7 +117,7 @@ class Soak:
         rig = self.rigs[fault.rig]
         try:
             self._attempt(fault, rig, trial, random.Random(f'{self.seed} {number}'))
-        except Violation as violation:
+        except (Violation, AssertionError) as violation:
             trial.violations.append(str(violation))
         except Exception as error:
             trial.violations.append(f'{type(error).__name__}: {error}')
@@ -179,32 +179,30 @@ class Soak:
         return draw.choice(candidates) if candidates else None
 
     @staticmethod
-    def _words(fault: Fault, report: Report) -> bool:
+    def _words(fault: Fault, report: Status) -> bool:
         return bool(fault.says and re.search(fault.says[1], report.message))
 
     def _wait_until_healthy(self, fault: Fault, rig: Rig) -> None:
-        rig.wait_for_report('input', lambda report: not report.level,
-                            what='a healthy state before the fault')
+        rig.wait_for_status('input', lambda status: not status.level)
         if fault.says:
-            rig.wait_for_report(fault.says[0], lambda report: not self._words(fault, report),
-                                what=f'a status without {fault.says[1]!r}')
+            rig.wait_for_status(fault.says[0], lambda status: not self._words(fault, status))
         if not rig.wait_for_result(rig.ledger.sent):
             raise Violation('nothing is published before the fault')
 
-    def _watch(self, fault: Fault, rig: Rig, trial: Trial, before: int) -> Report | None:
+    def _watch(self, fault: Fault, rig: Rig, trial: Trial, before: int) -> Status | None:
         """Wait until the fault is named, and for the next report, which names it, too."""
         if not fault.says:
             if not fault.frames:
                 for _ in range(3):
-                    rig.counts_now()
+                    rig.status('pairing')
             return None
         name, words = fault.says
         if fault.once:
-            found = rig.find(before, name, lambda report: self._words(fault, report))
-            found = found or rig.wait_for_words(name, words)
+            found = rig.wait_for_status(name, lambda status: self._words(fault, status),
+                                        after=before)
         else:
             found = rig.wait_for_words(name, words)
-            following = rig.wait_for_report(name, lambda report: True)
+            following = rig.status(name)
             if not self._words(fault, following):
                 raise Violation(f'"{words}" was told once, but the fault lasts: '
                                 f'{following.message!r}')
@@ -218,10 +216,10 @@ class Soak:
             raise Violation(f'it took {trial.named} reports to say "{trial.told}"')
 
     @classmethod
-    def _check_lasting(cls, fault: Fault, rig: Rig, told: Report) -> None:
+    def _check_lasting(cls, fault: Fault, rig: Rig, told: Status) -> None:
         assert fault.says is not None
-        without = rig.find(told.number, fault.says[0],
-                           lambda report: not cls._words(fault, report))
+        without = rig.find_status(fault.says[0], lambda status: not cls._words(fault, status),
+                                  told.number)
         if without is not None:
             raise Violation(f'"{fault.says[1]}" was told, but no more while it lasted: '
                             f'{without.message!r}')
@@ -229,12 +227,9 @@ class Soak:
     def _wait_until_gone(self, fault: Fault, rig: Rig, trial: Trial, recovered: int) -> None:
         assert fault.says is not None
         since = time.monotonic()
-        report = rig.find(recovered, fault.says[0],
-                          lambda report: not self._words(fault, report))
-        report = report or rig.wait_for_report(
-            fault.says[0], lambda report: not self._words(fault, report),
-            what=f'the end of "{fault.says[1]}"')
-        trial.reports = report.number - recovered
+        status = rig.wait_for_status(
+            fault.says[0], lambda status: not self._words(fault, status), after=recovered)
+        trial.reports = status.number - recovered
         if trial.reports > GONE + min(SLACK, int(rig.waits.since(since))):
             raise Violation(f'"{fault.says[1]}" took {trial.reports} reports to go')
 
@@ -254,7 +249,6 @@ class Soak:
             one.camera.set(running=False)
         for one in self.rigs.values():
             now, before = one.totals(), one.before
-            trial.violations += [f'{one.name}: {text}' for text in unaccounted(now.node)]
             if before is not None:
                 impossible, lost = transport_losses(before, now)
                 trial.violations += [f'{one.name}: {text}' for text in impossible]

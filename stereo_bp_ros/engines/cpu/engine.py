@@ -21,8 +21,7 @@ from stereo_bp_ros.engines.cpu.outputs import (
     fill,
     fill_levels,
 )
-from stereo_bp_ros.engines.cpu.plan import Plan
-from stereo_bp_ros.engines.cpu.planning import plan_of, resolve
+from stereo_bp_ros.engines.cpu.plan import Plan, plan_of, resolve
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.engines.cpu.stages import convert, preprocess, rectify, refine
 from stereo_bp_ros.geometry import ALIGNMENT, ArraySpec

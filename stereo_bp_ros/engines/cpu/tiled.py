@@ -86,7 +86,7 @@ def pass_messages(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any],
     slope, truncation = quantisation.message_smoothness(config)
     real, rounding = (np.float64, 0.5) if sent.dtype == np.uint16 else (np.float32, 0.0)
     reach = -1
-    if config.tiled_barriers.computation == 'fast':
+    if config.option('computation', 'plain') == 'fast':
         reach = min(config.disparity_range - 1, _reach(slope, truncation))
     energy = Energy(config.min_disparity,
                     real(config.data_weight * quantisation.message_scale(config)),

@@ -1,17 +1,24 @@
-"""Whether topics are alive, whether images are lost, and whether anything is published."""
+"""What is measured between two reports: topics, outputs, latencies, and the GPU."""
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import importlib
 import itertools
 import math
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from stereo_bp_ros.errors import printable
-from stereo_bp_ros.node.diagnostics.ledger import SIDES, Counts
+from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
+from stereo_bp_ros.node.diagnostics.ledger import Counts
+from stereo_bp_ros.types import ENGINE_STAGES
 
 #: Stamps that are kept from one report to the next, and for longer to look for gaps.
 REMEMBERED, LATEST = 1024, 16
@@ -20,8 +27,19 @@ REMEMBERED, LATEST = 1024, 16
 GAP = 2.5
 
 #: A side misses images where so many, and this part of them, did not arrive between two reports.
-LEAST_MISSING, MISSING_PART = 2, 0.1
+MIN_MISSING, MISSING_PART = 2, 0.1
 
+#: Seconds after an image in which images count as coming, at least: two reports.
+ALIVE = 2.5
+
+#: Every stage of a frame between the receipt of its later image and the return of publish.
+STAGES = ('receive', 'pair', 'wait', *ENGINE_STAGES, 'publish')
+
+#: Frames that the latency distribution is taken over: ten seconds at 30 Hz.
+WINDOW = 300
+
+
+# Topics
 
 @dataclasses.dataclass(frozen=True)
 class TopicReport:
@@ -60,9 +78,8 @@ class TopicMonitor:
         self._lock = threading.Lock()
         self._last = self._reported = now
         self._count = 0
-        self._seen = False
+        self._detail: str | None = None
         self._settled = False
-        self._what: tuple[Any, ...] = ()
         self._stamps: collections.deque[int] = collections.deque(maxlen=REMEMBERED)
         self._latest: collections.deque[int] = collections.deque(maxlen=LATEST)
         self._ahead = 0.0
@@ -72,13 +89,12 @@ class TopicMonitor:
         with self._lock:
             self._last = now
             self._count += 1
-            self._seen = True
-            self._what = content(message)
+            self._detail = describe(message)
             self._stamps.append(stamp_ns)
             self._latest.append(stamp_ns)
             self._ahead = stamp_ns * 1e-9 - now
 
-    def report(self, now: float) -> TopicReport:
+    def report(self, now: float, publishers: int | None = None) -> TopicReport:
         """What came since the report before."""
         with self._lock:
             # What came before the clock was known came just now.
@@ -91,26 +107,17 @@ class TopicMonitor:
             self._last = min(self._last, now)
             stamps = tuple(self._stamps) if self._settled else None
             self._stamps.clear()
-            self._settled = self._seen
-            return TopicReport(self.topic, rate, now - self._last, self._seen,
-                               describe(self._what), stamps, self._ahead,
-                               _have_gaps(self._latest))
+            seen = self._settled = self._detail is not None
+            return TopicReport(self.topic, rate, now - self._last, seen, self._detail or '',
+                               stamps, self._ahead, _have_gaps(self._latest), publishers)
 
 
-def content(message: Any) -> tuple[Any, ...]:
-    """What is to be told of a message, so that the message itself need not be kept."""
-    if hasattr(message, 'format'):
-        return len(message.data), printable(message.format)
-    if hasattr(message, 'encoding'):
-        return message.width, message.height, printable(message.encoding)
-    return message.width, message.height, ''
-
-
-def describe(what: tuple[Any, ...]) -> str:
+def describe(message: Any) -> str:
     """Size and encoding of an image, size of a camera_info, for people."""
-    if len(what) == 2:
-        return f'{what[0]} bytes, {what[1]}'
-    return f'{what[0]} x {what[1]} {what[2]}'.strip() if what else ''
+    if hasattr(message, 'format'):
+        return f'{len(message.data)} bytes, {printable(message.format)}'
+    encoding = printable(getattr(message, 'encoding', ''))
+    return f'{message.width} x {message.height} {encoding}'.strip()
 
 
 def missing_images(left: TopicReport, right: TopicReport, tolerance_ns: int = 0
@@ -139,7 +146,7 @@ def missing_images(left: TopicReport, right: TopicReport, tolerance_ns: int = 0
             of = together
             arrived = {side: len(stamps) for side, stamps in within.items()}
     return {side: (of - count, of) for side, count in arrived.items()
-            if of - count >= max(LEAST_MISSING, MISSING_PART * of)}
+            if of - count >= max(MIN_MISSING, MISSING_PART * of)}
 
 
 def _have_gaps(stamps: Sequence[int]) -> bool:
@@ -159,17 +166,14 @@ def _common(left: list[int], right: list[int], tolerance_ns: int) -> int:
     return common
 
 
-#: Seconds after an image in which images count as coming, at least: two reports.
-ALIVE = 2.5
-
+# Outputs
 
 @dataclasses.dataclass(frozen=True)
-class DrySpell:
+class OutputStall:
     """Images came and nothing was published.
 
     seconds: since when.
     since:   the counters then.
-
     building: seconds for which a new engine has been in the making; None = none is.
     """
 
@@ -191,7 +195,7 @@ class OutputMonitor:
         self._arrived = 0.0
 
     def report(self, now: float, counts: Counts, *, wanted: bool, timeout: float,
-               building: float | None = None, built: float = -math.inf) -> DrySpell | None:
+               building: float | None = None, built: float = -math.inf) -> OutputStall | None:
         """Take in the counters; returns what is wrong by now.
 
         :param wanted: whether the node is active and somebody subscribes to what it publishes.
@@ -204,16 +208,188 @@ class OutputMonitor:
         if not wanted or since is None or before is None or counts.published > since.published:
             self._since, self._at = counts, now
             return None
-        if _received(counts) > _received(before):
+        arrived, arrived_before, arrived_since = (
+            sum(one.received.values()) for one in (counts, before, since))
+        if arrived > arrived_before:
             self._arrived = now
         expected = self._at if building is not None else max(self._at, built)
         if now - expected < timeout or now - self._arrived > max(timeout, ALIVE):
             return None
         # What has only just come is on its way.
-        if counts.lost == since.lost and _received(before) == _received(since):
+        if counts.lost == since.lost and arrived_before == arrived_since:
             return None
-        return DrySpell(now - self._at, since, None if building is None else now - building)
+        return OutputStall(now - self._at, since, None if building is None else now - building)
 
 
-def _received(counts: Counts) -> int:
-    return sum(counts.received[side] for side in SIDES)
+# Latencies
+
+@dataclasses.dataclass(frozen=True)
+class FrameLatency:
+    """Milliseconds of one frame.
+
+    stages: one entry per name of ``STAGES``; they add up to the total.
+    total:  from the receipt of the later image to the return of publish.
+    age:    node clock at publish minus stamp; in another time base, and not part of the total.
+    """
+
+    stages: Mapping[str, float]
+    total: float
+    age: float
+
+    def items(self) -> list[tuple[str, float]]:
+        """Names and values in the order in which they are reported."""
+        return [*((name, self.stages.get(name, 0.0)) for name in STAGES),
+                ('total', self.total), ('age', self.age)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Distribution:
+    """Milliseconds of the total over the window."""
+
+    frames: int
+    p50: float
+    p95: float
+    p99: float
+    maximum: float
+
+    @classmethod
+    def of(cls, totals: Collection[float]) -> Distribution | None:
+        """That of some frames; None of none."""
+        if not totals:
+            return None
+        p50, p95, p99 = np.percentile(list(totals), (50, 95, 99))
+        return cls(len(totals), float(p50), float(p95), float(p99), max(totals))
+
+
+class LatencyWindow:
+    """The total latency of the last frames; for any number of threads."""
+
+    def __init__(self, size: int = WINDOW) -> None:
+        self._lock = threading.Lock()
+        self._totals: collections.deque[float] = collections.deque(maxlen=size)
+        self._recent: collections.deque[float] = collections.deque(maxlen=size)
+
+    def add(self, total: float) -> None:
+        """Take in the total of one frame, ms."""
+        with self._lock:
+            self._totals.append(total)
+            self._recent.append(total)
+
+    def clear(self) -> None:
+        """Forget all frames."""
+        with self._lock:
+            self._totals.clear()
+            self._recent.clear()
+
+    def report(self) -> tuple[Distribution | None, Distribution | None]:
+        """Over the window, and over the frames since this was last asked."""
+        with self._lock:
+            found = Distribution.of(self._totals), Distribution.of(self._recent)
+            self._recent.clear()
+            return found
+
+
+# The GPU
+
+#: Key of the bus address among those that describe a CUDA device: NVML numbers devices in another
+#: way than CUDA.
+BUS = 'pci bus'
+
+#: Seconds after which a reading is too old to be shown: a driver may hang.
+FRESH = 3.0
+
+#: Bits of NVML's reasons for a clock below the highest (nvmlClocksEventReason...), in words.
+REASONS = {0x1: 'idle', 0x2: 'clocks set by the user', 0x4: 'power cap',
+           0x8: 'slowdown by the hardware', 0x10: 'clocks in step with other GPUs',
+           0x20: 'heat', 0x40: 'heat (hardware)', 0x80: 'power supply',
+           0x100: 'clocks set for a display'}
+
+#: Those that mean heat or power.
+THROTTLED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
+
+
+class GpuMonitor:
+    """Reads clock, heat, load, memory and throttling of one GPU; ``report`` is for any thread.
+
+    NVML (package ``nvidia-ml-py``) answers from any thread and makes no CUDA context. Without the
+    package, without a driver, and for what a device does not tell, there are no keys.
+
+    :param conditions: is told when heat or power hold the clock down.
+    :param load: imports NVML's module.
+    :param now: seconds of a clock that never goes back.
+    """
+
+    def __init__(self, conditions: Conditions,
+                 load: Callable[[], Any] = lambda: importlib.import_module('pynvml'),
+                 now: Callable[[], float] = time.monotonic) -> None:
+        self._conditions = conditions
+        self._load: Callable[[], Any] | None = load
+        self._now = now
+        self._nvml: Any = None
+        self._reading: tuple[float, dict[str, str]] = 0.0, {}
+
+    def read(self, device: Mapping[str, str]) -> None:
+        """Read the state of a device; takes up to 10 ms, and as long as the driver hangs.
+
+        :param device: what describes it, with its ``BUS``; without one there is nothing to read.
+        """
+        values: dict[str, str] = {}
+        reasons = 0
+        if BUS in device and (nvml := self._module()) is not None:
+            with contextlib.suppress(Exception):    # the device is lost, or hidden in a container
+                values, reasons = _gpu_state(nvml, nvml.nvmlDeviceGetHandleByPciBusId(device[BUS]))
+        self._reading = self._now(), values
+        clocks = [values[key] for key in ('gpu clock MHz', 'gpu highest clock MHz')
+                  if key in values]
+        self._conditions.hold('gpu', Level.WARN, *(
+            [f'the GPU is slowed down ({_words(reasons & THROTTLED)}), to '
+             f'{" of ".join(clocks) or "unknown"} MHz: look at its cooling and its power']
+            if reasons & THROTTLED else []))
+
+    def report(self) -> dict[str, str]:
+        """Keys and values for people."""
+        at, values = self._reading
+        return values if self._now() - at <= FRESH else {}
+
+    def _module(self) -> Any:
+        """NVML, ready to be asked; None where it is missing, which is tried once."""
+        load, self._load = self._load, None
+        if load is not None:
+            # There may be no package, no driver, or another one than the package's.
+            with contextlib.suppress(Exception):
+                nvml = load()
+                nvml.nvmlInit()
+                self._nvml = nvml
+        return self._nvml
+
+
+def _gpu_state(nvml: Any, handle: Any) -> tuple[dict[str, str], int]:
+    """Values by key, and the bits of ``REASONS``."""
+    def ask(*names: str, of: tuple[Any, ...] = ()) -> Any:
+        """The answer of the first function that the driver has, or None."""
+        for name in names:
+            try:
+                return getattr(nvml, name)(handle, *of)
+            except Exception:       # not supported by this device, driver or package
+                continue
+        return None
+
+    sm = (getattr(nvml, 'NVML_CLOCK_SM', 1),)
+    clock, highest = (ask(f'nvmlDeviceGet{kind}Info', of=sm) for kind in ('Clock', 'MaxClock'))
+    heat = ask('nvmlDeviceGetTemperatureV', 'nvmlDeviceGetTemperature',
+               of=(getattr(nvml, 'NVML_TEMPERATURE_GPU', 0),))
+    load = ask('nvmlDeviceGetUtilizationRates')
+    memory = ask('nvmlDeviceGetMemoryInfo')
+    # The second is the name before driver 535.
+    reasons = ask('nvmlDeviceGetCurrentClocksEventReasons',
+                  'nvmlDeviceGetCurrentClocksThrottleReasons')
+    values = {
+        'gpu clock MHz': clock, 'gpu highest clock MHz': highest, 'gpu temperature C': heat,
+        'gpu utilisation %': None if load is None else load.gpu,
+        'gpu memory used MiB': None if memory is None else f'{memory.used / 2**20:.0f}',
+        'gpu clock limited by': None if reasons is None else _words(reasons)}
+    return {key: str(value) for key, value in values.items() if value is not None}, reasons or 0
+
+
+def _words(reasons: int) -> str:
+    return ', '.join(text for bit, text in REASONS.items() if reasons & bit) or 'nothing'

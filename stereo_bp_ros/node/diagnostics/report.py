@@ -11,9 +11,13 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node.diagnostics.conditions import Condition, Level
-from stereo_bp_ros.node.diagnostics.latency import Distribution
 from stereo_bp_ros.node.diagnostics.ledger import QUIET_DROPS, SIDES, Counts, ImageDrop, PairDrop
-from stereo_bp_ros.node.diagnostics.monitors import DrySpell, TopicReport, missing_images
+from stereo_bp_ros.node.diagnostics.monitors import (
+    Distribution,
+    OutputStall,
+    TopicReport,
+    missing_images,
+)
 from stereo_bp_ros.node.diagnostics.quality import FrameQuality
 from stereo_bp_ros.stamps import APART_S, sync_setting, why_apart, why_no_pair
 
@@ -51,7 +55,7 @@ class Report:
     missing:    topics of camera_infos that have never come, while images have.
     conditions: what is wrong, of all keys.
     counts, before: the counters now and at the report before.
-    dry:        images come and nothing is published; None where all is well.
+    stall:      images come and nothing is published; None where all is well.
     waiting, held: images per side that wait for a partner, pairs that are on their way; looked
                 up where they are, so that they check the counters instead of following them.
     closest_miss: seconds between the stamps that came closest without pairing, or None.
@@ -69,7 +73,7 @@ class Report:
     conditions: Sequence[Condition]
     counts: Counts
     before: Counts
-    dry: DrySpell | None
+    stall: OutputStall | None
     waiting: Mapping[str, int]
     held: int
     closest_miss: float | None
@@ -83,7 +87,7 @@ class Report:
     settings: NodeConfig
 
     @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         return self.state == 'active'
 
 
@@ -96,28 +100,22 @@ def hardware_id(node: str) -> str:
     return namespace or name
 
 
-class DiagnosticsBuilder:
-    """Turns reports into ``diagnostic_msgs/DiagnosticArray``.
+def diagnostics_message(node: str, stamp: Any, report: Report) -> DiagnosticArray:
+    """All four statuses.
 
-    :param name: fully qualified name of the node.
+    :param node: its fully qualified name.
     """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def build(self, stamp: Any, report: Report) -> DiagnosticArray:
-        """All four statuses."""
-        message = DiagnosticArray()
-        message.header.stamp = stamp
-        message.status = [
-            DiagnosticStatus(
-                level=bytes([level]), name=f'{self._name}: {name}', message=text,
-                hardware_id=hardware_id(self._name),
-                values=[KeyValue(key=key, value=str(value)) for key, value in values.items()])
-            for name, (level, text, values) in {
-                'input': input_status(report), 'pairing': pairing_status(report),
-                'latency': latency_status(report), 'device': device_status(report)}.items()]
-        return message
+    message = DiagnosticArray()
+    message.header.stamp = stamp
+    message.status = [
+        DiagnosticStatus(
+            level=bytes([level]), name=f'{node}: {name}', message=text,
+            hardware_id=hardware_id(node),
+            values=[KeyValue(key=key, value=str(value)) for key, value in values.items()])
+        for name, (level, text, values) in {
+            'input': input_status(report), 'pairing': pairing_status(report),
+            'latency': latency_status(report), 'device': device_status(report)}.items()]
+    return message
 
 
 Status = tuple[Level, str, Mapping[str, Any]]
@@ -131,7 +129,7 @@ def input_status(report: Report) -> Status:
                                else 'nothing yet')
     values |= {f'bad input: {reason}': count
                for reason, count in report.counts.bad_inputs.items()}
-    if not report.active:
+    if not report.is_active:
         return Level.OK, report.state, values
     if not report.idle:
         values |= _measured(report)
@@ -179,7 +177,7 @@ def pairing_status(report: Report) -> Status:
     values['clock jumps'] = counts.clock_jumps
     values['waited for camera_info'] = counts.camera_info_waits
     values['waited for camera_info in vain'] = counts.camera_infos_missed
-    if not report.active:
+    if not report.is_active:
         return Level.OK, report.state, values
     found = nothing_published(report)
     if found is not None:
@@ -196,17 +194,17 @@ def pairing_status(report: Report) -> Status:
 
 def nothing_published(report: Report) -> Condition | None:
     """What is to be said of images that come while nothing is published, with the cause."""
-    if report.dry is None:
+    if report.stall is None:
         return None
-    text = f'nothing published for {report.dry.seconds:.0f} s: '
-    building = report.dry.building
+    text = f'nothing published for {report.stall.seconds:.0f} s: '
+    building = report.stall.building
     if building is not None and building < MAX_BUILD:
         return Condition('output', Level.WARN, text + 'a new engine is being built')
     if building is not None:
         return Condition('output', Level.ERROR, f'{text}a new engine has been in the making for '
                          f'{building:.0f} s, and {MAX_BUILD:.0f} s are the limit: restart the '
                          'node')
-    since, counts = report.dry.since, report.counts
+    since, counts = report.stall.since, report.counts
     dropped = [f'{text}{f" ({MEANINGS[reason]})" if reason in MEANINGS else ""}'
                for reason, text in _drops(counts, since)]
     causes = [f'no {side} images' for side, topic in zip(SIDES, report.images, strict=False)
@@ -283,7 +281,7 @@ def latency_status(report: Report) -> Status:
                    'p95 ms': f'{window.p95:.3f}', 'p99 ms': f'{window.p99:.3f}',
                    'max ms': f'{window.maximum:.3f}'}
     if recent is None:
-        return Level.OK, IDLE if report.idle and report.active else 'no frames', values
+        return Level.OK, IDLE if report.idle and report.is_active else 'no frames', values
     text = f'p50 {recent.p50:.1f} ms, p95 {recent.p95:.1f} ms'
     if budget and recent.p95 > budget:
         return Level.WARN, f'{text}, over latency_budget_ms {budget:g}', values

@@ -25,7 +25,7 @@ from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.hierarchical import labels
 from stereo_bp_ros.engines.cpu.hierarchical.matching import Hierarchical
 from stereo_bp_ros.engines.cpu.matching import Matches
-from stereo_bp_ros.engines.cpu.planning import plan_of
+from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.geometry import valid_window

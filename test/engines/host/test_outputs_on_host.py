@@ -23,7 +23,7 @@ from stereo_bp_ros.engines.cpu.outputs import (
 )
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.outputs import stage
-from stereo_bp_ros.engines.cuda.planning import plan_of
+from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert, refine
 from stereo_bp_ros.images import ENCODINGS

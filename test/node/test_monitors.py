@@ -1,16 +1,151 @@
-"""The state of the GPU in /diagnostics: read from NVML, of the right device, or not there."""
+"""What is measured between two reports: topics, outputs, latencies, and the GPU."""
 
 from __future__ import annotations
 
 import functools
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
-from stereo_bp_ros.node.diagnostics.gpu import BUS, CONDITION, FRESH, GpuMonitor
+from stereo_bp_ros.node.diagnostics.ledger import SIDES, ImageDrop, Ledger, PairDrop
+from stereo_bp_ros.node.diagnostics.monitors import (
+    BUS,
+    FRESH,
+    GpuMonitor,
+    LatencyWindow,
+    OutputMonitor,
+    TopicMonitor,
+)
+
+
+def test_percentiles_are_taken_over_the_window() -> None:
+    window = LatencyWindow(100)
+    assert window.report() == (None, None)
+    for k in range(1, 301):
+        window.add(float(k))
+    found, _ = window.report()
+    assert found is not None
+    assert (found.frames, found.p50, found.maximum) == (100, 250.5, 300.0)
+    assert found.p95 == pytest.approx(295.05)
+
+
+def test_a_monitor_measures_rate_and_silence_and_forgives_a_clock_that_goes_back() -> None:
+    monitor = TopicMonitor('/t', 10.0)
+    message = types.SimpleNamespace(width=4, height=3, encoding='mono8')
+    for k in range(20):
+        monitor.tick(10.0 + k * 0.1, message)
+    report = monitor.report(12.0)
+    assert report.rate == pytest.approx(10.0)
+    assert report.silent == pytest.approx(0.1)
+    assert report.detail == '4 x 3 mono8'
+    assert monitor.report(1.0).silent == 0.0
+    assert monitor.report(3.0).silent == 2.0
+
+
+def test_what_came_before_the_clock_was_known_is_not_silent_when_it_is() -> None:
+    monitor = TopicMonitor('/t', 0.0)
+    monitor.tick(0.0, types.SimpleNamespace(width=4, height=3))
+    assert monitor.report(0.0).silent == 0.0
+    assert monitor.report(1000.0).silent == 0.0
+    assert monitor.report(1002.0).silent == 2.0
+
+
+def test_the_detail_of_a_topic_is_bounded() -> None:
+    monitor = TopicMonitor('/t', 0.0)
+    for message in (types.SimpleNamespace(width=4, height=3, encoding='\n' * 300000),
+                    types.SimpleNamespace(data=b'', format='\n' * 300000)):
+        monitor.tick(0.0, message)
+        detail = monitor.report(1.0).detail
+        assert len(detail) < 100
+        assert detail.isprintable()
+
+
+# Outputs
+
+def test_nothing_published_while_images_come_is_noticed_whatever_the_cause() -> None:
+    """One report a second; 20 images of each side in each of them."""
+    def spells(*happens: Callable[[Ledger], None], **options: Any) -> list[float]:
+        ledger, monitor = Ledger(), OutputMonitor()
+        options = {'wanted': True, 'timeout': 1.0, **options}
+        found = []
+        for k, happen in enumerate(happens):
+            happen(ledger)
+            spell = monitor.report(100.0 + k, ledger.counts(), **options)
+            found.append(spell.seconds if spell else 0.0)
+        return found
+
+    def receive(ledger: Ledger) -> None:
+        for _ in range(20):
+            for side in SIDES:
+                ledger.receive(side)
+
+    def publish(ledger: Ledger) -> None:
+        receive(ledger)
+        for _ in range(20):
+            ledger.count('pairs')
+            ledger.count('published')
+
+    def lose(ledger: Ledger) -> None:
+        receive(ledger)
+        for side in SIDES:
+            ledger.drop_image(side, ImageDrop.DUPLICATE, 20)
+
+    def silence(ledger: Ledger) -> None:
+        pass
+
+    assert spells(publish, lose, lose, lose, publish) == [0, 1, 2, 3, 0]
+    assert spells(publish, lose, lose, timeout=2.0) == [0, 0, 2]
+    # Nothing was dropped, but what came a report ago is not out yet.
+    assert spells(publish, receive, receive) == [0, 0, 2]
+    assert spells(lose, lose, lose, wanted=False) == [0, 0, 0]
+    assert spells(publish, *[silence] * 5) == [0] * 6
+    assert spells(publish, lose, *[silence] * 5) == [0, 1, 2, 3, 0, 0, 0]
+
+
+def receive_and_lose(ledger: Ledger) -> None:
+    for side in SIDES:
+        ledger.receive(side)
+    ledger.count('pairs')
+    ledger.drop_pair(PairDrop.RECONFIGURING)
+
+
+@pytest.mark.ros
+def test_a_rebuild_is_a_warning_and_the_wait_for_results_begins_anew_after_it() -> None:
+    pytest.importorskip('rclpy')
+    from stereo_bp_ros.node.diagnostics.report import MAX_BUILD, nothing_published
+    from test.node.reports import make_report
+
+    ledger, monitor = Ledger(), OutputMonitor()
+    ledger.count('published')
+
+    def found(now: float, **options: Any) -> tuple[int, str] | None:
+        receive_and_lose(ledger)
+        stall = monitor.report(now, ledger.counts(), wanted=True, timeout=1.0, **options)
+        said = nothing_published(make_report(counts=ledger.counts(), stall=stall))
+        return said and (said.level, said.text)
+    assert found(100.0) is None
+    assert found(100.9, building=100.1) is None
+    building = 'nothing published for {} s: a new engine is being built'
+    assert found(102.0, building=100.1) == (1, building.format(2))
+    assert found(100 + MAX_BUILD, building=100.1) == (1, building.format(f'{MAX_BUILD:.0f}'))
+    # One that hangs is told.
+    level, text = found(101 + MAX_BUILD, building=100.1) or (0, '')
+    assert (level, 'in the making for 181 s, and 180 s are the limit' in text) == (2, True)
+    # It has ended, and no result is there yet.
+    assert found(300.9, built=300.0) is None
+    level, text = found(301.1, built=300.0) or (0, '')
+    assert (level, 'reconfiguring' in text) == (2, True)
+    # It began and ended between two reports.
+    ledger.count('published')
+    assert found(400.0) is None
+    assert found(401.0, built=400.9) is None
+
+
+# The GPU
 
 #: Clocks of NVML's devices; CUDA's first is its second.
 CLOCKS = {'0000:17:00.0': 345, '0000:65:00.0': 1320}
@@ -58,7 +193,7 @@ class Nvml:
         return functools.partial(self.answer, name)
 
 
-class Bench:
+class GpuBench:
     def __init__(self) -> None:
         self.nvml = Nvml()
         self.now = 100.0
@@ -79,29 +214,29 @@ class Bench:
 
     @property
     def warnings(self) -> list[str]:
-        found = self.conditions.active(CONDITION)
+        found = self.conditions.active('gpu')
         assert {condition.level for condition in found} <= {Level.WARN}
         return [condition.text for condition in found]
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench() -> GpuBench:
+    return GpuBench()
 
 
-def test_the_device_at_the_bus_of_the_matcher_is_read(bench: Bench) -> None:
+def test_the_device_at_the_bus_of_the_matcher_is_read(bench: GpuBench) -> None:
     assert bench.read() == VALUES
     assert bench.read({BUS: '0000:17:00.0'})['gpu clock MHz'] == '345'
     assert bench.nvml.started == 1
     assert bench.warnings == []
 
 
-def test_on_the_cpu_nothing_is_loaded_or_read(bench: Bench) -> None:
+def test_on_the_cpu_nothing_is_loaded_or_read(bench: GpuBench) -> None:
     assert bench.read({'device': 'znver4'}) == {}
     assert bench.loads == 0
 
 
-def test_a_back_end_that_changes_to_the_cpu_takes_the_state_of_the_gpu_along(bench: Bench) -> None:
+def test_a_back_end_that_changes_to_the_cpu_takes_the_gpu_state_along(bench: GpuBench) -> None:
     bench.nvml.reasons = 0x4
     bench.read()
     assert bench.warnings
@@ -112,7 +247,7 @@ def test_a_back_end_that_changes_to_the_cpu_takes_the_state_of_the_gpu_along(ben
 @pytest.mark.parametrize('error', [ModuleNotFoundError('pynvml'), OSError('libnvidia-ml.so.1'),
                                    NVMLError('Driver Not Loaded')])
 def test_without_the_package_or_the_driver_there_are_no_keys_and_no_error(
-        bench: Bench, error: Exception) -> None:
+        bench: GpuBench, error: Exception) -> None:
     bench.broken = error
     assert bench.read() == {}
     assert bench.read() == {}
@@ -120,7 +255,7 @@ def test_without_the_package_or_the_driver_there_are_no_keys_and_no_error(
     assert bench.warnings == []
 
 
-def test_a_driver_that_does_not_start_is_asked_once(bench: Bench) -> None:
+def test_a_driver_that_does_not_start_is_asked_once(bench: GpuBench) -> None:
     bench.nvml.missing = {'nvmlInit'}
     assert bench.read() == {}
     bench.nvml.missing = set()
@@ -128,7 +263,7 @@ def test_a_driver_that_does_not_start_is_asked_once(bench: Bench) -> None:
     assert bench.loads == 1
 
 
-def test_a_device_that_nvml_does_not_find_has_no_keys_until_it_does(bench: Bench) -> None:
+def test_a_device_that_nvml_does_not_find_has_no_keys_until_it_does(bench: GpuBench) -> None:
     assert bench.read({BUS: '0000:00:00.0'}) == {}
     assert bench.read() == VALUES
 
@@ -138,12 +273,12 @@ def test_a_device_that_nvml_does_not_find_has_no_keys_until_it_does(bench: Bench
     ('nvmlDeviceGetMaxClockInfo', 'gpu highest clock MHz'),
     ('nvmlDeviceGetUtilizationRates', 'gpu utilisation %'),
     ('nvmlDeviceGetMemoryInfo', 'gpu memory used MiB')])
-def test_what_a_device_does_not_tell_has_no_key(bench: Bench, function: str, key: str) -> None:
+def test_what_a_device_does_not_tell_has_no_key(bench: GpuBench, function: str, key: str) -> None:
     bench.nvml.missing = {function}
     assert bench.read() == {name: value for name, value in VALUES.items() if name != key}
 
 
-def test_older_drivers_are_asked_by_older_names(bench: Bench) -> None:
+def test_older_drivers_are_asked_by_older_names(bench: GpuBench) -> None:
     bench.nvml.missing = {'nvmlDeviceGetTemperatureV', 'nvmlDeviceGetCurrentClocksEventReasons'}
     assert bench.read() == {**VALUES, 'gpu temperature C': '60'}
     bench.nvml.missing |= {'nvmlDeviceGetTemperature', 'nvmlDeviceGetCurrentClocksThrottleReasons'}
@@ -157,7 +292,7 @@ def test_older_drivers_are_asked_by_older_names(bench: Bench) -> None:
      'slowdown by the hardware, heat (hardware)'),
     (0x82, 'clocks set by the user, power supply', 'power supply')])
 def test_heat_and_power_are_warnings_in_words_and_other_reasons_are_not(
-        bench: Bench, reasons: int, words: str, warned: str) -> None:
+        bench: GpuBench, reasons: int, words: str, warned: str) -> None:
     bench.nvml.reasons = reasons
     assert bench.read()['gpu clock limited by'] == words
     assert bench.warnings == ([f'the GPU is slowed down ({warned}), to 1320 of 1980 MHz: look at '
@@ -167,7 +302,7 @@ def test_heat_and_power_are_warnings_in_words_and_other_reasons_are_not(
     assert bench.warnings == []
 
 
-def test_a_reading_is_shown_no_longer_than_it_is_true(bench: Bench) -> None:
+def test_a_reading_is_shown_no_longer_than_it_is_true(bench: GpuBench) -> None:
     bench.read()
     bench.now += FRESH + 0.1
     assert bench.monitor.report() == {}
