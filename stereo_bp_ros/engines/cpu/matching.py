@@ -9,40 +9,18 @@ import abc
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cpu import scratch
+from stereo_bp_ros.engines.cpu.memory import Matches
 from stereo_bp_ros.engines.cpu.plan import Plan
 from stereo_bp_ros.engines.programs import Matching
 from stereo_bp_ros.geometry import Wanted
 
 Array = np.ndarray[Any, Any]
-
-
-class Matches(NamedTuple):
-    """What matching fills, H x W of the left image. Kernels take it as it is.
-
-    label:       int16, d - min_disparity of the least cost, the lowest on ties; -1 = none.
-    fraction:    int8, sixteenths in [-8, 8] from the label to the least cost between labels; 0 at
-                 the first and last label and where there is no label.
-    best:        int32 or float32, filled ``with_costs``: the least cost, 0 without a label.
-    second:      as ``best``: the least cost of the labels further than 1 from it, ``NO_SECOND``
-                 where there is none.
-    right_label: int16, filled ``with_right``: for each pixel of the other image the label of the
-                 least cost among the pixels that it is compared with, the lowest on ties;
-                 -1 = none.
-    """
-
-    label: Array
-    fraction: Array
-    best: Array
-    second: Array
-    right_label: Array
-    with_costs: bool
-    with_right: bool
 
 
 class CpuMatching(Matching[Plan]):

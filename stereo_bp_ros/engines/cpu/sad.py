@@ -16,7 +16,7 @@ import numpy as np
 
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.config.quantisation import NO_SECOND
-from stereo_bp_ros.engines.cpu.matching import Matches
+from stereo_bp_ros.engines.cpu.memory import Matches
 from stereo_bp_ros.engines.cpu.scratch import SAD_PIXELS
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import (

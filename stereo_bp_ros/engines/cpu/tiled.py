@@ -22,7 +22,7 @@ import numpy as np
 from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.hierarchical.labels import sixteenths
-from stereo_bp_ros.engines.cpu.matching import Matches
+from stereo_bp_ros.engines.cpu.memory import Matches
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import lanes, load, minimum, splat, store
 

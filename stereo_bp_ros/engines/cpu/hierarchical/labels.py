@@ -13,8 +13,7 @@ import numpy as np
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.hierarchical.formats import arriving, next_values, start_values
-from stereo_bp_ros.engines.cpu.matching import Matches
-from stereo_bp_ros.engines.cpu.memory import Level
+from stereo_bp_ros.engines.cpu.memory import Level, Matches
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import lanes, load, minimum, splat, store, where_less
 from stereo_bp_ros.partitions import Partition
