@@ -27,7 +27,7 @@ from stereo_bp_ros.evaluation.obstacles import Detection, Obstacles
 from stereo_bp_ros.evaluation.old_conditions import convert
 from stereo_bp_ros.evaluation.regions import find_regions
 from stereo_bp_ros.evaluation.results import Figures, Result, report_of, totals_of
-from test.cases import every
+from test.cases import every, examples
 from test.cli.runs import steady, texts
 
 CALIBRATION = Calibration(100, 1, 0, 0, 0)      # 100 px metres: 10 px at 10 m, 5 px at 20 m
@@ -329,7 +329,7 @@ def judged_paths(report, begin=''):
             yield begin + key
 
 
-@settings(steady, max_examples=150)
+@settings(steady, max_examples=examples(150))
 @given(st.lists(texts | st.sampled_from([
     'mean.score.mae', 'pairs.*.', 'against.sgbm.', 'regions.', '10_50_m', '._1_m', '<=', '>', '2',
     '0.5', '9' * 400, '*', 'bad3', 'of', 'sky', '%', 'x', 'sgbm', 'between', 'and', 'm', 'inf',
