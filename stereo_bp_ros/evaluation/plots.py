@@ -144,8 +144,7 @@ def draw_sensitivity(curves: Mapping[str, tuple[Quantity, Sequence[Row]]]) -> Fi
     for axes in panels.flat[len(curves):]:
         axes.axis('off')
     figure.supylabel('bad-3 of filled pixels, per cent')
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc='outside upper center',
-                  ncols=5, frameon=False)
+    panels[0, 0].legend(fontsize=7)
     return figure
 
 
@@ -174,7 +173,7 @@ def _new_figure(inches: tuple[float, float] = (5.2, 3.0)) -> tuple[Figure, Any]:
 
 def _with_legend(figure: Figure, axes: Any) -> Figure:
     if len(axes.get_legend_handles_labels()[0]) > 1:
-        figure.legend(loc='outside upper left', ncols=3, frameon=False, fontsize=8)
+        axes.legend(loc='lower left', bbox_to_anchor=(0, 1), ncol=3, frameon=False, fontsize=8)
     return figure
 
 
