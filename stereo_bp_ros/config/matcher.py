@@ -127,7 +127,7 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
         return self.color_range or self.max_disparity - self.min_disparity
 
     def _check_program(self) -> None:
-        """Refuse a program of another algorithm, and settings of one that is not chosen."""
+        """Reject a program of another algorithm, and settings of one that is not chosen."""
         program = PROGRAMS.get(self.program)
         if program and self.stereo_algorithm != program.algorithm:
             raise ConfigError('program', self.program,

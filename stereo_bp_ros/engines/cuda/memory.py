@@ -16,7 +16,7 @@ PARAMETER_BYTES = 1024
 STAMPS = {name: place for place, name in enumerate((*ENGINE_STAGES, 'end'))}
 
 #: Bytes of the largest pixel of any encoding.
-LARGEST_PIXEL = max(encoding.pixel_bytes for encoding in ENCODINGS.values())
+MAX_PIXEL_BYTES = max(encoding.pixel_bytes for encoding in ENCODINGS.values())
 
 
 def on_device(config: ResolvedConfig, source: tuple[int, int], image: tuple[int, int],
@@ -63,7 +63,7 @@ def _finished(image: tuple[int, int], reduced: tuple[int, int], factor: int) -> 
 
 def _uploaded(source: tuple[int, int]) -> Wanted:
     """What goes up with a frame, under the same names on both sides."""
-    size = (source[0] * source[1] * LARGEST_PIXEL,)
+    size = (source[0] * source[1] * MAX_PIXEL_BYTES,)
     return [('parameters', (2, PARAMETER_BYTES), 'uint8'), ('left_raw', size, 'uint8'),
             ('right_raw', size, 'uint8')]
 
