@@ -84,7 +84,7 @@ def test_results_do_not_depend_on_where_nodes_are_kept(disparities: int, iterati
     ('Int16Bytes', 64, 20.0, 120.0), ('Int16Bytes', 128, 20.0, 120.0),
     ('Int16Bytes', 130, 20.0, 120.0), ('Int16Bytes', 300, 20.0, 120.0),
     ('Int16SixBits', 64, 20.0, 600.0), ('Int16SixBits', 128, 20.0, 600.0),
-    ('Int16Deltas', 100, 40.0, 600.0), ('Int16', 21, 40.0, 600.0), ('Int16', 300, 40.0, 600.0)])
+    ('Int16', 100, 40.0, 600.0), ('Int16', 21, 40.0, 600.0), ('Int16', 300, 40.0, 600.0)])
 @pytest.mark.parametrize('iterations', ['7', '3, 5, 5, 5', '4, 0, 2, 1', '0, 1, 3, 0'])
 def test_a_first_step_and_iterations_of_levels_equal_the_plain_implementation(
         kind: str, disparities: int, slope: float, truncation: float, iterations: str) -> None:
@@ -127,16 +127,15 @@ def test_an_iteration_that_labels_come_out_of_changes_nothing(disparities: int, 
 def test_messages_kept_in_few_bits_change_nothing(monkeypatch: pytest.MonkeyPatch,
                                                   disparities: int) -> None:
     left, right = noisy_pair(90, 57)
-    # Values, differences, and 16 bits; what is kept in bytes, 6 bits and differences at all.
-    kinds = [('Int16Deltas', 0, 0, 8), ('Int16', 0, 0, 10000)]
-    kinds.append(('Int16Bytes', 255, 0, 8) if disparities < 64 else ('Int16SixBits', 0, 31, 8))
+    # 16 bits, and what is kept in bytes or in 6 bits at all.
+    kinds = [('Int16', 0, 0),
+             ('Int16Bytes', 255, 0) if disparities < 64 else ('Int16SixBits', 0, 31)]
     for changes in ({}, {'uniqueness_ratio': 3.0, 'disp12_max_diff': 1}):
         config = paper(disparities, **changes)
         results = []
-        for kind, largest, steepest, least in kinds:
+        for kind, largest, steepest in kinds:
             monkeypatch.setattr(formats, 'LARGEST_BYTE', largest)
             monkeypatch.setattr(formats, 'LARGEST_SLOPE_OF_SIX_BITS', steepest)
-            monkeypatch.setattr(formats, 'LEAST_RANGE_OF_DELTAS', least)
             planning.forget()
             assert MessageFormat.of(config).name == kind
             results.append(run(config, left, right, OUTPUTS if changes else ('disparity',)))

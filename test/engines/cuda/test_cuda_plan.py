@@ -26,8 +26,6 @@ from stereo_bp_ros.engines.cuda.hierarchical import (
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import (
     Fixed32,
-    Int16Deltas,
-    Int16SixBits,
     MessageFormat,
 )
 from stereo_bp_ros.engines.cuda.planning import plan_of, resolve
@@ -256,9 +254,8 @@ def test_what_is_uploaded_has_one_name_and_size_on_both_sides() -> None:
 def test_messages_are_kept_in_bytes_only_where_these_are_exact() -> None:
     # Truncations of 30 D / 7.5 that fit a byte: 252, and 256 which is too much.
     assert MessageFormat.of(five_sets(63)).name == 'Int16Bytes'
-    assert MessageFormat.of(five_sets(100)).name == 'Int16Deltas'
-    for disparities in (21, 100):
-        assert MessageFormat.of(five_sets(disparities)).unit_bytes == 8
+    assert MessageFormat.of(five_sets(63)).unit_bytes == 8
+    assert MessageFormat.of(five_sets(100)).name == 'Int16'
     assert MessageFormat.of(five_sets(24, discontinuity_truncation=300.0)).name == 'Int16'
     assert MessageFormat.of(five_sets(24, discontinuity_truncation=300.0)).unit_bytes == 16
 
@@ -350,24 +347,16 @@ def test_other_messages_are_no_whole_numbers_of_32_bits(changes: dict[str, objec
     assert not isinstance(MessageFormat.of(config), Fixed32)
 
 
-def test_differences_are_kept_only_where_they_are_exact() -> None:
-    assert isinstance(MessageFormat.of(five_sets(128)), Int16Deltas)
-    assert not isinstance(MessageFormat.of(five_sets(8)), Int16Deltas)
-    assert not isinstance(MessageFormat.of(five_sets(128, message_type='float32')), Int16Deltas)
-    # A slope of more than 7 bits, and sums that would not fit when they are too large by T each.
-    for change in ({'discontinuity_slope': 10.0}, {'discontinuity_truncation': 1000.0}):
-        assert not isinstance(MessageFormat.of(five_sets(128, **change)), Int16Deltas)
-
-
-def test_differences_are_kept_in_6_bits_only_where_these_hold_them() -> None:
+def test_differences_are_kept_in_6_bits_only_where_these_are_exact() -> None:
     for disparities in (64, 125, 128):
         message = MessageFormat.of(five_sets(disparities))
         assert message.name == 'Int16SixBits'
         assert message.message_bytes == 6 * message.chunks
-    # Eight chunks are three units of 16 bytes.
-    assert not isinstance(MessageFormat.of(five_sets(120)), Int16SixBits)
-    # 30 units of a slope of 1 fit, 33 do not.
-    assert MessageFormat.of(five_sets(128, discontinuity_slope=1.1)).name == 'Int16Deltas'
+    # Eight chunks are three units of 16 bytes; 30 units of a slope of 1 fit, 33 do not; sums
+    # would not fit when they are too large by a truncation of 1000 each.
+    for disparities, changes in ((120, {}), (128, {'discontinuity_slope': 1.1}),
+                                 (128, {'discontinuity_truncation': 1000.0})):
+        assert MessageFormat.of(five_sets(disparities, **changes)).name == 'Int16'
 
 
 def test_settings_of_the_cpu_engine_alone_are_refused() -> None:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from stereo_bp_ros.engines.cuda.hierarchical.formats import (
     Fixed32,
-    Int16Deltas,
     Int16SixBits,
     MessageFormat,
 )
@@ -133,7 +132,7 @@ class Thresholds:
     resident_int16_long: tuple[float, int] = (2.0, 44)
     resident_floats: tuple[float, int] = (3.2, 20)
     resident_floats_lanes: tuple[float, int] = (3.2, 50)
-    #: Registers from which int16 counts as long there, as ``Int16Deltas`` always do.
+    #: Registers from which int16 counts as long there, as ``Int16SixBits`` always does.
     resident_long: int = 64
     #: Threads of a block are a multiple of this there.
     resident_step: int = 128
@@ -263,7 +262,7 @@ def resident_threads(message: MessageFormat, directions: int, needed: int) -> in
     (640, None)
     """
     if message.is_int16:
-        is_long = isinstance(message, Int16Deltas) or message.registers >= LIMITS.resident_long
+        is_long = isinstance(message, Int16SixBits) or message.registers >= LIMITS.resident_long
         each, more = LIMITS.resident_int16_long if is_long else LIMITS.resident_int16
     else:
         each, more = (LIMITS.resident_floats if message.lanes == 1

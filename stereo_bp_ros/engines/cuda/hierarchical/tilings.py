@@ -68,8 +68,7 @@ ANY = math.inf
 _CHIP_5 = (Row(ANY, ON_CHIP, 5),)
 _STREAM = (Row(ANY, STREAMED, 1),)
 _STREAM_TO_LABELS = (Row(ANY, STREAMED, 1, ON_CHIP),)
-_DELTAS_64 = (Row(4.8e3, RESIDENT, 4), Row(20e3, ON_CHIP, 5, RESIDENT, 2))
-_DELTAS_128 = (Row(3.7e3, RESIDENT, 2), Row(8.2e3, STREAMED, 1, RESIDENT, 2), *_STREAM)
+_LONG = (Row(4.8e3, RESIDENT, 4), Row(20e3, ON_CHIP, 5, RESIDENT, 2))
 
 #: By name of the format; floats by whether they are split.
 TABLE: Mapping[str, tuple[Rows, ...]] = {
@@ -85,15 +84,12 @@ TABLE: Mapping[str, tuple[Rows, ...]] = {
         Rows(128, _STREAM_TO_LABELS, (Row(800, RESIDENT, 4), Row(5e3, RESIDENT, 2), *_STREAM)),
         Rows(512, _STREAM_TO_LABELS, _STREAM)),
     'Int16SixBits': (
-        Rows(64, _STREAM_TO_LABELS, (*_DELTAS_64, Row(50e3, STREAMED, 1), Row(ANY, ON_CHIP, 4))),
-        Rows(128, _STREAM_TO_LABELS, _DELTAS_128)),
-    'Int16Deltas': (
-        Rows(32, _CHIP_5, (Row(20e3, RESIDENT, 4), Row(ANY, ON_CHIP, 5, RESIDENT, 2))),
-        Rows(80, (Row(ANY, ON_CHIP, 4),), (*_DELTAS_64, Row(ANY, ON_CHIP, 4))),
-        Rows(128, _STREAM_TO_LABELS, _DELTAS_128)),
+        Rows(64, _STREAM_TO_LABELS, (*_LONG, Row(50e3, STREAMED, 1), Row(ANY, ON_CHIP, 4))),
+        Rows(128, _STREAM_TO_LABELS,
+             (Row(3.7e3, RESIDENT, 2), Row(8.2e3, STREAMED, 1, RESIDENT, 2), *_STREAM))),
     'Int16': (
         Rows(32, _CHIP_5, (Row(20e3, RESIDENT, 7), Row(ANY, RESIDENT, 5))),
-        Rows(80, (Row(ANY, ON_CHIP, 4),), (*_DELTAS_64, Row(ANY, ON_CHIP, 4))),
+        Rows(80, (Row(ANY, ON_CHIP, 4),), (*_LONG, Row(ANY, ON_CHIP, 4))),
         Rows(128, (Row(ANY, ON_CHIP, 3),), (Row(3.7e3, RESIDENT, 2), Row(ANY, ON_CHIP, 4))),
         Rows(512, _STREAM_TO_LABELS, _STREAM)),
     'floats': (
