@@ -39,8 +39,7 @@ class TiledLaunch(ctypes.Structure):
         ('columns', ctypes.c_int), ('outer', ctypes.c_int), ('inner', ctypes.c_int),
         ('slope', ctypes.c_int), ('truncation', ctypes.c_int), ('pad', ctypes.c_int),
         ('float_slope', ctypes.c_float), ('float_truncation', ctypes.c_float),
-        ('float_pad', ctypes.c_float), ('cluster_bits', ctypes.c_int),
-        ('cluster_words', ctypes.c_int), ('stamp', ctypes.c_void_p))
+        ('float_pad', ctypes.c_float), ('stamp', ctypes.c_void_p))
 
 
 def kernel(config: ResolvedConfig, launch: tiled_launch.Launch, image: str,
@@ -53,8 +52,7 @@ def kernel(config: ResolvedConfig, launch: tiled_launch.Launch, image: str,
     if launch.schedule == 'speculative':
         return 'tiled/speculative.cu', f'speculate<{types}, {launch.run}, {launch.threads}>'
     if launch.schedule == 'rows':
-        suffix = '_in_clusters' if launch.cluster_words else ''
-        return 'tiled/tiled.cu', f'follow_rows{suffix}<{types}, {launch.threads}>'
+        return 'tiled/tiled.cu', f'follow_rows<{types}, {launch.threads}>'
     waits = str(config.tiled_barriers.synchronisation == 'all').lower()
     return 'tiled/tiled.cu', (f'visit_diagonals<{types}, {waits}, {BARRIERS[launch.schedule]}, '
                         f'{launch.threads}>')
@@ -129,4 +127,4 @@ class Tiled(CudaMatching):
             device['tile_state'], out, self._launch.rows, self._launch.columns,
             config.outer_iterations, config.inner_iterations, int(slope), int(truncation),
             int(pad), slope, truncation, pad,
-            self._launch.cluster_bits, self._launch.cluster_words, self._arena.stamp('messages'))
+            self._arena.stamp('messages'))
