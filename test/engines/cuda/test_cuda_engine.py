@@ -16,7 +16,13 @@ pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, RawImage
 from stereo_bp_ros.engines.cuda import engine as cuda
 from stereo_bp_ros.engines.cuda import planning
-from stereo_bp_ros.engines.cuda.hierarchical import cost, formats, labels, messages, schedule
+from stereo_bp_ros.engines.cuda.hierarchical import (
+    cost,
+    formats,
+    labels,
+    launch,
+    messages,
+)
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
@@ -58,7 +64,7 @@ def test_odd_sizes_and_more_levels_than_the_image_has(width: int, height: int,
 def test_results_do_not_depend_on_the_tiling(iterations: int, per_pass: int,
                                              directions: int) -> None:
     config = paper(20, levels=3, iterations=iterations)
-    tiles = {k: schedule.Tiling(per_pass, 10, 6, 256, 1, directions) for k in range(3)}
+    tiles = {k: launch.Tiling(per_pass, 10, 6, 256, directions) for k in range(3)}
     left, right = noisy_pair(61, 45)
     found = labels_of(config, run(config, left, right, tilings=tiles)['disparity'])
     assert np.array_equal(found, naive_labels(config, left, right))
@@ -70,8 +76,8 @@ def test_results_do_not_depend_on_the_tiling(iterations: int, per_pass: int,
 def test_results_do_not_depend_on_where_nodes_are_kept(disparities: int, iterations: int,
                                                        per_pass: int, directions: int) -> None:
     left, right = noisy_pair(61, 45)
-    kept = schedule.Tiling(per_pass, 6, 4, 1024, 1, directions, resident=True)
-    moving = schedule.Tiling(per_pass, 10, 6, 128, 1, directions)
+    kept = launch.Tiling(per_pass, 6, 4, 1024, directions, resident=True)
+    moving = launch.Tiling(per_pass, 10, 6, 128, directions)
     for message_type in ('int16', 'float32') if disparities < 100 else ('int16',):
         config = paper(disparities, levels=3, iterations=iterations, message_type=message_type)
         found = [run(config, left, right, tilings=dict.fromkeys(range(3), cut))['disparity']
@@ -94,7 +100,7 @@ def test_a_first_step_and_iterations_of_levels_equal_the_plain_implementation(
     assert MessageFormat.of(config).name == f'{kind}FirstStep'
     left, right = noisy_pair(61, 45)
     expected = naive_labels(config, left, right)
-    slots = schedule.Tiling(2, 10, 6, 128, 1, 2, last=schedule.Tiling(2, 10, 6, 128, 1, 2))
+    slots = launch.Tiling(2, 10, 6, 128, 2, last=launch.Tiling(2, 10, 6, 128, 2))
     for tilings in ({}, {k: slots for k, count in enumerate(config.iterations_of_levels)
                          if count >= 2 and disparities < 200}):
         found = labels_of(config, run(config, left, right, tilings=tilings)['disparity'])
@@ -110,15 +116,15 @@ def test_an_iteration_that_labels_come_out_of_changes_nothing(disparities: int, 
     # A truncation of 15 leaves costs of 4 bits, where messages are in bytes.
     config = paper(disparities, levels=3, iterations=iterations, data_truncation=truncation,
                    discontinuity_truncation=6.0)
-    one = schedule.Tiling(1, 16, 8, 128, 1, directions)
-    tiles = {0: one._replace(last=schedule.Tiling(1, 14, 6, 128, 1, directions))}
+    one = launch.Tiling(1, 16, 8, 128, directions)
+    tiles = {0: one._replace(last=launch.Tiling(1, 14, 6, 128, directions))}
     left, right = noisy_pair(149, 45)
     found = labels_of(config, run(config, left, right, tilings=tiles)['disparity'])
     assert np.array_equal(found, naive_labels(config, left, right))
     # What few want is taken from the messages once more.
     config = config.replace(subpixel=True, uniqueness_ratio=3.0, disp12_max_diff=1)
     results = [run(config, left, right, OUTPUTS, tilings=tilings) for tilings in (tiles, {
-        0: schedule.Tiling(2, 10, 6, 128, 1, directions)})]
+        0: launch.Tiling(2, 10, 6, 128, directions)})]
     for name in OUTPUTS:
         assert np.array_equal(results[0][name], results[1][name], equal_nan=True)
 
@@ -149,13 +155,13 @@ def test_messages_kept_in_few_bits_change_nothing(monkeypatch: pytest.MonkeyPatc
 def test_tiles_of_whole_rounds_change_nothing(disparities: int) -> None:
     # Threads of their own where images are of 8 bits and labels are all that is wanted.
     config = paper(disparities, levels=2, iterations=2, data_truncation=15.0)
-    whole = schedule.Tiling(1, 16, 8, 128, 1, 2)
+    whole = launch.Tiling(1, 16, 8, 128, 2)
     left, right = noisy_pair(149, 75)
     for changes in ({}, {'preprocessing': 'sobel_x'}, {'uniqueness_ratio': 3.0, 'subpixel': True}):
         results = [run(config.replace(**changes), left, right, ('disparity', 'confidence')
                        if 'subpixel' in changes else ('disparity',), tilings={0: whole._replace(
-                           last=schedule.Tiling(1, 30, 22, threads, 1, 2))})
-                   for threads in (schedule.LIMITS.label_threads, 256)]
+                           last=launch.Tiling(1, 30, 22, threads, 2))})
+                   for threads in (launch.SIX_BIT_LABEL_THREADS, 256)]
         for name in results[0]:
             assert np.array_equal(*(found[name] for found in results), equal_nan=True)
 

@@ -164,7 +164,6 @@ CONSTANTS = [
     ('sad/sad.cu', 'resident_threads(2, LABELS_ALONE)', sad_launch.RESIDENT_THREADS),
     ('tiled/tiled.cu', 'PLANES', tiled_launch.PLANES),
     ('tiled/tiled.cu', 'STAGES', tiled_launch.STAGES),
-    ('tiled/tiled.cu', 'CLUSTER_BLOCKS', 1 << tiled_launch.CLUSTER_BITS),
     *(('tiled/tiled.cu', name.upper(), number)
       for number, name in enumerate(tiled_launch.EDGES)),
 ]

@@ -170,7 +170,7 @@ def slots_of(step: launch.Launch, x: int, y: int) -> set[int]:
 def test_nobody_touches_a_slot_that_another_node_writes(iterations: int, first: int,
                                                         selects: bool) -> None:
     config = five_sets(16, iterations=9, levels=3)
-    tiling = launch.Tiling(iterations, 6, 4, 1024, 1, 4, resident=True)
+    tiling = launch.Tiling(iterations, 6, 4, 1024, 4, resident=True)
     step = launch.placed(MessageFormat.of(config), launch.Launch(
         0, first, iterations, launch.FROM_MESSAGES,
         launch.LABELS if selects else launch.LAST_COLOUR, None, None, (None, None), tiling))

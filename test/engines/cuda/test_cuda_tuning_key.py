@@ -9,7 +9,7 @@ import pytest
 
 from stereo_bp_ros import MatcherConfig, StereoMatcher, engines, geometry
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
-from stereo_bp_ros.engines.cuda.hierarchical import schedule, tuner, tuning
+from stereo_bp_ros.engines.cuda.hierarchical import tilings, tuner, tuning
 from stereo_bp_ros.engines.cuda.hierarchical.search import Candidate
 from stereo_bp_ros.engines.cuda.planning import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
@@ -77,13 +77,13 @@ def test_an_engine_takes_what_was_tuned_for_its_configuration(
 
 def test_the_tuner_tries_only_tilings_of_the_reduced_images(
         backend: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    ranked = schedule.ranked
+    alternatives = tilings.alternatives
     asked: list[tuple[int, int, int]] = []
 
     def spy(config: MatcherConfig, width: int, height: int, *more: Any) -> Any:
         asked.append((config.disparity_range, width, height))
-        return ranked(config, width, height, *more)
-    monkeypatch.setattr(schedule, 'ranked', spy)
+        return alternatives(config, width, height, *more)
+    monkeypatch.setattr(tilings, 'alternatives', spy)
     config = MatcherConfig.from_mapping({'backend': 'cuda', 'disparity_range': 64,
                                          'downscale': 2})
     tuner.tune(config, WIDTH, HEIGHT)
