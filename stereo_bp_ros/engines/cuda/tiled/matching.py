@@ -10,10 +10,10 @@ from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda import memory
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import cost, labels
-from stereo_bp_ros.engines.cuda.hierarchical.labels import Matches
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
 from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
 from stereo_bp_ros.geometry import Wanted
@@ -30,16 +30,9 @@ BARRIERS = {'launches': 'NO_BARRIER', 'cooperative': 'COUNTING', 'lock_free': 'L
 COOPERATIVE = ('speculative', 'rows', 'cooperative')
 
 
+@declared_in('tiled/tiled.cuh')
 class TiledLaunch(ctypes.Structure):
     """``TiledLaunch`` in ``tiled.cuh``."""
-
-    _fields_ = (
-        ('cost', cost.CostLaunch), ('edges', ctypes.c_void_p * 4), ('state', ctypes.c_void_p),
-        ('out', Matches), ('rows', ctypes.c_int),
-        ('columns', ctypes.c_int), ('outer', ctypes.c_int), ('inner', ctypes.c_int),
-        ('slope', ctypes.c_int), ('truncation', ctypes.c_int), ('pad', ctypes.c_int),
-        ('float_slope', ctypes.c_float), ('float_truncation', ctypes.c_float),
-        ('float_pad', ctypes.c_float), ('stamp', ctypes.c_void_p))
 
 
 def kernel(config: ResolvedConfig, launch: tiled_launch.Launch, image: str,
