@@ -39,20 +39,6 @@ FIVE_SETS = {'tsukuba': (384, 288, 16), 'venus': (434, 383, 21), 'barn1': (432, 
              'cones_quarter': (450, 375, 64), 'cones_half': (900, 750, 128)}
 
 
-@pytest.mark.parametrize('message_type', ['int16', 'float32'])
-@pytest.mark.parametrize('iterations', [0, 1, 2, 7, *slow(3, 20)])
-@pytest.mark.parametrize('disparities', [2, 16, 64, *slow(300)])
-def test_every_level_runs_every_iteration_once_and_in_order(
-        disparities: int, iterations: int, message_type: str) -> None:
-    config = five_sets(disparities, iterations=iterations, message_type=message_type)
-    found = schedule.launches(config, 321, 157)
-    for k in range(config.levels):
-        done = [t for step in found if step.level == k
-                for t in range(step.first, step.first + step.iterations)]
-        assert done == list(range(iterations))
-    assert [step.level for step in found] == sorted((step.level for step in found), reverse=True)
-
-
 @pytest.mark.parametrize('disparities', [2, 16, 21, 128, *slow(8, 32, 64, 256, 512)])
 @pytest.mark.parametrize('message_type', ['int16', 'float32'])
 def test_what_a_launch_reads_was_written_before_it(disparities: int, message_type: str) -> None:
@@ -66,17 +52,6 @@ def test_what_a_launch_reads_was_written_before_it(disparities: int, message_typ
             # Other blocks may still read what this one would overwrite.
             assert not targets & read
         written |= targets
-
-
-@pytest.mark.parametrize('disparities', [2, 16, 21, 137, 512, *slow(3, 9, 64, 128, 256, 257)])
-@pytest.mark.parametrize('message_type', ['int16', 'float32'])
-def test_every_region_fits_the_shared_memory_of_a_block(disparities: int,
-                                                        message_type: str) -> None:
-    config = five_sets(disparities, message_type=message_type)
-    for step in schedule.launches(config, 640, 480):
-        assert step.shared_bytes <= TYPICAL.shared_memory - launch.STATIC_SHARED
-        assert step.tiling.width % 2 == 0
-        assert step.halo_columns % 2 == 0
 
 
 @pytest.mark.parametrize('message_type', ['int16', 'float32'])
@@ -131,14 +106,16 @@ def test_a_first_step_is_kept_as_the_messages_are() -> None:
     assert MessageFormat.of(steep).name == 'Int16Bytes'
 
 
-@pytest.mark.parametrize('iterations', [1, 2, 5, 16, *slow(3, 8, 11)])
-@pytest.mark.parametrize('disparities', [4, 128, *slow(21, 40, 200)])
+@pytest.mark.parametrize('iterations', [0, 1, 2, 5, 16, *slow(3, 8, 11)])
+@pytest.mark.parametrize('disparities', [2, 128, 512, *slow(21, 40, 200)])
 @pytest.mark.parametrize('message_type', ['int16', 'float32'])
 def test_launches_follow_each_other_and_fit_their_blocks(disparities: int, iterations: int,
                                                        message_type: str) -> None:
     config = five_sets(disparities, message_type=message_type, iterations=iterations, levels=3)
     for width, height in ((16, 17), (90, 61), (900, 750)):
         launches = schedule.launches(config, width, height)
+        assert [step.level for step in launches] == sorted(
+            (step.level for step in launches), reverse=True)
         for k in range(3):
             steps = [step for step in launches if step.level == k]
             ends = [0, *itertools.accumulate(step.iterations for step in steps)]
@@ -146,6 +123,7 @@ def test_launches_follow_each_other_and_fit_their_blocks(disparities: int, itera
             assert ends[-1] == iterations
             for step in steps:
                 assert step.threads <= step.tiling.threads <= 1024
+                assert step.tiling.width % 2 == step.halo_columns % 2 == 0
                 assert not step.tiling.resident or step.iterations > 1
                 assert step.shared_bytes <= TYPICAL.shared_memory - launch.STATIC_SHARED
                 lists, counts = schedule.nodes_of(step)
