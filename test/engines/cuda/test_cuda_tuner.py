@@ -255,7 +255,7 @@ def test_a_damaged_file_is_set_aside_once_and_found_anew(
 
 
 @pytest.mark.parametrize('changes', [{'threads': 33}, {'width': 7}, {'width': 4000},
-                                     {'iterations': 0}, {'directions': 3}, {'blocks': '1'},
+                                     {'iterations': 0}, {'directions': 3}, {'threads': '128'},
                                      {'surprise': 1}])
 def test_tilings_that_no_kernel_can_run_with_are_not_used(changes: dict[str, Any]) -> None:
     search(Clock(likes_large_tiles)).run()

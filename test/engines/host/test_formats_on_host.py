@@ -70,7 +70,7 @@ extern "C" void keep_fixed(const int* values, int chunks, int middle, int bound,
     value = M::begin(bound);
     for (int c = chunks - 1; c >= 0; --c) {
         M::Word words[4];
-        M::follow(kept[c], 0, value, words);
+        M::follow(kept[c], value, words);
         for (int i = 0; i < 4; ++i) back[4 * c + i] = words[i];
     }
 }

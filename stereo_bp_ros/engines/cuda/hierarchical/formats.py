@@ -20,14 +20,11 @@ LARGEST_VECTOR_REGISTERS = 64
 #: The largest value of a byte.
 LARGEST_BYTE = 255
 
-#: The least range of ``Int16Deltas``: these halve the traffic and add instructions.
-LEAST_RANGE_OF_DELTAS = 32
-
 #: The largest range of differences: their sums must fit the bits that a word has for them.
 LARGEST_RANGE_OF_DIFFERENCES = 128
 
-#: Differences up to these fit 8 and 6 bits with their sign.
-LARGEST_SLOPE_OF_DELTAS, LARGEST_SLOPE_OF_SIX_BITS = 127, 31
+#: Differences up to this fit 6 bits with their sign.
+LARGEST_SLOPE_OF_SIX_BITS = 31
 
 #: float32 messages take three bytes where the largest cost of a pixel is at least this part of the
 #: largest message: their steps are 2^-22 of that or less, and show nowhere.
@@ -198,16 +195,15 @@ class Int16Bytes(Int16):
             quantisation.message_smoothness(config)[1] <= LARGEST_BYTE)
 
 
-class Int16Deltas(Int16):
-    """8 bits a label, the differences of neighbouring labels plus the slope: 8 bytes a chunk.
+class Int16SixBits(Int16):
+    """6 bits a label, differences of neighbouring labels plus 32: three units are eight chunks.
 
-    Where values exceed a byte and the slope does not. A constant is lost, which moves every label
-    of a belief alike: sums must fit 16 bits although each message may be too large by the
-    truncation.
+    Where values exceed a byte, the slope does not exceed 31, and a vector is whole units: a
+    quarter less traffic than bytes. A constant is lost, which moves every label of a belief
+    alike: sums must fit 16 bits although each message may be too large by the truncation.
     """
 
-    names = ('Int16Deltas', 'Int16Deltas')
-    unit_bytes = 8
+    names = ('Int16SixBits', 'Int16SixBits')
 
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
@@ -215,27 +211,9 @@ class Int16Deltas(Int16):
             return False
         _, slope, truncation = cls.numbers(config)
         sums = largest_cost(config) * 4 ** (config.levels - 1) + 6 * truncation
-        return (LEAST_RANGE_OF_DELTAS <= config.disparity_range <= LARGEST_RANGE_OF_DIFFERENCES
-                and slope <= LARGEST_SLOPE_OF_DELTAS and sums <= quantisation.LARGEST_INT16)
-
-    @property
-    def neutral(self) -> bytes:
-        return bytes((int(self.slope),)) * 16
-
-
-class Int16SixBits(Int16Deltas):
-    """6 bits a label, the same differences plus 32: three units of 16 bytes are eight chunks.
-
-    Where the slope fits and a vector is whole units. A quarter less traffic than bytes.
-    """
-
-    names = ('Int16SixBits', 'Int16SixBits')
-    unit_bytes = 16
-
-    @classmethod
-    def suits(cls, config: ResolvedConfig) -> bool:
-        return (super().suits(config) and cls.numbers(config)[1] <= LARGEST_SLOPE_OF_SIX_BITS
-                and -(-config.disparity_range // CHUNK) % 8 == 0)
+        return (-(-config.disparity_range // CHUNK) % 8 == 0
+                and config.disparity_range <= LARGEST_RANGE_OF_DIFFERENCES
+                and slope <= LARGEST_SLOPE_OF_SIX_BITS and sums <= quantisation.LARGEST_INT16)
 
     @property
     def units(self) -> int:
@@ -331,7 +309,7 @@ class Fixed32(MessageFormat):
 
 #: The families, and the order in which they are tried.
 FAMILIES: tuple[type[MessageFormat], ...] = (
-    Int16Bytes, Int16SixBits, Int16Deltas, Int16, Fixed32, Float32ThreeBytes, Float32)
+    Int16Bytes, Int16SixBits, Int16, Fixed32, Float32ThreeBytes, Float32)
 
 
 def _first_step(config: ResolvedConfig, slope: float) -> int | None:

@@ -25,7 +25,7 @@ from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.errors import ConfigError
 
 #: Of the files; another number is another format.
-VERSION = 1
+VERSION = 2
 
 #: Settings that the walk over occupancies chooses.
 STORAGE_SETTINGS = tuple(f'plain_steps.{name}' for name in (
@@ -206,7 +206,7 @@ def sound_settings(config: ResolvedConfig, content: dict[str, Any],
 
 
 def _is_sound(tiling: Tiling) -> bool:
-    numbers = tiling[:6]
+    numbers = tiling[:5]
     return (all(isinstance(number, int) and number > 0 for number in numbers)
             and tiling.iterations < LARGEST_HALO and max(tiling.width, tiling.height) <= 128
             and tiling.width % 2 == tiling.height % 2 == tiling.threads % 32 == 0
