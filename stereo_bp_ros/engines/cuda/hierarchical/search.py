@@ -24,7 +24,7 @@ Candidate = dict[Any, Any]
 MARGIN = 0.004
 
 #: Candidates of a level: ways to divide its iterations among launches, then other tiles.
-DIVISIONS, TILES = 6, 8
+DIVISIONS, TILES = 4, 6
 
 #: Turns of two contestants.
 TURNS, FINAL_TURNS = 7, 25

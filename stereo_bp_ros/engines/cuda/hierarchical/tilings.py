@@ -202,17 +202,20 @@ def neighbours(config: ResolvedConfig, width: int, height: int, k: int, device: 
 
 
 def _others(site: Site, tiling: Tiling, finish: int) -> Iterator[Tiling]:
-    """Tiles half or twice as wide or high, and other threads."""
+    """Tiles half or twice as wide or high, then other threads."""
     if tiling.iterations == 1 and finish != LABELS:
         return                      # it streams
     width, height = tiling.width, tiling.height
-    for w, h in ((width, height), (width, 2 * height), (2 * width, height),
-                 (width, height // 4 * 2), (width // 4 * 2, height)):
+    for w, h in ((width, 2 * height), (2 * width, height), (width, height // 4 * 2),
+                 (width // 4 * 2, height), (width, height)):
         if not w or not h:
             continue
-        blocks = (_resident_blocks(site, tiling.iterations, w, h, finish) if tiling.resident
-                  else [*launch.block_choices(site.message), (tiling.threads, tiling.directions)])
-        for threads, directions in dict.fromkeys(blocks):
+        blocks = [(tiling.threads, tiling.directions)]
+        if tiling.resident:
+            blocks = _resident_blocks(site, tiling.iterations, w, h, finish)
+        elif (w, h) == (width, height):
+            blocks = launch.block_choices(site.message)
+        for threads, directions in blocks if (w, h) == (width, height) else blocks[:1]:
             other = tiling._replace(width=w, height=h, threads=threads, directions=directions)
             if other != tiling and site.holds(other, finish, (0, 1)):
                 yield other
