@@ -89,7 +89,8 @@ class MessageFormat(abc.ABC):
     is_whole: ClassVar[bool] = False
     #: Whether a word is two integers of 16 bits, and data costs are integers, too.
     is_int16: ClassVar[bool] = False
-    #: Bytes that one thread moves at once.
+    #: Bytes of a chunk in memory, and those that one thread moves at once.
+    chunk_bytes: ClassVar[int] = 16
     unit_bytes: ClassVar[int] = 16
     #: Registers of the two values of labels r and its mirror image in one lane.
     word_registers: ClassVar[int] = 2
@@ -123,14 +124,14 @@ class MessageFormat(abc.ABC):
         return self.names[self.is_split] + ('' if self.first_step is None else 'FirstStep')
 
     @property
-    def units(self) -> int:
-        """Units of one message in memory."""
-        return self.chunks
-
-    @property
     def message_bytes(self) -> int:
         """Bytes of one message in memory."""
-        return self.units * self.unit_bytes
+        return self.chunks * self.chunk_bytes
+
+    @property
+    def units(self) -> int:
+        """Units of one message in memory."""
+        return self.message_bytes // self.unit_bytes
 
     @property
     def lanes(self) -> int:
@@ -187,7 +188,7 @@ class Int16Bytes(Int16):
     """
 
     names = ('Int16Bytes', 'Int16Bytes')
-    unit_bytes = 8
+    chunk_bytes = unit_bytes = 8
 
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
@@ -204,6 +205,7 @@ class Int16SixBits(Int16):
     """
 
     names = ('Int16SixBits', 'Int16SixBits')
+    chunk_bytes = 6
 
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
@@ -214,10 +216,6 @@ class Int16SixBits(Int16):
         return (-(-config.disparity_range // CHUNK) % 8 == 0
                 and config.disparity_range <= LARGEST_RANGE_OF_DIFFERENCES
                 and slope <= LARGEST_SLOPE_OF_SIX_BITS and sums <= quantisation.LARGEST_INT16)
-
-    @property
-    def units(self) -> int:
-        return self.chunks * 3 // 8
 
     @property
     def neutral(self) -> bytes:
@@ -232,14 +230,11 @@ class Float32(MessageFormat):
     """
 
     names = ('Float32', 'Float32Split')
+    chunk_bytes = 32
 
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
         return config.message_type != 'int16'
-
-    @property
-    def units(self) -> int:
-        return 2 * self.chunks
 
 
 class Float32ThreeBytes(Float32):
@@ -250,7 +245,7 @@ class Float32ThreeBytes(Float32):
     """
 
     names = ('Float32ThreeBytes', 'Float32ThreeBytesSplit')
-    unit_bytes = 8
+    chunk_bytes, unit_bytes = 24, 8
 
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
@@ -264,10 +259,6 @@ class Float32ThreeBytes(Float32):
         scale = 2.0 ** (1 - math.frexp(largest)[1])
         slope = scale * quantisation.message_smoothness(config)[0]
         return scale, min(slope, scale * largest), scale * largest
-
-    @property
-    def units(self) -> int:
-        return 3 * self.chunks
 
 
 class Fixed32(MessageFormat):
