@@ -80,7 +80,7 @@ struct SweepTile {
     template <typename Image, int WAY>
     __device__ __forceinline__ void compute_costs(const TiledLaunch& p, const Spot& spot, int warp,
                                                   int warps) const {
-        using Cost = typename CostInTile<WAY>::Type;
+        using Cost = typename SingleCost<WAY>::Type;
         using Element = typename Cost::Element;
         const int width = p.cost.levels[0].width;
 #pragma unroll 1

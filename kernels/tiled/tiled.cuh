@@ -66,12 +66,7 @@ struct WholeCost {
     }
 };
 
-template <int WAY> struct CostInTile;
-template <> struct CostInTile<REAL> { using Type = FloatCost; };
-template <> struct CostInTile<FROM_TABLE> { using Type = TableCost; };
-template <> struct CostInTile<IN_FLOAT64> { using Type = Float64Cost; };
-template <> struct CostInTile<IN_FLOAT32> { using Type = Float32Cost; };
-template <> struct CostInTile<FOUR_AT_ONCE> { using Type = WholeCost; };
+template <> struct SingleCost<FOUR_AT_ONCE> { using Type = WholeCost; };
 
 // One vector over the disparities, dealt out to the lanes of a team. A lane has LABELS labels in a
 // row. Its word r holds the label r of these (low) and its mirror image LABELS - 1 - r (high), so
