@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import pathlib
 import platform
-from collections.abc import Iterable
 from typing import Any
 
 from stereo_bp_ros import engines
@@ -41,11 +40,6 @@ HELP = 'times of cold start, stages and frames, variants in turn; the tables of 
 NEEDS = ()
 
 PRESETS = {'bp': 'five_sets', 'tiled_bp': 'tsukuba_2019', 'sad': 'sad_venus'}
-#: Sizes of tsukuba, venus, barn1, cones_quarter and cones_half: W x H x D.
-SIZES = ('384x288x16', '434x383x21', '432x381x32', '450x375x64', '900x750x128')
-
-Table = tuple[list[str], list[list[str]]]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_subparsers(dest='algorithm', required=True, metavar='WHAT')
@@ -87,10 +81,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _time(options: argparse.Namespace) -> int:
     outputs.check_files({'--output': options.output}, (options.path, options.params_file))
-    settings: dict[str, Value] = load_preset(PRESETS[options.algorithm])
-    if options.algorithm == 'bp':
-        settings['message_type'] = 'int16'
-    settings.update(shared.chosen_settings(options))
+    settings: dict[str, Value] = {
+        **load_preset(PRESETS[options.algorithm]),
+        **({'message_type': 'int16'} if options.algorithm == 'bp' else {}),
+        **shared.chosen_settings(options)}
     variants = _variants(options.variant, settings, options.pinned)
     pairs = _pairs(options, variants[0].config)
     results: list[list[timing.Times]] = []
@@ -100,8 +94,9 @@ def _time(options: argparse.Namespace) -> int:
             bar.update(task, description=f'Timing {pair.name}')
             results.append(timing.measure(pair, variants, options.frames, engines.choose,
                                           lambda: bar.advance(task)))
+    config = variants[0].config
     report: dict[str, Any] = {
-        'machine': platform.platform(), 'device': _described(variants[0].config),
+        'machine': platform.platform(), 'device': engines.choose(config).describe(config),
         'variants': {one.name: one.config.to_mapping() for one in variants},
         'results': [one.to_dict() for group in results for one in group]}
     if options.output:
@@ -138,11 +133,11 @@ def _pairs(options: argparse.Namespace, config: MatcherConfig) -> list[timing.Pa
         return [timing.Pair(pair.name, pair.left, pair.right,
                             chosen if named else pair.disparities or preset.disparity_range)
                 for pair in datasets.open_dataset(options.path)]
-    return [_street(text, config) for text in options.size or SIZES]
+    return [_street(text, config) for text in options.size or shared.FIVE_SETS]
 
 
 def _street(text: str, config: MatcherConfig) -> timing.Pair:
-    width, height, disparities = shared.parse_size(text, 'WIDTHxHEIGHTxDISPARITIES', (16, 16, 2))
+    width, height, disparities = shared.parse_search_size(text)
     # Drawing what no engine takes would only cost time.
     check_limits(width, height, config.max_image_width, config.max_image_height)
     config.replace(disparity_range=disparities)
@@ -157,67 +152,48 @@ def _street(text: str, config: MatcherConfig) -> timing.Pair:
 
 def _print(options: argparse.Namespace, report: dict[str, Any],
            results: list[list[timing.Times]]) -> None:
-    device = report['device']['device']
     everything = [one for group in results for one in group]
-    shared.print_table(f'{options.algorithm} on {everything[0].backend}: {device}; whole frames, '
-                       f'{options.frames} of each, ms', *_frames(results))
-    shared.print_table('Stages, ms: median (95th percentile)', *_stages(everything))
-    shared.print_table('Cold start, ms', *_cold_starts(everything))
-    if options.kernels:
-        if not any(one.kernels for one in everything):
-            shared.say('There are no kernels to show: only CUDA engines launch any.')
-        for one in everything:
-            if one.kernels:
-                shared.print_table(f'Kernels of a frame of {one.variant} on {one.pair.name}'
-                                   + _local_accesses(one), *_kernels(one.kernels))
-
-
-def _described(config: MatcherConfig) -> dict[str, str]:
-    return engines.choose(config).describe(config)
-
-
-def _frames(results: Iterable[list[timing.Times]]) -> Table:
-    rows = []
-    for group in results:
-        for one, ratio in zip(group, timing.ratios(group), strict=True):
-            figures = one.to_dict()
-            device = figures['device_ms']
-            rows.append([
-                one.pair.name, f'{figures["width"]}x{figures["height"]}x{one.pair.disparities}',
-                one.variant, f'{one.median:.3f}', f'{figures["p95_ms"]:.3f}',
-                f'{figures["minimum_ms"]:.3f}', f'{one.frames_per_second:.1f}', f'{ratio:.2f}',
-                '-' if device is None else f'{device:.3f}', f'{one.memory / 2**20:.1f}'])
-    return ['set', 'size', 'variant', 'median', 'p95', 'least', 'frames/s', 'ratio', 'device',
-            'MiB'], rows
-
-
-def _stages(everything: Iterable[timing.Times]) -> Table:
-    figures = [one.to_dict() for one in everything]
+    figures = report['results']
+    ratios = [ratio for group in results for ratio in timing.ratios(group)]
+    shared.print_table(
+        f'{options.algorithm} on {everything[0].backend}: {report["device"]["device"]}; whole '
+        f'frames, {options.frames} of each, ms',
+        ('set', 'size', 'variant', 'median', 'p95', 'least', 'frames/s', 'ratio', 'device', 'MiB'),
+        [[one['set'], '{width}x{height}x{disparities}'.format(**one), one['variant'],
+          *(f'{one[name]:.3f}' for name in ('median_ms', 'p95_ms', 'minimum_ms')),
+          f'{one["frames_per_second"]:.1f}', f'{ratio:.2f}',
+          '-' if one['device_ms'] is None else f'{one["device_ms"]:.3f}',
+          f'{one["memory_bytes"] / 2**20:.1f}']
+         for one, ratio in zip(figures, ratios, strict=True)])
     stages = [stage for stage in ENGINE_STAGES
               if any(one['stages_p95_ms'].get(stage) for one in figures)]
-    return ['set', 'variant', *stages], [
+    shared.print_table('Stages, ms: median (95th percentile)', ['set', 'variant', *stages], [
         [one['set'], one['variant'],
          *(f'{one["stages_ms"].get(stage, 0.0):.3f} ({one["stages_p95_ms"].get(stage, 0.0):.3f})'
-           for stage in stages)] for one in figures]
+           for stage in stages)] for one in figures])
+    shared.print_table(
+        'Cold start, ms',
+        ('set', 'variant', 'compile or load', 'kernels compiled', 'from disk', 'allocate',
+         'first frame'),
+        [[one.pair.name, one.variant, f'{one.cold.compile:.0f}',
+          str(one.cold.origins['compiled']), str(one.cold.origins['disk']),
+          f'{one.cold.allocate:.1f}', f'{one.cold.first:.2f}'] for one in everything])
+    if options.kernels:
+        with_kernels = [one for one in everything if one.kernels]
+        if not with_kernels:
+            shared.say('There are no kernels to show: only CUDA engines launch any.')
+        for one in with_kernels:
+            _print_kernels(one)
 
 
-def _cold_starts(everything: Iterable[timing.Times]) -> Table:
-    return ['set', 'variant', 'compile or load', 'kernels compiled', 'from disk', 'allocate',
-            'first frame'], [
-        [one.pair.name, one.variant, f'{one.cold.compile:.0f}',
-         str(one.cold.origins['compiled']), str(one.cold.origins['disk']),
-         f'{one.cold.allocate:.1f}', f'{one.cold.first:.2f}'] for one in everything]
-
-
-def _local_accesses(one: timing.Times) -> str:
-    """What ``plain_steps.storage`` asks of local memory; the compiler's spills come on top."""
+def _print_kernels(one: timing.Times) -> None:
     loads, stores = one.local_accesses
-    return f'; {loads} local loads and {stores} stores by warps' if loads else ''
-
-
-def _kernels(kernels: Iterable[dict[str, Any]]) -> Table:
-    return ['kernel', 'launches', 'blocks', 'threads', 'registers', 'local B', 'shared B',
-            'blocks/SM', 'occupancy'], [
-        [one['name'], *(str(one[name]) for name in (
+    # What plain_steps.storage asks of local memory; the compiler's spills come on top.
+    accesses = f'; {loads} local loads and {stores} stores by warps' if loads else ''
+    shared.print_table(
+        f'Kernels of a frame of {one.variant} on {one.pair.name}{accesses}',
+        ('kernel', 'launches', 'blocks', 'threads', 'registers', 'local B', 'shared B',
+         'blocks/SM', 'occupancy'),
+        [[kernel['name'], *(str(kernel[name]) for name in (
             'launches', 'blocks', 'threads', 'registers', 'local_bytes', 'shared_bytes',
-            'resident')), f'{100 * one["occupancy"]:.0f} %'] for one in kernels]
+            'resident')), f'{100 * kernel["occupancy"]:.0f} %'] for kernel in one.kernels])

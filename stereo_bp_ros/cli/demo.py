@@ -36,6 +36,10 @@ LEAST_PUBLISHED = 0.95
 """Share of the frames of a rendered sequence that has to be published in time: a frame comes too
 late where a newer one takes its place. Another process may hold a core for a moment."""
 
+#: Name, title, preset, size, disparities, rate in Hz and frames of each run on a rendered street.
+RUNS = (('bp', 'Hierarchical belief propagation', 'road', (320, 240), 32, 10.0, 120),
+        ('sad', 'SAD block matching', 'sad_fast', (640, 480), 64, 20.0, 160))
+
 _log = logging.getLogger(__name__)
 
 
@@ -98,14 +102,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _runs(options: argparse.Namespace) -> list[Run]:
     source = options.bag or options.images
-    both: list[tuple[str, str, dict[str, Value]]] = [
-        ('bp', 'Hierarchical belief propagation', {'preset': 'road'}),
-        ('sad', 'SAD block matching', {'preset': 'sad_fast'})]
-    sizes = {'bp': (320, 240, 32, 10.0, 120), 'sad': (640, 480, 64, 20.0, 160)}
     runs = []
-    for name, title, settings in both:
-        width, height, disparities, rate_hz, frames = sizes[name]
-        settings['backend'] = options.backend
+    for name, title, preset, (width, height), disparities, rate_hz, frames in RUNS:
+        settings: dict[str, Value] = {'preset': preset, 'backend': options.backend}
         if source:
             settings['disparity_range'] = 64
             runs.append(Run(name, f'{title}: {source.name}', settings, source=source))

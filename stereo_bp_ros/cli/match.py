@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              "OpenCV's stereo YAML in metres; --set min_depth=METRES goes by it")
     parser.add_argument('--truth', type=pathlib.Path, metavar='FILE',
                         help='true disparity to score against: .pfm, or an image')
-    parser.add_argument('--truth-scale', type=shared.real(1e-3, datasets.LARGEST_SCALE),
+    parser.add_argument('--truth-scale', type=shared.real(1e-3, datasets.MAX_SCALE),
                         metavar='LEVELS',
                         help='grey levels per pixel of disparity of that image (default: '
                              'disparity_scale of its set in sets.yaml, else 256 for 16 bits; '
@@ -93,13 +93,11 @@ def run(options: argparse.Namespace) -> int:
         for finding in findings:
             _log.warning('%s', finding)
         prepare_s = matcher.prepare(left.shape[1], left.shape[0], calibration)
-        frames = []
         times_ms = []
         for _ in range(options.repeat):
             start = time.perf_counter()
-            frames = [matcher.compute(left, right, calibration=calibration, outputs=outputs)]
+            frame = matcher.compute(left, right, calibration=calibration, outputs=outputs)
             times_ms.append((time.perf_counter() - start) * 1e3)
-    frame = frames[0]
     assert frame.disparity is not None
     report = _report(frame, prepare_s, times_ms)
     report['warnings'] = [one.to_dict() for one in findings]
@@ -123,7 +121,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse what could only fail once everything is computed, with a ValueError."""
+    """Reject what could only fail once everything is computed; name the picture.
+
+    :raises ValueError: an option does not fit, or a file cannot be written.
+    """
+    if not options.picture:
+        options.picture = options.output.with_name(options.output.stem + '_picture.png')
     if options.output.suffix not in ('.pfm', '.png'):
         raise ValueError(f'{options.output}: the name must end in .pfm or .png')
     if options.depth and options.depth.suffix != '.pfm':
@@ -132,18 +135,11 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError('--depth needs --calibration')
     if options.truth_scale and not options.truth:
         raise ValueError('--truth-scale needs --truth')
-    picture = _picture_path(options)
-    if not cv2.haveImageWriter(picture.name):
-        raise ValueError(f'{picture}: the name of a picture must end in .png')
-    check_files({'-o': options.output, '--depth': options.depth, '--picture': picture},
+    if not cv2.haveImageWriter(options.picture.name):
+        raise ValueError(f'{options.picture}: the name of a picture must end in .png')
+    check_files({'-o': options.output, '--depth': options.depth, '--picture': options.picture},
                 (options.left, options.right, options.calibration, options.truth,
                  options.params_file))
-
-
-def _picture_path(options: argparse.Namespace) -> pathlib.Path:
-    picture: pathlib.Path = (options.picture or options.output.with_name(
-        options.output.stem + '_picture.png'))
-    return picture
 
 
 def _write(options: argparse.Namespace, left: np.ndarray, frame: DisparityFrame
@@ -164,10 +160,8 @@ def _write(options: argparse.Namespace, left: np.ndarray, frame: DisparityFrame
     if frame.depth is not None:
         files.write_pfm(options.depth, frame.depth)
         written['depth'] = str(options.depth)
-    picture = _picture_path(options)
-    files.write_image(picture, drawn)
-    written['picture'] = str(picture)
-    return written
+    files.write_image(options.picture, drawn)
+    return {**written, 'picture': str(options.picture)}
 
 
 def _report(frame: DisparityFrame, prepare_s: float, times_ms: list[float]) -> dict[str, Any]:

@@ -88,15 +88,11 @@ def _is_same(one: pathlib.Path, other: pathlib.Path) -> bool:
         return False
     # Links that lead nowhere yet lead to the file that is written.
     one, other = one.resolve(), other.resolve()
-    if one.name.casefold() != other.name.casefold() or not _is_same_folder(one, other):
+    if one.parent != other.parent and not (one.parent.exists() and other.parent.exists()
+                                           and os.path.samefile(one.parent, other.parent)):
         return False
-    return one.name == other.name or _ignores_case(one.parent)
-
-
-def _is_same_folder(one: pathlib.Path, other: pathlib.Path) -> bool:
-    with contextlib.suppress(OSError):
-        return os.path.samefile(one.parent, other.parent)
-    return one.parent == other.parent
+    return one.name == other.name or (one.name.casefold() == other.name.casefold()
+                                      and _ignores_case(one.parent))
 
 
 def _is_inside(path: pathlib.Path, folder: pathlib.Path) -> bool:

@@ -12,16 +12,21 @@ of the surfaces, seen by a perfect pair of cameras. The same options and seed gi
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import pathlib
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
+import yaml
 
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation.scenes import folder
+from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
 from stereo_bp_ros.evaluation.scenes.misalignment import LARGEST
-from stereo_bp_ros.evaluation.scenes.options import KINDS, sequence_of
+from stereo_bp_ros.evaluation.scenes.renderer import SceneFrame
 
 HELP = 'render pairs of a street with exact truth: weather, night, errors of calibration'
 NEEDS = ()
@@ -101,16 +106,63 @@ def _error(group: Any, option: str, name: str, unit: str, text: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     sequence = chosen_sequence(options)
-    folder.prepare(options.output)
+    folder: pathlib.Path = options.output
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f'{folder} is a file: name a folder')
+    if folder.is_dir() and any(folder.iterdir()):
+        raise ValueError(f'{folder} is not empty: name another folder, or remove it')
+    folder.mkdir(parents=True, exist_ok=True)
     with shared.progress_bar() as bar:
         shared.tell(f'rendering {options.frames} pairs')
         task = bar.add_task('Rendering', total=options.frames)
-        folder.write(sequence, options.output, workers_for(options.frames),
-                     lambda done, _: bar.update(task, completed=done))
-    shared.say(f'{options.output}: {options.frames} pairs of {sequence.width} x '
-               f'{sequence.height}, {options.disparities} disparities, focal length '
-               f'{sequence.focal_px:g} px, baseline {sequence.baseline_m:g} m')
+        write(sequence, folder, workers_for(options.frames),
+              lambda done, _: bar.update(task, completed=done))
+    shared.say(f'{folder}: {options.frames} pairs of {sequence.width} x {sequence.height}, '
+               f'{options.disparities} disparities, focal length {sequence.focal_px:g} px, '
+               f'baseline {sequence.baseline_m:g} m')
     return 0
+
+
+def write(sequence: scenes.RoadSequence, folder: pathlib.Path, workers: int = 0,
+          progress: Callable[[int, int], None] | None = None) -> None:
+    """Draw all frames of a sequence into an empty folder, as `evaluation.datasets` reads them.
+
+    Each frame is a folder, 000000 and so on, with left.png, right.png, disparity.pfm, the masks
+    vehicles.png, sky.png and occluded.png (255 where they are), those of `SceneFrame.classes` in
+    classes/, and P_left.txt and P_right.txt of the perfect pair. sets.yaml says how many
+    disparities to search and the time of each frame, scene.json how all was drawn.
+
+    workers, progress: as of `scenes.render`.
+
+    :raises ValueError: a file cannot be written.
+    """
+    sets = {}
+    for frame in scenes.render(sequence, workers, progress):
+        name = f'{frame.index:06}'
+        (folder / name).mkdir()
+        _write_frame(frame, sequence, folder / name)
+        # The scale is that of a disparity.png, which a set may have instead.
+        sets[name] = {'disparities': sequence.max_disparity + scenes.SPARE_DISPARITIES,
+                      'disparity_scale': int(files.KITTI_SCALE), 'stamp_ns': frame.stamp_ns}
+    shared.write_json(folder / 'scene.json', dataclasses.asdict(sequence))
+    (folder / 'sets.yaml').write_text(yaml.safe_dump(sets, sort_keys=False), encoding='utf-8')
+
+
+def _write_frame(frame: SceneFrame, sequence: scenes.RoadSequence, folder: pathlib.Path) -> None:
+    files.write_image(folder / 'left.png', frame.left)
+    files.write_image(folder / 'right.png', frame.right)
+    files.write_pfm(folder / 'disparity.pfm', frame.disparity)
+    masks = {name: getattr(frame, name) for name in ('vehicles', 'sky', 'occluded')}
+    masks |= {f'classes/{name}': mask for name, mask in frame.classes.items()}
+    if frame.classes:
+        (folder / 'classes').mkdir()
+    for name, mask in masks.items():
+        files.write_image(folder / f'{name}.png', np.uint8(255) * mask)
+    focal = sequence.focal_px
+    for side, x in (('left', 0.0), ('right', -focal * sequence.baseline_m)):
+        (folder / f'P_{side}.txt').write_text(
+            f'{focal!r} 0 {sequence.cx!r} {x!r}\n0 {focal!r} {sequence.cy!r} 0\n0 0 1 0\n',
+            encoding='utf-8')
 
 
 def size_of(text: str) -> tuple[int, int]:
@@ -139,7 +191,7 @@ def chosen_sequence(options: argparse.Namespace) -> scenes.RoadSequence:
     width, height = size_of(options.size)
     # The other options have the names that a street gives them.
     values = {name: value for name, value in vars(options).items()
-              if name in KINDS and value is not None}
-    return sequence_of({
+              if name in scenes.KINDS and value is not None}
+    return scenes.sequence_of({
         **values, 'hard': options.street == 'hard', 'width': width, 'height': height,
-        'max_disparity': options.disparities - folder.SPARE_DISPARITIES})
+        'max_disparity': options.disparities - scenes.SPARE_DISPARITIES})

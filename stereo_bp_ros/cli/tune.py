@@ -24,9 +24,6 @@ from stereo_bp_ros.evaluation import datasets
 HELP = 'search what is fastest on this CUDA device, for engines to use later'
 NEEDS = ()
 
-#: Sizes of tsukuba, venus, barn1, cones_quarter and cones_half: W x H x D.
-SIZES = ('384x288x16', '434x383x21', '432x381x32', '450x375x64', '900x750x128')
-
 Size = tuple[str, int, int, int]
 
 
@@ -51,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     sizes = _sizes(options, MatcherConfig.from_mapping(values))
     first = MatcherConfig.from_mapping({**values, 'disparity_range': sizes[0][3]})
     backend = engines.choose(first)
-    if backend.name == 'cpu':
+    if backend.tools is None:
         if options.json:
             shared.print_json({'device': backend.describe(first), 'results': []})
         shared.say('The CPU back end has nothing to tune: its kernels fit themselves to the '
@@ -60,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     if options.strategy == 'occupancy':
         values.setdefault('program', 'plain_steps')
         values.setdefault('plain_steps.storage', 'hybrid')
-    rows, report = [], []
+    report = []
     with shared.progress_bar() as bar:
         task = bar.add_task('Tuning', total=None)
         for name, width, height, disparities in sizes:
@@ -69,25 +66,24 @@ def run(options: argparse.Namespace) -> int:
             def show(done: int, total: int, what: str, name: str = name) -> None:
                 bar.update(task, completed=done, total=total, description=f'{name}: {what}')
 
-            found = engines.choose(config.replace(backend='cuda')).tune(
-                config, width, height, show, options.afresh)
+            backend.resolve(config)
+            found = backend.tools.tune(config, width, height, show, options.afresh)
             report.append({'set': name, 'width': width, 'height': height,
                            'disparities': disparities, **found})
-            rows.append([name, f'{width}x{height}x{disparities}', f'{found["untuned"]:.4f}',
-                         f'{found["tuned"]:.4f}', f'{found["ratio"]:.3f}',
-                         _text(found['best']), ' / '.join(map(str, found['most_disparities']))])
+    device = backend.describe(first)
     if options.json:
-        shared.print_json({'device': backend.describe(first), 'results': report})
+        shared.print_json({'device': device, 'results': report})
         return 0
-    device = backend.describe(first)['device']
-    shared.print_table(f'Frames on {device}, from the device: ms',
-                       ('set', 'size', 'untuned', 'tuned', 'ratio', 'changed',
-                        'most D on chip (AI 2009)'), rows)
+    shared.print_table(
+        f'Frames on {device["device"]}, from the device: ms',
+        ('set', 'size', 'untuned', 'tuned', 'ratio', 'changed', 'most D on chip (AI 2009)'),
+        [[one['set'], '{width}x{height}x{disparities}'.format(**one), f'{one["untuned"]:.4f}',
+          f'{one["tuned"]:.4f}', f'{one["ratio"]:.3f}', _text(one['best']),
+          ' / '.join(map(str, one['most_disparities']))] for one in report])
     return 0
 
 
 def _text(best: dict[str, Any]) -> str:
-    """What was found, in a few words."""
     if 'plain_steps.registers' in best:
         found = {name.removeprefix('plain_steps.'): value for name, value in best.items()}
         return '{registers}-{shared} values, {block_width}x{block_height} threads, ' \
@@ -109,9 +105,4 @@ def _sizes(options: argparse.Namespace, config: MatcherConfig) -> list[Size]:
             found.setdefault((width, height, disparities),
                              (pair.name, width, height, disparities))
         return list(found.values())
-    return [_size(text) for text in options.size or SIZES]
-
-
-def _size(text: str) -> Size:
-    width, height, disparities = shared.parse_size(text, 'WIDTHxHEIGHTxDISPARITIES', (16, 16, 2))
-    return text, width, height, disparities
+    return [(text, *shared.parse_search_size(text)) for text in options.size or shared.FIVE_SETS]

@@ -14,15 +14,14 @@ from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.condition_words import FIGURES
 from stereo_bp_ros.evaluation.conditions import Condition, parse_condition
 from stereo_bp_ros.evaluation.obstacles import Corridor
-from stereo_bp_ros.evaluation.scenes.options import sequence_of
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence, sequence_of
 from stereo_bp_ros.evaluation.sources import Input
 
 KEYS = ('inputs', 'conditions', 'preset', 'settings', 'against', 'repeat', 'limit', 'corridor')
 """What a scenario may have; the first two it must have."""
 
 RENDERED = 'rendered'
-"""Key of an input that is drawn, with the options of ``scenes.options.sequence_of``."""
+"""Key of an input that is drawn, with the options of ``scenes.sequence.sequence_of``."""
 
 
 @dataclasses.dataclass(frozen=True)

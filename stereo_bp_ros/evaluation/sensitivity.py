@@ -11,9 +11,7 @@ from typing import Any
 
 from stereo_bp_ros.evaluation.results import Result, totals_of
 from stereo_bp_ros.evaluation.runs import Evaluation
-from stereo_bp_ros.evaluation.scenes.folder import SPARE_DISPARITIES
-from stereo_bp_ros.evaluation.scenes.options import sequence_of
-from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
+from stereo_bp_ros.evaluation.scenes.sequence import SPARE_DISPARITIES, RoadSequence, sequence_of
 from stereo_bp_ros.evaluation.sources import Pair, pair_of_street
 
 STEP = 25
@@ -27,7 +25,7 @@ BAD_PX = 3.0
 class Quantity:
     """What is changed.
 
-    option: of the street (``scenes.options``).
+    option: of the street (``scenes.sequence``).
     values: in this unit, the harmless one first.
     is_log: whether they are drawn over a logarithmic axis.
     """
@@ -102,7 +100,7 @@ class Row:
 def curve(quantity: Quantity, street: Street, evaluation: Evaluation) -> Iterator[Row]:
     """A row for each value, as they come.
 
-    :raises StereoError: a matcher refuses the images.
+    :raises StereoError: a matcher rejects the images.
     """
     for value in quantity.values:
         yield Row(value, _figures(

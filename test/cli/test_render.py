@@ -95,18 +95,6 @@ def test_the_same_options_give_the_same_files_and_another_seed_gives_others(tmp_
     assert {'left.png', 'right.png', 'disparity.pfm', 'scene.json'} <= differ
 
 
-@pytest.mark.slow
-def test_processes_write_the_same_files_as_one(tmp_path):
-    from stereo_bp_ros.evaluation.scenes import folder
-    sequence = RoadSequence(width=160, height=96, max_disparity=14, frames=3, drops=5)
-    counts = []
-    for name, workers in (('one', 0), ('two', 2)):
-        folder.prepare(tmp_path / name)
-        folder.write(sequence, tmp_path / name, workers, lambda *count: counts.append(count))
-    assert files_of(tmp_path / 'one') == files_of(tmp_path / 'two')
-    assert counts == 2 * [(1, 3), (2, 3), (3, 3)]
-
-
 def test_an_error_of_calibration_moves_the_right_image_alone(tmp_path):
     plain = rendered(tmp_path / 'plain')[0]
     pitched = rendered(tmp_path / 'pitched', '--pitch', '1')[0]

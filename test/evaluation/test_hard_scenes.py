@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros.evaluation.metrics import score
-from stereo_bp_ros.evaluation.scenes import meshes, reflections, renderer, roadside, street
+from stereo_bp_ros.evaluation.scenes import meshes, reflections, renderer, street
 from stereo_bp_ros.evaluation.scenes.sequence import CAMERA_HEIGHT_M, HARD, RoadSequence
 from test.cases import every
+from test.evaluation.streets import (
+    TRUTH,
+    assert_same,
+    away_from_depth_edges,
+    error_of_truth,
+    warped,
+)
 
 HARD_STREET = RoadSequence.hard(width=480, height=200, max_disparity=48)
 #: All that stands on the hard street, under a plain light and on ideal sensors.
@@ -22,24 +29,6 @@ INDEX = 52
 @functools.cache
 def drawn(**options):
     return dataclasses.replace(MATT, **options).frame(INDEX)
-
-
-def warped(frame, beside=0.0):
-    """The right image brought into the left one by the truth, or by some pixels more."""
-    height, width = frame.disparity.shape
-    x = np.arange(width, dtype=np.float32) - frame.disparity - np.float32(beside)
-    y = np.repeat(np.arange(height, dtype=np.float32)[:, None], width, axis=1)
-    return cv2.remap(frame.right.astype(np.float32), x, y, cv2.INTER_CUBIC)
-
-
-def error_of_truth(frame, beside=0.0):
-    """Difference of the left image and the right one brought there, grey levels."""
-    return np.abs(warped(frame, beside) - frame.left)
-
-
-def away_from_depth_edges(disparity):
-    box = np.ones((5, 5), np.uint8)
-    return (cv2.dilate(disparity, box) - cv2.erode(disparity, box) < 1.5) & (disparity > 0)
 
 
 def road_disparity(sequence):
@@ -76,7 +65,7 @@ def cast(sequence, mesh, pixels):
         turns = [a * (t - y) - b * (s - x) for (x, y), (a, b) in zip(corners, ahead, strict=True)]
         hit = (inverse > 0) & (np.all(np.array(turns) >= 0, axis=0)
                                | np.all(np.array(turns) <= 0, axis=0))
-        if texture.has_holes:
+        if texture.cutout is not None:
             cutout = texture.level(0, 0)[1]
             far = cv2.dilate(cutout, np.ones((33, 33), np.uint8))
             near = cv2.erode(cutout, np.ones((33, 33), np.uint8))
@@ -123,18 +112,19 @@ def test_masks_do_not_overlap():
 
 def test_a_fence_across_the_pavement_has_its_period_in_mask_and_picture():
     camera = renderer.Camera(2000, 400, 2400.0, 999.5, 200.0, 0.5)
-    distance = roadside.PANELS[3][1]
-    fence = roadside.Fences(np.random.default_rng(0)).pose(0.0).moved(y=CAMERA_HEIGHT_M)
+    distance = street.PANELS[3][1]
+    fence = meshes.join([mesh for row in street.fences(np.random.default_rng(0))
+                         for mesh in row.pose(0.0)]).moved(y=CAMERA_HEIGHT_M)
     view = camera.view(meshes.split_by_depth(fence), np.zeros((801, 4001), np.uint8))
     row = round(200 + 2400 * (CAMERA_HEIGHT_M - 1.3) / distance)
-    left = 999.5 + 2400 * roadside.PANELS[3][0] / distance
-    stop = round(left + 2400 * roadside.PANEL_M[0] / distance)
+    left = 999.5 + 2400 * street.PANELS[3][0] / distance
+    stop = round(left + 2400 * street.PANEL_M[0] / distance)
     bars = (view.labels()[row] == meshes.FENCE) & (np.abs(view.truth()[row] - 1200 / distance)
                                                    < 1e-4)
     starts = np.flatnonzero(bars[1:] & ~bars[:-1]) + 1
     starts = starts[(starts > left - 1) & (starts < stop)]
-    period = 2400 * roadside.BAR_PERIOD_M / distance
-    assert starts.size == roadside.PANEL_M[0] / roadside.BAR_PERIOD_M
+    period = 2400 * street.BAR_PERIOD_M / distance
+    assert starts.size == street.PANEL_M[0] / street.BAR_PERIOD_M
     np.testing.assert_allclose(starts, left + period * np.arange(starts.size), atol=1.0)
     # The picture: its strongest wave after the mean.
     samples = round(period * (starts.size - 1))
@@ -147,17 +137,17 @@ def test_balusters_stand_at_their_period_along_the_kerb():
     frame = sequence.frame(INDEX)
     x = np.arange(sequence.width) - sequence.cx
     with np.errstate(divide='ignore'):
-        depth = roadside.BALUSTRADE_X_M * sequence.focal_px / x
+        depth = street.BALUSTRADE_X_M * sequence.focal_px / x
     ego = street.EGO_SPEED * INDEX / sequence.rate_hz
-    part = (depth + ego) % roadside.BALUSTER_PERIOD_M / roadside.BALUSTER_PERIOD_M
-    share = roadside.BALUSTER_M / roadside.BALUSTER_PERIOD_M
+    part = (depth + ego) % street.BALUSTER_PERIOD_M / street.BALUSTER_PERIOD_M
+    share = street.BALUSTER_M / street.BALUSTER_PERIOD_M
     sure = np.minimum(np.abs(part - share), np.minimum(part, 1 - part)) > 0.1
     near = (depth > 0) & (depth < 14)
-    height = CAMERA_HEIGHT_M - 0.5 * roadside.BALUSTRADE_HEIGHT_M
+    height = CAMERA_HEIGHT_M - 0.5 * street.BALUSTRADE_HEIGHT_M
     rows = np.clip(np.rint(sequence.cy + sequence.focal_px * height / np.where(near, depth, 1e9)),
                    0, sequence.height - 1).astype(int)
     columns = np.flatnonzero(near & sure)
-    plane = sequence.baseline_m * x / roadside.BALUSTRADE_X_M
+    plane = sequence.baseline_m * x / street.BALUSTRADE_X_M
     seen, labels = frame.disparity[rows, np.arange(x.size)], frame.labels[rows, np.arange(x.size)]
     # What stands before the balustrade hides it.
     columns = columns[seen[columns] < plane[columns] + 1e-3]
@@ -182,7 +172,7 @@ def test_the_truth_fits_on_all_that_stands_on_the_hard_street():
     error = error_of_truth(frame)
     seen = ~frame.occluded
     # So small a picture of the street without options has 1.27 and 1.45.
-    assert error[seen & away_from_depth_edges(frame.disparity)].mean() < 1.6
+    assert error[seen & away_from_depth_edges(frame)].mean() < 1.6
     assert error[seen].mean() < 2.4
     for mask in (frame.fence, frame.thin, frame.vehicles, ~frame.sky):
         for beside in (-0.5, -0.3, 0.3, 0.5):
@@ -203,28 +193,25 @@ def test_light_and_sensors_leave_truth_and_masks():
     plain = drawn()
     hard = drawn(**{name: value for name, value in HARD.items()
                     if name not in ('fence', 'poles', 'side_slope')})
-    for name in ('disparity', 'occluded', 'sky', 'labels'):
-        np.testing.assert_array_equal(getattr(hard, name), getattr(plain, name))
+    assert_same(hard, plain, *TRUTH)
 
 
 def test_vehicles_mirror_other_things_in_the_two_images():
     plain, mirroring = drawn(), drawn(reflections=0.3)
-    use = plain.vehicles & ~plain.occluded & away_from_depth_edges(plain.disparity)
+    use = plain.vehicles & ~plain.occluded & away_from_depth_edges(plain)
     assert error_of_truth(mirroring)[use].mean() > 1.5 * error_of_truth(plain)[use].mean()
     elsewhere = cv2.dilate(plain.vehicles.astype(np.uint8), np.ones((3, 3))) == 0
     # A sliver of a vehicle between pixel centres changes a neighbour by a grey level.
     assert np.mean(mirroring.left[elsewhere] != plain.left[elsewhere]) < 1e-3
-
-
-def test_vehicles_that_mirror_are_dark():
-    plain, mirroring = drawn(), drawn(reflections=0.01)
-    assert np.median(mirroring.left[plain.vehicles]) < 0.7 * np.median(plain.left[plain.vehicles])
+    # Those that mirror are dark.
+    dark = drawn(reflections=0.01)
+    assert np.median(dark.left[plain.vehicles]) < 0.7 * np.median(plain.left[plain.vehicles])
 
 
 def test_a_wet_road_mirrors_what_is_not_at_its_place():
     dry, wet = drawn(), drawn(wetness=1.0)
     road = is_road(MATT, dry)
-    use = road & ~dry.occluded & away_from_depth_edges(dry.disparity)
+    use = road & ~dry.occluded & away_from_depth_edges(dry)
     assert error_of_truth(wet)[use].mean() > 1.5 * error_of_truth(dry)[use].mean()
     above = np.broadcast_to(np.arange(MATT.height)[:, None] < MATT.cy - 20, road.shape)
     np.testing.assert_array_equal(wet.left[above], dry.left[above])
@@ -241,17 +228,6 @@ def test_water_lies_on_the_road_that_mirrors():
     moved = meshes.corner_points(water.moved(y=-0.5).mirrored(np.array([0, -2.0, 0]),
                                                               np.array([3.0, 1.0, 4.0])))
     np.testing.assert_allclose(moved, points * (1, -1, 1) + (0, 2.5, 0), atol=1e-9)
-
-
-def test_what_hides_a_vehicle_takes_its_label_away_whatever_the_order():
-    camera = renderer.Camera(40, 30, 50.0, 19.5, 14.5, 0.2)
-    grey = meshes.Texture(np.full((8, 8), 90, np.uint8))
-    car = meshes.patch(grey, (-9, -9, 5.0), (18, 0, 0), (0, 18, 0)).marked(meshes.VEHICLE)
-    tree = meshes.patch(grey, (0, -9, 2.0), (9, 0, 0), (0, 18, 0))
-    for order in ([car, tree], [tree, car]):
-        labels = camera.view(meshes.join(order), np.zeros((61, 81), np.uint8)).labels()
-        assert (labels[:, :20] == meshes.VEHICLE).all()
-        assert (labels[:, 20:] == meshes.OTHER).all()
 
 
 def test_a_wet_road_shows_a_bright_thing_upside_down():
@@ -323,24 +299,12 @@ def test_glare_is_soft_and_lies_elsewhere_in_the_right_image():
 def test_cameras_of_the_hard_street_expose_differently():
     frame = drawn(noise_sigma=2.0, exposure_gain=HARD['exposure_gain'],
                   exposure_offset=HARD['exposure_offset'])
-    use = ~frame.occluded & away_from_depth_edges(frame.disparity)
+    use = ~frame.occluded & away_from_depth_edges(frame)
     # Symmetric in the two images: noise and resampling flatten a regression of either.
     left, right = frame.left[use].astype(float), warped(frame)[use]
     gain = right.std() / left.std()
     assert gain == pytest.approx(0.9, abs=0.01)
     assert right.mean() - gain * left.mean() == pytest.approx(6.0, abs=1.0)
-
-
-def test_the_hard_street_is_the_same_every_time_and_another_with_another_seed():
-    small = dataclasses.replace(HARD_STREET, width=240, height=100, max_disparity=24)
-    first = small.frame(3)
-    for cache in (street.street, street.surroundings):
-        cache.cache_clear()
-    again = small.frame(3)
-    for name in ('left', 'right', 'disparity', 'occluded', 'labels'):
-        np.testing.assert_array_equal(getattr(again, name), getattr(first, name))
-    other = dataclasses.replace(small, seed=2).frame(3)
-    assert np.mean(other.labels != first.labels) > 0.05
 
 
 def test_options_of_the_hard_street_can_be_taken_back():
@@ -367,12 +331,3 @@ def test_a_common_matcher_finds_the_hard_street_harder():
         result = score(disparity, frame.disparity, disparity >= 0, mask=~frame.occluded)
         bad.append(result.bad_known(3.0))
     assert bad[1] > 1.3 * bad[0]
-
-
-@pytest.mark.parametrize(('options', 'words'), [
-    ({'wetness': 1.5}, 'wetness is 1.5, but must be at most 1'), ({'wetness': -0.1}, 'wetness'),
-    ({'reflections': 2.0}, 'reflections'), ({'glare': -1.0}, 'glare'),
-    ({'side_slope': 0.3}, 'side_slope'), ({'side_slope': float('nan')}, 'side_slope')])
-def test_a_hard_street_that_cannot_be_drawn_is_refused_in_words(options, words):
-    with pytest.raises(ValueError, match=words):
-        RoadSequence.hard(**options)

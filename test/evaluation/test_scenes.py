@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros.evaluation.metrics import score
-from stereo_bp_ros.evaluation.scenes import meshes, renderer
+from stereo_bp_ros.evaluation.scenes import meshes, renderer, street
 from stereo_bp_ros.evaluation.scenes.sequence import CAMERA_HEIGHT_M, RoadSequence, render
+from test.evaluation.streets import TRUTH, assert_same, away_from_depth_edges, error_of_truth
 
 SMALL = RoadSequence(width=320, height=240, frames=40)
 CLEAN = dataclasses.replace(SMALL, noise_sigma=0.0)
@@ -19,50 +20,27 @@ def clean_frame():
     return RoadSequence(noise_sigma=0.0).frame(17)
 
 
-def warped(right, disparity):
-    """The right image brought into the left one by a disparity map."""
-    height, width = disparity.shape
-    x = np.arange(width, dtype=np.float32)[None] - disparity.astype(np.float32)
-    y = np.ascontiguousarray(np.broadcast_to(np.arange(height, dtype=np.float32)[:, None],
-                                             disparity.shape))
-    return cv2.remap(right.astype(np.float32), x, y, cv2.INTER_CUBIC)
-
-
-def away_from_depth_edges(disparity):
-    """Pixels whose surroundings belong to one surface: those at edges mix two."""
-    box = np.ones((5, 5), np.uint8)
-    smooth = cv2.dilate(disparity, box) - cv2.erode(disparity, box) < 1.5
-    return smooth & (disparity > 0)
-
-
 def test_the_right_image_warped_by_the_truth_is_the_left_image(clean_frame):
-    error = np.abs(warped(clean_frame.right, clean_frame.disparity) - clean_frame.left)
-    seen = ~clean_frame.occluded
-    assert error[seen & away_from_depth_edges(clean_frame.disparity)].mean() < 1.2
+    error, seen = error_of_truth(clean_frame), ~clean_frame.occluded
+    assert error[seen & away_from_depth_edges(clean_frame)].mean() < 1.2
     assert error[seen].mean() < 1.5
 
 
 @pytest.mark.parametrize('offset', [-0.5, -0.2, 0.2, 0.5])
 def test_the_truth_fits_better_than_a_fraction_of_a_pixel_beside_it(clean_frame, offset):
-    use = ~clean_frame.occluded & away_from_depth_edges(clean_frame.disparity)
-    at_truth, beside = (
-        np.abs(warped(clean_frame.right, clean_frame.disparity + shift) - clean_frame.left)[use]
-        for shift in (0.0, offset))
+    use = ~clean_frame.occluded & away_from_depth_edges(clean_frame)
+    at_truth, beside = (error_of_truth(clean_frame, shift)[use] for shift in (0.0, offset))
     assert beside.mean() > (1 + abs(offset)) * at_truth.mean()
 
 
-def test_occluded_pixels_do_not_look_alike_in_the_right_image(clean_frame):
-    error = np.abs(warped(clean_frame.right, clean_frame.disparity) - clean_frame.left)
-    hidden = clean_frame.occluded & (
-        np.arange(clean_frame.left.shape[1]) >= clean_frame.disparity)
-    assert hidden.any()
-    assert error[hidden].mean() > 10 * error[~clean_frame.occluded].mean()
-
-
-def test_pixels_outside_the_right_image_count_as_occluded(clean_frame):
+def test_occluded_pixels_lie_outside_the_right_image_or_do_not_look_alike_there(clean_frame):
+    error = error_of_truth(clean_frame)
     outside = np.arange(clean_frame.left.shape[1]) - clean_frame.disparity < 0
+    hidden = clean_frame.occluded & ~outside
     assert outside.any()
     assert clean_frame.occluded[outside].all()
+    assert hidden.any()
+    assert error[hidden].mean() > 10 * error[~clean_frame.occluded].mean()
 
 
 def test_the_road_has_the_disparity_of_a_plane_below_the_camera():
@@ -89,12 +67,22 @@ def test_the_truth_stays_within_the_range_asked_for(options):
         assert largest > 0.45 * sequence.max_disparity
 
 
-def test_frames_are_the_same_every_time_and_in_any_order():
-    alone = SMALL.frame(7)
-    again = list(dataclasses.replace(SMALL, frames=8))[7]
-    for name in ('left', 'right', 'disparity', 'occluded', 'sky', 'labels'):
-        np.testing.assert_array_equal(getattr(again, name), getattr(alone, name))
+@pytest.mark.parametrize('options', [
+    {'hard': False}, {'hard': True},
+    {'hard': False, 'visibility_m': 40.0, 'daylight': 0.2, 'drops': 20, 'dirt': 0.15}], ids=str)
+def test_frames_are_the_same_every_time_and_another_seed_is_another_street(options):
+    make = RoadSequence.hard if options['hard'] else RoadSequence
+    options = {'width': 240, 'height': 120, 'frames': 9,
+               **{name: value for name, value in options.items() if name != 'hard'}}
+    alone = make(**options).frame(3)
+    for cache in (street.street, street.surroundings):
+        cache.cache_clear()
+    again = list(make(**options | {'frames': 4}))[3]
+    assert_same(again, alone)
     assert again.stamp_ns == alone.stamp_ns
+    other = make(**options, seed=2).frame(3)
+    assert np.mean(other.disparity != alone.disparity) > 0.1
+    assert np.mean(other.labels != alone.labels) > 0.05
 
 
 #: Means of blocks of 60 x 80 pixels of frame 7 of SMALL, by image.
@@ -111,11 +99,6 @@ STREET = {
 def test_the_street_without_options_stays_the_one_that_figures_were_measured_on(image):
     blocks = getattr(SMALL.frame(7), image).astype(float).reshape(4, 60, 4, 80)
     np.testing.assert_allclose(blocks.mean(axis=(1, 3)), STREET[image], atol=0.01)
-
-
-def test_another_seed_is_another_street():
-    other = dataclasses.replace(SMALL, seed=2).frame(0)
-    assert np.mean(other.disparity != SMALL.frame(0).disparity) > 0.1
 
 
 def test_cameras_and_other_vehicles_move():
@@ -162,15 +145,6 @@ def test_blur_softens_both_images_and_leaves_the_truth():
     np.testing.assert_array_equal(soft.disparity, plain.disparity)
 
 
-@pytest.mark.parametrize('size', [(320, 240), (640, 480)])
-def test_surfaces_have_texture_that_a_matcher_can_use(size):
-    frame = RoadSequence(width=size[0], height=size[1], noise_sigma=0.0).frame(20)
-    image = frame.left.astype(np.float32)
-    spread = cv2.blur(image ** 2, (9, 9)) - cv2.blur(image, (9, 9)) ** 2
-    textured = spread > 1.5 ** 2
-    assert textured[frame.disparity > 0].mean() > 0.97
-
-
 def test_a_common_matcher_finds_the_truth():
     frame = RoadSequence().frame(20)
     matcher = cv2.StereoSGBM_create(0, 64, 5, 200, 800, 1, uniquenessRatio=10)
@@ -196,12 +170,7 @@ def test_the_sky_is_drawn_exactly_where_its_mask_says():
     for frame in (dark, bright):
         street = inside(~clouds.sky)
         np.testing.assert_array_equal(frame.left[street], clouds.left[street])
-        for name in ('sky', 'disparity', 'occluded'):
-            np.testing.assert_array_equal(getattr(frame, name), getattr(clouds, name))
-
-
-def test_the_sky_is_what_lies_infinitely_far(clean_frame):
-    np.testing.assert_array_equal(clean_frame.sky, clean_frame.disparity == 0)
+        assert_same(frame, clouds, *TRUTH)
 
 
 @pytest.mark.parametrize('options', [
@@ -233,8 +202,7 @@ def test_processes_draw_the_same_frames_in_order():
     assert [frame.index for frame in frames] == [0, 1, 2, 3, 4]
     assert done == [(number, 5) for number in range(1, 6)]
     for frame, expected in zip(frames, render(sequence), strict=True):
-        np.testing.assert_array_equal(frame.left, expected.left)
-        np.testing.assert_array_equal(frame.right, expected.right)
+        assert_same(frame, expected)
 
 
 def test_drawing_may_be_left_early():
@@ -253,7 +221,15 @@ def test_a_frame_outside_the_sequence_is_refused(index):
     ({'width': 3}, 'width is 3'), ({'rate_hz': 0.0}, 'rate_hz'), ({'noise_sigma': -1.0}, 'noise'),
     ({'max_disparity': 0}, 'max_disparity'), ({'baseline_m': 2.0}, r'at most 0\.\d+ fits'),
     ({'focal_px': float('nan')}, 'focal_px'), ({'seed': -1}, 'seed'),
-    ({'sky': 'blue'}, "sky is 'blue', but must be one of clouds, textureless, saturated")])
+    ({'sky': 'blue'}, "sky is 'blue', but must be one of clouds, textureless, saturated"),
+    ({'wetness': 1.5}, 'wetness is 1.5, but must be at most 1'), ({'wetness': -0.1}, 'wetness'),
+    ({'reflections': 2.0}, 'reflections'), ({'glare': -1.0}, 'glare'),
+    ({'side_slope': 0.3}, 'side_slope is 0.3, but must be at most 0.2'),
+    ({'side_slope': -0.3}, 'side_slope is -0.3, but must be at least -0.2'),
+    ({'side_slope': float('nan')}, 'side_slope'), ({'visibility_m': -1.0}, 'visibility_m is -1'),
+    ({'daylight': 0.0}, 'daylight is 0'), ({'daylight': 1.5}, 'daylight is 1.5'),
+    ({'drops': -1}, 'drops is -1'), ({'dirt': 1.1}, 'dirt is 1.1'),
+    ({'dirt': float('nan')}, 'dirt is nan')])
 def test_a_drive_that_cannot_be_drawn_is_refused_in_words(options, words):
     with pytest.raises(ValueError, match=words):
         RoadSequence(**options)
@@ -276,11 +252,13 @@ def test_a_slanted_plane_has_the_disparity_of_its_rays():
 
 def test_the_nearer_of_two_surfaces_is_seen_whatever_the_order():
     near = meshes.patch(GREY, (0, -9, 2.0), (9, 0, 0), (0, 18, 0))
-    far = meshes.patch(GREY, (-9, -9, 5.0), (18, 0, 0), (0, 18, 0))
+    far = meshes.patch(GREY, (-9, -9, 5.0), (18, 0, 0), (0, 18, 0)).marked(meshes.VEHICLE)
     for order in ([near, far], [far, near]):
-        disparity = CAMERA.view(meshes.join(order), SKY).truth()
-        np.testing.assert_allclose(disparity[:, :20], 2.0)
-        np.testing.assert_allclose(disparity[:, 20:], 5.0)
+        view = CAMERA.view(meshes.join(order), SKY)
+        np.testing.assert_allclose(view.truth()[:, :20], 2.0)
+        np.testing.assert_allclose(view.truth()[:, 20:], 5.0)
+        assert (view.labels()[:, :20] == meshes.VEHICLE).all()
+        assert (view.labels()[:, 20:] == meshes.OTHER).all()
 
 
 def test_neighbouring_patches_leave_no_gap_and_do_not_overlap():

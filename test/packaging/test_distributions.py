@@ -1,4 +1,4 @@
-"""Source distribution, wheel and editable installation hold the kernels and the presets."""
+"""The package as users get it: a colcon workspace, a source distribution, a wheel, and pip."""
 
 from __future__ import annotations
 
@@ -7,42 +7,51 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import venv
 import zipfile
 
+import numpy as np
 import pytest
+
+from test.cases import slow
+from test.packaging.test_container import copied_files
 
 FOLDERS = {'kernels': 'stereo_bp_ros/kernels', 'config': 'stereo_bp_ros/presets'}
 
-#: Prints where the package is, and how many of its kernels and presets it finds there.
-LOOK = ('from stereo_bp_ros import resources as r; print(r.__file__); '
-        'print(len(list(r.KERNELS.rglob("*.cu*"))), len(list(r.PRESETS.rglob("*.yaml"))))')
+#: Prints where the package is, its presets, and how many kernels and presets it finds.
+LOOK = ('from stereo_bp_ros import resources as r, preset_names; print(r.__file__); '
+        'print(len(list(r.KERNELS.rglob("*.cu*"))), len(list(r.PRESETS.rglob("*.yaml")))); '
+        'print(preset_names())')
 
 
 def run(*command: object, **options: object) -> str:
+    path = f'{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ["PATH"]}'
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                          timeout=300, check=False, **options)
+                          timeout=300, check=False, **{
+                              'env': {**os.environ, 'PATH': path}, **options})
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-@pytest.fixture(scope='module')
-def sources(tmp_path_factory: pytest.TempPathFactory, repository: pathlib.Path) -> pathlib.Path:
-    """The tracked files as a checkout has them that knows no symlinks."""
-    folder = tmp_path_factory.mktemp('sources')
-    for name in tracked(repository):
-        if (repository / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(repository / name, folder / name)
-    return folder
 
 
 def tracked(repository: pathlib.Path) -> list[str]:
     if not (repository / '.git').exists():
         pytest.skip('this is no git checkout')
-    return run('git', '-C', repository, 'ls-files').splitlines()
+    return [name for name in run('git', '-C', repository, 'ls-files').splitlines()
+            if (repository / name).is_file()]
+
+
+def copy(repository: pathlib.Path, names: list[str], folder: pathlib.Path) -> pathlib.Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(repository / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope='module')
+def sources(tmp_path_factory: pytest.TempPathFactory, repository: pathlib.Path) -> pathlib.Path:
+    """The tracked files as a checkout has them that knows no symlinks."""
+    return copy(repository, tracked(repository), tmp_path_factory.mktemp('sources'))
 
 
 def shared(repository: pathlib.Path) -> dict[str, int]:
@@ -52,13 +61,53 @@ def shared(repository: pathlib.Path) -> dict[str, int]:
             for path in (repository / folder).rglob('*') if path.is_file()}
 
 
+def assert_whole(printed: str, repository: pathlib.Path) -> pathlib.Path:
+    """All kernels and presets are found by what printed ``LOOK``; returns where the package is."""
+    where, counts, presets = printed.splitlines()
+    files = shared(repository)
+    assert [int(count) for count in counts.split()] == [
+        sum('.cu' in name for name in files), sum(name.endswith('.yaml') for name in files)]
+    assert "'five_sets'" in presets
+    return pathlib.Path(where).parent
+
+
 def test_no_file_is_a_symlink(repository: pathlib.Path) -> None:
     tracked(repository)
     modes = run('git', '-C', repository, 'ls-files', '--stage').splitlines()
     assert not [line for line in modes if line.startswith('120000')]
 
 
-def test_a_wheel_holds_kernels_and_presets_from_sources_and_from_their_distribution(
+@pytest.mark.parametrize('way', ['container', *slow('symlinks')])
+def test_a_workspace_has_the_executables_and_shares_presets_and_launch_files(
+        tmp_path: pathlib.Path, repository: pathlib.Path, way: str) -> None:
+    if not shutil.which('colcon', path=str(pathlib.Path(sys.executable).parent)):
+        pytest.skip('colcon is not installed')
+    names = tracked(repository)
+    if way == 'container':      # what the container's build copies is enough
+        roots = copied_files(repository)
+        names = [name for name in names if name.partition('/')[0] in roots]
+    copy(repository, names, tmp_path / 'src/stereo_bp_ros')
+    assert run('colcon', 'list', cwd=tmp_path).split() == [
+        'stereo_bp_ros', 'src/stereo_bp_ros', '(ros.ament_python)']
+    run('colcon', 'build', *(['--symlink-install'] if way == 'symlinks' else []), cwd=tmp_path)
+    prefix = tmp_path / 'install/stereo_bp_ros'
+    for name in ('stereo_bp_node', 'stereo_bp'):
+        assert os.access(prefix / 'lib/stereo_bp_ros' / name, os.X_OK)
+    share = prefix / 'share/stereo_bp_ros'
+    for folder in ('launch', 'config', 'config/cameras'):
+        assert {path.name for path in (share / folder).iterdir()} == {
+            path.name for path in (repository / folder).iterdir() if path.suffix != '.pyc'
+            and path.name != '__pycache__'}
+    assert (share / 'package.xml').is_file()
+    assert (prefix / 'share/ament_index/resource_index/packages/stereo_bp_ros').is_file()
+    setup = '. install/local_setup.sh && '
+    assert '"disparity_range": 128' in run(
+        'sh', '-c', f'{setup}{prefix}/lib/stereo_bp_ros/stereo_bp info --json --preset road',
+        cwd=tmp_path)
+    assert_whole(run('sh', '-c', f"{setup}{sys.executable} -c '{LOOK}'", cwd=tmp_path), repository)
+
+
+def test_a_wheel_is_whole_from_sources_and_from_their_distribution_and_pip_installs_it(
         sources: pathlib.Path, repository: pathlib.Path, tmp_path: pathlib.Path) -> None:
     build = ('import sys; from setuptools import build_meta; '
              'print(getattr(build_meta, "build_" + sys.argv[1])(sys.argv[2]))')
@@ -70,9 +119,13 @@ def test_a_wheel_holds_kernels_and_presets_from_sources_and_from_their_distribut
         content.extractall(tmp_path, **(
             {'filter': 'data'} if hasattr(tarfile, 'data_filter') else {}))
     # Their tests can be run, too: of every file there is one that reads it.
-    wanted = {name for name in tracked(repository) if (repository / name).is_file()}
-    assert wanted - names == {'.gitignore'}
+    assert set(tracked(repository)) - names == {'.gitignore'}
     unpacked, = (path for path in tmp_path.iterdir() if path.is_dir())
+    share = f'stereo_bp_ros-{unpacked.name.rpartition("-")[2]}.data/data/share/stereo_bp_ros'
+    modules = {name for name in tracked(repository) if name.startswith('stereo_bp_ros/')}
+    launches = {f'{share}/{name}' for name in tracked(repository)
+                if name.startswith('launch/') and name.endswith('.launch.py')}
+    assert launches
     for number, folder in enumerate((sources, unpacked)):
         target = tmp_path / f'wheel{number}'
         target.mkdir()
@@ -81,21 +134,32 @@ def test_a_wheel_holds_kernels_and_presets_from_sources_and_from_their_distribut
         with zipfile.ZipFile(wheel) as content:
             held = {entry.filename: entry.file_size for entry in content.infolist()}
         assert shared(repository).items() <= held.items()
+        assert modules | launches <= held.keys()
+    python = environment(tmp_path / 'venv')
+    run(sys.executable, '-m', 'pip', '--python', python, 'install', '--no-deps', '-q', wheel)
+    for name in ('stereo_bp_node', 'stereo_bp'):
+        assert os.access(python.parent / name, os.X_OK)
+    where = assert_whole(look(python, tmp_path), repository)
+    assert where.is_relative_to(tmp_path / 'venv')
+
+
+def environment(folder: pathlib.Path) -> pathlib.Path:
+    """The interpreter of an empty environment."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    return folder / 'bin/python'
+
+
+def look(python: pathlib.Path, folder: pathlib.Path) -> str:
+    """What ``LOOK`` prints in an environment, with the packages of this one behind its own."""
+    return run(python, '-c', 'import sys; sys.path.append(sys.argv[1]); ' + LOOK,
+               pathlib.Path(np.__file__).parent.parent, cwd=folder,
+               env={name: value for name, value in os.environ.items() if name != 'PYTHONPATH'})
 
 
 def test_an_editable_installation_finds_them_at_the_top_of_the_sources(
         sources: pathlib.Path, tmp_path: pathlib.Path, repository: pathlib.Path) -> None:
-    venv.create(tmp_path / 'venv', with_pip=False, symlinks=True)
-    python = tmp_path / 'venv/bin/python'
+    python = environment(tmp_path / 'venv')
     run(sys.executable, '-m', 'pip', '--python', python, 'install', '--no-deps', '-q',
         '--no-build-isolation', '-e', sources,
-        env={**os.environ, 'PYTHONPATH': sysconfig.get_path('purelib')})
-    numpy_home = pathlib.Path(__import__('numpy').__file__).parent.parent
-    where, counts = run(python, '-c', 'import sys; sys.path.append(sys.argv[1]); ' + LOOK,
-                        numpy_home, cwd=tmp_path, env={
-                            name: value for name, value in os.environ.items()
-                            if name != 'PYTHONPATH'}).splitlines()
-    assert pathlib.Path(where) == sources / 'stereo_bp_ros/resources.py'
-    files = shared(repository)
-    assert [int(count) for count in counts.split()] == [
-        sum('.cu' in name for name in files), sum(name.endswith('.yaml') for name in files)]
+        env={**os.environ, 'PYTHONPATH': str(pathlib.Path(np.__file__).parent.parent)})
+    assert assert_whole(look(python, tmp_path), repository) == sources / 'stereo_bp_ros'

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import venv
-import zipfile
 from collections.abc import Callable
 
 import cv2
@@ -43,22 +42,6 @@ def wheel(tmp_path_factory, repository) -> pathlib.Path:
     assert done.returncode == 0, done.stderr
     found, = folder.glob('*.whl')
     return found
-
-
-def test_the_wheel_holds_every_kernel_preset_and_launch_file(wheel, repository):
-    names = set(zipfile.ZipFile(wheel).namelist())
-    for folder, inside in (('kernels', 'stereo_bp_ros/kernels'),
-                           ('config', 'stereo_bp_ros/presets')):
-        sources = {f'{inside}/{path.relative_to(repository / folder)}'
-                   for path in (repository / folder).rglob('*') if path.is_file()}
-        assert sources
-        assert sources <= names
-    for path in (repository / 'launch').glob('*.launch.py'):
-        assert any(name.endswith(f'share/stereo_bp_ros/launch/{path.name}') for name in names)
-    assert 'stereo_bp_ros/py.typed' in names
-    modules = {str(path.relative_to(repository))
-               for path in (repository / 'stereo_bp_ros').rglob('*.py')}
-    assert modules <= names
 
 
 @pytest.fixture(scope='module')

@@ -6,8 +6,9 @@ Coordinates are those of a camera: x right, y down, z forward, metres.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
+from typing import Any
 
 import cv2
 import numpy as np
@@ -36,36 +37,22 @@ class Texture:
     def __init__(self, grey: np.ndarray, cutout: np.ndarray | None = None) -> None:
         if grey.dtype != np.uint8:
             grey = np.clip(np.rint(grey), 1, 255).astype(np.uint8)
-        self._grey = grey
-        self._cutout = None if cutout is None else np.where(cutout, np.uint8(255), np.uint8(0))
+        self.grey = grey
+        self.cutout = None if cutout is None else np.where(cutout, np.uint8(255), np.uint8(0))
         self._levels: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray | None]] = {}
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Height and width, texels."""
-        height, width = self._grey.shape
-        return height, width
-
-    @property
-    def has_holes(self) -> bool:
-        """Whether parts of the image are no surface."""
-        return self._cutout is not None
 
     def level(self, across: int, down: int, repeats: int = 1
               ) -> tuple[np.ndarray, np.ndarray | None]:
         """Grey and cutout (uint8), reduced by 2^across x 2^down, repeated downwards."""
         key = (across, down, repeats)
         if key not in self._levels:
-            height, width = self._grey.shape
-            size = (max(1, width >> across), max(1, height >> down))
-            grey, cutout = self._grey, self._cutout
+            grey, cutout = self.grey, self.cutout
+            size = (max(1, grey.shape[1] >> across), max(1, grey.shape[0] >> down))
             if across or down:
                 grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
                 if cutout is not None:
                     cutout = cv2.resize(cutout, size, interpolation=cv2.INTER_AREA)
-            if repeats > 1:
-                grey = np.tile(grey, (repeats, 1))
-            self._levels[key] = (np.ascontiguousarray(grey), cutout)
+            self._levels[key] = (np.tile(grey, (repeats, 1)), cutout)
         return self._levels[key]
 
 
@@ -84,15 +71,15 @@ class Mesh:
     textures: N textures.
     """
 
-    origin: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
-    u: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
-    v: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
-    outline: np.ndarray = field(default_factory=lambda: np.empty((0, MAX_CORNERS, 2)))
-    facing: np.ndarray = field(default_factory=lambda: np.empty(0))
-    kind: np.ndarray = field(default_factory=lambda: np.empty(0, int))
-    label: np.ndarray = field(default_factory=lambda: np.empty(0, int))
-    gloss: np.ndarray = field(default_factory=lambda: np.empty(0))
-    textures: list[Texture] = field(default_factory=list)
+    origin: np.ndarray
+    u: np.ndarray
+    v: np.ndarray
+    outline: np.ndarray
+    facing: np.ndarray
+    kind: np.ndarray
+    label: np.ndarray
+    gloss: np.ndarray
+    textures: list[Texture]
 
     def __len__(self) -> int:
         return len(self.textures)
@@ -103,20 +90,20 @@ class Mesh:
 
     def turned(self) -> Mesh:
         """The same patches turned by half a turn about the vertical axis."""
-        turn = np.array([-1.0, 1.0, -1.0])
-        return replace(self, origin=self.origin * turn, u=self.u * turn, v=self.v * turn)
+        return self._transformed(np.diag([-1.0, 1.0, -1.0]))
 
     def sheared(self, slope: float) -> Mesh:
         """The same patches moved down by `slope` metres for every metre to the right."""
-        shear = np.array([[1.0, slope, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-        return replace(self, origin=self.origin @ shear, u=self.u @ shear, v=self.v @ shear)
+        return self._transformed(np.array([[1.0, slope, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
 
     def mirrored(self, normal: np.ndarray, point: np.ndarray) -> Mesh:
         """The same patches as a plane through a point, float64 3 each, mirrors them."""
         unit = normal / np.linalg.norm(normal)
-        turn = np.eye(3) - 2.0 * np.outer(unit, unit)
-        return replace(self, origin=(self.origin - point) @ turn + point, u=self.u @ turn,
-                       v=self.v @ turn, facing=-self.facing)
+        mirrored = self.moved(*-point)._transformed(np.eye(3) - 2.0 * np.outer(unit, unit))
+        return replace(mirrored.moved(*point), facing=-self.facing)
+
+    def _transformed(self, matrix: np.ndarray) -> Mesh:
+        return replace(self, origin=self.origin @ matrix, u=self.u @ matrix, v=self.v @ matrix)
 
     def marked(self, label: int | None = None, gloss: float | None = None) -> Mesh:
         """The same patches with another label or gloss."""
@@ -134,9 +121,7 @@ ARRAYS = tuple(one.name for one in fields(Mesh) if one.name != 'textures')
 
 
 def join(meshes: Sequence[Mesh]) -> Mesh:
-    """All patches of several meshes, in order."""
-    if not meshes:
-        return Mesh()
+    """All patches of one or several meshes, in order."""
     return Mesh(**{name: np.concatenate([getattr(m, name) for m in meshes]) for name in ARRAYS},
                 textures=[texture for m in meshes for texture in m.textures])
 
@@ -159,6 +144,18 @@ def patch(texture: Texture, origin: Point, u: Point, v: Point, *,
                 np.array([OTHER]), np.array([gloss]), [texture])
 
 
+def upright(texture: Texture, x: float, y: float, z: float, width: float, height: float,
+            **options: Any) -> Mesh:
+    """A patch across the street; (x, y, z) is its upper left corner seen from the camera."""
+    return patch(texture, (x, y, z), (width, 0.0, 0.0), (0.0, height, 0.0), **options)
+
+
+def lengthwise(texture: Texture, x: float, y: float, z: float, length: float, height: float,
+               **options: Any) -> Mesh:
+    """An upright patch along the street; (x, y, z) is the upper corner of its near end."""
+    return patch(texture, (x, y, z), (0.0, 0.0, length), (0.0, height, 0.0), **options)
+
+
 def corner_points(mesh: Mesh) -> np.ndarray:
     """Corners of the outlines, float64 N x MAX_CORNERS x 3, metres."""
     s, t = mesh.outline[:, :, :1], mesh.outline[:, :, 1:]
@@ -167,24 +164,23 @@ def corner_points(mesh: Mesh) -> np.ndarray:
 
 def _clipped(outline: np.ndarray, axis: int, low: float, high: float) -> np.ndarray | None:
     """The part of a convex (s, t) outline between two values of s (axis 0) or t (axis 1)."""
-    corners = [tuple(corner) for corner in outline]
+    corners = list(outline)
     for limit, sign in ((low, 1.0), (high, -1.0)):
-        kept: list[tuple[float, ...]] = []
+        kept: list[np.ndarray] = []
         for n, b in enumerate(corners):
             a = corners[n - 1]
-            inside_a, inside_b = sign * (a[axis] - limit) >= 0, sign * (b[axis] - limit) >= 0
-            if inside_a != inside_b:
-                part = (limit - a[axis]) / (b[axis] - a[axis])
-                crossing = [a[0] + part * (b[0] - a[0]), a[1] + part * (b[1] - a[1])]
+            is_inside = [sign * (corner[axis] - limit) >= 0 for corner in (a, b)]
+            if is_inside[0] != is_inside[1]:
+                crossing = a + (limit - a[axis]) / (b[axis] - a[axis]) * (b - a)
                 crossing[axis] = limit
-                kept.append((crossing[0], crossing[1]))
-            if inside_b:
+                kept.append(crossing)
+            if is_inside[1]:
                 kept.append(b)
-        corners = list(dict.fromkeys(kept))
+        corners = [np.array(corner) for corner in dict.fromkeys(map(tuple, kept))]
         if len(corners) < 3:
             return None
     corners += [corners[-1]] * (MAX_CORNERS - len(corners))
-    return np.array(corners[:MAX_CORNERS], float)
+    return np.array(corners[:MAX_CORNERS])
 
 
 def split_by_depth(mesh: Mesh) -> Mesh:
@@ -203,9 +199,9 @@ def split_by_depth(mesh: Mesh) -> Mesh:
         slope = (one.u, one.v)[axis][0, 2]
         near, far = max(nearest[n], NEAR_CLIP_M), farthest[n]
         # Cuts lie at the same depths for everything, so that neighbours meet at the same cuts.
-        first = int(np.floor(np.log(near) / np.log(MAX_DEPTH_RATIO))) + 1
-        last = int(np.ceil(np.log(far) / np.log(MAX_DEPTH_RATIO)))
-        cuts = [near, *(MAX_DEPTH_RATIO ** k for k in range(first, last)), far]
+        first, last = np.log([near, far]) / np.log(MAX_DEPTH_RATIO)
+        cuts = [near, *(MAX_DEPTH_RATIO ** k for k in range(int(np.floor(first)) + 1,
+                                                             int(np.ceil(last)))), far]
         places = (np.array(cuts) - one.origin[0, 2]) / slope
         for a, b in pairwise(places):
             outline = _clipped(one.outline[0], axis, min(a, b), max(a, b))

@@ -8,7 +8,7 @@ stays that of the perfect pair, and the error has a known size.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -55,7 +55,7 @@ class Misalignment:
 
     def __bool__(self) -> bool:
         """Whether there is any error."""
-        return any(getattr(self, field.name) != 0 for field in fields(self))
+        return self != Misalignment()
 
     def homography(self, camera: Camera) -> np.ndarray:
         """From places (x, y, 1) in the perfect picture to those in this one, float64 3 x 3."""
@@ -71,7 +71,7 @@ class Misalignment:
         to_pixels = np.array([[longer, 0, camera.cx],
                               [0, longer, camera.cy + self.vertical_offset_px], [0, 0, 1]])
         return np.asarray(to_pixels @ by_roll @ by_pitch @ by_yaw
-                          @ np.linalg.inv(_intrinsics(camera)))
+                          @ np.linalg.inv(camera.intrinsics()))
 
     def widened(self, camera: Camera) -> Camera:
         """A camera that sees all that this one does: the same, with a rim around its picture.
@@ -95,7 +95,7 @@ class Misalignment:
         white sky would throw dark lines on what stands before it.
         """
         # Both have the same focal length and the same rays: their pictures differ by a shift.
-        shift = _intrinsics(camera) @ np.linalg.inv(_intrinsics(widened))
+        shift = camera.intrinsics() @ np.linalg.inv(widened.intrinsics())
         move = self.homography(camera) @ shift
         around = np.ones((3, 3), np.uint8)
         size = (camera.width, camera.height)
@@ -105,7 +105,3 @@ class Misalignment:
                                 (light, cv2.INTER_LANCZOS4),
                                 (cv2.dilate(light, around), cv2.INTER_NEAREST)))
         return np.asarray(np.clip(seen, low, high))
-
-
-def _intrinsics(camera: Camera) -> np.ndarray:
-    return np.array([[camera.focal_px, 0, camera.cx], [0, camera.focal_px, camera.cy], [0, 0, 1]])

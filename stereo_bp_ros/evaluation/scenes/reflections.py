@@ -112,17 +112,16 @@ class Panel:
         normal *= -np.sign(normal @ self.origin) / np.linalg.norm(normal)
         return normal
 
-    def _rays(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Unit vectors from the camera through samples, float32 rows x columns each."""
+    def _rays(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Unit vectors from the camera through samples, float32 3 x rows x columns."""
         across = ((x - self.centre[0]) / self.focal).astype(np.float32)
         down = ((y - self.centre[1]) / self.focal).astype(np.float32)[:, None]
         ahead = 1 / np.sqrt(1 + across ** 2 + down ** 2)
-        return across * ahead, down * ahead, ahead
+        return np.stack([across * ahead, down * ahead, ahead])
 
     def cosine(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Of the angle between rays and normal, float32 rows x columns."""
-        normal = self._normal().astype(np.float32)
-        return -sum(part * ray for part, ray in zip(normal, self._rays(x, y), strict=True))
+        return -_dot(_column(self._normal()), self._rays(x, y))
 
     def mirroring(self, seen: np.ndarray, x: np.ndarray, y: np.ndarray,
                   surroundings: Surroundings) -> np.ndarray:
@@ -130,18 +129,22 @@ class Panel:
         rays = self._rays(x, y)
         # Where the rays meet the panel: inverse depth is affine in the ray.
         to_surface = np.linalg.inv(np.stack([self.u, self.v, self.origin], axis=1))
-        s, t, w = (sum(np.float32(part) * ray for part, ray in zip(row, rays, strict=True))
-                   for row in to_surface)
+        s, t, w = (_dot(_column(row), rays) for row in to_surface)
         w = np.maximum(w, np.float32(1e-6))  # beyond the panel it may vanish
-        aside = np.float32(BULGE) * (2 * np.clip(s / w, 0, 1) - 1)
-        along = np.float32(BULGE) * (2 * np.clip(t / w, 0, 1) - 1)
-        u, v = (axis / np.linalg.norm(axis) for axis in (self.u, self.v))
-        normal = [np.float32(n) + aside * np.float32(a) + along * np.float32(b)
-                  for n, a, b in zip(self._normal(), u, v, strict=True)]
-        length = np.sqrt(sum(part * part for part in normal))
-        normal = [part / length for part in normal]
-        cosine = np.clip(-sum(n * ray for n, ray in zip(normal, rays, strict=True)), 0, 1)
-        mirrored = surroundings.towards(*(ray + 2 * cosine * n
-                                          for n, ray in zip(normal, rays, strict=True)))
+        normal = _column(self._normal())
+        for place, axis in ((s, self.u), (t, self.v)):
+            tilt = np.float32(BULGE) * (2 * np.clip(place / w, 0, 1) - 1)
+            normal = normal + tilt * _column(axis / np.linalg.norm(axis))
+        normal = normal / np.sqrt(_dot(normal, normal))
+        cosine = np.clip(-_dot(normal, rays), 0, 1)
+        mirrored = surroundings.towards(*(rays + 2 * cosine * normal))
         share = mirrored_share(cosine, self.gloss)
         return np.clip(np.rint(seen + share * (mirrored - seen)), 0, 255).astype(np.uint8)
+
+
+def _column(vector: np.ndarray) -> np.ndarray:
+    return vector.astype(np.float32)[:, None, None]
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.asarray((a * b).sum(axis=0))

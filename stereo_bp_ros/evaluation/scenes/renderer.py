@@ -16,7 +16,16 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from stereo_bp_ros.evaluation.scenes.meshes import SHADE, SOLID, WET, Mesh, corner_points
+from stereo_bp_ros.evaluation.scenes.meshes import (
+    FENCE,
+    SHADE,
+    SOLID,
+    THIN,
+    VEHICLE,
+    WET,
+    Mesh,
+    corner_points,
+)
 from stereo_bp_ros.evaluation.scenes.reflections import Panel, Surroundings, mirrored_share
 
 CROSS_AXIS_WEIGHT = 0.6
@@ -66,6 +75,70 @@ class View:
 
 
 @dataclass(frozen=True)
+class SceneFrame:
+    """One stereo pair with its ground truth.
+
+    index:       number in the sequence, from 0.
+    stamp_ns:    time of both images, nanoseconds.
+    left, right: uint8 H x W, grey levels.
+    disparity:   float32 H x W, pixels: pixel (x, y) of the left image shows the same point as
+                 (x - disparity, y) of the right one. Exact at pixel centres. The sky is infinitely
+                 far and has disparity 0, a known value.
+    occluded:    bool H x W, True where the left pixel's surface is hidden from the right camera
+                 or outside its picture.
+    sky:         bool H x W, True where the left pixel's centre shows the sky. Exact.
+    labels:      uint8 H x W, what the left pixel's centre shows: OTHER, VEHICLE, THIN or FENCE of
+                 `meshes`. Exact; `vehicles`, `thin` and `fence` are masks made of it.
+    """
+
+    index: int
+    stamp_ns: int
+    left: np.ndarray
+    right: np.ndarray
+    disparity: np.ndarray
+    occluded: np.ndarray
+    sky: np.ndarray
+    labels: np.ndarray
+
+    @property
+    def vehicles(self) -> np.ndarray:
+        """Where vehicles are, without their shadows, bool H x W."""
+        return self.labels == VEHICLE
+
+    @property
+    def thin(self) -> np.ndarray:
+        """Where poles, lamp posts and signs are, bool H x W."""
+        return self.labels == THIN
+
+    @property
+    def fence(self) -> np.ndarray:
+        """Where fences are, without the gaps between their bars, bool H x W."""
+        return self.labels == FENCE
+
+    @property
+    def classes(self) -> dict[str, np.ndarray]:
+        """`thin` and `fence` by these names, where there are any."""
+        found = {'thin': self.thin, 'fence': self.fence}
+        return {name: mask for name, mask in found.items() if mask.any()}
+
+
+def hidden(truth: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Left pixels whose point is not in the right picture, whose disparities are at half pixels.
+
+    A point is hidden when both neighbouring samples of the right camera lie in front of it; on a
+    surface that both cameras see, one of them always lies on it or behind.
+    """
+    width = truth.shape[1]
+    place = np.arange(width, dtype=np.float32) - truth
+    sample = 2.0 * np.clip(place, 0, width - 1) + 1.0
+    below = np.floor(sample).astype(np.intp)
+    rows = right[1::2]
+    behind = np.minimum(np.take_along_axis(rows, below, axis=1),
+                        np.take_along_axis(rows, below + 1, axis=1))
+    return (place < 0) | (behind > truth + 0.01)
+
+
+@dataclass(frozen=True)
 class Camera:
     """A pinhole: size, focal length and principal point in pixels, baseline and place in metres.
 
@@ -81,6 +154,15 @@ class Camera:
     baseline_m: float
     x_m: float = 0.0
 
+    def intrinsics(self) -> np.ndarray:
+        """From rays to pixels, float64 3 x 3."""
+        return np.array([[self.focal_px, 0, self.cx], [0, self.focal_px, self.cy], [0, 0, 1]])
+
+    def grid(self) -> Camera:
+        """The same camera whose pixels are the samples of the grid."""
+        return Camera(2 * self.width + 1, 2 * self.height + 1, 2.0 * self.focal_px,
+                      2.0 * self.cx + 1.0, 2.0 * self.cy + 1.0, self.baseline_m, self.x_m)
+
     def view(self, mesh: Mesh, sky: np.ndarray, mirror: np.ndarray | None = None,
              surroundings: Surroundings | None = None) -> View:
         """Draw a mesh that `split_by_depth` made.
@@ -90,14 +172,15 @@ class Camera:
         surroundings: what glossy SOLID patches mirror; None takes their gloss away.
         """
         grey = sky.copy()
-        disparity = np.zeros(grey.shape, np.float32)
-        label = np.zeros(grey.shape, np.uint8)
-        for work in _Setup(mesh, self).patches(mirror, surroundings):
-            work.draw(grey, disparity, label)
-        return View(grey, disparity, label)
+        view = View(grey, np.zeros(grey.shape, np.float32), np.zeros(grey.shape, np.uint8))
+        if mirror is None:
+            mesh = mesh.select(np.flatnonzero(mesh.kind != WET))
+        for work in _prepare(mesh.moved(x=-self.x_m), self):
+            work.draw(view, mirror, surroundings)
+        return view
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Work:
     """One patch, ready to be drawn into a box of the grid."""
 
@@ -109,51 +192,44 @@ class _Work:
     kind: int
     label: int
     panel: Panel | None
-    mirror: np.ndarray | None = None
-    surroundings: Surroundings | None = None
 
-    def draw(self, grey: np.ndarray, disparity: np.ndarray, label: np.ndarray) -> None:
+    def draw(self, view: View, mirror: np.ndarray | None, surroundings: Surroundings | None
+             ) -> None:
         rows, cols = self.box
-        size = (cols.stop - cols.start, rows.stop - rows.start)
-        texels, cutout = self.level
-        seen = cv2.warpPerspective(texels, self.to_texel, size, flags=WARP,
-                                   borderMode=cv2.BORDER_REPLICATE)
-        target = grey[self.box]
         y = np.arange(rows.start, rows.stop, dtype=np.float64)
         x = np.arange(cols.start, cols.stop, dtype=np.float64)
+        seen, surface = (None if texels is None else cv2.warpPerspective(
+            texels, self.to_texel, (x.size, y.size), flags=WARP, borderMode=cv2.BORDER_REPLICATE)
+            for texels in self.level)
+        assert seen is not None
+        target, depth = view.grey[self.box], view.disparity[self.box]
         at = self.edges[0] + (y - self.edges[1]) * self.edges[2]
-        inside = x >= (at + self.edges[3]).max(axis=0)[:, None]
-        inside &= x < (at + self.edges[4]).min(axis=0)[:, None]
-        inside = inside.view(np.uint8)
+        is_inside = x >= (at + self.edges[3]).max(axis=0)[:, None]
+        is_inside &= x < (at + self.edges[4]).min(axis=0)[:, None]
+        inside = is_inside.view(np.uint8)
         if self.kind == SHADE:
             cv2.copyTo(cv2.multiply(target, seen, scale=1 / 255), inside, target)
             return
         if self.kind == WET:
-            cv2.copyTo(self._wet(target, seen, x, y), inside, target)
+            assert self.panel is not None
+            assert mirror is not None
+            water = seen * np.float32(self.panel.gloss / 255)
+            share = water * mirrored_share(self.panel.cosine(x, y), 0.02)
+            dark = target * (1 - np.float32(DARKER_WHEN_WET) * water)
+            wet = np.rint(dark + share * (mirror[self.box] - dark)).astype(np.uint8)
+            cv2.copyTo(wet, inside, target)
             return
         a, b, c = self.plane
         own = np.add((b * y + c).astype(np.float32)[:, None], (a * x).astype(np.float32))
-        depth = disparity[self.box]
         if self.kind == SOLID:
-            inside &= (own > depth).view(np.uint8)
-        if cutout is not None:
-            surface = cv2.warpPerspective(cutout, self.to_texel, size, flags=WARP,
-                                          borderMode=cv2.BORDER_REPLICATE)
-            inside &= (surface > 127).view(np.uint8)
-        if self.panel is not None and self.surroundings is not None and inside.any():
-            seen = self.panel.mirroring(seen, x, y, self.surroundings)
+            is_inside &= own > depth
+        if surface is not None:
+            is_inside &= surface > 127
+        if self.panel is not None and surroundings is not None and is_inside.any():
+            seen = self.panel.mirroring(seen, x, y, surroundings)
         cv2.copyTo(seen, inside, target)
         cv2.copyTo(own, inside, depth)
-        np.copyto(label[self.box], self.label, where=inside.view(bool))
-
-    def _wet(self, ground: np.ndarray, water: np.ndarray, x: np.ndarray, y: np.ndarray
-             ) -> np.ndarray:
-        assert self.panel is not None
-        assert self.mirror is not None
-        depth = water * np.float32(self.panel.gloss / 255)
-        share = depth * mirrored_share(self.panel.cosine(x, y), 0.02)
-        dark = ground * (1 - np.float32(DARKER_WHEN_WET) * depth)
-        return np.rint(dark + share * (self.mirror[self.box] - dark)).astype(np.uint8)
+        np.copyto(view.label[self.box], self.label, where=is_inside)
 
 
 def _edges(corners: np.ndarray) -> np.ndarray:
@@ -175,105 +251,75 @@ def _edges(corners: np.ndarray) -> np.ndarray:
                      np.where(level | ~is_right, np.inf, 0.0)], axis=1)[..., None]
 
 
-class _Setup:
-    """Everything about a mesh in one camera that can be computed for all patches at once."""
+def _prepare(mesh: Mesh, camera: Camera) -> list[_Work]:
+    """What is to be drawn of a mesh in the camera's coordinates, in order."""
+    grid = camera.grid()
+    points = corner_points(mesh)
+    corners = grid.focal_px * points[:, :, :2] / points[:, :, 2:] + (grid.cx, grid.cy)
+    # First and last sample inside the outline's box, cut to the picture.
+    size = (grid.width, grid.height)
+    first = np.clip(np.ceil(corners.min(axis=1)), 0, size).astype(int)
+    stop = np.clip(np.floor(corners.max(axis=1)) + 1, 0, size).astype(int)
+    distance = np.einsum('ni,ni->n', np.cross(mesh.u, mesh.v), mesh.origin)
+    drawn = np.flatnonzero((stop > first).all(axis=1) & (distance != 0)
+                           & (mesh.facing * distance >= 0))
+    order = drawn[np.argsort(DRAWING_ORDER[mesh.kind[drawn]], kind='stable')]
+    if order.size == 0:
+        return []
+    mesh, corners, first, stop = mesh.select(order), corners[order], first[order], stop[order]
+    normal = np.cross(mesh.u, mesh.v)
+    # Inverse depth along the ray of a sample is affine in the sample's place.
+    across, down, ahead = normal.T
+    planes = (np.stack([across / grid.focal_px, down / grid.focal_px,
+                        ahead - (across * grid.cx + down * grid.cy) / grid.focal_px], axis=1)
+              * (camera.focal_px * camera.baseline_m / distance[order])[:, None])
+    frames = np.stack([mesh.u, mesh.v, mesh.origin], axis=2)
+    to_surface = np.linalg.inv(grid.intrinsics() @ frames)
+    octaves = _texture_levels(mesh, grid)
+    edges = _edges(corners)
+    works = []
+    for n, texture in enumerate(mesh.textures):
+        start, repeats = 0.0, 1
+        if texture.cutout is None:
+            lowest, highest = mesh.outline[n, :, 1].min(), mesh.outline[n, :, 1].max()
+            start = np.floor(lowest + 1e-9)
+            repeats = max(1, int(np.ceil(highest - start - 1e-9)))
+        level = texture.level(int(octaves[n, 0]), int(octaves[n, 1]), repeats)
+        rows, cols = level[0].shape
+        (x0, y0), (x1, y1) = first[n], stop[n]
+        to_texel = np.array([[cols, 0.0, -0.5],
+                             [0.0, rows / repeats, -0.5 - start * rows / repeats],
+                             [0.0, 0.0, 1.0]]) @ to_surface[n]
+        to_texel[:, 2] += to_texel[:, 0] * x0 + to_texel[:, 1] * y0
+        panel = (Panel(mesh.origin[n], mesh.u[n], mesh.v[n], float(mesh.gloss[n]), grid.focal_px,
+                       (grid.cx, grid.cy)) if mesh.gloss[n] > 0 else None)
+        works.append(_Work((slice(y0, y1), slice(x0, x1)), to_texel, level, planes[n], edges[n],
+                           int(mesh.kind[n]), int(mesh.label[n]), panel))
+    return works
 
-    def __init__(self, mesh: Mesh, camera: Camera) -> None:
-        self.mesh = mesh.moved(x=-camera.x_m)
-        self.camera = camera
-        self.focal = 2.0 * camera.focal_px
-        self.centre = (2.0 * camera.cx + 1.0, 2.0 * camera.cy + 1.0)
-        self.size = (2 * camera.width + 1, 2 * camera.height + 1)
 
-    def patches(self, mirror: np.ndarray | None, surroundings: Surroundings | None
-                ) -> list[_Work]:
-        """What is to be drawn, in order."""
-        mesh, (width, height) = self.mesh, self.size
-        points = corner_points(mesh)
-        corners = self.focal * points[:, :, :2] / points[:, :, 2:] + self.centre
-        # First and last sample inside the outline's box, cut to the picture.
-        first = np.clip(np.ceil(corners.min(axis=1)), 0, (width, height)).astype(int)
-        stop = np.clip(np.floor(corners.max(axis=1)) + 1, 0, (width, height)).astype(int)
-        normal = np.cross(mesh.u, mesh.v)
-        distance = np.einsum('ni,ni->n', normal, mesh.origin)
-        drawn = (stop > first).all(axis=1) & (distance != 0) & (mesh.facing * distance >= 0)
-        if mirror is None:
-            drawn &= mesh.kind != WET
-        order = np.flatnonzero(drawn)
-        order = order[np.argsort(DRAWING_ORDER[mesh.kind[order]], kind='stable')]
-        if order.size == 0:
-            return []
-        works = self._works(order, corners, first, stop, normal, distance)
-        for work in works:
-            work.mirror, work.surroundings = mirror, surroundings
-        return works
-
-    def _works(self, order: np.ndarray, corners: np.ndarray, first: np.ndarray, stop: np.ndarray,
-               normal: np.ndarray, distance: np.ndarray) -> list[_Work]:
-        mesh, focal, (cx, cy) = self.mesh, self.focal, self.centre
-        # Inverse depth along the ray of a sample is affine in the sample's place.
-        scale = self.camera.focal_px * self.camera.baseline_m / distance[order]
-        plane = np.stack([normal[order, 0] / focal * scale,
-                          normal[order, 1] / focal * scale,
-                          (normal[order, 2] - (normal[order, 0] * cx + normal[order, 1] * cy)
-                           / focal) * scale], axis=1)
-        camera = np.array([[focal, 0.0, cx], [0.0, focal, cy], [0.0, 0.0, 1.0]])
-        frame = np.stack([mesh.u[order], mesh.v[order], mesh.origin[order]], axis=2)
-        to_surface = np.linalg.inv(camera @ frame)
-        across, down = self._levels(order, to_surface, corners)
-        edges = _edges(corners[order])
-        works = []
-        for k, n in enumerate(order):
-            texture = mesh.textures[n]
-            start = 0.0
-            repeats = 1
-            if not texture.has_holes:
-                lowest, highest = mesh.outline[n, :, 1].min(), mesh.outline[n, :, 1].max()
-                start = np.floor(lowest + 1e-9)
-                repeats = max(1, int(np.ceil(highest - start - 1e-9)))
-            level = texture.level(int(across[k]), int(down[k]), repeats)
-            rows, cols = level[0].shape
-            x0, y0 = first[n]
-            to_texel = np.array([[cols, 0.0, -0.5],
-                                 [0.0, rows / repeats, -0.5 - start * rows / repeats],
-                                 [0.0, 0.0, 1.0]]) @ to_surface[k]
-            to_texel[:, 2] += to_texel[:, 0] * x0 + to_texel[:, 1] * y0
-            panel = None
-            if mesh.gloss[n] > 0:
-                panel = Panel(mesh.origin[n], mesh.u[n], mesh.v[n], float(mesh.gloss[n]),
-                              self.focal, self.centre)
-            works.append(_Work((slice(y0, stop[n, 1]), slice(x0, stop[n, 0])), to_texel, level,
-                               plane[k], edges[k], int(mesh.kind[n]), int(mesh.label[n]), panel))
-        return works
-
-    def _levels(self, order: np.ndarray, to_surface: np.ndarray, corners: np.ndarray
-                ) -> tuple[np.ndarray, np.ndarray]:
-        """Texture levels from the footprint of one sample in the middle of each patch."""
-        mesh = self.mesh
-        size = np.array([mesh.textures[n].shape[::-1] for n in order], float)
-        outline = mesh.outline[order]
-        # The levels must be the same in both cameras: take the middle in (s, t) and, for the
-        # sideways slope, the left camera's view of it.
-        middle = 0.5 * (outline.min(axis=1) + outline.max(axis=1))
-        centre = (mesh.origin[order] + middle[:, :1] * mesh.u[order]
-                  + middle[:, 1:] * mesh.v[order])
-        centre[:, 0] += self.camera.x_m
-        u, v = mesh.u[order], mesh.v[order]
-        depth = centre[:, 2:]
-        # d(x, y) / d(s, t) of the projection, then its inverse in texels per sample.
-        du = self.focal * (u[:, :2] - centre[:, :2] * u[:, 2:] / depth) / depth
-        dv = self.focal * (v[:, :2] - centre[:, :2] * v[:, 2:] / depth) / depth
-        determinant = du[:, 0] * dv[:, 1] - dv[:, 0] * du[:, 1]
-        determinant = np.where(np.abs(determinant) < 1e-9, 1e-9, determinant)[:, None]
-        by_x = np.abs(np.stack([dv[:, 1], -du[:, 1]], axis=1) / determinant) * size
-        by_y = np.abs(np.stack([-dv[:, 0], du[:, 0]], axis=1) / determinant) * size
-        metres = np.stack([np.linalg.norm(u, axis=1), np.linalg.norm(v, axis=1)], axis=1) / size
-        footprint = np.zeros_like(by_x)
-        for step in (by_x, by_y):
-            length = step * metres
-            own = length >= length[:, ::-1]
-            footprint += (step * np.where(own, 1.0, CROSS_AXIS_WEIGHT)) ** 2
-        # Measured in octaves; grazing views ask for more levels than the texture has.
-        octave = np.rint(0.5 * np.log2(np.maximum(footprint, 1.0)))
-        octave = np.minimum(octave, np.floor(np.log2(size)))
-        return octave[:, 0].astype(int), octave[:, 1].astype(int)
+def _texture_levels(mesh: Mesh, grid: Camera) -> np.ndarray:
+    """Texture levels from the footprint of one sample in the middle of each patch, int N x 2."""
+    u, v = mesh.u, mesh.v
+    size = np.array([texture.grey.shape[::-1] for texture in mesh.textures], float)
+    # The levels must be the same in both cameras: take the middle in (s, t) and, for the
+    # sideways slope, the left camera's view of it.
+    middle = 0.5 * (mesh.outline.min(axis=1) + mesh.outline.max(axis=1))
+    centre = mesh.origin + middle[:, :1] * u + middle[:, 1:] * v
+    centre[:, 0] += grid.x_m
+    depth = centre[:, 2:]
+    # d(x, y) / d(s, t) of the projection, then its inverse in texels per sample.
+    du, dv = (grid.focal_px * (way[:, :2] - centre[:, :2] * way[:, 2:] / depth) / depth
+              for way in (u, v))
+    determinant = du[:, 0] * dv[:, 1] - dv[:, 0] * du[:, 1]
+    determinant = np.where(np.abs(determinant) < 1e-9, 1e-9, determinant)[:, None]
+    metres = np.stack([np.linalg.norm(u, axis=1), np.linalg.norm(v, axis=1)], axis=1) / size
+    footprint = np.zeros_like(size)
+    for column in (1, 0):
+        step = np.abs(np.stack([dv[:, column], du[:, column]], axis=1) / determinant) * size
+        length = step * metres
+        is_main = length >= length[:, ::-1]
+        footprint += (step * np.where(is_main, 1.0, CROSS_AXIS_WEIGHT)) ** 2
+    # Measured in octaves; grazing views ask for more levels than the texture has.
+    octaves = np.rint(0.5 * np.log2(np.maximum(footprint, 1.0)))
+    return np.minimum(octaves, np.floor(np.log2(size))).astype(int)

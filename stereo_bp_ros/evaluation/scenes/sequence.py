@@ -12,9 +12,11 @@ coordinates, so the ground truth is computed, never estimated.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
+import typing
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,11 +25,12 @@ from typing import Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros.evaluation.scenes import lens, street, weather
-from stereo_bp_ros.evaluation.scenes.frames import SceneFrame, hidden
+from stereo_bp_ros.config.settings import did_you_mean
+from stereo_bp_ros.errors import shown
+from stereo_bp_ros.evaluation.scenes import street, textures, weather
 from stereo_bp_ros.evaluation.scenes.meshes import SOLID, Mesh, split_by_depth
-from stereo_bp_ros.evaluation.scenes.misalignment import Misalignment
-from stereo_bp_ros.evaluation.scenes.renderer import Camera, View
+from stereo_bp_ros.evaluation.scenes.misalignment import LARGEST, Misalignment
+from stereo_bp_ros.evaluation.scenes.renderer import Camera, SceneFrame, View, hidden
 
 CAMERA_HEIGHT_M = 1.45
 HORIZON = 0.46
@@ -52,10 +55,6 @@ MAX_SLOPE = 0.2
 RIPPLES_PX = (1.0, 4.0)
 """Blur of what water mirrors, across and down, half pixels."""
 
-GLARES = ((0.60, 0.42, 0.09, 1.0), (0.53, 0.47, 0.11, 0.8))
-"""Spots of glare in the left and the right image: column and row as parts of the image's size,
-standard deviation as a part of its width, and strength."""
-
 HARD: dict[str, Any] = {
     'sky': 'saturated', 'noise_sigma': 2.0, 'exposure_gain': 0.9, 'exposure_offset': 6.0,
     'fence': True, 'poles': True, 'side_slope': 0.03, 'wetness': 0.35, 'reflections': 0.06,
@@ -70,6 +69,17 @@ WEATHER: dict[str, dict[str, Any]] = {
 
 HAZE_GREY = 205.0
 HAZE_DISTANCE_M = 260.0
+
+LIMITS: dict[str, tuple[float, float]] = {
+    'width': (16, math.inf), 'height': (16, math.inf), 'max_disparity': (1, math.inf),
+    'side_slope': (-MAX_SLOPE, MAX_SLOPE), 'wetness': (0, 1), 'reflections': (0, 1),
+    'daylight': (0, 1), 'dirt': (0, 1), **dict.fromkeys((
+        'frames', 'seed', 'focal_px', 'baseline_m', 'noise_sigma', 'blur_sigma', 'start_stamp_ns',
+        'glare', 'visibility_m', 'drops'), (0, math.inf))}
+"""Least and largest value of options."""
+
+SPARE_DISPARITIES = 2
+"""Labels that a matcher searches beyond the largest disparity of the truth."""
 
 
 @dataclass(frozen=True)
@@ -146,17 +156,10 @@ class RoadSequence:
         return cls(**{**HARD, **options})
 
     def __post_init__(self) -> None:
-        for name, least in (('width', 16), ('height', 16), ('max_disparity', 1), ('frames', 0),
-                            ('seed', 0), ('focal_px', 0), ('baseline_m', 0), ('noise_sigma', 0),
-                            ('blur_sigma', 0), ('start_stamp_ns', 0), ('wetness', 0),
-                            ('reflections', 0), ('glare', 0), ('visibility_m', 0),
-                            ('drops', 0), ('dirt', 0)):
+        for name, (least, most) in LIMITS.items():
             value = getattr(self, name)
             if not value >= least:
                 raise ValueError(f'{name} is {value}, but must be at least {least}')
-        for name, most in (('wetness', 1), ('reflections', 1), ('side_slope', MAX_SLOPE),
-                           ('daylight', 1), ('dirt', 1)):
-            value = abs(getattr(self, name))
             if not value <= most:
                 raise ValueError(f'{name} is {value}, but must be at most {most}')
         for name in ('rate_hz', 'daylight'):
@@ -208,8 +211,7 @@ class RoadSequence:
         return self.frames
 
     def __iter__(self) -> Iterator[SceneFrame]:
-        for index in range(self.frames):
-            yield self.frame(index)
+        return map(self.frame, range(self.frames))
 
     def frame(self, index: int) -> SceneFrame:
         """Draw one frame.
@@ -221,16 +223,16 @@ class RoadSequence:
         cameras = [Camera(self.width, self.height, self.focal_px, self.cx, self.cy,
                           self.baseline_m, x) for x in (0.0, self.baseline_m)]
         mesh = split_by_depth(self.surfaces(index))
-        left, right = self._views(cameras, mesh)
-        truth = left.truth()
-        lights = [self._light(view, camera)
-                  for view, camera in zip((left, right), cameras, strict=True)]
+        views = [self._view(camera, mesh) for camera in cameras]
+        lights = [self._light(*both) for both in zip(views, cameras, strict=True)]
         if self.misalignment:
             widened = self.misalignment.widened(cameras[1])
-            light = self._light(self._views([widened], mesh)[0], widened)
+            light = self._light(self._view(widened, mesh), widened)
             lights[1] = self.misalignment.picture(light, widened, cameras[1])
         lights = [self._glass(light, index, number) for number, light in enumerate(lights)]
         random = np.random.default_rng([self.seed, 3, index])
+        left, right = views
+        truth = left.truth()
         return SceneFrame(
             index, self.stamp_ns(index), self._sensor(lights[0], random),
             self._sensor(lights[1], random, self.exposure_gain, self.exposure_offset),
@@ -238,28 +240,25 @@ class RoadSequence:
 
     def surfaces(self, index: int) -> Mesh:
         """The street before the left camera at the time of a frame, in its coordinates."""
-        extras = street.Extras(self.fence, self.poles, self.reflections, self.wetness)
-        mesh = street.street(self.seed, dark=extras.gloss > 0).pose(
+        mesh = street.street(self.seed, dark=self.reflections > 0).pose(
             index / self.rate_hz, CAMERA_HEIGHT_M, clearance=self.nearest_m + 2.5,
-            ground=0.9 * self.nearest_m, focal_px=self.focal_px, extras=extras)
+            ground=0.9 * self.nearest_m, focal_px=self.focal_px, fence=self.fence,
+            poles=self.poles, gloss=self.reflections, wetness=self.wetness)
         return mesh.sheared(self.side_slope) if self.side_slope else mesh
 
-    def _views(self, cameras: list[Camera], mesh: Mesh) -> list[View]:
-        around = None
+    def _view(self, camera: Camera, mesh: Mesh) -> View:
+        around = mirror = None
         if self.reflections > 0:
             around = street.surroundings(
                 self.seed, min(PLAIN_SKIES.get(self.sky, CLOUDY_GREY), BRIGHTEST_MIRRORED))
-        if self.wetness == 0:
-            return [camera.view(mesh, self._clouds(camera), None, around) for camera in cameras]
-        below = mesh.select(np.flatnonzero(mesh.kind == SOLID)).mirrored(*self.road_plane)
-        views = []
-        for camera in cameras:
-            mirror = camera.view(below, self._clouds(camera, mirrored=True)).grey
-            mirror = cv2.GaussianBlur(mirror, (0, 0), RIPPLES_PX[0], sigmaY=RIPPLES_PX[1])
-            views.append(camera.view(mesh, self._clouds(camera), mirror, around))
-        return views
+        if self.wetness > 0:
+            below = mesh.select(np.flatnonzero(mesh.kind == SOLID)).mirrored(*self.road_plane)
+            mirror = cv2.GaussianBlur(
+                camera.view(below, self._sky_picture(camera, mirrored=True)).grey, (0, 0),
+                RIPPLES_PX[0], sigmaY=RIPPLES_PX[1])
+        return camera.view(mesh, self._sky_picture(camera), mirror, around)
 
-    def _clouds(self, camera: Camera, mirrored: bool = False) -> np.ndarray:
+    def _sky_picture(self, camera: Camera, mirrored: bool = False) -> np.ndarray:
         """The sky's picture on the grid of half pixels that views are drawn on.
 
         A plain sky is black there and gets its brightness later, unless water mirrors it.
@@ -267,26 +266,16 @@ class RoadSequence:
         if self.sky in PLAIN_SKIES:
             grey = min(PLAIN_SKIES[self.sky], 255.0) if mirrored else 0
             return np.full((2 * camera.height + 1, 2 * camera.width + 1), grey, np.uint8)
-        return _clouds(self.seed, camera.width, camera.height, camera.focal_px, camera.cx,
-                       camera.cy, mirrored)
+        return _clouds(self.seed, camera.grid(), mirrored)
 
     def _glass(self, light: np.ndarray, index: int, camera: int) -> np.ndarray:
         """What passes the glass of a camera: with glare, drops and dirt, float32 H x W."""
-        light = light + self._glare(index, camera)
+        if self.glare > 0:
+            light = light + weather.glare(self.width, self.height, self.glare,
+                                          index / self.rate_hz, camera)
         if self.drops > 0:
-            light = lens.wet(light, self.drops, self.seed, camera)
-        return lens.dirty(light, self.dirt, self.seed, camera) if self.dirt > 0 else light
-
-    def _glare(self, index: int, camera: int) -> np.ndarray | np.float32:
-        """Light that the lens scatters into the image, float32 H x W, grey levels."""
-        if self.glare == 0:
-            return np.float32(0)
-        x, y, radius, strength = GLARES[camera]
-        sway = 0.04 * np.sin(0.7 * index / self.rate_hz)
-        across = (np.arange(self.width) / self.width - x - sway) / radius
-        down = (np.arange(self.height) - y * self.height) / (self.width * radius)
-        spot = np.exp(-0.5 * down ** 2)[:, None] * np.exp(-0.5 * across ** 2)
-        return (self.glare * strength * spot).astype(np.float32)
+            light = weather.wet(light, self.drops, self.seed, camera)
+        return weather.dirty(light, self.dirt, self.seed, camera) if self.dirt > 0 else light
 
     def _light(self, view: View, camera: Camera) -> np.ndarray:
         """What reaches the lens, float32 H x W: grey levels, and a sky's may be above 255."""
@@ -321,20 +310,11 @@ class RoadSequence:
 
 
 @lru_cache(maxsize=4)
-def _clouds(seed: int, width: int, height: int, focal_px: float, cx: float, cy: float,
-            mirrored: bool) -> np.ndarray:
+def _clouds(seed: int, grid: Camera, mirrored: bool) -> np.ndarray:
     """The street's sky, or what level water mirrors of it, on the grid of half pixels."""
-    columns = (np.arange(2 * width + 1) / 2 - 0.5 - cx) / focal_px
-    rows = (cy - np.arange(2 * height + 1) / 2 + 0.5) / focal_px
-    return street.sky(seed, columns, -rows if mirrored else rows)
-
-
-def _draw(sequence: RoadSequence, index: int) -> SceneFrame:
-    return sequence.frame(index)
-
-
-def _one_thread() -> None:
-    cv2.setNumThreads(1)
+    columns = (np.arange(grid.width) - grid.cx) / grid.focal_px
+    rows = (grid.cy - np.arange(grid.height)) / grid.focal_px
+    return textures.sky(np.random.default_rng([seed, 2]), columns, -rows if mirrored else rows)
 
 
 def render(sequence: RoadSequence, workers: int = 0,
@@ -347,23 +327,59 @@ def render(sequence: RoadSequence, workers: int = 0,
 
     At most two frames per process are drawn ahead of the one that is taken.
     """
-    total = len(sequence)
-    if workers <= 0:
-        for frame in sequence:
-            if progress is not None:
-                progress(frame.index + 1, total)
-            yield frame
-        return
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context('spawn'), _one_thread)
-    waiting: deque[Future[SceneFrame]] = deque()
+    for frame in _draw_ahead(sequence, workers) if workers > 0 else sequence:
+        if progress is not None:
+            progress(frame.index + 1, len(sequence))
+        yield frame
+
+
+def _draw_ahead(sequence: RoadSequence, workers: int) -> Iterator[SceneFrame]:
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context('spawn'), cv2.setNumThreads,
+                               (1,))
     try:
-        for index in range(total + 2 * workers):
-            if index < total:
-                waiting.append(pool.submit(_draw, sequence, index))
-            if waiting and (index >= 2 * workers - 1 or index >= total):
-                frame = waiting.popleft().result()
-                if progress is not None:
-                    progress(frame.index + 1, total)
-                yield frame
+        waiting: deque[Future[SceneFrame]] = deque()
+        for index in range(len(sequence)):
+            waiting.append(pool.submit(sequence.frame, index))
+            if len(waiting) == 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+KINDS: dict[str, type] = {
+    **{name: kind for name, kind in typing.get_type_hints(RoadSequence).items()
+       if kind in (bool, int, float, str)},
+    **dict.fromkeys(LARGEST, float), 'hard': bool, 'weather': str}
+"""Type of every option: those of `RoadSequence`, those of `Misalignment` for its right camera,
+`hard`, which begins with `HARD`, and `weather`, which adds those of `WEATHER`."""
+
+
+def sequence_of(options: Mapping[str, Any]) -> RoadSequence:
+    """The street that these options describe; single ones win over `weather`, that over `hard`.
+
+    :raises ValueError: one sentence that names the option and what is known.
+    """
+    values = {name: _value(name, value) for name, value in options.items()}
+    weather = values.pop('weather', 'clear')
+    if weather not in WEATHER:
+        raise ValueError(f'weather is {shown(weather)}, but must be one of ' + ', '.join(WEATHER))
+    errors = {name: values.pop(name) for name in LARGEST if name in values}
+    begin = HARD if values.pop('hard', False) else {}
+    return RoadSequence(**{**begin, **WEATHER[weather], **values},
+                        misalignment=Misalignment(**errors))
+
+
+def _value(name: str, value: Any) -> Any:
+    kind = KINDS.get(name)
+    if kind is None:
+        raise ValueError(f'a street has no option {shown(name)}, but ' + ', '.join(KINDS)
+                         + did_you_mean(str(name), KINDS))
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is float and is_number and math.isfinite(value):
+        return float(value)
+    is_huge = isinstance(value, int) and abs(value) >= 2**63
+    if type(value) is kind and kind is not float and not is_huge:
+        return value
+    raise ValueError(f'{name} of a street is {shown(value)}, but must be of type {kind.__name__}')

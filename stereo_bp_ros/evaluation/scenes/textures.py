@@ -17,7 +17,7 @@ Rng = np.random.Generator
 SUBPIXEL_BITS = 4
 
 
-def noise(rng: Rng, shape: tuple[int, int], coarsest: int, finest: int = 1,
+def noise(rng: Rng, shape: tuple[int, ...], coarsest: int, finest: int = 1,
           persistence: float = 0.8) -> np.ndarray:
     """Fractal value noise, float32, mean 0, standard deviation 1, repeating at its edges.
 
@@ -30,16 +30,15 @@ def noise(rng: Rng, shape: tuple[int, int], coarsest: int, finest: int = 1,
     while grain >= finest:
         cells = (max(2, -(-height // grain)), max(2, -(-width // grain)))
         grid = np.pad(rng.standard_normal(cells, dtype=np.float32), 2, mode='wrap')
-        rows = (np.arange(height, dtype=np.float32) + 0.5) * (cells[0] / height) + 1.5
-        cols = (np.arange(width, dtype=np.float32) + 0.5) * (cells[1] / width) + 1.5
-        if grain > 1:
-            total += np.float32(amplitude) * cv2.remap(
-                cv2.resize(grid, None, fx=4, fy=4, interpolation=cv2.INTER_CUBIC),
-                np.ascontiguousarray(np.broadcast_to(cols * 4 + 1.5, shape)),
-                np.ascontiguousarray(np.broadcast_to(rows[:, None] * 4 + 1.5, shape)),
-                cv2.INTER_LINEAR)
+        if grain == 1:
+            octave = grid[2:-2, 2:-2]
         else:
-            total += np.float32(amplitude) * grid[2:-2, 2:-2]
+            rows, cols = (((np.arange(size, dtype=np.float32) + 0.5) * (count / size) + 1.5) * 4
+                          + 1.5 for size, count in zip(shape, cells, strict=True))
+            x, y = np.meshgrid(cols, rows)
+            octave = cv2.remap(cv2.resize(grid, None, fx=4, fy=4, interpolation=cv2.INTER_CUBIC),
+                               x, y, cv2.INTER_LINEAR)
+        total += np.float32(amplitude) * octave
         grain //= 2
         amplitude *= persistence
     total -= total.mean()
@@ -47,24 +46,21 @@ def noise(rng: Rng, shape: tuple[int, int], coarsest: int, finest: int = 1,
 
 
 class Canvas:
-    """A grey picture drawn in metres, y down from the top edge."""
+    """A grey picture drawn in metres, y down from the top edge; `tone` is its ground's grey."""
 
     def __init__(self, width_m: float, height_m: float, texels_per_m: float, grey: float) -> None:
         self.scale = texels_per_m
         shape = (max(4, round(height_m * texels_per_m)), max(4, round(width_m * texels_per_m)))
         self.grey = np.full(shape, grey, np.uint8)
+        self.tone = float(self.grey[0, 0])
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Height and width, texels."""
-        height, width = self.grey.shape
-        return height, width
+    def _subpixels(self, corners: Sequence[Sequence[float]]) -> list[np.ndarray]:
+        points = np.array(corners, float) * self.scale - 0.5
+        return [np.rint(points * 2 ** SUBPIXEL_BITS).astype(np.int32)]
 
     def polygon(self, corners: Sequence[Sequence[float]], grey: float) -> None:
         """Fill a polygon."""
-        points = np.array(corners, float) * self.scale - 0.5
-        cv2.fillPoly(self.grey, [np.rint(points * 2 ** SUBPIXEL_BITS).astype(np.int32)],
-                     float(grey), cv2.LINE_AA, SUBPIXEL_BITS)
+        cv2.fillPoly(self.grey, self._subpixels(corners), float(grey), cv2.LINE_AA, SUBPIXEL_BITS)
 
     def box(self, x0: float, y0: float, x1: float, y1: float, grey: float) -> None:
         """Fill an upright rectangle."""
@@ -79,10 +75,8 @@ class Canvas:
 
     def line(self, corners: Sequence[Sequence[float]], width_m: float, grey: float) -> None:
         """Draw an open polyline."""
-        points = np.array(corners, float) * self.scale - 0.5
-        cv2.polylines(self.grey, [np.rint(points * 2 ** SUBPIXEL_BITS).astype(np.int32)], False,
-                      float(grey), max(1, round(width_m * self.scale)), cv2.LINE_AA,
-                      SUBPIXEL_BITS)
+        cv2.polylines(self.grey, self._subpixels(corners), False, float(grey),
+                      max(1, round(width_m * self.scale)), cv2.LINE_AA, SUBPIXEL_BITS)
 
     def gradient(self, x0: float, y0: float, x1: float, y1: float, top: float, bottom: float
                  ) -> None:
@@ -95,7 +89,7 @@ class Canvas:
     def texture(self, rng: Rng, grain: float, coarsest: int = 64, persistence: float = 0.8,
                 cutout: np.ndarray | None = None) -> Texture:
         """The picture under grain of this standard deviation."""
-        own = noise(rng, self.shape, coarsest, persistence=persistence)
+        own = noise(rng, self.grey.shape, coarsest, persistence=persistence)
         return Texture(self.grey + grain * own, cutout)
 
 
@@ -192,8 +186,7 @@ def kerb_face(rng: Rng, height: float) -> Texture:
     """The upright side of the kerb stones, one period of the pavement long, turned on its side."""
     shape = (round(PAVEMENT_PERIOD_M * 64), max(8, round(height * 96)))
     grey = np.full(shape, 128, np.float32)
-    grey[::64] = 84
-    grey[1::64] = 84
+    grey[np.arange(shape[0]) % 64 < 2] = 84
     return Texture(grey + 9.0 * noise(rng, shape, 32, persistence=0.95))
 
 
@@ -225,12 +218,11 @@ def facade(rng: Rng, length: float, height: float, light: float) -> Texture:
     canvas.box(0, 0.3, length, 0.38, relief * 0.7)
     for x in (0.0, length - 0.1):
         canvas.box(x, 0.3, x + 0.1, height, relief)
-    grain = canvas.texture(rng, 6.5, 256, 0.88)
-    return grain
+    return canvas.texture(rng, 6.5, 256, 0.88)
 
 
 def _bricks(rng: Rng, canvas: Canvas, wall: float) -> None:
-    height, width = canvas.shape
+    height, width = canvas.grey.shape
     course, brick = 0.12 * canvas.scale, 0.32 * canvas.scale
     row = (np.arange(height) / course).astype(int)
     col = ((np.arange(width)[None] / brick) + 0.5 * (row[:, None] % 2)).astype(int)
@@ -304,7 +296,7 @@ def gable(rng: Rng, width: float, height: float, light: float) -> Texture:
     """A plain side wall."""
     canvas = Canvas(width, height, 32, light * rng.uniform(125, 190))
     if rng.random() < 0.6:
-        _bricks(rng, canvas, float(canvas.grey[0, 0]))
+        _bricks(rng, canvas, canvas.tone)
     return canvas.texture(rng, 9, 128, 0.9)
 
 
@@ -342,6 +334,23 @@ def bark(rng: Rng, light: float, height: float, radius: float) -> Texture:
     shade = 0.55 + 0.5 * np.clip(0.8 * np.sqrt(1 - across ** 2 * 0.96) - 0.5 * across, 0, 1)
     grain = noise(rng, shape, 32, persistence=0.9) * (15 if radius > 0.1 else 7)
     return Texture(light * 105 * shade + grain)
+
+
+def pales(rng: Rng, length: float, height: float, period: float, width: float,
+          rails: tuple[tuple[float, float], ...], grey: float) -> Texture:
+    """Upright pales, all alike, of a width at every period from 0, and rails between heights.
+
+    The rails' heights are from the top edge; all lengths in metres, a period is whole texels.
+    """
+    scale = 64
+    x = np.arange(round(period * scale)) / scale
+    y = (np.arange(round(height * scale)) / scale)[:, None]
+    is_rail = np.any([(y >= top) & (y < bottom) for top, bottom in rails], axis=0)
+    round_off = 0.7 + 0.5 * np.sqrt(np.clip(1 - (2 * x / width - 1) ** 2, 0, 1))
+    one = np.where(is_rail, grey * 1.1, grey * round_off)
+    one += 7 * noise(rng, one.shape, 16)
+    repeats = (1, round(length / period))
+    return Texture(np.tile(one, repeats), np.tile(is_rail | (x < width), repeats))
 
 
 def sign(rng: Rng, kind: int) -> Texture:

@@ -12,7 +12,16 @@ import cv2
 import numpy as np
 
 from stereo_bp_ros.evaluation.scenes import textures
-from stereo_bp_ros.evaluation.scenes.meshes import SHADE, VEHICLE, Mesh, Texture, join, patch
+from stereo_bp_ros.evaluation.scenes.meshes import (
+    SHADE,
+    VEHICLE,
+    Mesh,
+    Texture,
+    join,
+    lengthwise,
+    patch,
+    upright,
+)
 
 TEXELS_PER_M = 128
 GLASS = 44.0
@@ -79,36 +88,30 @@ class Vehicle:
 
     def _ends(self) -> list[Mesh]:
         shape, width = self.shape, self.shape.width
-        rear_height = shape.belt - KERB_HEIGHT_OF_BODY
-        front_height = shape.nose - KERB_HEIGHT_OF_BODY
-        half = width / 2
-        return [
-            patch(self._rear(rear_height), (-half, -shape.belt, 0.0), (width, 0.0, 0.0),
-                  (0.0, rear_height, 0.0), outward=(0, 0, -1)),
-            patch(self._front(front_height), (half, -shape.nose, shape.length),
-                  (-width, 0.0, 0.0), (0.0, front_height, 0.0), outward=(0, 0, 1)),
-        ]
+        rear = shape.belt - KERB_HEIGHT_OF_BODY
+        front = shape.nose - KERB_HEIGHT_OF_BODY
+        return [upright(self._rear(rear), -width / 2, -shape.belt, 0.0, width, rear,
+                        outward=(0, 0, -1)),
+                upright(self._front(front), width / 2, -shape.nose, shape.length, -width, front,
+                        outward=(0, 0, 1))]
 
     def _underside(self) -> list[Mesh]:
-        shape, width = self.shape, self.shape.width
-        half = width / 2
-        parts = []
-        tyre = textures.Canvas(0.24, WHEEL_RADIUS + 0.1, TEXELS_PER_M, 30)
-        tyres = tyre.texture(self._rng, 4)
-        for x in (-half + 0.04, half - 0.28):
-            for z, outward in ((0.5, -1), (shape.length - 0.5, 1)):
-                parts.append(patch(tyres, (x, -WHEEL_RADIUS - 0.1, z), (0.24, 0.0, 0.0),
-                                  (0.0, WHEEL_RADIUS + 0.1, 0.0), outward=(0, 0, outward)))
+        width, length = self.shape.width, self.shape.length
+        half, tall = width / 2, WHEEL_RADIUS + 0.1
+        tyres = textures.Canvas(0.24, tall, TEXELS_PER_M, 30).texture(self._rng, 4)
         under = textures.Canvas(width, 0.3, 32, 24).texture(self._rng, 3)
-        for z, outward in ((0.9, -1), (shape.length - 0.9, 1)):
-            parts.append(patch(under, (-half + 0.1, -0.32, z), (width - 0.2, 0.0, 0.0),
-                              (0.0, 0.24, 0.0), outward=(0, 0, outward)))
-        return parts
+        return [upright(texture, x, top, length - inset if ahead > 0 else inset, wide, height,
+                        outward=(0, 0, ahead))
+                for texture, x, top, inset, wide, height in (
+                    (tyres, -half + 0.04, -tall, 0.5, 0.24, tall),
+                    (tyres, half - 0.28, -tall, 0.5, 0.24, tall),
+                    (under, -half + 0.1, -0.32, 0.9, width - 0.2, 0.24))
+                for ahead in (-1, 1)]
 
     def _rear(self, height: float) -> Texture:
         width = self.shape.width
         canvas = self._canvas(width, height, 0.9)
-        tone = float(canvas.grey[0, 0])
+        tone = canvas.tone
         canvas.gradient(0, 0, width, 0.4 * height, min(245, 1.22 * tone + 8), tone)
         canvas.gradient(0, 0.55 * height, width, height, tone * 0.95, tone * 0.62)
         bumper = 0.62 * height
@@ -148,7 +151,7 @@ class Vehicle:
     def _front(self, height: float) -> Texture:
         width = self.shape.width
         canvas = self._canvas(width, height, 0.9)
-        tone = float(canvas.grey[0, 0])
+        tone = canvas.tone
         canvas.gradient(0, 0.5 * height, width, height, tone, 0.6 * tone)
         canvas.box(0.34, 0.05, width - 0.34, 0.24, 36)
         for k in range(3):
@@ -173,9 +176,8 @@ class Vehicle:
                    ((shape.front_high - first) / reach, 0.0), (1.0, 1.0), (0.0, 1.0)]
         sides = []
         for side, shade in ((-1, 1.06), (1, 0.66)):
-            sides.append(patch(self._flank(shade), (side * half, -shape.belt, 0.0),
-                               (0.0, 0.0, shape.length), (0.0, shape.belt, 0.0),
-                               outward=(side, 0, 0)))
+            sides.append(lengthwise(self._flank(shade), side * half, -shape.belt, 0.0,
+                                    shape.length, shape.belt, outward=(side, 0, 0)))
             sides.append(patch(self._side_glass(shade), (side * (half - lean), -shape.roof, first),
                                (0.0, 0.0, reach), (side * lean, rise, 0.0), outline=outline,
                                outward=(side, 0, 0)))
@@ -184,7 +186,7 @@ class Vehicle:
     def _flank(self, shade: float) -> Texture:
         shape, belt = self.shape, self.shape.belt
         canvas = self._canvas(shape.length, belt, shade)
-        tone = float(canvas.grey[0, 0])
+        tone = canvas.tone
         canvas.gradient(0, 0, shape.length, 0.3 * belt, min(240, 1.18 * tone + 6), tone)
         canvas.gradient(0, 0.45 * belt, shape.length, belt, tone * 0.92, tone * 0.55)
         canvas.box(0, belt - KERB_HEIGHT_OF_BODY - 0.1, shape.length, belt, 38)
@@ -218,17 +220,13 @@ class Vehicle:
         height = float(np.hypot(shape.roof - shape.belt, shape.width / 2 * (1 - shape.taper)))
         canvas = self._canvas(reach, height, shade)
 
-        def slanted(low: float, high: float, pad: float) -> tuple[float, float]:
-            top, bottom = 0.1, height - 0.05
-            part_top, part_bottom = top / height, bottom / height
-            return (high + (low - high) * part_top - first + pad,
-                    high + (low - high) * part_bottom - first + pad)
-
-        a_top, a_bottom = slanted(shape.rear_low, shape.rear_high, 0.16)
-        b_top, b_bottom = slanted(shape.front_low, shape.front_high, -0.1)
+        top, bottom = 0.1, height - 0.05
+        (a_top, a_bottom), (b_top, b_bottom) = (
+            [high + (low - high) * (y / height) - first + pad for y in (top, bottom)]
+            for low, high, pad in ((shape.rear_low, shape.rear_high, 0.16),
+                                   (shape.front_low, shape.front_high, -0.1)))
         if shape.panelled:
             a_top = a_bottom = shape.front_high - first - 0.75
-        top, bottom = 0.1, height - 0.05
         canvas.polygon([(a_top, top), (b_top, top), (b_bottom, bottom), (a_bottom, bottom)], GLASS)
         canvas.polygon([(a_top + 0.1, top), (a_top + 0.5, top), (a_bottom + 0.4, bottom),
                         (a_bottom + 0.1, bottom)], GLASS + 26)
@@ -236,37 +234,35 @@ class Vehicle:
             middle = 0.5 * (a_bottom + b_bottom)
             canvas.box(middle - 0.05, top - 0.01, middle + 0.05, bottom + 0.01, 30)
         else:
-            tone = float(canvas.grey[0, 0])
+            tone = canvas.tone
             canvas.line([(0.15, 0.25), (a_top - 0.3, 0.25), (a_top - 0.3, height - 0.1),
                          (0.15, height - 0.1), (0.15, 0.25)], 0.02, 0.8 * tone)
         return self._texture(canvas)
 
     def _top(self) -> list[Mesh]:
         shape, half = self.shape, self.shape.width / 2
-        narrow = half * shape.taper
-        panels = [
-            patch(self._panel(shape.front_high - shape.rear_high, 1.1),
-                  (-narrow, -shape.roof, shape.rear_high), (2 * narrow, 0.0, 0.0),
-                  (0.0, 0.0, shape.front_high - shape.rear_high), outward=(0, -1, 0)),
-            patch(self._panel(shape.length - shape.front_low, 1.08),
-                  (-half, -shape.belt, shape.front_low), (2 * half, 0.0, 0.0),
-                  (0.0, shape.belt - shape.nose, shape.length - shape.front_low),
-                  outward=(0, -1, 0)),
-            self._slope(shape.rear_high, shape.rear_low, -1),
-            self._slope(shape.front_high, shape.front_low, 1),
-        ]
+
+        def panel(half: float, height: float, first: float, last: float, fall: float, shade: float
+                  ) -> Mesh:
+            length = last - first
+            return patch(self._panel(length, shade), (-half, -height, first), (2 * half, 0.0, 0.0),
+                         (0.0, fall, length), outward=(0, -1, 0))
+
+        panels = [panel(half * shape.taper, shape.roof, shape.rear_high, shape.front_high, 0.0,
+                        1.1),
+                  panel(half, shape.belt, shape.front_low, shape.length, shape.belt - shape.nose,
+                        1.08),
+                  self._slope(shape.rear_high, shape.rear_low, -1),
+                  self._slope(shape.front_high, shape.front_low, 1)]
         if shape.rear_low > 0:
-            panels.append(patch(self._panel(shape.rear_low, 1.15), (-half, -shape.belt, 0.0),
-                                (2 * half, 0.0, 0.0), (0.0, 0.0, shape.rear_low),
-                                outward=(0, -1, 0)))
+            panels.append(panel(half, shape.belt, 0.0, shape.rear_low, 0.0, 1.15))
         return panels
 
     def _panel(self, length: float, shade: float) -> Texture:
         canvas = self._canvas(self.shape.width, length, shade)
-        tone = float(canvas.grey[0, 0])
-        canvas.line([(0.25, 0), (0.32, length)], 0.02, 0.86 * tone)
-        canvas.line([(self.shape.width - 0.25, 0), (self.shape.width - 0.32, length)], 0.02,
-                    0.86 * tone)
+        width = self.shape.width
+        for start, end in ((0.25, 0.32), (width - 0.25, width - 0.32)):
+            canvas.line([(start, 0), (end, length)], 0.02, 0.86 * canvas.tone)
         return self._texture(canvas)
 
     def _slope(self, top_z: float, bottom_z: float, direction: int) -> Mesh:
