@@ -8,7 +8,7 @@ import numpy as np
 
 from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda.hierarchical.formats import (
-    LARGEST_BYTE,
+    MAX_BYTE,
     MessageFormat,
     largest_cost,
 )
@@ -73,7 +73,7 @@ class CostFormat(NamedTuple):
             name = base
         elif base == 'Multiples' and whole:
             largest = 4 ** level * whole.truncation
-            is_small = (level <= 2 and largest <= LARGEST_BYTE
+            is_small = (level <= 2 and largest <= MAX_BYTE
                         and largest * real_factor(config) < LARGEST_PRODUCT)
             name = base if is_small else 'MultipleSums'
         return CostFormat(name, factor)
@@ -91,7 +91,7 @@ class CostFormat(NamedTuple):
 
 def _fits_bytes(config: ResolvedConfig, level: int) -> bool:
     """Whether 8 bits hold the integer costs of a level."""
-    return largest_cost(config) * 4 ** level <= LARGEST_BYTE
+    return largest_cost(config) * 4 ** level <= MAX_BYTE
 
 
 def table(config: ResolvedConfig) -> np.ndarray[Any, Any]:

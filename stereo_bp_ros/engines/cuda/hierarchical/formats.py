@@ -18,7 +18,7 @@ CHUNK = 8
 LARGEST_VECTOR_REGISTERS = 64
 
 #: The largest value of a byte.
-LARGEST_BYTE = 255
+MAX_BYTE = 255
 
 #: The largest range of differences: their sums must fit the bits that a word has for them.
 LARGEST_RANGE_OF_DIFFERENCES = 128
@@ -193,7 +193,7 @@ class Int16Bytes(Int16):
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
         return super().suits(config) and (
-            quantisation.message_smoothness(config)[1] <= LARGEST_BYTE)
+            quantisation.message_smoothness(config)[1] <= MAX_BYTE)
 
 
 class Int16SixBits(Int16):
@@ -215,7 +215,7 @@ class Int16SixBits(Int16):
         sums = largest_cost(config) * 4 ** (config.levels - 1) + 6 * truncation
         return (-(-config.disparity_range // CHUNK) % 8 == 0
                 and config.disparity_range <= LARGEST_RANGE_OF_DIFFERENCES
-                and slope <= LARGEST_SLOPE_OF_SIX_BITS and sums <= quantisation.LARGEST_INT16)
+                and slope <= LARGEST_SLOPE_OF_SIX_BITS and sums <= quantisation.MAX_INT16)
 
     @property
     def neutral(self) -> bytes:
