@@ -380,8 +380,8 @@ struct SingleCosts {
     }
 };
 
-// The way in which costs of a format are computed from images of a type, and the costs of one value
-// at a time.
+// The way in which costs of a format are computed from images of a type, and the costs of one
+// value at a time.
 enum Way { REAL, FROM_TABLE, IN_FLOAT64, IN_FLOAT32, FOUR_AT_ONCE };
 
 template <int WAY> struct SingleCost;

@@ -145,7 +145,8 @@ struct Turn {
 // sweeps along x select labels and wait for neighbours.
 template <typename Message, typename Image, int DISPARITIES, int SIZE, int REACH, int WAY,
           bool IS_FAST, int THREADS>
-__global__ void __launch_bounds__(THREADS, 1) follow_rows(const __grid_constant__ TiledLaunch p) {
+__global__ void __launch_bounds__(THREADS, 1)
+    follow_rows(const __grid_constant__ TiledLaunch p) {
     using V = SweepTile<Message, DISPARITIES, SIZE, REACH>;
     using T = typename V::T;
     constexpr int WARPS = T::rounds(SIZE, 1) > 1 ? 2 : 1;  // of one sweep
