@@ -117,6 +117,7 @@ def test_energy_of_two_inner_iterations_is_below_that_of_an_untiled_one(data: pa
     assert limit < once < 1.05 * limit
 
 
+@pytest.mark.slow
 def test_energy_is_below_that_of_one_raster_iteration_without_tiles(data: pathlib.Path) -> None:
     pair = {one.name: one for one in open_dataset(data / 'middlebury')}['tsukuba']
     left, right = ((cv2.cvtColor(side, cv2.COLOR_RGB2GRAY) if side.ndim == 3 else side)
