@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from test.engines.support import naive_tiled
+from test.engines.support.pairs import noisy_pair
 
 pytest.importorskip('numba')
 from stereo_bp_ros import ConfigError, MatcherConfig, StereoMatcher
@@ -21,16 +22,6 @@ from test.settings import paper, tiled
 def configuration(**changes: Any) -> MatcherConfig:
     return paper(**{'stereo_algorithm': 'tiled_bp', 'disparity_range': 9, 'tile_size': 5,
                            'discontinuity_truncation': 2.5, **changes})
-
-
-def noisy_pair(width: int, height: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    left = cv2.GaussianBlur(rng.integers(0, 256, (height, width), dtype=np.uint8), (0, 0), 1.0)
-    left = cv2.normalize(left, None, 0, 255, cv2.NORM_MINMAX)
-    right = np.roll(left, -3, axis=1)
-    right[height // 2:] = np.roll(left[height // 2:], -6, axis=1)
-    noise = rng.integers(0, 256, (height, width), dtype=np.uint8)
-    return left, np.where(rng.random((height, width)) < 0.1, noise, right)
 
 
 def matched(config: MatcherConfig, left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -11,19 +11,20 @@ import pytest
 
 pytest.importorskip('cupy')
 pytest.importorskip('numba')
-from stereo_bp_ros import Calibration, MatcherConfig, RawImage, StereoMatcher
+from stereo_bp_ros import MatcherConfig, RawImage, StereoMatcher
 from stereo_bp_ros.engines import choose
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.types import OUTPUTS
-from test.engines.support.pairs import all_outputs, compare_engines, noisy_pair
+from test.engines.support.pairs import CALIBRATION, noisy_pair
+from test.engines.support.pairs import all_outputs as run
+from test.engines.support.pairs import compare_engines as compare
 from test.settings import streamed
 
 pytestmark = pytest.mark.gpu
 
-CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 VARIANTS = ('global', 'shared_one', 'shared_all')
 
 #: Everything that SAD fills, read by what these settings publish.
@@ -32,14 +33,6 @@ EVERYTHING = {'uniqueness_ratio': 8.0, 'disp12_max_diff': 1}
 
 def configuration(**changes: Any) -> MatcherConfig:
     return MatcherConfig.from_mapping({'stereo_algorithm': 'sad', **changes})
-
-
-def run(engine: Any, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
-    return all_outputs(engine, left, right, CALIBRATION)
-
-
-def compare(config: MatcherConfig, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
-    return compare_engines(config, left, right, CALIBRATION)
 
 
 @pytest.mark.parametrize('window', [1, 3, 5, 7, 9, 15, 17, 19, 21, 33, 35, 49, 51])
