@@ -39,14 +39,13 @@ def read_bytes(path: PathLike, what: str, limit: int = MAX_BYTES) -> bytes:
         raise ValueError(f'{what} {path} {error}') from error
 
 
-def read_text(path: PathLike, what: str, limit: int = MAX_TEXT_BYTES) -> str:
+def read_text(path: PathLike, what: str) -> str:
     """Read a text file; errors name it as ``what``.
 
-    :param limit: of its bytes.
     :raises ValueError: no such file, no regular one, one beyond the limit, or not UTF-8.
     """
     try:
-        return read_bytes(path, what, limit).decode('utf-8')
+        return read_bytes(path, what, MAX_TEXT_BYTES).decode('utf-8')
     except UnicodeDecodeError as error:
         raise ValueError(f'{what} {path} is not a text file') from error
 
@@ -207,12 +206,11 @@ def read_grey(path: PathLike) -> np.ndarray:
     return levels
 
 
-def write_disparity_png(path: PathLike, disparity: np.ndarray, valid: np.ndarray | None = None,
-                        scale: float = KITTI_SCALE) -> None:
-    """Write a disparity map as a 16-bit PNG: round(scale * disparity), 0 where unknown.
+def write_disparity_png(path: PathLike, disparity: np.ndarray) -> None:
+    """Write a disparity map as a 16-bit PNG: 1/256 pixel, 0 where unknown.
 
-    Unknown are pixels that are not finite, not `valid` (bool H x W) or less than 0. A known
-    disparity that would round to 0 is stored as 1, as 0 has its meaning.
+    Unknown are pixels that are not finite or less than 0. A known disparity that would round to 0
+    is stored as 1, as 0 has its meaning.
 
     :raises ValueError: a disparity does not fit 16 bits, or the file cannot be written.
     """
@@ -220,12 +218,10 @@ def write_disparity_png(path: PathLike, disparity: np.ndarray, valid: np.ndarray
         raise ValueError(f'disparity image {path}: shape {disparity.shape} is not H x W')
     known = np.isfinite(disparity)
     known &= np.where(known, disparity, -1) >= 0
-    if valid is not None:
-        known &= valid.astype(bool)
-    levels = np.rint(np.where(known, disparity, 0).astype(np.float64) * scale)
+    levels = np.rint(np.where(known, disparity, 0).astype(np.float64) * KITTI_SCALE)
     if levels.max() > 65535:
-        raise ValueError(f'disparity image {path}: {levels.max() / scale:g} pixels do not fit 16 '
-                         f'bits with {scale:g} levels per pixel; PFM holds any')
+        raise ValueError(f'disparity image {path}: {levels.max() / KITTI_SCALE:g} pixels do not '
+                         f'fit 16 bits with {KITTI_SCALE:g} levels per pixel; PFM holds any')
     done, data = cv2.imencode('.png', np.where(known, np.maximum(levels, 1), 0).astype(np.uint16))
     if not done:
         raise ValueError(f'disparity image {path} cannot be encoded as PNG')
