@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 #: Share of the left images that may lack a partner without a word.
-FEW = 0.02
+MAX_ALONE = 0.02
 
 __all__ = ['Chunk', 'ChunkReader', 'Input', 'Pair', 'Sources', 'Unread', 'inputs_of',
            'open_pairs', 'pair_of_street']
@@ -139,7 +139,7 @@ class Sources:
 
     def _tell_alone(self, one: Input, count: int, found: int) -> None:
         """Warn of images without a partner, where all pairs of an input were found."""
-        if count - found > FEW * count and one.name not in self._told:
+        if count - found > MAX_ALONE * count and one.name not in self._told:
             self._told.add(one.name)
             _log.warning('%s: %d of %d left images have no partner (%s)', one, count - found,
                          count, sync_setting(_tolerance_s(self._topics)))
