@@ -270,4 +270,4 @@ def test_the_reference_lists_every_layout_of_the_table(repository):
 
 
 def test_an_unreadable_folder_holds_nothing(tmp_path):
-    assert entries.listed(tmp_path / 'nowhere') == []
+    assert entries.list_folder(tmp_path / 'nowhere') == []
