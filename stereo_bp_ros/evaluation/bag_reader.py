@@ -170,7 +170,7 @@ class Reader:
                         raise StereoError('the end of a compressed message is missing')
                 yield wanted[connection.topic, connection.msgtype], time_ns, bytes(data)
 
-    def decoded(self, kind: str, data: bytes) -> Any:
+    def decode(self, kind: str, data: bytes) -> Any:
         """A message of ROS 2 from its bytes, or from those of the same of ROS 1."""
         message = self.deserialize(data, kind)
         return message if self.is2 else from_ros1(message, kind)

@@ -184,7 +184,7 @@ class BagTruth:
         :raises StereoError: there is none, or it is empty.
         """
         for connection, _, data in self._reader.messages(self._reader.of_topics(topic)):
-            header = self._reader.decoded(connection.msgtype, data).header
+            header = self._reader.decode(connection.msgtype, data).header
             if header.frame_id.removeprefix('/'):
                 return str(header.frame_id.removeprefix('/'))
             break
@@ -199,7 +199,7 @@ class BagTruth:
         for _ in range(2):
             for _, time_ns, data in self._messages:
                 if time_ns == entry.time_ns and self._reader.stamp(data) == entry.stamp_ns:
-                    self._last = entry, self._reader.decoded(self._kind, data)
+                    self._last = entry, self._reader.decode(self._kind, data)
                     return self._last[1]
                 if time_ns > entry.time_ns:
                     break

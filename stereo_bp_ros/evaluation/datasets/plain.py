@@ -228,7 +228,7 @@ def _of_stamps(folder: Path, lefts: Mapping[str, Path], rights: Mapping[str, Pat
     if len(pairs) < max(len(lefts), len(rights)):
         if not tolerance_s:
             return []
-        _tell_alone(folder, len(lefts) - len(pairs), len(lefts), tolerance_s)
+        _warn_unpaired(folder, len(lefts) - len(pairs), len(lefts), tolerance_s)
     stamps = [left.stamp_ns for left, _ in pairs]
     step_s = min(map(operator.sub, stamps[1:], stamps), default=2**63) * 1e-9
     if step_s <= tolerance_s:
@@ -238,7 +238,7 @@ def _of_stamps(folder: Path, lefts: Mapping[str, Path], rights: Mapping[str, Pat
 
 
 @functools.cache        # a folder is opened more than once
-def _tell_alone(folder: Path, alone: int, of: int, tolerance_s: float) -> None:
+def _warn_unpaired(folder: Path, alone: int, of: int, tolerance_s: float) -> None:
     if alone > 0:
         _log.warning('%s: %d of %d left images have no partner (%s)', folder, alone, of,
                      sync_setting(tolerance_s))

@@ -153,8 +153,8 @@ def tartan_air(folder: Path) -> list[Entry] | None:
 
 def _tartan_air_calibration() -> Calibration:
     """Of all sets."""
-    return calibrations.rectified(
-        'of TartanAir', *calibrations.projections(320.0, 0.25, 320.0, 240.0), (640, 480))
+    return calibrations.make_calibration(
+        'of TartanAir', *calibrations.make_projections(320.0, 0.25, 320.0, 240.0), (640, 480))
 
 
 def _tartan_air_truth(path: Path) -> np.ndarray:
@@ -198,8 +198,8 @@ def _falling_things_calibration(path: Path) -> Calibration:
             RecursionError) as error:
         raise ValueError(f'calibration {path} has no intrinsic_settings with fx, fy, cx and cy: '
                          f'{error}') from error
-    return calibrations.rectified(
-        path, *calibrations.projections(fx, FALLING_THINGS_BASELINE, cx, cy, fy), (width, height))
+    p = calibrations.make_projections(fx, FALLING_THINGS_BASELINE, cx, cy, fy)
+    return calibrations.make_calibration(path, *p, (width, height))
 
 
 def _disparity_of_levels(path: Path, calibration: Callable[[], Calibration], per_metre: int
