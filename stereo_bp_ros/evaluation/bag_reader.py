@@ -206,10 +206,7 @@ class Reader:
                                   f'{2 if self.is2 else 1}')
 
     def _files(self) -> list[pathlib.Path]:
-        """The files that metadata.yaml names; without one those that there are.
-
-        :raises StereoError: there are none.
-        """
+        """The files that metadata.yaml names; without one those that there are."""
         if not self._path.is_dir():
             return [self._path]
         told = self._path / 'metadata.yaml'

@@ -29,10 +29,7 @@ FORMATS = ('PNG', 'JPEG', 'TIFF', 'BMP', 'Netpbm')
 
 
 def read_bytes(path: PathLike, what: str, limit: int = MAX_BYTES) -> bytes:
-    """Read a file; errors name it as ``what``.
-
-    :raises ValueError: no such file, no regular one, or one beyond the limit.
-    """
+    """Read a regular file of at most ``limit`` bytes; errors name it as ``what``."""
     try:
         return bounded.read_bytes(path, limit)
     except ValueError as error:
@@ -40,10 +37,7 @@ def read_bytes(path: PathLike, what: str, limit: int = MAX_BYTES) -> bytes:
 
 
 def read_text(path: PathLike, what: str) -> str:
-    """Read a text file; errors name it as ``what``.
-
-    :raises ValueError: no such file, no regular one, one beyond the limit, or not UTF-8.
-    """
+    """Read a text file in UTF-8; errors name it as ``what``."""
     try:
         return read_bytes(path, what, MAX_TEXT_BYTES).decode('utf-8')
     except UnicodeDecodeError as error:
@@ -55,8 +49,6 @@ def read_image(path: PathLike) -> np.ndarray:
 
     Returns uint8 H x W (mono8), uint16 H x W (mono16) or uint8 H x W x 3 (rgb8; an alpha channel
     is left out).
-
-    :raises ValueError: no such file, no image, or an image of another type.
     """
     image = _decoded(path, 'image')
     if image.ndim == 2 and image.dtype in (np.uint8, np.uint16):
@@ -122,8 +114,6 @@ def read_pfm(path: PathLike) -> np.ndarray:
     """Read a portable float map: float32 H x W, top row first (files hold the bottom row first).
 
     Middlebury writes infinity where the disparity is unknown; values are handed on as they are.
-
-    :raises ValueError: no such file, not a grey PFM, or too short.
     """
     data = read_bytes(path, 'PFM file')
     header = re.match(rb'(P[fF])\s+(\d{1,9})\s+(\d{1,9})\s+([-+.\deE]+)[ \t\r]*\n', data)
@@ -188,18 +178,12 @@ def read_disparity_png(path: PathLike, scale: float | None = None) -> np.ndarray
 
 
 def read_mask(path: PathLike) -> np.ndarray:
-    """Read a mask stored as a grey image: bool H x W, True where it is not 0.
-
-    :raises ValueError: no such file, or not a grey image.
-    """
+    """Read a mask stored as a grey image: bool H x W, True where it is not 0."""
     return np.asarray(read_grey(path) != 0)
 
 
 def read_grey(path: PathLike) -> np.ndarray:
-    """Read the levels of a grey mask or depth as they are: uint8 or uint16 H x W.
-
-    :raises ValueError: no such file, or not a grey image.
-    """
+    """Read the levels of a grey mask or depth as they are: uint8 or uint16 H x W."""
     levels = _decoded(path, 'mask')
     if levels.ndim != 2:
         raise ValueError(f'mask {path} is not grey')

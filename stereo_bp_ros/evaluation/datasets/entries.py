@@ -247,18 +247,12 @@ def list_images(folder: Path) -> dict[str, Path]:
 
 
 def pair_by_name(left: Path, right: Path) -> list[tuple[Path, Path]]:
-    """Images of the same name in two folders.
-
-    :raises ValueError: there are none, or one has no partner.
-    """
+    """Images of the same name in two folders; as ``pair_images``."""
     return pair_images(list_images(left), list_images(right), left, right)
 
 
 def pair_by_side(left: Path, right: Path) -> list[tuple[str, Path, Path]]:
-    """Images in two folders whose names differ by left and right, with the name they share.
-
-    :raises ValueError: there are none, or one has no partner.
-    """
+    """Images in two folders whose names differ by left and right, with the name they share."""
     sides = [{re.sub(rf'[._]?{side}', '', path.stem): path
               for path in list_images(folder).values()}
              for folder, side in ((left, 'left'), (right, 'right'))]
