@@ -25,7 +25,7 @@ MIN_ADDRESSES = 2**30
 
 
 def check_address_space() -> None:
-    """Refuse to go on where libraries would end the process, with no more than SIGSEGV.
+    """Reject a limit with which libraries would end the process, with no more than SIGSEGV.
 
     :raises StereoError: RLIMIT_AS is below ``MIN_ADDRESSES``.
     """

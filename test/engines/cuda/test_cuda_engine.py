@@ -134,7 +134,7 @@ def test_messages_kept_in_few_bits_change_nothing(monkeypatch: pytest.MonkeyPatc
         config = paper(disparities, **changes)
         results = []
         for kind, largest, steepest, least in kinds:
-            monkeypatch.setattr(formats, 'LARGEST_BYTE', largest)
+            monkeypatch.setattr(formats, 'MAX_COMBINED_COST', largest)
             monkeypatch.setattr(formats, 'LARGEST_SLOPE_OF_SIX_BITS', steepest)
             monkeypatch.setattr(formats, 'LEAST_RANGE_OF_DELTAS', least)
             forget()

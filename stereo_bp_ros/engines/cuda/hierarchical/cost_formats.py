@@ -9,7 +9,7 @@ import numpy as np
 
 from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda.hierarchical.formats import (
-    LARGEST_BYTE,
+    MAX_COMBINED_COST,
     MessageFormat,
     largest_cost,
 )
@@ -79,7 +79,7 @@ def _cost_name(config: ResolvedConfig, level: int, base: str | None) -> str:
     whole = packed(config)
     if base == 'Multiples' and whole:
         largest = 4 ** level * whole.truncation
-        is_small = (level <= 2 and largest <= LARGEST_BYTE
+        is_small = (level <= 2 and largest <= MAX_COMBINED_COST
                     and largest * real_factor(config) < LARGEST_PRODUCT)
         return base if is_small else 'MultipleSums'
     if MessageFormat.of(config).is_int16:
@@ -96,7 +96,7 @@ def _cost_factor(config: ResolvedConfig) -> int:
 
 def _fits_bytes(config: ResolvedConfig, level: int) -> bool:
     """Whether 8 bits hold the integer costs of a level."""
-    return largest_cost(config) * 4 ** level <= LARGEST_BYTE
+    return largest_cost(config) * 4 ** level <= MAX_COMBINED_COST
 
 
 def table(config: ResolvedConfig) -> np.ndarray[Any, Any]:

@@ -18,7 +18,7 @@ CHUNK = 8
 LARGEST_VECTOR_REGISTERS = 64
 
 #: The largest value of a byte.
-LARGEST_BYTE = 255
+MAX_COMBINED_COST = 255
 
 #: The least range of ``Int16Deltas``: these halve the traffic and add instructions.
 LEAST_RANGE_OF_DELTAS = 32
@@ -195,7 +195,7 @@ class Int16Bytes(Int16):
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
         return super().suits(config) and (
-            quantisation.message_smoothness(config)[1] <= LARGEST_BYTE)
+            quantisation.message_smoothness(config)[1] <= MAX_COMBINED_COST)
 
 
 class Int16Deltas(Int16):
@@ -216,7 +216,7 @@ class Int16Deltas(Int16):
         _, slope, truncation = cls.numbers(config)
         sums = largest_cost(config) * 4 ** (config.levels - 1) + 6 * truncation
         return (LEAST_RANGE_OF_DELTAS <= config.disparity_range <= LARGEST_RANGE_OF_DIFFERENCES
-                and slope <= LARGEST_SLOPE_OF_DELTAS and sums <= quantisation.LARGEST_INT16)
+                and slope <= LARGEST_SLOPE_OF_DELTAS and sums <= quantisation.MAX_INT16)
 
     @property
     def neutral(self) -> bytes:
