@@ -10,7 +10,7 @@ import pytest
 from test.engines.support import naive_bp
 
 pytest.importorskip('cupy')
-from stereo_bp_ros.engines.cuda.hierarchical import formats, messages, schedule
+from stereo_bp_ros.engines.cuda.hierarchical import formats, launch, messages, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.plan import forget
@@ -129,11 +129,11 @@ def test_what_else_is_wanted_changes_no_label(disparities: int, directions: int,
     config = paper(disparities, message_type='float32', levels=2, iterations=4,
                    data_truncation=truncation)
     left, right = noisy_pair(149, 45)
-    one = schedule.Tiling(1, 16, 8, 128, 1, directions)
+    one = launch.Tiling(1, 16, 8, 128, directions)
     side = 4 if disparities < 500 else 2
-    for last in (schedule.Tiling(1, side + 2, side, 128, 1, directions),
-                 schedule.Tiling(2, side, side, 128, 1, directions),
-                 *([schedule.Tiling(2, 4, 4, 1024, 1, directions, True)] * (disparities <= 40))):
+    for last in (launch.Tiling(1, side + 2, side, 128, directions),
+                 launch.Tiling(2, side, side, 128, directions),
+                 *([launch.Tiling(2, 4, 4, 1024, directions, True)] * (disparities <= 40))):
         tiles = {0: one._replace(last=last)}
         steps = schedule.launches(config, 149, 45, tuned=tiles)
         assert messages.base_cost(config, 'uint8', steps) == (

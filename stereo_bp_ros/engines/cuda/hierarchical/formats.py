@@ -18,16 +18,13 @@ CHUNK = 8
 LARGEST_VECTOR_REGISTERS = 64
 
 #: The largest value of a byte.
-MAX_COMBINED_COST = 255
-
-#: The least range of ``Int16Deltas``: these halve the traffic and add instructions.
-LEAST_RANGE_OF_DELTAS = 32
+MAX_BYTE = 255
 
 #: The largest range of differences: their sums must fit the bits that a word has for them.
 LARGEST_RANGE_OF_DIFFERENCES = 128
 
-#: Differences up to these fit 8 and 6 bits with their sign.
-LARGEST_SLOPE_OF_DELTAS, LARGEST_SLOPE_OF_SIX_BITS = 127, 31
+#: Differences up to this fit 6 bits with their sign.
+LARGEST_SLOPE_OF_SIX_BITS = 31
 
 #: float32 messages take three bytes where the largest cost of a pixel is at least this part of the
 #: largest message: their steps are 2^-22 of that or less, and show nowhere.
@@ -92,7 +89,8 @@ class MessageFormat(abc.ABC):
     is_whole: ClassVar[bool] = False
     #: Whether a word is two integers of 16 bits, and data costs are integers, too.
     is_int16: ClassVar[bool] = False
-    #: Bytes that one thread moves at once.
+    #: Bytes of a chunk in memory, and those that one thread moves at once.
+    chunk_bytes: ClassVar[int] = 16
     unit_bytes: ClassVar[int] = 16
     #: Registers of the two values of labels r and its mirror image in one lane.
     word_registers: ClassVar[int] = 2
@@ -126,14 +124,14 @@ class MessageFormat(abc.ABC):
         return self.names[self.is_split] + ('' if self.first_step is None else 'FirstStep')
 
     @property
-    def units(self) -> int:
-        """Units of one message in memory."""
-        return self.chunks
-
-    @property
     def message_bytes(self) -> int:
         """Bytes of one message in memory."""
-        return self.units * self.unit_bytes
+        return self.chunks * self.chunk_bytes
+
+    @property
+    def units(self) -> int:
+        """Units of one message in memory."""
+        return self.message_bytes // self.unit_bytes
 
     @property
     def lanes(self) -> int:
@@ -190,24 +188,24 @@ class Int16Bytes(Int16):
     """
 
     names = ('Int16Bytes', 'Int16Bytes')
-    unit_bytes = 8
+    chunk_bytes = unit_bytes = 8
 
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
         return super().suits(config) and (
-            quantisation.message_smoothness(config)[1] <= MAX_COMBINED_COST)
+            quantisation.message_smoothness(config)[1] <= MAX_BYTE)
 
 
-class Int16Deltas(Int16):
-    """8 bits a label, the differences of neighbouring labels plus the slope: 8 bytes a chunk.
+class Int16SixBits(Int16):
+    """6 bits a label, differences of neighbouring labels plus 32: three units are eight chunks.
 
-    Where values exceed a byte and the slope does not. A constant is lost, which moves every label
-    of a belief alike: sums must fit 16 bits although each message may be too large by the
-    truncation.
+    Where values exceed a byte, the slope does not exceed 31, and a vector is whole units: a
+    quarter less traffic than bytes. A constant is lost, which moves every label of a belief
+    alike: sums must fit 16 bits although each message may be too large by the truncation.
     """
 
-    names = ('Int16Deltas', 'Int16Deltas')
-    unit_bytes = 8
+    names = ('Int16SixBits', 'Int16SixBits')
+    chunk_bytes = 6
 
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
@@ -215,31 +213,9 @@ class Int16Deltas(Int16):
             return False
         _, slope, truncation = cls.numbers(config)
         sums = largest_cost(config) * 4 ** (config.levels - 1) + 6 * truncation
-        return (LEAST_RANGE_OF_DELTAS <= config.disparity_range <= LARGEST_RANGE_OF_DIFFERENCES
-                and slope <= LARGEST_SLOPE_OF_DELTAS and sums <= quantisation.MAX_INT16)
-
-    @property
-    def neutral(self) -> bytes:
-        return bytes((int(self.slope),)) * 16
-
-
-class Int16SixBits(Int16Deltas):
-    """6 bits a label, the same differences plus 32: three units of 16 bytes are eight chunks.
-
-    Where the slope fits and a vector is whole units. A quarter less traffic than bytes.
-    """
-
-    names = ('Int16SixBits', 'Int16SixBits')
-    unit_bytes = 16
-
-    @classmethod
-    def suits(cls, config: ResolvedConfig) -> bool:
-        return (super().suits(config) and cls.numbers(config)[1] <= LARGEST_SLOPE_OF_SIX_BITS
-                and -(-config.disparity_range // CHUNK) % 8 == 0)
-
-    @property
-    def units(self) -> int:
-        return self.chunks * 3 // 8
+        return (-(-config.disparity_range // CHUNK) % 8 == 0
+                and config.disparity_range <= LARGEST_RANGE_OF_DIFFERENCES
+                and slope <= LARGEST_SLOPE_OF_SIX_BITS and sums <= quantisation.MAX_INT16)
 
     @property
     def neutral(self) -> bytes:
@@ -254,14 +230,11 @@ class Float32(MessageFormat):
     """
 
     names = ('Float32', 'Float32Split')
+    chunk_bytes = 32
 
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
         return config.message_type != 'int16'
-
-    @property
-    def units(self) -> int:
-        return 2 * self.chunks
 
 
 class Float32ThreeBytes(Float32):
@@ -272,7 +245,7 @@ class Float32ThreeBytes(Float32):
     """
 
     names = ('Float32ThreeBytes', 'Float32ThreeBytesSplit')
-    unit_bytes = 8
+    chunk_bytes, unit_bytes = 24, 8
 
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
@@ -286,10 +259,6 @@ class Float32ThreeBytes(Float32):
         scale = 2.0 ** (1 - math.frexp(largest)[1])
         slope = scale * quantisation.message_smoothness(config)[0]
         return scale, min(slope, scale * largest), scale * largest
-
-    @property
-    def units(self) -> int:
-        return 3 * self.chunks
 
 
 class Fixed32(MessageFormat):
@@ -331,7 +300,7 @@ class Fixed32(MessageFormat):
 
 #: The families, and the order in which they are tried.
 FAMILIES: tuple[type[MessageFormat], ...] = (
-    Int16Bytes, Int16SixBits, Int16Deltas, Int16, Fixed32, Float32ThreeBytes, Float32)
+    Int16Bytes, Int16SixBits, Int16, Fixed32, Float32ThreeBytes, Float32)
 
 
 def _first_step(config: ResolvedConfig, slope: float) -> int | None:

@@ -39,7 +39,7 @@ def launches(config: ResolvedConfig, width: int, height: int, device: Properties
             result += _launches_of_level(config, k, tiling)
         elif result:            # both colours start, and stay, as their parents end
             result.append(Launch(k, 0, 0, FROM_PARENTS, LAST_COLOUR, None, _names(k + 1),
-                                 _names(k), Tiling(1, 16, 8, 128, 1, 4)))
+                                 _names(k), Tiling(1, 16, 8, 128, 4)))
     return result
 
 

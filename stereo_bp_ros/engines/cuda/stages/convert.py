@@ -13,6 +13,7 @@ import numpy as np
 
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
+from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.images import ENCODINGS, RawImage
 
 #: Threads of a block, and blocks that suffice for the speed of the bus.
@@ -59,29 +60,24 @@ class Reading(NamedTuple):
         return self.layout == CHANNEL and self.pixel_bytes == 1
 
 
+@declared_in('frame/convert.cu', 'Segment')
 class _Segment(ctypes.Structure):
-    _fields_ = (('from_', ctypes.c_void_p), ('to', ctypes.c_void_p), ('count', ctypes.c_int),
-                ('rest', ctypes.c_int))
+    """``Segment`` of the kernels."""
 
 
+@declared_in('frame/convert.cu', 'Upload')
 class _Upload(ctypes.Structure):
-    _fields_ = (('segments', _Segment * 3), ('addresses', ctypes.c_void_p),
-                ('stamp', ctypes.c_void_p))
+    """``Upload`` of the kernels."""
 
 
+@declared_in('frame/convert.cuh')
 class Source(ctypes.Structure):
     """As in ``convert.cu``."""
 
-    _fields_ = (('bytes', ctypes.c_void_p), ('grey', ctypes.c_void_p), ('layout', ctypes.c_int),
-                ('pixel_bytes', ctypes.c_int), ('first', ctypes.c_int))
 
-
+@declared_in('frame/convert.cu', 'Conversion')
 class _Conversion(ctypes.Structure):
-    _fields_ = (('sources', Source * 2), ('width', ctypes.c_int), ('height', ctypes.c_int),
-                ('image_width', ctypes.c_int), ('image_height', ctypes.c_int),
-                ('factor', ctypes.c_int), ('is_mirrored', ctypes.c_int),
-                ('scale', ctypes.c_float),
-                ('stamp', ctypes.c_void_p))
+    """``Conversion`` of the kernels."""
 
 
 def _reading(name: str, big_endian: bool) -> Reading:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 
 #: Pixels and threads of a block, and the widest Gaussian; as in ``preprocess.cu``.
 TILE_WIDTH, TILE_HEIGHT = 32, 16
@@ -20,26 +21,28 @@ PIXELS = {'grey': 'uint8', 'values': 'float', 'smoothed': 'float', 'matched': 'f
           'spare': 'float'}
 
 
+@declared_in('frame/preprocess.cu', 'Planes')
 class _Planes(ctypes.Structure):
-    _fields_ = (('from_', ctypes.c_void_p * 2), ('to', ctypes.c_void_p * 2),
-                ('width', ctypes.c_int), ('height', ctypes.c_int), ('stamp', ctypes.c_void_p))
+    """``Planes`` of the kernels."""
 
 
+@declared_in('frame/preprocess.cu', 'Gaussian')
 class _Gaussian(ctypes.Structure):
-    _fields_ = (('planes', _Planes), ('radius', ctypes.c_int),
-                ('weights', ctypes.c_float * (MOST_RADIUS + 1)))
+    """``Gaussian`` of the kernels."""
 
 
 class _Plain(ctypes.Structure):
     _fields_ = (('planes', _Planes),)
 
 
+@declared_in('frame/preprocess.cu', 'Box')
 class _Box(ctypes.Structure):
-    _fields_ = (('planes', _Planes), ('radius', ctypes.c_int), ('share', ctypes.c_double))
+    """``Box`` of the kernels."""
 
 
+@declared_in('frame/preprocess.cu', 'Derivative')
 class _Derivative(ctypes.Structure):
-    _fields_ = (('planes', _Planes), ('scale', ctypes.c_float), ('cap', ctypes.c_float))
+    """``Derivative`` of the kernels."""
 
 
 def gaussian_weights(sigma: float) -> list[float]:
