@@ -335,7 +335,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         processor = self._processor
         if processor is not None:
             processor.settings = settings
-        self._reconfiguration.apply(self._configuration)
+        self._reconfiguration.reconcile(self._configuration)
 
     def _measure(self) -> None:
         try:
