@@ -17,12 +17,10 @@ FRAMES = (('mono8', ('disparity',)), ('mono16', ('disparity', 'confidence')),
 DEVICES: dict[str, dict[str, Any]] = {
     'typical': {},
     'small': {'name': 'small', 'capability': (7, 5), 'multiprocessors': 8,
-              'shared_memory': 64 * 1024, 'shared_memory_sm': 64 * 1024, 'memory': 2**33,
-              'clock': 1500.0, 'bandwidth': 1.3e5, 'l2_cache': 2**20},
+              'shared_memory': 64 * 1024, 'shared_memory_sm': 64 * 1024, 'memory': 2**33},
     'integrated': {'name': 'integrated', 'capability': (8, 7), 'multiprocessors': 16,
                    'shared_memory': 163 * 1024, 'shared_memory_sm': 164 * 1024,
-                   'memory': 2**35, 'is_integrated': True, 'clock': 1300.0,
-                   'bandwidth': 2e5, 'l2_cache': 2**22}}
+                   'memory': 2**35, 'is_integrated': True}}
 
 TYPES = ('int16', 'float32')
 VGA, HD, KITTI, CONES, TSUKUBA = (640, 480), (1280, 720), (1242, 375), (434, 383), (384, 288)

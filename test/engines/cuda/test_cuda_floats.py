@@ -135,7 +135,7 @@ def test_what_else_is_wanted_changes_no_label(disparities: int, directions: int,
                  schedule.Tiling(2, side, side, 128, 1, directions),
                  *([schedule.Tiling(2, 4, 4, 1024, 1, directions, True)] * (disparities <= 40))):
         tiles = {0: one._replace(last=last)}
-        steps = schedule.launches(config, 149, 45, tilings=tiles)
+        steps = schedule.launches(config, 149, 45, tuned=tiles)
         assert messages.base_cost(config, 'uint8', steps) == (
             'Multiples' if truncation == 15.0 else CostFormat.of(config, 0).name)
         alone, with_more = (run(config, left, right, names, tilings=tiles)['disparity']

@@ -21,8 +21,7 @@ from stereo_bp_ros.engines.cuda.hierarchical import (
     launch,
     messages,
     schedule,
-    time_floats,
-    time_int16,
+    tilings,
 )
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import (
@@ -77,7 +76,7 @@ def test_every_region_fits_the_shared_memory_of_a_block(disparities: int,
                                                         message_type: str) -> None:
     config = five_sets(disparities, message_type=message_type)
     for step in schedule.launches(config, 640, 480):
-        assert step.shared_bytes <= TYPICAL.shared_memory - schedule.STATIC_SHARED
+        assert step.shared_bytes <= TYPICAL.shared_memory - launch.STATIC_SHARED
         assert step.tiling.width % 2 == 0
         assert step.halo_columns % 2 == 0
 
@@ -102,7 +101,7 @@ def test_levels_have_iterations_of_their_own(disparities: int, iterations: str,
                 for t in range(step.first, step.first + step.iterations)]
         assert done == list(range(wanted))
     starts = [step.start for step in found if step.first == 0]
-    assert starts == [schedule.FROM_ZERO] + [schedule.FROM_PARENTS] * (len(starts) - 1)
+    assert starts == [launch.FROM_ZERO] + [launch.FROM_PARENTS] * (len(starts) - 1)
     assert set(schedule.message_arrays(config, found)) >= written - {None}
 
 
@@ -150,13 +149,13 @@ def test_launches_follow_each_other_and_fit_their_blocks(disparities: int, itera
             for step in steps:
                 assert step.threads <= step.tiling.threads <= 1024
                 assert not step.tiling.resident or step.iterations > 1
-                assert step.shared_bytes <= TYPICAL.shared_memory - schedule.STATIC_SHARED
+                assert step.shared_bytes <= TYPICAL.shared_memory - launch.STATIC_SHARED
                 lists, counts = schedule.nodes_of(step)
                 assert every(0 <= node >> 16 < 65536 for row in lists for node in row)
                 assert [len(row) for row in lists] == [row[-1] for row in counts]
 
 
-def slots_of(step: schedule.Launch, x: int, y: int) -> set[int]:
+def slots_of(step: launch.Launch, x: int, y: int) -> set[int]:
     """Slots on chip of the edges of a node (from the corner of its tile): as in ``update.cuh``."""
     plane = step.halo_tile_height * step.halo_tile_columns + 1
     own = (y + step.halo_rows) * step.halo_tile_columns + (x + step.halo_columns) // 2
@@ -173,10 +172,10 @@ def slots_of(step: schedule.Launch, x: int, y: int) -> set[int]:
 def test_nobody_touches_a_slot_that_another_node_writes(iterations: int, first: int,
                                                         selects: bool) -> None:
     config = five_sets(16, iterations=9, levels=3)
-    tiling = schedule.Tiling(iterations, 6, 4, 1024, 1, 4, resident=True)
-    step = schedule._placed(MessageFormat.of(config), schedule.Launch(
-        0, first, iterations, schedule.FROM_MESSAGES,
-        schedule.LABELS if selects else schedule.LAST_COLOUR, None, None, (None, None), tiling))
+    tiling = launch.Tiling(iterations, 6, 4, 1024, 1, 4, resident=True)
+    step = launch.placed(MessageFormat.of(config), launch.Launch(
+        0, first, iterations, launch.FROM_MESSAGES,
+        launch.LABELS if selects else launch.LAST_COLOUR, None, None, (None, None), tiling))
     size = 4 * (step.halo_tile_height * step.halo_tile_columns + 1)
     last: dict[tuple[int, int], int] = {}
     for y in range(-step.halo_rows, tiling.height + step.halo_rows):
@@ -202,6 +201,27 @@ def test_nobody_touches_a_slot_that_another_node_writes(iterations: int, first: 
                              for column in (x - 1, x, x + 1))
                 assert every(-step.halo_rows <= row < tiling.height + step.halo_rows
                              for row in (y - 1, y, y + 1))
+
+
+def test_the_table_has_rows_for_every_format_and_level() -> None:
+    for rows in tilings.TABLE.values():
+        assert [row.labels for row in rows] == sorted({row.labels for row in rows})
+        for levels in itertools.chain.from_iterable((row.base, row.coarser) for row in rows):
+            assert [row.nodes for row in levels] == sorted({row.nodes for row in levels})
+            assert levels[-1].nodes == tilings.ANY
+
+
+@pytest.mark.parametrize(('preset', 'name', 'divided'), [
+    ('five_sets', 'tsukuba', [(7, 7), (7, 7), (7, 7), (7, 7), (5, 2)]),
+    ('five_sets', 'cones_quarter', [(4, 3), (4, 3), (5, 2), (1, 1), (1, 1)]),
+    ('five_sets', 'cones_half', [(2, 3), (1, 1), (1, 1), (1, 1), (1, 1)])])
+def test_measured_sizes_keep_their_launches(preset: str, name: str,
+                                            divided: list[tuple[int, int]]) -> None:
+    width, height, disparities = FIVE_SETS[name]
+    config = MatcherConfig.preset(preset, disparity_range=disparities, message_type='int16')
+    found = schedule.launches(resolve(config), width, height)
+    steps = [[step.iterations for step in found if step.level == k] for k in range(4, -1, -1)]
+    assert [(each[0], each[-1]) for each in steps] == divided
 
 
 def test_small_devices_get_smaller_regions() -> None:
@@ -350,13 +370,6 @@ def test_differences_are_kept_in_6_bits_only_where_these_hold_them() -> None:
     assert MessageFormat.of(five_sets(128, discontinuity_slope=1.1)).name == 'Int16Deltas'
 
 
-def test_rounds_of_a_tile_with_labels_are_whole() -> None:
-    for width, height in schedule.sizes_of_whole_rounds(384):
-        assert width % 2 == height % 2 == 0
-        # Two threads a node of one colour.
-        assert (width + 2) * (height + 2) % 384 == 0
-
-
 def test_settings_of_the_cpu_engine_alone_are_refused() -> None:
     exact = MatcherConfig(message_type='float32', exact=True)
     for config in (exact.replace(partition_rows=2), exact.replace(
@@ -422,9 +435,9 @@ def test_pairs_of_pinned_images_are_known_when_they_come_again() -> None:
     assert known.see(pairs[1]) == (convert.ANYWHERE, [])
 
 
-@pytest.mark.parametrize('module', [launch, schedule, time_int16, time_floats],
+@pytest.mark.parametrize('module', [launch, tilings],
                          ids=lambda module: module.__name__.rpartition('.')[2])
-def test_worked_examples_of_thresholds_and_times_come_out(module: types.ModuleType) -> None:
+def test_worked_examples_of_thresholds_and_tilings_come_out(module: types.ModuleType) -> None:
     names = {name: value for owner in (formats, launch) for name, value in vars(owner).items()
              if not name.startswith('_')}
     result = doctest.testmod(module, extraglobs={**names, 'TYPICAL': TYPICAL})

@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stereo_bp_ros.engines.cuda.hierarchical import apron
-from stereo_bp_ros.engines.cuda.hierarchical.apron import Apron
 from stereo_bp_ros.papers.plain_steps import occupancy as storage_plan
 from stereo_bp_ros.papers.plain_steps.occupancy import TYPICAL, Limits, Split
 
@@ -83,39 +81,3 @@ def test_candidates_are_each_configuration_once() -> None:
     assert len({walked for _, walked in found}) == len(found)
     for occupancy, walked in found:
         assert storage_plan.walk(TYPICAL, occupancy, 64) == walked
-
-
-# --- AI 2009, on its GTX 280: 512 threads a block, 4096 values of shared memory
-
-THREADS, VALUES = 512, 4096
-
-
-def test_the_largest_ranges_are_those_of_the_paper() -> None:
-    assert apron.most_disparities(VALUES) == 91
-    assert apron.most_disparities(VALUES, with_label=True) == 90
-    assert apron.fits(Apron(1, 1), 91, THREADS, VALUES)
-    assert not apron.fits(Apron(1, 1), 92, THREADS, VALUES)
-    assert apron.fits(Apron(1, 1), 90, THREADS, VALUES, with_label=True)
-    assert not apron.fits(Apron(1, 1), 91, THREADS, VALUES, with_label=True)
-
-
-def test_the_tile_of_tsukuba_is_the_largest_in_both_forms() -> None:
-    for with_label in (False, True):
-        assert apron.largest_apron(16, THREADS, VALUES, with_label) == Apron(3, 3)
-    assert Apron(3, 3).grid(384, 288) == (58, 77)
-
-
-def test_the_tile_of_the_road_fits_its_32_disparities_but_not_33() -> None:
-    # The paper says 33 with half sides of 2: 5 x 33 x 25 = 4125 values, 29 too many.
-    assert apron.fits(Apron(2, 2), 32, THREADS, VALUES)
-    assert not apron.fits(Apron(2, 2), 33, THREADS, VALUES)
-
-
-def test_threads_limit_tiles_of_few_disparities() -> None:
-    assert apron.largest_apron(2, THREADS, VALUES) == Apron(9, 9)     # 19 x 19
-    assert apron.largest_apron(2, THREADS, 10**6) == Apron(10, 10)    # 21 x 21 = 441
-
-
-def test_no_tile_fits_a_range_that_is_too_large() -> None:
-    assert apron.largest_apron(92, THREADS, VALUES) is None
-    assert not apron.fits(Apron(0, 3), 2, THREADS, VALUES)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import NamedTuple
 
 from stereo_bp_ros.engines.cuda.hierarchical.formats import (
     Fixed32,
     Int16Deltas,
     Int16SixBits,
-    Level,
     MessageFormat,
 )
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 
 #: Nodes around a tile that a launch can reach; the kernels have the same constants.
 LARGEST_HALO = 15
+
+#: Bytes of shared memory that a block takes beside what is asked for.
+STATIC_SHARED = 1024
+
+#: Part of the shared memory that one iteration on chip may take: loads on their way from device
+#: memory need the rest as cache.
+SHARED_OF_ONE_ITERATION = 4, 5
 
 #: What the first iteration reads; ``Start`` of the kernels.
 FROM_ZERO, FROM_PARENTS, FROM_MESSAGES = range(3)
@@ -133,8 +138,8 @@ class Thresholds:
     #: Threads of a block are a multiple of this there.
     resident_step: int = 128
 
-    #: Blocks of a multiprocessor for a streamed iteration of float vectors.
-    float_blocks: int = 3
+    #: Nodes of a tile up to which int16 of 64 labels has more threads that send fewer messages.
+    few_nodes: int = 128
     #: Threads of a block whose single iteration of floats ends with labels, of 1 and 2 directions.
     float_label_threads: tuple[int, int] = (384, 512)
 
@@ -145,7 +150,7 @@ LIMITS = Thresholds()
 def block_choices(message: MessageFormat) -> list[tuple[int, int]]:
     """Threads of a block, and how many of a node's four messages one of them sends.
 
-    As many as the registers hold without a spill; streamed iterations take the first's directions.
+    As many as the registers hold without a spill, the usual choice first.
 
     21 labels of int16 are 3 chunks, 12 registers: a thread sends all 4 messages with 48 in use,
     which 512 threads hold. 128 labels are 64 registers: 2 messages are 128 in use.
@@ -156,15 +161,35 @@ def block_choices(message: MessageFormat) -> list[tuple[int, int]]:
     [(256, 2)]
     """
     is_packed = message.is_int16 and message.lanes == 1
-    registers = message.registers
-    two = LIMITS.two_directions_int16 if is_packed else LIMITS.two_directions
-    directions = 4 if registers <= LIMITS.four_directions else 2 if registers <= two else 1
-    in_use = registers * directions
+    directions = _directions(message)
+    in_use = message.registers * directions
     if in_use <= LIMITS.in_use_of_512:
         return [(512, directions), (256, directions)]
     if is_packed and in_use <= LIMITS.in_use_of_384:
-        return [(384, directions), *([(256, 4)] if directions == 2 else [])]
+        return [(256, 4), (384, 2)] if directions == 2 else [(384, directions)]
     return [(256, directions)]
+
+
+def block(message: MessageFormat, nodes: int, iterations: int) -> tuple[int, int]:
+    """Threads and directions for a tile of so many nodes in shared memory.
+
+    >>> message = Int16(chunks=8, is_split=False, scale=1, slope=8, truncation=999)
+    >>> block(message, 32 * 20, 4), block(message, 12 * 8, 5)
+    ((256, 4), (384, 2))
+    """
+    if iterations == 1 and not message.is_int16:
+        return float_label_block(message)
+    usual, *others = block_choices(message)
+    return others[0] if nodes <= LIMITS.few_nodes and others == [(384, 2)] else usual
+
+
+def _directions(message: MessageFormat) -> int:
+    """Messages that one thread sends at once."""
+    is_packed = message.is_int16 and message.lanes == 1
+    two = LIMITS.two_directions_int16 if is_packed else LIMITS.two_directions
+    if message.registers <= LIMITS.four_directions:
+        return 4
+    return 2 if message.registers <= two else 1
 
 
 def compiled_threads(message: MessageFormat, cost: str, launch: Launch, has_more: bool) -> int:
@@ -251,100 +276,78 @@ def resident_threads(message: MessageFormat, directions: int, needed: int) -> in
     return threads
 
 
-def streamed_tilings(message: MessageFormat) -> list[Tiling]:
-    """Tilings of a single iteration that streams through device memory.
+def streamed_tiling(message: MessageFormat) -> Tiling:
+    """The tiling of single iterations that stream through device memory.
 
-    float32 of 21 labels: whole lines of memory, few warps with two vectors on their way each, or
-    as many warps as do not spill with one.
+    float32 of 21 labels: whole lines of memory, two vectors of a thread on their way.
 
     >>> message = Float32(chunks=3, is_split=False, scale=1, slope=1.0, truncation=8.0)
-    >>> [(tiling.width, tiling.height, tiling.blocks, tiling.directions)
-    ...  for tiling in streamed_tilings(message)]
-    [(32, 4, 1, 2), (32, 4, 3, 1)]
+    >>> streamed_tiling(message)[1:6]
+    (32, 4, 128, 1, 2)
     """
     if message.is_int16:
-        return [Tiling(1, 16, 8, 128, 1, block_choices(message)[0][1])]
-    if message.is_split:        # as many nodes as a block has teams, but for many labels
-        return [Tiling(1, 32, 2, 128, 1, 2)]
-    return [Tiling(1, 32, 4, 128, 1, 2), Tiling(1, 32, 4, 128, LIMITS.float_blocks, 1)]
+        return Tiling(1, 16, 8, 128, 1, _directions(message))
+    # Split: as many nodes as a block has teams, but for many labels.
+    return Tiling(1, 32, 2 if message.is_split else 4, 128, 1, 2)
 
 
-def float_label_blocks(message: MessageFormat) -> tuple[int, int]:
+def float_label_block(message: MessageFormat) -> tuple[int, int]:
     """Threads of a block and directions of a single iteration of floats that ends with labels.
 
     A vector of 21 labels is 24 registers: two messages a thread.
 
-    >>> float_label_blocks(Float32(chunks=3, is_split=False, scale=1, slope=1.0, truncation=8.0))
+    >>> float_label_block(Float32(chunks=3, is_split=False, scale=1, slope=1.0, truncation=8.0))
     (512, 2)
     """
     directions = 2 if message.registers <= LIMITS.float_registers else 1
     return LIMITS.float_label_threads[directions - 1], directions
 
 
-#: Labels that leave an H200 in a us through the bus, PCIe 5.0. No attribute tells of the bus.
-PUBLISHED_PER_US = 10.75e3
+def ending(message: MessageFormat, iterations: int) -> int:
+    """The finish of the last launch of level 0.
 
-#: Waves of blocks from here on do not keep step: a part of a wave takes a part of the time.
-WAVES_IN_STEP = 4
-
-
-class Work(NamedTuple):
-    """One launch over a level. labels: disparities that its instructions are counted for."""
-
-    message: MessageFormat
-    labels: int
-    level: Level
-    launch: Launch
-    device: Properties
-
-    @property
-    def tiling(self) -> Tiling:
-        """That of the launch."""
-        return self.launch.tiling
-
-    @property
-    def selects(self) -> bool:
-        """Whether it ends with labels."""
-        return self.launch.finish == LABELS
-
-    @property
-    def pixels(self) -> int:
-        """Nodes of the level, of both colours."""
-        return self.level.width * self.level.height
-
-    @property
-    def waves(self) -> float:
-        """Tiles of a multiprocessor."""
-        return tiles_of(self.level, self.tiling) / self.device.multiprocessors
-
-    @property
-    def waves_in_step(self) -> float:
-        """The same, where few of them are whole."""
-        return math.ceil(self.waves) if self.waves < WAVES_IN_STEP else self.waves
-
-    @property
-    def nodes_at_once(self) -> int:
-        """Nodes of one colour whose messages a block sends at once."""
-        return self.tiling.threads * self.tiling.directions // (4 * self.message.lanes)
-
-    @property
-    def bytes_on_chip(self) -> int:
-        """Of the messages of all tiles with their halos."""
-        step = self.launch
-        return (4 * self.message.message_bytes * tiles_of(self.level, self.tiling)
-                * step.halo_tile_columns * step.halo_tile_height)
-
-    def updated(self, iteration: int) -> float:
-        """Nodes that a tile with its halo updates in an iteration of the launch."""
-        halo = self.launch.iterations - 1 - iteration + self.selects
-        return (min(self.tiling.width + 2 * halo, self.level.width)
-                * min(self.tiling.height + 2 * halo, self.level.height)) / 2
-
-
-def tiles_of(level: Level, tiling: Tiling) -> int:
-    """Tiles of a level.
-
-    >>> tiles_of(Level(900, 750, 464), Tiling(1, 32, 16, 128, 1, 2))        # 29 x 47
-    1363
+    Long vectors of floats have no room on chip for many nodes: they are faster in device memory.
     """
-    return (-(-level.width // tiling.width)) * (-(-level.height // tiling.height))
+    return OWN_LABELS if iterations == 1 and message.is_split else LABELS
+
+
+def fits_block(step: Launch, device: Properties) -> bool:
+    """Whether a block has the shared memory and the threads."""
+    room = device.shared_memory // step.tiling.blocks - STATIC_SHARED
+    if step.iterations == 1:
+        part, whole = SHARED_OF_ONE_ITERATION
+        room = part * room // whole
+    return step.shared_bytes <= room and step.threads <= step.tiling.threads
+
+
+def placed(message: MessageFormat, step: Launch) -> Launch:
+    """The launch with the halo that its blocks keep on chip, and their threads.
+
+    >>> message = Int16(chunks=2, is_split=False, scale=1, slope=8, truncation=999)
+    >>> step = placed(message, Launch(0, 0, 3, FROM_MESSAGES, LAST_COLOUR, 'a', None, (None, 'b'),
+    ...                                Tiling(3, 16, 8, 256, 1, 4)))
+    >>> step.halo_rows, step.halo_columns                   # two iterations more, both even
+    (2, 2)
+    >>> step.halo_tile_columns, step.halo_tile_height       # (16 + 2 * 2) / 2, 8 + 2 * 2
+    (10, 12)
+    >>> step.shared_bytes                                   # 4 slots a node, and a spare one
+    15488
+    """
+    tiling = step.tiling
+    if step.is_streamed:
+        if tiling.resident:
+            raise ValueError('nodes stay with their threads for two iterations or more')
+        return step._replace(threads=tiling.threads)
+    reach = step.iterations - 1 + (step.finish == LABELS)
+    first_colour = (step.first + 1) % 2
+    reach += 1 - first_colour       # slots belong to nodes of colour 1
+    halo_columns = reach + reach % 2
+    columns, rows = tiling.width // 2 + halo_columns, tiling.height + 2 * reach
+    threads = tiling.threads
+    if tiling.resident:             # a team for each two nodes of the halo tile, in whole warps
+        nodes_of_warp = 32 * tiling.directions // (4 * message.lanes)
+        threads = 32 * -(-columns * rows // nodes_of_warp)
+    return step._replace(
+        halo_columns=halo_columns, halo_rows=reach, halo_tile_columns=columns,
+        halo_tile_height=rows, shared_bytes=4 * message.message_bytes * (columns * rows + 1),
+        threads=threads)

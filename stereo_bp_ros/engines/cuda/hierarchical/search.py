@@ -1,7 +1,7 @@
 """Searches the tilings that are fastest on the device that is there; see ``docs/howto/tune.md``.
 
-Candidates are those that ``time_model`` thinks well of, its favourite among them;
-what decides is the time of whole frames. Never called while frames are matched.
+Candidates resemble what the table of ``tilings`` has; the time of whole frames decides.
+Never called while frames are matched.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from stereo_bp_ros.config import ResolvedConfig
-from stereo_bp_ros.engines.cuda.hierarchical import apron, schedule, tuning
-from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
+from stereo_bp_ros.engines.cuda.hierarchical import tilings, tuning
+from stereo_bp_ros.engines.cuda.hierarchical.formats import CHUNK, MessageFormat
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Tiling
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 
@@ -24,7 +24,7 @@ Candidate = dict[Any, Any]
 MARGIN = 0.004
 
 #: Candidates of a level: ways to divide its iterations among launches, then other tiles.
-DIVISIONS, TILES = 5, 6
+DIVISIONS, TILES = 6, 8
 
 #: Turns of two contestants.
 TURNS, FINAL_TURNS = 7, 25
@@ -146,39 +146,36 @@ class TileSearch(Search):
     def _candidates(self, group: str) -> list[Candidate]:
         _, number, what = group.split()
         k = int(number)
-        # The model's favourite way to divide the iterations stands until another is faster.
-        tilings = (self._ranked(k)[1:] if what == 'launches'
-                   else self._neighbours(k, self._best.get(k) or self._ranked(k)[0]))
-        return [{**self._best, k: tiling} for tiling in tilings if self._is_feasible(k, tiling)]
+        chosen = self._best.get(k) or self._chosen(k)
+        found = self._divisions(k) if what == 'launches' else self._neighbours(k, chosen)
+        return [{**self._best, k: tiling} for tiling in found]
 
     def _everything(self) -> list[Candidate]:
         return [{k: tiling} for k in self._levels
                 if f'level {k} tiles' not in self._done
-                for division in self._ranked(k)
+                for division in (self._chosen(k), *self._divisions(k))
                 for tiling in (division, *self._neighbours(k, division))]
 
     @property
     def _levels(self) -> list[int]:
         return [k for k, iterations in enumerate(self._config.iterations_of_levels) if iterations]
 
-    def _ranked(self, k: int) -> list[Tiling]:
-        return schedule.ranked(self._config, *self._size, k, self._device)[:DIVISIONS]
+    def _chosen(self, k: int) -> Tiling:
+        return tilings.choose(self._config, *self._size, k, self._device)
+
+    def _divisions(self, k: int) -> list[Tiling]:
+        return tilings.alternatives(self._config, *self._size, k, self._device)[:DIVISIONS]
 
     def _neighbours(self, k: int, chosen: Tiling) -> list[Tiling]:
-        return schedule.neighbours(self._config, *self._size, k, self._device, chosen)[:TILES]
-
-    def _is_feasible(self, k: int, tiling: Tiling) -> bool:
-        keeps_vectors_on_chip = tiling.iterations > 1 or tiling.last is not None
-        return not keeps_vectors_on_chip or most_disparities(
-            self._config, self._device, with_label=k == 0) >= self._config.disparity_range
+        return tilings.neighbours(self._config, *self._size, k, self._device, chosen)[:TILES]
 
 
 def most_disparities(config: ResolvedConfig, device: Properties, with_label: bool) -> int:
-    """The longest vectors of which a block's shared memory can hold the least tile.
+    """The longest vectors of which a block's shared memory holds the least tile, 3 x 3 nodes.
 
-    Inequalities (2) to (4) of the AI 2009 paper for this device and these messages: the form for
-    messages, or that for the disparity map.
+    Inequality (3) of the AI 2009 paper (section 3.2): five vectors a node, and its label where it
+    is chosen.
     """
     message = MessageFormat.of(config)
-    value_bytes = message.message_bytes // (8 * message.chunks)
-    return apron.most_disparities(device.shared_memory // value_bytes, with_label)
+    values = device.shared_memory * CHUNK * message.chunks // message.message_bytes
+    return max(0, (values // 9 - with_label) // 5)

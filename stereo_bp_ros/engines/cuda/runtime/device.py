@@ -12,7 +12,7 @@ import functools
 import glob
 import importlib.util
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 from stereo_bp_ros.errors import BackendUnavailable, DeviceLostError, OutOfDeviceMemory
 
@@ -35,19 +35,6 @@ _lost: dict[int, str] = {}
 _whole: set[tuple[int, int]] = set()      # pinned buffers, known to be so to their end
 
 
-class Speed(NamedTuple):
-    """Of a device, each relative to an H200, on which alone times were measured.
-
-    clock: of one multiprocessor; chip: of all of them, as their clock and number, the L2 cache's
-    bandwidth included; memory: bandwidth of the device's memory; cache: size of the L2 cache.
-    """
-
-    clock: float = 1.0
-    chip: float = 1.0
-    memory: float = 1.0
-    cache: float = 1.0
-
-
 @dataclasses.dataclass(frozen=True)
 class Properties:
     """What the engine wants to know about a device.
@@ -55,8 +42,6 @@ class Properties:
     shared_memory: bytes that one block may use; shared_memory_sm: bytes of a multiprocessor.
     is_integrated: the device shares the host's memory, so nothing is copied.
     driver: CUDA version of the driver, as 13020 for 13.2; 0 = there is none.
-    clock: of the multiprocessors, MHz; bandwidth: of the memory, bytes per us; l2_cache: bytes;
-    each that of an H200 where it is not known.
     """
 
     index: int
@@ -68,18 +53,6 @@ class Properties:
     memory: int
     is_integrated: bool
     driver: int = 0
-    clock: float = 1980.0
-    bandwidth: float = 4.9e6
-    l2_cache: float = 50 * 2**20
-
-    @property
-    def speed(self) -> Speed:
-        """How fast the device is, relative to the one whose times the models are fitted to."""
-        if self.capability == MEASURED.capability:
-            return Speed()          # the H200 itself, or an H100, which was not measured apart
-        clock = self.clock / MEASURED.clock
-        return Speed(clock, clock * self.multiprocessors / MEASURED.multiprocessors,
-                     self.bandwidth / MEASURED.bandwidth, self.l2_cache / MEASURED.l2_cache)
 
     @property
     def architecture(self) -> str:
@@ -92,9 +65,6 @@ DEVICE_FILES = ('/dev/nvidia[0-9]*', '/dev/nvidiactl', '/dev/nvidia-uvm', '/dev/
 
 #: Stands for the device where none is asked, in plans and in tests of kernels: an H200.
 TYPICAL = Properties(0, 'NVIDIA H200', (9, 0), 132, 227 * 1024, 228 * 1024, 141 * 2**30, False)
-
-#: What the times of ``hierarchical/time_model.py`` were measured on; other devices are scaled.
-MEASURED = TYPICAL
 
 
 def unavailable(index: int) -> BackendUnavailable | None:
@@ -178,22 +148,7 @@ def properties(index: int) -> Properties:
         shared_memory=known['sharedMemPerBlockOptin'],
         shared_memory_sm=known['sharedMemPerMultiprocessor'],
         memory=known['totalGlobalMem'], is_integrated=bool(known['integrated']),
-        driver=runtime.driverGetVersion(), **_rates(index, runtime))
-
-
-def _rates(index: int, runtime: Any) -> dict[str, float]:
-    """Clock, bandwidth and cache of a device; only what its driver tells: not all do."""
-    def ask(attribute: int) -> int:
-        try:
-            return int(runtime.deviceGetAttribute(attribute, index))
-        except runtime.CUDARuntimeError:
-            return 0
-    # Of both edges of the memory's clock: kHz times bits, as bytes per us.
-    found = {'clock': ask(runtime.cudaDevAttrClockRate) / 1e3,
-             'bandwidth': 2 * ask(runtime.cudaDevAttrMemoryClockRate) / 1e3
-             * ask(runtime.cudaDevAttrGlobalMemoryBusWidth) / 8,
-             'l2_cache': float(ask(runtime.cudaDevAttrL2CacheSize))}
-    return {name: value for name, value in found.items() if value > 0}
+        driver=runtime.driverGetVersion())
 
 
 def available_memory(index: int) -> int:
