@@ -12,13 +12,11 @@ import pytest
 from stereo_bp_ros import Calibration, MatcherConfig, Rectification, StereoMatcher
 from stereo_bp_ros.replay import session
 from test import other_nodes
-from test.cases import every
 from test.raw_cameras import (
     BASELINE,
     FOCAL,
     HEIGHT,
     MODELS,
-    PLUMB_BOB,
     WIDTH,
     camera_info,
     raw_image,
@@ -82,18 +80,6 @@ def test_raw_images_get_the_disparity_and_geometry_of_the_rectified_ones(client:
     assert message.header.frame_id == 'left_camera'
 
 
-def test_a_change_of_d_k_or_r_alone_is_a_new_calibration(client: Any) -> None:
-    raw = list(np.random.default_rng(0).integers(0, 256, (2, HEIGHT, WIDTH), np.uint8))
-    found = []
-    for fields in ({}, {'d': (*PLUMB_BOB[:4], 0.2)}, {'k': (82, 0, 47, 0, 81, 30, 0, 0, 1)},
-                   {'r': (0.0,) * 9}, {'model': 'equidistant', 'd': (0.02, 0.01, 0.0, 0.0)}, {}):
-        infos = infos_of(client, **fields)
-        found.append(pixels(client.match(*raw, cameras=infos)))
-        np.testing.assert_array_equal(found[-1], expected(raw, infos))
-    assert every((one != found[0]).any() for one in found[1:-1])
-    np.testing.assert_array_equal(found[-1], found[0])
-
-
 def test_rectified_images_take_another_size_while_the_node_runs(client: Any) -> None:
     raw = list(np.random.default_rng(0).integers(0, 256, (2, HEIGHT, WIDTH), np.uint8))
     infos, size = infos_of(client), {'rectified_width': 60, 'rectified_height': 40}
@@ -152,33 +138,6 @@ def test_a_camera_without_distortion_is_rotated_where_image_proc_leaves_it(clien
     np.testing.assert_array_equal(found, expected(raw, infos))
     assert abs(np.median(found[15:-15, 25:-25]) - 6) < 0.25
     assert (found != of_image_proc(raw, infos)).mean() > 0.5
-
-
-@pytest.mark.parametrize('size', [(0, 0), (60, 40)])
-def test_depth_of_raw_images_makes_the_points_of_points2_with_its_camera_info(
-        client: Any, size: tuple[int, int]) -> None:
-    """As depth_image_proc makes them: repeated, not run."""
-    topics = ('depth/image_rect', 'depth/camera_info', 'points2')
-    for topic in topics:
-        client.subscribe(topic)
-    raw = list(np.random.default_rng(0).integers(0, 256, (2, HEIGHT, WIDTH), np.uint8))
-    width, height = (a or b for a, b in zip(size, (WIDTH, HEIGHT), strict=True))
-    try:
-        client.set_parameters(atomically=True, rectified_width=size[0], rectified_height=size[1])
-        infos = infos_of(client)
-        client.wait_until(lambda: client.match(*raw, cameras=infos).image.width == width)
-        stamp = client.stamps()[-1]
-        depth, info, cloud = (client.result(topic, stamp) for topic in topics)
-    finally:
-        client.set_parameters(atomically=True, rectified_width=0, rectified_height=0)
-        for topic in topics:
-            client.unsubscribe(topic)
-    assert (info.width, info.height) == (depth.width, depth.height) == (width, height)
-    assert not any(info.d)
-    found = np.stack([other_nodes.channel(cloud, name) for name in 'xyz'], -1)
-    assert np.isfinite(found).any()
-    np.testing.assert_allclose(other_nodes.points_of_depth(depth, info), found, rtol=1e-6,
-                               atol=1e-12)
 
 
 def test_an_uncalibrated_camera_is_an_error_in_words_until_it_is_calibrated(client: Any) -> None:

@@ -81,17 +81,6 @@ def test_every_field_of_the_disparity_image(client: Any, pair: Any) -> None:
     assert np.all(np.isfinite(pixels))
 
 
-def test_depth_is_focal_length_times_baseline_by_disparity(client: Any, pair: Any) -> None:
-    message, pixels = match(client, pair)
-    depth = client.result('depth', client.stamps()[-1])
-    assert depth.header == message.header
-    metres = pixels_of(depth)
-    valid = pixels > 0
-    assert np.allclose(metres[valid], 50.0 / pixels[valid], rtol=1e-6)
-    assert np.all(np.isnan(metres[~valid]))
-    assert np.nanmedian(metres) == pytest.approx(500 * 0.1 / DISPARITY)
-
-
 def test_belief_propagation_has_its_own_valid_window(client: Any, pair: Any) -> None:
     assert client.set_parameters(stereo_algorithm='bp')[0].successful
     client.wait_for_algorithm('bp')
@@ -271,23 +260,6 @@ def test_latency_as_numbers_has_what_the_latency_of_the_same_frame_has(client: A
         {v.key: float(v.value) for v in status.values}, abs=0.0006)
 
 
-def test_the_latency_status_tells_the_distribution_and_the_budget(client: Any, pair: Any
-                                                                  ) -> None:
-    client.set_parameters(latency_budget_ms=0.001)
-
-    def over(status: Any) -> bool:
-        match(client, pair)             # the next report has a frame to tell of
-        return bool(status.level == 1)
-
-    status = client.wait_for_status('latency', over)
-    assert 'over latency_budget_ms 0.001' in status.message
-    values = [float(status.values[f'{name} ms']) for name in ('p50', 'p95', 'p99', 'max')]
-    assert values == sorted(values)
-    client.set_parameters(latency_budget_ms=60000.0)
-    match(client, pair)
-    assert client.status('latency').level == 0
-
-
 def test_the_device_status_names_back_end_reason_threads_and_memory(client: Any, pair: Any
                                                                     ) -> None:
     match(client, pair)
@@ -325,34 +297,6 @@ def test_one_output_alone_is_published_alone(client: Any, pair: Any) -> None:
         assert len(client.received['disparity']) == seen
     finally:
         client.subscribe('disparity')
-
-
-def test_doubtful_images_and_calibrations_are_warnings_in_the_input_status(
-        client: Any, pair: Any) -> None:
-    left, _ = pair
-    cameras = client.infos(W, H, right={
-        'p': [500.0, 0, 80.0, -50.0, 0, 510.0, 64.0, 0, 0, 0, 1.0, 0]})
-
-    def doubted(status: Any) -> bool:           # looked at once per second
-        match(client, (left, left), cameras=cameras)
-        return 'identical' in status.message and "of frame 'optical'" in status.message
-
-    status = client.wait_for_status('input', doubted)
-    assert status.level >= 1
-    assert 'rows do not match' in status.message
-
-
-def test_a_silent_topic_is_an_error_that_names_it(client: Any, pair: Any) -> None:
-    left, _ = pair
-    status = client.wait_for_status('input', lambda s: s.level == 2)
-    assert 'nothing on /left/image_rect for' in status.message
-    assert 'nothing on /right/image_rect for' in status.message
-    for _ in range(15):
-        client.send_image('left', client.image(left), client.now_ns())
-        status = client.status('input')
-        if '/left/image_rect' not in status.message:
-            break
-    assert 'nothing on /right/image_rect for' in status.message
 
 
 def test_a_second_node_takes_compressed_images(start: Any, pair: Any) -> None:
