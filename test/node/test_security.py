@@ -80,7 +80,7 @@ def test_the_policy_names_exactly_what_the_node_has(policy: pathlib.Path) -> Non
     for mode in MODES:
         # Of its own: nothing is left of the node before.
         with ros_context() as context:
-            for kind, names in names_of_a_node(context, FakeMatcher, mode).items():
+            for kind, names in names_of_a_node(context, mode).items():
                 found[kind] |= names
     for kind in KINDS:
         assert set(granted(policy, *kind)) ^ found[kind] <= NEWER, kind
