@@ -85,10 +85,11 @@ class Reconfiguration:
             if backend is not None:     # else the worker finds out
                 backend.fit_at_best(wanted, *size, 0 if plan is None else plan.total)
 
-    def apply(self, parameters: Parameters) -> None:
-        """Have the worker change over to the configuration that is wanted by then.
+    def reconcile(self, parameters: Parameters) -> None:
+        """Have the worker bring the engine in step with the parameters as they are by then.
 
-        What has to be compiled for it is compiled first, while the old engine goes on serving.
+        What has to be compiled for them is compiled first, while the old engine goes on serving.
+        Parameters that cannot be applied are set back.
         """
         active, wanted = self._matcher_host.config, parameters.matcher
         if active is not None and not active.is_live_change(self._matcher_host.effective(wanted)):
@@ -99,7 +100,7 @@ class Reconfiguration:
                 if self._missing_kernels(parameters):
                     self._compile_in_a_thread(parameters)
                     return
-        self._worker.post(lambda: self._apply(parameters))
+        self._worker.post(lambda: self._reconcile(parameters))
 
     def expect(self, left_info: Any, right_info: Any, parameters: Parameters) -> None:
         """Compile for the size that camera_info tells, or say that it will not do; memory is for
@@ -169,7 +170,7 @@ class Reconfiguration:
                 missing = self._missing_kernels(parameters)
                 if not missing:
                     self._compiling = False
-                    self._worker.post(lambda: self._apply(parameters))
+                    self._worker.post(lambda: self._reconcile(parameters))
                     return
             # What cannot be compiled is refused where it is applied, too.
             with contextlib.suppress(Exception):
@@ -188,7 +189,7 @@ class Reconfiguration:
         while (seconds := min(self._asked + QUIET, end) - time.monotonic()) > 0:
             time.sleep(seconds)
 
-    def _apply(self, parameters: Parameters) -> None:
+    def _reconcile(self, parameters: Parameters) -> None:
         active, wanted = self._matcher_host.config, parameters.matcher
         if active is None or self._matcher_host.effective(wanted) == active:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import math
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 pytest.importorskip('rclpy')
 
 from builtin_interfaces.msg import Time
-from sensor_msgs.msg import CameraInfo
+from sensor_msgs.msg import CameraInfo, PointField
 from std_msgs.msg import Header
 
 from stereo_bp_ros.camera import Calibration
@@ -23,6 +24,7 @@ from stereo_bp_ros.node.messages import (
     CameraInfoMessage,
     DisparityMessage,
     ImageMessage,
+    PointCloudMessage,
     latency_message,
     latency_numbers,
 )
@@ -164,3 +166,50 @@ def test_latency_as_numbers_begins_with_the_total_and_names_every_number() -> No
     assert dimension.label.split(',') == ['total', 'age', *STAGES]
     assert dimension.size == dimension.stride == len(message.data)
     assert list(message.data) == [55.0, 60.5, *range(len(STAGES))]
+
+
+def points_of(message: Any) -> np.ndarray:
+    """float32 H x W x 4, of a message whose description of itself is right."""
+    assert [(f.name, f.offset, f.datatype, f.count) for f in message.fields] == [
+        (name, offset, PointField.FLOAT32, 1)
+        for name, offset in (('x', 0), ('y', 4), ('z', 8), ('rgb', 12))]
+    assert message.is_bigendian == (sys.byteorder == 'big')
+    assert (message.point_step, message.row_step) == (16, 16 * message.width)
+    assert len(message.data) == message.row_step * message.height
+    return np.frombuffer(message.data, np.float32).reshape(message.height, message.width, 4)
+
+
+def colours_of(points: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(points[..., 3]).view(np.uint32)
+
+
+def random_points(message: PointCloudMessage, share: float, decimation: int = 1) -> np.ndarray:
+    """Points in the message, so many of which are there."""
+    random = np.random.default_rng(int(100 * share))
+    points = message.pixels(30, 12, decimation)
+    points[:] = random.random(points.shape, np.float32)
+    points[random.random(points.shape[:2]) >= share, :3] = np.nan
+    return points
+
+
+def test_a_cloud_without_gaps_has_the_points_that_are_there_in_order() -> None:
+    message = PointCloudMessage('points', lambda buffer: None)
+    settings = NodeConfig(points_organized=False)
+    # More and fewer points than in the frame before, none, and another shape.
+    for share, decimation in ((0.5, 1), (0.9, 1), (0.2, 1), (0.0, 1), (1.0, 2), (0.7, 2)):
+        points = random_points(message, share, decimation)
+        cloud = message.fill(result()._replace(settings=settings))
+        there = points[np.isfinite(points[..., 2])]
+        assert (cloud.height, cloud.width, cloud.is_dense) == (1, len(there), True)
+        assert np.array_equal(points_of(cloud)[0].view(np.uint32), there.view(np.uint32))
+        assert (cloud.header.stamp, cloud.header.frame_id) == (STAMP, 'left_camera')
+
+
+def test_an_organized_cloud_is_the_buffer_that_the_engine_fills() -> None:
+    buffers: list[Any] = []
+    message = PointCloudMessage('points', buffers.append)
+    points = random_points(message, 0.5, decimation=4)
+    cloud = message.fill(result())
+    assert cloud.data is buffers[0]
+    assert (cloud.height, cloud.width, cloud.is_dense) == (3, 8, False)
+    assert np.array_equal(points_of(cloud), points, equal_nan=True)

@@ -18,7 +18,6 @@ from stereo_bp_ros.errors import ConfigError, StereoError
 
 pytest.importorskip('rclpy')
 
-import rclpy
 from rcl_interfaces.msg import SetParametersResult
 from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
@@ -27,19 +26,9 @@ from rclpy.parameter import Parameter
 from stereo_bp_ros.node.node import StereoBpNode
 from stereo_bp_ros.node.parameters import set_together
 from test.cases import every
-from test.machine import domain
 from test.node.stand_ins import FakeMatcher
 
 pytestmark = pytest.mark.ros
-
-
-@pytest.fixture(scope='module')
-def context() -> Iterator[Any]:
-    context = rclpy.Context()
-    with domain() as number:
-        rclpy.init(context=context, args=[], domain_id=number)
-        yield context
-        context.try_shutdown()
 
 
 class Bench:
