@@ -15,8 +15,7 @@ pytest.importorskip('rclpy')
 from std_msgs.msg import Header
 
 from test.cases import every
-from test.node.test_compression import decoded_color, decoded_depth
-from test.node.test_messages import colours_of, points_of
+from test.node.test_messages import colours_of, decoded_color, decoded_depth, points_of
 
 pytestmark = pytest.mark.ros
 
