@@ -359,10 +359,11 @@ def values_of(client: Any) -> dict[str, Any]:
                                                      ).result.names))
 
 
-def test_live_changes_refusals_dump_and_load(start: Any, textured_pair: Any,
+PARAMETERS = {'max_input_age': 30.0}
+
+
+def test_live_changes_refusals_dump_and_load(client: Any, start: Any, textured_pair: Any,
                                              tmp_path: pathlib.Path) -> None:
-    client = start({'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0,
-                    'backend': 'cpu'})
     pair = textured_pair(96, 64, 5)
     assert client.match(*pair).max_disparity == 15.0
     # Live: from the next frame on.
@@ -390,13 +391,12 @@ def test_live_changes_refusals_dump_and_load(start: Any, textured_pair: Any,
     assert 'qos_overrides./left/image_rect.subscription.depth' in dumped
     path = tmp_path / 'dump.yaml'
     path.write_text(yaml.safe_dump({'/stereo_bp': {'ros__parameters': dumped}}))
-    quiet = {'topics': ()}
-    assert values_of(start({}, '--params-file', str(path), client=quiet)) == dumped
-    other = start({'stereo_algorithm': 'sad', 'exact': True, 'message_type': 'float32'},
-                  client=quiet)
-    results = other.set_parameters(**dumped)
+    assert values_of(start({}, '--params-file', str(path), client={'topics': ()})) == dumped
+    assert client.set_parameters(True, disparity_range=64, min_disparity=0, exact=True,
+                                 message_type='float32')[0].successful
+    results = client.set_parameters(**dumped)
     assert [(n, r.reason) for n, r in zip(dumped, results, strict=True) if not r.successful] == []
-    assert values_of(other) == dumped
+    assert values_of(client) == dumped
 
 
 def test_without_post_set_callbacks_parameters_work_all_the_same(
