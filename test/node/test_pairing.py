@@ -202,6 +202,14 @@ def test_a_clock_that_goes_back_while_pairing_is_closed_is_no_jump(bench: Bench)
     assert (bench.jumps, bench.pairs[-1].generation) == (0, 0)
 
 
+def test_a_pair_that_completes_while_the_node_deactivates_is_of_the_ended_generation(
+        bench: Bench) -> None:
+    bench.generation.advance(PairDrop.DEACTIVATED)      # as the first step of deactivate
+    pair = bench.pair(START)
+    assert pair is not None
+    assert bench.generation.ended(pair.generation) is PairDrop.DEACTIVATED
+
+
 def test_images_from_before_a_jump_are_not_paired_after_it(bench: Bench) -> None:
     end = START + 100 * PERIOD
     bench.pair(end - PERIOD)
