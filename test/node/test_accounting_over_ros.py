@@ -89,21 +89,6 @@ def test_partners_that_never_come_are_unmatched(client: Any, images: dict[str, A
     assert status.values['waiting left'] == '4'
 
 
-def test_swapped_order_between_the_sides_still_pairs(client: Any, images: dict[str, Any],
-                                                     start: int) -> None:
-    before = client.counts()
-    a, b = start, start + PERIOD
-    send(client, images, 'left', a)
-    send(client, images, 'left', b)
-    send(client, images, 'right', b)
-    client.result('disparity', b)
-    send(client, images, 'right', a)        # complete now, but older than what is out
-    after = client.expect(before, {
-        'received left': 2, 'received right': 2, 'pairs': 2, 'published': 1,
-        'dropped pairs: not newer': 1})
-    assert after['clock jumps'] == before['clock jumps']
-
-
 def test_a_bag_that_loops_starts_over_and_loses_nothing(client: Any, images: dict[str, Any],
                                                         start: int) -> None:
     before = client.counts()
