@@ -13,7 +13,7 @@ from stereo_bp_ros.errors import InputReason
 from stereo_bp_ros.node.diagnostics.ledger import SIDES, ImageDrop, Ledger, PairDrop
 from stereo_bp_ros.node.pairing import Generation, Pairing, StereoPair
 from stereo_bp_ros.stamps import Image, PairFinder, sync_setting, why_no_pair
-from test.cases import every
+from test.cases import every, examples
 from test.node.stand_ins import make_info, make_stamped
 
 MS = 1_000_000
@@ -276,7 +276,7 @@ EVENTS = st.lists(st.one_of(
 ), max_size=60)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(events=EVENTS, approximate=st.booleans(), queue=st.integers(1, 6),
        threshold=st.sampled_from([0.0, 0.1, 1.0, 100.0]))
 def test_every_image_is_accounted_for_whatever_comes(
