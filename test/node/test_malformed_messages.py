@@ -30,10 +30,10 @@ def good(client: Any, pair: Any) -> None:
     assert np.frombuffer(message.image.data, '<f4').max() >= 5
 
 
-def expect_refusal(client: Any, reason: str, left: Any, right: Any, **cameras: Any) -> str:
+def expect_refusal(client: Any, reason: str, images: Any, **cameras: Any) -> str:
     """A frame is refused for a reason, by name, and nothing is published for it."""
     after = client.reports
-    stamp = client.send_frame(left, right, cameras=client.infos(**{
+    stamp = client.send_frame(*images, cameras=client.infos(**{
         'width': W, 'height': H, **cameras}))
     status = client.wait_for_status(
         'input', lambda s: f'bad input: {reason}: ' in s.message, after=after)
@@ -56,19 +56,19 @@ IMAGES = {
 @pytest.mark.parametrize('name', IMAGES)
 def test_malformed_images(client: Any, pair: Any, name: str) -> None:
     reason, fields = IMAGES[name]
-    text = expect_refusal(client, reason, client.image(pair[0], **fields), pair[1])
+    text = expect_refusal(client, reason, (client.image(pair[0], **fields), pair[1]))
     if reason == 'unknown encoding':
         assert 'yuv422_yuy2' in text
     good(client, pair)
 
 
 def test_sizes_that_differ(client: Any, pair: Any) -> None:
-    expect_refusal(client, 'size mismatch', pair[0], pair[1][:-1])
+    expect_refusal(client, 'size mismatch', (pair[0], pair[1][:-1]))
     good(client, pair)
 
 
 def test_images_that_are_not_of_the_size_in_camera_info(client: Any, pair: Any) -> None:
-    text = expect_refusal(client, 'camera_info size', pair[0][:32], pair[1][:32])
+    text = expect_refusal(client, 'camera_info size', (pair[0][:32], pair[1][:32]))
     assert '96 x 32' in text
     assert '96 x 64' in text
     good(client, pair)
@@ -77,7 +77,7 @@ def test_images_that_are_not_of_the_size_in_camera_info(client: Any, pair: Any) 
 def test_an_image_that_needs_more_memory_than_allowed(client: Any, pair: Any) -> None:
     good(client, pair)
     large = np.zeros((300, 400), np.uint8)
-    text = expect_refusal(client, 'too large', large, large, width=400, height=300)
+    text = expect_refusal(client, 'too large', (large, large), width=400, height=300)
     assert 'are allowed (memory_limit' in text
     good(client, pair)
 
@@ -93,7 +93,7 @@ CALIBRATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize('name', CALIBRATIONS)
 def test_malformed_calibrations(client: Any, pair: Any, name: str) -> None:
     reason, left, right = CALIBRATIONS[name]
-    expect_refusal(client, reason, *pair, left=left, right=right)
+    expect_refusal(client, reason, pair, left=left, right=right)
     good(client, pair)
 
 
