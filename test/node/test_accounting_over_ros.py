@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip('rclpy')
+from stereo_bp_ros.node.camera_infos import JUDGED
+
 pytestmark = pytest.mark.ros
 
 W, H = 64, 48
@@ -37,8 +39,9 @@ def start(client: Any, images: dict[str, Any]) -> Iterator[int]:
     for side in images:
         client.send_info(side, client.info(side, W, H))
     client.base += 100_000 * MS
-    # A jump back empties the queues.
-    for stamp in (client.base + 10_000 * MS, client.base):
+    # A jump back empties the queues. After so many images without a camera_info of their stamps,
+    # as others may have had them, none waits for one.
+    for stamp in (*(client.base + 10_000 * MS + k * PERIOD for k in range(JUDGED)), client.base):
         send_and_wait(client, images, stamp)
     # A result is out a moment before it counts as published.
     client.wait_for_status('pairing', lambda status: status.values['held'] == '0')
