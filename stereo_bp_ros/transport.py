@@ -1,8 +1,8 @@
-"""What images find when ROS starts: room in shared memory, or UDP without it, and memory to keep.
+"""Prepares the transport of images: Fast DDS with room in shared memory, else UDP, and malloc.
 
-To be settled before ``rclpy`` is imported: Fast DDS and the tracing library that comes with it
-look at the environment and the shared memory once. For a process that is not this package's, such
-as the camera's, ``eval "$(python3 -m stereo_bp_ros.transport)"`` settles it in a shell.
+Call ``prepare`` before ``rclpy`` is imported: Fast DDS and its tracing library read environment
+and shared memory once. In the shell of another process, such as a camera's driver, use
+``eval "$(python3 -m stereo_bp_ros.transport)"``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def prepare(environment: MutableMapping[str, str] = os.environ,
                 f'{NEEDED / 2**20:.0f} MiB of it for images')
         remedy = ("make room ('fastdds shm clean' removes what crashed processes left), or give "
                   'the container more (docker run --shm-size=256m)')
-        if free < 2 * os.sysconf('SC_PAGE_SIZE') and not _traced(shared_memory):
+        if free < 2 * os.sysconf('SC_PAGE_SIZE') and not _is_traced(shared_memory):
             raise StereoError(f'{room}; not even a page is left, and ROS 2 would be killed by '
                               f'SIGBUS: {remedy}')
     if 'fastrtps' not in environment.get('RMW_IMPLEMENTATION', 'rmw_fastrtps_cpp'):
@@ -124,7 +124,7 @@ def lock_memory() -> str:
 
 
 def _capabilities() -> int:
-    """Those in force, a bit each."""
+    """The effective capabilities, a bit each."""
     status = pathlib.Path('/proc/self/status').read_text(encoding='ascii', errors='replace')
     return next(int(line.split()[1], 16) for line in status.splitlines()
                 if line.startswith('CapEff:'))
@@ -139,7 +139,7 @@ def _free(shared_memory: pathlib.Path) -> int | None:
     return found.f_bavail * found.f_frsize if found.f_blocks else None
 
 
-def _traced(shared_memory: pathlib.Path) -> bool:
+def _is_traced(shared_memory: pathlib.Path) -> bool:
     """Whether the pages exist that LTTng, which ROS 2 is linked to, reads from shared memory.
 
     It makes two files where there are none, one for all and one for the user, and reads them

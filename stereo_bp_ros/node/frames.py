@@ -218,7 +218,7 @@ class FrameProcessor:
                 self._outputs.publish_latency(stamp, latency)
                 self._latencies.add(latency.total)
         with self._after_publishing():
-            self._judge(pair, ready, frame, self._matcher_host.config_in_force or config)
+            self._judge(pair, ready, frame, self._matcher_host.effective_config or config)
         return None
 
     @contextlib.contextmanager
@@ -280,7 +280,7 @@ class FrameProcessor:
         # Compared by identity: equal messages come here as one.
         if not self._calibrated_from or any(
                 new is not old for new, old in zip(source, self._calibrated_from, strict=True)):
-            self._calibrated_from = ()      # in case what follows is refused
+            self._calibrated_from = ()      # in case what follows is rejected
             calibration, rectification = calibrate(*source)
             self._calibrated = _Calibrated(calibration, rectification, [
                 *checks.check_projections(projection('left', pair.left_info),

@@ -39,7 +39,7 @@ class CpuEngine(Engine):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        arena = _aligned(plan.memory.total)
+        arena = _align(plan.memory.total)
         self._arrays = {spec.name: _view(arena, spec) for spec in plan.memory.arrays}
         self._matching = programs.matching('cpu', plan.config)(plan, self._arrays)
         self._rectification: Rectification | None = None        # that the maps are of
@@ -194,7 +194,7 @@ def warm_up(config: ResolvedConfig, factor: int = 1) -> float:
     return time.perf_counter() - start
 
 
-def _aligned(size: int) -> np.ndarray[Any, Any]:
+def _align(size: int) -> np.ndarray[Any, Any]:
     """``size`` bytes of zeros from a multiple of ``ALIGNMENT`` on.
 
     Written once, so that no frame waits for its pages.

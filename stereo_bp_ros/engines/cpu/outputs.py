@@ -261,7 +261,7 @@ def _write_row(sixteenths: Any, camera: Any, below: float, row: Any, pixels: Any
     for j in range(out.shape[0]):
         x = j * decimation
         at = x * pixels.pixel_bytes
-        colour = _packed(row[at + pixels.red], row[at + pixels.green], row[at + pixels.blue])
+        colour = _pack(row[at + pixels.red], row[at + pixels.green], row[at + pixels.blue])
         _write_point(sixteenths[x], camera, x, below, colour, out[j])
 
 
@@ -273,11 +273,11 @@ def _write_row_of_16_bits(sixteenths: Any, camera: Any, below: float, row: Any, 
         value = np.int32(row[2 * x + pixels.red]) << 8 | np.int32(row[2 * x + pixels.blue])
         grey = min(np.float32(value) * pixels.scale, np.float32(255))
         level = np.int32(grey + np.float32(0.5))
-        _write_point(sixteenths[x], camera, x, below, _packed(level, level, level), out[j])
+        _write_point(sixteenths[x], camera, x, below, _pack(level, level, level), out[j])
 
 
 @kernel
-def _packed(red: Any, green: Any, blue: Any) -> Any:
+def _pack(red: Any, green: Any, blue: Any) -> Any:
     packed = np.int32(red) << 16 | np.int32(green) << 8 | np.int32(blue)
     return np.int32(packed).view(np.float32)
 

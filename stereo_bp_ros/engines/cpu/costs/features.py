@@ -29,7 +29,7 @@ from stereo_bp_ros.engines.cpu.simd.vectors import (
 )
 
 #: The largest derivative of bytes.
-LARGEST = 4 * 255
+MAX_DERIVATIVE = 4 * 255
 
 
 class Target(NamedTuple):
@@ -157,9 +157,9 @@ def _fill_sobel(grey: Any, reach: int, config: ResolvedConfig, target: Target,
 
 @functools.lru_cache(maxsize=8)
 def _sobel_values(scale: float, cap: float) -> np.ndarray[Any, Any]:
-    """The feature of every derivative, - ``LARGEST`` first."""
+    """The feature of every derivative, - ``MAX_DERIVATIVE`` first."""
     bound = np.float32(cap or math.inf)
-    scaled = np.arange(-LARGEST, LARGEST + 1, dtype=np.float32) * np.float32(scale)
+    scaled = np.arange(-MAX_DERIVATIVE, MAX_DERIVATIVE + 1, dtype=np.float32) * np.float32(scale)
     # In float64: 0.49999997 + 0.5 is 1 in float32.
     values = np.floor(np.clip(scaled, -bound, bound).astype(np.float64) + 128.5)
     return np.clip(values, 0, 255).astype(np.uint8)
@@ -175,7 +175,7 @@ def _sobel(grey: Any, reach: int, values: Any, out: Any, first: int, step: int, 
             derivative = (np.int64(above[right]) - np.int64(above[left])
                           + 2 * (np.int64(own[right]) - np.int64(own[left]))
                           + np.int64(below[right]) - np.int64(below[left]))
-            out[y, first + step * x] = values[derivative + LARGEST]
+            out[y, first + step * x] = values[derivative + MAX_DERIVATIVE]
 
 
 def _fill_residual(grey: Any, reach: int, config: ResolvedConfig, target: Target,

@@ -117,7 +117,7 @@ def _step_forward(forward: Any, place: int, h: Any, before: Any, least: Any, ste
                   first_step: Any) -> Any:
     """What the forward pass reaches at a label, which is kept at ``place``, and the least h."""
     reached = minimum(h, before + step)
-    store(forward, place, _stepped(reached, before, first_step))
+    store(forward, place, _add_step(reached, before, first_step))
     return reached, minimum(h, least)
 
 
@@ -136,13 +136,13 @@ def _step_back(forward: Any, place: int, after: Any, least: Any, bound: Any, ste
                first: int, end: int) -> Any:
     """A label of the backward pass and what is sent of it; that of the one after is written."""
     reached = minimum(load(forward, place) - least, minimum(after + step, bound))
-    sent = _stepped(reached, after, first_step)
+    sent = _add_step(reached, after, first_step)
     _keep(messages, target, kept(messages, sent_after, sent), is_whole, first, end)
     return reached, sent
 
 
 @by_types
-def _stepped(reached: Any, neighbour: Any, first_step: Any) -> Any:
+def _add_step(reached: Any, neighbour: Any, first_step: Any) -> Any:
     """What a scan leaves of a label that it has reached; ``neighbour``: the label before.
 
     The next label goes on from what was reached: the next step costs the slope again. That the

@@ -97,7 +97,7 @@ def _stored_of(array: Any) -> Vector:
     return Vector(array.dtype, _vector_of(array).lanes)
 
 
-def _widened(builder: Any, dtype: Any, stored: Any) -> Any:
+def _widen(builder: Any, dtype: Any, stored: Any) -> Any:
     """The lanes to compute with from those that an array of ``dtype`` holds."""
     if dtype == types.int16:
         return float16.widen(builder, stored)
@@ -107,7 +107,7 @@ def _widened(builder: Any, dtype: Any, stored: Any) -> Any:
     return builder.zext(stored, words) if dtype == types.uint8 else stored
 
 
-def _narrowed(builder: Any, dtype: Any, lanes: Any) -> Any:
+def _narrow(builder: Any, dtype: Any, lanes: Any) -> Any:
     """The other way round."""
     if dtype == types.int16:
         return float16.narrow(builder, lanes)
@@ -156,7 +156,7 @@ def lanes(code: _Code, array: Any) -> Any:
 @_operation(lambda array, offset: _vector_of(array)(array, types.intp))
 def load(code: _Code, array: Any, offset: Any) -> Any:
     """A vector."""
-    return _widened(code.builder, code.signature.args[0].dtype, _loaded(code, array, offset))
+    return _widen(code.builder, code.signature.args[0].dtype, _loaded(code, array, offset))
 
 
 @_operation(lambda array, offset: _stored_of(array)(array, types.intp))
@@ -171,13 +171,13 @@ def store(code: _Code, array: Any, offset: Any, vector: Any) -> None:
     kind, _, given = code.signature.args
     is_as_held = given == _stored_of(kind)
     _put(code, array, offset,
-         vector if is_as_held else _narrowed(code.builder, kind.dtype, vector))
+         vector if is_as_held else _narrow(code.builder, kind.dtype, vector))
 
 
 @_operation(lambda array, offset: types.float32(array, types.intp))
 def load_one(code: _Code, array: Any, offset: Any) -> Any:
     """float32 from one element of an array of float32 or float16."""
-    one = _widened(code.builder, code.signature.args[0].dtype, _loaded(code, array, offset, 1))
+    one = _widen(code.builder, code.signature.args[0].dtype, _loaded(code, array, offset, 1))
     return code.builder.extract_element(one, ir.IntType(32)(0))
 
 
@@ -185,7 +185,7 @@ def load_one(code: _Code, array: Any, offset: Any) -> Any:
 def store_one(code: _Code, array: Any, offset: Any, value: Any) -> None:
     """Write a float32 to one element of an array of float32 or float16."""
     one = _splat(code.builder, value, 1)
-    _put(code, array, offset, _narrowed(code.builder, code.signature.args[0].dtype, one))
+    _put(code, array, offset, _narrow(code.builder, code.signature.args[0].dtype, one))
 
 
 @_operation(lambda address, offset: _BYTES(_BYTE_ADDRESS, types.intp))
