@@ -17,7 +17,9 @@ import argparse
 import dataclasses
 import logging
 import pathlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from rich.progress import Progress
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 HELP = 'render a road sequence, replay it through the node, report'
 NEEDS = ('rclpy', 'rosbags')
 
-LEAST_PUBLISHED = 0.95
+MIN_PUBLISHED = 0.95
 """Share of the frames of a rendered sequence that has to be published in time: a frame comes too
 late where a newer one takes its place. Another process may hold a core for a moment."""
 
@@ -112,7 +114,7 @@ def _runs(options: argparse.Namespace) -> list[Run]:
         settings.update(disparity_range=disparities, image_width=width, image_height=height)
         runs.append(Run(
             name, f'{title}, {width} x {height}, {disparities} disparities, {rate_hz:g} Hz',
-            settings, least_published=LEAST_PUBLISHED,
+            settings, least_published=MIN_PUBLISHED,
             sequence=scenes.RoadSequence(
                 width=width, height=height, max_disparity=disparities - 2, rate_hz=rate_hz,
                 frames=options.frames or frames, noise_sigma=options.noise,
@@ -161,13 +163,12 @@ def _perform(one: Run, options: argparse.Namespace) -> run_report.RecordedRun:
         return recorded
 
 
-def render_bag(sequence: scenes.RoadSequence, path: pathlib.Path, bar: Any) -> None:
+def render_bag(sequence: scenes.RoadSequence, path: pathlib.Path, bar: Progress) -> None:
     """Draw a street into a bag with its truth; ``bar`` shows how far it is."""
     from stereo_bp_ros.evaluation import bags
-    task = bar.add_task(f'Rendering {sequence.width} x {sequence.height}', total=len(sequence))
-    calibration = Calibration(sequence.focal_px, sequence.baseline_m, sequence.cx, sequence.cx,
-                              sequence.cy)
-    bags.write_bag(path, calibration, (
-        (frame.stamp_ns, frame.left, frame.right, frame.disparity)
-        for frame in scenes.render(sequence, workers_for(len(sequence)),
-                                   lambda done, _: bar.update(task, completed=done))))
+    frames = bar.track(scenes.render(sequence, workers_for(len(sequence))), total=len(sequence),
+                       description=f'Rendering {sequence.width} x {sequence.height}')
+    bags.write_bag(path, Calibration(sequence.focal_px, sequence.baseline_m, sequence.cx,
+                                     sequence.cx, sequence.cy),
+                   ((frame.stamp_ns, frame.left, frame.right, frame.disparity)
+                    for frame in frames))

@@ -113,7 +113,7 @@ def test_masks_do_not_overlap():
 def test_a_fence_across_the_pavement_has_its_period_in_mask_and_picture():
     camera = renderer.Camera(2000, 400, 2400.0, 999.5, 200.0, 0.5)
     distance = street.PANELS[3][1]
-    fence = meshes.join([mesh for row in street.fences(np.random.default_rng(0))
+    fence = meshes.join([mesh for row in street.make_fences(np.random.default_rng(0))
                          for mesh in row.pose(0.0)]).moved(y=CAMERA_HEIGHT_M)
     view = camera.view(meshes.split_by_depth(fence), np.zeros((801, 4001), np.uint8))
     row = round(200 + 2400 * (CAMERA_HEIGHT_M - 1.3) / distance)

@@ -120,9 +120,8 @@ class Vehicle:
         lamp = (0.30, 0.22) if not self.shape.panelled else (0.15, 0.36)
         for x, side in ((0.03, 1), (width - 0.03, -1)):
             inner = x + side * lamp[0]
-            canvas.box(min(x, inner), 0.06, max(x, inner), 0.06 + lamp[1], 72)
-            canvas.box(min(x, inner) + 0.02, 0.08, max(x, inner) - 0.02, 0.06 + 0.55 * lamp[1],
-                       104)
+            canvas.box(x, 0.06, inner, 0.06 + lamp[1], 72)
+            canvas.box(x + side * 0.02, 0.08, inner - side * 0.02, 0.06 + 0.55 * lamp[1], 104)
             bulb = x + side * lamp[0] * 0.3
             canvas.box(bulb - 0.035, 0.065 + 0.6 * lamp[1], bulb + 0.035, 0.05 + lamp[1], 205)
             canvas.box(x + side * 0.12 - 0.07, height - 0.2, x + side * 0.12 + 0.07,
