@@ -46,6 +46,7 @@ setup(
     package_dir=FOLDERS,
     package_data={NAME: ['py.typed'],
                   f'{NAME}.kernels': ['*.md', '*.cu*', '*/*.cu*', '*/*/*.cu*'],
+                  f'{NAME}.papers.tables': ['*.yaml'],
                   f'{NAME}.presets': ['*.*', 'cameras/*.yaml']},
     data_files=[
         ('share/ament_index/resource_index/packages', [f'resource/{NAME}']),

@@ -68,32 +68,27 @@ class Finding:
 
 
 #: Checks by their keys. Those that reject an input by its own format are told by their reason.
-CHECKS: dict[str, Check] = {}
-
-
-def _known(reason: InputReason, about: str, *programs: str) -> None:
-    CHECKS[reason.value] = Check(reason.value, Severity.REJECT, about, programs or PROGRAMS)
-
-
-_known(InputReason.UNKNOWN_ENCODING, 'the encoding of an image is one of the supported ones')
-_known(InputReason.BAD_STEP, 'a row of an image has as many bytes as its pixels need')
-_known(InputReason.SHORT_DATA, 'an image has as many bytes as its rows need')
-_known(InputReason.BAD_SIZE, 'an image has pixels, and an encoding with chroma even sides')
-_known(InputReason.TOO_LARGE,
-       'an image is within max_image_width, max_image_height and memory_limit')
-_known(InputReason.SIZE_MISMATCH, 'both images of a pair have one size')
-_known(InputReason.CAMERA_INFO_SIZE, 'the calibration is of images of the size of the pair')
-_known(InputReason.BAD_CALIBRATION,
-       'calibration values are finite, focal lengths above 0, R is a rotation, roi a part of the '
-       'full image')
-_known(InputReason.ZERO_BASELINE, 'the baseline is not 0')
-_known(InputReason.SWAPPED_CAMERAS, 'the baseline is above 0: the calibrations are not exchanged')
-_known(InputReason.VERTICAL_PAIR, 'the cameras are beside each other, not above each other')
-_known(InputReason.ZERO_STAMP, 'an image has a stamp', 'node')
-_known(InputReason.BAD_COMPRESSION, 'a compressed image is a whole PNG or JPEG', 'node', 'match',
-       'evaluate')
-_known(InputReason.BAD_ARRAY, 'an array has a supported shape, type and layout', 'Python')
-
+CHECKS: dict[str, Check] = {
+    reason.value: Check(reason.value, Severity.REJECT, about, tuple(programs) or PROGRAMS)
+    for reason, about, *programs in (
+        (InputReason.UNKNOWN_ENCODING, 'the encoding of an image is one of the supported ones'),
+        (InputReason.BAD_STEP, 'a row of an image has as many bytes as its pixels need'),
+        (InputReason.SHORT_DATA, 'an image has as many bytes as its rows need'),
+        (InputReason.BAD_SIZE, 'an image has pixels, and an encoding with chroma even sides'),
+        (InputReason.TOO_LARGE,
+         'an image is within max_image_width, max_image_height and memory_limit'),
+        (InputReason.SIZE_MISMATCH, 'both images of a pair have one size'),
+        (InputReason.CAMERA_INFO_SIZE, 'the calibration is of images of the size of the pair'),
+        (InputReason.BAD_CALIBRATION, 'calibration values are finite, focal lengths above 0, R is '
+         'a rotation, roi a part of the full image'),
+        (InputReason.ZERO_BASELINE, 'the baseline is not 0'),
+        (InputReason.SWAPPED_CAMERAS,
+         'the baseline is above 0: the calibrations are not exchanged'),
+        (InputReason.VERTICAL_PAIR, 'the cameras are beside each other, not above each other'),
+        (InputReason.ZERO_STAMP, 'an image has a stamp', 'node'),
+        (InputReason.BAD_COMPRESSION, 'a compressed image is a whole PNG or JPEG', 'node',
+         'match', 'evaluate'),
+        (InputReason.BAD_ARRAY, 'an array has a supported shape, type and layout', 'Python'))}
 
 Texts = Iterable['str | tuple[str, float]']
 

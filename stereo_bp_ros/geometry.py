@@ -214,8 +214,3 @@ class MemoryPlan:
 def align(offset: int) -> int:
     """The next multiple of ``ALIGNMENT``, bytes."""
     return -(-offset // ALIGNMENT) * ALIGNMENT
-
-
-def paper_memory_bound(width: int, height: int, disparity_range: int) -> int:
-    """(5 + 10 D) W H values: what the AI 2009 paper's program allocates (its section 3)."""
-    return (5 + 10 * disparity_range) * width * height

@@ -15,8 +15,10 @@ from unittest import mock
 
 from benchmarks.gates.cases import DEVICES, FRAMES, Case
 from stereo_bp_ros import geometry, partitions
-from stereo_bp_ros.engines.cpu.planning import plan_of as cpu_plan_of
-from stereo_bp_ros.engines.cuda import memory, pipeline, planning
+from stereo_bp_ros.engines.cpu.plan import plan_of as cpu_plan_of
+from stereo_bp_ros.engines.cuda import memory, pipeline
+from stereo_bp_ros.engines.cuda.plan import plan_of as cuda_plan_of
+from stereo_bp_ros.engines.cuda.plan import resolve
 from stereo_bp_ros.engines.cuda.runtime import arena, compiler, device
 from stereo_bp_ros.engines.cuda.stages import convert, refine
 from stereo_bp_ros.errors import StereoError
@@ -59,8 +61,8 @@ def of_cuda(case: Case) -> dict[str, Any]:
     found = dataclasses.replace(device.TYPICAL, **DEVICES[case.device])
 
     def plan_of(parts: partitions.Partitioning) -> Any:
-        return planning.plan_of(config, case.width, case.height, found, {}, parts)
-    matched = planning.resolve(config, found)
+        return cuda_plan_of(config, case.width, case.height, found, {}, parts)
+    matched = resolve(config, found)
     parts = partitions.choose(
         matched, *geometry.reduced_size(config, case.width, case.height),
         config.memory_limit or found.memory * 8 // 10, lambda parts: plan_of(parts).memory)

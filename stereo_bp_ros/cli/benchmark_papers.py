@@ -26,7 +26,7 @@ from typing import Any
 from stereo_bp_ros.bounded import MAX_REPORT_BYTES, read_bytes
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_folder
-from stereo_bp_ros.papers.tables import catalogue, plots, rendering
+from stereo_bp_ros.papers.tables import catalogue, report
 from stereo_bp_ros.papers.tables.bench import Bench
 from stereo_bp_ros.papers.tables.images import Images
 from stereo_bp_ros.papers.tables.results import Result, beside
@@ -64,15 +64,15 @@ def run(options: argparse.Namespace) -> int:
         check_folder(options.output, ('papers.json', 'papers.md'), options.read)
         options.output.mkdir(parents=True, exist_ok=True)
     chosen = catalogue.select(options.paper, options.table)
-    report, results = (_read(options.read, chosen) if options.read
+    measured, results = (_read(options.read, chosen) if options.read
                        else _measure(options, chosen))
     if options.output:
-        _write(options.output, report, results)
+        _write(options.output, measured, results)
     if options.json:
-        shared.print_json(report)
+        shared.print_json(measured)
     else:
         for result in results:
-            table = rendering.layout(result)
+            table = report.layout(result)
             shared.print_table(table.title, table.columns, table.rows, is_text=True)
             shared.say(*table.notes, '')
     return 0
@@ -117,9 +117,9 @@ def _read(paths: Sequence[pathlib.Path], chosen: Sequence[catalogue.Experiment]
             'tables': [one.to_dict() for one in results]}, results
 
 
-def _write(folder: pathlib.Path, report: dict[str, Any], results: Sequence[Result]) -> None:
-    shared.write_json(folder / 'papers.json', report)
+def _write(folder: pathlib.Path, measured: dict[str, Any], results: Sequence[Result]) -> None:
+    shared.write_json(folder / 'papers.json', measured)
     found = [plot for result in results for plot in result.measured.plots]
-    drawn = [f'{plot.name}.svg' for plot in found if plots.draw(
+    drawn = [f'{plot.name}.svg' for plot in found if report.draw(
         plot, folder / f'{plot.name}.svg')] if found and shared.can_draw('every figure') else []
-    (folder / 'papers.md').write_text(rendering.markdown(results, drawn), encoding='utf-8')
+    (folder / 'papers.md').write_text(report.markdown(results, drawn), encoding='utf-8')

@@ -180,12 +180,12 @@ def run(options: argparse.Namespace) -> int:
     stopped: BaseException | None = None
     with (recording or contextlib.nullcontext(),
           evaluate_scale.start(options, configs, names, method, sources,
-                               recording.collect if recording else None) as run_,
+                               recording.collect if recording else None) as (found, run_),
           shared.progress_bar() as bar):
-        task = bar.add_task(f'Evaluating {title}', total=run_.count)
-        pace = evaluate_scale.Pace(run_.count)
+        task = bar.add_task(f'Evaluating {title}', total=sources.count)
+        pace = evaluate_scale.Pace(sources.count)
         try:
-            for result in run_.results:
+            for result in found:
                 results.append(result)
                 pace.advance()
                 bar.update(task, advance=1,
@@ -194,8 +194,8 @@ def run(options: argparse.Namespace) -> int:
             if not results:
                 raise
             stopped = error         # once everything is reported that there is
-        backend, devices, showing = run_.backend(), run_.devices(), run_.showing()
-        skipped = run_.skipped()
+        backend, devices, showing = run_.backend, run_.devices, run_.collected
+        skipped = run_.skipped
     if skipped:
         _log.warning('%d of %d pairs cannot be read and are left out, e.g. %s: %s', len(skipped),
                      len(skipped) + len(results), skipped[0].name, skipped[0].error)

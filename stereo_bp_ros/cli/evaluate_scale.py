@@ -4,42 +4,55 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.runs import Evaluation, Matched, Method, Skipped, judge_all
 from stereo_bp_ros.evaluation.showing import Showing
-from stereo_bp_ros.evaluation.sources import Sources
+from stereo_bp_ros.evaluation.sources import Sources, Unread
 
-LARGEST_CHUNK = 32
+MAX_CHUNK = 32
 """Pairs that a worker is handed at once; fewer of short sources, so that all have work."""
+
+Collect = Callable[[int, Evaluation, Matched], None]
+"""Is handed the place of a pair, who has judged it, and the pair."""
 
 TOLD_EVERY_S = 30.0
 """A log gets a line about the progress this often."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """An evaluation under way.
+class InProcess:
+    """An evaluation in this process, with the attributes of ``scale.Cluster``."""
 
-    count:   pairs that there are; a bag may have fewer that are whole.
-    results: of one pair after another, in the order of the source.
-    backend: what computes, once there is a result.
-    devices: what has computed each matcher, once there is a result.
-    showing: what a page shows of the frames so far; nothing without ``--output``.
-    skipped: pairs so far that cannot be read, where they are left out.
-    """
+    def __init__(self, evaluation: Evaluation, showing: Showing | None, recorded: Collect | None
+                 ) -> None:
+        self.skipped: list[Skipped] = []
+        self.collected = showing
+        self._evaluation = evaluation
+        self._collectors: list[Collect] = [
+            *([showing.collect] if showing else []), *([recorded] if recorded else [])]
 
-    count: int
-    results: Iterator[Result]
-    backend: Callable[[], str]
-    devices: Callable[[], Mapping[str, Sequence[Mapping[str, str]]]]
-    showing: Callable[[], Showing]
-    skipped: Callable[[], Sequence[Skipped]]
+    @property
+    def backend(self) -> str:
+        """What computes."""
+        return self._evaluation.backend
+
+    @property
+    def devices(self) -> dict[str, list[Mapping[str, str]]]:
+        """What has computed each matcher."""
+        return {name: [one] for name, one in self._evaluation.devices.items()}
+
+    def judge(self, pairs: Iterable[Unread], skip: bool) -> Iterator[Result]:
+        """Results of all pairs, in their order."""
+        every = judge_all(self._evaluation, pairs, skipped=self.skipped if skip else None)
+        for number, matched in enumerate(every):
+            for collect in self._collectors:
+                collect(number + len(self.skipped), self._evaluation, matched)
+            yield matched.result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument('--workers', type=shared.whole(1, 1024), default=0, metavar='N',
                        help='spread pairs over N processes of this machine, each with one thread '
                             'and, in turn, one CUDA device (needs distributed and '
-                            'cryptography)')
+                            'cryptography); 1: this process, with one thread')
     where.add_argument('--scheduler', default='', metavar='ADDRESS',
                        help='spread pairs over the workers of a Dask cluster, e.g. '
                             'tls://host:8786, that find the same path (needs distributed)')
@@ -64,44 +77,31 @@ def for_workers(options: argparse.Namespace, config: MatcherConfig) -> MatcherCo
 @contextlib.contextmanager
 def start(options: argparse.Namespace, configs: Mapping[str, MatcherConfig],
           names: Sequence[str], method: Method, sources: Sources,
-          recorded: Callable[[int, Evaluation, Matched], None] | None = None) -> Iterator[Run]:
-    """An evaluation where the command line wants it; shows frames where it has ``--output``.
+          recorded: Collect | None = None) -> Iterator[tuple[Iterator[Result], Any]]:
+    """Results of an evaluation where the command line wants it, and what computes them.
+
+    That has ``backend``, ``devices`` and ``skipped`` once there is a result, and ``collected``:
+    what a page shows of the frames so far; None without ``--output``.
 
     :param recorded: is handed every pair, its place and who has judged it; in this process alone.
     :raises StereoError: there is no cluster.
     """
-    if options.output:
+    showing = Showing(sources.count) if options.output else None
+    if showing:
         options.output.mkdir(parents=True, exist_ok=True)
-    if not options.workers and not options.scheduler:
+    if options.workers <= 1 and not options.scheduler:
         with (Evaluation(configs, names, method) as evaluation,
               contextlib.closing(sources.unread()) as pairs):
-            showing = Showing(sources.count)
-            skipped: list[Skipped] = []
-
-            def results() -> Iterator[Result]:
-                every = judge_all(evaluation, pairs,
-                                  skipped=skipped if method.skip_unreadable else None)
-                for number, matched in enumerate(every):
-                    place = number + len(skipped)
-                    if options.output:
-                        showing.collect(place, evaluation, matched)
-                    if recorded:
-                        recorded(place, evaluation, matched)
-                    yield matched.result
-            yield Run(sources.count, results(), lambda: evaluation.backend,
-                      lambda: {name: [one] for name, one in evaluation.devices.items()},
-                      lambda: showing, lambda: skipped)
+            here = InProcess(evaluation, showing, recorded)
+            yield here.judge(pairs, method.skip_unreadable), here
         return
     shared.require('distributed', *(['cryptography'] if options.workers else []))
     from stereo_bp_ros.evaluation import scale
-    count = sources.count
     with scale.Cluster(options.workers, options.scheduler) as cluster:
-        size = max(1, min(LARGEST_CHUNK, count // (4 * cluster.workers)))
-        plan = scale.Plan(configs, names, method, _devices(options),
-                          Showing(count) if options.output else None)
+        size = max(1, min(MAX_CHUNK, sources.count // (4 * cluster.workers)))
+        plan = scale.Plan(configs, names, method, _devices(options), showing)
         with contextlib.closing(cluster.judge(plan, sources.chunks(size))) as found:
-            yield Run(count, found, lambda: cluster.backend, lambda: cluster.devices,
-                      lambda: cluster.collected or Showing(count), lambda: cluster.skipped)
+            yield found, cluster
 
 
 def _devices(options: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ import argparse
 import time
 from typing import Any
 
-from stereo_bp_ros import engines, geometry
+from stereo_bp_ros import engines, papers
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import IGNORED, MatcherConfig, NodeConfig, Setting
@@ -165,13 +165,13 @@ def _memory(config: MatcherConfig, width: int, height: int) -> dict[str, Any]:
             'width': cut.width, 'height': cut.height, 'padding': cut.padding,
             'computed_share': cut.nodes / (width * height),
             'kept': [part.kept._asdict() for part in cut.partitions]},
-        'tuning': backend.tuning_state(plan),
+        'tuning': (backend.tools.tuning_state(plan) if backend.tools
+                   else f'the {backend.name} back end has nothing to tune'),
         'arrays': [{'name': a.name, 'shape': list(a.shape), 'dtype': a.dtype, 'bytes': a.nbytes}
                    for a in plan.memory.arrays],
         'total_bytes': plan.memory.total,
         'allowed_bytes': backend.allowed(config),
-        'paper_bound_bytes': 4 * geometry.paper_memory_bound(width, height,
-                                                             config.disparity_range)}
+        'paper_bound_bytes': 4 * papers.memory_bound(width, height, config.disparity_range)}
 
 
 def _partitions_text(found: dict[str, Any]) -> str:

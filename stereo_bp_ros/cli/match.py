@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              "OpenCV's stereo YAML in metres; --set min_depth=METRES goes by it")
     parser.add_argument('--truth', type=pathlib.Path, metavar='FILE',
                         help='true disparity to score against: .pfm, or an image')
-    parser.add_argument('--truth-scale', type=shared.real(1e-3, datasets.LARGEST_SCALE),
+    parser.add_argument('--truth-scale', type=shared.real(1e-3, datasets.MAX_SCALE),
                         metavar='LEVELS',
                         help='grey levels per pixel of disparity of that image (default: '
                              'disparity_scale of its set in sets.yaml, else 256 for 16 bits; '

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     sizes = _sizes(options, MatcherConfig.from_mapping(values))
     first = MatcherConfig.from_mapping({**values, 'disparity_range': sizes[0][3]})
     backend = engines.choose(first)
-    if backend.name == 'cpu':
+    if backend.tools is None:
         if options.json:
             shared.print_json({'device': backend.describe(first), 'results': []})
         shared.say('The CPU back end has nothing to tune: its kernels fit themselves to the '
@@ -66,8 +66,8 @@ def run(options: argparse.Namespace) -> int:
             def show(done: int, total: int, what: str, name: str = name) -> None:
                 bar.update(task, completed=done, total=total, description=f'{name}: {what}')
 
-            found = engines.choose(config.replace(backend='cuda')).tune(
-                config, width, height, show, options.afresh)
+            backend.resolve(config)
+            found = backend.tools.tune(config, width, height, show, options.afresh)
             report.append({'set': name, 'width': width, 'height': height,
                            'disparities': disparities, **found})
     device = backend.describe(first)

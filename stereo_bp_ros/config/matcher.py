@@ -11,15 +11,15 @@ from typing import Any
 from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.config.matcher_settings import MatcherSettings
-from stereo_bp_ros.config.programs import ALGORITHM_OF
 from stereo_bp_ros.config.settings import Setting, Value
 from stereo_bp_ros.errors import ConfigError, ignored_keys, printable
+from stereo_bp_ros.papers.programs import PROGRAMS, ProgramSettings
 
 _Config = typing.TypeVar('_Config', bound='MatcherConfig')
 
 
 @dataclasses.dataclass(frozen=True)
-class MatcherConfig(MatcherSettings):
+class MatcherConfig(ProgramSettings, MatcherSettings):
     """What is computed, and on what. See ``docs/reference/parameters.md`` for the table.
 
     :raises ConfigError: a value or a combination is refused; the text names it and the limit.
@@ -135,10 +135,10 @@ class MatcherConfig(MatcherSettings):
 
     def _check_program(self) -> None:
         """Refuse a program of another algorithm, and settings of one that is not chosen."""
-        algorithm = ALGORITHM_OF.get(self.program, self.stereo_algorithm)
-        if self.stereo_algorithm != algorithm:
+        program = PROGRAMS.get(self.program)
+        if program and self.stereo_algorithm != program.algorithm:
             raise ConfigError('program', self.program,
-                              f'it is one of stereo_algorithm {algorithm}, which is '
+                              f'it is one of stereo_algorithm {program.algorithm}, which is '
                               f'{self.stereo_algorithm}')
         for name, kind in self.nested().items():
             if name != self.program and getattr(self, name) != kind():
@@ -152,14 +152,14 @@ class MatcherConfig(MatcherSettings):
         if self.exact:
             raise ConfigError('exact', self.exact,
                               'the reference maps are those of stereo_algorithm bp')
-        schedule = self.tiled_barriers.schedule
+        schedule = self.option('schedule', 'auto')
         if schedule == 'speculative' and self.inner_iterations > 1:
             raise ConfigError('inner_iterations', self.inner_iterations,
-                              'tiled_barriers.schedule speculative has one: use rows or auto')
-        if (self.tiled_barriers.synchronisation == 'all'
+                              f'{self.program}.schedule speculative has one: use rows or auto')
+        if (self.option('synchronisation', 'needed') == 'all'
                 and schedule in ('speculative', 'rows')):
-            raise ConfigError('tiled_barriers.synchronisation', 'all',
-                              f'tiled_barriers.schedule {schedule} has several tiles at once in a '
+            raise ConfigError(f'{self.program}.synchronisation', 'all',
+                              f'{self.program}.schedule {schedule} has several tiles at once in a '
                               'block: use cooperative, lock_free or launches')
 
     @classmethod

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
-from stereo_bp_ros.config.programs import PROGRAMS, PlainSteps, StreamedSad, TiledBarriers
 from stereo_bp_ros.config.settings import Settings, setting
+from stereo_bp_ros.papers import programs
 
 #: OpenCV's, ``cv2.COLORMAP_*``.
 COLOR_MAPS = ('autumn', 'bone', 'jet', 'winter', 'rainbow', 'ocean', 'summer', 'spring', 'cool',
@@ -23,21 +24,17 @@ class MatcherSettings(Settings):
         'bp', 'matching algorithm: SAD block matching, hierarchical or tiled belief propagation',
         choices=ALGORITHMS, aliases=dict(enumerate(ALGORITHMS)))
     program: str = setting(
-        'default', 'program that matches: the fastest, or one that repeats a paper (plain_steps '
-        'of bp, streamed_sad of sad, tiled_barriers of tiled_bp)', choices=PROGRAMS,
-        read_only=True)
+        'default', programs.MEANING, choices=('default', *programs.PROGRAMS), read_only=True)
     min_disparity: int = setting(
-        0, 'first disparity of the search', -2048, 2048, unit='pixels')
+        0, 'first disparity searched', -2048, 2048, unit='pixels')
     disparity_range: int = setting(
         64, 'number of disparities searched', 2, 512, unit='pixels')
     min_depth: float = setting(
-        0.0, 'nearest distance along the optical axis that is to be measured: once a calibration '
-        'is known, the search ends there, and disparity_range counts no more; 0 = off', 0, 1e6,
-        unit='metres')
+        0.0, 'nearest depth to measure: once a calibration is known, the search ends there and '
+        'disparity_range is ignored; 0 = off', 0, 1e6, unit='metres')
     downscale: int = setting(
-        1, 'images are matched this many times smaller in both directions, which takes a fraction '
-        'of the time and loses small things; results have the size of the images all the same', 1,
-        4)
+        1, 'reduce images this many times in both directions before matching, which takes a '
+        'fraction of the time and loses small objects; results keep the size of the images', 1, 4)
     reference_image: str = setting(
         'left', 'image whose pixels get a disparity', choices=('left', 'right'))
 
@@ -52,28 +49,28 @@ class MatcherSettings(Settings):
         unit='pixels')
 
     smoothing_sigma: float = setting(
-        0.0, 'standard deviation of the Gaussian before matching, 0 = none', 0, 10,
-        unit='pixels')
+        0.0, 'standard deviation of the Gaussian filter before matching; 0 = off',
+        0, 10, unit='pixels')
     preprocessing: str = setting(
         'sobel_x', 'image that is matched: grey values, Sobel x derivative, Sobel gradient '
         'magnitude, or the residual of a box mean',
         choices=('none', 'sobel_x', 'sobel', 'residual'))
     sobel_scale: float = setting(
-        0.25, 'factor on the Sobel derivatives', 0.001, 16)
+        0.25, 'factor of the Sobel derivatives', 0.001, 16)
     prefilter_cap: float = setting(
-        63.0, 'bound of the absolute preprocessed value (sobel_x, sobel), 0 = none', 0, 2048,
-        unit='grey levels')
+        63.0, 'truncation of the absolute preprocessed value (sobel_x, sobel); 0 = off',
+        0, 2048, unit='grey levels')
     residual_window_size: int = setting(
-        3, 'side of the box whose mean the residual subtracts', 3, 51, odd=True,
-        unit='pixels')
+        3, 'side of the box filter that the residual subtracts', 3, 51, odd=True, unit='pixels')
     residual_iterations: int = setting(
-        1, 'how often the residual subtracts its mean', 1, 10)
+        1, 'number of times that the residual subtracts its mean', 1, 10)
     mono16_scale: float = setting(
         0.00390625, 'factor from 16-bit values to grey values 0..255', 1e-6, 255)
 
     message_type: str = setting(
         'int16', 'number type of the messages of belief propagation; float16 (CPU, or program '
-        'plain_steps) is storage only, sums take 32 bits', choices=('float32', 'float16', 'int16'))
+        f'{programs.OF_FLOAT16}) is storage only, sums take 32 bits',
+        choices=('float32', 'float16', 'int16'))
     exact: bool = setting(
         False, 'reproduce the reference maps of bp bit by bit (float32 messages, slower; on '
         'CUDA without partitions)')
@@ -82,96 +79,94 @@ class MatcherSettings(Settings):
     iterations: int = setting(
         7, 'iterations per level; one updates one colour of the checkerboard', 0, 1000)
     level_iterations: str = setting(
-        '', 'iterations of each level, level 0 first, with commas; the last number holds for '
-        'the levels that follow; empty = iterations (bp)')
+        '', 'iterations of each level, level 0 first, separated by commas; the last number holds '
+        'for the remaining levels; empty = iterations (bp)')
     tile_size: int = setting(
         13, 'side of the tiles of tiled_bp', 2, 64, unit='pixels')
     outer_iterations: int = setting(
-        1, 'how often tiled_bp visits all tiles, in raster and then in reverse raster order', 1,
-        1000)
+        1, 'passes of tiled_bp over all tiles, each in raster and then in reverse raster order',
+        1, 1000)
     inner_iterations: int = setting(
         1, 'sweeps right, left, down and up of a visit to a tile', 1, 1000)
     data_weight: float = setting(0.15, 'weight of the data cost', 0.0001, 1000)
     data_truncation: float = setting(
-        20.0, 'bound of the absolute difference in the data cost', 0.01, 4096,
-        unit='grey levels')
-    discontinuity_slope: float = setting(0.5, 'slope of the smoothness cost', 0.0001, 1000)
+        20.0, 'truncation of the absolute difference in the data cost',
+        0.01, 4096, unit='grey levels')
+    discontinuity_slope: float = setting(
+        0.5, 'slope of the truncated linear smoothness cost', 0.0001, 1000)
     discontinuity_truncation: float = setting(
-        6.0, 'bound of the smoothness cost; 0 = disparity_range / 7.5', 0, 10000)
+        6.0, 'truncation of the smoothness cost; 0 = disparity_range / 7.5', 0, 10000)
     discontinuity_first_step: float = setting(
-        0.0, 'cost of a step of one label where it is less than the slope; 0 = the slope (bp with '
+        0.0, 'penalty of a one-label jump (P1 of SGM), at most the slope; 0 = the slope (bp with '
         'int16)', 0, 1000)
     discontinuity_edge_threshold: int = setting(
-        0, 'where grey values of neighbours differ by at least this, as the mean of three pairs '
-        'side by side, discontinuity_edge_truncation holds in place of discontinuity_truncation '
-        '(with the weights below); 0 = off', 0, 255, unit='grey levels')
+        0, 'neighbours whose grey values differ by at least this, as the mean of three pairs '
+        'side by side, lie at an image edge and get discontinuity_edge_truncation (with the '
+        'weights below); 0 = off', 0, 255, unit='grey levels')
     discontinuity_edge_truncation: float = setting(
-        20.0, 'bound of the smoothness cost at such edges of the image', 0.5, 10000)
+        20.0, 'truncation of the smoothness cost at image edges', 0.5, 10000)
 
     census_weight: float = setting(
-        0.0, 'weight of the census cost, the Hamming distance of the bits neighbour < centre. '
-        'Where one of these four weights is above 0, the data cost is the sum of their costs in '
-        'whole numbers up to 255, in place of data_weight (bp with int16)', 0, 16)
+        0.0, 'weight of the census cost, the Hamming distance of the bits neighbour < centre. If '
+        'one of these four weights is above 0, the data cost is the sum of their costs in whole '
+        'numbers up to 255, in place of data_weight (bp with int16)', 0, 16)
     census_window: str = setting(
         '9x7', 'width x height of the window of the census', choices=CENSUS_WINDOWS,
         unit='pixels')
     sobel_weight: float = setting(
         0.0, 'weight of the difference of the Sobel x derivatives', 0, 16)
     sobel_bound: int = setting(
-        20, 'bound of this difference', 1, 255, unit='grey levels')
+        20, 'truncation of this difference', 1, 255, unit='grey levels')
     grey_weight: float = setting(0.0, 'weight of the difference of grey values', 0, 16)
     grey_bound: int = setting(
-        20, 'bound of this difference', 1, 255, unit='grey levels')
+        20, 'truncation of this difference', 1, 255, unit='grey levels')
     residual_weight: float = setting(
         0.0, 'weight of the difference of the residuals of a box mean', 0, 16)
     residual_bound: int = setting(
-        20, 'bound of this difference', 1, 255, unit='grey levels')
+        20, 'truncation of this difference', 1, 255, unit='grey levels')
     outside_cost: int = setting(
         20, 'cost of a label whose partner lies outside the other image (with these weights)', 0,
         255)
     path_sums: bool = setting(
-        False, 'add up the data cost along paths from four sides, as semi-global matching does, '
-        'before belief propagation (with these weights)')
+        False, 'aggregate the data cost along paths from four sides, as semi-global matching '
+        'does, before belief propagation (with these weights)')
     path_step_penalty: int = setting(
-        15, 'path sums: cost of a step of one label', 0, 255)
+        15, 'path sums: penalty of a one-label jump (P1 of SGM)', 0, 255)
     path_jump_penalty: int = setting(
-        200, 'path sums: cost of a larger step', 0, 255)
+        200, 'path sums: penalty of a larger jump (P2 of SGM)', 0, 255)
 
     correlation_window_size: int = setting(
         15, 'side of the window of SAD, and of texture_threshold', 1, 51, odd=True, unit='pixels')
 
     uniqueness_ratio: float = setting(
-        0.0, 'margin by which the best match must beat every other but its neighbours; of the '
-        'best SAD, or of the largest data cost of a pixel (bp); 0 = off', 0, 100,
-        unit='per cent', live=True)
+        0.0, 'margin by which the best match must beat all others except its neighbours; '
+        'relative to the best SAD, or to the largest data cost of a pixel (bp); 0 = off',
+        0, 100, unit='per cent', live=True)
     texture_threshold: int = setting(
-        0, 'least sum of the absolute clipped Sobel x derivative over the window; 0 = off',
+        0, 'minimum sum of the absolute truncated Sobel x derivative over the window; 0 = off',
         0, 1000000, unit='grey levels', live=True)
     confidence_window_size: int = setting(
         1, 'side of the window over which the confidence is averaged; invalid pixels count as 0, '
-        'and near a jump it is less',
-        1, 51, odd=True, unit='pixels', live=True)
+        'and confidence falls near a jump', 1, 51, odd=True, unit='pixels', live=True)
     confidence_threshold: float = setting(
-        0.0, 'least confidence of a valid pixel (with filling none); 0 = off', 0, 1, live=True)
+        0.0, 'minimum confidence of a valid pixel (with filling none); 0 = off', 0, 1, live=True)
     contrast_threshold: float = setting(
-        0.0, 'least range of grey values in every 7 x 7 window that has a valid pixel (with '
-        'filling none): finds saturated and plain sky; 0 = off', 0, 255, unit='grey levels',
-        live=True)
+        0.0, 'minimum range of grey values in every 7 x 7 window that contains a valid pixel '
+        '(with filling none): rejects saturated and plain sky; 0 = off',
+        0, 255, unit='grey levels', live=True)
     subpixel: bool = setting(
         True, 'refine disparities through three costs: by two lines of one slope with sad and '
         'with combined costs, else by a parabola', live=True)
     disp12_max_diff: int = setting(
-        0, 'largest difference in the left-right check; 0 = off', 0, 128, unit='pixels',
-        live=True)
+        0, 'maximum difference in the left-right check; 0 = off', 0, 128, unit='pixels', live=True)
     median_window_size: int = setting(
         0, 'side of the median filter: 0 (off), 3 or 5', 0, 5, unit='pixels', live=True)
     speckle_size: int = setting(
-        0, 'regions of at most this many pixels are removed; 0 = off', 0, 100000,
-        unit='pixels', live=True)
+        0, 'remove regions of at most this many pixels; 0 = off',
+        0, 100000, unit='pixels', live=True)
     speckle_range: float = setting(
-        1.0, 'largest step between neighbours of one region; parameters that have the number 0 '
-        'as stereo_algorithm count sixteenths, as stereo_image_proc does', 0, 128, unit='pixels',
-        live=True)
+        1.0, 'maximum jump between neighbours of one region; counts sixteenths beside '
+        'stereo_algorithm 0, as in stereo_image_proc', 0, 128, unit='pixels', live=True)
     filling: str = setting(
         'none', 'value of invalid pixels inside the valid window: none; background, the smaller '
         'of the nearest valid disparities left and right; plane, the same, but in the band that '
@@ -180,10 +175,10 @@ class MatcherSettings(Settings):
     bilateral_passes: int = setting(
         0, 'passes of a bilateral filter over the filled disparity; 0 = off', 0, 10, live=True)
     bilateral_sigma: float = setting(
-        0.0, 'standard deviation of its weights over differences of disparity; 0 = '
+        0.0, 'standard deviation of the range weights, over differences of disparity; 0 = '
         'disparity_range / 64', 0, 100, unit='pixels', live=True)
     border: str = setting(
-        'invalid', 'pixels outside the valid window: invalid, or keep the guess of belief '
+        'invalid', 'pixels outside the valid window: invalid, or keep the estimate of belief '
         'propagation', choices=('invalid', 'keep'), live=True)
     pre_adjust_disparity: bool = setting(
         True, 'subtract cx_left - cx_right from the published disparities', live=True)
@@ -191,35 +186,32 @@ class MatcherSettings(Settings):
         'turbo', 'colors of disparity_color, by their name in OpenCV', choices=COLOR_MAPS,
         live=True)
     color_range: int = setting(
-        0, 'disparities from min_disparity on that the colors are spread over, larger ones have '
-        'the last color; 0 = as far as the search goes', 0, 4096, unit='pixels', live=True)
+        0, 'number of disparities, from min_disparity on, that the colors cover; larger ones get '
+        'the last color; 0 = the whole search', 0, 4096, unit='pixels', live=True)
 
     points_decimation: int = setting(
-        1, 'points: one for every column and row of this number, from the first on', 1, 256,
-        unit='pixels', live=True)
+        1, 'publish every n-th row and column of points', 1, 256, unit='pixels', live=True)
     points_min_depth: float = setting(
-        0.0, 'points: least depth; 0 = off', 0, 1e6, unit='metres', live=True)
+        0.0, 'minimum depth of a point; 0 = off', 0, 1e6, unit='metres', live=True)
     points_max_depth: float = setting(
-        0.0, 'points: greatest depth; 0 = off', 0, 1e6, unit='metres', live=True)
+        0.0, 'maximum depth of a point; 0 = off', 0, 1e6, unit='metres', live=True)
 
     max_image_width: int = setting(
-        8192, 'widest image accepted', 16, 65536, unit='pixels', live=True)
+        8192, 'maximum width of an image', 16, 65536, unit='pixels', live=True)
     max_image_height: int = setting(
-        8192, 'highest image accepted', 16, 65536, unit='pixels', live=True)
+        8192, 'maximum height of an image', 16, 65536, unit='pixels', live=True)
     ignored_checks: str = setting(
-        '', 'checks of docs/reference/checks.md, separated by commas, that are skipped', live=True)
+        '', 'checks of docs/reference/checks.md to skip, separated by commas', live=True)
     memory_limit: int = setting(
-        0, 'bytes that one engine may allocate; 0 = 80 % of what is there; larger images are '
-        'matched in partitions (bp) or refused', 0, 2**50,
-        unit='bytes')
+        0, 'maximum bytes of one engine; 0 = 80 % of what is free; larger images are matched in '
+        'partitions (bp) or rejected', 0, 2**50, unit='bytes')
     partition_columns: int = setting(
-        0, 'partitions side by side that an image is cut into (bp); 0 = as many as the memory '
-        'calls for', 0, 256)
+        0, 'partitions side by side (bp); 0 = as many as the memory requires', 0, 256)
     partition_rows: int = setting(
-        0, 'partitions one above the other; 0 = as many as the memory calls for', 0, 256)
+        0, 'partitions one above the other (bp); 0 = as many as the memory requires', 0, 256)
     partition_padding: int = setting(
-        64, 'pixels that a partition goes on for at least where it was cut', 1, 1024,
-        unit='pixels')
+        64, 'minimum padding of a partition on each side where the image is cut',
+        1, 1024, unit='pixels')
     backend: str = setting(
         'auto', 'what computes: cuda, cpu, or auto for the first of the two that works here',
         choices=('auto', 'cuda', 'cpu'))
@@ -228,9 +220,9 @@ class MatcherSettings(Settings):
     num_threads: int = setting(
         0, 'threads of the CPU back end; 0 = all cores', 0, 1024)
 
-    plain_steps: PlainSteps = dataclasses.field(default_factory=PlainSteps)
-    streamed_sad: StreamedSad = dataclasses.field(default_factory=StreamedSad)
-    tiled_barriers: TiledBarriers = dataclasses.field(default_factory=TiledBarriers)
+    def option(self, name: str, default: Any) -> Any:
+        """A setting of the program in use; ``default`` where it has none of this name."""
+        return getattr(getattr(self, self.program, None), name, default)
 
     @property
     def is_belief_propagation(self) -> bool:

@@ -21,11 +21,11 @@ class NodeConfig(Settings):
     """
 
     preset: str = setting(
-        '', 'shipped set of settings that the defaults of all others come from', read_only=True)
+        '', 'shipped preset that provides the defaults of all other settings', read_only=True)
     autostart: bool = setting(
         True, 'configure and activate without being asked', read_only=True)
     lock_memory: bool = setting(
-        False, 'keep the memory of the process in RAM once it is configured (mlockall); needs '
+        False, 'lock the memory of the process in RAM once it is configured (mlockall); needs '
         'CAP_IPC_LOCK, or a memlock limit of unlimited', read_only=True)
     image_width: int = setting(
         0, 'width that configure allocates memory for; 0 = that of the first images', 0, 65536,
@@ -40,37 +40,36 @@ class NodeConfig(Settings):
     approximate_sync: bool = setting(
         False, 'pair images whose stamps differ by up to the tolerance', live=True)
     approximate_sync_tolerance_seconds: float = setting(
-        0.01, 'largest difference of the stamps of a pair with approximate_sync; 0 (in '
-        'stereo_image_proc no limit) is refused with it', 0, 10, unit='seconds', live=True)
+        0.01, 'maximum difference of the stamps of a pair with approximate_sync; 0 (no limit in '
+        'stereo_image_proc) is rejected with it', 0, 10, unit='seconds', live=True)
     queue_size: int = setting(
-        5, 'images of each side kept while waiting for the other', 1, 1000, live=True)
+        5, 'images of each side kept while they wait for a partner', 1, 1000, live=True)
     use_system_default_qos: bool = setting(
         False, 'subscribe with the system default QoS, not SensorDataQoS', read_only=True)
 
     max_input_age: float = setting(
-        0.5, 'pairs older than this when taken to be matched are dropped as stale; 0 = off', 0,
-        3600, unit='seconds', live=True)
+        0.5, 'drop pairs as stale that are older than this when they are taken for matching; 0 = '
+        'off', 0, 3600, unit='seconds', live=True)
     max_latency: float = setting(
-        0.0, 'results later than this after their stamp are dropped as late; 0 = off', 0, 3600,
-        unit='seconds', live=True)
+        0.0, 'drop results as late that come later than this after their stamp; 0 = off',
+        0, 3600, unit='seconds', live=True)
     jump_threshold: float = setting(
-        1.0, 'stamps going back by more than this are a restart of the clock or the bag', 0,
-        3600, unit='seconds', live=True)
+        1.0, 'treat stamps that go back by more than this as a restart of the clock or the bag',
+        0, 3600, unit='seconds', live=True)
     input_timeout: float = setting(
-        1.0, 'a topic silent for this long is an error in /diagnostics', 0.01, 3600,
-        unit='seconds', live=True)
+        1.0, 'report an error in /diagnostics when a topic is silent for this long',
+        0.01, 3600, unit='seconds', live=True)
     points_organized: bool = setting(
         True, 'points2 has a point for every pixel, NaN where there is none; false: only the '
         'points that there are, in one row', live=True)
     min_valid_fraction: float = setting(
-        0.05, 'a frame with a smaller part of valid pixels in its window is a warning', 0, 1,
-        live=True)
+        0.05, 'warn when the valid fraction of the window falls below this', 0, 1, live=True)
     max_vertical_offset: float = setting(
-        0.75, 'images of a pair that miss each other by more rows than this, in any column, are '
-        'a warning; 0 = not measured', 0, 32, unit='pixels', live=True)
+        0.75, 'warn when the rows of a pair differ by more than this in any column; 0 = not '
+        'measured', 0, 32, unit='pixels', live=True)
     latency_budget_ms: float = setting(
-        100.0, 'a 95th percentile of the total latency above this is a warning; 0 = off', 0,
-        60000, unit='ms', live=True)
+        100.0, 'warn when the 95th percentile of the total latency exceeds this; 0 = off',
+        0, 60000, unit='ms', live=True)
     depth_encoding: str = setting(
         '32FC1', 'depth images of metres (32FC1, NaN = none) or of millimetres (16UC1, 0 = none)',
         choices=('32FC1', '16UC1'), read_only=True)
@@ -79,7 +78,7 @@ class NodeConfig(Settings):
     jpeg_quality: int = setting(
         95, 'quality of these pictures with jpeg', 1, 100, live=True)
     on_device_loss: str = setting(
-        'exit', 'after the loss of the GPU: exit with an error status, or go on on the CPU',
+        'exit', 'after the loss of the GPU: exit with an error status, or continue on the CPU',
         choices=('exit', 'cpu'), live=True)
 
     prefilter_size: int = setting(

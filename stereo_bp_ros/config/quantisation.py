@@ -21,7 +21,7 @@ JUMP = 32
 #: Combined data costs of a pixel are cut at this.
 LARGEST_BYTE = 255
 #: Finer steps of a grey value's cost than 1 / 128 change no map that was measured.
-LARGEST_SCALE = 128
+MAX_SCALE = 128
 
 
 def message_scale(config: MatcherSettings) -> int:
@@ -44,7 +44,8 @@ def message_scale(config: MatcherSettings) -> int:
     if config.message_type == 'float16':
         # Whole numbers up to here are exact in float16. Where sums are so, too, they reach
         # four truncations before they are cut.
-        most = 2048 / max(data, config.truncation * (4 if config.plain_steps.packed_halves else 1))
+        truncations_of_sum = 4 if config.option('packed_halves', False) else 1
+        most = 2048 / max(data, config.truncation * truncations_of_sum)
     else:
         most = LARGEST_INT16 / (data * pixels + truncations * config.truncation)
     scale = _wholest_scale(most, config.message_type, sums, config.data_truncation,
@@ -113,7 +114,7 @@ def largest_cost(config: MatcherSettings) -> float:
 def _wholest_scale(most: float, message_type: str, sums: tuple[int, int], data_truncation: float,
                    weights: tuple[float, float, float]) -> int:
     """The S of ``message_scale`` that is at most ``most``; 0 = there is none."""
-    most = min(most, LARGEST_SCALE)
+    most = min(most, MAX_SCALE)
     best, least = 0, math.inf
     (pixels, truncations), (data_weight, *smoothness) = sums, weights
     for scale in range(math.floor(most / 4) + 1, math.floor(most) + 1):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.backend import SHARE, Backend, Engine
-from stereo_bp_ros.engines.plan import Plan
+from stereo_bp_ros.engines.backend import SHARE, Backend, Engine, Plan
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError
 
 __all__ = ['SHARE', 'Backend', 'Engine', 'Plan', 'choose', 'create_engine', 'known', 'warm_up']
 
 
-def choose(config: MatcherConfig) -> Backend:
+def choose(config: MatcherConfig) -> Backend[Any]:
     """The back end that ``config.backend`` gets on this machine.
 
     ``auto`` takes CUDA where there is a device and the engine has the settings, else the CPU,
@@ -21,21 +21,21 @@ def choose(config: MatcherConfig) -> Backend:
     :raises BackendUnavailable: the asked-for back end cannot run here.
     :raises ConfigError: backend cuda, and a setting that only the CPU engine has.
     """
-    from stereo_bp_ros.engines.cuda import backend
+    from stereo_bp_ros.engines.cuda import backend, plan
     if config.backend == 'cuda':
-        backend.resolve(config)
+        plan.resolve(config)
     if config.backend != 'cpu':
         try:
             backend.ask(config.device_id)
         except BackendUnavailable:
             if config.backend == 'cuda':
                 raise
-    found = known(config)
-    assert found is not None
-    return found
+    chosen = known(config)
+    assert chosen is not None
+    return chosen
 
 
-def known(config: MatcherConfig) -> Backend | None:
+def known(config: MatcherConfig) -> Backend[Any] | None:
     """As ``choose``, from what that has found out about the device before; asks no device.
 
     Any thread may call this, while CUDA is for one. None = nobody has asked for that device.
@@ -50,10 +50,10 @@ def known(config: MatcherConfig) -> Backend | None:
         device = remember(config.device_id)
         if device is None:
             return None
-        found = CudaBackend(device, 'asked for' if config.backend == 'cuda'
-                            else f'found {device.name}')
-        found.resolve(config)
-        return found
+        cuda = CudaBackend(device, 'asked for' if config.backend == 'cuda'
+                           else f'found {device.name}')
+        cuda.resolve(config)
+        return cuda
     except (BackendUnavailable, ConfigError) as error:
         if config.backend == 'cuda':
             raise

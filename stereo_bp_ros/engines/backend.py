@@ -1,12 +1,13 @@
-"""What a back end and its engines are: each is a subclass of these."""
+"""What a back end, its plans and its engines are: each is a subclass of these."""
 
 from __future__ import annotations
 
 import abc
-import contextlib
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -14,8 +15,8 @@ from stereo_bp_ros import geometry, partitions
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.device_arrays import DeviceArray
-from stereo_bp_ros.engines.plan import Plan
-from stereo_bp_ros.errors import BackendUnavailable, InputError, InputReason
+from stereo_bp_ros.errors import InputError, InputReason
+from stereo_bp_ros.geometry import MemoryPlan
 from stereo_bp_ros.images import RawImage, check_limits
 from stereo_bp_ros.partitions import Partitioning
 from stereo_bp_ros.rectification import Rectification
@@ -26,8 +27,36 @@ SHARE = 0.8
 _log = logging.getLogger('stereo_bp_ros.engines')
 
 
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Everything that an engine is built from; computed once and never changed.
+
+    config: with which images are matched that are
+    width, height: pixels large, after reduction;
+    parts:  how belief propagation cuts them;
+    downscale: by how much images of
+    image_width, image_height: pixels are reduced;
+    source: width and height of the images as they come, which differ from those where images are
+    rectified to another size;
+    memory: the arrays that the engine allocates, on the device, or on the host for the CPU.
+    """
+
+    config: ResolvedConfig
+    width: int
+    height: int
+    parts: Partitioning
+    downscale: int
+    image_width: int
+    image_height: int
+    source: tuple[int, int]
+    memory: MemoryPlan
+
+
+PlanT = TypeVar('PlanT', bound=Plan)
+
+
 def misplaced(name: str, place: str, matcher: str) -> InputError:
-    """The refusal of an array that is where the matcher is not."""
+    """The rejection of an array that is where the matcher is not."""
     what = f'the {name} image' if name in ('left', 'right') else f'out[{name!r}]'
     return InputError(InputReason.BAD_ARRAY, f'{what} is {place}', f'the matcher {matcher}')
 
@@ -84,13 +113,54 @@ class Engine(abc.ABC):
         """Give the memory back; the engine is of no use afterwards."""
 
 
-class Backend(abc.ABC):
+class Tools(Protocol):
+    """What a back end has beyond matching: tuning, inspection and memory of its device."""
+
+    def kernels_used(self) -> AbstractContextManager[list[Any]]:
+        """Context whose list holds, once it is left, an ``inspection.KernelUse`` for each kernel
+        launched inside."""
+
+    def local_accesses(self, config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
+        """Loads and stores of local memory that settings ask of a frame, by warps."""
+
+    def tuning_state(self, plan: Any) -> str:
+        """What the tuner has found for a plan, or why that is not used."""
+
+    def tune(self, config: MatcherConfig, width: int, height: int,
+             progress: Callable[[int, int, str], None], afresh: bool) -> dict[str, Any]:
+        """Search what is fastest for images of a size, for engines built later.
+
+        Returns the milliseconds of a frame 'untuned' and 'tuned', their 'ratio', what is 'best'
+        where that is not the engine's own choice: tilings by level, or settings by name; and by
+        the AI 2009 paper the 'most_disparities' of the device for messages and for labels.
+
+        :param progress: called with (steps done, steps, what is being done).
+        :param afresh: begin anew, whatever was found earlier.
+        :raises ConfigError: the configuration has nothing to tune.
+        :raises StereoError: an engine cannot be built.
+        """
+
+    def pin(self, buffer: Any) -> bool:
+        """Page-lock the memory of a buffer that results go to again and again, until it is gone.
+
+        An engine then writes into it directly. Returns whether that is so.
+
+        :param buffer: owns its memory, never resizes it, and takes weak references (array.array).
+        """
+
+    def empty_pinned(self, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+        """An uninitialised C-contiguous array in memory that the device reads and writes directly.
+        """
+
+
+class Backend(abc.ABC, Generic[PlanT]):
     """What computes, for configurations that ``engines.choose`` has given to it.
 
-    reason: why it was chosen, in one line.
+    reason: why it was chosen, in one line; tools: None on the CPU.
     """
 
     name: ClassVar[str]
+    tools: Tools | None = None
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -104,7 +174,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     def plan(self, config: MatcherConfig, width: int, height: int,
-             parts: Partitioning | None = None) -> Plan:
+             parts: Partitioning | None = None) -> PlanT:
         """The plan of an engine for images that come in a size in pixels.
 
         :param parts: how they are cut after reduction; None = not at all.
@@ -112,7 +182,7 @@ class Backend(abc.ABC):
         :raises ConfigError: as ``resolve``.
         """
 
-    def fit(self, config: MatcherConfig, width: int, height: int, returned: int = 0) -> Plan:
+    def fit(self, config: MatcherConfig, width: int, height: int, returned: int = 0) -> PlanT:
         """The plan of an engine that fits the memory allowed, whole or in partitions.
 
         :param returned: bytes that another engine will have given back by then.
@@ -123,11 +193,11 @@ class Backend(abc.ABC):
         return self._fit(config, width, height, self.allowed(config, returned))
 
     def fit_at_best(self, config: MatcherConfig, width: int, height: int, returned: int = 0
-                    ) -> Plan:
+                    ) -> PlanT:
         """As ``fit``, where nothing else takes memory. Asks no device: for any thread."""
         return self._fit(config, width, height, self.allowed(config, returned))
 
-    def _fit(self, config: MatcherConfig, width: int, height: int, allowed: int) -> Plan:
+    def _fit(self, config: MatcherConfig, width: int, height: int, allowed: int) -> PlanT:
         check_limits(width, height, config.max_image_width, config.max_image_height)
         parts = partitions.choose(
             self.resolve(config), *geometry.reduced_size(config, width, height), allowed,
@@ -145,21 +215,21 @@ class Backend(abc.ABC):
     def free_memory(self) -> int:
         """Bytes that are free where engines allocate."""
 
-    def check_places(self, found: Mapping[str, DeviceArray]) -> None:
-        """Refuse arrays on devices that no engine here reads and writes.
+    def check_places(self, arrays: Mapping[str, DeviceArray]) -> None:
+        """Reject arrays on devices that no engine here reads and writes.
 
-        :param found: images as 'left' and 'right', outputs by their names.
+        :param arrays: images as 'left' and 'right', outputs by their names.
         :raises InputError: bad array; names it and where it is.
         """
-        for name in found:
+        for name in arrays:
             raise misplaced(name, 'in the memory of a CUDA device', 'computes on the CPU: copy '
                             'the array to the host, or use backend cuda')
 
     @abc.abstractmethod
-    def shares_memory_with(self, other: Backend) -> bool:
+    def shares_memory_with(self, other: Backend[Any]) -> bool:
         """Whether engines of both allocate in the same place."""
 
-    def create(self, plan: Plan) -> Engine:
+    def create(self, plan: PlanT) -> Engine:
         """Build an engine.
 
         :raises OutOfDeviceMemory: the device has not enough memory left; recoverable.
@@ -175,7 +245,7 @@ class Backend(abc.ABC):
         return self._create(plan)
 
     @abc.abstractmethod
-    def _create(self, plan: Plan) -> Engine:
+    def _create(self, plan: PlanT) -> Engine:
         """Build an engine, of which the user knows."""
 
     @abc.abstractmethod
@@ -202,51 +272,3 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def origins(self) -> dict[str, int]:
         """How many kernels this process has 'compiled', 'kept' of these, and read from 'disk'."""
-
-    def kernels_used(self) -> contextlib.AbstractContextManager[list[Any]]:
-        """Context whose list holds, once it is left, what each kernel launched inside takes.
-
-        ``inspection.KernelUse`` of a CUDA engine's; nothing of the CPU's.
-        """
-        return contextlib.nullcontext([])
-
-    def local_accesses(self, config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
-        """Loads and stores of local memory that settings ask of a frame, by warps; on CUDA."""
-        return 0, 0
-
-    def tuning_state(self, plan: Plan) -> str:
-        """What the tuner has found for a plan, or why that is not used."""
-        return f'the {self.name} back end has nothing to tune'
-
-    def tune(self, config: MatcherConfig, width: int, height: int,
-             progress: Callable[[int, int, str], None], afresh: bool) -> dict[str, Any]:
-        """Search what is fastest for images of a size, for engines built later.
-
-        Returns the milliseconds of a frame 'untuned' and 'tuned', their 'ratio', what is 'best'
-        where that is not the engine's own choice: tilings by level, or settings by name; and by
-        the AI 2009 paper the 'most_disparities' of the device for messages and for labels.
-
-        :param progress: called with (steps done, steps, what is being done).
-        :param afresh: begin anew, whatever was found earlier.
-        :raises BackendUnavailable: this is no CUDA device.
-        :raises ConfigError: the configuration has nothing to tune.
-        :raises StereoError: an engine cannot be built.
-        """
-        raise BackendUnavailable(self.tuning_state(self.plan(config, width, height)),
-                                 'use backend cuda')
-
-    def pin(self, buffer: Any) -> bool:
-        """Page-lock the memory of a buffer that results go to again and again, until it is gone.
-
-        A CUDA engine then writes into it directly. Returns whether that is so.
-
-        :param buffer: owns its memory, never resizes it, and takes weak references (array.array).
-        """
-        return False
-
-    def empty_pinned(self, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
-        """An uninitialised C-contiguous array in memory that the device reads and writes directly.
-
-        :raises BackendUnavailable: this is no CUDA device.
-        """
-        raise BackendUnavailable('there is no device to pin memory for', 'use backend cuda')

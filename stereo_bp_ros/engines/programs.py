@@ -1,47 +1,61 @@
-"""The ways to match by name: the engine's own, and the programs that repeat papers.
-
-Engines do not import ``papers``: a program's classes are imported when they are used.
-"""
+"""The ways to match, on both back ends: the engine's own, and the programs that repeat papers."""
 
 from __future__ import annotations
 
+import abc
 import functools
 import importlib
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 from stereo_bp_ros.config import ResolvedConfig
+from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.papers.programs import PROGRAMS
 
-_ENGINES, _PAPERS = 'stereo_bp_ros.engines', 'stereo_bp_ros.papers'
+PlanT = TypeVar('PlanT')
 
-#: Program to its classes, by back end and algorithm; one that is not there is the default's.
-PROGRAMS: dict[str, dict[tuple[str, str], str]] = {
-    'default': {
-        ('cuda', 'bp'): f'{_ENGINES}.cuda.hierarchical.matching:Hierarchical',
-        ('cuda', 'tiled_bp'): f'{_ENGINES}.cuda.tiled.matching:Tiled',
-        ('cuda', 'sad'): f'{_ENGINES}.cuda.sad.matching:Sad',
-        ('cpu', 'bp'): f'{_ENGINES}.cpu.hierarchical.matching:Hierarchical',
-        ('cpu', 'tiled_bp'): f'{_ENGINES}.cpu.matching:Tiled',
-        ('cpu', 'sad'): f'{_ENGINES}.cpu.matching:Sad'},
-    'plain_steps': {
-        ('cuda', 'bp'): f'{_PAPERS}.plain_steps.cuda:PlainSteps',
-        ('cpu', 'bp'): f'{_PAPERS}.plain_steps.cpu_matching:PlainSteps'},
-    'streamed_sad': {('cuda', 'sad'): f'{_PAPERS}.streamed_sad.cuda:Streamed'},
-    # The default's class, with other schedules.
-    'tiled_barriers': {('cuda', 'tiled_bp'): f'{_ENGINES}.cuda.tiled.matching:Tiled'}}
+#: The engine's own classes by back end and algorithm.
+DEFAULTS = {
+    ('cuda', 'bp'): 'stereo_bp_ros.engines.cuda.hierarchical.matching:Hierarchical',
+    ('cuda', 'tiled_bp'): 'stereo_bp_ros.engines.cuda.tiled.matching:Tiled',
+    ('cuda', 'sad'): 'stereo_bp_ros.engines.cuda.sad.matching:Sad',
+    ('cpu', 'bp'): 'stereo_bp_ros.engines.cpu.hierarchical.matching:Hierarchical',
+    ('cpu', 'tiled_bp'): 'stereo_bp_ros.engines.cpu.matching:Tiled',
+    ('cpu', 'sad'): 'stereo_bp_ros.engines.cpu.matching:Sad'}
+
+
+class Matching(abc.ABC, Generic[PlanT]):
+    """From the matched images to labels, for one plan.
+
+    A back end adds how a frame is matched. The class methods answer before there is an engine,
+    and import neither Numba nor CuPy.
+    """
+
+    #: Settings that decide which kernels run on the CPU; on CUDA nearly all of them do.
+    kernel_settings: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def check(cls, config: ResolvedConfig, device: Any = None) -> None:
+        """Reject settings that this way of matching does not have.
+
+        :param device: properties of the CUDA device; None on the CPU.
+        :raises ConfigError: names the setting and the limit.
+        """
+
+    @classmethod
+    @abc.abstractmethod
+    def arrays(cls, plan: PlanT) -> Wanted:
+        """What matching reads and fills: name, shape and type of each array."""
 
 
 def matching(backend: str, config: ResolvedConfig) -> Any:
     """The class that matches with a configuration on 'cuda' or 'cpu'."""
-    key = backend, config.stereo_algorithm
-    return _load(PROGRAMS[config.program].get(key) or PROGRAMS['default'][key])
+    program = PROGRAMS.get(config.program)
+    name = program and program.classes.get(backend)
+    return _load(name or DEFAULTS[backend, config.stereo_algorithm])
 
 
 def check(backend: str, config: ResolvedConfig, device: Any = None) -> None:
-    """Refuse settings that the program in use does not have.
-
-    :param device: properties of the CUDA device; None on the CPU.
-    :raises ConfigError: names the setting and the limit.
-    """
+    """As ``Matching.check`` of the program in use."""
     matching(backend, config).check(config, device)
 
 

@@ -16,24 +16,17 @@ from collections.abc import Collection, Iterator
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
-from rosbags.interfaces import (
-    Connection,
-    ConnectionExtRosbag2,
-    MessageDefinition,
-    MessageDefinitionFormat,
-)
+from rosbags.interfaces import Connection
 from rosbags.typesys.msg import normalize_msgtype
 
-from stereo_bp_ros.errors import StereoError, printable
-from stereo_bp_ros.evaluation.bag_bytes import (
+from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.evaluation.bag_storage import (
     MAX_MESSAGE_BYTES,
     MAX_TOPICS_BYTES,
     check_size,
     decompress,
+    make_connection,
 )
-
-#: Suffix of the files.
-SUFFIX = '.mcap'
 
 _MAGIC = b'\x89MCAP0\r\n'
 
@@ -43,6 +36,8 @@ _CHUNK_INDEX, _STATISTICS, _DATA_END = 8, 11, 15
 
 #: Code and length in front of each record; the same record of the end of a file, with its magic.
 _FRAME, _FOOTER_BYTES = struct.Struct('<BQ'), 9 + 20 + len(_MAGIC)
+
+_NO_RECORD = bytes(_FRAME.size)
 
 #: Bytes in front of a message: channel, sequence, time of recording and of publishing.
 _MESSAGE_HEAD = struct.Struct('<HIQQ')
@@ -56,14 +51,11 @@ _MAX_CHUNK_HEAD = 256
 #: Messages outside of chunks are read in runs of at least as many bytes, a chunk's usual size.
 _RUN_BYTES = 2**20
 
-_FORMATS = {'ros2msg': MessageDefinitionFormat.MSG, 'ros1msg': MessageDefinitionFormat.MSG,
-            'ros2idl': MessageDefinitionFormat.IDL, 'omgidl': MessageDefinitionFormat.IDL}
-
 
 class _Chunk(NamedTuple):
     """Where messages lie: a chunk record, or a run of records outside of chunks.
 
-    counts: messages by channel; None: nobody has counted.
+    counts: messages by channel.
     kind:   'chunk', 'run', or 'cut' of a chunk that is not whole.
     """
 
@@ -71,7 +63,7 @@ class _Chunk(NamedTuple):
     end: int
     first_ns: int
     last_ns: int
-    counts: dict[int, int] | None
+    counts: dict[int, int]
     kind: str = 'chunk'
 
 
@@ -101,19 +93,15 @@ class _Cursor:
 
 
 class McapStorage:
-    """One file. Its index is that of the file, or made from all records where there is none.
-
-    connections: all channels; the type of one that cannot be read says so.
-    note:        a sentence about a file that was cut off; '' = it is whole.
-    """
+    """One file. Its index is that of the file, or made from all records where there is none."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
         self.connections: list[Connection] = []
         self.note = ''
         self._file: BinaryIO | None = None
-        self._schemas: dict[int, tuple[str, MessageDefinition]] = {}
-        self._channels: set[int] = set()
+        self._schemas: dict[int, tuple[str, str, bytes]] = {}
+        self._channels: dict[int, Connection] = {}
         self._defined_bytes = 0
         self._chunks: list[_Chunk] = []
         self._counts: collections.Counter[int] = collections.Counter()
@@ -125,11 +113,11 @@ class McapStorage:
         """
         self._file = self.path.open('rb')
         self._size = self.path.stat().st_size
-        start = self._start()
-        if not self._read_summary():
-            self._scan(start)
+        start, summary = self._start(), self._summary_start()
+        if not (summary and self._read_summary(summary)):
+            self._scan(start, summary is not None)
         self.connections = [one._replace(msgcount=self._counts[one.id])
-                            for one in self.connections]
+                            for one in self._channels.values()]
 
     def close(self) -> None:
         """Close the file."""
@@ -145,7 +133,7 @@ class McapStorage:
         wanted = {one.id: one for one in connections}
         held: collections.Counter[str] = collections.Counter()
         runs = [self._run(one, wanted, start, stop, held) for one in self._chunks
-                if (one.counts is None or one.counts.keys() & wanted.keys())
+                if one.counts.keys() & wanted.keys()
                 and (start is None or one.last_ns >= start)
                 and (stop is None or one.first_ns < stop)]
         for time_ns, connection, data in heapq.merge(*runs, key=operator.itemgetter(0)):
@@ -185,14 +173,17 @@ class McapStorage:
             raise StereoError('it has no header')
         return len(_MAGIC) + _FRAME.size + int(_FRAME.unpack(head)[1])
 
-    def _read_summary(self) -> bool:
-        """Take the index of the file; False: it has none, or not of everything."""
-        end = self._read(self._size - _FOOTER_BYTES, _FOOTER_BYTES)
-        if not self._is_ended():
-            return False
+    def _summary_start(self) -> int | None:
+        """Where the index begins, 0 = there is none; None: the end of the file is missing."""
+        end = self._read(max(0, self._size - _FOOTER_BYTES), _FOOTER_BYTES)
+        if len(end) < _FOOTER_BYTES or not end.endswith(_MAGIC) or (
+                _FRAME.unpack_from(end) != (_FOOTER, 20)):
+            return None
         start, = struct.unpack_from('<Q', end, _FRAME.size)
-        if not 0 < start < self._size:
-            return False
+        return int(start) if start < self._size else 0
+
+    def _read_summary(self, start: int) -> bool:
+        """Take the index of the file; False: it is not one of everything."""
         content = self._read(start, self._size - _FOOTER_BYTES - start)
         chunks_told = messages_told = -1
         for code, first, stop in _records(content):
@@ -201,60 +192,45 @@ class McapStorage:
                 self._define(code, fields)
             elif code == _CHUNK_INDEX:
                 self._chunks.append(_indexed(fields))
+                self._counts.update(self._chunks[-1].counts)
             elif code == _STATISTICS:
                 messages_told, _, _, _, _, chunks_told, _, _ = fields.numbers('QHIIIIQQ')
-                length, = fields.numbers('I')
-                self._counts.update(dict(struct.iter_unpack('<HQ', fields.bytes(length))))
-        known = {one.id for one in self.connections}
-        counted = [sum(one.counts.values()) for one in self._chunks if one.counts is not None]
-        if (len(self._chunks) == chunks_told and self._counts.keys() <= known
-                and sum(self._counts.values()) == messages_told
-                and (sum(counted) == messages_told if len(counted) == chunks_told
-                     else bool(self._chunks))):
+        if (len(self._chunks) == chunks_told and sum(self._counts.values()) == messages_told
+                and self._counts.keys() <= self._channels.keys()):
             return True
-        self._chunks, self.connections, self._defined_bytes = [], [], 0
-        for known_ones in (self._counts, self._schemas, self._channels):
-            known_ones.clear()
+        self._chunks, self._defined_bytes = [], 0
+        for one in (self._counts, self._schemas, self._channels):
+            one.clear()
         return False
 
-    def _is_ended(self) -> bool:
-        end = self._read(max(0, self._size - _FOOTER_BYTES), _FOOTER_BYTES)
-        return (len(end) == _FOOTER_BYTES and end.endswith(_MAGIC)
-                and _FRAME.unpack_from(end) == (_FOOTER, 20))
-
-    def _scan(self, place: int) -> None:
+    def _scan(self, place: int, is_ended: bool) -> None:
         """Make an index from all records, up to the first that is not whole."""
-        is_ended = self._is_ended()
-        end, read = self._size - _FOOTER_BYTES if is_ended else self._size, place
-        run: list[int] = []
-        while place + _FRAME.size <= end:
-            code, length = _FRAME.unpack(self._read(place, _FRAME.size))
+        end = self._size - _FOOTER_BYTES if is_ended else self._size
+        run = place             # where records outside of chunks begin that are not taken yet
+        while True:
+            head = self._read(place, _FRAME.size) if place + _FRAME.size <= end else _NO_RECORD
+            code, length = _FRAME.unpack(head)
             behind = place + _FRAME.size + length
-            if code in (0, _DATA_END, _FOOTER):
-                break
-            if code == _MESSAGE and behind <= end:
-                run = run or [place]
-                if behind - run[0] >= _RUN_BYTES:
-                    self._take(_Chunk(run.pop(), behind, 0, 0, None, 'run'))
-            elif run:
-                self._take(_Chunk(run.pop(), place, 0, 0, None, 'run'))
-            if behind > end and code != _CHUNK:
-                break
-            if code in (_SCHEMA, _CHANNEL):
-                self._define(code, _Cursor(self._read(place + _FRAME.size, length)))
-            elif code == _CHUNK:
-                kind = 'chunk' if behind <= end else 'cut'
+            is_whole = code not in (0, _DATA_END, _FOOTER) and behind <= end
+            in_run = is_whole and code in (_SCHEMA, _CHANNEL, _MESSAGE)
+            if run < place and (not in_run or behind - run > _RUN_BYTES):
+                self._take(_Chunk(run, place, 0, 0, {}, 'run'))
+                run = place
+            if code == _CHUNK:
+                kind = 'chunk' if is_whole else 'cut'
                 try:
-                    self._take(_Chunk(place, min(behind, end), 0, 0, None, kind))
+                    self._take(_Chunk(place, min(behind, end), 0, 0, {}, kind))
                 except Exception:
                     if is_ended:
                         raise
                     break           # what the disk has in place of what was written last
-            place = read = min(behind, end)
-        if run:
-            self._take(_Chunk(run.pop(), place, 0, 0, None, 'run'))
+            elif not is_whole:
+                break
+            place = min(behind, end)
+            if not in_run:
+                run = place
         if not is_ended:
-            self.note = self._about_cut(self._size - read)
+            self.note = self._about_cut(self._size - place)
 
     def _about_cut(self, left: int) -> str:
         count = sum(self._counts.values())
@@ -302,30 +278,20 @@ class McapStorage:
 
     def _define(self, code: int, fields: _Cursor) -> None:
         """Take in the record of a schema or channel."""
+        number, = fields.numbers('H')
+        if number in (self._schemas if code == _SCHEMA else self._channels):
+            return
         if code == _SCHEMA:
-            number, = fields.numbers('H')
-            if number in self._schemas:
-                return
-            name, encoding = fields.text(), fields.text()
-            data = fields.bytes(*fields.numbers('I'))
-            self._schemas[number] = name, MessageDefinition(
-                _FORMATS.get(encoding, MessageDefinitionFormat.NONE),
-                data.decode() if encoding in _FORMATS else '')
+            name, form = fields.text(), fields.text()
+            self._schemas[number] = name, form, fields.bytes(*fields.numbers('I'))
         else:
-            number, schema = fields.numbers('HH')
-            if number in self._channels:
-                return
-            self._channels.add(number)
+            schema, = fields.numbers('H')
             topic, encoding = fields.text(), fields.text()
-            name, definition = self._schemas.get(
-                schema, ('', MessageDefinition(MessageDefinitionFormat.NONE, '')))
-            if encoding in ('cdr', 'ros1') and name:
-                kind = str(normalize_msgtype(name))
-            else:
-                kind = f'{printable(name) or "no schema"} ({printable(encoding)})'
-                definition = MessageDefinition(MessageDefinitionFormat.NONE, '')
-            self.connections.append(Connection(number, topic, kind, definition, '', 0,
-                                               ConnectionExtRosbag2(encoding, []), self))
+            kind, form, data = self._schemas.get(schema, ('', '', b''))
+            if kind and encoding in ('cdr', 'ros1'):
+                kind = str(normalize_msgtype(kind))
+            self._channels[number] = make_connection(
+                number, topic, kind, encoding, form, data.decode('utf-8', 'replace'), self)
             self._defined_bytes += len(kind)
         self._defined_bytes += fields.place
         check_size('the list of topics and their definitions', self._defined_bytes,
@@ -366,5 +332,5 @@ def _indexed(fields: _Cursor) -> _Chunk:
     size, = fields.numbers('Q')
     ends = [*(place for place, _ in places[1:]), start + length + size]
     counts = {channel: (end - place - 15) // 16
-              for (place, channel), end in zip(places, ends, strict=True)} if places else None
+              for (place, channel), end in zip(places, ends, strict=False)}
     return _Chunk(start, start + length, first_ns, last_ns, counts)

@@ -1,136 +1,146 @@
-"""Messages of a bag, as ROS 2 has them, and words about damaged ones."""
+"""Reads the messages of a bag, also without its end, and says which one is damaged."""
 
 from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import pathlib
-import re
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from rosbags.interfaces import MessageDefinition, MessageDefinitionFormat
-from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
-from rosbags.typesys.store import Typestore
+from rosbags.interfaces import Connection, MessageDefinitionFormat
 
-from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation.bag_bytes import MAX_DEFINITION_BYTES, check_size
-from stereo_bp_ros.evaluation.bag_ros1 import Ros1Storage
-from stereo_bp_ros.evaluation.bag_storage import Recording
+from stereo_bp_ros.config.files import read_yaml
+from stereo_bp_ros.errors import StereoError, shown
+from stereo_bp_ros.evaluation.bag_mcap import McapStorage
+from stereo_bp_ros.evaluation.bag_messages import (
+    MIN_BYTES,
+    ROS1_STORE,
+    STORE,
+    find_other_definition,
+    from_ros1,
+    stamp_of,
+)
+from stereo_bp_ros.evaluation.bag_storage import (
+    MAX_DEFINITION_BYTES,
+    Ros1Storage,
+    SqliteStorage,
+    check_size,
+    decompress,
+    decompress_file,
+)
 from stereo_bp_ros.evaluation.bag_topics import (
     CAMERA_INFO,
-    ROS1_SUFFIXES,
+    COMPRESSED,
     TRANSFORM_TYPES,
     TRUTH_TYPES,
+    is_storage,
+    plain_name,
+    storage_files,
 )
 
-#: Bytes of a serialised message up to the end of its stamp, in ROS 1 or 2, at least.
-LEAST_BYTES = 12
+Storage = McapStorage | SqliteStorage | Ros1Storage
 
-STORE = get_typestore(Stores.ROS2_KILTED)
-
-#: Messages of ROS 1, which have no transforms in rosbags.
-_ROS1 = get_typestore(Stores.ROS1_NOETIC)
-for _name in TRANSFORM_TYPES:
-    _ROS1.register(get_types_from_msg('geometry_msgs/TransformStamped[] transforms', _name))
-
-#: What has no bearing on the fields of a message in IDL: texts, comments, includes and constants;
-#: and annotations, once texts are gone.
-_IDL_ASIDE = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|(?://|#)[^\n]*|/\*.*?(?:\*/|\Z)|'
-                        r'\bconst\b(?:"(?:[^"\\]|\\.)*"|[^;"])*;?', re.DOTALL)
-_IDL_ANNOTATION = re.compile(r'@\w+(\s*\([^()]*\))?')
+#: Storage of a file by its suffix; others are bags of ROS 1.
+STORAGES: Mapping[str, type[Storage]] = {'.mcap': McapStorage, '.db3': SqliteStorage}
 
 #: Types of messages that are read; others may be defined as they like.
 READ_TYPES = (*TRUTH_TYPES, CAMERA_INFO, *TRANSFORM_TYPES)
 
+#: First bytes of a message that was compressed alone: no message of ROS 2 begins with them.
+_ZSTD_MAGIC = b'\x28\xb5\x2f\xfd'
 
-def message_type(name: str) -> Any:
-    """The class of a message of ROS 2, e.g. ``sensor_msgs/msg/Image``."""
-    return STORE.types[name]
-
-
-def stamp_of(data: bytes | memoryview) -> int:
-    """Header stamp in ns of CDR bytes that begin with a ``std_msgs/Header``."""
-    order = 'little' if data[1] & 1 else 'big'
-    seconds = int.from_bytes(data[4:8], order, signed=True)     # type: ignore[arg-type]
-    return seconds * 10**9 + int.from_bytes(data[8:12], order)  # type: ignore[arg-type]
-
-#: What takes the parser of rosbags for ever, or more memory than there is.
-_IDL_ENDLESS = re.compile(r'\([^()]*\(|<[^<>]*<[^<>]*<|<<')
+#: Bytes of a file that are read to see whether it has any content.
+_BLANK = 4096
 
 
 class Reader:
-    """Reads the messages of a stereo camera, whatever else is in a bag or missing of it.
+    """A rosbag2 folder, a file of one, or a ROS 1 bag; to be closed.
 
-    Their types are those of ROS. What a bag has as their definitions is only compared with these.
+    Message types are those of ROS: what a bag has as their definitions is only compared with
+    these. An error says which message of which topic is damaged. Messages are read one after
+    another and not kept, so that the memory does not grow with the bag.
 
-    It says which message of which topic is damaged. rosbags checks nothing that it parses: damage
-    raises whatever it leads to. Messages are read one after another, and what was read is not
-    kept: the memory does not grow with the bag.
+    connections: topics of all files.
+    notes:       sentences about what is missing.
+    is2:         whether messages are of ROS 2.
+
+    :raises StereoError: no bag.
     """
-
-    _place = 'its index'
-    _usual: tuple[str, ...] = ()
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
-        self._storage: Recording | Ros1Storage = (
-            Ros1Storage(path) if path.name.endswith(ROS1_SUFFIXES) else Recording(path))
-        self.connections: list[Any] = []
-        self.is2 = True
-
-    @property
-    def notes(self) -> list[str]:
-        """Sentences about what is missing in a recording that was cut off."""
-        return self._storage.notes
-
-    @classmethod
-    def opened(cls, path: pathlib.Path) -> Reader:
-        """A reader of a rosbag2 folder, a file of one or a ROS 1 bag; to be closed.
-
-        :raises StereoError: no bag.
-        """
+        self.notes: list[str] = []
+        self._storages: list[Storage] = []
+        self._unpacked_bytes = 0
+        self._place = 'its index'
+        self._compared: set[str] = set()
+        self._opened = contextlib.ExitStack()
         try:
-            reader = cls(path)
-            reader.open()
-        except Exception as error:
-            raise StereoError(f'{path} cannot be read as a bag: {error}') from error
-        return reader
+            for file in self._files():
+                self._open(file)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, Exception):
+                raise StereoError(f'{path} cannot be read as a bag: {error}') from error
+            raise
+        self.connections = self._merged_connections()
+        # An MCAP file may hold messages of ROS 1, too.
+        self.is2 = not any(getattr(one.ext, 'serialization_format', 'ros1') == 'ros1'
+                           for one in self.connections if one.msgtype in READ_TYPES)
+        in_idl = sorted({one.msgtype for one in self.connections if one.msgtype in READ_TYPES
+                         and one.msgdef.format == MessageDefinitionFormat.IDL})
+        if in_idl:
+            self.notes.append(f'{path} defines {", ".join(in_idl)} in IDL, which is not compared '
+                              'with the definition of ROS')
 
-    def open(self) -> None:
-        """Open the bag, and learn whether its messages are of ROS 1 or 2."""
-        with contextlib.ExitStack() as opened:
-            opened.enter_context(self._storage)
-            self.connections = list(self._storage.connections)
-            # An MCAP file may hold messages of ROS 1, too.
-            self.is2 = not (isinstance(self._storage, Ros1Storage)
-                            or any(one.ext.serialization_format == 'ros1'
-                                   for one in self.connections if one.msgtype in READ_TYPES))
-            self._opened = opened.pop_all()
+    def _open(self, file: pathlib.Path) -> None:
+        if file.exists() and not file.is_file():        # it need not end
+            raise StereoError(f'{file.name} is no regular file')
+        storage = STORAGES.get(plain_name(file).suffix, Ros1Storage)(self._decompressed(file))
+        self._opened.callback(storage.close)
+        try:
+            storage.open()
+        except StereoError as error:
+            raise StereoError(f'{file.name}: {error}' if self._path.is_dir()
+                              else str(error)) from error
+        self._storages.append(storage)
+        self.notes += filter(None, [storage.note])
+
+    def _merged_connections(self) -> list[Connection]:
+        found: dict[tuple[str, str], Connection] = {}
+        counts: collections.Counter[tuple[str, str]] = collections.Counter()
+        for one in (one for storage in self._storages for one in storage.connections):
+            key = one.topic, one.msgtype
+            counts[key] += one.msgcount
+            if key not in found or not found[key].msgdef.data:
+                found[key] = one
+        return [one._replace(id=number, msgcount=counts[key], owner=self)
+                for number, (key, one) in enumerate(found.items(), 1)]
 
     def close(self) -> None:
-        """Close the bag."""
+        """Close the files."""
         self._opened.close()
 
-    def of_topics(self, *topics: str) -> list[Any]:
-        """The connections of these topics; none: [], which ``messages`` takes as all."""
+    def of_topics(self, *topics: str) -> list[Connection]:
+        """The connections of these topics."""
         return [one for one in self.connections if one.topic in topics]
 
     def stamp(self, data: bytes) -> int:
         """Header stamp in ns of a message's bytes."""
         # ROS 1 is little-endian, and has header.seq where CDR says so.
-        return stamp_of(data if self.is2 else b'\0\1\0\0' + data[4:LEAST_BYTES])
+        return stamp_of(data if self.is2 else b'\0\1\0\0' + data[4:MIN_BYTES])
 
-    def decoded(self, kind: str, data: bytes) -> Any:
-        """A message of ROS 2 from its bytes, or from those of the same of ROS 1."""
-        message = self.deserialize(data, kind)
-        return message if self.is2 else _from_ros1(message, kind)
+    def messages(self, connections: Collection[Connection], start: int | None = None,
+                 stop: int | None = None) -> Iterator[tuple[Connection, int, bytes]]:
+        """Connection, time of recording in ns, and bytes; one file after another.
 
-    def messages(self, *arguments: Any, **options: Any) -> Iterator[tuple[Any, int, bytes]]:
+        :raises StereoError: what is behind the last message is damaged, or too large.
+        """
         counts: collections.Counter[str] = collections.Counter()
-        found = self._storage.messages(*arguments, **options)
-        since = f" from {options['start']} ns on" if options.get('start') else ''
+        since = f' from {start} ns on' if start else ''
+        found = self._messages({(one.topic, one.msgtype): one for one in connections}, start, stop)
         while True:
             try:
                 connection, time_ns, data = next(found)
@@ -144,23 +154,39 @@ class Reader:
                                   f'{_described(error)}') from error
             counts[connection.topic] += 1
             self._place = f'message {counts[connection.topic]} of {connection.topic}{since}'
-            if len(data) < LEAST_BYTES:
+            if len(data) < MIN_BYTES:
                 raise StereoError(f'{self._path}: {self._place} is damaged: '
                                   f'{len(data)} bytes are no message with a header')
             yield connection, time_ns, data
+
+    def _messages(self, wanted: Mapping[tuple[str, str], Connection], start: int | None,
+                  stop: int | None) -> Iterator[tuple[Connection, int, bytes]]:
+        for storage in self._storages:
+            own = [one for one in storage.connections if (one.topic, one.msgtype) in wanted]
+            for connection, time_ns, data in storage.messages(own, start, stop) if own else ():
+                if self.is2 and data.startswith(_ZSTD_MAGIC):
+                    data, is_whole = decompress(data, 'zstd')
+                    if not is_whole:
+                        raise StereoError('the end of a compressed message is missing')
+                yield wanted[connection.topic, connection.msgtype], time_ns, bytes(data)
+
+    def decoded(self, kind: str, data: bytes) -> Any:
+        """A message of ROS 2 from its bytes, or from those of the same of ROS 1."""
+        message = self.deserialize(data, kind)
+        return message if self.is2 else from_ros1(message, kind)
 
     def deserialize(self, data: bytes | memoryview, kind: str) -> Any:
         """A message of ROS 1 or 2.
 
         :raises StereoError: it is damaged, or the bag defines it otherwise than ROS.
         """
-        if kind not in self._usual:
+        if kind not in self._compared:
             self._compare(kind)
-            self._usual += (kind,)
+            self._compared.add(kind)
         try:
             return STORE.deserialize_cdr(data, kind) if self.is2 else (
-                _ROS1.deserialize_ros1(data, kind))
-        except Exception as error:
+                ROS1_STORE.deserialize_ros1(data, kind))
+        except Exception as error:      # rosbags checks nothing that it parses
             raise StereoError(f'{self._path}: {self._place} is damaged: '
                               f'{_described(error)}') from error
 
@@ -171,7 +197,7 @@ class Reader:
                    sum(len(one.data) for one in definitions), MAX_DEFINITION_BYTES)
         for one in definitions:
             try:
-                other = _otherwise(kind, _fields(kind, one), STORE if self.is2 else _ROS1)
+                other = find_other_definition(kind, one, STORE if self.is2 else ROS1_STORE)
             except Exception as error:      # also where its parser finds no end
                 raise StereoError(f'{self._path} has no sound definition of {kind}: '
                                   f'{_described(error)[:200]}') from error
@@ -179,51 +205,57 @@ class Reader:
                 raise StereoError(f'{self._path} defines {other} otherwise than ROS '
                                   f'{2 if self.is2 else 1}')
 
+    def _files(self) -> list[pathlib.Path]:
+        """The files that metadata.yaml names; without one those that there are.
 
-def _fields(kind: str, definition: MessageDefinition) -> dict[str, Any]:
-    """The fields of the types in a definition of a type, by their names; none: {}."""
-    text = definition.data
-    if definition.format == MessageDefinitionFormat.NONE or not text:
-        return {}
-    if definition.format == MessageDefinitionFormat.MSG:
-        found = get_types_from_msg(text, kind)
-    else:
-        found = {}
-        for part in re.split(r'^=+\nIDL: .*$', text, flags=re.MULTILINE):
-            # Constants may be computed, and their values need not fit any memory.
-            part = _IDL_ASIDE.sub(
-                lambda found: {'"': '""', 'c': 'const long A = 0;'}.get(found[0][0], ' '), part)
-            part = _IDL_ANNOTATION.sub(' ', part)
-            if _IDL_ENDLESS.search(part):
-                raise StereoError('it has brackets in brackets, or a shift')
-            if part.strip():
-                found |= get_types_from_idl(part)
-    return {name: fields for name, (_, fields) in found.items()}
+        :raises StereoError: there are none.
+        """
+        if not self._path.is_dir():
+            return [self._path]
+        told = self._path / 'metadata.yaml'
+        if told.is_file() and _has_content(told):
+            return [self._named(name) for name in _names(told)]
+        files = storage_files(self._path)
+        if not files:
+            raise StereoError('it has no metadata.yaml: `ros2 bag reindex` makes one')
+        self.notes.append(f'{self._path} has no metadata.yaml, which the end of a recording '
+                          f'writes: {", ".join(file.name for file in files)} '
+                          f'{"are" if len(files) > 1 else "is"} read')
+        return files
+
+    def _named(self, name: Any) -> pathlib.Path:
+        path = self._path / pathlib.PurePath(str(name)).name
+        for file in (path, path.with_name(path.name + COMPRESSED)):
+            if file.exists() and is_storage(file):
+                return file
+        raise StereoError(f'metadata.yaml names the file {shown(name)}, which is not there')
+
+    def _decompressed(self, file: pathlib.Path) -> pathlib.Path:
+        if file.suffix != COMPRESSED:
+            return file
+        folder = self._opened.enter_context(tempfile.TemporaryDirectory())
+        path = decompress_file(file, pathlib.Path(folder), self._unpacked_bytes)
+        self._unpacked_bytes += path.stat().st_size
+        return path
 
 
-def _otherwise(kind: str, definitions: Mapping[str, Any], usual: Typestore) -> str:
-    """The message, within those of a kind, whose fields a bag defines otherwise; '' = none.
-
-    Converters to ROS 1 leave the small letters of ROS 2's fields, such as ``d`` of CameraInfo.
-    """
-    _, fields = usual.fielddefs[kind]
-    small = [(name.lower(), form) for name, form in fields]
-    if definitions.get(kind, fields) not in (fields, small):
-        return kind
-    inner = re.findall(r"'(\w+/msg/\w+)'", str(fields))
-    return next(filter(None, (_otherwise(name, definitions, usual) for name in inner)), '')
+def _has_content(path: pathlib.Path) -> bool:
+    """Whether anything was written before a computer stopped: some file systems leave zeros."""
+    with path.open('rb') as file:
+        return bool(file.read(_BLANK).strip(b'\0 \n'))
 
 
-def _from_ros1(message: Any, kind: str) -> Any:
-    """The same message in ROS 2: no header.seq, and CameraInfo's D, K, R and P are small."""
-    values = {}
-    for field in dataclasses.fields(message_type(kind)):
-        value = getattr(message, field.name, None)
-        if value is None:
-            value = getattr(message, field.name.upper())
-        inner = getattr(value, '__msgtype__', '')
-        values[field.name] = _from_ros1(value, inner) if inner else value
-    return message_type(kind)(**values)
+def _names(path: pathlib.Path) -> list[Any]:
+    """Names of files in a metadata.yaml."""
+    try:
+        content = read_yaml(path)
+    except ValueError as error:
+        raise StereoError(f'its metadata.yaml is refused: {error}') from error
+    about = content.get('rosbag2_bagfile_information') if isinstance(content, Mapping) else None
+    names = about.get('relative_file_paths') if isinstance(about, Mapping) else None
+    if not isinstance(names, list) or not names:
+        raise StereoError('its metadata.yaml names no files: `ros2 bag reindex` makes another one')
+    return names
 
 
 def _described(error: Exception) -> str:

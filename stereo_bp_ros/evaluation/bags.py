@@ -11,12 +11,24 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import files
-from stereo_bp_ros.evaluation.bag_reader import LEAST_BYTES, STORE, Reader, stamp_of
+from stereo_bp_ros.evaluation.bag_messages import (
+    CLOCK,
+    FRAME_IDS,
+    MIN_BYTES,
+    STORE,
+    StereoBagWriter,
+    serialize_camera_info,
+    serialize_clock,
+    serialize_image,
+    serialize_truth,
+    stamp_of,
+    with_stamp,
+    write_bag,
+)
+from stereo_bp_ros.evaluation.bag_reader import Reader
 from stereo_bp_ros.evaluation.bag_rectification import (
     MEASURED_PAIRS,
     Decision,
@@ -32,44 +44,20 @@ from stereo_bp_ros.evaluation.bag_topics import (
     find_stereo_topics,
 )
 from stereo_bp_ros.evaluation.bag_truth import BagTruth, TruthEntry
-from stereo_bp_ros.evaluation.bag_writing import (
-    CLOCK,
-    FRAME_IDS,
-    StereoBagWriter,
-    serialize_camera_info,
-    serialize_clock,
-    serialize_image,
-    serialize_truth,
-    with_stamp,
-    write_bag,
-)
-from stereo_bp_ros.evaluation.pair_finder import Image, NoPairError, PairFinder
+from stereo_bp_ros.evaluation.datasets.entries import Pair, Unread
 from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.stamps import Image, NoPairError, PairFinder
 
 __all__ = ['CAMERA_INFO', 'CLOCK', 'COMPRESSED_IMAGE', 'FRAME_IDS', 'IMAGE', 'STORE',
-           'TRUTH_TOPIC', 'BagEntry', 'BagPair', 'StereoBag', 'StereoBagWriter', 'StereoTopics',
+           'TRUTH_TOPIC', 'BagEntry', 'StereoBag', 'StereoBagWriter', 'StereoTopics',
            'find_stereo_topics', 'serialize_camera_info', 'serialize_clock', 'serialize_image',
            'serialize_truth', 'stamp_of', 'with_stamp', 'write_bag']
 
 #: Images without a partner that are kept: they must not fill the memory.
-MOST_WAITING = 100
+MAX_WAITING = 100
 
 #: Bytes and message of the latest camera_info of each side, by the node's relative topics.
 _Infos = dict[str, tuple[bytes, Any]]
-
-
-@dataclasses.dataclass(frozen=True)
-class BagPair:
-    """One stereo pair of a bag.
-
-    disparity: float32 H x W in pixels, NaN = unknown; None where the bag has no truth.
-    """
-
-    stamp_ns: int
-    left: RawImage
-    right: RawImage
-    calibration: Calibration | None
-    disparity: np.ndarray | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +97,7 @@ class StereoBag:
 
     def __init__(self, path: str | os.PathLike[str], topics: StereoTopics | None = None) -> None:
         self.path = pathlib.Path(path)
-        self._reader = Reader.opened(self.path)
+        self._reader = Reader(self.path)
         try:
             self.topics = find_stereo_topics(
                 {connection.topic: connection.msgtype
@@ -151,11 +139,11 @@ class StereoBag:
 
     def _measured(self) -> Iterator[tuple[dict[str, RawImage], dict[str, Any]]]:
         """Images and camera_infos of the first pairs."""
-        for _, parts, infos in itertools.islice(self._pairs(self._decoded), MEASURED_PAIRS):
-            images = {one.side: one.content for one in parts.values()}
-            if len(images) == len(infos) == 2 and not any(
-                    isinstance(content, _Damaged) for content in images.values()):
-                yield ({side: _raw_image(images[side]) for side in FRAME_IDS},
+        pairs = self._pairs(self._decoded, with_truth=False)
+        for _, parts, infos in itertools.islice(pairs, MEASURED_PAIRS):
+            if len(parts) == len(infos) == 2 and not any(
+                    isinstance(content, _Damaged) for content in parts.values()):
+                yield ({side: _raw_image(parts[f'{side}/image_rect']) for side in FRAME_IDS},
                        {side: infos[f'{side}/camera_info'][1] for side in FRAME_IDS})
 
     @property
@@ -169,7 +157,7 @@ class StereoBag:
         return not self._reader.is2
 
     @property
-    def pairs(self) -> int:
+    def count(self) -> int:
         """Number of left images."""
         return sum(c.msgcount for c in self._reader.of_topics(self.topics.left_image))
 
@@ -192,7 +180,7 @@ class StereoBag:
         found += self._reader.notes
         try:
             # One is enough, else all is read: an evaluation need not begin.
-            next(self._pairs(lambda *_: None), None)
+            next(self._pairs(lambda *_: None, with_truth=False), None)
         except NoPairError as error:
             if not played:
                 raise
@@ -214,7 +202,7 @@ class StereoBag:
                     self._reader.decoded(connection.msgtype, data), connection.msgtype))
             yield roles[connection.topic], time_ns, data
 
-    def read(self) -> Iterator[BagPair]:
+    def read(self) -> Iterator[Pair]:
         """Pairs with their latest calibration, in the order of completion.
 
         Stamps are equal, or as close as ``StereoTopics.tolerance_s`` says; that of a pair is the
@@ -222,29 +210,18 @@ class StereoBag:
 
         Images that their calibration tells to be raw are rectified with it (``Rectifier``).
         """
-        return (load() for _, load in self.unread())
+        return (one.load() for one in self.unread())
 
-    def unread(self) -> Iterator[tuple[int, Callable[[], BagPair]]]:
-        """The stamp in ns of each pair of ``read``, and what returns it or says why it cannot.
-
-        A damaged image or truth concerns its pair alone.
-        """
-        for stamp_ns, parts, infos in self._pairs(self._decoded):
-            times_ns = {role: one.time_ns for role, one in parts.items()}
-            images = {role: one.content for role, one in parts.items()}
-            yield stamp_ns, functools.partial(self._pair, stamp_ns, images, dict(infos),
-                                              self._find_truth(stamp_ns, times_ns))
+    def unread(self) -> Iterator[Unread]:
+        """What ``read`` reads; the names are stamps. A damaged image concerns its pair alone."""
+        for entry, parts, infos in self._pairs(self._decoded):
+            yield self._unread(entry, parts, infos)
 
     def index(self) -> Iterator[BagEntry]:
         """Where the pairs of ``read`` lie, in its order; decodes no image."""
-        for stamp_ns, parts, infos in self._pairs(lambda _, data: None):
-            times_ns = {role: one.time_ns for role, one in parts.items()}
-            yield BagEntry(stamp_ns, {role: data for role, (data, _) in infos.items()}, times_ns,
-                           {role: one.stamp_ns for role, one in parts.items()},
-                           self._find_truth(stamp_ns, times_ns))
+        return (entry for entry, _, _ in self._pairs(lambda *_: None))
 
-    def unread_entries(self, entries: Sequence[BagEntry]
-                       ) -> Iterator[tuple[int, Callable[[], BagPair]]]:
+    def unread_entries(self, entries: Sequence[BagEntry]) -> Iterator[Unread]:
         """As ``unread``, of consecutive entries of ``index``; decodes nothing that lies between.
 
         :raises StereoError: the bag is another one than that of ``index``, or damaged.
@@ -267,15 +244,18 @@ class StereoBag:
                 entry, parts = waiting.popleft()
                 for role, data in entry.infos.items():
                     self._keep_info(infos, role, data)
-                yield entry.stamp_ns, functools.partial(
-                    self._pair, entry.stamp_ns, parts, dict(infos), entry.truth)
+                yield self._unread(entry, parts, infos)
         if waiting:
             raise StereoError(f'{self.path} has changed: the pair of stamp '
                               f'{waiting[0][0].stamp_ns} ns is no longer where it was')
 
-    def _pairs(self, make: Callable[[str, bytes], Any]
-               ) -> Iterator[tuple[int, dict[str, Image], _Infos]]:
-        """Stamp in ns, images by role and the latest calibration of every pair.
+    def _unread(self, entry: BagEntry, parts: Mapping[str, Any], infos: _Infos) -> Unread:
+        return Unread(str(entry.stamp_ns),
+                      functools.partial(self._pair, entry, parts, dict(infos)))
+
+    def _pairs(self, make: Callable[[str, bytes], Any], with_truth: bool = True
+               ) -> Iterator[tuple[BagEntry, dict[str, Any], _Infos]]:
+        """Every pair, what was made of its images by role, and its calibration.
 
         :param make: what becomes of the type and the bytes of an image.
         :raises NoPairError: there is none.
@@ -283,11 +263,18 @@ class StereoBag:
         finder = PairFinder(self.topics.tolerance_s)
         # A recorder may have written the first camera_info after its image.
         infos = self._first_infos()
-        count = 0
+        entry = None
         for images in self._found(finder, infos, make):
-            count += 1
-            yield images[0].stamp_ns, {f'{one.side}/image_rect': one for one in images}, infos
-        if not count:
+            roles = {f'{one.side}/image_rect': one for one in images}
+            times_ns = {role: one.time_ns for role, one in roles.items()}
+            stamp_ns = images[0].stamp_ns
+            truth = self._truth if with_truth else None
+            entry = BagEntry(
+                stamp_ns, {role: data for role, (data, _) in infos.items()}, times_ns,
+                {role: one.stamp_ns for role, one in roles.items()},
+                truth.find(stamp_ns, min(times_ns.values())) if truth else None)
+            yield entry, {role: one.content for role, one in roles.items()}, infos
+        if entry is None:
             raise NoPairError(f'{self.path}: {finder.why_none()}')
 
     def _found(self, finder: PairFinder, infos: _Infos, make: Callable[[str, bytes], Any]
@@ -306,7 +293,7 @@ class StereoBag:
                                     make(connection.msgtype, data)))
             if pair:
                 yield pair
-            yield from _damaged(finder.drop(MOST_WAITING))
+            yield from _damaged(finder.drop(MAX_WAITING))
         yield from _damaged(finder.drop(0))
 
     def _decoded(self, kind: str, data: bytes) -> Any:
@@ -316,9 +303,6 @@ class StereoBag:
         except StereoError as error:
             # The error itself would keep open who reads.
             return _Damaged(str(error))
-
-    def _find_truth(self, stamp_ns: int, times_ns: Mapping[str, int]) -> TruthEntry | None:
-        return self._truth.find(stamp_ns, min(times_ns.values())) if self._truth else None
 
     def _first_infos(self) -> _Infos:
         """The first camera_info of each side; without those that have none."""
@@ -332,11 +316,10 @@ class StereoBag:
 
     def _keep_info(self, infos: _Infos, role: str, data: bytes) -> None:
         """Make a camera_info the latest of its side, unless only its stamp is new."""
-        if role not in infos or infos[role][0][LEAST_BYTES:] != data[LEAST_BYTES:]:
+        if role not in infos or infos[role][0][MIN_BYTES:] != data[MIN_BYTES:]:
             infos[role] = bytes(data), self._reader.decoded(CAMERA_INFO, data)
 
-    def _pair(self, stamp_ns: int, parts: Mapping[str, Any], infos: _Infos,
-              truth: TruthEntry | None) -> BagPair:
+    def _pair(self, entry: BagEntry, parts: Mapping[str, Any], infos: _Infos) -> Pair:
         calibration = disparity = None
         for part in parts.values():
             if isinstance(part, _Damaged):
@@ -348,12 +331,14 @@ class StereoBag:
                 calibration = Calibration.from_camera_info(known['left'], known['right'])
                 if self._rectifier.may_be_raw(known) and self._decision.rectify:
                     images = self._rectifier.rectified(images, known)
-            if truth and self._truth:
+            if entry.truth and self._truth:
                 left = images['left']
-                disparity = self._truth.read(truth, calibration, (left.height, left.width))
-            return BagPair(stamp_ns, images['left'], images['right'], calibration, disparity)
+                disparity = self._truth.read(entry.truth, calibration, (left.height, left.width))
+            return Pair(str(entry.stamp_ns), images['left'], images['right'], disparity, None,
+                        calibration, entry.stamp_ns)
         except ValueError as error:
-            raise StereoError(f'{self.path}: the pair of stamp {stamp_ns} ns: {error}') from error
+            raise StereoError(f'{self.path}: the pair of stamp {entry.stamp_ns} ns: {error}'
+                              ) from error
 
 
 def _damaged(images: Iterable[Image]) -> Iterator[tuple[Image, ...]]:

@@ -1,6 +1,6 @@
-"""Calibrations of rectified pairs in the files of data sets, of ROS and of OpenCV.
+"""Calibrations of rectified pairs in the files of data sets, of ROS, OpenCV and SLAM systems.
 
-Every reader raises ValueError with a sentence that names the file and what is wrong with it.
+Every error is a ValueError whose sentence names the file and what is wrong with it.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ import functools
 import logging
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config.files import parse_yaml
-from stereo_bp_ros.evaluation import raw_calibrations
-from stereo_bp_ros.evaluation.files import LARGEST_SIDE, PathLike, read_text
+from stereo_bp_ros.evaluation.files import MAX_SIDE, PathLike, read_text
 
 _log = logging.getLogger(__name__)
 
-LARGEST_NUMBER = 1e9
+MAX_NUMBER = 1e9
 """No focal length, principal point or baseline is larger, in pixels or millimetres."""
 
 VIRTUAL_KITTI_BASELINE = 0.532725
@@ -35,8 +36,8 @@ FORMATS = ('lines cam0=, cam1= and baseline= (Middlebury, ETH3D), lines P0: and 
            'P_right.txt, left.yaml beside right.yaml (camera_info of ROS), or a YAML file of '
            'OpenCV with P1 and P2, or Q')
 
+#: Numbers of the left and right camera of KITTI's two pairs.
 GREY_CAMERAS, COLOUR_CAMERAS = (0, 1), (2, 3)
-"""Numbers of the left and right camera of KITTI's two pairs."""
 
 PROJECTION_KEYS = (('P0', 'P1'), ('P1', 'P2'), ('P2', 'P3'), ('P_left', 'P_right'),
                    ('P_l', 'P_r'), ('Pl', 'Pr'), ('LEFT.P', 'RIGHT.P'), ('P_rect_00', 'P_rect_01'))
@@ -45,11 +46,15 @@ PROJECTION_KEYS = (('P0', 'P1'), ('P1', 'P2'), ('P2', 'P3'), ('P_left', 'P_right
 CAMERA_KEYS = (('left', 'right'), ('left_camera', 'right_camera'), ('cam0', 'cam1'))
 """Names of the two cameras in a YAML file of both."""
 
-YAML_MARK = re.compile(r'^%YAML|!!opencv-matrix|^[ \t]*[{"\']|^[A-Za-z_][\w.]*\s*:', re.MULTILINE)
-"""What is in every YAML or JSON file of a calibration."""
-
 CAMERA_INFO_KEYS = ('projection_matrix', 'P', 'p')
 """Names of P in the YAML of one camera: a calibration file, or a message as ROS prints it."""
+
+MAX_OFFSET_PX, MAX_SLOPE = 0.1, 1e-3
+"""Of cameras that count as rectified: pixels by which rows or focal lengths may differ, and the
+part of the baseline that is not along the rows."""
+
+Projections = tuple[Sequence[float], Sequence[float], tuple[int, int]]
+"""P of the left and of the right camera, and width and height of their images; 0 = unknown."""
 
 
 def find_calibration(folder: Path) -> Path | None:
@@ -73,68 +78,176 @@ def read_calibration(path: PathLike, image: PathLike | None = None) -> Calibrati
         or in another folder, a warning says which pair was taken.
     :raises ValueError: no such file, no known format, raw cameras, or it is damaged.
     """
-    text = read_text(path, 'calibration')
-    if re.search(r'^[ \t]*cam[01][ \t]*=', text, re.MULTILINE):
-        return read_middlebury_calibration(path)
-    if re.search(r'^P_rect_10[13]:', text, re.MULTILINE):
-        return read_driving_stereo_calibration(path)
-    pairs = [cameras for cameras in (GREY_CAMERAS, COLOUR_CAMERAS) if re.search(
-        rf'^P(_rect_0)?{cameras[0]}:[ \t]*[-+.\d]', text, re.MULTILINE)]
-    if pairs:
-        return _read_kitti_pair(path, pairs, cameras_of_image(image))
-    if text.startswith('frame cameraID'):
-        return read_virtual_kitti_calibration(path)
-    if re.match(r'\s*[-+\d.]', text) and not text.startswith('---'):
-        return read_projection_calibration(*_sides(path))
-    if text.startswith('<'):
-        raise ValueError(f'calibration {path} is XML: write it as YAML, as cv2.FileStorage does '
-                         'for a name that ends in .yaml')
-    raw_calibrations.reject_settings_of_zed(path, text)
-    if YAML_MARK.search(text):
-        content = _yaml_content(path, text)
-        calibration = _read_yaml_calibration(path, content) if isinstance(content, dict) else None
-        if calibration is not None:
-            return calibration
-        if '!!opencv-matrix' in text:
-            return read_opencv_calibration(path)
-    raise ValueError(f'calibration {path} is in no known format: it should have {FORMATS}')
+    file = _File(path)
+    for mark, read in READERS.items():
+        if re.search(mark, file.text, re.MULTILINE):
+            found = read(file, image) if read is _read_kitti else read(file)
+            if found is not None:
+                return rectified(path, *found)
+    raise file.error(f' is in no known format: it should have {FORMATS}')
 
 
-def _read_yaml_calibration(path: PathLike, content: dict[str, Any]) -> Calibration | None:
-    """By the names in it; None: they are of no known format."""
-    if any(key in content for key in CAMERA_INFO_KEYS):
-        return read_camera_info_calibration(*_sides(path))
-    for sides in CAMERA_KEYS:
-        infos = [content.get(side) for side in sides]
-        if all(isinstance(info, dict) and any(key in info for key in CAMERA_INFO_KEYS)
-               for info in infos):
-            return _of_camera_infos([f'{path}: {side}' for side in sides], infos)
-    found = raw_calibrations.read(path, content)
-    if found is not None:
-        return _calibration(path, *found)
-    return read_opencv_calibration(path) if 'Q' in content or _projection_keys(content) else None
+def rectified(path: PathLike, left: Sequence[float], right: Sequence[float],
+              size: tuple[int, int] = (0, 0)) -> Calibration:
+    """The calibration of both projection matrices, row by row.
+
+    :param size: width and height of the images, pixels; 0 = unknown.
+    :raises ValueError: they make no pair; the sentence names the path.
+    """
+    try:
+        return Calibration.from_projections(left, right, size)
+    except ValueError as error:
+        raise ValueError(f'calibration {path}: {error}') from error
 
 
-def cameras_of_image(image: PathLike | None) -> tuple[int, int] | None:
-    """The pair of KITTI's cameras that an image is of, by the folder that it lies in, or None."""
-    for name in reversed(Path(image).absolute().parts[:-1] if image else ()):
-        if re.fullmatch(r'image_0?[01]', name):
-            return GREY_CAMERAS
-        if re.fullmatch(r'image_0?[23]|colored_[01]', name):
-            return COLOUR_CAMERAS
-    return None
+def projection(focal_px: float, cx: float, cy: float, baseline_m: float = 0.0,
+               focal_y_px: float = 0.0) -> list[float]:
+    """The 12 numbers of P of a camera so far to the right of the left one; 0 = ``focal_px``."""
+    return [focal_px, 0.0, cx, -focal_px * baseline_m, 0.0, focal_y_px or focal_px, cy, 0.0,
+            0.0, 0.0, 1.0, 0.0]
 
 
-def _read_kitti_pair(path: PathLike, pairs: list[tuple[int, int]],
-                     told: tuple[int, int] | None) -> Calibration:
-    """That of the cameras that are told, else of the first pair, with a warning where the file
-    has two."""
-    calibration = read_kitti_calibration(path, told or pairs[0])
+def projections(focal_px: float, baseline_m: float, cx: float, cy: float, focal_y_px: float = 0.0
+                ) -> tuple[list[float], list[float]]:
+    """P of two cameras with the same numbers."""
+    return (projection(focal_px, cx, cy, 0.0, focal_y_px),
+            projection(focal_px, cx, cy, baseline_m, focal_y_px))
+
+
+def other_side(path: Path) -> Path:
+    """The file of the other camera: 'left' in the name becomes 'right', and the reverse."""
+    own, other = ('left', 'right') if 'left' in path.name else ('right', 'left')
+    start, found, end = path.name.rpartition(own)
+    return path.with_name(start + other + end) if found else path
+
+
+class _File:
+    """A calibration file, whose errors name it."""
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = path
+        self.text = read_text(path, 'calibration')
+
+    def error(self, what: str) -> ValueError:
+        return ValueError(f'calibration {self.path}{what}')
+
+    def raw_cameras(self, what: str) -> ValueError:
+        return self.error(f' {what}, not rectified images. Rectify the images, and write P1 and '
+                          'P2 of cv2.stereoRectify to stereo.yaml, or the camera_info of the '
+                          'rectified images to left.yaml and right.yaml')
+
+    def numbers(self, name: str, values: object, count: int | None = None) -> list[float]:
+        """Finite numbers of a text, or of a list that may be nested."""
+        if values is None:
+            raise self.error(f' has no {name}')
+        if isinstance(values, str):
+            values = values.strip().strip('[]').replace(';', ' ').split()
+        try:
+            found = np.asarray(values, np.float64).ravel()
+        except (TypeError, ValueError, OverflowError) as error:
+            raise self.error(f': {name} is not made of numbers') from error
+        if count is not None and found.size != count:
+            raise self.error(f': {name} should be {count} numbers, not {found.size}')
+        if not (np.abs(found) <= MAX_NUMBER).all():
+            raise self.error(f': {name} has a number that is not finite, or beyond '
+                             f'{MAX_NUMBER:g}')
+        return [float(value) for value in found]
+
+    def matrix(self, name: str, matrix: Any, rows: int) -> list[float]:
+        """The numbers, row by row, of a matrix of 4 columns: OpenCV's or ROS's, or a list."""
+        data = matrix
+        if isinstance(matrix, dict):
+            data = matrix.get('data')
+            if (matrix.get('rows'), matrix.get('cols')) not in ((rows, 4), (None, None)):
+                data = None
+        if not isinstance(data, list):
+            raise self.error(f': {name} is no matrix of {rows} rows and 4 cols with data')
+        return self.numbers(name, data, 4 * rows)
+
+    def size(self, values: object) -> tuple[int, int]:
+        """Width and height of images; (0, 0) where they are not told."""
+        if values is None:
+            return 0, 0
+        width, height = self.numbers('the size of the images', values, 2)
+        if not all(1 <= side <= MAX_SIDE and side == int(side) for side in (width, height)):
+            raise self.error(f' is of images of {width:g} x {height:g} pixels, but sides have 1 '
+                             f'to {MAX_SIDE}')
+        return int(width), int(height)
+
+    def lines(self, separator: str) -> dict[str, str]:
+        """Values of lines by the names in front of the separator."""
+        parts = (line.partition(separator) for line in self.text.splitlines())
+        return {name.strip(): value for name, found, value in parts if found}
+
+    def yaml(self) -> Any:
+        try:
+            # %YAML:1.0, as OpenCV begins its files, is no directive of YAML.
+            # A message as ROS prints it ends with the separator of documents.
+            return parse_yaml(re.sub(r'^\ufeff?%YAML.*|\n---\s*$', '\n', self.text))
+        except ValueError as error:
+            raise self.error(f': {error}') from error
+
+    def sides(self) -> tuple[_File, _File]:
+        """This file and the one beside it: those of the left and of the right camera."""
+        own = Path(self.path)
+        other = other_side(own)
+        if other == own:
+            raise self.error(' is of one camera, and its name has neither left nor right: name '
+                             'both files so, beside each other')
+        if not other.is_file():
+            raise self.error(f' is of one camera: put {other.name} of the other one beside it')
+        return (self, _File(other)) if 'left' in own.name else (_File(other), self)
+
+
+def _read_middlebury(file: _File) -> Projections:
+    """calib.txt of Middlebury since 2014 or ETH3D; its baseline is in millimetres."""
+    lines = file.lines('=')
+    left, right = (file.numbers(name, lines.get(name), 9) for name in ('cam0', 'cam1'))
+    baseline, = file.numbers('baseline', lines.get('baseline'), 1)
+    size = f'{lines["width"]} {lines["height"]}' if {'width', 'height'} <= lines.keys() else None
+    return (projection(left[0], left[2], left[5], 0.0, left[4]),
+            projection(right[0], right[2], right[5], baseline / 1000.0, right[4]),
+            file.size(size))
+
+
+def _read_driving_stereo(file: _File) -> Projections:
+    """DrivingStereo, whose cameras are 101 (left) and 103.
+
+    The baseline is the length of T_103: the files of the half size keep P_rect_103[3] of the
+    full size, twice as large.
+    """
+    lines = file.lines(':')
+    left, right = (file.numbers(name, lines.get(name), 12)
+                   for name in ('P_rect_101', 'P_rect_103'))
+    right[3] = -right[0] * math.hypot(*file.numbers('T_103', lines.get('T_103'), 3))
+    return left, right, (0, 0)
+
+
+def _read_kitti(file: _File, image: PathLike | None) -> Projections:
+    """KITTI: lines are 'P0: ...' or, as in calib_cam_to_cam, 'P_rect_00: ...'."""
+    lines = file.lines(':')
+    pairs = [cameras for cameras in (GREY_CAMERAS, COLOUR_CAMERAS)
+             if f'P{cameras[0]}' in lines or f'P_rect_0{cameras[0]}' in lines]
+    told = _cameras_of_image(image)
+    cameras = told or pairs[0]
+    left, right = (file.numbers(f'P{camera}', lines.get(
+        f'P{camera}', lines.get(f'P_rect_0{camera}')), 12) for camera in cameras)
+    found = left, right, file.size(lines.get(f'S_rect_0{cameras[0]}'))
     if not told and len(pairs) > 1:
-        _warn_once(f'calibration {path} has four cameras: 0 and 1 (grey) were taken, with a '
-                   f'baseline of {calibration.baseline_m:.4f} m. Images of 2 and 3 (colour) need '
-                   'to lie in folders named image_2 and image_3, or image_02 and image_03')
-    return calibration
+        _warn_once(f'calibration {file.path} has four cameras: 0 and 1 (grey) were taken, with a '
+                   f'baseline of {rectified(file.path, *found).baseline_m:.4f} m. Images of 2 and '
+                   '3 (colour) need to lie in folders named image_2 and image_3, or image_02 and '
+                   'image_03')
+    return found
+
+
+def _cameras_of_image(image: PathLike | None) -> tuple[int, int] | None:
+    """The pair of KITTI's cameras that an image is of, by the folder that it lies in."""
+    folders = re.findall(r'/(?:image_0?([0-3])|colored_[01])(?=/)',
+                         str(Path(image).absolute()) if image else '')
+    if not folders:
+        return None
+    return GREY_CAMERAS if folders[-1] in ('0', '1') else COLOUR_CAMERAS
 
 
 @functools.cache
@@ -143,263 +256,194 @@ def _warn_once(text: str) -> None:
     _log.warning(text)
 
 
-def other_side(path: Path) -> Path:
-    """The file of the other camera: 'left' in the name becomes 'right', and the reverse."""
-    stem = path.name
-    own, other = ('left', 'right') if 'left' in stem else ('right', 'left')
-    start, found, end = stem.rpartition(own)
-    return path.with_name(start + other + end) if found else path
-
-
-def _sides(path: PathLike) -> tuple[Path, Path]:
-    """Files of the left and of the right camera, of which one is named."""
-    own = Path(path)
-    other = other_side(own)
-    if other == own:
-        raise ValueError(f'calibration {path} is of one camera, and its name has neither left nor '
-                         'right: name both files so, beside each other')
-    if not other.is_file():
-        raise ValueError(f'calibration {path} is of one camera: put {other.name} of the other '
-                         'one beside it')
-    return (own, other) if 'left' in own.name else (other, own)
-
-
-def read_middlebury_calibration(path: PathLike) -> Calibration:
-    """Read calib.txt of Middlebury since 2014 or ETH3D (cam0, cam1, baseline in millimetres).
-
-    :raises ValueError: no such file, or a line that is needed is missing or unreadable.
-    """
-    lines = {name.strip(): value for name, _, value in (
-        line.partition('=') for line in read_text(path, 'calibration').splitlines())}
-    left, right = (_numbers(path, name, lines.get(name), 9) for name in ('cam0', 'cam1'))
-    baseline, = _numbers(path, 'baseline', lines.get('baseline'), 1)
-    return _calibration(
-        path, projection(left[0], left[2], left[5], 0.0, left[4]),
-        projection(right[0], right[2], right[5], baseline / 1000.0, right[4]),
-        size=_size(path, lines.get('width'), lines.get('height')))
-
-
-def read_projection_calibration(left: PathLike, right: PathLike) -> Calibration:
-    """Read two text files with one 3 x 4 projection matrix each (P_left.txt, P_right.txt).
-
-    :raises ValueError: no such file, or not twelve numbers.
-    """
-    return _calibration(right, _numbers(left, 'P', read_text(left, 'calibration'), 12),
-                        _numbers(right, 'P', read_text(right, 'calibration'), 12))
-
-
-def read_kitti_calibration(path: PathLike, cameras: tuple[int, int] = (0, 1)) -> Calibration:
-    """Read a calibration file of KITTI for a pair of its cameras.
-
-    Lines are 'P0: ...' or, as in calib_cam_to_cam, 'P_rect_00: ...'.
-
-    :raises ValueError: no such file, or a matrix that is needed is missing or unreadable.
-    """
-    lines = _named_lines(path)
-    left, right = (_numbers(path, f'P{camera}',
-                            lines.get(f'P{camera}', lines.get(f'P_rect_0{camera}')), 12)
-                   for camera in cameras)
-    return _calibration(path, left, right,
-                        size=_size(path, *lines.get(f'S_rect_0{cameras[0]}', '').split()))
-
-
-def read_driving_stereo_calibration(path: PathLike) -> Calibration:
-    """Read a calibration file of DrivingStereo, whose cameras are 101 (left) and 103.
-
-    The baseline is the length of T_103: the files of the half size keep P_rect_103[3] of the
-    full size, twice as large.
-
-    :raises ValueError: no such file, or a line that is needed is missing or unreadable.
-    """
-    lines = _named_lines(path)
-    left, right = (_numbers(path, name, lines.get(name), 12)
-                   for name in ('P_rect_101', 'P_rect_103'))
-    offset = _numbers(path, 'T_103', lines.get('T_103'), 3)
-    right[3] = -right[0] * math.hypot(*offset)
-    return _calibration(path, left, right)
-
-
-def read_virtual_kitti_calibration(path: PathLike) -> Calibration:
-    """Read intrinsic.txt of Virtual KITTI 2: a head, then frame, camera, fx, fy, cx, cy a line.
-
-    All frames have the same numbers; the first of camera 0 is taken.
-
-    :raises ValueError: no such file, or no line of camera 0.
-    """
-    lines = [line.split() for line in read_text(path, 'calibration').splitlines()[1:]]
-    for words in lines:
+def _read_virtual_kitti(file: _File) -> Projections:
+    """intrinsic.txt of Virtual KITTI 2: frame, camera, fx, fy, cx, cy a line, all frames alike."""
+    for words in map(str.split, file.text.splitlines()[1:]):
         if len(words) == 6 and words[1] == '0':
-            fx, fy, cx, cy = _numbers(path, 'the first line of camera 0', ' '.join(words[2:]), 4)
-            return rectified(path, fx, VIRTUAL_KITTI_BASELINE, cx, cy, fy)
-    raise ValueError(f'calibration {path} has no line with 6 numbers of camera 0')
+            fx, fy, cx, cy = file.numbers('the first line of camera 0', words[2:], 4)
+            return *projections(fx, VIRTUAL_KITTI_BASELINE, cx, cy, fy), (0, 0)
+    raise file.error(' has no line with 6 numbers of camera 0')
 
 
-def read_camera_info_calibration(left: PathLike, right: PathLike) -> Calibration:
-    """Read two YAML files of ROS (camera_calibration, camera_info_manager): P of each camera.
-
-    Images are taken as rectified: distortion, K and R do not matter.
-
-    :raises ValueError: no such file, no projection_matrix of 12 numbers, different sizes, or
-        cameras that are swapped.
-    """
-    return _of_camera_infos((left, right), [
-        _yaml_content(path, read_text(path, 'calibration')) for path in (left, right)])
+def _read_projections(file: _File) -> Projections:
+    """P_left.txt and P_right.txt: 12 numbers each."""
+    left, right = (one.numbers('P', one.text, 12) for one in file.sides())
+    return left, right, (0, 0)
 
 
-def _of_camera_infos(names: Sequence[PathLike], infos: Sequence[Any]) -> Calibration:
+def _reject(file: _File) -> Projections:
+    if file.text.startswith('<'):
+        raise file.error(' is XML: write it as YAML, as cv2.FileStorage does for a name that ends '
+                         'in .yaml')
+    raise file.raw_cameras('has the factory settings of a ZED (SN*.conf), which describe raw '
+                           'cameras in several resolutions')
+
+
+def _read_yaml(file: _File) -> Projections | None:
+    """By the names in it; None: they are of no known format."""
+    content = file.yaml()
+    if not isinstance(content, dict):
+        content = {}
+    if any(key in content for key in CAMERA_INFO_KEYS):
+        sides = file.sides()
+        return _read_camera_infos(sides, [one.yaml() for one in sides])
+    for keys in CAMERA_KEYS:
+        infos = [content.get(key) for key in keys]
+        if all(isinstance(info, dict) and any(key in info for key in CAMERA_INFO_KEYS)
+               for info in infos):
+            return _read_camera_infos((file, file), infos)
+    found = _read_raw_cameras(file, content)
+    if found is not None:
+        return found
+    for keys in PROJECTION_KEYS:
+        if all(content.get(key) is not None for key in keys):
+            left, right = (file.matrix(key, content[key], 3) for key in keys)
+            return left, right, _size_in(file, content)
+    if content.get('Q') is not None:
+        return _projections_of_q(file, file.matrix('Q', content['Q'], 4), _size_in(file, content))
+    if 'Q' in content or '!!opencv-matrix' in file.text:
+        raise file.error(' has neither P1 and P2 nor Q: write what cv2.stereoRectify returns')
+    return None
+
+
+def _read_camera_infos(files: Sequence[_File], infos: Sequence[Any]) -> Projections:
+    """Images are taken as rectified: distortion, K and R do not matter."""
     projections, sizes = [], []
-    for name, info in zip(names, infos, strict=True):
+    for file, info in zip(files, infos, strict=True):
         key = next((key for key in CAMERA_INFO_KEYS if isinstance(info, dict) and key in info),
                    None)
         if key is None:
-            raise ValueError(f'calibration {name} has no projection_matrix with data')
-        projections.append(_matrix(name, key, info[key], 3))
-        sizes.append(_size_in(name, info))
+            raise file.error(' has no projection_matrix with data')
+        projections.append(file.matrix(key, info[key], 3))
+        sizes.append(_size_in(file, info))
     if sizes[0] != sizes[1]:
-        raise ValueError(f'calibrations {names[0]} and {names[1]} are of images of different '
-                         'sizes: {} x {} and {} x {}'.format(*sizes[0], *sizes[1]))
-    return _calibration(f'{names[0]} and {names[1]}', projections[0], projections[1],
-                        size=sizes[0])
+        raise files[0].error(f' and {files[1].path} are of images of different sizes: '
+                             '{} x {} and {} x {}'.format(*sizes[0], *sizes[1]))
+    return projections[0], projections[1], sizes[0]
 
 
-def read_opencv_calibration(path: PathLike) -> Calibration:
-    """Read a stereo calibration of OpenCV (cv2.FileStorage): P1 and P2, or else Q.
-
-    See cv2.stereoRectify for the three matrices. Their unit has to be metres. Lists of numbers,
-    also nested, are as good as OpenCV's matrices.
-
-    :raises ValueError: no such file, none of the matrices, cameras one above the other, or a
-        baseline that is not in metres.
-    """
-    content = _yaml_content(path, read_text(path, 'calibration'))
-    if not isinstance(content, dict):
-        raise ValueError(f'calibration {path} has no matrices by name')
-    keys = _projection_keys(content)
-    if keys:
-        left, right = (_matrix(path, name, content[name], 3) for name in keys)
-    elif content.get('Q') is not None:
-        left, right = _projections_of_q(path, _matrix(path, 'Q', content['Q'], 4))
-    else:
-        raise ValueError(f'calibration {path} has neither P1 and P2 nor Q: write what '
-                         'cv2.stereoRectify returns')
-    return _calibration(path, left, right, size=_size_in(path, content))
-
-
-def _projection_keys(content: dict[str, Any]) -> tuple[str, str] | None:
-    return next((keys for keys in PROJECTION_KEYS
-                 if all(content.get(key) is not None for key in keys)), None)
-
-
-def _projections_of_q(path: PathLike, q: list[float]) -> tuple[list[float], list[float]]:
+def _projections_of_q(file: _File, q: list[float], size: tuple[int, int]) -> Projections:
     """Projections of which cv2.stereoRectify makes this Q."""
     if q[14] == 0:
-        raise ValueError(f'calibration {path}: Q[3][2] is 0, which is 1 / baseline')
+        raise file.error(': Q[3][2] is 0, which is 1 / baseline')
     # Q[3] is (0, 0, -1 / Tx, (cx - cx') / Tx).
     baseline, shift = 1 / q[14], -q[15] / q[14]
     return (projection(q[11], -q[3], -q[7]),
-            projection(q[11], -q[3] - shift, -q[7], baseline))
+            projection(q[11], -q[3] - shift, -q[7], baseline), size)
 
 
-def _yaml_content(path: PathLike, text: str) -> Any:
-    try:
-        # %YAML:1.0, as OpenCV begins its files, is no directive of YAML.
-        # A message as ROS prints it ends with the separator of documents.
-        return parse_yaml(re.sub(r'^\ufeff?%YAML.*|\n---\s*$', '\n', text))
-    except ValueError as error:
-        raise ValueError(f'calibration {path}: {error}') from error
-
-
-def _matrix(path: PathLike, name: str, matrix: Any, rows: int) -> list[float]:
-    """The numbers, row by row, of a matrix of 4 columns: OpenCV's or ROS's, or a list."""
-    data = matrix
-    if isinstance(matrix, dict):
-        data = matrix.get('data')
-        if (matrix.get('rows'), matrix.get('cols')) not in ((rows, 4), (None, None)):
-            data = None
-    if isinstance(data, list) and len(data) == rows and all(
-            isinstance(row, list) and len(row) == 4 for row in data):
-        data = [value for row in data for value in row]
-    if not isinstance(data, list):
-        raise ValueError(f'calibration {path}: {name} is no matrix of {rows} rows and 4 cols with '
-                         'data')
-    try:
-        text = ' '.join(map(str, data))
-    except ValueError as error:         # a number of more than 4300 digits
-        raise ValueError(f'calibration {path}: {name} is not made of numbers') from error
-    return _numbers(path, name, text, 4 * rows)
-
-
-def _size_in(path: PathLike, content: dict[str, Any]) -> tuple[int, int]:
+def _size_in(file: _File, content: Mapping[str, Any]) -> tuple[int, int]:
     """Width and height of the images that a YAML file speaks of; (0, 0) = it does not say."""
     for keys in (('image_width', 'image_height'), ('width', 'height')):
-        if all(key in content for key in keys):
-            return _size(path, *(content[key] for key in keys))
-    for key in ('imageSize', 'image_size', 'resolution'):
-        if isinstance(content.get(key), list):
-            return _size(path, *content[key])
-    return 0, 0
+        if all(content.get(key) is not None for key in keys):
+            return file.size([content[key] for key in keys])
+    return file.size(next((content[key] for key in ('imageSize', 'image_size', 'resolution')
+                           if isinstance(content.get(key), list)), None))
 
 
-def _size(path: PathLike, *values: object) -> tuple[int, int]:
-    """Width and height, or (0, 0) where one is missing."""
-    if len(values) != 2 or None in values:
-        return 0, 0
-    words = ' '.join(word for word in map(str, values) if len(word) < 40)
-    width, height = _numbers(path, 'the size of the images', words, 2)
-    if not all(1 <= side <= LARGEST_SIDE and side == int(side) for side in (width, height)):
-        raise ValueError(f'calibration {path} is of images of {width:g} x {height:g} pixels, but '
-                         f'sides have 1 to {LARGEST_SIDE}')
-    return int(width), int(height)
+# Raw cameras: kalibr, EuRoC, ORB-SLAM and OAK. Their numbers hold for rectified images only where
+# the cameras are parallel and without distortion as they are: rectification chooses the focal
+# length and the principal point anew.
+
+class _Camera(NamedTuple):
+    """intrinsics: fx, fy, cx, cy; pose: 4 x 4, from the rig to the camera."""
+
+    intrinsics: np.ndarray
+    distortion: Sequence[float]
+    pose: np.ndarray
+    size: tuple[int, int]
 
 
-def _named_lines(path: PathLike) -> dict[str, str]:
-    return dict(line.split(':', 1) for line in read_text(path, 'calibration').splitlines()
-                if ':' in line)
+def _camera(file: _File, about: Mapping[str, Any], distortion: str, pose: np.ndarray) -> _Camera:
+    return _Camera(np.array(file.numbers('intrinsics', about['intrinsics'], 4)),
+                   file.numbers(distortion, about.get(distortion, [])), pose,
+                   file.size(about.get('resolution')))
 
 
-def projection(focal_px: float, cx: float, cy: float, baseline_m: float = 0.0,
-               focal_y_px: float = 0.0) -> list[float]:
-    """The 12 numbers of P of a camera so far to the right of the left one.
-
-    :param focal_y_px: 0 = ``focal_px``.
-    """
-    return [focal_px, 0.0, cx, -focal_px * baseline_m, 0.0, focal_y_px or focal_px, cy, 0.0,
-            0.0, 0.0, 1.0, 0.0]
-
-
-def rectified(path: PathLike, focal_px: float, baseline_m: float, cx: float, cy: float,
-              focal_y_px: float = 0.0, size: tuple[int, int] = (0, 0)) -> Calibration:
-    """Of two cameras with the same numbers, which a data set has.
-
-    :raises ValueError: they make no calibration.
-    """
-    return _calibration(path, projection(focal_px, cx, cy, 0.0, focal_y_px),
-                        projection(focal_px, cx, cy, baseline_m, focal_y_px), size)
-
-
-def _calibration(path: PathLike, left: Sequence[float], right: Sequence[float],
-                 size: tuple[int, int] = (0, 0)) -> Calibration:
-    """Of both projection matrices, row by row.
-
-    :param size: width and height of the images, pixels; (0, 0) = unknown.
-    """
+def _read_raw_cameras(file: _File, content: Mapping[str, Any]) -> Projections | None:
+    if 'cameraData' in content or 'stereoRectificationData' in content:
+        raise file.raw_cameras('is that of an OAK (DepthAI), which describes raw cameras')
     try:
-        return Calibration.from_projections(left, right, size)
-    except ValueError as error:
-        raise ValueError(f'calibration {path}: {error}') from error
+        if isinstance(content.get('cam0'), dict) and 'intrinsics' in content['cam0']:
+            return _parallel(file, 'a camchain of kalibr', *_read_kalibr(file, content))
+        if 'T_BS' in content and 'intrinsics' in content:
+            return _parallel(file, 'a sensor.yaml of EuRoC', *_read_euroc(file))
+        if 'Camera.bf' in content:
+            return _parallel(file, 'a settings file of ORB-SLAM', *_read_orb_slam(file, content))
+    except (TypeError, KeyError, OverflowError, np.linalg.LinAlgError) as error:
+        raise file.error(f' is damaged: {error!r:.80}') from error
+    return None
 
 
-def _numbers(path: PathLike, name: str, text: str | None, count: int) -> list[float]:
-    if text is None:
-        raise ValueError(f'calibration {path} has no {name}')
-    try:
-        numbers = [float(word) for word in text.strip().strip('[]').replace(';', ' ').split()]
-    except ValueError as error:
-        raise ValueError(f'calibration {path}: {name} is not made of numbers') from error
-    if len(numbers) != count:
-        raise ValueError(f'calibration {path}: {name} should be {count} numbers, '
-                         f'not {len(numbers)}')
-    if not all(abs(number) <= LARGEST_NUMBER for number in numbers):
-        raise ValueError(f'calibration {path}: {name} has a number that is not finite, or beyond '
-                         f'{LARGEST_NUMBER:g}')
-    return numbers
+def _read_kalibr(file: _File, content: Mapping[str, Any]) -> tuple[_Camera, _Camera]:
+    cameras = [content['cam0'], content.get('cam1')]
+    if not isinstance(cameras[1], dict):
+        raise file.error(' is a camchain of kalibr with one camera: a pair has cam0 and cam1')
+    for name, camera in zip(('cam0', 'cam1'), cameras, strict=True):
+        if camera.get('camera_model', 'pinhole') != 'pinhole':
+            raise file.raw_cameras('is a camchain of kalibr that describes raw cameras '
+                                   f'({name} is no pinhole)')
+    pose = np.reshape(file.numbers('T_cn_cnm1', cameras[1]['T_cn_cnm1'], 16), (4, 4))
+    left, right = (_camera(file, camera, 'distortion_coeffs', own)
+                   for camera, own in zip(cameras, (np.eye(4), pose), strict=True))
+    return left, right
+
+
+def _read_euroc(file: _File) -> tuple[_Camera, _Camera]:
+    """Files of both cameras: cam0/sensor.yaml and cam1/sensor.yaml."""
+    cameras = []
+    for name in ('cam0', 'cam1'):
+        own = _File(Path(file.path).absolute().parent.parent / name / 'sensor.yaml')
+        content = own.yaml()
+        if not isinstance(content, dict):
+            raise own.error(' is not a table of a camera')
+        pose = np.reshape(own.numbers('T_BS', content['T_BS']['data'], 16), (4, 4))
+        cameras.append(_camera(own, content, 'distortion_coefficients', np.linalg.inv(pose)))
+    return cameras[0], cameras[1]
+
+
+def _read_orb_slam(file: _File, content: Mapping[str, Any]) -> tuple[_Camera, _Camera]:
+    """ORB-SLAM takes rectified stereo images, whose baseline is Camera.bf / Camera.fx."""
+    *intrinsics, bf = file.numbers('the camera', [
+        content[f'Camera.{name}'] for name in ('fx', 'fy', 'cx', 'cy', 'bf')])
+    distortion = file.numbers('the distortion', [
+        value for name, value in content.items() if re.fullmatch(r'Camera\.[kp]\d', str(name))])
+    sides = [content.get(f'Camera.{name}') for name in ('width', 'height')]
+    pose = np.eye(4)
+    pose[0, 3] = -bf / (intrinsics[0] or math.nan)
+    left = _Camera(np.array(intrinsics), distortion, np.eye(4),
+                   file.size(None if None in sides else sides))
+    return left, left._replace(pose=pose)
+
+
+def _parallel(file: _File, kind: str, left: _Camera, right: _Camera) -> Projections:
+    """Projections of cameras that are parallel, along the rows and without distortion."""
+    pose = right.pose @ np.linalg.inv(left.pose)
+    if left.size != right.size:
+        raise file.error(': images of the two cameras have different sizes: '
+                         '{} x {} and {} x {}'.format(*left.size, *right.size))
+    turn = np.abs(pose[:3, :3] - np.eye(3)).max()
+    causes = {
+        'distortion': np.any(left.distortion) or np.any(right.distortion),
+        'a rotation between the cameras': turn * abs(left.intrinsics[0]) > MAX_OFFSET_PX,
+        'an offset across the rows': np.abs(pose[1:3, 3]).max() > MAX_SLOPE * abs(pose[0, 3]),
+        'unequal focal lengths or rows': np.abs(
+            left.intrinsics - right.intrinsics)[[0, 1, 3]].max() > MAX_OFFSET_PX}
+    found = [cause for cause, is_there in causes.items() if is_there]
+    if found:
+        raise file.raw_cameras(f'is {kind} that describes raw cameras ({", ".join(found)})')
+    fx, fy, cx, cy = left.intrinsics.tolist()
+    right_fx, right_fy, right_cx, right_cy = right.intrinsics.tolist()
+    return (projection(fx, cx, cy, 0.0, fy),
+            projection(right_fx, right_cx, right_cy, -float(pose[0, 3]), right_fy), left.size)
+
+
+#: Readers by what their files have in them; the first one that returns something counts.
+READERS: Mapping[str, Callable[..., Projections | None]] = {
+    r'^[ \t]*cam[01][ \t]*=': _read_middlebury,
+    r'^P_rect_10[13]:': _read_driving_stereo,
+    r'^P(_rect_0)?[02]:[ \t]*[-+.\d]': _read_kitti,
+    r'\Aframe cameraID': _read_virtual_kitti,
+    r'\A(?!---)\s*[-+\d.]': _read_projections,
+    r'\A<|^\[(LEFT|RIGHT)_CAM_\w+\]': _reject,
+    r'^%YAML|!!opencv-matrix|^[ \t]*[{"\']|^[A-Za-z_][\w.]*\s*:': _read_yaml}

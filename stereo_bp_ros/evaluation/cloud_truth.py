@@ -15,10 +15,10 @@ from stereo_bp_ros.errors import shown
 _TYPES = {7: 'f4', 8: 'f8'}
 
 #: Metres before the camera from which points count: nearer ones are of no scene.
-LEAST_DEPTH_M = 1e-3
+MIN_DEPTH_M = 1e-3
 
 #: Most pixels of ``spacing``: a cloud with larger gaps is too thin to hide anything.
-MOST_SPACING = 32
+MAX_SPACING = 32
 
 
 def points_of(message: Any) -> np.ndarray:
@@ -58,13 +58,19 @@ def points_of(message: Any) -> np.ndarray:
     return np.asarray(points[np.isfinite(points).all(axis=1) & points.any(axis=1)])
 
 
+def transform(points: np.ndarray, pose: np.ndarray) -> np.ndarray:
+    """Points N x 3 by a pose 4 x 4; without linear algebra, whose threads split many points."""
+    x, y, z = pose[:3, :3].T
+    return np.asarray(points[:, :1] * x + points[:, 1:2] * y + points[:, 2:] * z + pose[:3, 3])
+
+
 def project(points: np.ndarray, calibration: Calibration, shape: tuple[int, int]) -> np.ndarray:
     """Disparity of the nearest point in each pixel: float64 H x W, NaN where there is none.
 
     :param points: N x 3 in metres in the left camera's optical frame, x right and z ahead.
     """
     height, width = shape
-    ahead = points[points[:, 2] > LEAST_DEPTH_M]
+    ahead = points[points[:, 2] > MIN_DEPTH_M]
     x, y, z = ahead.T
     with np.errstate(over='ignore', invalid='ignore'):
         columns = np.rint(calibration.focal_px * x / z + calibration.cx_left)
@@ -79,7 +85,7 @@ def project(points: np.ndarray, calibration: Calibration, shape: tuple[int, int]
 
 
 def spacing(known: np.ndarray) -> int:
-    """Pixels, 1 to ``MOST_SPACING``, within which a surface with points has one of them.
+    """Pixels, 1 to ``MAX_SPACING``, within which a surface with points has one of them.
 
     Twice the median distance from a pixel to the nearest point, inside the convex hull of the
     points: half the gap between the rings of a scanner, and about 0.8 times the side of the
@@ -94,7 +100,7 @@ def spacing(known: np.ndarray) -> int:
     inside = cv2.fillConvexPoly(np.zeros(known.shape, np.uint8), hull, 1) != 0
     distances = cv2.distanceTransform((~known).astype(np.uint8), cv2.DIST_L2,
                                       cv2.DIST_MASK_PRECISE)
-    return int(np.clip(math.ceil(2 * float(np.median(distances[inside]))), 1, MOST_SPACING))
+    return int(np.clip(math.ceil(2 * float(np.median(distances[inside]))), 1, MAX_SPACING))
 
 
 def hidden(disparity: np.ndarray, radius: int) -> np.ndarray:

@@ -22,7 +22,7 @@ PathLike = str | os.PathLike[str]
 KITTI_SCALE = 256.0
 """Grey levels per pixel of disparity in a 16-bit disparity PNG of KITTI."""
 
-LARGEST_SIDE = 1 << 16
+MAX_SIDE = 1 << 16
 
 FORMATS = ('PNG', 'JPEG', 'TIFF', 'BMP', 'Netpbm')
 """Image files that are read; each has its size in front of its pixels."""

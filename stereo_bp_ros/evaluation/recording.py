@@ -15,10 +15,16 @@ from typing import Any
 import cv2
 import numpy as np
 from rosbags.rosbag2 import StoragePlugin, Writer
-from rosbags.typesys import Stores, get_typestore
 
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import bags, pictures
+from stereo_bp_ros.evaluation import pictures
+from stereo_bp_ros.evaluation.bag_messages import (
+    FRAME_IDS,
+    STORE,
+    header,
+    message_type,
+    serialize_camera_info,
+)
 from stereo_bp_ros.evaluation.bag_topics import CAMERA_INFO, COMPRESSED_IMAGE
 from stereo_bp_ros.evaluation.frame_scores import WITHOUT_MEAN
 from stereo_bp_ros.evaluation.results import Result
@@ -43,8 +49,6 @@ NOT_PLOTTED = WITHOUT_MEAN | {'regions', 'sky', 'by_distance', 'sparsification',
 
 DIAGNOSTICS, NUMBER, TEXT = (
     'diagnostic_msgs/msg/DiagnosticArray', 'std_msgs/msg/Float64', 'std_msgs/msg/String')
-
-_STORE = get_typestore(Stores.ROS2_KILTED)
 
 
 class Recording:
@@ -99,7 +103,7 @@ class Recording:
                               'the source damaged?')
         left, _ = pair.images
         if pair.calibration is not None:
-            self._put('/left/camera_info', CAMERA_INFO, bags.serialize_camera_info(
+            self._put('/left/camera_info', CAMERA_INFO, serialize_camera_info(
                 self._time_ns, 'left', pair.calibration, left.width, left.height))
         image = pictures.displayable(pair.left) if isinstance(pair.left, RawImage) else pair.left
         assert frame.disparity is not None
@@ -116,7 +120,7 @@ class Recording:
         if confidence is not None:
             self._picture(f'{FIGURES}/confidence', pictures.confidence_picture(confidence))
         self._message(f'{FIGURES}/name', TEXT, data=matched.result.name)
-        self._message('/latency', DIAGNOSTICS, header=self._header(),
+        self._message('/latency', DIAGNOSTICS, header=header(self._time_ns, FRAME_IDS['left']),
                       status=[self._latency(matched.result)])
         for name, value in numbers(matched.result.to_dict()):
             self._message(f'{FIGURES}/{name}', NUMBER, data=value)
@@ -125,30 +129,24 @@ class Recording:
         """Write a picture in the one of some kinds that takes the fewest bytes; none: JPEG."""
         kind, data = min(((one, cv2.imencode(f'.{one}', picture, OPTIONS[one])[1])
                           for one in kinds or ('jpeg',)), key=lambda found: found[1].size)
-        self._message(topic, COMPRESSED_IMAGE, header=self._header(),
+        self._message(topic, COMPRESSED_IMAGE, header=header(self._time_ns, FRAME_IDS['left']),
                       format=f'bgr8; {kind} compressed bgr8', data=data.reshape(-1))
 
     def _latency(self, result: Result) -> Any:
         """The last run's stages and their total, as the node's ``latency`` has them."""
         name, own = next(iter(result.matchers.items()))
         values = {**own.stages_ms, 'total': own.times_ms[-1]}
-        return _STORE.types['diagnostic_msgs/msg/DiagnosticStatus'](
+        return message_type('diagnostic_msgs/msg/DiagnosticStatus')(
             level=0, name=f'evaluation: {name}', hardware_id='', message='last run',
-            values=[_STORE.types['diagnostic_msgs/msg/KeyValue'](key=key, value=f'{value:.3f}')
+            values=[message_type('diagnostic_msgs/msg/KeyValue')(key=key, value=f'{value:.3f}')
                     for key, value in values.items()])
 
-    def _header(self) -> Any:
-        seconds, nanoseconds = divmod(self._time_ns, 10**9)
-        return _STORE.types['std_msgs/msg/Header'](
-            stamp=_STORE.types['builtin_interfaces/msg/Time'](sec=seconds, nanosec=nanoseconds),
-            frame_id=bags.FRAME_IDS['left'])
-
     def _message(self, topic: str, kind: str, **fields: Any) -> None:
-        self._put(topic, kind, _STORE.serialize_cdr(_STORE.types[kind](**fields), kind))
+        self._put(topic, kind, STORE.serialize_cdr(message_type(kind)(**fields), kind))
 
     def _put(self, topic: str, kind: str, data: bytes | memoryview) -> None:
         if topic not in self._topics:
-            self._topics[topic] = self._writer.add_connection(topic, kind, typestore=_STORE)
+            self._topics[topic] = self._writer.add_connection(topic, kind, typestore=STORE)
         self._writer.write(self._topics[topic], self._time_ns, data)
 
 

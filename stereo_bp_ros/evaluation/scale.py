@@ -101,24 +101,28 @@ class Plan:
                 for name, config in self.configs.items()}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class _Judged:
     """What a worker made of a chunk.
 
     devices: of ``Evaluation``.
     skipped: pairs that cannot be read, where they are left out.
-    error:   why the rest of it is missing, or ''.
-    stopped: whether the worker was told to end in between.
     collected: from its pairs, where the plan has a collector.
+    error:   why the rest of it is missing, or ''.
+    stopped: whether the worker was told to end in between: nothing of it counts.
     """
 
-    results: list[Result]
+    collected: Collector | None = None
+    results: list[Result] = dataclasses.field(default_factory=list)
     backend: str = ''
     devices: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
-    skipped: Sequence[Skipped] = ()
+    skipped: list[Skipped] = dataclasses.field(default_factory=list)
     error: str = ''
     stopped: bool = False
-    collected: Collector | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.results) + len(self.skipped)
 
 
 class _Judge(WorkerPlugin):
@@ -150,40 +154,35 @@ class _Judge(WorkerPlugin):
                 self._lock.release()
 
     def judge(self, chunk: Chunk) -> _Judged:
-        # Not every exception survives the way between processes; a text does.
-        results: list[Result] = []
-        skipped: list[Skipped] = []
-        backend = ''
-        devices: Mapping[str, Mapping[str, str]] = {}
-        collector = copy.deepcopy(self._plan.collector)
+        found = _Judged(copy.deepcopy(self._plan.collector))
         try:
             with self._lock:
                 if self._ended:
-                    return _Judged([], stopped=True)
+                    return _Judged(stopped=True)
                 if self._evaluation is None:
                     self._reader = self._opened.enter_context(ChunkReader())
                     self._evaluation = self._opened.enter_context(
                         Evaluation(self._configs, self._plan.names, self._plan.method))
-                backend, devices = self._evaluation.backend, self._evaluation.devices
+                found.backend, found.devices = self._evaluation.backend, self._evaluation.devices
                 self._evaluation.follow(self._before(chunk))
                 for matched in judge_all(self._evaluation, self._reader.unread(chunk),
-                                         chunk.place + 1,
-                                         skipped if self._plan.method.skip_unreadable else None):
-                    if collector is not None:
-                        collector.collect(chunk.place + len(results) + len(skipped),
-                                          self._evaluation, matched)
-                    results.append(matched.result)
+                                         chunk.place + 1, found.skipped
+                                         if self._plan.method.skip_unreadable else None):
+                    if found.collected is not None:
+                        found.collected.collect(found.count + chunk.place, self._evaluation,
+                                                matched)
+                    found.results.append(matched.result)
                     if self._ended:
-                        return _Judged([], stopped=True)
+                        return _Judged(stopped=True)
+        # Not every exception survives the way between processes; a text does.
         except (StereoError, ValueError, OSError) as error:
-            return _Judged(results, backend, devices, skipped, str(error))
+            found.error = str(error)
         except Exception as error:
-            return _Judged(results, backend, devices, skipped, 'behind pair '
-                           f'{chunk.place + len(results) + len(skipped)}: ' + described(error))
+            found.error = f'behind pair {chunk.place + found.count}: {described(error)}'
         finally:
             if self._ended:
                 self._free()
-        return _Judged(results, backend, devices, skipped, collected=collector)
+        return found
 
     def _before(self, chunk: Chunk) -> Pair | None:
         """The pair that the first one of a chunk is compared with; None: with none."""
@@ -334,7 +333,7 @@ class Cluster:
                     known = self.devices.setdefault(matcher, [])
                     if device not in known:
                         known.append(device)
-                if judged.collected is not None:
+                if judged.collected is not None and not judged.error:
                     self.collected += judged.collected
                 self.skipped += judged.skipped
                 yield from judged.results

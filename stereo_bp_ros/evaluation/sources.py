@@ -9,8 +9,8 @@ import functools
 import itertools
 import logging
 import pathlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import datasets
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
-from stereo_bp_ros.evaluation.datasets.entries import Pair
+from stereo_bp_ros.evaluation.datasets.entries import Pair, Unread
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 from stereo_bp_ros.stamps import sync_setting
 
@@ -46,18 +46,6 @@ class Input:
 
     def __str__(self) -> str:
         return str(self.source) if isinstance(self.source, pathlib.Path) else self.name
-
-
-class Unread(NamedTuple):
-    """A pair that is not read yet.
-
-    name: as ``Pair.name``.
-    load: reads or draws it, while its source is open; raises StereoError or ValueError where it
-          cannot be read, which concerns no other pair.
-    """
-
-    name: str
-    load: Callable[[], Pair]
 
 
 def inputs_of(paths: Sequence[pathlib.Path]) -> tuple[Input, ...]:
@@ -103,9 +91,10 @@ class Sources:
         self._counts: list[int] = []
         self.warnings: list[str] = []
         for one in inputs:
-            count, warnings = _inspect(one.source, topics)
-            self._counts.append(min(count, limit or count))
-            self.warnings += warnings
+            with _opened(one.source, topics) as source:
+                self._counts.append(min(source.count, limit or source.count))
+                if isinstance(source, _Numbered):
+                    self.warnings += source.warnings
 
     def __str__(self) -> str:
         return ', '.join(map(str, self.inputs))
@@ -142,9 +131,10 @@ class Sources:
     def _unread_of(self, one: Input) -> Iterator[Unread]:
         label, count = self._label(one), self._counts[self.inputs.index(one)]
         found = 0
-        for pair in itertools.islice(_unread(one.source, self._topics), count):
-            found += 1
-            yield _labelled(label, pair)
+        with _opened(one.source, self._topics) as source:
+            for pair in itertools.islice(source.unread(), count):
+                found += 1
+                yield _labelled(label, pair)
         self._tell_alone(one, count, found)
 
     def _tell_alone(self, one: Input, count: int, found: int) -> None:
@@ -167,12 +157,19 @@ class Sources:
             source = one.source.absolute() if isinstance(one.source, pathlib.Path) else one.source
             whole = Chunk(Input(one.name, source), self._topics, 0, 0, label=self._label(one),
                           first=first)
-            for start, stop, entries in _parts(source, self._topics, count, size):
-                yield dataclasses.replace(whole, start=start, stop=stop, entries=entries,
-                                          before=before)
-                before = dataclasses.replace(whole, start=stop - 1, stop=stop,
-                                             entries=entries[-1:])
-                first = whole.first + stop
+            places = [0, *range(1, count, size), count]
+            with _opened(source, self._topics) as opened:
+                index: Iterator[Any] = opened.index()
+                for start, stop in itertools.pairwise(places):
+                    entries = tuple(itertools.islice(index, stop - start))
+                    if not entries:         # a bag may have left images without a partner
+                        continue
+                    stop = start + len(entries)
+                    yield dataclasses.replace(whole, start=start, stop=stop, entries=entries,
+                                              before=before)
+                    before = dataclasses.replace(whole, start=stop - 1, stop=stop,
+                                                 entries=entries[-1:])
+                    first = whole.first + stop
             self._tell_alone(one, count, first - whole.first)
 
     def _label(self, one: Input) -> str:
@@ -186,7 +183,7 @@ class Chunk:
     input:       its path is absolute.
     topics:      of a bag.
     start, stop: indices of the pairs in the input, the last one excluded.
-    entries:     where a bag has them; empty for others.
+    entries:     where the source has them.
     before:      the pair before the first one; None: there is none.
     label:       the name of the input, where there are several.
     first:       pairs of the inputs before this one.
@@ -196,7 +193,7 @@ class Chunk:
     topics: StereoTopics | None
     start: int
     stop: int
-    entries: tuple[bags.BagEntry, ...] = ()
+    entries: tuple[bags.BagEntry | int, ...] = ()
     before: Chunk | None = None
     label: str = ''
     first: int = 0
@@ -207,52 +204,51 @@ class Chunk:
         return self.first + self.start
 
 
-def _inspect(source: pathlib.Path | RoadSequence, topics: StereoTopics | None
-             ) -> tuple[int, Sequence[str]]:
-    """Number of pairs, and sentences about what is in a folder and is not read."""
+@dataclasses.dataclass(frozen=True)
+class _Numbered:
+    """A source whose pairs have numbers: a folder, or a street that is drawn."""
+
+    title: str
+    names: Sequence[str]
+    load: Callable[[int], Pair]
+    warnings: Sequence[str] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.names)
+
+    def unread(self) -> Iterator[Unread]:
+        return self.unread_entries(range(self.count))
+
+    def index(self) -> Iterator[int]:
+        return iter(range(self.count))
+
+    def unread_entries(self, entries: Sequence[int]) -> Iterator[Unread]:
+        if entries and entries[-1] >= self.count:
+            raise StereoError(f'{self.title} has changed: it had {entries[-1] + 1} pairs or more, '
+                              f'and has {self.count}')
+        return (Unread(self.names[place], functools.partial(self.load, place))
+                for place in entries)
+
+
+@contextlib.contextmanager
+def _opened(source: pathlib.Path | RoadSequence, topics: StereoTopics | None
+            ) -> Iterator[_Numbered | bags.StereoBag]:
     if isinstance(source, RoadSequence):
-        return len(source), ()
-    if is_bag(source):
-        from stereo_bp_ros.evaluation import bags
-        with bags.StereoBag(source, topics) as bag:
-            return bag.pairs, ()
-    dataset = datasets.open_dataset(source, _tolerance_s(topics))
-    return len(dataset), dataset.warnings
-
-
-def _tolerance_s(topics: StereoTopics | None) -> float:
-    return topics.tolerance_s if topics else 0.0
-
-
-def _unread(source: pathlib.Path | RoadSequence, topics: StereoTopics | None) -> Iterator[Unread]:
-    if isinstance(source, RoadSequence):
-        yield from _unread_of_street(source, range(len(source)))
+        yield _Numbered('the street', [f'{place:06d}' for place in range(len(source))],
+                        functools.partial(pair_of_street, source))
     elif is_bag(source):
         # Needs rosbags, which folders of images do without.
         from stereo_bp_ros.evaluation import bags
         with bags.StereoBag(source, topics) as bag:
-            yield from map(_unread_of_bag, bag.unread())
+            yield bag
     else:
         dataset = datasets.open_dataset(source, _tolerance_s(topics))
-        yield from _unread_of_dataset(dataset, range(len(dataset)))
+        yield _Numbered(str(source), dataset.names, dataset.__getitem__, dataset.warnings)
 
 
-def _parts(source: pathlib.Path | RoadSequence, topics: StereoTopics | None, count: int, size: int
-           ) -> Iterator[tuple[int, int, tuple[bags.BagEntry, ...]]]:
-    """Start, stop and, of a bag, entries of each chunk."""
-    spans = [(start, stop) for start, stop in itertools.pairwise(
-        [0, *range(1, count, size), count]) if start < stop]
-    if isinstance(source, RoadSequence) or not is_bag(source):
-        for start, stop in spans:
-            yield start, stop, ()
-        return
-    from stereo_bp_ros.evaluation import bags
-    with bags.StereoBag(source, topics) as bag:
-        index = bag.index()
-        for start, stop in spans:
-            entries = tuple(itertools.islice(index, stop - start))
-            if entries:         # a bag may have left images without a partner
-                yield start, start + len(entries), entries
+def _tolerance_s(topics: StereoTopics | None) -> float:
+    return topics.tolerance_s if topics else 0.0
 
 
 class ChunkReader:
@@ -261,18 +257,11 @@ class ChunkReader:
     def __init__(self) -> None:
         self._opened = contextlib.ExitStack()
         self._source: tuple[pathlib.Path | RoadSequence, StereoTopics | None] | None = None
-        self._bag: bags.StereoBag | None = None
-        self._dataset: datasets.Dataset | None = None
 
     def __enter__(self) -> ChunkReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the source that is open."""
-        self._source = self._bag = self._dataset = None
         self._opened.close()
 
     def read(self, chunk: Chunk) -> Iterator[Pair]:
@@ -285,28 +274,14 @@ class ChunkReader:
 
     def unread(self, chunk: Chunk) -> Iterator[Unread]:
         """What ``read`` reads."""
-        return (_labelled(chunk.label, one) for one in self._unread(chunk))
-
-    def _unread(self, chunk: Chunk) -> Iterator[Unread]:
-        source, places = chunk.input.source, range(chunk.start, chunk.stop)
-        if isinstance(source, RoadSequence):
-            yield from _unread_of_street(source, places)
-            return
+        source = chunk.input.source
         if self._source != (source, chunk.topics):
-            self.close()
-            if chunk.entries:
-                from stereo_bp_ros.evaluation import bags
-                self._bag = self._opened.enter_context(bags.StereoBag(source, chunk.topics))
-            else:
-                self._dataset = datasets.open_dataset(source, _tolerance_s(chunk.topics))
+            self._source = None
+            self._opened.close()
+            self._reader: Any = self._opened.enter_context(_opened(source, chunk.topics))
             self._source = source, chunk.topics
-        if self._bag is not None:
-            yield from map(_unread_of_bag, self._bag.unread_entries(chunk.entries))
-        elif self._dataset is not None:
-            if chunk.stop > len(self._dataset):
-                raise StereoError(f'{source} has changed: it had {chunk.stop} pairs or more, '
-                                  f'and has {len(self._dataset)}')
-            yield from _unread_of_dataset(self._dataset, places)
+        for one in self._reader.unread_entries(chunk.entries):
+            yield _labelled(chunk.label, one)
 
 
 def _labelled(label: str, one: Unread) -> Unread:
@@ -316,22 +291,6 @@ def _labelled(label: str, one: Unread) -> Unread:
     return Unread(name, lambda: dataclasses.replace(one.load(), name=name, input=label))
 
 
-def _unread_of_dataset(dataset: datasets.Dataset, places: Iterable[int]) -> Iterator[Unread]:
-    names = dataset.names
-    return (Unread(names[place], functools.partial(dataset.__getitem__, place))
-            for place in places)
-
-
-def _unread_of_street(street: RoadSequence, places: Iterable[int]) -> Iterator[Unread]:
-    return (Unread(f'{place:06d}', functools.partial(pair_of_street, street, place))
-            for place in places)
-
-
-def _unread_of_bag(found: tuple[int, Callable[[], bags.BagPair]]) -> Unread:
-    stamp_ns, load = found
-    return Unread(str(stamp_ns), lambda: _pair_of_bag(load()))
-
-
 def pair_of_street(street: RoadSequence, place: int) -> Pair:
     """Draw a pair. The sky is no truth, as for a laser scanner; it is scored by its mask."""
     frame = street.frame(place)
@@ -339,8 +298,3 @@ def pair_of_street(street: RoadSequence, place: int) -> Pair:
     return Pair(f'{frame.index:06d}', frame.left, frame.right,
                 np.where(frame.sky, np.float32(np.nan), frame.disparity), None, calibration,
                 frame.stamp_ns, frame.vehicles, frame.sky, frame.occluded, frame.classes)
-
-
-def _pair_of_bag(pair: bags.BagPair) -> Pair:
-    return Pair(str(pair.stamp_ns), pair.left, pair.right, pair.disparity, None,
-                pair.calibration, pair.stamp_ns)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.backend import Backend
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.matcher import StereoMatcher
 
@@ -36,18 +37,8 @@ def device_ms(backend: str, stages: Mapping[str, float]) -> float | None:
     return math.fsum(stages[name] for name in DEVICE_STAGES if name in stages)
 
 
-class Instruments(Protocol):
-    """What looks into an engine: a back end of ``engines``."""
-
-    def kernels_used(self) -> AbstractContextManager[list[Any]]: ...
-    def origins(self) -> dict[str, int]: ...
-    def local_accesses(self, config: MatcherConfig, width: int, height: int
-                       ) -> tuple[int, int]: ...
-    def empty_pinned(self, shape: tuple[int, ...], dtype: str) -> np.ndarray: ...
-
-
 #: The back end of a configuration: ``engines.choose``.
-Choose = Callable[[MatcherConfig], Instruments]
+Choose = Callable[[MatcherConfig], Backend[Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,43 +152,44 @@ class _Contestant:
     def __init__(self, pair: Pair, variant: Variant, choose: Choose) -> None:
         self.variant = variant
         config = variant.config.replace(disparity_range=pair.disparities)
-        self._instruments = choose(config)
+        self._backend = choose(config)
         self.matcher = StereoMatcher(config)
         height, width = pair.left.shape[:2]
         self._left, self._right = pair.left, pair.right
         disparity = np.empty((height, width), np.float32)
         if variant.is_pinned:
-            if self.matcher.backend == 'cpu':
+            tools = self._backend.tools
+            if tools is None:
                 raise ValueError('--pinned is of use on cuda only, and here the cpu computes: '
                                  + self.matcher.backend_reason)
             self._left, self._right, disparity = (
-                self._pinned(array) for array in (pair.left, pair.right, disparity))
+                tools.empty_pinned(array.shape, str(array.dtype))
+                for array in (pair.left, pair.right, disparity))
+            np.copyto(self._left, pair.left)
+            np.copyto(self._right, pair.right)
         self._out = {'disparity': disparity}
         self.total: list[float] = []
         self.stages: dict[str, list[float]] = {}
 
     def start(self) -> tuple[ColdStart, list[dict[str, Any]]]:
         """Prepare and match the first frame."""
-        matcher, instruments = self.matcher, self._instruments
-        before = instruments.origins()
+        matcher, backend = self.matcher, self._backend
+        before = backend.origins()
         seconds = matcher.prepare(self._left.shape[1], self._left.shape[0])
-        with instruments.kernels_used() as kernels:
+        with backend.tools.kernels_used() if backend.tools else contextlib.nullcontext(
+                []) as kernels:
             first, _ = self._one()
         origins = {name: count - before[name]
-                   for name, count in instruments.origins().items()}
+                   for name, count in backend.origins().items()}
         cold = ColdStart(matcher.compile_time * 1e3, (seconds - matcher.compile_time) * 1e3,
                          first, origins)
         return cold, [dataclasses.asdict(kernel) for kernel in kernels]
 
     def local_accesses(self) -> tuple[int, int]:
         """Of a frame, as ``Times.local_accesses``."""
-        return self._instruments.local_accesses(self.matcher.config, self._left.shape[1],
-                                                self._left.shape[0])
-
-    def _pinned(self, array: np.ndarray) -> np.ndarray:
-        pinned = self._instruments.empty_pinned(array.shape, str(array.dtype))
-        np.copyto(pinned, array)
-        return pinned
+        tools = self._backend.tools
+        return (0, 0) if tools is None else tools.local_accesses(
+            self.matcher.config, self._left.shape[1], self._left.shape[0])
 
     def turn(self, frames: int, settles: bool) -> None:
         """Match frames and note their times, after one that is not counted where it settles."""

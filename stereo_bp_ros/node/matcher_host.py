@@ -185,8 +185,8 @@ class MatcherHost:
         """Have the device write into a buffer directly, where it is one that can."""
         if self.matcher is not None and self.matcher.backend == 'cuda':
             backend = engines.known(self.matcher.config)
-            if backend is not None:
-                backend.pin(buffer)
+            if backend is not None and backend.tools is not None:
+                backend.tools.pin(buffer)
 
     def fall_back_to_cpu(self, error: DeviceLostError) -> None:
         """Replace a lost back end by the CPU's, for the rest of this process.

@@ -73,7 +73,7 @@ def open_source(path: pathlib.Path, *, period_s: float = 0.1,
 
 def _bag_source(path: pathlib.Path, named: bags.StereoTopics | None) -> Source:
     with bags.StereoBag(path, named) as bag:
-        topics, pairs, warnings = bag.topics, bag.pairs, tuple(bag.warnings(played=True))
+        topics, pairs, warnings = bag.topics, bag.count, tuple(bag.warnings(played=True))
         image = bags.COMPRESSED_IMAGE if bag.compressed else bags.IMAGE
     suffix = '/compressed' if image == bags.COMPRESSED_IMAGE else ''
 

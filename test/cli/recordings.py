@@ -7,9 +7,10 @@ import pathlib
 from collections.abc import Iterable
 from typing import Any
 
+import cv2
 import numpy as np
 from rosbags import rosbag1
-from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from stereo_bp_ros import Calibration
@@ -26,15 +27,25 @@ KINDS = ('mcap', 'sqlite3', 'ros1')
 Recorded = tuple[str, int, Any]
 
 
-def write(path: pathlib.Path, recorded: Iterable[Recorded], kind: str = 'mcap') -> pathlib.Path:
-    """A bag of these messages in the order of their times; returns its path."""
+def write(path: pathlib.Path, recorded: Iterable[Recorded], kind: str = 'mcap',
+          compression: str = '', chunk_bytes: int = 2**20) -> pathlib.Path:
+    """A bag of these messages in the order of their times; returns its path.
+
+    :param compression: FILE, MESSAGE or STORAGE with zstd; BZ2 or LZ4 of ROS 1.
+    :param chunk_bytes: of ROS 1.
+    """
     recorded = sorted(recorded, key=lambda one: one[1])
     if kind == 'ros1':
         path = path.with_suffix('.bag')
         writer, store = rosbag1.Writer(path), ROS1
+        writer.chunk_threshold = chunk_bytes
+        if compression:
+            writer.set_compression(rosbag1.Writer.CompressionFormat[compression])
     else:
         writer = Writer(path, version=9, storage_plugin=StoragePlugin[kind.upper()])
         store = STORE
+        if compression:
+            writer.set_compression(CompressionMode[compression], CompressionFormat.ZSTD)
     connections: dict[str, Any] = {}
     with writer:
         for topic, time_ns, message in recorded:
@@ -69,17 +80,27 @@ def header(stamp_ns: int, frame: str) -> Any:
 
 
 def pair(stamp_ns: int, left: np.ndarray, right: np.ndarray, calibration: Calibration,
-         frame: str = 'left_camera_optical_frame') -> list[Recorded]:
-    """Both images, mono8, and their camera_info."""
+         frame: str = 'left_camera_optical_frame', *, coded: str = '') -> list[Recorded]:
+    """Both images, mono8, and their camera_info.
+
+    :param coded: png or jpg of image_transport; '' = raw.
+    """
     found: list[Recorded] = []
     for side, pixels in (('left', left), ('right', right)):
         info = STORE.deserialize_cdr(bags.serialize_camera_info(
             stamp_ns, side, calibration, pixels.shape[1], pixels.shape[0]), bags.CAMERA_INFO)
         info.header.frame_id = frame
-        found += [(f'/{side}/camera_info', stamp_ns, info),
-                  (f'/{side}/image_rect', stamp_ns, STORE.deserialize_cdr(
-                      bags.serialize_image(stamp_ns, side, pixels, 'mono8'), bags.IMAGE))]
+        topic, one = f'/{side}/image_rect', image(stamp_ns, pixels, 'mono8')
+        if coded:
+            topic, one = f'{topic}/compressed', compressed(
+                stamp_ns, cv2.imencode(f'.{coded}', pixels)[1], f'mono8; {coded} compressed ')
+        found += [(f'/{side}/camera_info', stamp_ns, info), (topic, stamp_ns, one)]
     return found
+
+
+def truth(stamp_ns: int, disparity: np.ndarray) -> Recorded:
+    return f'/{bags.TRUTH_TOPIC}', stamp_ns, STORE.deserialize_cdr(
+        bags.serialize_truth(stamp_ns, disparity), bags.COMPRESSED_IMAGE)
 
 
 def image(stamp_ns: int, pixels: np.ndarray, encoding: str) -> Any:

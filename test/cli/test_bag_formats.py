@@ -11,19 +11,17 @@ import cv2
 import numpy as np
 import pytest
 import yaml
-from rosbags import rosbag1
-from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
-from rosbags.typesys import Stores, get_typestore
 
 from stereo_bp_ros import Calibration, MatcherConfig, StereoError, StereoMatcher
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.rectification import Rectification
+from test.cli import recordings
 
 CALIBRATION = Calibration(400.0, 0.25, 47.5, 47.5, 24.0)
 DISPARITY, COUNT, WIDTH, HEIGHT = 6, 4, 96, 48
-STORE = get_typestore(Stores.ROS2_KILTED)
+STORE = recordings.STORE
 OPTIONS = ['--preset', 'sad_fast', '--set', 'disparity_range=16', '--repeat', '1', '--backend',
            'cpu', '--json']
 
@@ -38,40 +36,12 @@ def stamp(index):
     return 10**18 + index * 10**8
 
 
-def coded(stamp_ns, side, image, kind):
-    """A CompressedImage as image_transport writes it: JPEG or PNG of mono8."""
-    _, data = cv2.imencode(f'.{kind}', image)
-    message = STORE.types[bags.COMPRESSED_IMAGE](
-        header=STORE.types['std_msgs/msg/Header'](
-            stamp=STORE.types['builtin_interfaces/msg/Time'](*divmod(stamp_ns, 10**9)),
-            frame_id=side), format=f'mono8; {kind} compressed ', data=data.reshape(-1))
-    return STORE.serialize_cdr(message, bags.COMPRESSED_IMAGE)
-
-
-def record(path, *, plugin=StoragePlugin.MCAP, mode=None, indices=range(COUNT), kind=''):
-    """A rosbag2 folder as ``ros2 bag record`` leaves it, with a truth."""
-    writer = Writer(path, version=9, storage_plugin=plugin)
-    if mode:
-        writer.set_compression(mode, CompressionFormat.ZSTD)
-    suffix, image_type = ('/compressed', bags.COMPRESSED_IMAGE) if kind else ('', bags.IMAGE)
-    with writer:
-        add = {topic: writer.add_connection(topic, type_, typestore=STORE)
-               for side in ('left', 'right')
-               for topic, type_ in ((f'/{side}/image_rect{suffix}', image_type),
-                                    (f'/{side}/camera_info', bags.CAMERA_INFO))}
-        truth = writer.add_connection(f'/{bags.TRUTH_TOPIC}', bags.COMPRESSED_IMAGE,
-                                      typestore=STORE)
-        for index in indices:
-            stamp_ns = stamp(index)
-            for side, image in scene(index).items():
-                writer.write(add[f'/{side}/camera_info'], stamp_ns, bags.serialize_camera_info(
-                    stamp_ns, side, CALIBRATION, WIDTH, HEIGHT))
-                writer.write(add[f'/{side}/image_rect{suffix}'], stamp_ns,
-                             coded(stamp_ns, side, image, kind) if kind else
-                             bags.serialize_image(stamp_ns, side, image, 'mono8'))
-            writer.write(truth, stamp_ns, bags.serialize_truth(
-                stamp_ns, np.full((HEIGHT, WIDTH), DISPARITY, np.float32)))
-    return path
+def record(path, *, plugin='mcap', mode='', indices=range(COUNT), kind=''):
+    """A bag as it is recorded, with a truth."""
+    truth = np.full((HEIGHT, WIDTH), DISPARITY, np.float32)
+    return recordings.write(path, [one for index in indices for one in (
+        *recordings.pair(stamp(index), *scene(index).values(), CALIBRATION, coded=kind),
+        recordings.truth(stamp(index), truth))], plugin, mode)
 
 
 def evaluated(path, capsys, *options):
@@ -90,29 +60,28 @@ def assert_whole(report, names=range(COUNT)):
 
 
 @pytest.mark.parametrize(('plugin', 'mode', 'files'), [
-    ('SQLITE3', None, ['recording.db3']),
-    ('MCAP', None, ['recording.mcap']),
-    ('SQLITE3', 'FILE', ['recording.db3.zstd']),
-    ('MCAP', 'FILE', ['recording.mcap.zstd']),
-    ('SQLITE3', 'MESSAGE', ['recording.db3']),
-    ('MCAP', 'MESSAGE', ['recording.mcap']),
-    ('MCAP', 'STORAGE', ['recording.mcap'])])
+    ('sqlite3', '', ['recording.db3']),
+    ('mcap', '', ['recording.mcap']),
+    ('sqlite3', 'FILE', ['recording.db3.zstd']),
+    ('mcap', 'FILE', ['recording.mcap.zstd']),
+    ('sqlite3', 'MESSAGE', ['recording.db3']),
+    ('mcap', 'MESSAGE', ['recording.mcap']),
+    ('mcap', 'STORAGE', ['recording.mcap'])])
 def test_every_storage_and_compression_of_rosbag2_is_evaluated(
         tmp_path, capsys, plugin, mode, files):
-    path = record(tmp_path / 'recording', plugin=StoragePlugin[plugin],
-                  mode=mode and CompressionMode[mode])
+    path = record(tmp_path / 'recording', plugin=plugin, mode=mode)
     assert sorted(file.name for file in path.iterdir()) == ['metadata.yaml', *files]
     assert_whole(evaluated(path, capsys))
 
 
-@pytest.mark.parametrize('plugin', ['SQLITE3', 'MCAP'])
+@pytest.mark.parametrize('plugin', ['sqlite3', 'mcap'])
 def test_a_recording_that_was_split_is_evaluated_in_the_order_of_its_files(
         tmp_path, capsys, plugin):
     whole = tmp_path / 'split'
     whole.mkdir()
     merged = None
     for number, indices in enumerate((range(2), range(2, COUNT))):
-        part = record(tmp_path / f'part{number}', plugin=StoragePlugin[plugin], indices=indices)
+        part = record(tmp_path / f'part{number}', plugin=plugin, indices=indices)
         content = yaml.safe_load((part / 'metadata.yaml').read_text())
         about = content['rosbag2_bagfile_information']
         name, = about['relative_file_paths']
@@ -136,9 +105,9 @@ def test_a_recording_that_was_split_is_evaluated_in_the_order_of_its_files(
     assert_whole(evaluated(whole, capsys))
 
 
-@pytest.mark.parametrize('plugin', ['SQLITE3', 'MCAP'])
+@pytest.mark.parametrize('plugin', ['sqlite3', 'mcap'])
 def test_a_file_of_a_recording_alone_is_evaluated(tmp_path, capsys, plugin):
-    path = record(tmp_path / 'recording', plugin=StoragePlugin[plugin])
+    path = record(tmp_path / 'recording', plugin=plugin)
     file, = (file for file in path.iterdir() if file.suffix != '.yaml')
     assert_whole(evaluated(file.rename(tmp_path / f'alone{file.suffix}'), capsys))
 
@@ -151,44 +120,11 @@ def test_images_that_were_compressed_by_image_transport_are_evaluated(tmp_path, 
     assert_whole(evaluated(path, capsys))
 
 
-@pytest.mark.parametrize('chunks', [None, 'BZ2', 'LZ4'])
-@pytest.mark.parametrize('compressed', [False, True])
-def test_a_ros_1_bag_is_evaluated_raw_and_compressed(tmp_path, capsys, chunks, compressed):
-    store = get_typestore(Stores.ROS1_NOETIC)
-    known = store.types
-    image_type = bags.COMPRESSED_IMAGE if compressed else bags.IMAGE
-    writer = rosbag1.Writer(tmp_path / 'old.bag')
-    if chunks:
-        writer.set_compression(rosbag1.Writer.CompressionFormat[chunks])
-    p = np.array([400.0, 0, 47.5, 0, 0, 400, 24, 0, 0, 0, 1, 0])
-    with writer:
-        add = {(side, kind): writer.add_connection(f'/{side}/{name}', kind, typestore=store)
-               for side in ('left', 'right')
-               for name, kind in (('camera_info', bags.CAMERA_INFO), (
-                   'image_rect/compressed' if compressed else 'image_rect', image_type))}
-        for index in range(COUNT):
-            for side, pixels in scene(index).items():
-                header = known['std_msgs/msg/Header'](
-                    index, known['builtin_interfaces/msg/Time'](*divmod(stamp(index), 10**9)),
-                    side)
-                p[3] = -100 if side == 'right' else 0
-                info = known[bags.CAMERA_INFO](
-                    header, HEIGHT, WIDTH, 'plumb_bob', np.zeros(5),
-                    p[[0, 1, 2, 4, 5, 6, 8, 9, 10]], np.eye(3).reshape(-1), p.copy(), 0, 0,
-                    known['sensor_msgs/msg/RegionOfInterest'](0, 0, 0, 0, False))
-                if compressed:
-                    image = known[image_type](header, 'mono8; png compressed ',
-                                              cv2.imencode('.png', pixels)[1].reshape(-1))
-                else:
-                    image = known[image_type](header, HEIGHT, WIDTH, 'mono8', 0, WIDTH,
-                                              pixels.reshape(-1))
-                for kind, message in ((bags.CAMERA_INFO, info), (image_type, image)):
-                    writer.write(add[side, kind], stamp(index),
-                                 store.serialize_ros1(message, kind))
-    report = evaluated(tmp_path / 'old.bag', capsys)
-    assert [pair['name'] for pair in report['pairs']] == [
-        str(stamp(index)) for index in range(COUNT)]
-    with bags.StereoBag(tmp_path / 'old.bag') as bag:
+@pytest.mark.parametrize(('chunks', 'kind'), [('', 'png'), ('BZ2', ''), ('LZ4', '')])
+def test_a_ros_1_bag_is_evaluated_raw_and_compressed(tmp_path, capsys, chunks, kind):
+    path = record(tmp_path / 'old', plugin='ros1', mode=chunks, kind=kind)
+    assert_whole(evaluated(path, capsys))
+    with bags.StereoBag(path) as bag:
         for index, pair in enumerate(bag.read()):
             np.testing.assert_array_equal(pair.right.pixels, scene(index)['right'])
             assert pair.calibration == CALIBRATION
@@ -216,26 +152,20 @@ RAW = bags.StereoTopics(rectified='no')
 
 def record_raw(path, pixels, encoding, *, info=raw_info, compressed=False):
     """A bag with one raw pair; returns its path."""
-    stamp_ns = stamp(0)
-    suffix, image_type = (('/compressed', bags.COMPRESSED_IMAGE) if compressed
-                          else ('', bags.IMAGE))
-    with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
-        for side in ('left', 'right'):
-            about = vars(info(side)) | {
-                'header': STORE.types['std_msgs/msg/Header'](
-                    STORE.types['builtin_interfaces/msg/Time'](*divmod(stamp_ns, 10**9)), side),
-                'roi': STORE.types['sensor_msgs/msg/RegionOfInterest'](0, 0, 0, 0, False)}
-            for name in 'dkrp':
-                about[name] = np.array(about[name], float)
-            writer.write(
-                writer.add_connection(f'/{side}/camera_info', bags.CAMERA_INFO, typestore=STORE),
-                stamp_ns, STORE.serialize_cdr(STORE.types[bags.CAMERA_INFO](**about),
-                                              bags.CAMERA_INFO))
-            writer.write(
-                writer.add_connection(f'/{side}/image_raw{suffix}', image_type, typestore=STORE),
-                stamp_ns, coded(stamp_ns, side, pixels[side], 'png') if compressed
-                else bags.serialize_image(stamp_ns, side, pixels[side], encoding))
-    return path
+    recorded = []
+    for side in ('left', 'right'):
+        about = vars(info(side)) | {
+            'header': recordings.header(stamp(0), side),
+            'roi': STORE.types['sensor_msgs/msg/RegionOfInterest'](0, 0, 0, 0, False)}
+        for name in 'dkrp':
+            about[name] = np.array(about[name], float)
+        recorded.append((f'/{side}/camera_info', stamp(0), STORE.types[bags.CAMERA_INFO](**about)))
+        topic, image = f'/{side}/image_raw', recordings.image(stamp(0), pixels[side], encoding)
+        if compressed:
+            topic, image = f'{topic}/compressed', recordings.compressed(
+                stamp(0), cv2.imencode('.png', pixels[side])[1], 'mono8; png compressed ')
+        recorded.append((topic, stamp(0), image))
+    return recordings.write(path, recorded)
 
 
 def pixels_of(encoding):

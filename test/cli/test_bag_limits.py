@@ -16,8 +16,6 @@ from collections.abc import Iterator
 import lz4.frame
 import numpy as np
 import pytest
-from rosbags import rosbag1
-from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 from rosbags.rosbag2.storage_mcap import zstd
 
 from stereo_bp_ros import Calibration, StereoError
@@ -61,30 +59,11 @@ def messages(size: int = SIZE) -> list[tuple[str, int, bytes]]:
             for topic, time_ns, one in recorded(size)]
 
 
-def rosbag2(path: pathlib.Path, mode: CompressionMode | None = None, size: int = SIZE
-            ) -> pathlib.Path:
-    writer = Writer(path, version=9, storage_plugin=StoragePlugin.SQLITE3)
-    if mode:
-        writer.set_compression(mode, CompressionFormat.ZSTD)
-    with writer:
-        for topic, time_ns, one in recorded(size):
-            writer.write(writer.add_connection(topic, one.__msgtype__, typestore=STORE), time_ns,
-                         STORE.serialize_cdr(one, one.__msgtype__))
-    file, = path.glob('*.db3')
+def rosbag2(path: pathlib.Path, mode: str = '', size: int = SIZE) -> pathlib.Path:
+    file, = recordings.write(path, recorded(size), 'sqlite3', mode).glob('*.db3')
     with sqlite3.connect(file) as database:     # whose limit is not what is tested
         database.execute('DELETE FROM message_definitions')
     return file
-
-
-def ros1(path: pathlib.Path, chunks: str) -> pathlib.Path:
-    writer = rosbag1.Writer(path)
-    writer.set_compression(rosbag1.Writer.CompressionFormat[chunks])
-    with writer:
-        for topic, time_ns, one in recorded():
-            connection = writer.add_connection(topic, one.__msgtype__, typestore=recordings.ROS1)
-            writer.write(connection, time_ns, recordings.ROS1.serialize_ros1(
-                recordings._of_ros1(one), one.__msgtype__))
-    return path
 
 
 def streamed(data: bytes) -> bytes:
@@ -95,7 +74,7 @@ def streamed(data: bytes) -> bytes:
 
 BAGS = {
     'a large message': lambda path: rosbag2(path / 'bag'),
-    'messages of zstd': lambda path: rosbag2(path / 'bag', CompressionMode.MESSAGE),
+    'messages of zstd': lambda path: rosbag2(path / 'bag', 'MESSAGE'),
     'large chunks': lambda path: mcap_files.write(
         path / 'x.mcap', channels(), messages(), per_chunk=4),
     'no chunks': lambda path: mcap_files.write(path / 'x.mcap', channels(), messages()),
@@ -108,8 +87,10 @@ BAGS = {
     'chunks of lz4': lambda path: mcap_files.write(
         path / 'x.mcap', channels(), messages(), per_chunk=4, compression='lz4',
         compress=lz4.frame.compress),
-    'chunks of bz2 in ROS 1': lambda path: ros1(path / 'old.bag', 'BZ2'),
-    'chunks of lz4 in ROS 1': lambda path: ros1(path / 'old.bag', 'LZ4')}
+    'chunks of bz2 in ROS 1': lambda path: recordings.write(
+        path / 'old', recorded(), 'ros1', 'BZ2'),
+    'chunks of lz4 in ROS 1': lambda path: recordings.write(
+        path / 'old', recorded(), 'ros1', 'LZ4')}
 
 
 @pytest.mark.parametrize('name', BAGS)
@@ -211,36 +192,19 @@ def test_a_chunk_is_held_once(tmp_path):
 
 
 SEPARATOR = '=' * 80
-IDL = 'module sensor_msgs {{ module msg {{ {} }}; }};'
 HOSTILE = {
-    'a shift': ('ros2idl', IDL.format('struct Image { uint8 x[1 << 60000000000]; };')),
-    'a shifted constant': ('ros2idl', IDL.format(
-        'module Image_Constants { const uint32 A = 1 << 60000000000; }; '
-        'struct Image { uint8 x; };')),
-    'products': ('ros2idl', IDL.format(
-        'module Image_Constants { const uint32 A0 = 99999999; ' + ''.join(
-            f'const uint32 A{k} = A{k - 1} * A{k - 1}; ' for k in range(1, 35))
-        + '}; struct Image { uint8 x; };')),
-    'brackets': ('ros2idl', IDL.format(
-        'struct Image { uint8 x[' + '(1+' * 24 + '1' + ')' * 24 + ']; };')),
-    'annotations': ('ros2idl', IDL.format('@a(b=' + '(' * 24 + '1' + ')' * 24 + ') '
-                                          'struct Image { uint8 x; };')),
-    'sequences': ('ros2idl', IDL.format(
-        'struct Image { ' + 'sequence<' * 24 + 'uint8' + '>' * 24 + ' x; };')),
-    'open texts': ('ros2idl', '"\\' * 2**14),
-    'types of types': ('ros2msg', 'std_msgs/Header header\nfoo/T0 a\n' + ''.join(
+    'types of types': ('std_msgs/Header header\nfoo/T0 a\n' + ''.join(
         f'{SEPARATOR}\nMSG: foo/T{k}\nfoo/T{k + 1} a\nfoo/T{k + 1} b\n' for k in range(30))
         + f'{SEPARATOR}\nMSG: foo/T30\nuint8 x\n'),
-    'fields': ('ros2msg', ''.join(f'uint8 f{k}\n' for k in range(60000))),
-    'itself': ('ros2msg', 'sensor_msgs/Image a\n'),
-    'an array': ('ros2msg', 'uint8[4000000000] a\n'),
-    'an array of nothing': ('ros2msg', f'foo/E[4000000000] a\n{SEPARATOR}\nMSG: foo/E\n')}
+    'fields': ''.join(f'uint8 f{k}\n' for k in range(60000)),
+    'itself': 'sensor_msgs/Image a\n',
+    'an array': 'uint8[4000000000] a\n',
+    'an array of nothing': f'foo/E[4000000000] a\n{SEPARATOR}\nMSG: foo/E\n'}
 
 
 @pytest.mark.parametrize('name', HOSTILE)
 def test_a_definition_is_compared_within_bounds(tmp_path, name):
-    encoding, text = HOSTILE[name]
-    path = mcap_files.write(tmp_path / 'x.mcap', channels(text.encode(), encoding),
+    path = mcap_files.write(tmp_path / 'x.mcap', channels(HOSTILE[name].encode(), 'ros2msg'),
                             messages(8192))
     with bags.StereoBag(path) as bag, pytest.raises(
             StereoError, match=r'defines sensor_msgs/msg/\w+ (otherwise|is too large)|'
@@ -248,32 +212,12 @@ def test_a_definition_is_compared_within_bounds(tmp_path, name):
         list(bag.read())
 
 
-def test_a_definition_in_idl_is_compared_whatever_is_beside_the_fields(tmp_path):
-    text = f"""{SEPARATOR}
-IDL: sensor_msgs/msg/Image
-// generated from "a
-#include "std_msgs/msg/Header.idl"
-module sensor_msgs {{ module msg {{
-  module Image_Constants {{ const uint32 A = 1 << 3;
-    @verbatim (language="comment", text="((") const string B = "a;b"; }};
-  @verbatim (language="comment", text=
-    "of (two (kinds)) // no" "\\n" "comment /*")
-  struct Image {{ std_msgs::msg::Header header; uint32 height; uint32 width; /* ; */
-    @unit (value="byte") string encoding; uint8 is_bigendian; uint32 step; sequence<uint8> data;
-  }}; }}; }};
-"""
-    known = [one._replace(schema_encoding='ros2idl', definition=text.encode())
-             if one.schema == bags.IMAGE else one._replace(schema_encoding='')
-             for one in channels()]
-    path = mcap_files.write(tmp_path / 'x.mcap', known, messages(8192))
+def test_a_definition_in_idl_is_not_compared_and_a_word_says_so(tmp_path):
+    path = mcap_files.write(tmp_path / 'x.mcap', channels(b'"\\' * 2**14, 'ros2idl'),
+                            messages(8192))
     with bags.StereoBag(path) as bag:
+        assert 'sensor_msgs/msg/Image in IDL, which is not compared' in bag.warnings()[0]
         assert len(list(bag.read())) == 1
-    other = [one._replace(definition=one.definition.replace(b'uint32 step', b'uint16 step'))
-             for one in known]
-    path = mcap_files.write(tmp_path / 'y.mcap', other, messages(8192))
-    with bags.StereoBag(path) as bag, pytest.raises(
-            StereoError, match='defines sensor_msgs/msg/Image otherwise than ROS 2'):
-        list(bag.read())
 
 
 ENDLESS = 'WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM r) SELECT '
@@ -329,7 +273,7 @@ def test_pages_that_lead_to_each_other_end(tmp_path):
             page_bytes + bytes(size - len(page_bytes) - len(cells)) + cells)
     content[(last - 2) * size:(last - 1) * size] = leaf
     path.write_bytes(content)
-    reader = Reader.opened(path)
+    reader = Reader(path)
     assert 'is damaged or was cut off' in ''.join(reader.notes)
     reader.close()
 

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rosbags.highlevel import AnyReader
-from rosbags.rosbag2 import StoragePlugin, Writer
-from rosbags.typesys import Stores, get_typestore
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import all_settings
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.errors import ConfigError
-from stereo_bp_ros.evaluation import bags, files
+from stereo_bp_ros.evaluation import files
+from test.cases import slow
+from test.cli import recordings
 from test.cli.runs import check, run, steady, words
 from test.evaluation.rewriting import rewritten
 
@@ -157,38 +157,17 @@ def test_any_report_of_the_papers_ends_in_a_status(tmp_path, content):
 
 # --- bags
 
-def write_bag(path: pathlib.Path, plugin: StoragePlugin, textured_pair, *, encoded: bool = False
-              ) -> None:
-    store = get_typestore(Stores.ROS2_KILTED)
-    calibration = Calibration(100, 0.5, 32, 32, 24)
-    kind = bags.COMPRESSED_IMAGE if encoded else bags.IMAGE
-    with Writer(path, version=9, storage_plugin=plugin) as writer:
-        topics = {name: writer.add_connection(f'/{name}', kind_, typestore=store)
-                  for name, kind_ in (('left/image_rect', kind), ('right/image_rect', kind),
-                                      ('left/camera_info', bags.CAMERA_INFO),
-                                      ('right/camera_info', bags.CAMERA_INFO),
-                                      (bags.TRUTH_TOPIC, bags.COMPRESSED_IMAGE))}
-        for index in range(2):
-            stamp = 10**18 + index * 10**8
-            for side, image in zip(('left', 'right'), textured_pair(64, 48, 4), strict=True):
-                writer.write(topics[f'{side}/camera_info'], stamp, bags.serialize_camera_info(
-                    stamp, side, calibration, 64, 48))
-                data = bags.serialize_image(stamp, side, image, 'mono8')
-                if encoded:
-                    message = store.types[kind](
-                        header=store.deserialize_cdr(data, bags.IMAGE).header, format='png',
-                        data=cv2.imencode('.png', image)[1].reshape(-1))
-                    data = store.serialize_cdr(message, kind)
-                writer.write(topics[f'{side}/image_rect'], stamp, data)
-            writer.write(topics[bags.TRUTH_TOPIC], stamp, bags.serialize_truth(
-                stamp, np.full((48, 64), 4, np.float32)))
+def write_bag(path: pathlib.Path, textured_pair, kind: str = 'sqlite3', coded: str = '') -> None:
+    calibration, truth = Calibration(100, 0.5, 32, 32, 24), np.full((48, 64), 4, np.float32)
+    recordings.write(path, [one for stamp_ns in (10**18, 10**18 + 10**8) for one in (
+        *recordings.pair(stamp_ns, *textured_pair(64, 48, 4), calibration, coded=coded),
+        recordings.truth(stamp_ns, truth))], kind)
 
 
-@pytest.mark.parametrize(('plugin', 'suffix'), [
-    (StoragePlugin.SQLITE3, 'db3'), (StoragePlugin.MCAP, 'mcap')])
-def test_a_damaged_bag_ends_in_a_status(tmp_path, textured_pair, plugin, suffix):
+@pytest.mark.parametrize(('kind', 'suffix'), [('sqlite3', 'db3'), ('mcap', 'mcap')])
+def test_a_damaged_bag_ends_in_a_status(tmp_path, textured_pair, kind, suffix):
     bag = tmp_path / 'bag'
-    write_bag(bag, plugin, textured_pair)
+    write_bag(bag, textured_pair, kind)
     storage, = bag.glob(f'*.{suffix}')
     sound = {path: path.read_bytes() for path in (storage, bag / 'metadata.yaml')}
     assert check('evaluate', str(bag), '--repeat', '1', *FAST) == 0
@@ -204,11 +183,9 @@ def test_a_damaged_bag_ends_in_a_status(tmp_path, textured_pair, plugin, suffix)
     holds()
 
 
-@pytest.mark.parametrize('encoded', [
-    pytest.param(False, id='raw'),
-    pytest.param(True, id='compressed', marks=pytest.mark.slow)])
-def test_a_damaged_message_in_a_sound_bag_ends_in_a_status(tmp_path, textured_pair, encoded):
-    write_bag(tmp_path / 'bag', StoragePlugin.SQLITE3, textured_pair, encoded=encoded)
+@pytest.mark.parametrize('coded', ['', *slow('png')])
+def test_a_damaged_message_in_a_sound_bag_ends_in_a_status(tmp_path, textured_pair, coded):
+    write_bag(tmp_path / 'bag', textured_pair, coded=coded)
     with AnyReader([tmp_path / 'bag']) as reader:
         messages = [(c.topic, bytes(data)) for c, _, data in reader.messages()]
 
@@ -224,7 +201,7 @@ def test_a_damaged_message_in_a_sound_bag_ends_in_a_status(tmp_path, textured_pa
 
 @pytest.mark.parametrize('content', [b'', b'\0\1\0\0', b'\0\1\0\0' + b'\xff' * 40])
 def test_a_damaged_message_is_named_by_its_topic_and_number(tmp_path, textured_pair, content):
-    write_bag(tmp_path / 'bag', StoragePlugin.SQLITE3, textured_pair)
+    write_bag(tmp_path / 'bag', textured_pair)
     rewritten(tmp_path / 'bag', tmp_path / 'damaged', '/right/image_rect', [1], lambda _: content)
     status, _, err = run('evaluate', str(tmp_path / 'damaged'), '--repeat', '1', *FAST)
     assert status == 2
@@ -239,7 +216,7 @@ def test_a_damaged_message_is_named_by_its_topic_and_number(tmp_path, textured_p
 def test_a_damaged_message_of_a_replay_is_named_in_one_line(tmp_path, textured_pair, caplog,
                                                             content, expected, words):
     pytest.importorskip('rclpy')
-    write_bag(tmp_path / 'bag', StoragePlugin.SQLITE3, textured_pair)
+    write_bag(tmp_path / 'bag', textured_pair)
     rewritten(tmp_path / 'bag', tmp_path / 'damaged', '/right/image_rect', [1], lambda _: content)
     status, _, err = run('replay', str(tmp_path / 'damaged'), '--wait', '0')
     assert status == expected

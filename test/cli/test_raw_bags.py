@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros.evaluation import bags
+from stereo_bp_ros.evaluation.sources import Pair
 from test import raw_cameras
 from test.cli.test_bag_formats import evaluated, record_raw
 
@@ -56,7 +57,7 @@ def test_images_are_rectified_if_their_rows_match_better_then(
     assert np.median(found) == pytest.approx(DISPARITY, abs=0.5)
 
 
-def bags_disparity(pair: bags.BagPair) -> np.ndarray:
+def bags_disparity(pair: Pair) -> np.ndarray:
     from stereo_bp_ros.alignment import corner_disparities
     return corner_disparities(pair.left.pixels, pair.right.pixels, -40, 40)
 

@@ -16,10 +16,10 @@ from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags, files
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.evaluation.datasets import open_dataset
-from stereo_bp_ros.evaluation.pair_finder import Image, PairFinder
 from stereo_bp_ros.evaluation.sources import ChunkReader, Sources, inputs_of
 from stereo_bp_ros.replay import analysis
 from stereo_bp_ros.replay.source import open_source
+from stereo_bp_ros.stamps import Image, PairFinder
 from test.cli import recordings
 
 CALIBRATION = Calibration(400.0, 0.25, 47.5, 47.5, 24.0)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+
 import pytest
 
 from stereo_bp_ros import StereoError
@@ -17,7 +20,8 @@ def topics_of(*names: str) -> dict[str, str]:
 
 def beside(*images: str) -> dict[str, str]:
     """Images, each with its camera_info beside it."""
-    return topics_of(*images, *(f'{image.rpartition("/")[0]}/camera_info' for image in images))
+    places = (image.removesuffix('/compressed').rpartition('/')[0] for image in images)
+    return topics_of(*images, *(f'{place}/camera_info' for place in places))
 
 
 def below(*images: str) -> dict[str, str]:
@@ -25,47 +29,64 @@ def below(*images: str) -> dict[str, str]:
     return topics_of(*images, *(f'{image}/camera_info' for image in images))
 
 
-#: Images of a recording by who names them so; the first two are the pair, and each has its
-#: camera_info beside it.
-RECORDINGS = {
-    'OAK, depthai-ros': ('/oak/left/image_rect', '/oak/right/image_rect', '/oak/rgb/image_raw',
+#: Images of a camera, of which the first are the pair; <a|b> stands for both sides.
+CAMERAS = {
+    'ZED': ('/zed/zed_node/<left|right>/image_rect_color', '/zed/zed_node/rgb/image_rect_color',
+            '/zed/zed_node/<left|right>_raw/image_raw_color',
+            '/zed/zed_node/depth/depth_registered'),
+    'ZED, newer driver': ('/zed/zed_node/<left|right>/gray/rect/image',
+                          '/zed/zed_node/<left|right>/color/rect/image'),
+    'RealSense': ('/camera/camera/infra<1|2>/image_rect_raw', '/camera/camera/color/image_raw',
+                  '/camera/camera/depth/image_rect_raw',
+                  '/camera/camera/aligned_depth_to_infra1/image_raw'),
+    'RealSense T265': ('/camera/fisheye<1|2>/image_raw',),
+    'D435': ('/d435/infra<1|2>/image_rect_raw', '/d435/aligned_depth_to_infra1/image_raw',
+             '/d435/depth/image_rect_raw'),
+    'OAK, depthai-ros': ('/oak/<left|right>/image_rect', '/oak/rgb/image_raw',
                          '/oak/stereo/image_raw', '/oak/stereo/depth'),
-    'EuRoC and TUM-VI': ('/cam0/image_raw', '/cam1/image_raw'),
-    'kitti2bag': ('/kitti/camera_gray_left/image_raw', '/kitti/camera_gray_right/image_raw'),
-    'CARLA': [f'/carla/ego_vehicle/{name}_{side}/image'
-              for name in ('rgb', 'depth', 'semantic_segmentation') for side in ('left', 'right')],
-    'Isaac': [f'/front_stereo_camera/{side}/{name}'
-              for name in ('image_rect_color', 'semantic_segmentation')
-              for side in ('left', 'right')],
-    'Basler': ('/stereo/left/pylon_ros2_camera_node/image_raw',
-               '/stereo/right/pylon_ros2_camera_node/image_raw'),
-    'FLIR, spinnaker': ('/cam_left/image_raw', '/cam_right/image_raw'),
-    'RealSense T265': ('/camera/fisheye1/image_raw', '/camera/fisheye2/image_raw'),
-    'D435': ('/d435/infra1/image_rect_raw', '/d435/infra2/image_rect_raw',
-             '/d435/aligned_depth_to_infra1/image_raw', '/d435/depth/image_rect_raw'),
-    'cameras counted from 1': ('/cam1/image_raw', '/cam2/image_raw'),
-    'camera_1 and camera_2': ('/camera_1/image_raw', '/camera_2/image_raw'),
-    'capitals': ('/rig/CAM_LEFT/image', '/rig/CAM_RIGHT/image'),
-    'l and r': ('/stereo/l/image_raw', '/stereo/r/image_raw'),
-    'depth in the namespace': ('/depth_camera/left/image_raw', '/depth_camera/right/image_raw'),
-    'mask in the namespace': ('/mask_rcnn/left/image_raw', '/mask_rcnn/right/image_raw'),
-    'depth in the name of the camera': ('/depth_camera_left/image_raw',
-                                        '/depth_camera_right/image_raw'),
-    'front, and no others': ('/CAM_FRONT_LEFT/image', '/CAM_FRONT_RIGHT/image')}
+    'EuRoC and TUM-VI': ('/cam<0|1>/image_raw',),
+    'kitti2bag': ('/kitti/camera_gray_<left|right>/image_raw',),
+    'CARLA': tuple(f'/carla/ego_vehicle/{kind}_<left|right>/image'
+                   for kind in ('rgb', 'depth', 'semantic_segmentation')),
+    'Isaac': ('/front_stereo_camera/<left|right>/image_rect_color',
+              '/front_stereo_camera/<left|right>/semantic_segmentation'),
+    'Basler': ('/stereo/<left|right>/pylon_ros2_camera_node/image_raw',),
+    'FLIR, spinnaker': ('/cam_<left|right>/image_raw',),
+    'rectified and raw': ('/cam/<left|right>/image_rect', '/cam/<left|right>/image_raw',
+                          '/cam/<left|right>/image_rect/compressed'),
+    'left in the name of the robot, too': ('/left_arm/stereo/<left|right>/image_rect',),
+    'cameras counted from 1': ('/cam<1|2>/image_raw',),
+    'camera_1 and camera_2': ('/camera_<1|2>/image_raw',),
+    'capitals': ('/rig/CAM_<LEFT|RIGHT>/image',),
+    'l and r': ('/stereo/<l|r>/image_raw',),
+    'depth in the namespace': ('/depth_camera/<left|right>/image_raw',),
+    'mask in the namespace': ('/mask_rcnn/<left|right>/image_raw',),
+    'depth in the name of the camera': ('/depth_camera_<left|right>/image_raw',),
+    'front, and no others': ('/CAM_FRONT_<LEFT|RIGHT>/image',)}
 
 
-@pytest.mark.parametrize(('topics', 'pair'), [
-    *(pytest.param(beside(*images), tuple(images[:2]), id=name)
-      for name, images in RECORDINGS.items()),
-    pytest.param(topics_of('/rig/image_l', '/rig/image_r', '/rig/info_l/camera_info',
-                           '/rig/info_r/camera_info'),
-                 ('/rig/image_l', '/rig/image_r'), id='l and r at the end of a name')])
-def test_the_pair_is_found_by_the_names_of(topics, pair):
-    found = find_stereo_topics(topics)
-    assert (found.left_image, found.right_image) == pair
-    assert found.left_info in topics
-    assert found.right_info in topics
-    assert found.left_info != found.right_info
+def both(pattern: str) -> list[str]:
+    return list(dict.fromkeys(re.sub(r'<(.*)\|(.*)>', rf'\{side}', pattern) for side in (1, 2)))
+
+
+@pytest.mark.parametrize('camera', CAMERAS)
+def test_the_pair_is_found_by_the_names_of(camera):
+    first, *others = map(both, CAMERAS[camera])
+    found = find_stereo_topics(beside(*first, *itertools.chain(*others)))
+    assert [found.left_image, found.right_image] == first
+    assert [found.left_info, found.right_info] == [
+        f'{image.rpartition("/")[0]}/camera_info' for image in first]
+    assert found.truth == ''
+
+
+@pytest.mark.parametrize('infos', [('/rig/info_l/camera_info', '/rig/info_r/camera_info'),
+                                   ('/info/left_info', '/info/right_info')])
+def test_camera_info_may_lie_elsewhere(infos):
+    images = [f'/rig/image_{side}' for side in (('l', 'r') if '_l/' in infos[0]
+                                                else ('left', 'right'))]
+    found = find_stereo_topics(topics_of(*images, *infos))
+    assert (found.left_image, found.right_image) == tuple(images)
+    assert (found.left_info, found.right_info) == infos
 
 
 AIRSIM = '/airsim_node/drone_1/front_{}_custom/{}'

@@ -26,9 +26,12 @@ from stereo_bp_ros.errors import ConfigError, shown
 from stereo_bp_ros.resources import PRESETS
 
 
-def test_every_declared_default_is_accepted_by_its_own_declaration():
+def test_every_setting_accepts_its_default_and_has_a_meaning_and_limits():
     for setting in all_settings().values():
         assert setting.coerce(setting.default) == setting.default
+        assert setting.meaning
+        if setting.type in (int, float):
+            assert None not in (setting.minimum, setting.maximum)
 
 
 @pytest.mark.parametrize(('value', 'text'), [
@@ -37,14 +40,6 @@ def test_every_declared_default_is_accepted_by_its_own_declaration():
 def test_numbers_of_numpy_are_shown_as_numbers(value, text):
     assert shown(value) == text
     assert str(ConfigError('levels', value, 'must not')) == f'levels is {text}, but must not'
-
-
-def test_every_setting_has_a_meaning_and_numbers_have_limits():
-    for setting in all_settings().values():
-        assert setting.meaning
-        if setting.type in (int, float):
-            assert setting.minimum is not None
-            assert setting.maximum is not None
 
 
 def test_a_refused_value_is_named_with_its_limit():
@@ -66,31 +61,29 @@ def test_wrong_types_ranges_and_choices_are_refused(name, value):
     assert error.value.field == name
 
 
-def test_a_whole_number_is_accepted_where_a_float_is_meant():
-    config = MatcherConfig(data_weight=1, smoothing_sigma=2)
+def test_numbers_of_numpy_and_whole_ones_where_a_float_is_meant_are_accepted():
+    config = MatcherConfig(data_weight=1, smoothing_sigma=2, disparity_range=np.int32(32))
     assert isinstance(config.data_weight, float)
-    assert config.smoothing_sigma == 2.0
+    assert (config.smoothing_sigma, config.disparity_range) == (2.0, 32)
 
 
-def test_numpy_scalars_are_accepted():
-    assert MatcherConfig(disparity_range=np.int32(32)).disparity_range == 32
+@pytest.mark.parametrize(('kind', 'values', 'text'), [
+    (MatcherConfig, {'disparities': 64}, 'no setting of this name'),
+    (MatcherConfig, {'exact': True, 'message_type': 'int16'}, 'exact is True, but needs'),
+    (MatcherConfig, {'message_type': 'int16', 'discontinuity_slope': 0.001},
+     'use float32 or fewer levels'),
+    (NodeConfig, {'image_width': 640}, 'set both, or neither'),
+    (MatcherConfig, {'rectify': True, 'rectified_width': 640},
+     'rectified_width is 640: set both, or neither')])
+def test_settings_that_do_not_go_together_are_refused_in_words(kind, values, text):
+    with pytest.raises(ConfigError, match=text):
+        kind.from_mapping(values)
 
 
 @pytest.mark.parametrize(('number', 'name'), [(0, 'sad'), (1, 'bp')])
 def test_the_algorithm_can_be_named_by_the_number_of_stereo_image_proc(number, name):
     assert MatcherConfig(stereo_algorithm=number).stereo_algorithm == name
     assert MatcherConfig(stereo_algorithm=name).stereo_algorithm == name
-
-
-def test_exact_without_float32_is_refused():
-    with pytest.raises(ConfigError, match='exact'):
-        MatcherConfig(exact=True, message_type='int16')
-    assert MatcherConfig(exact=True, message_type='float32').exact
-
-
-def test_an_unknown_setting_is_refused_by_name():
-    with pytest.raises(ConfigError, match='no setting of this name'):
-        MatcherConfig.from_mapping({'disparities': 64})
 
 
 def test_a_truncation_of_zero_means_a_share_of_the_range():
@@ -126,15 +119,6 @@ def test_16_bits_hold_the_parameters_of_the_five_sets_exactly(disparities, messa
     assert scale * config.truncation <= 2048
 
 
-def test_float32_messages_are_in_units_of_the_costs():
-    assert quantisation.message_scale(MatcherConfig(message_type='float32')) == 1
-
-
-def test_int16_is_refused_where_the_slope_would_vanish():
-    with pytest.raises(ConfigError, match='use float32 or fewer levels'):
-        MatcherConfig(message_type='int16', discontinuity_slope=0.001)
-
-
 def test_only_live_settings_change_without_a_new_engine():
     config = MatcherConfig()
     assert config.is_live_change(config.replace(uniqueness_ratio=10.0, speckle_size=50))
@@ -152,6 +136,7 @@ def test_what_is_declared_is_read_once_and_cannot_be_changed():
 
 def test_a_change_of_another_setting_searches_no_scale_anew(monkeypatch):
     config = MatcherConfig()
+    assert quantisation.message_scale(MatcherConfig(message_type='float32')) == 1
     scale = quantisation.message_scale(config)
     monkeypatch.setattr(quantisation, 'round_half_up', lambda _: pytest.fail('searched'))
     for changes in ({'uniqueness_ratio': 3.25}, {'speckle_size': 41}, {'num_threads': 3}):
@@ -173,32 +158,27 @@ def test_every_preset_is_a_valid_configuration_and_a_ros_parameter_file():
             assert isinstance(value, all_settings()[key].type), (name, key)
 
 
-@pytest.mark.parametrize(('name', 'expected'), [
-    ('tsukuba_2010', (15, 5, 10, 0.07, 15, 1.7, 1.0)),
-    ('cones_2010', (65, 5, 10, 0.07, 15, 1.7, 1.0)),
-    ('tsukuba_2009', (16, 5, 7, 0.07, 15, 1.7, 0.7)),
-    ('road_2009', (33, 5, 7, 0.033, 30, 11, 0.7)),
-])
-def test_the_papers_presets_have_the_papers_parameters(name, expected):
-    config = MatcherConfig.preset(name)
-    assert expected == (config.disparity_range, config.levels, config.iterations,
-                        config.data_weight, config.data_truncation,
-                        config.discontinuity_truncation, config.smoothing_sigma)
-    assert config.discontinuity_slope == 1.0
+#: Settings in the papers, by preset.
+OF_PAPERS = {
+    'tsukuba_2010': (15, 5, 10, 0.07, 15, 1.7, 1.0), 'cones_2010': (65, 5, 10, 0.07, 15, 1.7, 1.0),
+    'tsukuba_2009': (16, 5, 7, 0.07, 15, 1.7, 0.7), 'road_2009': (33, 5, 7, 0.033, 30, 11, 0.7)}
 
 
-def test_the_thesis_preset_has_its_parameters_and_the_costs_of_the_five_sets():
-    config = MatcherConfig.preset('tsukuba_2019')
-    assert (config.stereo_algorithm, config.disparity_range, config.tile_size,
-            config.outer_iterations, config.inner_iterations) == ('tiled_bp', 16, 13, 1, 1)
-    costs = ('data_weight', 'data_truncation', 'discontinuity_slope', 'discontinuity_truncation')
-    assert not set(costs) & set(config.differences(MatcherConfig.preset('five_sets')))
-
-
-def test_the_five_sets_preset_follows_the_rule_of_its_paper():
+def test_the_papers_presets_have_the_papers_parameters():
+    for name, expected in OF_PAPERS.items():
+        config = MatcherConfig.preset(name)
+        assert expected == (config.disparity_range, config.levels, config.iterations,
+                            config.data_weight, config.data_truncation,
+                            config.discontinuity_truncation, config.smoothing_sigma)
+        assert config.discontinuity_slope == 1.0
     for disparities in (16, 21, 32, 64, 128):
         config = MatcherConfig.preset('five_sets', disparity_range=disparities)
         assert config.truncation == pytest.approx(disparities / 7.5)
+    thesis = MatcherConfig.preset('tsukuba_2019')
+    assert (thesis.stereo_algorithm, thesis.disparity_range, thesis.tile_size,
+            thesis.outer_iterations, thesis.inner_iterations) == ('tiled_bp', 16, 13, 1, 1)
+    costs = {'data_weight', 'data_truncation', 'discontinuity_slope', 'discontinuity_truncation'}
+    assert not costs & set(thesis.differences(MatcherConfig.preset('five_sets')))
 
 
 def test_an_unknown_preset_lists_the_known_ones():
@@ -206,30 +186,14 @@ def test_an_unknown_preset_lists_the_known_ones():
         MatcherConfig.preset('motorway')
 
 
-def test_assignments_are_parsed_to_the_declared_types():
-    assert parse_assignments(['disparity_range=48', 'data_weight=1', 'subpixel=false',
-                              'stereo_algorithm=0', 'preset=road']) == {
-        'disparity_range': 48, 'data_weight': 1.0, 'subpixel': False,
-        'stereo_algorithm': 'sad', 'preset': 'road'}
-
-
 @pytest.mark.parametrize(('text', 'value'), [
-    ('levels= 3 ', 3), ('levels=+3', 3), ('levels=0x3', 3), ('data_weight=.5', 0.5),
+    ('disparity_range=48', 48), ('data_weight=1', 1.0), ('subpixel=false', False),
+    ('stereo_algorithm=0', 'sad'), ('preset=road', 'road'), ('levels= 3 ', 3),
+    ('levels=+3', 3), ('levels=0x3', 3), ('data_weight=.5', 0.5),
     ('exact=yes', True), ('stereo_algorithm=bp', 'bp'), ('stereo_algorithm=1', 'bp'),
     ('preset=[1]', '[1]')])
 def test_a_value_is_read_as_a_plain_scalar_of_yaml(text, value):
     assert list(parse_assignments([text]).values()) == [value]
-
-
-@pytest.mark.parametrize('value', [
-    10**400, -10**400, 16**5000, [1], {'a': 1}, None, b'x', np.array([1, 2]), float('-inf'), 1j,
-    'x' * 10**6, 2**70], ids=lambda value: type(value).__name__)
-@pytest.mark.parametrize('name', ['data_weight', 'levels', 'stereo_algorithm', 'exact'])
-def test_a_value_of_any_type_and_length_is_refused_in_a_line(name, value):
-    with pytest.raises(ConfigError) as error:
-        MatcherConfig(**{name: value})
-    assert str(error.value).startswith(f'{name} is ')
-    assert len(str(error.value)) < 400
 
 
 @pytest.mark.parametrize('text', ['disparity_range', 'disparities=3', 'disparity_range=x'])
@@ -241,6 +205,17 @@ def test_a_malformed_assignment_is_refused(text):
 def test_a_flat_mapping_splits_into_matcher_and_node():
     matcher, node = split({'disparity_range': 32, 'queue_size': 7})
     assert (matcher.disparity_range, node.queue_size) == (32, 7)
+
+
+@pytest.mark.parametrize('value', [
+    10**400, -10**400, 16**5000, [1], {'a': 1}, None, b'x', np.array([1, 2]), float('-inf'), 1j,
+    'x' * 10**6, 2**70], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize('name', ['data_weight', 'levels', 'stereo_algorithm', 'exact'])
+def test_a_value_of_any_type_and_length_is_refused_in_a_line(name, value):
+    with pytest.raises(ConfigError) as error:
+        MatcherConfig(**{name: value})
+    assert str(error.value).startswith(f'{name} is ')
+    assert len(str(error.value)) < 400
 
 
 def test_a_parameter_file_without_a_block_is_refused(tmp_path):
@@ -255,13 +230,6 @@ def test_a_parameter_file_without_a_block_is_refused(tmp_path):
 def test_a_configuration_cannot_be_changed_in_place():
     with pytest.raises(dataclasses.FrozenInstanceError):
         MatcherConfig().levels = 3      # type: ignore[misc]
-
-
-def test_one_side_of_the_expected_size_alone_is_refused():
-    with pytest.raises(ConfigError, match='set both, or neither'):
-        NodeConfig(image_width=640)
-    with pytest.raises(ConfigError, match='rectified_width is 640: set both, or neither'):
-        MatcherConfig(rectify=True, rectified_width=640)
 
 
 def test_approximate_sync_without_a_limit_is_refused_and_its_default_elsewhere_taken():

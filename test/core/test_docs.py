@@ -13,11 +13,11 @@ import pytest
 from stereo_bp_ros import InputReason, MatcherConfig, preset_names
 from stereo_bp_ros.cli.main import UsageError, build_parser
 from stereo_bp_ros.config import IGNORED
-from stereo_bp_ros.geometry import paper_memory_bound
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.node import main as node
 from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import STAGES
+from stereo_bp_ros.papers import memory_bound
 from test.cases import every
 
 LINK = re.compile(r'\]\(([^()\s]+)\)')
@@ -174,8 +174,8 @@ def table(text: str) -> dict[str, list[str]]:
 
 
 def test_the_pages_have_the_memory_that_engines_plan(repository):
-    from stereo_bp_ros.engines.cpu.planning import plan_of as cpu
-    from stereo_bp_ros.engines.cuda.planning import plan_of as cuda
+    from stereo_bp_ros.engines.cpu.plan import plan_of as cpu
+    from stereo_bp_ros.engines.cuda.plan import plan_of as cuda
 
     def mib(plan_of, name: str, **changes) -> str:
         width, height, disparities = SETS[name]
@@ -184,7 +184,7 @@ def test_the_pages_have_the_memory_that_engines_plan(repository):
         return f'{plan_of(config, width, height).memory.total / 2**20:.1f}'
 
     def bound(name: str, size: int) -> str:
-        return f'{size * paper_memory_bound(*SETS[name]) / 2**20:.1f}'
+        return f'{size * memory_bound(*SETS[name]) / 2**20:.1f}'
 
     memory = (repository / 'docs/performance.md').read_text().split('\n## Memory\n')[1]
     assert table(memory.split('\n### CPU\n')[1]) == {

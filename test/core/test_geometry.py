@@ -12,7 +12,6 @@ from stereo_bp_ros.errors import MemoryLimitError
 from stereo_bp_ros.geometry import (
     ALIGNMENT,
     MemoryPlan,
-    paper_memory_bound,
     pyramid,
     valid_window,
 )
@@ -76,7 +75,3 @@ def test_a_plan_above_the_limit_says_how_much_is_needed():
     with pytest.raises(MemoryLimitError) as error:
         plan.check(plan.total - 1)
     assert (error.value.needed, error.value.allowed) == (plan.total, plan.total - 1)
-
-
-def test_the_bound_of_the_2009_paper():
-    assert paper_memory_bound(640, 480, 33) == (5 + 330) * 640 * 480

@@ -12,29 +12,30 @@ from collections.abc import Iterable
 
 import pytest
 
+from stereo_bp_ros.papers.programs import PROGRAMS
 from test.cases import every
 
 PACKAGE = 'stereo_bp_ros'
-CORE = {'config', 'errors', 'types', 'images', 'camera', 'rectification',
-        'geometry', 'partitions', 'device_arrays', 'entrance', 'resources', 'distributions',
-        'transport', 'grey', 'alignment', 'findings', 'checks', 'stamps', 'bounded',
-        'encoded_images', 'process'}
+CONTRIBUTING = (pathlib.Path(__file__).parents[2] / 'CONTRIBUTING.md').read_text(encoding='utf-8')
 
-#: What a file or room may import; the innermost room decides.
-ALLOWED = {
-    **dict.fromkeys(CORE, CORE),
-    'engines': CORE | {'engines'},
-    'engines/cuda/runtime': {'errors', 'resources', 'geometry', 'engines/cache',
-                             'engines/compiling', 'engines/cuda/runtime'},
-    'engines/cpu/simd': {'errors', 'engines/cache', 'engines/compiling', 'engines/cpu/simd'},
-    'matcher': CORE | {'engines'},
-    'papers': CORE | {'engines', 'papers'},
-    'papers/tables': CORE | {'engines', 'papers', 'matcher', 'evaluation'},
-    'node': CORE | {'matcher', 'engines', 'node', ''},
-    'evaluation': CORE | {'matcher', 'evaluation', 'engines/host_memory'},
-    'replay': CORE | {'matcher', 'evaluation', 'replay'},
-    'cli': CORE | {'matcher', 'engines', 'papers', 'evaluation', 'replay', 'cli', ''},
-}
+
+def core(repository: pathlib.Path) -> set[str]:
+    """The modules at the top of the package that all others share."""
+    return {path.stem for path in (repository / PACKAGE).glob('*.py')} - {'__init__', 'matcher'}
+
+
+def allowed_imports(repository: pathlib.Path) -> dict[str, set[str]]:
+    """What a file or room may import by the table in CONTRIBUTING.md; '' = from the package."""
+    table = CONTRIBUTING.partition('| room | may import |')[2].partition('\n\n')[0]
+    rooms = {room: set(cells.split(', ')) for room, cells in re.findall(
+        r'^\| ([\w/]+) \| ([\w/, ]+) \|$', table, re.MULTILINE)}
+    for cells in rooms.values():
+        if 'core' in cells:
+            cells |= core(repository)
+        if 'package' in cells:
+            cells.add('')
+    return {**dict.fromkeys(core(repository), rooms.pop('core')), **rooms}
+
 
 #: Lines of a file, and characters of a line; tables and addresses of pages aside.
 LONGEST_FILE, LONGEST_LINE = 450, 99
@@ -77,13 +78,35 @@ def place_of(name: str, repository: pathlib.Path) -> str:
     return '/'.join(parts)
 
 
+def drawn_folders() -> set[str]:
+    """The folders in the drawing of CONTRIBUTING.md."""
+    drawing = CONTRIBUTING.partition('```\nkernels/')[2].partition('```')[0]
+    folders, above = {'kernels'}, ['']
+    for line in drawing.splitlines()[1:]:
+        names = re.match(r'((?:    )*)((?:[a-z_]+/ *)+)', line)
+        if names and len(line) - len(line.lstrip()) < 20:
+            depth = len(names[1]) // 4
+            found = [above[depth] + name for name in names[2].split()]
+            folders |= {name.rstrip('/') for name in found}
+            above[depth + 1:] = [found[-1]]
+    return folders
+
+
+def test_the_drawing_of_the_house_shows_its_folders(repository):
+    in_package = {path.parent.relative_to(repository).as_posix()
+                  for path in (repository / PACKAGE).rglob('*.py')}
+    shown = drawn_folders()
+    assert {name for name in shown if name.startswith(PACKAGE)} == in_package
+    assert every((repository / name).is_dir() for name in shown)
+
+
 def test_every_room_imports_only_the_rooms_that_it_may(repository):
-    violations = []
+    violations, rooms = [], allowed_imports(repository)
     for path in modules(repository):
         here = path.relative_to(repository / PACKAGE).with_suffix('').as_posix()
         if here == '__init__':
             continue
-        allowed = ALLOWED[max((room for room in ALLOWED if is_in(here, [room])), key=len)]
+        allowed = rooms[max((room for room in rooms if is_in(here, [room])), key=len)]
         for name in imports(path):
             if name.split('.')[0] != PACKAGE:
                 continue
@@ -91,6 +114,18 @@ def test_every_room_imports_only_the_rooms_that_it_may(repository):
             if not (is_in(place, allowed) if place else '' in allowed):
                 violations.append(f'{path.relative_to(repository)} imports {name}')
     assert not violations
+
+
+def test_only_papers_name_the_programs_that_repeat_them(repository):
+    """Old names of their settings in ``config/renamed.py`` aside."""
+    name = re.compile('|'.join(PROGRAMS))
+    paths = [path for path in modules(repository)
+             if is_in(path.relative_to(repository / PACKAGE).with_suffix('').as_posix(),
+                      core(repository) | {'config', 'engines', 'matcher'})
+             and path.name != 'renamed.py']
+    assert len(paths) > 100
+    assert not [str(path.relative_to(repository)) for path in paths
+                if name.search(path.read_text(encoding='utf-8'))]
 
 
 def test_no_modules_import_each_other(repository):
@@ -105,7 +140,7 @@ def test_no_modules_import_each_other(repository):
     while done := [name for name, others in imported.items() if not others & imported.keys()]:
         for name in done:
             del imported[name]
-    assert len(files) > 300
+    assert len(files) > 200
     assert not imported, 'in or above a circle: ' + ', '.join(sorted(imported))
 
 
@@ -147,7 +182,8 @@ def settings_and_builds(repository: pathlib.Path) -> list[pathlib.Path]:
     """What is neither Python nor C++ nor a page, and written by hand."""
     names = ('Makefile', 'setup.cfg', 'pyproject.toml', 'package.xml', 'docker/Dockerfile')
     return [*(repository / name for name in names),
-            *sorted((repository / 'config').rglob('*.yaml'))]
+            *sorted((repository / 'config').rglob('*.yaml')),
+            *sorted((repository / PACKAGE).rglob('*.yaml'))]
 
 
 def test_lines_of_other_files_are_as_short_as_those_of_python(repository):

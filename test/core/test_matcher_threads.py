@@ -14,6 +14,7 @@ import pytest
 from stereo_bp_ros import MatcherConfig, StereoMatcher
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.entrance import Entrance
+from test.cases import every
 
 SMALL = MatcherConfig(disparity_range=16, levels=3, iterations=4, backend='cpu')
 
@@ -78,33 +79,29 @@ def held(textured_pair: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     made.matcher.close()
 
 
-def test_close_waits_for_the_frame_inside_and_the_queued_one(held: Held) -> None:
-    pending = [held.matcher.submit(*held.pair) for _ in range(2)]
-    assert held.inside.wait(LIMIT)
-    closing = held.start_closing()
-    closing.join(A_WHILE)
-    assert closing.is_alive()
-    assert held.order == []
-    held.leave.set()
-    closing.join(LIMIT)
-    assert held.order == ['frame', 'frame', 'freed']
-    results = [one.result(timeout=0).disparity for one in pending]
-    assert np.array_equal(*results)
-
-
-def test_close_waits_for_a_call_of_another_thread(held: Held) -> None:
+@pytest.mark.parametrize('closes', [1, 2])
+@pytest.mark.parametrize('is_submitted', [True, False])
+def test_close_waits_for_every_frame_in_flight(held: Held, is_submitted: bool, closes: int
+                                               ) -> None:
+    """Of another thread's call, or submitted and queued; two threads may close at once."""
     found: list[Any] = []
-    held.start(lambda: found.append(held.matcher.compute(*held.pair)))
+    if is_submitted:
+        pending = [held.matcher.submit(*held.pair) for _ in range(2)]
+    else:
+        held.start(lambda: found.append(held.matcher.compute(*held.pair)))
     assert held.inside.wait(LIMIT)
-    closing = held.start_closing()
-    closing.join(A_WHILE)
-    assert closing.is_alive()
+    closing = [held.start_closing() for _ in range(closes)]
+    closing[-1].join(A_WHILE)
+    assert [thread.is_alive() for thread in closing] == [True] * closes
     assert held.order == []
     held.leave.set()
-    closing.join(LIMIT)
-    assert held.order == ['frame', 'freed']
-    held.threads[0].join(LIMIT)
-    assert found[0].disparity.shape == (32, 64)
+    for thread in held.threads:
+        thread.join(LIMIT)
+    if is_submitted:
+        found = [one.result(timeout=0) for one in pending]
+    assert held.order == ['frame'] * len(found) + ['freed']
+    assert len(found) == 1 + is_submitted
+    assert every(np.array_equal(frame.disparity, found[0].disparity) for frame in found)
 
 
 def test_a_submit_that_waits_for_a_slot_is_rejected_when_the_matcher_closes(held: Held) -> None:
@@ -139,19 +136,6 @@ def test_after_closing_every_call_says_that_the_matcher_is_closed(held: Held) ->
         with pytest.raises(RuntimeError, match='this matcher is closed'):
             call()
     assert held.order == ['freed']
-
-
-def test_two_threads_may_close_at_once_and_both_wait(held: Held) -> None:
-    pending = held.matcher.submit(*held.pair)
-    assert held.inside.wait(LIMIT)
-    closing = [held.start_closing() for _ in range(2)]
-    closing[1].join(A_WHILE)
-    assert [thread.is_alive() for thread in closing] == [True, True]
-    held.leave.set()
-    for thread in closing:
-        thread.join(LIMIT)
-    assert pending.result(timeout=0).disparity is not None
-    assert held.order == ['frame', 'freed']
 
 
 def test_a_thread_that_closes_the_matcher_it_is_inside_of_is_told_so(

@@ -10,8 +10,8 @@ import pytest
 from stereo_bp_ros import ConfigError, MatcherConfig
 from stereo_bp_ros.config import all_settings, parse_assignments
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
-from stereo_bp_ros.config.programs import ALGORITHM_OF, PlainSteps
 from stereo_bp_ros.config.renamed import RENAMED
+from stereo_bp_ros.papers.programs import PROGRAMS, PlainSteps
 
 PLAIN = {'program': 'plain_steps', 'plain_steps.storage': 'hybrid', 'plain_steps.registers': 5}
 
@@ -41,7 +41,8 @@ def test_another_program_begins_with_its_defaults() -> None:
         program='plain_steps').plain_steps == PlainSteps()
 
 
-@pytest.mark.parametrize(('program', 'algorithm'), ALGORITHM_OF.items())
+@pytest.mark.parametrize(('program', 'algorithm'), [
+    (name, program.algorithm) for name, program in PROGRAMS.items()])
 def test_a_program_is_of_one_algorithm(program: str, algorithm: str) -> None:
     for name in ('sad', 'bp', 'tiled_bp'):
         if name == algorithm:

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip('numba')
 from benchmarks import sanitizers
-from stereo_bp_ros.engines.cuda import planning
+from stereo_bp_ros.engines.cuda.plan import resolve, tuned_plan
 from stereo_bp_ros.engines.cuda.runtime import device
 
 CLEAN = '========= COMPUTE-SANITIZER\nmatched road\n========= ERROR SUMMARY: 0 errors\n'
@@ -53,8 +53,8 @@ def test_a_tool_runs_one_configuration_in_a_process() -> None:
 @pytest.mark.parametrize('name', sanitizers.CASES)
 def test_cuda_has_every_configuration(name: str) -> None:
     case = sanitizers.CASES[name]
-    planning.resolve(case.config, device.TYPICAL)
-    planned = planning.tuned_plan(case.config, case.width, case.height, device.TYPICAL)
+    resolve(case.config, device.TYPICAL)
+    planned = tuned_plan(case.config, case.width, case.height, device.TYPICAL)
     assert planned.memory.total < 2**26
 
 

@@ -59,8 +59,8 @@ def matched(config: MatcherConfig, left: np.ndarray, right: np.ndarray, backend:
 
 def cut(config: MatcherConfig, width: int, height: int) -> partitions.Partitioning:
     def plan_of(parts: partitions.Partitioning) -> Any:
-        from stereo_bp_ros.engines.cpu import planning
-        return planning.plan_of(config, width, height, parts).memory
+        from stereo_bp_ros.engines.cpu.plan import plan_of
+        return plan_of(config, width, height, parts).memory
     return partitions.choose(config, width, height, 2**60, plan_of)
 
 

@@ -6,22 +6,23 @@ import pytest
 
 from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.engines import programs
-from stereo_bp_ros.engines.cpu import planning as cpu
+from stereo_bp_ros.engines.cpu import plan as cpu
 from stereo_bp_ros.engines.cpu.matching import CpuMatching
-from stereo_bp_ros.engines.cuda import planning as cuda
+from stereo_bp_ros.engines.cuda import plan as cuda
 from stereo_bp_ros.engines.cuda.hierarchical import schedule
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
+from stereo_bp_ros.papers.programs import PROGRAMS
 
 FACES = {'cuda': CudaMatching, 'cpu': CpuMatching}
 
 
-@pytest.mark.parametrize(('program', 'key'), [
-    (program, key) for program, classes in programs.PROGRAMS.items() for key in classes])
-def test_every_program_is_a_way_to_match_of_its_back_end(program, key):
-    backend, algorithm = key
-    found = programs.matching(backend, MatcherConfig(
-        stereo_algorithm=algorithm, program=program))
-    assert issubclass(found, FACES[backend])
+@pytest.mark.parametrize(('backend', 'program', 'algorithm'), [
+    *((backend, 'default', algorithm) for backend, algorithm in programs.DEFAULTS),
+    *((backend, name, program.algorithm) for name, program in PROGRAMS.items()
+      for backend in FACES)])
+def test_every_program_is_a_way_to_match_of_its_back_end(backend, program, algorithm):
+    assert issubclass(programs.matching(backend, MatcherConfig(
+        stereo_algorithm=algorithm, program=program)), FACES[backend])
 
 
 def test_a_program_without_a_class_for_a_back_end_is_the_defaults_there():

@@ -108,7 +108,7 @@ def test_matrices_of_opencv_may_have_other_names(tmp_path, suffix):
 
 @pytest.mark.parametrize(('content', 'words'), [
     ({'P1': LEFT_P[:9], 'P2': RIGHT_P}, 'P1 should be 12 numbers, not 9'),
-    ({'P1': [LEFT_P[:3]] * 3, 'P2': RIGHT_P}, 'P1 is not made of numbers'),
+    ({'P1': [LEFT_P[:3], LEFT_P], 'P2': RIGHT_P}, 'P1 is not made of numbers'),
     ({'P1': 'none', 'P2': RIGHT_P}, 'P1 is no matrix'),
     ({'P1': [*LEFT_P[:11], 'x'], 'P2': RIGHT_P}, 'P1 is not made of numbers'),
     ({'P1': [*LEFT_P[:11], float('nan')], 'P2': RIGHT_P}, 'not finite'),
@@ -262,13 +262,10 @@ SIZED = {
 
 
 @pytest.mark.parametrize('name', SIZED)
-def test_the_size_of_the_images_is_read_where_the_file_has_it(tmp_path, monkeypatch, name):
-    sizes = []
-    monkeypatch.setattr(calibrations, '_calibration', lambda path, left, right, size=(0, 0): (
-        sizes.append(size) or CALIBRATION))
+def test_the_size_of_the_images_is_read_where_the_file_has_it(tmp_path, name):
     (tmp_path / name).write_text(SIZED[name])
-    assert read(tmp_path / name) == CALIBRATION
-    assert sizes == [(640, 400)]
+    found = read(tmp_path / name)
+    assert (found.width, found.height) == (640, 400)
 
 
 @pytest.mark.parametrize(('change', 'words'), [

@@ -174,18 +174,6 @@ def test_kitti_tells_occluded_pixels_by_its_two_truths(tmp_path, sides, suffix):
     assert (neither.truth, neither.occluded) == (None, None)
 
 
-def test_kitti_2015_is_calibrated_by_the_file_that_it_comes_with(tmp_path):
-    for side in ('image_2', 'image_3'):
-        save(tmp_path / side / '000003_10.png', np.zeros((4, 6), np.uint8))
-    (tmp_path / 'calib_cam_to_cam').mkdir()
-    (tmp_path / 'calib_cam_to_cam' / '000003.txt').write_text(
-        'calib_time: 09-Jan-2012 13:57:47\ncorner_dist: 9.95e-02\n' + ''.join(
-            f'S_rect_0{camera}: 1.242e+03 3.75e+02\n'
-            f'P_rect_0{camera}: 721.5 0 609.6 {-721.5 * x} 0 721.5 172.9 0 0 0 1 0\n'
-            for camera, x in enumerate((0, 0.54, -0.06, 0.47))))
-    assert only(tmp_path).calibration.baseline_m == pytest.approx(0.53)
-
-
 DRIVE = '2018-10-19-09-30-39'
 DRIVING_STEREO_CALIBRATION = (
     'S_101: 1762 800\nK_101: 2007.1 0 881 0 2007.1 400 0 0 1\n'

@@ -8,6 +8,7 @@ import pytest
 
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import files
+from stereo_bp_ros.evaluation.calibrations import read_calibration
 from stereo_bp_ros.evaluation.datasets import open_dataset
 
 P = '{f} 0 609.6 {x} 0 {f} 172.9 {y} 0 0 1 0'
@@ -143,28 +144,13 @@ def test_times_that_are_none_are_rejected_by_their_file(tmp_path, text):
         open_dataset(tmp_path)
 
 
-def match(folder, left, right, calibration, capsys):
-    scene = np.random.default_rng(3).integers(0, 255, (48, 100), np.uint8)
-    for path, columns in ((folder / left, slice(0, 96)), (folder / right, slice(4, 100))):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.write_image(path, scene[:, columns])
-    assert main(['match', str(folder / left), str(folder / right), '--backend', 'cpu',
-                 '--preset', 'sad_fast', '--set', 'disparity_range=16', '--calibration',
-                 str(calibration), '--depth', str(folder / 'depth.pfm'),
-                 '-o', str(folder / 'disparity.pfm')]) == 0
-    depth = files.read_pfm(folder / 'depth.pfm')
-    return float(np.nanmedian(depth[np.isfinite(depth)])) * 4 / FOCAL
-
-
-@pytest.mark.parametrize(('left', 'right', 'baseline'), [
-    ('image_00/data/0.png', 'image_01/data/0.png', GREY),
-    ('image_02/data/0.png', 'image_03/data/0.png', COLOUR),
-    ('image_0/0.png', 'image_1/0.png', GREY), ('image_2/0.png', 'image_3/0.png', COLOUR)])
-def test_match_takes_the_cameras_of_kitti_that_the_folder_of_the_image_tells(
-        tmp_path, capsys, caplog, left, right, baseline):
-    (tmp_path / 'calib_cam_to_cam.txt').write_text(RAW_OF_A_STRIP)
-    found = match(tmp_path, left, right, tmp_path / 'calib_cam_to_cam.txt', capsys)
-    assert found == pytest.approx(baseline, rel=0.003)
+@pytest.mark.parametrize(('image', 'baseline'), [
+    ('image_00/data/0.png', GREY), ('image_02/data/0.png', COLOUR), ('image_0/0.png', GREY),
+    ('image_2/0.png', COLOUR), ('colored_0/0.png', COLOUR)])
+def test_the_folder_of_the_image_tells_the_cameras_of_kitti(tmp_path, caplog, image, baseline):
+    path = tmp_path / 'calib_cam_to_cam.txt'
+    path.write_text(RAW)
+    assert read_calibration(path, tmp_path / image).baseline_m == pytest.approx(baseline)
     assert 'four cameras' not in caplog.text
 
 
@@ -173,10 +159,18 @@ def test_match_says_which_cameras_of_kitti_it_took_where_no_folder_tells(
     caplog.set_level(logging.WARNING)
     path = tmp_path / 'calib_cam_to_cam.txt'
     path.write_text(RAW_OF_A_STRIP)
-    assert match(tmp_path, 'left.png', 'right.png', path, capsys) == pytest.approx(GREY, rel=0.003)
+    scene = np.random.default_rng(3).integers(0, 255, (48, 100), np.uint8)
+    for side, columns in (('left', slice(0, 96)), ('right', slice(4, 100))):
+        files.write_image(tmp_path / f'{side}.png', scene[:, columns])
+    assert main(['match', *(str(tmp_path / f'{side}.png') for side in ('left', 'right')),
+                 '--backend', 'cpu', '--preset', 'sad_fast', '--set', 'disparity_range=16',
+                 '--calibration', str(path), '--depth', str(tmp_path / 'depth.pfm'),
+                 '-o', str(tmp_path / 'disparity.pfm')]) == 0
+    depth = files.read_pfm(tmp_path / 'depth.pfm')
+    found = float(np.nanmedian(depth[np.isfinite(depth)])) * 4 / FOCAL
+    assert found == pytest.approx(GREY, rel=0.003)
     assert 'four cameras: 0 and 1 (grey) were taken, with a baseline of 0.5372 m' in caplog.text
     caplog.clear()
     path.write_text(lines(cameras=(2, 3)))
-    found = match(tmp_path, 'left.png', 'right.png', path, capsys)
-    assert found == pytest.approx(COLOUR, rel=0.003)
+    assert read_calibration(path).baseline_m == pytest.approx(COLOUR)
     assert 'four cameras' not in caplog.text

@@ -12,11 +12,12 @@ import pytest
 
 from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
+from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import datasets, metrics, timing
-from stereo_bp_ros.papers.plain_steps import cuda_arrays, occupancy, tune
+from stereo_bp_ros.papers.plain_steps import cuda_arrays, tune
 from stereo_bp_ros.papers.tables import bench as benches
-from stereo_bp_ros.papers.tables import catalogue, lcpc_2010, lcpc_2010_walk, sad
-from stereo_bp_ros.papers.tables.images import SIZES, Images, Missing
+from stereo_bp_ros.papers.tables import catalogue, lcpc_2010, sad
+from stereo_bp_ros.papers.tables.images import SIZES, Images
 from test.cases import every
 
 INITIAL_MS, BEST_MS, OTHER_MS = 7.0, 2.0, 3.5
@@ -39,10 +40,10 @@ class Pictures(Images):
         return datasets.StereoPair(name, empty, empty, empty.astype(np.float32))
 
 
-def occupancy_walk(config, initial_values, most_values):
+def occupancy_walk(config, initial_values, max_values):
     return [(most, tune.settings_of(walked)) for most, walked in
-            occupancy.candidates(occupancy.TYPICAL, config.disparity_range,
-                                 initial_values=initial_values, most_values=most_values)]
+            tune.candidates(tune.TYPICAL, config.disparity_range,
+                                 initial_values=initial_values, max_values=max_values)]
 
 
 class Planned(benches.Bench):
@@ -52,11 +53,11 @@ class Planned(benches.Bench):
         super().__init__(images)
         self.refused = []
 
-    def _described(self, config):
+    def _describe(self, config):
         return f'a {config.backend}'
 
-    def _walk(self, config, initial_values, most_values):
-        return occupancy_walk(config, initial_values, most_values)
+    def _walk(self, config, initial_values, max_values):
+        return occupancy_walk(config, initial_values, max_values)
 
     def _variant_times(self, config, left, right, repeats):
         return 8.0, {
@@ -65,17 +66,16 @@ class Planned(benches.Bench):
             for threads in sad.BLOCKS}
 
     def _config(self, settings, disparities):
-        config = super()._config(settings, disparities)
-        if isinstance(config, Missing):
-            self.refused.append(config.reason)
-        else:
+        try:
+            config = super()._config(settings, disparities)
             programs.check(config.backend, config, TYPICAL)
+        except StereoError as error:
+            self.refused.append(str(error))
+            raise
         return config
 
     def _compare(self, image, disparities, variants):
         found = self.images.load(image)
-        if isinstance(found, Missing):
-            return dict.fromkeys(variants, found)
         pair = timing.Pair(image, found.left, found.right, disparities)
         return {name: self._times(pair, name, self._config(settings, disparities))
                 for name, settings in variants.items()}
@@ -100,8 +100,6 @@ class Planned(benches.Bench):
 
     def score(self, image, disparities, settings):
         found = self.images.load(image)
-        if isinstance(found, Missing):
-            return found
         self._config(settings, disparities)
         return metrics.score(found.truth, found.truth, thresholds=(0.0, 1.0, 3.0))
 
@@ -124,7 +122,7 @@ def test_both_back_ends_have_every_setting_of_an_experiment(experiment):
     assert not bench.refused
     reasons = {cell.missing for row in result.measured.rows for cell in row.cells
                if cell.missing and cell.missing != lcpc_2010.FAST
-               and cell.missing != 'only CUDA kernels have registers and occupancy'}
+               and cell.missing != lcpc_2010.NO_KERNELS}
     assert [reason for reason in reasons if 'Jetson' not in reason] == []
 
 
@@ -144,7 +142,7 @@ def test_the_walk_ends_with_its_fastest_configuration():
         f'32 X {settings["plain_steps.block_height"]}',
         '-'.join(map(str, [*split, 65 - sum(split)])), name]
     walks = [len(occupancy_walk(bench._config({}, 65), *constants))
-             for constants in lcpc_2010_walk.WALKS.values()]
+             for constants in lcpc_2010.WALKS.values()]
     assert len(four.measured.rows) == sum(walks) > 80
     assert [sum(y is not None for y in line.y)
             for line in four.measured.plots[0].lines] == walks
@@ -195,7 +193,7 @@ def test_the_walk_needs_cuda():
         assert every('no device here' in cell.missing
                      for row in run(bench, number).measured.rows for cell in row.cells)
     row = run(bench, 'table 4').measured.rows[-1]
-    assert (row.name, row.cells[1].values) == (lcpc_2010_walk.DEFAULT, (INITIAL_MS, INITIAL_MS))
+    assert (row.name, row.cells[1].values) == (lcpc_2010.DEFAULT, (INITIAL_MS, INITIAL_MS))
 
 
 def test_whatever_an_engine_loads_is_compiled_beforehand():

@@ -345,10 +345,12 @@ def test_the_command_reports_the_same_from_a_cluster_that_is_there(scheduler, fo
     assert pictures[0] == pictures[1]
 
 
-def test_the_command_starts_processes_of_its_own(bag, capsys):
-    found = report_of(capsys, bag, '--workers', '1')
-    assert found['workers'] == 1
-    alone = report_of(capsys, bag, '--set', 'num_threads=1')
+def test_the_command_starts_processes_of_its_own(bag, capsys, monkeypatch):
+    found = report_of(capsys, bag, '--workers', '2')
+    assert found['workers'] == 2
+    monkeypatch.setitem(sys.modules, 'distributed', None)       # one worker is this process
+    alone = report_of(capsys, bag, '--workers', '1')
+    assert (alone['workers'], alone['settings']['num_threads']) == (1, 1)
     assert scores(found['pairs']) == scores(alone['pairs'])
     assert [worker for worker in workers_of(psutil.Process())
             if worker.create_time() > time.time() - 1] == []
@@ -378,7 +380,7 @@ repeat: 1
 conditions: [density >= 1 %, bad3 <= 0 %]
 """)
     reports = []
-    for more in ([], ['--workers', '1']):
+    for more in ([], ['--workers', '2']):
         assert main(['evaluate', '--scenario', str(path), '--json', *more]) == 1
         reports.append(scores(json.loads(capsys.readouterr().out)))
     assert reports[0] == reports[1]

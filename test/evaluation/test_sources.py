@@ -16,16 +16,11 @@ from test.cases import slow
 
 bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
 
-from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer  # noqa: E402
-
 from test.cases import every  # noqa: E402
-from test.cli.test_bags import write_ros1_bag  # noqa: E402
+from test.cli import recordings  # noqa: E402
 
 PAIRS = 24
 CALIBRATION = Calibration(100, 0.5, 32, 32, 24)
-TOPICS = {'left/image_rect': bags.IMAGE, 'right/image_rect': bags.IMAGE,
-          'left/camera_info': bags.CAMERA_INFO, 'right/camera_info': bags.CAMERA_INFO,
-          bags.TRUTH_TOPIC: bags.COMPRESSED_IMAGE}
 
 
 def image(index: int, side: str) -> np.ndarray:
@@ -41,36 +36,29 @@ def folder(tmp_path):
     return tmp_path / 'pairs'
 
 
-def write(path: pathlib.Path, plugin=StoragePlugin.MCAP, compression=CompressionMode.NONE,
-          rounds: int = 1, step_ns: int = 10**8) -> pathlib.Path:
+def write(path: pathlib.Path, kind: str = 'mcap', compression: str = '', rounds: int = 1,
+          step_ns: int = 10**8) -> pathlib.Path:
     """A bag whose calibration changes, with truth now and then, and right images that lack.
 
     :param rounds: how often it was played: the same stamps come again, later.
     :param step_ns: between the recording of two pairs.
     """
-    writer = Writer(path, version=9, storage_plugin=plugin)
-    if compression != CompressionMode.NONE:
-        writer.set_compression(compression, CompressionFormat.ZSTD)
-    with writer:
-        connections = {topic: writer.add_connection(f'/{topic}', kind, typestore=bags.STORE)
-                       for topic, kind in TOPICS.items()}
-        for number in range(PAIRS * rounds):
-            index, time_ns = number % PAIRS, 10**18 + number * step_ns
-            stamp_ns = 10**15 + index * 10**8
-            for k, side in enumerate(('left', 'right')):
-                if index % 5 == 0:
-                    writer.write(connections[f'{side}/camera_info'], time_ns,
-                                 bags.serialize_camera_info(stamp_ns, side, Calibration(
-                                     100 + number, 0.5, 32, 32, 24), 64, 48))
-                if side == 'left' or index % 7 != 6:
-                    # The right image of a pair comes with the left one of the next.
-                    writer.write(connections[f'{side}/image_rect'], time_ns + k * step_ns,
-                                 bags.serialize_image(stamp_ns, side, image(number, side),
-                                                      'mono8'))
-            if number % 3:
-                writer.write(connections[bags.TRUTH_TOPIC], time_ns, bags.serialize_truth(
-                    stamp_ns, np.full((48, 64), 3 + number % 5, np.float32)))
-    return path
+    recorded = []
+    for number in range(PAIRS * rounds):
+        index, time_ns = number % PAIRS, 10**18 + number * step_ns
+        stamp_ns = 10**15 + index * 10**8
+        for topic, _, message in recordings.pair(
+                stamp_ns, image(number, 'left'), image(number, 'right'),
+                Calibration(100 + number, 0.5, 32, 32, 24)):
+            # The right image of a pair comes with the left one of the next.
+            is_late = topic == '/right/image_rect'
+            if index % 5 == 0 if topic.endswith('info') else not is_late or index % 7 != 6:
+                recorded.append((topic, time_ns + is_late * step_ns, message))
+        if number % 3:
+            topic, _, message = recordings.truth(
+                stamp_ns, np.full((48, 64), 3 + number % 5, np.float32))
+            recorded.append((topic, time_ns, message))
+    return recordings.write(path, recorded, kind, compression)
 
 
 def of(*paths: pathlib.Path, limit: int = 0) -> sources.Sources:
@@ -80,13 +68,13 @@ def of(*paths: pathlib.Path, limit: int = 0) -> sources.Sources:
 KINDS = {
     'folder': lambda path, folder: folder,
     'mcap': lambda path, _: write(path),
-    'mcap, compressed': lambda path, _: write(path, compression=CompressionMode.STORAGE),
-    'messages compressed': lambda path, _: write(path, compression=CompressionMode.MESSAGE),
-    'a compressed file': lambda path, _: write(path, StoragePlugin.SQLITE3, CompressionMode.FILE),
-    'sqlite3': lambda path, _: write(path, StoragePlugin.SQLITE3),
+    'mcap, compressed': lambda path, _: write(path, compression='STORAGE'),
+    'messages compressed': lambda path, _: write(path, compression='MESSAGE'),
+    'a compressed file': lambda path, _: write(path, 'sqlite3', 'FILE'),
+    'sqlite3': lambda path, _: write(path, 'sqlite3'),
     'stamps that come again': lambda path, _: write(path, rounds=3),
-    'all at one time': lambda path, _: write(path, StoragePlugin.SQLITE3, step_ns=0),
-    'ROS 1': lambda path, _: write_ros1_bag(path.with_suffix('.bag'), count=PAIRS),
+    'all at one time': lambda path, _: write(path, 'sqlite3', step_ns=0),
+    'ROS 1': lambda path, _: write(path, 'ros1'),
 }
 
 

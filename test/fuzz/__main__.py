@@ -3,7 +3,6 @@
     python -m test.fuzz --cases 1000000 --seed 1 --output build/fuzz/report.json
     python -m test.fuzz --target pfm --cases 1000
     python -m test.fuzz --target pfm --input FILE      # one case again
-    python -m test.fuzz --target pfm --guided          # by coverage, where atheris is installed
 
 Case number N of a seed is always the same. A case fails by an exception that is not documented,
 a warning of NumPy, more than 5 s of processor time, 256 MiB more memory, or the end of its
@@ -16,7 +15,6 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import contextlib
-import hashlib
 import json
 import mmap
 import os
@@ -60,14 +58,10 @@ def main() -> None:
                         help='processes at a time')
     parser.add_argument('--output', type=pathlib.Path, metavar='FILE', help='write JSON there')
     parser.add_argument('--input', type=pathlib.Path, metavar='FILE', help='run this one case')
-    parser.add_argument('--guided', action='store_true', help='change inputs by coverage')
     parser.add_argument('--worker', help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         work(**json.loads(options.worker))
-        return
-    if options.guided:              # before anything of the package is imported
-        guided((options.target or ['png'])[0], options.cases, options.seed)
         return
     from test.fuzz.targets import TARGETS
     names = options.target or list(TARGETS)
@@ -100,12 +94,11 @@ def fuzz(targets: dict[str, Target], cases: int, seed: int, jobs: int) -> dict[s
     with tempfile.TemporaryDirectory() as folder, \
             concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         done = list(pool.map(lambda part: run_part(*part, seed, pathlib.Path(folder)), parts))
-        covered = coverage_of(pathlib.Path(folder), targets)
     counts_of = {key: {name: sum(one[key] for one in done if one['target'] == name)
                        for name in targets} for key in ('cases', 'refused', 'crashes')}
     return {'seed': seed, **counts_of,
             'findings': merged(found for one in done for found in one['findings']),
-            'coverage': covered, 'seconds': round(time.monotonic() - start, 1)}
+            'seconds': round(time.monotonic() - start, 1)}
 
 
 def run_part(name: str, first: int, end: int, seed: int, folder: pathlib.Path) -> dict[str, Any]:
@@ -113,8 +106,6 @@ def run_part(name: str, first: int, end: int, seed: int, folder: pathlib.Path) -
     from test.fuzz.targets import TARGETS
     total: dict[str, Any] = {'target': name, 'cases': 0, 'refused': 0, 'crashes': 0,
                              'findings': []}
-    # Coverage of the tests that run this ends here: one process has one.
-    kept = {key: value for key, value in os.environ.items() if not key.startswith('COVERAGE_')}
     while first < end:
         result = folder / f'{name}.{first}.json'
         place = result.with_suffix('.place')
@@ -123,7 +114,8 @@ def run_part(name: str, first: int, end: int, seed: int, folder: pathlib.Path) -
         done = subprocess.run(
             [sys.executable, '-m', 'test.fuzz', '--worker', json.dumps(wanted)], cwd=REPOSITORY,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors='replace',
-            check=False, env={**kept, 'NUMBA_NUM_THREADS': '3', 'OPENCV_LOG_LEVEL': 'SILENT'})
+            check=False,
+            env={**os.environ, 'NUMBA_NUM_THREADS': '3', 'OPENCV_LOG_LEVEL': 'SILENT'})
         if result.is_file():
             found = json.loads(result.read_text())
             for key in ('cases', 'refused', 'findings'):
@@ -143,18 +135,11 @@ def run_part(name: str, first: int, end: int, seed: int, folder: pathlib.Path) -
 
 
 def work(name: str, first: int, end: int, seed: int, folder: str) -> None:
-    """A part of the cases, with coverage of the package, in this process."""
-    import coverage
-    measured = coverage.Coverage(data_file=f'{folder}/coverage.{name}.{first}', branch=True,
-                                 source=[PACKAGE], config_file=False)
-    measured.start()
+    """A part of the cases in this process."""
     result = pathlib.Path(folder) / f'{name}.{first}.json'
     with open(result.with_suffix('.place'), 'r+b') as file, \
             mmap.mmap(file.fileno(), 8) as place:
-        found = run_cases(name, first, end, seed, place)
-    measured.stop()
-    measured.save()
-    result.write_text(json.dumps(found))
+        result.write_text(json.dumps(run_cases(name, first, end, seed, place)))
 
 
 def run_cases(name: str, first: int, end: int, seed: int, place: Any = None) -> dict[str, Any]:
@@ -281,62 +266,16 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
     return list(kinds.values())
 
 
-def coverage_of(folder: pathlib.Path, targets: dict[str, Target]) -> dict[str, Any]:
-    """Branches of the targeted modules that some case has taken, and all that they have."""
-    import coverage
-    data = [str(path) for path in folder.glob('coverage.*')]
-    measured = coverage.Coverage(data_file=str(folder / 'all'), branch=True, config_file=False)
-    if not data:
-        return {}
-    measured.combine(data)
-    measured.json_report(outfile=str(folder / 'coverage.json'), ignore_errors=True)
-    files = json.loads((folder / 'coverage.json').read_text())['files']
-    found = {}
-    for module in sorted({module for target in targets.values() for module in target.modules}):
-        summary = next(files[name]['summary'] for name in files
-                       if name.endswith(f'{PACKAGE}/{module}.py'))
-        found[module] = {'branches': summary['num_branches'],
-                         'covered': summary['covered_branches'],
-                         'per cent': round(summary['percent_covered'], 1)}
-    return found
-
-
 def show(report: dict[str, Any]) -> None:
     """Print a report as tables."""
     print('| target | cases | refused | ends of other parsers |\n| --- | --- | --- | --- |')
     for name, count in report['cases'].items():
         print(f'| {name} | {count} | {report["refused"][name]} | {report["crashes"][name]} |')
-    print('\n| module | branches | taken |\n| --- | --- | --- |')
-    for module, found in report['coverage'].items():
-        print(f'| {module} | {found["branches"]} | {found["covered"]} |')
     for one in report['findings']:
         print(f'\n{one["target"]}, case {one["case"]}, {one["times"]} times, {one["place"]}:\n'
               f'{one["traceback"]}\ninput: {one["input"][:400]}')
     print(f'\n{sum(report["cases"].values())} cases, {len(report["findings"])} findings, '
           f'{report["seconds"]} s, seed {report["seed"]}')
-
-
-def guided(name: str, cases: int, seed: int) -> None:
-    """Cases that coverage guides (libFuzzer through atheris); ends this process.
-
-    What breaks is left as a file in build/fuzz/NAME, what covers more in build/fuzz/NAME/corpus.
-    """
-    import atheris
-    with atheris.instrument_imports(include=[PACKAGE]):
-        from test.fuzz.targets import TARGETS
-    folder = REPOSITORY / 'build/fuzz' / name
-    (folder / 'corpus').mkdir(parents=True, exist_ok=True)
-    for data in corpus(name):
-        (folder / 'corpus' / hashlib.sha256(data).hexdigest()[:16]).write_bytes(data)
-
-    def one(data: bytes) -> None:
-        found = tried(TARGETS[name], data, folder)
-        if found:
-            raise RuntimeError(found['traceback'])
-    with limits():
-        atheris.Setup([sys.argv[0], f'-runs={cases}', f'-seed={seed}', '-max_len=20000',
-                       f'-artifact_prefix={folder}/', str(folder / 'corpus')], one)
-        atheris.Fuzz()
 
 
 if __name__ == '__main__':

@@ -13,14 +13,12 @@ from typing import Any
 
 import cv2
 import numpy as np
-from rosbags import rosbag1
-from rosbags.rosbag2 import StoragePlugin, Writer
-from rosbags.typesys import Stores, get_typestore
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import preset_names
 from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.resources import PRESETS
+from test.cli import recordings as written
 
 WIDTH, HEIGHT = 16, 12
 CALIBRATION = Calibration(100.0, 0.5, 8.0, 8.0, 6.0)
@@ -190,47 +188,13 @@ def messages() -> dict[str, list[bytes]]:
 
 def recordings() -> list[tuple[str, bytes]]:
     """Suffix and content of a bag of each storage, with two pairs."""
+    pairs = [one for stamp_ns in (10**9, 2 * 10**9)
+             for one in written.pair(stamp_ns, picture(), picture(), CALIBRATION)]
+    found = []
     with tempfile.TemporaryDirectory() as folder:
-        found = []
-        for plugin, suffix in ((StoragePlugin.SQLITE3, '.db3'), (StoragePlugin.MCAP, '.mcap')):
-            bag = pathlib.Path(folder) / suffix[1:]
-            _record(bag, plugin)
+        for kind, suffix in (('sqlite3', '.db3'), ('mcap', '.mcap')):
+            bag = written.write(pathlib.Path(folder) / kind, pairs, kind)
             found += [(suffix, next(bag.glob(f'*{suffix}')).read_bytes()),
                       (f'.yaml{suffix}', (bag / 'metadata.yaml').read_bytes())]
-        path = pathlib.Path(folder) / 'old.bag'
-        _record_ros1(path)
-        return [*found, ('.bag', path.read_bytes())]
-
-
-def _record(path: pathlib.Path, plugin: StoragePlugin) -> None:
-    store = get_typestore(Stores.ROS2_KILTED)
-    with Writer(path, version=9, storage_plugin=plugin) as writer:
-        for side in ('left', 'right'):
-            image = writer.add_connection(f'/{side}/image_rect', bags.IMAGE, typestore=store)
-            info = writer.add_connection(f'/{side}/camera_info', bags.CAMERA_INFO,
-                                         typestore=store)
-            for stamp in (10**9, 2 * 10**9):
-                writer.write(info, stamp, bags.serialize_camera_info(
-                    stamp, side, CALIBRATION, WIDTH, HEIGHT))
-                writer.write(image, stamp, bags.serialize_image(stamp, side, picture(), 'mono8'))
-
-
-def _record_ros1(path: pathlib.Path) -> None:
-    store = get_typestore(Stores.ROS1_NOETIC)
-    known = store.types
-    with rosbag1.Writer(path) as writer:
-        for side, shift in (('left', 0.0), ('right', -50.0)):
-            add = {kind: writer.add_connection(f'/{side}/{name}', kind, typestore=store)
-                   for name, kind in (('image_rect', bags.IMAGE),
-                                      ('camera_info', bags.CAMERA_INFO))}
-            header = known['std_msgs/msg/Header'](
-                0, known['builtin_interfaces/msg/Time'](1, 0), side)
-            p = np.array([100, 0, 8, shift, 0, 100, 6, 0, 0, 0, 1, 0])
-            info = known[bags.CAMERA_INFO](
-                header, HEIGHT, WIDTH, 'plumb_bob', np.zeros(5),
-                p[[0, 1, 2, 4, 5, 6, 8, 9, 10]], np.eye(3).reshape(-1), p, 0, 0,
-                known['sensor_msgs/msg/RegionOfInterest'](0, 0, 0, 0, False))
-            image = known[bags.IMAGE](header, HEIGHT, WIDTH, 'mono8', 0, WIDTH,
-                                      picture().reshape(-1))
-            for kind, message in ((bags.CAMERA_INFO, info), (bags.IMAGE, image)):
-                writer.write(add[kind], 10**9, store.serialize_ros1(message, kind))
+        old = written.write(pathlib.Path(folder) / 'old', pairs, 'ros1')
+        return [*found, ('.bag', old.read_bytes())]

@@ -12,7 +12,7 @@ import numpy as np
 
 from stereo_bp_ros import camera, checks, rectification
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.evaluation import bag_reader, bags
+from stereo_bp_ros.evaluation import bag_messages, bags
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.node import camera_infos, input_images
 from stereo_bp_ros.node.input_images import calibrate
@@ -142,7 +142,7 @@ CDR_TYPES = (bags.IMAGE, bags.CAMERA_INFO, bags.COMPRESSED_IMAGE)
 
 def cdr(data: bytes, _: pathlib.Path) -> None:
     """A serialised message as rosbags reads it, used by the node."""
-    _use(data, bag_reader.STORE.deserialize_cdr)
+    _use(data, bag_messages.STORE.deserialize_cdr)
 
 
 def cdr_of_ros(data: bytes, _: pathlib.Path) -> None:
@@ -171,5 +171,5 @@ def _ros_deserialize() -> Callable[[bytes, str], Any]:
         from rclpy.serialization import deserialize_message
         from sensor_msgs import msg
     except ImportError:
-        return bag_reader.STORE.deserialize_cdr
+        return bag_messages.STORE.deserialize_cdr
     return lambda data, kind: deserialize_message(data, getattr(msg, kind.rpartition('/')[2]))

@@ -46,7 +46,6 @@ class Target(NamedTuple):
     run:     takes the bytes of a case and a folder for its files.
     corpus:  makes sound inputs; () = the bytes choose values, see ``Choices``.
     errors:  the documented ones.
-    modules: of the package, whose coverage is reported.
     share:   of the cases, relative to the others.
     file:    the name that every error has to tell, where there is one.
     crashes: the parser is another project's, which may end the process: that is counted.
@@ -54,7 +53,6 @@ class Target(NamedTuple):
 
     run: Callable[[bytes, pathlib.Path], object]
     corpus: Callable[[], Sequence[bytes]]
-    modules: tuple[str, ...]
     share: float
     errors: tuple[type[Exception], ...] = (ValueError,)
     file: str = ''
@@ -326,29 +324,19 @@ def _messages() -> list[bytes]:
 
 
 TARGETS = {
-    'image': Target(messages.image, _images, ('images', 'node/input_images'), 16),
-    'camera_info': Target(messages.camera_info, _noise, (
-        'camera', 'rectification', 'node/camera_infos', 'node/calibrating'), 14),
-    'compressed': Target(messages.compressed, inputs.pictures, (
-        'node/input_images', 'encoded_images'), 12),
-    'frames': Target(messages.frames, _noise, ('node/frames',), 2),
-    'cdr': Target(messages.cdr, _messages, (), 10),
-    'cdr_of_ros': Target(messages.cdr_of_ros, _messages, (), 0.2, crashes=True),
-    'bag': Target(bag, lambda: _tagged([[content] for _, content in _recordings()]), (
-        'evaluation/bags', 'evaluation/bag_reader', 'evaluation/bag_topics',
-        'evaluation/bag_bytes', 'evaluation/bag_mcap', 'evaluation/bag_sqlite',
-        'evaluation/bag_storage', 'evaluation/bag_ros1', 'evaluation/pair_finder'), 1,
-        (StereoError,), 'bag'),
-    'pfm': Target(pfm, inputs.float_maps, ('evaluation/files',), 12, file='map.pfm'),
-    'png': Target(png, inputs.pictures, (
-        'evaluation/files', 'encoded_images'), 12, file='image.png'),
-    'calibration': Target(calibration, inputs.calibrations, (
-        'evaluation/calibrations', 'evaluation/raw_calibrations'), 12),
-    'yaml': Target(yaml, inputs.parameter_files, (
-        'config/files', 'config/parameter_blocks', 'evaluation/scenario',
-        'evaluation/conditions'), 2, file='given.yaml'),
-    'settings': Target(settings, _noise, (
-        'config/settings', 'config/matcher', 'config/quantisation'), 6),
-    'command': Target(command, _noise, ('cli/main', 'cli/options', 'cli/match'), 0.9),
-    'matched': Target(matched, _noise, ('matcher',), 0.1),
+    'image': Target(messages.image, _images, 16),
+    'camera_info': Target(messages.camera_info, _noise, 14),
+    'compressed': Target(messages.compressed, inputs.pictures, 12),
+    'frames': Target(messages.frames, _noise, 2),
+    'cdr': Target(messages.cdr, _messages, 10),
+    'cdr_of_ros': Target(messages.cdr_of_ros, _messages, 0.2, crashes=True),
+    'bag': Target(bag, lambda: _tagged([[content] for _, content in _recordings()]), 1,
+                  (StereoError,), 'bag'),
+    'pfm': Target(pfm, inputs.float_maps, 12, file='map.pfm'),
+    'png': Target(png, inputs.pictures, 12, file='image.png'),
+    'calibration': Target(calibration, inputs.calibrations, 12),
+    'yaml': Target(yaml, inputs.parameter_files, 2, file='given.yaml'),
+    'settings': Target(settings, _noise, 6),
+    'command': Target(command, _noise, 0.9),
+    'matched': Target(matched, _noise, 0.1),
 }

@@ -117,7 +117,7 @@ def test_every_defect_is_found(data: bytes, words: str | None, tmp_path: pathlib
     # A busy machine needs long for little work.
     monkeypatch.setattr(fuzz, 'MOST_SECONDS', 0.5 if data in (b'f', b'i') else 60.0)
     monkeypatch.setattr(fuzz, 'MOST_WORK', 0.25)
-    target = targets.Target(broken, lambda: [], (), 1, file='file.x')
+    target = targets.Target(broken, lambda: [], 1, file='file.x')
     gc.collect()                # else what tests before have left is freed meanwhile
     with fuzz.limits():
         found = fuzz.tried(target, data, tmp_path)
@@ -137,7 +137,7 @@ def test_findings_of_one_kind_are_one_with_the_shortest_input() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_reports_cases_findings_and_coverage(tmp_path: pathlib.Path) -> None:
+def test_the_command_reports_cases_and_findings(tmp_path: pathlib.Path) -> None:
     output = tmp_path / 'report.json'
     done = subprocess.run(
         [sys.executable, '-m', 'test.fuzz', '--cases', '300', '--target', 'pfm', '--target',
@@ -147,7 +147,6 @@ def test_the_command_reports_cases_findings_and_coverage(tmp_path: pathlib.Path)
     found = json.loads(output.read_text())
     assert sum(found['cases'].values()) == 300
     assert found['findings'] == []
-    assert found['coverage']['evaluation/files']['covered'] > 5
 
 
 def test_kept_inputs_belong_to_a_target() -> None:

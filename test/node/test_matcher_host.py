@@ -25,7 +25,8 @@ def test_buffers_are_page_locked_where_a_gpu_writes_them(
     buffer = array.array('B', bytes(64))
     host.pin(buffer)                    # there is no matcher yet
     host.build(MatcherConfig(backend='cpu'), 32, 24)
-    monkeypatch.setattr(engines, 'known', lambda _: types.SimpleNamespace(pin=pinned.append))
+    monkeypatch.setattr(engines, 'known', lambda _: types.SimpleNamespace(
+        tools=types.SimpleNamespace(pin=pinned.append)))
     assert host.matcher is not None
     host.matcher.backend = backend      # type: ignore[misc]
     host.pin(buffer)

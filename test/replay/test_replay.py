@@ -363,7 +363,7 @@ def test_what_came_back_over_dds_is_what_the_matcher_computes(session_result, re
             expected = matcher.compute(pair.left, pair.right, calibration=pair.calibration)
             assert np.array_equal(answer.disparity, expected.disparity)
             assert np.array_equal(answer.valid, expected.valid)
-            total += metrics.score(answer.disparity, pair.disparity, answer.valid)
+            total += metrics.score(answer.disparity, pair.truth, answer.valid)
             count += 1
     assert count == session_result.frames['published'] > 0
     assert total.bad_estimated(3.0) < 5

@@ -6,14 +6,12 @@ import importlib.metadata
 import operator
 import os
 import sys
-from typing import cast
+from typing import Any
 
 from stereo_bp_ros.config import MatcherConfig, ResolvedConfig
 from stereo_bp_ros.engines import host_memory, programs
 from stereo_bp_ros.engines.backend import Backend, Engine
-from stereo_bp_ros.engines.cpu.plan import Plan
-from stereo_bp_ros.engines.cpu.planning import plan_of, resolve
-from stereo_bp_ros.engines.plan import Plan as AnyPlan
+from stereo_bp_ros.engines.cpu.plan import Plan, plan_of, resolve
 from stereo_bp_ros.errors import BackendUnavailable, shown
 from stereo_bp_ros.partitions import Partitioning
 
@@ -21,7 +19,7 @@ from stereo_bp_ros.partitions import Partitioning
 OLDEST_NUMBA = (0, 57)
 
 
-class CpuBackend(Backend):
+class CpuBackend(Backend[Plan]):
     """See ``Backend``.
 
     :raises BackendUnavailable: there is no Numba, or no settings of it, that kernels work with.
@@ -46,12 +44,12 @@ class CpuBackend(Backend):
         origins = getattr(runtime, 'origins', dict)
         return host_memory.available(before_compiler=not any(origins().values()))
 
-    def shares_memory_with(self, other: Backend) -> bool:
+    def shares_memory_with(self, other: Backend[Any]) -> bool:
         return isinstance(other, CpuBackend)
 
-    def _create(self, plan: AnyPlan) -> Engine:
+    def _create(self, plan: Plan) -> Engine:
         from stereo_bp_ros.engines.cpu.engine import CpuEngine
-        return CpuEngine(cast(Plan, plan))
+        return CpuEngine(plan)
 
     def warm_up(self, config: MatcherConfig, width: int, height: int) -> None:
         from stereo_bp_ros.engines.cpu import engine

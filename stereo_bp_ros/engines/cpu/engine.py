@@ -17,8 +17,7 @@ from stereo_bp_ros.engines.cpu.matching import Matches, stopwatch
 from stereo_bp_ros.engines.cpu.outputs import enlarge, reference
 from stereo_bp_ros.engines.cpu.outputs.fill import fill
 from stereo_bp_ros.engines.cpu.outputs.finished import Finished
-from stereo_bp_ros.engines.cpu.plan import Plan
-from stereo_bp_ros.engines.cpu.planning import plan_of, resolve
+from stereo_bp_ros.engines.cpu.plan import Plan, plan_of, resolve
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.engines.cpu.stages import convert, preprocess, rectify, reduce, refine
 from stereo_bp_ros.geometry import ALIGNMENT, ArraySpec

@@ -16,7 +16,7 @@ import numpy as np
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.plan import Plan
-from stereo_bp_ros.engines.matching import Matching
+from stereo_bp_ros.engines.programs import Matching
 from stereo_bp_ros.geometry import Wanted
 
 Array = np.ndarray[Any, Any]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +15,9 @@ from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.backend import SHARE, Backend, Engine, misplaced
 from stereo_bp_ros.engines.cuda import pipeline
 from stereo_bp_ros.engines.cuda.hierarchical import tuning
-from stereo_bp_ros.engines.cuda.matching import CudaMatching
-from stereo_bp_ros.engines.cuda.plan import Plan
-from stereo_bp_ros.engines.cuda.planning import resolve, tuned_plan
+from stereo_bp_ros.engines.cuda.plan import Plan, resolve, tuned_plan
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
-from stereo_bp_ros.engines.plan import Plan as AnyPlan
+from stereo_bp_ros.engines.cuda.tunable import Tunable
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError
 from stereo_bp_ros.partitions import Partitioning
 
@@ -53,7 +51,7 @@ def remember(index: int) -> device.Properties | None:
     return answer
 
 
-class CudaBackend(Backend):
+class CudaBackend(Backend[Plan]):
     """See ``Backend``.
 
     :param properties: of the device.
@@ -64,6 +62,7 @@ class CudaBackend(Backend):
     def __init__(self, properties: device.Properties, reason: str) -> None:
         super().__init__(reason)
         self.device = properties
+        self.tools = CudaTools(self)
 
     def resolve(self, config: MatcherConfig) -> ResolvedConfig:
         return resolve(config, self.device)
@@ -73,16 +72,16 @@ class CudaBackend(Backend):
         return tuned_plan(config, width, height, self.device, parts=parts)
 
     def fit_at_best(self, config: MatcherConfig, width: int, height: int, returned: int = 0
-                    ) -> AnyPlan:
+                    ) -> Plan:
         return self._fit(config, width, height,
                          config.memory_limit or int(SHARE * self.device.memory))
 
     def free_memory(self) -> int:
         return device.available_memory(self.device.index)
 
-    def check_places(self, found: Mapping[str, DeviceArray]) -> None:
+    def check_places(self, arrays: Mapping[str, DeviceArray]) -> None:
         own = self.device.index
-        for name, array in found.items():
+        for name, array in arrays.items():
             with device.Errors(own):
                 owner = device.owner(array.address)
             if owner != own:
@@ -90,19 +89,19 @@ class CudaBackend(Backend):
                          else f'on CUDA device {owner}')
                 raise misplaced(name, place, f'is on device {own}')
 
-    def shares_memory_with(self, other: Backend) -> bool:
+    def shares_memory_with(self, other: Backend[Any]) -> bool:
         return isinstance(other, CudaBackend) and other.device.index == self.device.index
 
-    def _create(self, plan: AnyPlan) -> Engine:
+    def _create(self, plan: Plan) -> Engine:
         from stereo_bp_ros.engines.cuda.engine import CudaEngine
         # Plans are made without a word; a file that is of no use is told once, here.
         tuning.for_engine(plan.config, plan.parts.width, plan.parts.height, self.device)
-        return CudaEngine(cast(Plan, plan))
+        return CudaEngine(plan)
 
     def warm_up(self, config: MatcherConfig, width: int, height: int) -> None:
         side = max(64, 2 * config.correlation_window_size)
-        found = self.fit_at_best(config, width or side, height or side)
-        compiler.compile_ahead(self.device, pipeline.kernels_of(cast(Plan, found)))
+        plan = self.fit_at_best(config, width or side, height or side)
+        compiler.compile_ahead(self.device, pipeline.kernels_of(plan))
 
     def kernels_of(self, config: MatcherConfig, width: int = 0, height: int = 0
                    ) -> tuple[object, ...]:
@@ -118,18 +117,26 @@ class CudaBackend(Backend):
     def origins(self) -> dict[str, int]:
         return compiler.origins()
 
-    def kernels_used(self) -> contextlib.AbstractContextManager[list[Any]]:
+
+class CudaTools:
+    """See ``Tools``."""
+
+    def __init__(self, backend: CudaBackend) -> None:
+        self._backend, self._device = backend, backend.device
+
+    def kernels_used(self) -> AbstractContextManager[list[Any]]:
         from stereo_bp_ros.engines.cuda.runtime import inspection
-        return inspection.kernels_used(self.device.index)
+        return inspection.kernels_used(self._device.index)
 
     def local_accesses(self, config: MatcherConfig, width: int, height: int) -> tuple[int, int]:
-        resolved = self.resolve(config)
-        matching: type[CudaMatching] = programs.matching('cuda', resolved)
-        return matching.local_accesses(resolved, width, height)
+        resolved = self._backend.resolve(config)
+        matching = programs.matching('cuda', resolved)
+        return (matching.local_accesses(resolved, width, height)
+                if issubclass(matching, Tunable) else (0, 0))
 
-    def tuning_state(self, plan: AnyPlan) -> str:
+    def tuning_state(self, plan: Plan) -> str:
         return tuning.look_up(plan.config, plan.parts.width, plan.parts.height,
-                              self.device).reason
+                              self._device).reason
 
     def tune(self, config: MatcherConfig, width: int, height: int,
              progress: Callable[[int, int, str], None], afresh: bool) -> dict[str, Any]:
@@ -140,19 +147,19 @@ class CudaBackend(Backend):
         # What is tuned begins with images that are rectified.
         width, height = geometry.rectified_size(config, width, height)
         config = config.replace(rectify=False)
-        parts = self.fit(config, width, height).parts
-        matched = self.resolve(config)
-        found = tuner.tune(config, width, height, parts, progress, afresh)
-        return {'untuned': found.untuned, 'tuned': found.tuned, 'ratio': found.ratio,
+        parts = self._backend.fit(config, width, height).parts
+        matched = self._backend.resolve(config)
+        tuned = tuner.tune(config, width, height, parts, progress, afresh)
+        return {'untuned': tuned.untuned, 'tuned': tuned.tuned, 'ratio': tuned.ratio,
                 'best': {str(key): value if isinstance(value, int) else value._asdict()
-                         for key, value in found.best.items()},
-                'most_disparities': [search.most_disparities(matched, self.device, with_label)
+                         for key, value in tuned.best.items()},
+                'most_disparities': [search.most_disparities(matched, self._device, with_label)
                                      for with_label in (False, True)]}
 
     def pin(self, buffer: Any) -> bool:
         from stereo_bp_ros.engines.cuda.runtime import pinned
-        return pinned.pin(buffer, self.device.index)
+        return pinned.pin(buffer, self._device.index)
 
     def empty_pinned(self, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
         from stereo_bp_ros.engines.cuda.runtime import pinned
-        return pinned.empty(shape, dtype, self.device.index)
+        return pinned.empty(shape, dtype, self._device.index)

@@ -17,8 +17,7 @@ from stereo_bp_ros.engines.backend import Engine
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Tiling
 from stereo_bp_ros.engines.cuda.memory import STAMPS
 from stereo_bp_ros.engines.cuda.pipeline import Form, Pipeline, Timed
-from stereo_bp_ros.engines.cuda.plan import Plan
-from stereo_bp_ros.engines.cuda.planning import resolve, tuned_plan
+from stereo_bp_ros.engines.cuda.plan import Plan, resolve, tuned_plan
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
 from stereo_bp_ros.engines.cuda.stages import convert, rectify, refine

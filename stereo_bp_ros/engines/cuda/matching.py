@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import Any
 
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Launch, Tiling
-from stereo_bp_ros.engines.cuda.hierarchical.search import Search
 from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.engines.cuda.stages import refine
-from stereo_bp_ros.engines.matching import Matching
+from stereo_bp_ros.engines.programs import Matching
 from stereo_bp_ros.partitions import Partitioning
 
 
@@ -45,26 +43,6 @@ class CudaMatching(Matching[Plan]):
     def of(cls, context: Context, plan: Plan) -> CudaMatching:
         """The stage for a plan, whose device, configuration and size ``context`` repeats."""
         return cls(context)
-
-    @classmethod
-    def local_accesses(cls, config: ResolvedConfig, width: int, height: int) -> tuple[int, int]:
-        """Loads and stores of local memory that settings ask of a frame, by warps."""
-        return 0, 0
-
-    @classmethod
-    def kept_as(cls, config: ResolvedConfig) -> tuple[str, str]:
-        """Names of how messages and costs are kept, by which tuned tilings are filed."""
-        return '', ''
-
-    @classmethod
-    def can_be_tuned(cls, config: ResolvedConfig) -> bool:
-        """Whether a search is left to do; then there is a ``search``."""
-        return False
-
-    @classmethod
-    def search(cls, *arguments: Any) -> Search:
-        """What the tuner tries; ``arguments`` are those of ``search.Search``."""
-        raise ValueError('there is nothing to tune')
 
     @abc.abstractmethod
     def load(self, matched: str, has_whole_grey: bool) -> None:

@@ -7,19 +7,25 @@ deep.
 
 from __future__ import annotations
 
-import itertools
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from stereo_bp_ros.evaluation import files
-from stereo_bp_ros.evaluation.datasets import driving, kitti, middlebury, plain, synthetic
-from stereo_bp_ros.evaluation.datasets.entries import Entry, StereoPair, subfolders
-from stereo_bp_ros.evaluation.datasets.plain import LARGEST_SCALE, read_truth, truth_scale
-from stereo_bp_ros.evaluation.datasets.unread_truth import find_unread_truth
+from stereo_bp_ros.evaluation.datasets import driving, middlebury, plain, synthetic
+from stereo_bp_ros.evaluation.datasets.entries import (
+    GROUND_TRUTH,
+    TRUTH_NAME,
+    Entry,
+    StereoPair,
+    listed,
+    subfolders,
+)
+from stereo_bp_ros.evaluation.datasets.plain import MAX_SCALE, read_truth, truth_scale
 
-__all__ = ['LARGEST_SCALE', 'LAYOUTS', 'Dataset', 'Layout', 'StereoPair', 'open_dataset',
+__all__ = ['LAYOUTS', 'MAX_SCALE', 'Dataset', 'Layout', 'StereoPair', 'open_dataset',
            'read_truth', 'truth_scale']
 
 MAX_LEVELS = 4
@@ -27,6 +33,12 @@ MAX_LEVELS = 4
 
 MAX_FOLDERS = 10000
 """Folders that are looked into."""
+
+OUTSIDE_NAME = re.compile(rf'{GROUND_TRUTH.pattern}|^disp(?!lay)|^depths?$', re.IGNORECASE)
+"""What people name a folder of truths beside a folder of images."""
+
+NO_TRUTH = re.compile(r'_picture\.png$|\.(txt|ya?ml|json|md|html)$')
+"""Names that are none for all that: pictures of ``match``, and text."""
 
 
 class Layout(NamedTuple):
@@ -56,20 +68,20 @@ LAYOUTS = (
     Layout('Middlebury since 2014 or ETH3D', middlebury.since_2014, 'im0.png with im1.png',
            'disp0GT.pfm or disp0.pfm, beside the images or in a folder of the same name below '
            'two_view_training_gt/, trainingQ_gt/ or MiddEval3-GT0-Q/'),
-    Layout('KITTI 2012 or odometry', kitti.grey, 'image_0/ with image_1/',
+    Layout('KITTI 2012 or odometry', driving.kitti_grey, 'image_0/ with image_1/',
            'disp_occ/ or disp_noc/, with the names of the left images'),
-    Layout('KITTI 2012 in colour', kitti.grey_in_colour, 'colored_0/ with colored_1/',
+    Layout('KITTI 2012 in colour', driving.kitti_grey_in_colour, 'colored_0/ with colored_1/',
            'disp_occ/ or disp_noc/, with the names of the left images',
            'the truth is that of the grey left camera (image_0/), 6 cm beside the colour one'),
-    Layout('KITTI 2015 or odometry in colour', kitti.colour, 'image_2/ with image_3/',
+    Layout('KITTI 2015 or odometry in colour', driving.kitti_colour, 'image_2/ with image_3/',
            'disp_occ_0/ or disp_noc_0/, with the names of the left images'),
-    Layout('KITTI raw or KITTI-360', kitti.raw, 'image_00/data/ with image_01/data/'),
+    Layout('KITTI raw or KITTI-360', driving.kitti_raw, 'image_00/data/ with image_01/data/'),
     Layout('DrivingStereo', driving.driving_stereo,
            'left-image-half-size/ with right-image-half-size/', 'disparity-map-half-size/'),
     Layout('Argoverse stereo', driving.argoverse,
            'stereo_front_left_rect/ with stereo_front_right_rect/',
            'disparity_maps_v1.1/ beside rectified_stereo_images_v1.1/'),
-    Layout('Virtual KITTI 2', driving.virtual_kitti, 'frames/rgb/',
+    Layout('Virtual KITTI 2', synthetic.virtual_kitti, 'frames/rgb/',
            'frames/depth/ and intrinsic.txt'),
     Layout('SceneFlow', synthetic.scene_flow,
            'frames_cleanpass/ or frames_finalpass/ with left/ and right/ below',
@@ -143,14 +155,13 @@ def open_dataset(path: files.PathLike, tolerance_s: float = 0.0) -> Dataset:
         raise ValueError(f'{folder} is a file, not a folder' if folder.exists()
                          else f'there is no folder {folder}')
     folder = folder.resolve()
-    found = _direct(folder, tolerance_s)
-    if found is not None:
-        return replace(found, warnings=_warnings([found]))
-    parts = list(_below(folder, MAX_LEVELS, {_identity(folder)}, tolerance_s))
+    parts = list(_walk(folder, MAX_LEVELS, {_identity(folder)}, tolerance_s))
     if not parts:
         wanted = ', '.join(layout.files for layout in LAYOUTS)
         raise ValueError(f'no stereo pairs in {folder}: neither it nor one of its subfolders, '
                          f'{MAX_LEVELS} levels deep, has one of {wanted}')
+    if parts[0].path == folder:
+        return replace(parts[0], warnings=_warnings(parts))
     entries = []
     for part in parts:
         inside = part.path.relative_to(folder).as_posix()
@@ -160,6 +171,35 @@ def open_dataset(path: files.PathLike, tolerance_s: float = 0.0) -> Dataset:
     layouts = dict.fromkeys(part.layout for part in parts)
     return Dataset(folder.name, folder, 'folder of ' + ', '.join(layouts), tuple(entries),
                    _warnings(parts))
+
+
+def _walk(folder: Path, levels: int, seen: set[tuple[int, int]], tolerance_s: float
+          ) -> Iterator[Dataset]:
+    """A folder that is a data set, or else those below it, in the order of their names.
+
+    :param seen: folders that were looked into: a link may lead back to one.
+    :raises ValueError: there are more than ``MAX_FOLDERS``.
+    """
+    for layout in LAYOUTS:
+        entries = (layout.look(folder, tolerance_s) if layout.look is plain.sequence
+                   else layout.look(folder))
+        if entries is not None:
+            yield Dataset(folder.name, folder, layout.name, tuple(entries))
+            return
+    for child in subfolders(folder) if levels else ():
+        identity = _identity(child)
+        if identity in seen:
+            continue
+        seen.add(identity)
+        if len(seen) > MAX_FOLDERS:
+            raise ValueError(f'{folder} and the folders before it are more than {MAX_FOLDERS}: '
+                             'name one that has the pairs')
+        yield from _walk(child, levels - 1, seen, tolerance_s)
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    status = folder.stat()
+    return status.st_dev, status.st_ino
 
 
 def _warnings(parts: list[Dataset]) -> tuple[str, ...]:
@@ -172,44 +212,26 @@ def _warnings(parts: list[Dataset]) -> tuple[str, ...]:
             continue
         # Folders beside each other have the same neighbours.
         firsts = {part.path.parent: part.path for part in reversed(own)}
-        sentences = (find_unread_truth(place, layout.name, layout.truth)
-                     for place in reversed(firsts.values()))
-        found += list(itertools.islice(filter(None, sentences), 1))
+        sentences = (_unread_truth(place, layout) for place in reversed(firsts.values()))
+        found += list(filter(None, [next(filter(None, sentences), None)]))
     return tuple(found)
 
 
-def _direct(folder: Path, tolerance_s: float) -> Dataset | None:
-    """The data set that a folder itself is, or None."""
-    for layout in LAYOUTS:
-        entries = (layout.look(folder, tolerance_s) if layout.look is plain.sequence
-                   else layout.look(folder))
-        if entries is not None:
-            return Dataset(folder.name, folder, layout.name, tuple(entries))
-    return None
+def _unread_truth(folder: Path, layout: Layout) -> str:
+    """A sentence about a truth that may be meant, where a folder of pairs has none; or ''.
 
-
-def _below(folder: Path, levels: int, seen: set[tuple[int, int]], tolerance_s: float
-           ) -> Iterator[Dataset]:
-    """The data sets below a folder, in the order of their names.
-
-    :param seen: folders that were looked into: a link may lead back to one.
-    :raises ValueError: there are more than ``MAX_FOLDERS``.
+    Looked at are the folder, the folders beside it, and those beside the two above it.
     """
-    for child in subfolders(folder):
-        identity = _identity(child)
-        if identity in seen:
-            continue
-        seen.add(identity)
-        if len(seen) > MAX_FOLDERS:
-            raise ValueError(f'{folder} and the folders before it are more than {MAX_FOLDERS}: '
-                             'name one that has the pairs')
-        found = _direct(child, tolerance_s)
-        if found is not None:
-            yield found
-        elif levels > 1:
-            yield from _below(child, levels - 1, seen, tolerance_s)
-
-
-def _identity(folder: Path) -> tuple[int, int]:
-    status = folder.stat()
-    return status.st_dev, status.st_ino
+    found = [path for path in listed(folder)
+             if TRUTH_NAME.search(path.name) and not NO_TRUTH.search(path.name)]
+    for own in (folder, *folder.parents[:2]):
+        beside = [path for path in listed(own.parent) if path != own]
+        found += [path for path in beside if OUTSIDE_NAME.search(path.name) and path.is_dir()
+                  and not any(path.name.startswith(other.name) for other in beside
+                              if other != path)]
+    if not found:
+        return ''
+    needed = f'needs {layout.truth}' if layout.truth else \
+        'has none: write left.png, right.png and disparity.pfm of each pair to a folder'
+    return (f'{found[0]} looks like a ground truth and was not read: the layout of {folder} '
+            f'({layout.name}) {needed}')

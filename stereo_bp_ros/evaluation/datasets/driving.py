@@ -1,4 +1,9 @@
-"""Layouts of sets from the road: DrivingStereo, Argoverse stereo, Virtual KITTI 2."""
+"""Layouts of recorded sets from the road: KITTI, KITTI-360, DrivingStereo and Argoverse stereo.
+
+A. Geiger, P. Lenz and R. Urtasun, "Are we ready for autonomous driving? The KITTI vision benchmark
+suite", CVPR 2012, and M. Menze and A. Geiger, "Object scene flow for autonomous vehicles", CVPR
+2015. Cameras 0 and 1 of KITTI are grey, 2 and 3 in colour; each pair has a baseline of its own.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +15,141 @@ from pathlib import Path
 import numpy as np
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.evaluation import calibrations, files
-from stereo_bp_ros.evaluation.datasets import classes
+from stereo_bp_ros.evaluation import files
+from stereo_bp_ros.evaluation.calibrations import read_calibration
 from stereo_bp_ros.evaluation.datasets.entries import (
     IMAGE_SUFFIXES,
     Entry,
+    both_folders,
     calibration,
     images_in,
     matched,
     partners,
     partners_by_side,
+    read_cityscapes,
+    reading,
 )
+
+FIRST_STAMP_NS = 10**18
+"""Stamp of a sequence whose times begin at 0, which ROS takes for no time at all."""
 
 DRIVING_STEREO_SCALES = {'half-size': 256.0, 'full-size': 128.0}
 """Grey levels per pixel of disparity in the 16-bit PNG files of DrivingStereo."""
 
-VIRTUAL_SKY = 65535
-"""Depth of the sky in Virtual KITTI 2, centimetres: the farthest that 16 bits hold."""
+
+def kitti_grey(folder: Path) -> list[Entry] | None:
+    """Grey images in image_0 and image_1, or None.
+
+    Where only the colour images beside them have a truth, those are the pairs.
+    """
+    folder = _training(folder, 'image_0')
+    in_colour = (folder / 'image_2').is_dir() and _has_truth(folder, '_0')
+    if in_colour and not _has_truth(folder, ''):
+        return None
+    return _kitti_pairs(folder, 'image_0', 'image_1')
+
+
+def kitti_colour(folder: Path) -> list[Entry] | None:
+    """Colour images in image_2 and image_3, or None."""
+    return _kitti_pairs(_training(folder, 'image_2'), 'image_2', 'image_3', truth_suffix='_0')
+
+
+def kitti_grey_in_colour(folder: Path) -> list[Entry] | None:
+    """Colour images of 2012 in colored_0 and colored_1, or None.
+
+    What the field compares them with is the truth of the grey left camera, 6 cm beside.
+    """
+    return _kitti_pairs(_training(folder, 'colored_0'), 'colored_0', 'colored_1')
+
+
+def kitti_raw(folder: Path) -> list[Entry] | None:
+    """A drive of the raw data, rectified ('sync'), or of KITTI-360; the grey pair comes first."""
+    pairs = (_kitti_pairs(folder, f'{left}/{inside}', f'{right}/{inside}')
+             for left, right in (('image_00', 'image_01'), ('image_02', 'image_03'))
+             for inside in ('data', 'data_rect'))
+    return next((found for found in pairs if found is not None), None)
+
+
+def _training(folder: Path, left: str) -> Path:
+    """The folder itself, or its part with a truth."""
+    return folder / 'training' if (folder / 'training' / left).is_dir() else folder
+
+
+def _has_truth(folder: Path, suffix: str) -> bool:
+    return any((folder / f'disp_{which}{suffix}').is_dir() for which in ('occ', 'noc'))
+
+
+def _kitti_pairs(folder: Path, left_name: str, right_name: str, truth_suffix: str = ''
+           ) -> list[Entry] | None:
+    folders = both_folders(folder, left_name, right_name)
+    if folders is None:
+        return None
+    entries = []
+    stamps = _stamps(folder, folders[0])
+    of_all = _kitti_calibration_of_all(folder)
+    for left, right in partners(*folders):
+        name = f'{left.stem}.png'
+        known, visible = (folder / f'disp_{which}{truth_suffix}' / name
+                          for which in ('occ', 'noc'))
+        is_numbered = left.stem.isdecimal() and int(left.stem) < len(stamps)
+        entries.append(Entry(
+            left.stem, left, right,
+            reading(files.read_disparity_png, known) or reading(files.read_disparity_png, visible),
+            stamp_ns=stamps[int(left.stem)] if is_numbered else None,
+            calibration=reading(read_calibration, _kitti_calibration(folder, left) or of_all,
+                                image=left),
+            vehicles=reading(files.read_mask, folder / 'obj_map' / name),
+            occluded=reading(_occluded, known, visible),
+            classes=reading(read_cityscapes, folder / 'semantic' / name)))
+    return entries
+
+
+def _occluded(known: Path, visible: Path) -> np.ndarray:
+    """Pixels with a truth in the first of two files alone."""
+    has_truth, is_visible = (np.isfinite(files.read_disparity_png(path))
+                             for path in (known, visible))
+    if has_truth.shape != is_visible.shape:
+        raise ValueError(f'{known} and {visible} have different sizes')
+    return np.asarray(has_truth & ~is_visible)
+
+
+def _kitti_calibration(folder: Path, left: Path) -> Path | None:
+    number = left.stem.split('_')[0]
+    return next((path for name in ('calib', 'calib_cam_to_cam')
+                 if (path := folder / name / f'{number}.txt').is_file()), None)
+
+
+def _kitti_calibration_of_all(folder: Path) -> Path | None:
+    """Of a sequence or a day of drives: one file for all images."""
+    places = (folder / 'calib.txt', folder / 'calib_cam_to_cam.txt',
+              folder.parent / 'calib_cam_to_cam.txt',
+              folder.parent.parent / 'calibration' / 'perspective.txt')
+    return next((path for path in places if path.is_file()), None)
+
+
+def _stamps(folder: Path, left_folder: Path) -> list[int]:
+    """Times of the images by the numbers that are their names; none without a file of times.
+
+    times.txt of odometry has seconds from the first image on, timestamps.txt of raw data dates.
+    """
+    for path in (folder / 'times.txt', left_folder.parent / 'timestamps.txt'):
+        if not path.is_file():
+            continue
+        lines = files.read_text(path, 'file of times').split('\n')
+        try:
+            return [_stamp_ns(line) for line in lines if line.strip()]
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f'{path} has a line that is no time: {error}') from error
+    return []
+
+
+def _stamp_ns(line: str) -> int:
+    if ':' in line:
+        return max(0, int(np.datetime64(line.strip(), 'ns').astype(np.int64)))
+    seconds = float(line)
+    if not 0 <= seconds < 1e9:
+        raise ValueError(f'{line.strip():.40} is not between 0 and 1e9 s')
+    return FIRST_STAMP_NS + round(seconds * 1e9)
 
 
 def driving_stereo(folder: Path) -> list[Entry] | None:
@@ -58,18 +181,19 @@ def _driving_stereo(folder: Path, size: str) -> list[Entry]:
     for left_folder, right_folder, truth_folder in places:
         if not (left_folder.is_dir() and right_folder.is_dir()):
             continue
-        truths = _below(truth_folder)
-        pairs = matched(_below(left_folder), _below(right_folder), left_folder, right_folder)
+        truths = _images_below(truth_folder)
+        pairs = matched(_images_below(left_folder), _images_below(right_folder), left_folder,
+                        right_folder)
         for left, right in pairs:
-            truth = truths.get(left.with_suffix('.png').name)
             entries.append(Entry(
-                left.stem, left, right, None if truth is None else functools.partial(
-                    files.read_disparity_png, truth, DRIVING_STEREO_SCALES[size]),
+                left.stem, left, right,
+                reading(files.read_disparity_png, truths.get(left.with_suffix('.png').name),
+                        scale=DRIVING_STEREO_SCALES[size]),
                 calibration=numbers(left.stem.split('_')[0])))
     return entries
 
 
-def _below(folder: Path) -> dict[str, Path]:
+def _images_below(folder: Path) -> dict[str, Path]:
     """Images by their names, however many folders lie in between (the drives have one each)."""
     return {path.name: path for path in sorted(folder.rglob('*'))
             if path.suffix.lower() in IMAGE_SUFFIXES}
@@ -79,73 +203,28 @@ def _driving_stereo_calibration(folder: Path, size: str, drive: str
                                 ) -> Callable[[], Calibration] | None:
     """Of a drive, in the folder of the calibrations: beside the images, or one folder above."""
     name = f'{size.partition("-")[0]}-image-calib'
-    for base in (folder, folder.parent):
-        for inside in ('', 'calib', 'train-calib', 'test-calib'):
-            path = base / inside / name / f'{drive}.txt'
-            if path.is_file():
-                return functools.partial(calibrations.read_calibration, path)
-    return None
+    found = (reading(read_calibration, base / inside / name / f'{drive}.txt')
+             for base in (folder, folder.parent)
+             for inside in ('', 'calib', 'train-calib', 'test-calib'))
+    return next(filter(None, found), None)
 
 
 def argoverse(folder: Path) -> list[Entry] | None:
     """A log of Argoverse 1 stereo, or None. Names end with the stamp in nanoseconds."""
-    name = 'stereo_front_{}_rect'
-    left_folder, right_folder = (folder / name.format(side) for side in ('left', 'right'))
-    if not (left_folder.is_dir() and right_folder.is_dir()):
+    folders = both_folders(folder, 'stereo_front_left_rect', 'stereo_front_right_rect')
+    if folders is None:
         return None
     # The truths lie beside rectified_stereo_images_v1.1, below folders of the same names.
     split = folder.parent
-    inside = f'{split.name}/{folder.name}/{left_folder.name}_disparity'
-    truth_folder = next(iter(sorted(split.parent.parent.glob(f'disparity_maps*/{inside}'))), None)
-    truths = {} if truth_folder is None else {
-        path.stem.rpartition('_')[2]: path for path in images_in(truth_folder).values()}
+    inside = f'{split.name}/{folder.name}/{folders[0].name}_disparity'
+    truths = {path.stem.rpartition('_')[2]: path
+              for place in sorted(split.parent.parent.glob(f'disparity_maps*/{inside}'))[:1]
+              for path in images_in(place).values()}
     entries = []
-    for key, left, right in partners_by_side(left_folder, right_folder):
-        stamp = key.rpartition('_')[2]
+    for name, left, right in partners_by_side(*folders):
+        stamp = name.rpartition('_')[2]
         entries.append(Entry(
-            stamp, left, right,
-            functools.partial(files.read_disparity_png, truths[stamp])
-            if stamp in truths else None,
+            stamp, left, right, reading(files.read_disparity_png, truths.get(stamp)),
             stamp_ns=int(stamp) if stamp.isdecimal() and len(stamp) < 20 else None,
             calibration=calibration(folder)))
     return entries
-
-
-def virtual_kitti(folder: Path) -> list[Entry] | None:
-    """A variation of a scene (Scene01/clone) in Virtual KITTI 2's names, or None."""
-    frames = folder / 'frames'
-    if not (frames / 'rgb' / 'Camera_0').is_dir():
-        return None
-    intrinsics = folder / 'intrinsic.txt'
-    read = functools.partial(calibrations.read_virtual_kitti_calibration, intrinsics) \
-        if intrinsics.is_file() else None
-    entries = []
-    for left, right in partners(frames / 'rgb' / 'Camera_0', frames / 'rgb' / 'Camera_1'):
-        number = left.stem.rpartition('_')[2]
-        depth = frames / 'depth' / 'Camera_0' / f'depth_{number}.png'
-        seen = frames / 'classSegmentation' / 'Camera_0' / f'classgt_{number}.png'
-        known = read is not None and depth.is_file()
-        entries.append(Entry(
-            left.stem, left, right,
-            functools.partial(_from_depth, depth, read) if known and read else None,
-            calibration=read,
-            vehicles=functools.partial(classes.vehicles_of_virtual_kitti, seen)
-            if seen.is_file() else None,
-            sky=functools.partial(_is_sky, depth) if depth.is_file() else None,
-            classes=classes.of_virtual_kitti(seen)))
-    return entries
-
-
-def _is_sky(depth: Path) -> np.ndarray:
-    return np.asarray(files.read_grey(depth) >= VIRTUAL_SKY)
-
-
-def _from_depth(path: Path, calibration: Callable[[], Calibration]) -> np.ndarray:
-    """Disparity f B / Z of a depth in centimetres, NaN in the sky and where there is none (0)."""
-    levels, numbers = files.read_grey(path), calibration()
-    if levels.dtype != np.uint16:
-        raise ValueError(f'depth {path} has 8 bits: it should have 16, in centimetres')
-    known = (levels > 0) & (levels < VIRTUAL_SKY)
-    metres = np.where(known, levels, 1) / 100.0
-    disparity = numbers.focal_px * numbers.baseline_m / metres
-    return np.asarray(np.where(known, disparity, np.nan), np.float32)

@@ -2,23 +2,53 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from stereo_bp_ros.camera import Calibration
+from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation import calibrations, files
-from stereo_bp_ros.evaluation.datasets.classes import Classes, ClassReader
 from stereo_bp_ros.images import RawImage
 
 IMAGE_SUFFIXES = ('.png', '.pgm', '.ppm', '.jpg', '.jpeg', '.bmp', '.tif', '.tiff')
 
+TRUTH_NAME = re.compile(r'disp(?!lay)|depth|truth|(?<![a-z])gt\d*(?![a-z])', re.IGNORECASE)
+"""What people name a truth beside images."""
+
+GROUND_TRUTH = re.compile(r'(?<![a-z])gt\d*(?![a-z])|ground_?truth', re.IGNORECASE)
+"""What they name a tree of truths."""
+
 Reader = Callable[[], np.ndarray]
 """Reads H x W when it is called: a truth (float32, pixels) or a mask (bool)."""
+
+Classes = Mapping[str, np.ndarray]
+"""Name of a class to bool H x W: where it is."""
+
+CITYSCAPES = dict(enumerate((
+    'static', 'dynamic', 'ground', 'road', 'sidewalk', 'parking', 'rail_track', 'building', 'wall',
+    'fence', 'guard_rail', 'bridge', 'tunnel', 'pole', 'polegroup', 'traffic_light',
+    'traffic_sign', 'vegetation', 'terrain', 'sky', 'person', 'rider', 'car', 'truck', 'bus',
+    'caravan', 'trailer', 'train', 'motorcycle', 'bicycle'), start=4))
+"""Classes by their numbers in Cityscapes, which KITTI's semantic benchmark shares; below 4 there
+is nothing that a class is given to."""
+
+VIRTUAL_KITTI = {
+    0xd200c8: 'terrain', 0x5ac8ff: 'sky', 0x00c700: 'tree', 0x5af000: 'vegetation',
+    0x8c8c8c: 'building', 0x643c64: 'road', 0xfa64ff: 'guard_rail', 0xffff00: 'traffic_sign',
+    0xc8c800: 'traffic_light', 0xff8200: 'pole', 0x505050: 'misc', 0xa03c3c: 'truck',
+    0xff7f50: 'car', 0x008b8b: 'van'}
+"""Classes of Virtual KITTI 2 by their colours (rgb)."""
+
+VIRTUAL_VEHICLES = ('truck', 'car', 'van')
+
+T = TypeVar('T')
 
 
 @dataclass(frozen=True)
@@ -62,6 +92,18 @@ class Pair:
         return left, right
 
 
+class Unread(NamedTuple):
+    """A pair that is not read yet.
+
+    name: as ``Pair.name``.
+    load: reads or draws it, while its source is open; raises StereoError or ValueError where it
+          cannot be read, which concerns no other pair.
+    """
+
+    name: str
+    load: Callable[[], Pair]
+
+
 @dataclass(frozen=True)
 class StereoPair(Pair):
     """One of a data set, whose images are arrays."""
@@ -84,7 +126,7 @@ class Entry:
     vehicles: Reader | None = None
     sky: Reader | None = None
     occluded: Reader | None = None
-    classes: ClassReader | None = None
+    classes: Callable[[], Classes] | None = None
 
     def load(self) -> StereoPair:
         """Read the pair.
@@ -95,31 +137,69 @@ class Entry:
         if left.shape != right.shape:
             raise ValueError(f'{self.left} is {left.shape[1]} x {left.shape[0]} and {self.right} '
                              f'is {right.shape[1]} x {right.shape[0]}, or their colours differ')
-        classes = {} if self.classes is None else {
-            name: self._checked(f'mask of the class {name}', found, left)
-            for name, found in self.classes().items()}
+
+        def checked(what: str, found: np.ndarray | None) -> np.ndarray | None:
+            if found is not None and found.shape != left.shape[:2]:
+                raise ValueError(f'the {what} of {self.left} is {found.shape[1]} x '
+                                 f'{found.shape[0]}, the image {left.shape[1]} x {left.shape[0]}')
+            return found
+
+        classes = dict(self.classes()) if self.classes else {}
+        for name, found in classes.items():
+            checked(f'mask of the class {name}', found)
         seen = classes.pop('sky', None)
-        sky = self._read('mask of the sky', self.sky, left) if self.sky else seen
         return StereoPair(
-            self.name, left, right, self._read('ground truth', self.truth, left),
-            self.disparities, None if self.calibration is None else self.calibration(),
-            self.stamp_ns,
-            self._read('mask of vehicles', self.vehicles, left),
-            sky, self._read('mask of occluded pixels', self.occluded, left), classes)
-
-    def _read(self, what: str, reader: Reader | None, image: np.ndarray) -> np.ndarray | None:
-        return None if reader is None else self._checked(what, reader(), image)
-
-    def _checked(self, what: str, found: np.ndarray, image: np.ndarray) -> np.ndarray:
-        if found.shape != image.shape[:2]:
-            raise ValueError(f'the {what} of {self.left} is {found.shape[1]} x {found.shape[0]}, '
-                             f'the image {image.shape[1]} x {image.shape[0]}')
-        return found
+            self.name, left, right, checked('ground truth', self.truth and self.truth()),
+            self.disparities, self.calibration and self.calibration(), self.stamp_ns,
+            checked('mask of vehicles', self.vehicles and self.vehicles()),
+            checked('mask of the sky', self.sky()) if self.sky else seen,
+            checked('mask of occluded pixels', self.occluded and self.occluded()), classes)
 
 
-def mask(path: Path) -> Reader | None:
-    """Reader of a mask that is not 0 at its pixels; None where there is no such file."""
-    return (lambda: files.read_mask(path)) if path.is_file() else None
+def reading(read: Callable[..., T], *paths: Path | None, **options: object
+            ) -> Callable[[], T] | None:
+    """What reads these files when it is called; None where one of them is missing."""
+    if all(path is not None and path.is_file() for path in paths):
+        return functools.partial(read, *paths, **options)
+    return None
+
+
+def read_classes(folder: Path) -> Classes:
+    """Masks NAME.png of classes in a folder; none where there is no folder."""
+    paths = sorted(folder.glob('*.png'))
+    for path in paths:
+        if not re.fullmatch(r'[a-z][a-z0-9_]*', path.stem):
+            raise ValueError(f'{path}: a class is named {shown(path.stem)}, but a name has small '
+                             'letters, digits and _, and begins with a letter')
+    return {path.stem: files.read_mask(path) for path in paths}
+
+
+def read_cityscapes(path: Path) -> Classes:
+    """The classes that are in a grey image with numbers of Cityscapes."""
+    return _masks(files.read_grey(path), CITYSCAPES)
+
+
+def read_virtual_kitti(path: Path) -> Classes:
+    """The classes that are in an image with colours of Virtual KITTI 2."""
+    return _masks(_virtual_codes(path), VIRTUAL_KITTI)
+
+
+def read_virtual_vehicles(path: Path) -> np.ndarray:
+    """Where such an image has a truck, a car or a van, bool H x W."""
+    return np.isin(_virtual_codes(path), [
+        code for code, name in VIRTUAL_KITTI.items() if name in VIRTUAL_VEHICLES])
+
+
+def _virtual_codes(path: Path) -> np.ndarray:
+    image = files.read_image(path)
+    if image.ndim != 3:
+        raise ValueError(f'classes {path} are grey, but should have a colour each')
+    red, green, blue = np.moveaxis(image.astype(np.uint32), 2, 0)
+    return np.asarray(red << 16 | green << 8 | blue)
+
+
+def _masks(codes: np.ndarray, names: Mapping[int, str]) -> Classes:
+    return {names[code]: codes == code for code in np.unique(codes).tolist() if code in names}
 
 
 def image(folder: Path, stem: str) -> Path | None:
@@ -129,10 +209,21 @@ def image(folder: Path, stem: str) -> Path | None:
     return next((Path(path) for path in paths if os.path.isfile(path)), None)
 
 
+def single_pair(folder: Path, left: str, right: str) -> tuple[Path, Path] | None:
+    """The two images of these names without suffixes, or None."""
+    found = image(folder, left), image(folder, right)
+    return None if found[0] is None or found[1] is None else (found[0], found[1])
+
+
+def both_folders(folder: Path, left: str, right: str) -> tuple[Path, Path] | None:
+    """The two folders of these names in a folder, or None."""
+    found = folder / left, folder / right
+    return found if found[0].is_dir() and found[1].is_dir() else None
+
+
 def calibration(folder: Path) -> Callable[[], Calibration] | None:
     """Reader of the calibration beside images, by the names that it may have, or None."""
-    path = calibrations.find_calibration(folder)
-    return None if path is None else lambda: calibrations.read_calibration(path)
+    return reading(calibrations.read_calibration, calibrations.find_calibration(folder))
 
 
 def listed(folder: Path) -> list[Path]:

@@ -18,13 +18,15 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.datasets.entries import (
+    GROUND_TRUTH,
     Entry,
     Reader,
     calibration,
     image,
+    reading,
+    single_pair,
     subfolders,
 )
-from stereo_bp_ros.evaluation.datasets.unread_truth import GROUND_TRUTH
 
 TSUKUBA = ('scene1.row3.col3', 'scene1.row3.col4', 'truedisp.row3.col3')
 """Left and right image and truth of the only set of 2001 with names of its own."""
@@ -41,32 +43,30 @@ ROWS_2001, SCALE_2001 = range(376, 401), 8.0
 #: pixels of the full size.
 SCALES_2006 = {1110: 1.0, 555: 2.0, 370: 3.0}
 
-TRUTHS_2014 = ('disp0GT.pfm', 'disp0.pfm')
-"""Names of the truth since 2014; of both the last one is taken."""
+TRUTHS_2014 = ('disp0.pfm', 'disp0GT.pfm')
+"""Names of the truth since 2014; the first that is there is taken."""
 
 MASK_2014 = 'mask0nocc.png'
 
 FOCAL_2006, BASELINE_2006 = 3740.0, 0.160
 """Of all sets of 2005 and 2006: pixels at full size, metres."""
 
+UNKNOWN_SCALE = ('so that its scale is unknown: rename to left.png, right.png and disparity.png, '
+                 'and say it in sets.yaml')
+
 
 def tsukuba(folder: Path) -> list[Entry] | None:
     """The set 'tsukuba' of 2001, or None."""
-    left, right, truth = (image(folder, stem) for stem in TSUKUBA)
-    if left is None or right is None:
-        return None
-    return [Entry(folder.name, left, right, None if truth is None else functools.partial(
-        files.read_disparity_png, truth, TSUKUBA_SCALE))]
+    *names, truth = TSUKUBA
+    pair = single_pair(folder, *names)
+    return pair and [Entry(folder.name, *pair, reading(
+        files.read_disparity_png, image(folder, truth), scale=TSUKUBA_SCALE))]
 
 
 def from_2001_or_2003(folder: Path) -> list[Entry] | None:
     """Views im0 to im8, of which im2 and im6 have the truths disp2 and disp6; or None."""
-    left, right = image(folder, 'im2'), image(folder, 'im6')
-    if left is None or right is None:
-        return None
-    truth = image(folder, 'disp2')
-    return [Entry(folder.name, left, right,
-                  None if truth is None else functools.partial(_truth_2003, truth))]
+    pair = single_pair(folder, 'im2', 'im6')
+    return pair and [Entry(folder.name, *pair, reading(_truth_2003, image(folder, 'disp2')))]
 
 
 def _truth_2003(path: Path) -> np.ndarray:
@@ -74,10 +74,8 @@ def _truth_2003(path: Path) -> np.ndarray:
     rows = disparity.shape[0]
     scale = SCALE_2001 if rows in ROWS_2001 else SCALES_2003.get(rows)
     if scale is None:
-        raise ValueError(
-            f'{path} has {rows} rows, as no set of Middlebury 2001 (380 to 383) or 2003 (375, '
-            '750, 1500) has, so that its scale is unknown: rename to left.png, right.png and '
-            'disparity.png, and say it in sets.yaml')
+        raise ValueError(f'{path} has {rows} rows, as no set of Middlebury 2001 (380 to 383) or '
+                         f'2003 (375, 750, 1500) has, {UNKNOWN_SCALE}')
     return np.asarray(disparity / np.float32(scale))
 
 
@@ -87,14 +85,10 @@ def from_2005_or_2006(folder: Path) -> list[Entry] | None:
     Images and truths are cropped by ``dmin.txt`` pixels of the full size, which belong to a depth
     but not to the disparity between the images: the calibration has them as its shift.
     """
-    left, right = image(folder, 'view1'), image(folder, 'view5')
-    if left is None or right is None:
-        return None
-    truth, offset = folder / 'disp1.png', folder / 'dmin.txt'
-    return [Entry(folder.name, left, right,
-                  functools.partial(_truth_2006, truth) if truth.is_file() else None,
-                  calibration=functools.partial(_calibration_2006, offset, left)
-                  if offset.is_file() else None)]
+    pair = single_pair(folder, 'view1', 'view5')
+    return pair and [Entry(
+        folder.name, *pair, reading(_truth_2006, folder / 'disp1.png'),
+        calibration=reading(_calibration_2006, folder / 'dmin.txt', pair[0]))]
 
 
 def _truth_2006(path: Path) -> np.ndarray:
@@ -108,8 +102,7 @@ def _scale_2006(path: Path, rows: int) -> float:
         if abs(rows - full) <= full * 0.02:
             return scale
     raise ValueError(f'{path} has {rows} rows, as none of Middlebury 2005 and 2006 has (full size '
-                     '1110, half 555, third 370), so that its scale is unknown: rename to '
-                     'left.png, right.png and disparity.png, and say it in sets.yaml')
+                     f'1110, half 555, third 370), {UNKNOWN_SCALE}')
 
 
 def _calibration_2006(path: Path, left: Path) -> Calibration:
@@ -127,34 +120,27 @@ def _calibration_2006(path: Path, left: Path) -> Calibration:
 
 def since_2014(folder: Path) -> list[Entry] | None:
     """im0 and im1 with calib.txt, of 2014, 2021, the third evaluation, or ETH3D; or None."""
-    left, right = image(folder, 'im0'), image(folder, 'im1')
-    if left is None or right is None:
+    pair = single_pair(folder, 'im0', 'im1')
+    if pair is None:
         return None
     truth: Reader | None = None
     occluded: Reader | None = None
-    place = _truth_folder(folder)
-    for name in TRUTHS_2014:
-        if place is not None and (place / name).is_file():
-            truth = functools.partial(files.read_pfm, place / name)
-    if place is not None and truth is not None:
-        visible = next((path for path in (folder / MASK_2014, place / MASK_2014)
-                        if path.is_file()), None)
-        occluded = None if visible is None else functools.partial(_occluded, truth, visible)
-    return [Entry(folder.name, left, right, truth, calibration=calibration(folder),
+    place = next((path for folder_of_truth in _truth_folders(folder) for name in TRUTHS_2014
+                  if (path := folder_of_truth / name).is_file()), None)
+    if place is not None:
+        truth = functools.partial(files.read_pfm, place)
+        for path in (folder / MASK_2014, place.with_name(MASK_2014)):
+            occluded = occluded or reading(_occluded, path, truth=truth)
+    return [Entry(folder.name, *pair, truth, calibration=calibration(folder),
                   disparities=_ndisp(folder / 'calib.txt'), occluded=occluded)]
 
 
-def _truth_folder(folder: Path) -> Path | None:
-    """The folder with the truth of a set: itself, or one of its name in a tree of truths alone.
+def _truth_folders(folder: Path) -> Iterator[Path]:
+    """Folders that may have the truth of a set: itself, or one of its name in a tree of truths.
 
     ETH3D has them in two_view_training_gt, the third evaluation of Middlebury in an archive of
     its own, which people unpack beside that of the images or in place of it.
     """
-    return next((place for place in _truth_places(folder)
-                 if any((place / name).is_file() for name in TRUTHS_2014)), None)
-
-
-def _truth_places(folder: Path) -> Iterator[Path]:
     yield folder
     part = folder.parent
     for above in part.parents[:3]:
@@ -166,7 +152,7 @@ def _truth_places(folder: Path) -> Iterator[Path]:
                     yield tree / folder.name
 
 
-def _occluded(truth: Reader, path: Path) -> np.ndarray:
+def _occluded(path: Path, truth: Reader) -> np.ndarray:
     """Known pixels that the mask does not call visible (255): it has 128 there."""
     known, levels = np.isfinite(truth()), files.read_grey(path)
     if levels.shape != known.shape:

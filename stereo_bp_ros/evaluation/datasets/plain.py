@@ -18,22 +18,20 @@ from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.calibrations import read_calibration
-from stereo_bp_ros.evaluation.datasets import classes
 from stereo_bp_ros.evaluation.datasets.entries import (
+    TRUTH_NAME,
     Entry,
-    Reader,
     calibration,
-    image,
     images_in,
     listed,
-    mask,
     matched,
     partners_by_side,
+    read_classes,
+    reading,
+    single_pair,
     subfolders,
 )
-from stereo_bp_ros.evaluation.datasets.unread_truth import TRUTH_NAME
-from stereo_bp_ros.evaluation.pair_finder import SIDES, Image, PairFinder
-from stereo_bp_ros.stamps import sync_setting
+from stereo_bp_ros.stamps import SIDES, Image, PairFinder, sync_setting
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +46,7 @@ OTHER_IMAGES = re.compile(rf'{TRUTH_NAME.pattern}|mask|seg|occl|conf|flow|normal
 INSTEREO2K_SCALE, CRESTEREO_SCALE = 100.0, 32.0
 """Grey levels per pixel of disparity in the 16-bit truths of InStereo2K and of CREStereo."""
 
-LARGEST_SCALE = 65535
+MAX_SCALE = 65535
 """Most grey levels that one pixel of disparity can be, and more disparities than there are."""
 
 
@@ -79,10 +77,10 @@ def _descriptions(folder: Path) -> dict[str, Mapping[str, float]]:
     for name, description in content.items():
         if not isinstance(description, dict) or not all(
                 isinstance(description.get(key), (int, float))
-                and 0 < description[key] <= LARGEST_SCALE
+                and 0 < description[key] <= MAX_SCALE
                 for key in ('disparities', 'disparity_scale')):
             raise ValueError(f'{path}: {shown(name)} needs disparities and disparity_scale, '
-                             f'numbers above 0 and at most {LARGEST_SCALE}')
+                             f'numbers above 0 and at most {MAX_SCALE}')
         stamp = description.get('stamp_ns', 0)
         if not (isinstance(stamp, int) and 0 <= stamp < 2**63):
             raise ValueError(f'{path}: stamp_ns of {shown(name)} has to be a whole number of '
@@ -120,26 +118,24 @@ def pair(folder: Path, description: Mapping[str, float] | None = None) -> list[E
 
     :param description: of a sets.yaml; None: of the one beside the folder, if there is one.
     """
-    left, right = image(folder, 'left'), image(folder, 'right')
-    if left is None or right is None:
+    images = single_pair(folder, 'left', 'right')
+    if images is None:
         return None
     if description is None:
         is_described = (folder.parent / 'sets.yaml').is_file()
         description = _descriptions(folder.parent).get(folder.name, {}) if is_described else {}
-    truth: Reader | None = None
-    for name, scale in (('disparity.png', description.get('disparity_scale')),
-                        ('disparity.pfm', None)):
-        if (folder / name).is_file():
-            truth = functools.partial(read_truth, folder / name, scale)
-    if truth is None and all((folder / f'{side}_disp.png').is_file() for side in SIDES):
-        truth = functools.partial(_wide_truth, folder / 'left_disp.png', INSTEREO2K_SCALE)
-    disparities = description.get('disparities')
-    return [Entry(folder.name, left, right, truth, calibration=calibration(folder),
-                  stamp_ns=int(description['stamp_ns']) if 'stamp_ns' in description else None,
-                  disparities=None if disparities is None else int(disparities),
-                  vehicles=mask(folder / 'vehicles.png'), sky=mask(folder / 'sky.png'),
-                  occluded=mask(folder / 'occluded.png'),
-                  classes=classes.of_folder(folder / 'classes'))]
+    truth = (reading(read_truth, folder / 'disparity.pfm')
+             or reading(read_truth, folder / 'disparity.png',
+                        scale=description.get('disparity_scale')))
+    if truth is None and (folder / 'right_disp.png').is_file():
+        truth = reading(_wide_truth, folder / 'left_disp.png', scale=INSTEREO2K_SCALE)
+    stamp_ns, disparities = (None if value is None else int(value) for value in map(
+        description.get, ('stamp_ns', 'disparities')))
+    vehicles, sky, occluded = (reading(files.read_mask, folder / f'{name}.png')
+                               for name in ('vehicles', 'sky', 'occluded'))
+    return [Entry(folder.name, *images, truth, stamp_ns, calibration(folder), disparities,
+                  vehicles, sky, occluded,
+                  functools.partial(read_classes, folder / 'classes'))]
 
 
 def _wide_truth(path: Path, scale: float) -> np.ndarray:
@@ -171,11 +167,9 @@ def side_by_side(folder: Path) -> list[Entry] | None:
     numbers = calibration(folder)
     entries = []
     for name, (left, right) in zip(lefts, matched(lefts, rights, folder, folder), strict=True):
-        truth = folder / f'{left.stem}.disp.png'
         entries.append(Entry(
-            name, left, right,
-            functools.partial(_wide_truth, truth, CRESTEREO_SCALE) if truth.is_file() else None,
-            calibration=numbers))
+            name, left, right, reading(_wide_truth, folder / f'{left.stem}.disp.png',
+                                       scale=CRESTEREO_SCALE), calibration=numbers))
     return entries
 
 
@@ -189,12 +183,12 @@ def sequence(folder: Path, tolerance_s: float = 0.0) -> list[Entry] | None:
     if found is None:
         return None
     left_folder, right_folder = found
-    sensor = left_folder.parent / 'sensor.yaml'
-    numbers = calibration(folder)
-    if left_folder.name == 'data' and sensor.is_file():
-        numbers = functools.partial(read_calibration, sensor)
+    of_euroc = left_folder.parent / 'sensor.yaml' if left_folder.name == 'data' else None
+    numbers = reading(read_calibration, of_euroc) or calibration(folder)
+    truths = folder / 'disparity'
     entries = [
-        Entry(left.stem, left, right, _truth_of_frame(folder, left.stem), calibration=numbers,
+        Entry(left.stem, left, right, reading(read_truth, truths / f'{left.stem}.pfm')
+              or reading(read_truth, truths / f'{left.stem}.png'), calibration=numbers,
               stamp_ns=int(left.stem) if left.stem.isdecimal() else None)
         for left, right in _frames(left_folder, right_folder, tolerance_s)]
     # Names are numbers of any length: their order as text is not the order in time.
@@ -248,12 +242,6 @@ def _tell_alone(folder: Path, alone: int, of: int, tolerance_s: float) -> None:
     if alone > 0:
         _log.warning('%s: %d of %d left images have no partner (%s)', folder, alone, of,
                      sync_setting(tolerance_s))
-
-
-def _truth_of_frame(folder: Path, name: str) -> Reader | None:
-    path = next((path for suffix in ('.pfm', '.png')
-                 if (path := folder / 'disparity' / f'{name}{suffix}').is_file()), None)
-    return None if path is None else functools.partial(read_truth, path)
 
 
 def _image_folders(folder: Path) -> tuple[Path, Path] | None:

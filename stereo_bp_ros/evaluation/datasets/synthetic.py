@@ -1,8 +1,7 @@
-"""Layouts of rendered sets: SceneFlow, Sintel stereo, TartanAir and Falling Things."""
+"""Layouts of rendered sets: Virtual KITTI 2, SceneFlow, Sintel, TartanAir and Falling Things."""
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 from collections.abc import Callable, Iterator
@@ -14,13 +13,19 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.evaluation import calibrations, files
 from stereo_bp_ros.evaluation.datasets.entries import (
     Entry,
-    Reader,
+    both_folders,
     images_in,
     matched,
     partners,
     partners_by_side,
+    read_virtual_kitti,
+    read_virtual_vehicles,
+    reading,
     subfolders,
 )
+
+FARTHEST = 65535
+"""Grey level of a depth that 16 bits do not hold: the sky, in Virtual KITTI 2."""
 
 SCENE_FLOW_PASSES = ('frames_cleanpass', 'frames_finalpass', 'RGB_cleanpass', 'RGB_finalpass',
                      'image_clean', 'image_final')
@@ -35,8 +40,28 @@ SINTEL_PASSES = ('clean', 'final')
 FALLING_THINGS_BASELINE = 0.06
 """Metres between the cameras of Falling Things, which no file of it says."""
 
-FALLING_THINGS_UNIT = 1e-4
-"""Metres of a grey level of depth in Falling Things."""
+
+def virtual_kitti(folder: Path) -> list[Entry] | None:
+    """A variation of a scene (Scene01/clone) in Virtual KITTI 2's names, or None."""
+    frames = folder / 'frames'
+    if not (frames / 'rgb' / 'Camera_0').is_dir():
+        return None
+    numbers = reading(calibrations.read_calibration, folder / 'intrinsic.txt')
+    entries = []
+    for left, right in partners(frames / 'rgb' / 'Camera_0', frames / 'rgb' / 'Camera_1'):
+        number = left.stem.rpartition('_')[2]
+        depth = frames / 'depth' / 'Camera_0' / f'depth_{number}.png'
+        seen = frames / 'classSegmentation' / 'Camera_0' / f'classgt_{number}.png'
+        entries.append(Entry(
+            left.stem, left, right,
+            numbers and reading(_disparity_of_levels, depth, calibration=numbers, per_metre=100),
+            calibration=numbers, vehicles=reading(read_virtual_vehicles, seen),
+            sky=reading(_is_sky, depth), classes=reading(read_virtual_kitti, seen)))
+    return entries
+
+
+def _is_sky(depth: Path) -> np.ndarray:
+    return np.asarray(files.read_grey(depth) >= FARTHEST)
 
 
 def scene_flow(folder: Path) -> list[Entry] | None:
@@ -56,17 +81,16 @@ def scene_flow(folder: Path) -> list[Entry] | None:
             for left, right in partners(scene / 'left', scene / 'right'):
                 name = f'{left.stem}.pfm'
                 # Samples of the set have no folder for the left truths.
-                found = [path for path in (truths / 'left' / name, truths / name)
-                         if path.is_file()]
                 entries.append(Entry(
                     (start / left.stem).as_posix(), left, right,
-                    functools.partial(_scene_flow_truth, found[0]) if found else None))
+                    reading(_scene_flow_truth, truths / 'left' / name)
+                    or reading(_scene_flow_truth, truths / name)))
     return entries or None
 
 
 def _with_both_sides(folder: Path, levels: int) -> Iterator[Path]:
     """The folders, down to so many levels, that have left/ and right/."""
-    if (folder / 'left').is_dir() and (folder / 'right').is_dir():
+    if both_folders(folder, 'left', 'right'):
         yield folder
     elif levels:
         for child in subfolders(folder):
@@ -84,20 +108,19 @@ def sintel(folder: Path) -> list[Entry] | None:
     """Scenes below clean_left and final_left, also in training/; or None."""
     if any((folder / 'training' / f'{one}_left').is_dir() for one in SINTEL_PASSES):
         folder = folder / 'training'
-    found = [one for one in SINTEL_PASSES
-             if all((folder / f'{one}_{side}').is_dir() for side in ('left', 'right'))]
+    passes = {one: folders for one in SINTEL_PASSES
+              if (folders := both_folders(folder, f'{one}_left', f'{one}_right'))}
     entries = []
-    for one in found:
-        for scene in subfolders(folder / f'{one}_left'):
-            for left, right in partners(scene, folder / f'{one}_right' / scene.name):
-                truth, hidden, outside = (folder / kind / scene.name / f'{left.stem}.png' for kind
-                                          in ('disparities', 'occlusions', 'outofframe'))
+    for one, (lefts, rights) in passes.items():
+        for scene in subfolders(lefts):
+            for left, right in partners(scene, rights / scene.name):
                 name = f'{scene.name}/{left.stem}'
+                truth, hidden, outside = (folder / kind / f'{name}.png' for kind in (
+                    'disparities', 'occlusions', 'outofframe'))
                 entries.append(Entry(
-                    f'{one}/{name}' if len(found) > 1 else name, left, right,
-                    functools.partial(_sintel_truth, truth) if truth.is_file() else None,
-                    occluded=functools.partial(_either, hidden, outside)
-                    if truth.is_file() and hidden.is_file() and outside.is_file() else None))
+                    f'{one}/{name}' if len(passes) > 1 else name, left, right,
+                    reading(_sintel_truth, truth),
+                    occluded=reading(_either, hidden, outside) if truth.is_file() else None))
     return entries or None
 
 
@@ -118,28 +141,24 @@ def _either(*paths: Path) -> np.ndarray:
 
 def tartan_air(folder: Path) -> list[Entry] | None:
     """A trajectory (P000) with image_left and image_right, or None."""
-    left_folder, right_folder = folder / 'image_left', folder / 'image_right'
-    if not (left_folder.is_dir() and right_folder.is_dir()):
+    folders = both_folders(folder, 'image_left', 'image_right')
+    if folders is None or not any(
+            name.rpartition('.')[0].endswith('_left') for name in images_in(folders[0])):
         return None
-    if not any(name.rpartition('.')[0].endswith('_left') for name in images_in(left_folder)):
-        return None
-    entries = []
-    for name, left, right in partners_by_side(left_folder, right_folder):
-        depth = folder / 'depth_left' / f'{name}_left_depth.npy'
-        entries.append(Entry(
-            name, left, right,
-            functools.partial(_tartan_air_truth, depth) if depth.is_file() else None,
-            calibration=_tartan_air_calibration))
-    return entries
+    return [Entry(name, left, right,
+                  reading(_tartan_air_truth, folder / 'depth_left' / f'{name}_left_depth.npy'),
+                  calibration=_tartan_air_calibration)
+            for name, left, right in partners_by_side(*folders)]
 
 
 def _tartan_air_calibration() -> Calibration:
     """Of all sets."""
-    return calibrations.rectified('of TartanAir', 320.0, 0.25, 320.0, 240.0, size=(640, 480))
+    return calibrations.rectified(
+        'of TartanAir', *calibrations.projections(320.0, 0.25, 320.0, 240.0), (640, 480))
 
 
 def _tartan_air_truth(path: Path) -> np.ndarray:
-    """Depth in metres, as NumPy stores it."""
+    """From a depth in metres, as NumPy stores it."""
     content = files.read_bytes(path, 'depth')
     try:
         depth = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
@@ -148,7 +167,7 @@ def _tartan_air_truth(path: Path) -> np.ndarray:
     if depth.ndim != 2 or depth.dtype.kind != 'f':
         raise ValueError(f'depth {path} is {depth.dtype} {depth.shape}, but should be H x W of '
                          'floating-point numbers')
-    return _disparity_of(depth, _tartan_air_calibration())
+    return _disparity_of_depth(depth, _tartan_air_calibration())
 
 
 def falling_things(folder: Path) -> list[Entry] | None:
@@ -158,18 +177,13 @@ def falling_things(folder: Path) -> list[Entry] | None:
                       and '.seg.' not in name} for side in ('left', 'right'))
     if not lefts.keys() & rights.keys():
         return None
-    settings = folder / '_camera_settings.json'
-    read = functools.partial(_falling_things_calibration, settings) \
-        if settings.is_file() else None
-    entries = []
-    for left, right in matched(lefts, rights, folder, folder):
-        name = left.name.partition('.')[0]
-        depth = folder / f'{name}.left.depth.png'
-        truth: Reader | None = None
-        if read is not None and depth.is_file():
-            truth = functools.partial(_falling_things_truth, depth, read)
-        entries.append(Entry(name, left, right, truth, calibration=read))
-    return entries
+    numbers = reading(_falling_things_calibration, folder / '_camera_settings.json')
+    return [Entry(name, left, right,
+                  numbers and reading(_disparity_of_levels, folder / f'{name}.left.depth.png',
+                                      calibration=numbers, per_metre=10000),
+                  calibration=numbers)
+            for name, (left, right) in zip(lefts, matched(lefts, rights, folder, folder),
+                                           strict=True)]
 
 
 def _falling_things_calibration(path: Path) -> Calibration:
@@ -184,19 +198,20 @@ def _falling_things_calibration(path: Path) -> Calibration:
             RecursionError) as error:
         raise ValueError(f'calibration {path} has no intrinsic_settings with fx, fy, cx and cy: '
                          f'{error}') from error
-    return calibrations.rectified(path, fx, FALLING_THINGS_BASELINE, cx, cy, fy, (width, height))
+    return calibrations.rectified(
+        path, *calibrations.projections(fx, FALLING_THINGS_BASELINE, cx, cy, fy), (width, height))
 
 
-def _falling_things_truth(path: Path, calibration: Callable[[], Calibration]) -> np.ndarray:
-    """Of a depth in tenths of a millimetre, NaN where there is none (0) or it is too far."""
+def _disparity_of_levels(path: Path, calibration: Callable[[], Calibration], per_metre: int
+                         ) -> np.ndarray:
+    """Of a depth in 16-bit levels, NaN where there is none (0) or it is too far (65535)."""
     levels = files.read_grey(path)
     if levels.dtype != np.uint16:
-        raise ValueError(f'depth {path} has 8 bits: it should have 16')
-    depth = np.where(levels < 65535, levels, 0) * FALLING_THINGS_UNIT
-    return _disparity_of(depth, calibration())
+        raise ValueError(f'depth {path} has 8 bits: it should have 16, {per_metre} levels a metre')
+    return _disparity_of_depth(np.where(levels < FARTHEST, levels, 0) / per_metre, calibration())
 
 
-def _disparity_of(depth: np.ndarray, calibration: Calibration) -> np.ndarray:
+def _disparity_of_depth(depth: np.ndarray, calibration: Calibration) -> np.ndarray:
     """f B / Z, NaN where the depth is not finite or not above 0."""
     known = np.isfinite(depth) & (depth > 0)
     metres = np.where(known, depth, 1.0).astype(np.float64)

@@ -25,6 +25,7 @@ from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
+from stereo_bp_ros.engines.cuda.tunable import Tunable
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.papers.plain_steps import cuda_arrays
@@ -120,7 +121,7 @@ class Memory:
         return self._held[-1]
 
 
-class PlainSteps(CudaMatching):
+class PlainSteps(CudaMatching, Tunable):
     """See ``CudaMatching``."""
 
     stages = ('cost', 'messages')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,14 +13,13 @@ from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.geometry import Wanted
-from stereo_bp_ros.papers.plain_steps.occupancy import WARP, Split
 
 #: Columns that aligned rows are padded to (GPU + CPU paper, section 6.3), and the bytes that
 #: their arrays start at.
 ALIGNED_COLUMNS = 16
 
-#: Bytes of a value in shared memory, and most threads of a block.
-VALUE_BYTES, MOST_THREADS = 4, 1024
+#: Bytes of a value in shared memory, most threads of a block, and threads that run together.
+VALUE_BYTES, MAX_THREADS, WARP = 4, 1024, 32
 
 LAYOUTS = {'disparity_major': 'DISPARITY_MAJOR', 'pixel_major': 'PIXEL_MAJOR'}
 
@@ -27,6 +27,14 @@ LAYOUTS = {'disparity_major': 'DISPARITY_MAJOR', 'pixel_major': 'PIXEL_MAJOR'}
 _KINDS = {'float32': ('Singles', 'float32', 'float32'), 'float16': ('Halves', 'uint16', 'float32'),
           'packed': ('PackedHalves', 'uint16', 'float32'), 'int16': ('Integers', 'int16', 'int16')}
 _C_TYPES = {'float32': 'float', 'uint16': 'uint16', 'int16': 'short'}
+
+
+class Split(NamedTuple):
+    """Where the D values of the message under computation lie; the paper's x-y-z."""
+
+    registers: int
+    shared: int
+    local: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,9 +150,9 @@ def check(config: ResolvedConfig, device: Properties) -> None:
         raise ConfigError('plain_steps.packed_halves', True,
                           f'needs message_type float16, which is {config.message_type}')
     threads = plain.block_width * plain.block_height
-    if threads > MOST_THREADS:
+    if threads > MAX_THREADS:
         raise ConfigError('plain_steps.block_height', plain.block_height,
-                          f'gives blocks of {threads} threads, of which {MOST_THREADS} are the '
+                          f'gives blocks of {threads} threads, of which {MAX_THREADS} are the '
                           'most')
     most = device.shared_memory // (threads * VALUE_BYTES)
     if split(config).shared > most:

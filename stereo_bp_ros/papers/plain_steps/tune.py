@@ -1,24 +1,124 @@
-"""Searches the split of hybrid storage that is fastest, by the walk of LCPC 2010."""
+"""The storage of a message that is fastest, by the walk over occupancies of LCPC 2010.
+
+Grauer-Gray & Cavazos, "Optimizing and Auto-tuning Belief Propagation on the GPU", section 7.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda.hierarchical import tuning
 from stereo_bp_ros.engines.cuda.hierarchical.search import Candidate, Search
 from stereo_bp_ros.engines.cuda.runtime import device
 from stereo_bp_ros.errors import ConfigError
-from stereo_bp_ros.papers.plain_steps import cuda_arrays, occupancy
+from stereo_bp_ros.papers.plain_steps import cuda_arrays
+from stereo_bp_ros.papers.plain_steps.cuda_arrays import VALUE_BYTES, WARP, Split
+from stereo_bp_ros.papers.programs import TUNED_SETTINGS
+
+#: Highest block that the walk tries, in rows of 32 threads.
+MAX_ROWS = 16
+
+#: NUM_REG_VALUES_INITIAL and MAX_REG_VALUES of the paper on devices without an L1 cache; on the
+#: GTX 470, which has one, both were 0.
+INITIAL_REGISTER_VALUES, MAX_REGISTER_VALUES = 12, 50
+
+#: The most occupancies that the paper tries.
+OCCUPANCIES = [i / 50 for i in range(2, 51)]
+
+
+class Limits(NamedTuple):
+    """What one multiprocessor of a device and one block have.
+
+    threads, blocks: that run at once on a multiprocessor.
+    registers:       of 32 bits, of a multiprocessor; ``thread_registers``: most of one thread.
+    shared_memory:   bytes of a multiprocessor; ``block_shared_memory``: most of one block.
+    block_reserve:   bytes of it that every block takes beside what it asks for.
+    block_threads:   most of one block.
+    """
+
+    threads: int
+    blocks: int
+    registers: int
+    thread_registers: int
+    shared_memory: int
+    block_shared_memory: int
+    block_reserve: int
+    block_threads: int
+
+
+#: Stands for the device where none is asked; as ``device.TYPICAL``.
+TYPICAL = Limits(2048, 32, 65536, 255, 228 * 1024, 227 * 1024, 1024, 1024)
+
+
+class Walked(NamedTuple):
+    """What the walk chooses at one occupancy.
+
+    block_width, block_height: threads; blocks: of a multiprocessor at once; registers: that
+    a thread may have, for the compiler; occupancy: threads so found over the most there can be.
+    """
+
+    block_width: int
+    block_height: int
+    blocks: int
+    registers: int
+    split: Split
+    occupancy: float
+
+
+def walk(limits: Limits, occupancy: float, disparities: int, *,
+         initial_values: int = INITIAL_REGISTER_VALUES,
+         max_values: int = MAX_REGISTER_VALUES) -> Walked:
+    """The configuration that keeps the most on chip at one occupancy (LCPC 2010, section 7).
+
+    1. The most rows of 32 threads that the occupancy allows, in blocks as high as divides them;
+    2. registers of a thread; 3. ``initial_values`` in registers; 4. as many as fit into shared
+    memory; 5. of the rest up to ``max_values`` in registers altogether, what is left in local
+    memory.
+
+    :param occupancy: the most, 0 to 1; one row runs at least.
+    """
+    rows = max(1, int(occupancy * limits.threads / WARP + 1e-9))
+    height = _block_height(limits, rows)
+    while height == 0:
+        rows -= 1
+        height = _block_height(limits, rows)
+    blocks = rows // height
+    threads = WARP * rows
+    room = min(limits.shared_memory // blocks - limits.block_reserve,
+               limits.block_shared_memory)
+    in_registers = min(initial_values, disparities)
+    shared = min(disparities - in_registers, max(0, room) // (WARP * height * VALUE_BYTES))
+    rest = disparities - in_registers - shared
+    more = min(rest, max(0, max_values - in_registers))
+    return Walked(WARP, height, blocks,
+                  min(limits.registers // threads, limits.thread_registers),
+                  Split(in_registers + more, shared, rest - more), threads / limits.threads)
+
+
+def candidates(limits: Limits, disparities: int, *,
+               initial_values: int = INITIAL_REGISTER_VALUES,
+               max_values: int = MAX_REGISTER_VALUES) -> list[tuple[float, Walked]]:
+    """The walk: each configuration once, with the least occupancy that gives it."""
+    walked: dict[Walked, float] = {}
+    for occupancy in OCCUPANCIES:
+        walked.setdefault(walk(limits, occupancy, disparities, initial_values=initial_values,
+                               max_values=max_values), occupancy)
+    return [(occupancy, configuration) for configuration, occupancy in walked.items()]
+
+
+def _block_height(limits: Limits, rows: int) -> int:
+    """Rows of the highest block of which a whole number has ``rows`` rows; 0 = there is none."""
+    most = min(MAX_ROWS, limits.block_threads // WARP)
+    return next((height for height in range(most, 0, -1)
+                 if rows % height == 0 and rows // height <= limits.blocks), 0)
 
 
 class OccupancyWalk(Search):
     """The LCPC 2010 paper's walk (section 7) over what hybrid storage can be."""
 
-    def __init__(self, *arguments: Any, limits: occupancy.Limits, **more: Any) -> None:
-        self._walk = {f'occupancy {most:.2f}': settings_of(walked) for most, walked in
-                      occupancy.candidates(limits, arguments[0].disparity_range,
-                                              value_bytes=cuda_arrays.VALUE_BYTES)}
+    def __init__(self, *arguments: Any, limits: Limits, **more: Any) -> None:
+        self._walk = {f'occupancy {most:.2f}': settings_of(walked)
+                      for most, walked in candidates(limits, arguments[0].disparity_range)}
         super().__init__(*arguments, **more)
 
     def _groups(self) -> list[str]:
@@ -38,18 +138,18 @@ class OccupancyWalk(Search):
                 for candidate in self._candidates(group)]
 
 
-def settings_of(walked: occupancy.Walked) -> Candidate:
+def settings_of(walked: Walked) -> Candidate:
     """What the walk has chosen, as settings."""
-    return dict(zip(tuning.STORAGE_SETTINGS,
+    return dict(zip(TUNED_SETTINGS,
                     (walked.split.registers, walked.split.shared, walked.block_width,
                      walked.block_height, walked.blocks), strict=True))
 
 
-def device_limits(index: int) -> occupancy.Limits:
+def device_limits(index: int) -> Limits:
     """What ``occupancy`` wants to know about a device that is there."""
     from cupy.cuda import runtime
     known = runtime.getDeviceProperties(index)
-    return occupancy.Limits(
+    return Limits(
         threads=known['maxThreadsPerMultiProcessor'],
         blocks=known['maxBlocksPerMultiProcessor'], registers=known['regsPerMultiprocessor'],
         thread_registers=255, shared_memory=known['sharedMemPerMultiprocessor'],
@@ -58,18 +158,17 @@ def device_limits(index: int) -> occupancy.Limits:
         block_threads=known['maxThreadsPerBlock'])
 
 
-def occupancy_walk(config: MatcherConfig, initial_values: int, most_values: int
+def occupancy_walk(config: MatcherConfig, initial_values: int, max_values: int
                    ) -> list[tuple[float, Candidate]]:
     """The walk of LCPC 2010 (section 7) for the CUDA device and ``disparity_range`` values.
 
     Returns the most occupancy, 0 to 1, and the settings of ``storage: hybrid`` of each
     configuration that differs from the one before.
 
-    :param initial_values, most_values: NUM_REG_VALUES_INITIAL and MAX_REG_VALUES of the paper.
+    :param initial_values, max_values: NUM_REG_VALUES_INITIAL and MAX_REG_VALUES of the paper.
     :raises BackendUnavailable: there is no CUDA device.
     """
     device.require(config.device_id)
     return [(most, settings_of(walked)) for most, walked in
-            occupancy.candidates(device_limits(config.device_id), config.disparity_range,
-                                 value_bytes=cuda_arrays.VALUE_BYTES,
-                                 initial_values=initial_values, most_values=most_values)]
+            candidates(device_limits(config.device_id), config.disparity_range,
+                        initial_values=initial_values, max_values=max_values)]

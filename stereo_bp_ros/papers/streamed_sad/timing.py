@@ -10,7 +10,7 @@ import cupy
 import numpy as np
 
 from stereo_bp_ros.config import MatcherConfig
-from stereo_bp_ros.engines.cuda import planning
+from stereo_bp_ros.engines.cuda.plan import resolve
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.engines.cuda.sad import matching as sad
@@ -57,7 +57,7 @@ class _Bench:
         # Labels and fractions are what the variants are compared in.
         self._repeats = repeats
         self._device = device.properties(config.device_id)
-        self._config = planning.resolve(config.replace(subpixel=True), self._device)
+        self._config = resolve(config.replace(subpixel=True), self._device)
         self._stream = cupy.cuda.Stream(non_blocking=True)
         self._height, self._width = left.shape
         if config.reference_image == 'right':

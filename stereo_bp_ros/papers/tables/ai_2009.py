@@ -8,21 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stereo_bp_ros import geometry
 from stereo_bp_ros.config.files import load_preset
-from stereo_bp_ros.evaluation import metrics
-from stereo_bp_ros.papers.tables import plots
-from stereo_bp_ros.papers.tables.bench import (
-    Bench,
-    Settings,
-    Timed,
-    megabytes,
-    milliseconds,
-    speedup,
-)
-from stereo_bp_ros.papers.tables.images import ROAD, ROAD_DISPARITY, ROAD_OTHER_EXPOSURE, Missing
-from stereo_bp_ros.papers.tables.published import ai_2009 as published
-from stereo_bp_ros.papers.tables.results import Cell, Measurement, Row
+from stereo_bp_ros.papers import memory_bound
+from stereo_bp_ros.papers.tables.bench import Bench, Timed, milliseconds, speedup
+from stereo_bp_ros.papers.tables.images import ROAD, ROAD_DISPARITY, ROAD_OTHER_EXPOSURE
+from stereo_bp_ros.papers.tables.published import Published
+from stereo_bp_ros.papers.tables.report import plot_columns
+from stereo_bp_ros.papers.tables.results import Cell, Measurement, Missing, Row, cell
 
 #: What is measured to image, number of labels and preset.
 FRAMES: Mapping[str, tuple[str, int, str]] = {
@@ -34,62 +26,62 @@ ROAD_NOTE = ('The road is a drawn street, 640 x 480 with disparities up to 32: t
              'the paper are not public any more.')
 
 
-def times(bench: Bench) -> Measurement:
+def times(bench: Bench, table: Published) -> Measurement:
     rows = []
     for name in FRAMES:
-        found = _frame(bench, name)
+        timed = _compare(bench, name)
         rows.append(Row(name, bench.machine, (
-            milliseconds(found['CPU'], '{} ms'), milliseconds(found['CUDA'], '{} ms'),
-            speedup(found['CPU'], found['CUDA']), milliseconds(found['CPU, int16'], '{} ms'),
-            milliseconds(found['CUDA, int16'], '{} ms'))))
-    return Measurement(tuple(rows), ('CPU, int16', 'CUDA, int16'), (
+            milliseconds(timed['CPU'], '{} ms'), milliseconds(timed['CUDA'], '{} ms'),
+            speedup(timed['CPU'], timed['CUDA']), milliseconds(timed['CPU, int16'], '{} ms'),
+            milliseconds(timed['CUDA, int16'], '{} ms'))))
+    return Measurement(tuple(rows), notes=(
         ROAD_NOTE, 'CPU times are those of all threads; the road is matched on Sobel images.'))
 
 
-def preprocessing(bench: Bench) -> Measurement:
+def preprocessing(bench: Bench, table: Published) -> Measurement:
     rows = []
     for name, method in PREPROCESSING.items():
         settings = {**load_preset('road_2009'), 'preprocessing': method}
         cells: list[Cell] = []
         for image in (ROAD, ROAD_OTHER_EXPOSURE):
             score = bench.score(image, ROAD_DISPARITY + 1, settings)
-            cells += (_bad(score, threshold) for threshold in (1.0, 3.0))
+            cells += (cell(lambda score, most=most: score.bad_known(most), score)
+                      for most in (1.0, 3.0))
         timed = bench.compare(ROAD, ROAD_DISPARITY + 1, {name: settings})[name]
         rows.append(Row(name, bench.device, (*cells, milliseconds(timed, '{} ms'))))
-    columns = (*published.PREPROCESSING.columns[1:], 'time')
-    return Measurement(tuple(rows), ('time',), (
+    return Measurement(tuple(rows), notes=(
         ROAD_NOTE, 'Per cent of all pixels, a pixel without an estimate counting as bad. Other '
         'exposure: the right camera sees 0.8 of the light and 10 grey levels more.'),
-        (plots.of_columns(published.PREPROCESSING, rows, ('', *columns), columns[:-1],
-                          'bad pixels, per cent', is_log=False),))
+        plots=(plot_columns(table, rows, (), table.columns[1:], 'bad pixels, per cent',
+                            is_log=False),))
 
 
-def memory(bench: Bench) -> Measurement:
+def memory(bench: Bench, table: Published) -> Measurement:
     rows = []
     for name, (image, labels, _) in FRAMES.items():
-        found = _frame(bench, name)
-        pair = bench.images.load(image)
-        bound = Cell(missing=pair.reason) if isinstance(pair, Missing) else Cell((
-            4 * geometry.paper_memory_bound(pair.left.shape[1], pair.left.shape[0], labels)
-            / 1e6,))
+        timed = _compare(bench, name)
+        try:
+            height, width = bench.images.load(image).left.shape
+            bound = Cell((4 * memory_bound(width, height, labels) / 1e6,))
+        except Missing as missing:
+            bound = Cell(missing=str(missing))
         rows.append(Row(name, bench.machine, (bound, *(
-            megabytes(found[key]) for key in ('CUDA', 'CUDA, int16', 'CPU', 'CPU, int16')))))
-    return Measurement(tuple(rows), tuple(
-        f'{backend} engine, {kind}' for backend in ('CUDA', 'CPU')
-        for kind in ('float32', 'int16')))
+            cell(lambda one: one.memory / 1e6, timed[key])
+            for key in ('CUDA', 'CUDA, int16', 'CPU', 'CPU, int16')))))
+    return Measurement(tuple(rows))
 
 
-def _frame(bench: Bench, name: str) -> dict[str, Timed]:
+def _compare(bench: Bench, name: str) -> dict[str, Timed]:
     image, labels, preset = FRAMES[name]
     base = load_preset(preset)
-    variants: dict[str, Settings] = {
-        'CPU': {**base, 'backend': 'cpu'}, 'CUDA': {**base, 'backend': 'cuda'},
-        'CPU, int16': {**base, 'backend': 'cpu', 'message_type': 'int16'},
-        'CUDA, int16': {**base, 'backend': 'cuda', 'message_type': 'int16'}}
-    return bench.compare(image, labels, variants)
+    return bench.compare(image, labels, {
+        f'{backend.upper()}{end}': {**base, 'backend': backend, **kind}
+        for end, kind in (('', {}), (', int16', {'message_type': 'int16'}))
+        for backend in ('cpu', 'cuda')})
 
 
-def _bad(score: metrics.Score | Missing, threshold: float) -> Cell:
-    if isinstance(score, Missing):
-        return Cell(missing=score.reason)
-    return Cell((score.bad_known(threshold),))
+TABLES = {
+    'times': (times, ('CPU, int16', 'CUDA, int16')),
+    'preprocessing': (preprocessing, ('time',)),
+    'memory': (memory, ('CUDA engine, float32', 'CUDA engine, int16', 'CPU engine, float32',
+                        'CPU engine, int16'))}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any, Union
 
 import numpy as np
@@ -15,11 +15,12 @@ from stereo_bp_ros.evaluation import metrics, timing
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.papers.plain_steps.cuda import compile_side_by_side
 from stereo_bp_ros.papers.plain_steps.tune import occupancy_walk
-from stereo_bp_ros.papers.tables.images import Images, Missing
-from stereo_bp_ros.papers.tables.results import Cell
+from stereo_bp_ros.papers.tables.images import Images
+from stereo_bp_ros.papers.tables.results import Cell, Missing, cell
 
 Settings = Mapping[str, Value]
-Timed = Union[timing.Times, Missing]
+#: Times of a variant, or why there are none.
+Timed = Union[timing.Times, StereoError]
 
 #: Way of streaming, type of pixel, whether sums are unrolled, threads of a block.
 Streaming = tuple[str, str, bool, int]
@@ -52,13 +53,13 @@ class Bench:
         self._seconds = seconds
         self._progress = progress or (lambda text: None)
         self._known: dict[object, dict[str, Timed]] = {}
-        self._streaming: dict[object, StreamingTimes | Missing] = {}
+        self._streaming: dict[object, StreamingTimes] = {}
         for name in BACKENDS:
             if backend not in ('auto', name):
                 self.absent[name] = f'only {backend} was asked for'
                 continue
             try:
-                self.devices[name] = self._described(MatcherConfig(backend=name))
+                self.devices[name] = self._describe(MatcherConfig(backend=name))
             except StereoError as error:
                 self.absent[name] = str(error)
         if not self.devices:
@@ -75,6 +76,15 @@ class Bench:
         """Names of all devices."""
         return ' and '.join(self.devices.values())
 
+    def require(self, backend: str) -> str:
+        """The name of the device of a back end.
+
+        :raises Missing: it is not here.
+        """
+        if backend in self.absent:
+            raise Missing(self.absent[backend])
+        return self.devices[backend]
+
     def compare(self, image: str, disparities: int, variants: Mapping[str, Settings]
                 ) -> dict[str, Timed]:
         """Times of variants that take turns on one image, by their names and in their order.
@@ -84,22 +94,22 @@ class Bench:
         key = (image, disparities, tuple(
             (name, tuple(sorted(settings.items()))) for name, settings in variants.items()))
         if key not in self._known:
-            self._known[key] = self._compare(image, disparities, variants)
+            try:
+                self._known[key] = self._compare(image, disparities, variants)
+            except Missing as missing:
+                self._known[key] = dict.fromkeys(variants, missing)
         return self._known[key]
 
     def _compare(self, image: str, disparities: int, variants: Mapping[str, Settings]
                  ) -> dict[str, Timed]:
         found = self.images.load(image)
-        if isinstance(found, Missing):
-            return dict.fromkeys(variants, found)
         results: dict[str, Timed] = {}
         able = []
         for name, settings in variants.items():
-            config = self._config(settings, disparities)
-            if isinstance(config, Missing):
-                results[name] = config
-            else:
-                able.append(timing.Variant(name, config))
+            try:
+                able.append(timing.Variant(name, self._config(settings, disparities)))
+            except Missing as missing:
+                results[name] = missing
         compile_side_by_side(
             (one.config for one in able), lambda done, count: self._progress(
                 f'{image}: {done} of {count} kernels compiled'))
@@ -110,124 +120,85 @@ class Bench:
                 engines.choose, seconds=self._seconds, refused=refused):
             results[one.variant] = one
             self.runs.append({**one.to_dict(), 'settings': dict(variants[one.variant])})
-        results |= {name: Missing(str(error)) for name, error in refused.items()}
+        results |= refused
         return {name: results[name] for name in variants}
 
-    def score(self, image: str, disparities: int, settings: Settings) -> metrics.Score | Missing:
+    def score(self, image: str, disparities: int, settings: Settings
+              ) -> metrics.Score | StereoError:
         """How one map compares with the image's truth; with no tolerance, as well."""
-        found = self.images.load(image)
-        if isinstance(found, Missing):
-            return found
-        if found.truth is None:
-            return Missing(f'the image {image} has no ground truth among the data')
-        config = self._config(settings, disparities)
-        if isinstance(config, Missing):
-            return config
         try:
-            with StereoMatcher(config) as matcher:
+            found = self.images.load(image)
+            if found.truth is None:
+                return Missing(f'the image {image} has no ground truth among the data')
+            with StereoMatcher(self._config(settings, disparities)) as matcher:
                 frame = matcher.compute(found.left, found.right)
         except StereoError as error:
-            return Missing(str(error))
+            return error
         assert frame.disparity is not None
         return metrics.score(frame.disparity, found.truth, frame.valid,
                              thresholds=(0.0, 1.0, 3.0))
 
     def occupancies(self, disparities: int, settings: Settings, initial_values: int,
-                    most_values: int) -> list[tuple[float, dict[str, int]]] | Missing:
-        """The LCPC 2010 paper's walk on CUDA: ``tune.occupancy_walk``."""
-        config = self._config({**settings, 'backend': 'cuda'}, disparities)
-        if isinstance(config, Missing):
-            return config
-        return self._walk(config, initial_values, most_values)
+                    max_values: int) -> list[tuple[float, dict[str, int]]]:
+        """The LCPC 2010 paper's walk on CUDA: ``tune.occupancy_walk``.
+
+        :raises Missing: there is no CUDA device.
+        """
+        self.require('cuda')
+        return self._walk(self._config({**settings, 'backend': 'cuda'}, disparities),
+                          initial_values, max_values)
 
     def streaming(self, image: str, disparities: int, settings: Settings, repeats: int
-                  ) -> StreamingTimes | Missing:
+                  ) -> StreamingTimes:
         """Times of the matching kernel of SAD in every data-streaming variant, on CUDA.
 
         :param repeats: graphs that a median is of.
+        :raises Missing: there is no CUDA device, or no image.
         """
         key = (image, disparities, tuple(sorted(settings.items())), repeats)
         if key not in self._streaming:
             found = self.images.load(image)
             config = self._config({**settings, 'backend': 'cuda'}, disparities)
-            if isinstance(found, Missing):
-                self._streaming[key] = found
-            elif isinstance(config, Missing):
-                self._streaming[key] = config
-            else:
-                self._progress(f'{image}: ways of streaming')
-                self._streaming[key] = self._variant_times(
-                    config, found.left, found.right, repeats)
+            self._progress(f'{image}: ways of streaming')
+            self._streaming[key] = self._variant_times(config, found.left, found.right, repeats)
         return self._streaming[key]
 
     # What asks the devices.
 
-    def _described(self, config: MatcherConfig) -> str:
+    def _describe(self, config: MatcherConfig) -> str:
         info = engines.choose(config).describe(config)
         return info['device'] + (f', {info["threads"]} threads' if 'threads' in info else '')
 
-    def _walk(self, config: MatcherConfig, initial_values: int, most_values: int
+    def _walk(self, config: MatcherConfig, initial_values: int, max_values: int
               ) -> list[tuple[float, dict[str, int]]]:
-        return occupancy_walk(config, initial_values, most_values)
+        return occupancy_walk(config, initial_values, max_values)
 
     def _variant_times(self, config: MatcherConfig, left: np.ndarray, right: np.ndarray,
                        repeats: int) -> StreamingTimes:
         from stereo_bp_ros.papers.streamed_sad.timing import variant_times
         return variant_times(config, left, right, repeats)
 
-    def _config(self, settings: Settings, disparities: int) -> MatcherConfig | Missing:
+    def _config(self, settings: Settings, disparities: int) -> MatcherConfig:
         values = {'backend': self.backend, **settings, 'disparity_range': disparities}
-        if values['backend'] in self.absent:
-            return Missing(self.absent[str(values['backend'])])
+        self.require(str(values['backend']))
         try:
             config: MatcherConfig = MatcherConfig.from_mapping(values)
         except ConfigError as error:
-            return Missing(str(error))
+            raise Missing(str(error)) from error
         return config
 
 
 def milliseconds(timed: Timed, pattern: str = '{}') -> Cell:
     """The median time of a frame, image in memory to disparity in memory."""
-    if isinstance(timed, Missing):
-        return Cell(missing=timed.reason)
-    return Cell((timed.median,), pattern)
+    return cell(operator.attrgetter('median'), timed, pattern=pattern)
 
 
 def speedup(before: Timed, after: Timed) -> Cell:
     """How many times as fast the second one is."""
-    if isinstance(before, Missing):
-        return Cell(missing=before.reason)
-    if isinstance(after, Missing):
-        return Cell(missing=after.reason)
-    return Cell((before.median / after.median,))
-
-
-def megabytes(timed: Timed) -> Cell:
-    """What the engine allocates, in units of 10^6 bytes."""
-    if isinstance(timed, Missing):
-        return Cell(missing=timed.reason)
-    return Cell((timed.memory / 1e6,))
-
-
-def total(parts: Sequence[Timed]) -> Cell:
-    """The median times of all parts of an image together."""
-    medians = []
-    for one in parts:
-        if isinstance(one, Missing):
-            return Cell(missing=one.reason)
-        medians.append(one.median)
-    return Cell((math.fsum(medians),), '{} ms')
+    return cell(lambda one, other: one.median / other.median, before, after)
 
 
 def fastest(*timed: Timed) -> Timed:
     """The one with the least median; the first missing one where all are missing."""
-    there = [one for one in timed if not isinstance(one, Missing)]
+    there = [one for one in timed if isinstance(one, timing.Times)]
     return min(there, key=lambda one: one.median) if there else timed[0]
-
-
-def mean(cells: list[Cell]) -> Cell:
-    """Arithmetic mean of cells of one figure; missing where one of them is."""
-    for cell in cells:
-        if not cell.values or cell.values[0] is None:
-            return Cell(missing=cell.missing)
-    return Cell((float(np.mean([cell.values[0] for cell in cells])),))

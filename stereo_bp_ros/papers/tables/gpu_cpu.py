@@ -14,22 +14,32 @@ optimized CPU:  the same with vector instructions, half and aligned rows, and th
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Mapping
 
 from stereo_bp_ros.config.files import load_preset
-from stereo_bp_ros.papers.tables import plots
 from stereo_bp_ros.papers.tables.bench import (
     Bench,
     Settings,
     Timed,
     fastest,
-    mean,
     milliseconds,
     speedup,
 )
-from stereo_bp_ros.papers.tables.images import SIZES, Missing
-from stereo_bp_ros.papers.tables.published import gpu_cpu as published
-from stereo_bp_ros.papers.tables.results import Cell, Measurement, Published, Row, joined
+from stereo_bp_ros.papers.tables.images import SIZES
+from stereo_bp_ros.papers.tables.published import TABLES as PUBLISHED
+from stereo_bp_ros.papers.tables.published import Published
+from stereo_bp_ros.papers.tables.report import plot_columns, plot_rows
+from stereo_bp_ros.papers.tables.results import (
+    Cell,
+    Measure,
+    Measurement,
+    Missing,
+    Row,
+    cell,
+    combined,
+    joined,
+)
 
 #: Names in the tables to images and their disparities.
 SETS: Mapping[str, tuple[str, int]] = {
@@ -42,6 +52,7 @@ INITIAL: Settings = {**LAYOUT, 'backend': 'cuda', 'plain_steps.storage': 'local'
 SINGLE: Settings = {**INITIAL, 'plain_steps.allocation': 'single'}
 HALF: Settings = {'message_type': 'float16'}
 ALIGNED: Settings = {'plain_steps.aligned_rows': True}
+PIXELS: Settings = {'plain_steps.layout': 'pixel_major'}
 
 PARALLEL: Settings = {**LAYOUT, 'backend': 'cpu', 'plain_steps.vectorised': True}
 PLAIN: Settings = {**PARALLEL, 'plain_steps.vectorised': False}
@@ -55,6 +66,8 @@ TSUKUBA_NOTE = 'Tsukuba is 384 x 288; the paper prints 388 X 284.'
 DEFAULT_NOTE = 'Default: this package with nothing said of layouts and storage, on {}.'
 HALF2_NOTE = ('half2: the arithmetic in pairs of 16 bits; the paper has over 7.5 per cent more on '
               'Cones (h) by it, and up to 25 per cent less elsewhere (section 6.2.2).')
+I7_NOTE = ('Against the i7: the mean over the sets of its CPU time in table 1, divided by the '
+           '5.0 of its row here, over the time measured with vector instructions.')
 JETSON = re.compile(r'jetson|tegra|xavier|orin', re.IGNORECASE)
 
 
@@ -66,111 +79,101 @@ def compare(bench: Bench, name: str, variants: Mapping[str, Settings]) -> dict[s
                          {key: {**setup, **settings} for key, settings in variants.items()})
 
 
-def table_1(bench: Bench) -> Measurement:
+def table_1(bench: Bench, table: Published) -> Measurement:
     rows = []
     for name, (image, disparities) in SETS.items():
         times = compare(bench, name, {'CPU': ONE_THREAD, 'initial': INITIAL, **DEFAULTS})
         width, height = SIZES[image] or (0, 0)
         rows.append(Row(name, bench.machine, (
             Cell(text=f'{width} X {height}'), Cell((disparities,)),
-            *(milliseconds(one) for one in times.values()))))
-    return _by_set(published.TABLE_1, rows, columns=tuple(DEFAULTS),
-                   drawn=('CPU time', 'Init CUDA time', *DEFAULTS),
-                   notes=(TSUKUBA_NOTE, DEFAULT_NOTE.format(bench.device)))
+            *map(milliseconds, times.values()))))
+    return _times(table, rows, ('CPU time', 'Init CUDA time', *DEFAULTS), TSUKUBA_NOTE,
+                  DEFAULT_NOTE.format(bench.device))
 
 
-def table_2(bench: Bench) -> Measurement:
-    # The one experiment on GPUs that the paper does not repeat on CPUs.
-    rows = tuple(_speedups(bench, {**base, 'plain_steps.layout': 'pixel_major'}, base)
-                 for backend, base in (('cuda', INITIAL), ('cpu', PARALLEL))
-                 if backend in bench.devices)
-    return Measurement(rows, plots=(plots.of_rows(published.TABLE_2, rows, 'speedup'),))
-
-
-def table_3(bench: Bench) -> Measurement:
-    return _one_row(published.TABLE_3, _speedups(bench, INITIAL, SINGLE))
-
-
-def table_4(bench: Bench) -> Measurement:
-    half = {**SINGLE, **HALF}
-    rows = (_speedups(bench, SINGLE, half),
-            _speedups(bench, SINGLE, {**half, 'plain_steps.packed_halves': True}, 'half2'))
-    return Measurement(rows, notes=(HALF2_NOTE,),
-                       plots=(plots.of_rows(published.TABLE_4, rows, 'speedup'),))
-
-
-def table_5(bench: Bench) -> Measurement:
-    return _alignment(bench, published.TABLE_5, SINGLE)
-
-
-def table_6(bench: Bench) -> Measurement:
-    return _optimized(bench, published.TABLE_6)
-
-
-def table_7(bench: Bench) -> Measurement:
-    return _optimized(bench, published.TABLE_7) if _is_jetson(bench) else _no_jetson(
-        bench, published.TABLE_7)
-
-
-def table_8(bench: Bench) -> Measurement:
-    by_threads, by_both, against_i7 = [], [], []
+def optimized(bench: Bench, table: Published) -> Measurement:
+    """The CUDA programs beside the CPU's: tables 6 and 7."""
+    rows = []
     for name in SETS:
         times = compare(bench, name, {
-            'one': ONE_THREAD, 'threads': PLAIN, 'both': PARALLEL})
-        by_threads.append(speedup(times['one'], times['threads']))
-        by_both.append(speedup(times['one'], times['both']))
-        against_i7.append(_against_i7(name, times['both']))
-    note = ('Against the i7: the mean over the sets of its CPU time in table 1, divided by the '
-            '5.0 of its row here, over the time measured with vector instructions.')
-    return Measurement((Row('', _device(bench, PARALLEL), (
-        mean(by_threads), mean(by_both), mean(against_i7))),), notes=(note,))
+            'CPU': ONE_THREAD, 'initial': INITIAL, 'optimized': {**SINGLE, **HALF},
+            'optimized, aligned': {**SINGLE, **HALF, **ALIGNED}, **DEFAULTS})
+        best = fastest(times['optimized'], times['optimized, aligned'])
+        rows.append(Row(name, bench.machine, tuple(map(milliseconds, (
+            times['CPU'], times['initial'], best, *(times[name] for name in DEFAULTS))))))
+    return _times(table, rows, (*table.columns[1:], *DEFAULTS), DEFAULT_NOTE.format(bench.device))
 
 
-def table_9(bench: Bench) -> Measurement:
-    return _one_row(published.TABLE_9, _speedups(
-        bench, PARALLEL, {**PARALLEL, 'plain_steps.allocation': 'single'}))
-
-
-def table_10(bench: Bench) -> Measurement:
-    return _one_row(published.TABLE_10, _speedups(bench, PARALLEL, {**PARALLEL, **HALF}))
-
-
-def table_11(bench: Bench) -> Measurement:
-    return _alignment(bench, published.TABLE_11, PARALLEL)
-
-
-def table_12(bench: Bench) -> Measurement:
-    return _cpu(bench, published.TABLE_12)
-
-
-def table_13(bench: Bench) -> Measurement:
-    return _cpu(bench, published.TABLE_13) if _is_jetson(bench) else _no_jetson(
-        bench, published.TABLE_13)
-
-
-def _speedups(bench: Bench, before: Settings, after: Settings, name: str = '') -> Row:
-    """The speedup for each set."""
-    cells = []
-    for one in SETS:
-        times = compare(bench, one, {'before': before, 'after': after})
-        cells.append(speedup(times['before'], times['after']))
-    return Row(name, _device(bench, before), tuple(cells))
-
-
-def _alignment(bench: Bench, table: Published, base: Settings) -> Measurement:
-    """One row: the speedup by aligned rows for each set, with float and with half data."""
-    cells = []
+def cpu(bench: Bench, table: Published) -> Measurement:
+    """The CPU programs: tables 12 and 13."""
+    rows = []
     for name in SETS:
         times = compare(bench, name, {
-            'float': base, 'float aligned': {**base, **ALIGNED},
-            'half': {**base, **HALF}, 'half aligned': {**base, **HALF, **ALIGNED}})
-        cells.append(joined('{} / {}', speedup(times['float'], times['float aligned']),
-                            speedup(times['half'], times['half aligned'])))
-    return _one_row(table, Row('', _device(bench, base), tuple(cells)), (', float', ', half'))
+            'one': ONE_THREAD, 'threads': PLAIN, 'both': PARALLEL,
+            'optimized': {**PARALLEL, **HALF, **ALIGNED},
+            **{key: {**settings, 'backend': 'cpu'} for key, settings in DEFAULTS.items()}})
+        one, threads, both, *others = map(milliseconds, times.values())
+        rows.append(Row(name, _device(bench, PARALLEL), (
+            one, joined('{} ({})', threads, both), *others)))
+    return _times(table, rows, ('Init CPU', 'Opt. CPU', *DEFAULTS), DEFAULT_NOTE.format('the CPU'))
 
 
-def _one_row(table: Published, row: Row, parts: tuple[str, ...] = ('',)) -> Measurement:
-    return Measurement((row,), plots=(plots.of_rows(table, (row,), 'speedup', parts),))
+def table_8(bench: Bench, table: Published) -> Measurement:
+    columns = []
+    for name in SETS:
+        times = compare(bench, name, {'one': ONE_THREAD, 'threads': PLAIN, 'both': PARALLEL})
+        i7 = _printed('table 1', name, 3) / _printed('table 8', 'i7-7700K', 2)
+        columns.append((speedup(times['one'], times['threads']),
+                        speedup(times['one'], times['both']),
+                        cell(lambda timed, i7=i7: i7 / timed.median, times['both'])))
+    return Measurement((Row('', _device(bench, PARALLEL), tuple(
+        combined(lambda *values: statistics.fmean(values), *cells)
+        for cells in zip(*columns, strict=True))),), notes=(I7_NOTE,))
+
+
+def speedups(*rows: tuple[str, Settings, Settings], also: Settings | None = None,
+             notes: tuple[str, ...] = ()) -> Measure:
+    """A table of a row for each name, settings before and after, and the speedup of every set.
+
+    A row of a back end that is not here is left out beside one of a back end that is.
+
+    :param also: a cell has a second speedup, with these settings before and after.
+    """
+    parts = {'': {}} if also is None else {', float': {}, ', half': also}
+
+    def measure(bench: Bench, table: Published) -> Measurement:
+        here = [row for row in rows if row[1]['backend'] in bench.devices] or rows
+        measured = tuple(Row(name, _device(bench, before), tuple(
+            _gain(compare(bench, one, {f'{when}{part}': {**settings, **more}
+                                       for part, more in parts.items()
+                                       for when, settings in (('before', before),
+                                                              ('after', after))}))
+            for one in SETS)) for name, before, after in here)
+        x_label = PUBLISHED['gpu_cpu', 'table 1'].columns[0]
+        return Measurement(measured, notes=notes, plots=(
+            plot_rows(table, measured, x_label, 'speedup', tuple(parts)),))
+    return measure
+
+
+def of_jetson(measure: Measure) -> Measure:
+    """The same, measured on a Jetson only."""
+    def measured(bench: Bench, table: Published) -> Measurement:
+        if not JETSON.search(bench.machine):
+            raise Missing('this table is of a Jetson, and this machine is none')
+        return measure(bench, table)
+    return measured
+
+
+def _gain(times: dict[str, Timed]) -> Cell:
+    """The speedups of pairs of times: before, after, before, after."""
+    timed = list(times.values())
+    cells = [speedup(*pair) for pair in zip(timed[::2], timed[1::2], strict=True)]
+    return cells[0] if len(cells) == 1 else joined('{} / {}', *cells)
+
+
+def _times(table: Published, rows: list[Row], drawn: tuple[str, ...], *notes: str) -> Measurement:
+    return Measurement(tuple(rows), notes=notes, plots=(
+        plot_columns(table, rows, tuple(DEFAULTS), drawn, 'ms'),))
 
 
 def _device(bench: Bench, settings: Settings) -> str:
@@ -178,54 +181,27 @@ def _device(bench: Bench, settings: Settings) -> str:
     return bench.devices.get(str(settings['backend']), bench.machine)
 
 
-def _optimized(bench: Bench, table: Published) -> Measurement:
-    rows = []
-    for name in SETS:
-        times = compare(bench, name, {
-            'CPU': ONE_THREAD, 'initial': INITIAL,
-            'optimized': {**SINGLE, **HALF},
-            'optimized, aligned': {**SINGLE, **HALF, **ALIGNED},
-            **DEFAULTS})
-        best = fastest(times['optimized'], times['optimized, aligned'])
-        rows.append(Row(name, bench.machine, tuple(milliseconds(one) for one in (
-            times['CPU'], times['initial'], best, *(times[name] for name in DEFAULTS)))))
-    return _by_set(table, rows, columns=tuple(DEFAULTS), drawn=(
-        *table.columns[1:], *DEFAULTS), notes=(DEFAULT_NOTE.format(bench.device),))
+def _printed(number: str, name: str, column: int) -> float:
+    """A figure of a printed table."""
+    return next(float(row[column]) for row in PUBLISHED['gpu_cpu', number].rows if row[0] == name)
 
 
-def _cpu(bench: Bench, table: Published) -> Measurement:
-    defaults = {name: {**settings, 'backend': 'cpu'} for name, settings in DEFAULTS.items()}
-    rows = []
-    for name in SETS:
-        times = compare(bench, name, {
-            'one': ONE_THREAD, 'threads': PLAIN, 'both': PARALLEL,
-            'optimized': {**PARALLEL, **HALF, **ALIGNED}, **defaults})
-        rows.append(Row(name, _device(bench, PARALLEL), (
-            milliseconds(times['one']),
-            joined('{} ({})', milliseconds(times['threads']), milliseconds(times['both'])),
-            *(milliseconds(times[key]) for key in ('optimized', *defaults)))))
-    return _by_set(table, rows, columns=tuple(defaults), drawn=(
-        'Init CPU', 'Opt. CPU', *defaults), notes=(DEFAULT_NOTE.format('the CPU'),))
-
-
-def _by_set(table: Published, rows: list[Row], *, columns: tuple[str, ...],
-            drawn: tuple[str, ...], notes: tuple[str, ...]) -> Measurement:
-    return Measurement(tuple(rows), columns, notes, (plots.of_columns(
-        table, rows, table.columns + columns, drawn, 'ms'),))
-
-
-def _against_i7(name: str, timed: Timed) -> Cell:
-    if isinstance(timed, Missing):
-        return Cell(missing=timed.reason)
-    single = next(row for row in published.TABLE_1.rows if row[0] == name)[3]
-    speedup_of_i7 = next(row for row in published.TABLE_8.rows if row[0] == 'i7-7700K')[2]
-    return Cell((float(single) / float(speedup_of_i7) / timed.median,))
-
-
-def _is_jetson(bench: Bench) -> bool:
-    return bool(JETSON.search(bench.machine))
-
-
-def _no_jetson(bench: Bench, table: Published) -> Measurement:
-    missing = Cell(missing='this table is of a Jetson, and this machine is none')
-    return Measurement((Row('', bench.machine, (missing,) * (len(table.columns) - 1)),))
+TABLES: Mapping[str, tuple[Measure, tuple[str, ...]]] = {
+    'table 1': (table_1, tuple(DEFAULTS)),
+    # The one experiment on GPUs that the paper does not repeat on CPUs.
+    'table 2': (speedups(('', {**INITIAL, **PIXELS}, INITIAL),
+                         ('', {**PARALLEL, **PIXELS}, PARALLEL)), ()),
+    'table 3': (speedups(('', INITIAL, SINGLE)), ()),
+    'table 4': (speedups(
+        ('', SINGLE, {**SINGLE, **HALF}),
+        ('half2', SINGLE, {**SINGLE, **HALF, 'plain_steps.packed_halves': True}),
+        notes=(HALF2_NOTE,)), ()),
+    'table 5': (speedups(('', SINGLE, {**SINGLE, **ALIGNED}), also=HALF), ()),
+    'table 6': (optimized, tuple(DEFAULTS)),
+    'table 7': (of_jetson(optimized), tuple(DEFAULTS)),
+    'table 8': (table_8, ()),
+    'table 9': (speedups(('', PARALLEL, {**PARALLEL, 'plain_steps.allocation': 'single'})), ()),
+    'table 10': (speedups(('', PARALLEL, {**PARALLEL, **HALF})), ()),
+    'table 11': (speedups(('', PARALLEL, {**PARALLEL, **ALIGNED}), also=HALF), ()),
+    'table 12': (cpu, tuple(DEFAULTS)),
+    'table 13': (of_jetson(cpu), tuple(DEFAULTS))}

@@ -12,6 +12,7 @@ import numpy as np
 from stereo_bp_ros import partitions
 from stereo_bp_ros.evaluation import datasets
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
+from stereo_bp_ros.papers.tables.results import Missing
 
 #: Width and height of the papers' images, pixels; None where the paper does not say.
 SIZES: Mapping[str, tuple[int, int] | None] = {
@@ -26,13 +27,6 @@ ROAD_OTHER_EXPOSURE = 'road, other exposure'
 ROAD_DISPARITY = 32
 
 
-@dataclasses.dataclass(frozen=True)
-class Missing:
-    """Why there is no image, or no figure."""
-
-    reason: str
-
-
 class Images:
     """The papers' images in a folder of data sets, or in its subfolder ``middlebury``.
 
@@ -44,29 +38,29 @@ class Images:
         if folder is not None and not folder.is_dir():
             raise ValueError(f'there is no folder {folder}')
         self._folders = () if folder is None else (folder, folder / 'middlebury')
-        self._found: dict[str, datasets.StereoPair | Missing] = {}
+        self._found: dict[str, datasets.StereoPair] = {}
 
-    def load(self, name: str) -> datasets.StereoPair | Missing:
+    def load(self, name: str) -> datasets.StereoPair:
         """A pair by its name in ``SIZES``, or a drawn one.
 
+        :raises Missing: it is not among the data.
         :raises ValueError: its files are damaged.
         """
         if name not in self._found:
-            drawn = {ROAD: road, ROAD_OTHER_EXPOSURE: road_other_exposure}.get(name)
-            self._found[name] = drawn() if drawn else self._look(name)
+            self._found[name] = (_draw_road(name) if name in (ROAD, ROAD_OTHER_EXPOSURE)
+                                 else self._look(name))
         return self._found[name]
 
-    def cut(self, name: str, columns: int, rows: int, padding: int) -> tuple[str, ...] | Missing:
+    def cut(self, name: str, columns: int, rows: int, padding: int) -> tuple[str, ...]:
         """Cut an image into parts of one size; returns the names under which to load them.
 
         They overlap as partitions do, ``padding`` pixels on both sides of a cut at least, but
         start anywhere: each is matched as an image of its own.
 
+        :raises Missing: as ``load``.
         :raises ValueError: the image is too small for so many parts.
         """
         found = self.load(name)
-        if isinstance(found, Missing):
-            return found
         height, width = found.left.shape[:2]
         across, down = (partitions.split(length, count, 1, padding)
                         for length, count in ((width, columns), (height, rows)))
@@ -83,7 +77,7 @@ class Images:
                     np.ascontiguousarray(found.right[part]))
         return tuple(names)
 
-    def _look(self, name: str) -> datasets.StereoPair | Missing:
+    def _look(self, name: str) -> datasets.StereoPair:
         size = SIZES[name]
         called = name + (f' ({size[0]} x {size[1]})' if size else '')
         for folder in self._folders:
@@ -92,25 +86,19 @@ class Images:
             pair = datasets.open_dataset(folder / name)[0]
             found = pair.left.shape[1], pair.left.shape[0]
             if size is not None and found != size:
-                return Missing(f'the image {called} is {found[0]} x {found[1]} among the data')
+                raise Missing(f'the image {called} is {found[0]} x {found[1]} among the data')
             return dataclasses.replace(pair, name=name)
-        return Missing(f'the image {called} is not among the data: a folder {name} with left.png '
-                       'and right.png is wanted')
+        raise Missing(f'the image {called} is not among the data: a folder {name} with left.png '
+                      'and right.png is wanted')
 
 
-@functools.lru_cache(maxsize=1)
-def road() -> datasets.StereoPair:
-    """A drawn 640x480 street with at most ``ROAD_DISPARITY`` pixels of disparity."""
-    return _drawn(ROAD, scenes.RoadSequence(max_disparity=ROAD_DISPARITY, frames=1))
+@functools.lru_cache(maxsize=2)
+def _draw_road(name: str) -> datasets.StereoPair:
+    """A drawn 640x480 street with at most ``ROAD_DISPARITY`` pixels of disparity.
 
-
-@functools.lru_cache(maxsize=1)
-def road_other_exposure() -> datasets.StereoPair:
-    """The same street; the right camera exposes shorter and has a higher black level."""
-    return _drawn(ROAD_OTHER_EXPOSURE, scenes.RoadSequence(
-        max_disparity=ROAD_DISPARITY, frames=1, exposure_gain=0.8, exposure_offset=10.0))
-
-
-def _drawn(name: str, sequence: scenes.RoadSequence) -> datasets.StereoPair:
-    frame = sequence.frame(0)
+    With other exposure the right camera exposes shorter and has a higher black level.
+    """
+    gain, offset = (1.0, 0.0) if name == ROAD else (0.8, 10.0)
+    frame = scenes.RoadSequence(max_disparity=ROAD_DISPARITY, frames=1, exposure_gain=gain,
+                                exposure_offset=offset).frame(0)
     return datasets.StereoPair(name, frame.left, frame.right, frame.disparity)

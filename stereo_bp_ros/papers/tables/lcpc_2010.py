@@ -2,20 +2,32 @@
 
 Its setup is the presets ``tsukuba_2010`` and ``cones_2010``; it keeps the message that a thread
 computes in registers, shared memory, local memory or a split of the three: program
-``plain_steps``. ``lcpc_2010_walk`` has its walk over occupancies.
+``plain_steps``. The walk over occupancies (section 7) has two constants, which are 12 and 50 on
+the GTX 285 and the Tesla C870 and 0 and 0 on the GTX 470; both are tried on every device. Table 4
+is of parts that are matched as images of their own, one after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from stereo_bp_ros.config.files import load_preset
-from stereo_bp_ros.papers.tables import plots
 from stereo_bp_ros.papers.tables.bench import Bench, Settings, Timed, milliseconds, speedup
-from stereo_bp_ros.papers.tables.images import Missing
-from stereo_bp_ros.papers.tables.published import lcpc_2010 as published
-from stereo_bp_ros.papers.tables.results import Cell, Line, Measurement, Plot, Row
+from stereo_bp_ros.papers.tables.published import Published
+from stereo_bp_ros.papers.tables.results import (
+    Cell,
+    Line,
+    Measure,
+    Measurement,
+    Missing,
+    Plot,
+    Row,
+    cell,
+    combined,
+    joined,
+)
 
 INITIAL: Settings = {
     'backend': 'cuda', 'program': 'plain_steps', 'plain_steps.storage': 'local',
@@ -31,16 +43,61 @@ CONES = ('cones_quarter', 65)
 SHARED = (*range(0, 65, 8), 65)
 BLOCKS = ((32, 4), (32, 2))
 
+#: NUM_REG_VALUES_INITIAL and MAX_REG_VALUES by what they mean.
+WALKS: Mapping[str, tuple[int, int]] = {
+    '12 to 50 values in registers': (12, 50), 'no values in registers': (0, 0)}
+
+#: Configurations that are compared at once, each with the initial program: bounds how many
+#: engines there are, and how many kernels are compiled for them.
+AT_ONCE = 8
+
+#: Image and disparities to columns and rows of parts.
+SPLIT: Mapping[tuple[str, int], tuple[int, int]] = {
+    ('cones_half', 129): (1, 3), ('cones_full', 256): (5, 5)}
+PADDING = 20
+DEFAULT = 'default in partitions'
+UNCUT = 'uncut'
+
+#: How names of kernels that pass messages begin: the paper's, and the default's.
+SENDING = ('send_messages', 'pass_messages', 'pass_resident')
 ACCESSES = ('Local loads and stores are those that the storage asks of the warps of a frame: '
             "derived, not counted. A profiler's count equalled them in both cases that were "
             'checked (docs/papers/storage.md); what the compiler spills from registers comes on '
             "top. The paper's are a profiler's of its day.")
-#: How names of kernels that pass messages begin: the paper's, and the default's.
-SENDING = ('send_messages', 'pass_messages', 'pass_resident')
 FAST = "loads and stores are derived for the paper's kernels only"
+NO_KERNELS = 'only CUDA kernels have registers and occupancy'
+PARTS_NOTE = ('Parts are matched as images of their own, one after the other; the initial program '
+              'has the same parts. The occupancy is chosen for the first of them.')
+DEFAULT_NOTE = ('Default: this package with partition_columns and partition_rows as here and '
+                'partition_padding 20, which start at multiples of 32 pixels and overlap by more; '
+                'uncut: the same without.')
 
 
-def table_1(bench: Bench) -> Measurement:
+class Tried(NamedTuple):
+    """A storage of the message that was timed in turn with the initial program."""
+
+    settings: Settings
+    timed: Timed
+    initial: Timed
+    occupancy: float = 0.0
+
+    @property
+    def gain(self) -> Cell:
+        return speedup(self.initial, self.timed)
+
+    @property
+    def block(self) -> Cell:
+        return Cell(text='{} X {}'.format(*(self.settings[f'plain_steps.block_{side}']
+                                            for side in ('width', 'height'))))
+
+    def split(self, labels: int) -> str:
+        """Values in registers, shared and local memory, as the paper writes them."""
+        registers, shared = (int(self.settings[f'plain_steps.{name}'])
+                             for name in ('registers', 'shared'))
+        return f'{registers}-{shared}-{labels - registers - shared}'
+
+
+def table_1(bench: Bench, table: Published) -> Measurement:
     preset = load_preset('tsukuba_2010')
     times = bench.compare('tsukuba', 15, {
         name: {**preset, **settings} for name, settings in STORAGES.items()})
@@ -50,77 +107,142 @@ def table_1(bench: Bench) -> Measurement:
     return Measurement(rows, notes=(ACCESSES,))
 
 
-def table_2(bench: Bench) -> Measurement:
-    best: tuple[float, Row] | None = None
-    missing = Cell()
-    for (width, height), kind in _series():
-        times = _sweep(bench, width, height, kind)
-        for shared in SHARED:
-            one = times[_split(shared, kind)]
-            if isinstance(one, Missing):
-                missing = Cell(missing=one.reason)
-            elif best is None or one.median < best[0]:
-                best = one.median, Row('', bench.device, (
-                    Cell(text=f'{width} X {height}'), Cell(text=_split(shared, kind)),
-                    *_resources(one), milliseconds(one, '{} ms'), speedup(times['initial'], one)))
-    return Measurement((best[1] if best else Row('', bench.device, (missing,) * 8),),
-                       notes=('The best of the splits of figure 3.', ACCESSES))
+def table_2(bench: Bench, table: Published) -> Measurement:
+    best = _best(one for tried in _splits(bench).values() for one in tried)
+    return Measurement((Row('', bench.device, (
+        best.block, Cell(text=best.split(CONES[1])), *_resources(best.timed),
+        milliseconds(best.timed, '{} ms'), best.gain)),),
+        notes=('The best of the splits of figure 3.', ACCESSES))
 
 
-def figure_3(bench: Bench) -> Measurement:
-    if 'cuda' not in bench.devices:
-        return Measurement((Row('', bench.device, (Cell(missing=bench.absent['cuda']),) * 3),))
-    rows, lines = [], []
-    for (width, height), kind in _series():
-        times = _sweep(bench, width, height, kind)
-        cells = [speedup(times['initial'], times[_split(shared, kind)]) for shared in SHARED]
-        rows += [Row(_split(shared, kind), bench.device, (
-            Cell(text=f'{width} X {height}'),
-            milliseconds(times[_split(shared, kind)], '{} ms'), cell))
-            for shared, cell in zip(SHARED, cells, strict=True)
-            # All in shared memory is one split, whatever the rest would be in.
-            if kind == 'register' or shared < CONES[1]]
-        lines.append(Line(f'shared and {kind} memory, {width} X {height}', bench.device,
-                          tuple(cell.values[0] if cell.values else None for cell in cells)))
-    return Measurement(tuple(rows), plots=(Plot(
-        plots.file_name(published.FIGURE_3), published.FIGURE_3.title,
-        'values in shared memory', 'speedup over the initial program',
-        tuple(float(shared) for shared in SHARED), tuple(lines)),))
+def figure_3(bench: Bench, table: Published) -> Measurement:
+    device = bench.require('cuda')
+    rows = [Row(one.split(CONES[1]), device, (
+        one.block, milliseconds(one.timed, '{} ms'), one.gain))
+        for kind, tried in _splits(bench).items() for one in tried
+        # All in shared memory is one split, whatever the rest would be in.
+        if kind.startswith('shared and register')
+        or one.settings['plain_steps.shared'] != CONES[1]]
+    lines = [Line(kind, device, tuple(one.gain.value for one in tried))
+             for kind, tried in _splits(bench).items()]
+    return Measurement(tuple(rows), plots=(
+        _plot(table, 'values in shared memory', SHARED, lines),))
 
 
-def best_speedup(bench: Bench) -> Cell:
-    """Of the splits of figure 3: that of table 2."""
-    return table_2(bench).rows[0].cells[-1]
+def figure_4(bench: Bench, table: Published) -> Measurement:
+    device = bench.require('cuda')
+    walks = {name: _walk(bench, *CONES, constants) for name, constants in WALKS.items()}
+    rows = [Row(f'{one.occupancy:.2f}', device, (
+        milliseconds(one.timed, '{} ms'), one.gain, one.block, Cell(text=one.split(CONES[1])),
+        Cell(text=name))) for name, walked in walks.items() for one in walked]
+    places = sorted({float(row.name) for row in rows})
+    lines = []
+    for name, walked in walks.items():
+        gains = {round(one.occupancy, 2): one.gain.value for one in walked}
+        lines.append(Line(name, device, tuple(gains.get(place) for place in places)))
+    return Measurement(
+        tuple(rows),
+        notes=('An occupancy whose configuration is that of a lower one is left out.',),
+        plots=(_plot(table, 'most occupancy', places, lines),))
 
 
-def _series() -> list[tuple[tuple[int, int], str]]:
-    return [(block, kind) for kind in ('register', 'local') for block in BLOCKS]
+def table_3(bench: Bench, table: Published) -> Measurement:
+    device, rows = bench.require('cuda'), []
+    for name, constants in WALKS.items():
+        best = _best(_walk(bench, *CONES, constants))
+        split = _best(one for tried in _splits(bench).values() for one in tried)
+        rows.append(Row(name, device, (
+            Cell((best.occupancy,)), milliseconds(best.timed, '{} ms'), best.gain,
+            combined(lambda ours, theirs: 100 * (ours / theirs - 1), best.gain, split.gain,
+                     pattern='{}%'))))
+    return Measurement(tuple(rows), notes=(
+        'The walk with its two choices of values in registers, NUM_REG_VALUES_INITIAL to '
+        'MAX_REG_VALUES; the paper has none in registers on the GTX 470.',))
 
 
-def _split(shared: int, kind: str) -> str:
-    rest = CONES[1] - shared
-    return f'{rest}-{shared}-0' if kind == 'register' else f'0-{shared}-{rest}'
+def table_4(bench: Bench, table: Published) -> Measurement:
+    rows = []
+    for name, constants in WALKS.items():
+        half, full = (_in_parts(bench, *image, constants) for image in SPLIT)
+        rows.append(Row(name, bench.devices.get('cuda', bench.machine), (
+            joined('{} ({})', half[0], full[0]), joined('{} ({}) ms', half[1], full[1]),
+            joined('{} ({})', half[2], full[2]), Cell())))
+    base = load_preset('cones_2010')
+    times = [bench.compare(*image, {UNCUT: base, DEFAULT: {
+        **base, 'partition_columns': columns, 'partition_rows': lines,
+        'partition_padding': PADDING}}) for image, (columns, lines) in SPLIT.items()]
+    cut, uncut = (joined('{} ({}) ms', *(milliseconds(one[name]) for one in times))
+                  for name in (DEFAULT, UNCUT))
+    rows.append(Row(DEFAULT, bench.device, (Cell(), cut, Cell(), uncut)))
+    return Measurement(tuple(rows), notes=(PARTS_NOTE, DEFAULT_NOTE))
 
 
-def _sweep(bench: Bench, width: int, height: int, kind: str) -> dict[str, Timed]:
-    """Times of the initial program and of splits of the message, by their names."""
-    preset = load_preset('cones_2010')
-    variants: dict[str, Settings] = {'initial': {**preset, **INITIAL}}
-    for shared in SHARED:
-        variants[_split(shared, kind)] = {
-            **preset, **INITIAL, 'plain_steps.storage': 'hybrid',
-            'plain_steps.block_width': width, 'plain_steps.block_height': height,
-            'plain_steps.shared': shared,
-            'plain_steps.registers': CONES[1] - shared if kind == 'register' else 0}
-    return bench.compare(*CONES, variants)
+def _splits(bench: Bench) -> dict[str, list[Tried]]:
+    """Splits between shared and another memory, by that and the block, for ``SHARED`` values."""
+    initial = {**load_preset('cones_2010'), **INITIAL}
+    found = {}
+    for kind in ('register', 'local'):
+        for width, height in BLOCKS:
+            variants = {str(shared): {
+                **initial, 'plain_steps.storage': 'hybrid', 'plain_steps.block_width': width,
+                'plain_steps.block_height': height, 'plain_steps.shared': shared,
+                'plain_steps.registers': CONES[1] - shared if kind == 'register' else 0}
+                for shared in SHARED}
+            times = bench.compare(*CONES, {'initial': initial, **variants})
+            found[f'shared and {kind} memory, {width} X {height}'] = [
+                Tried(settings, times[name], times['initial'])
+                for name, settings in variants.items()]
+    return found
+
+
+def _walk(bench: Bench, image: str, labels: int, constants: tuple[int, int]) -> list[Tried]:
+    """Every configuration of the walk that runs here, timed.
+
+    :raises Missing: there is no CUDA device, or no image.
+    """
+    initial = {**load_preset('cones_2010'), **INITIAL}
+    walked = bench.occupancies(labels, load_preset('cones_2010'), *constants)
+    bench.images.load(image)
+    tried = []
+    for first in range(0, len(walked), AT_ONCE):
+        some = {f'{occupancy:.2f}': (occupancy, {
+                    **initial, 'plain_steps.storage': 'hybrid', **settings})
+                for occupancy, settings in walked[first:first + AT_ONCE]}
+        times = bench.compare(image, labels, {
+            'initial': initial, **{name: one for name, (_, one) in some.items()}})
+        tried += [Tried(settings, times[name], times['initial'], occupancy)
+                  for name, (occupancy, settings) in some.items()]
+    return tried
+
+
+def _best(tried: Iterable[Tried]) -> Tried:
+    """The one with the least time over that of the initial program."""
+    return max(tried, key=lambda one: one.gain.value or 0.0)
+
+
+def _in_parts(bench: Bench, image: str, labels: int, constants: tuple[int, int]
+              ) -> tuple[Cell, Cell, Cell]:
+    """Occupancy, time and speedup over the initial program of an image in parts."""
+    try:
+        parts = bench.images.cut(image, *SPLIT[image, labels], PADDING)
+        best = _best(_walk(bench, parts[0], labels, constants))
+    except Missing as missing:
+        return (Cell(missing=str(missing)),) * 3
+    initial = {**load_preset('cones_2010'), **INITIAL}
+    times = [bench.compare(part, labels, {'initial': initial, 'best': best.settings})
+             for part in parts]
+    before, after = (cell(lambda *parts: math.fsum(one.median for one in parts),
+                          *(one[name] for one in times)) for name in ('initial', 'best'))
+    return (Cell((best.occupancy,)), after,
+            combined(lambda before, after: before / after, before, after))
 
 
 def _resources(timed: Timed) -> tuple[Cell, Cell, Cell, Cell]:
     """Local loads and stores, registers and occupancy of the kernel that sends most messages."""
-    if isinstance(timed, Missing):
-        return (Cell(missing=timed.reason),) * 4
+    if isinstance(timed, Exception):
+        return (Cell(missing=str(timed)),) * 4
     if not timed.kernels:
-        return (Cell(missing='only CUDA kernels have registers and occupancy'),) * 4
+        return (Cell(missing=NO_KERNELS),) * 4
     kernel: dict[str, Any] = max(
         (one for one in timed.kernels if one['name'].startswith(SENDING)),
         key=lambda one: int(one['launches'] * one['blocks'] * one['threads']))
@@ -128,3 +250,14 @@ def _resources(timed: Timed) -> tuple[Cell, Cell, Cell, Cell]:
     loads, stores = ((Cell((count,)) for count in timed.local_accesses)
                      if kernel['name'].startswith('send_messages') else (Cell(missing=FAST),) * 2)
     return loads, stores, Cell((kernel['registers'],)), Cell((kernel['occupancy'],))
+
+
+def _plot(table: Published, x_label: str, x: Iterable[float], lines: list[Line]) -> Plot:
+    return Plot(table.file_name, table.title, x_label, 'speedup over the initial program',
+                tuple(map(float, x)), tuple(lines))
+
+
+TABLES: Mapping[str, tuple[Measure, tuple[str, ...]]] = {
+    'table 1': (table_1, ()), 'figure 3': (figure_3, ()), 'table 2': (table_2, ()),
+    'figure 4': (figure_4, ('Thread Block Dims', 'Num vals in reg.-shared-loc. mem.', 'Walk')),
+    'table 3': (table_3, ()), 'table 4': (table_4, (UNCUT,))}

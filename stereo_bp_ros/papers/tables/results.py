@@ -1,51 +1,18 @@
-"""A table as a paper prints it, and what was measured beside it."""
+"""What was measured beside a published table: cells, rows, plots; results of many machines."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-
-@dataclasses.dataclass(frozen=True)
-class Published:
-    """A table, or what the text says of a figure, as printed.
-
-    paper:   key of the paper.
-    number:  'table 2', 'figure 3', or a word where the paper numbers nothing.
-    title:   what it is about, in our words, with the unit of its figures.
-    section: of the paper.
-    columns: their heads; the first column names the rows.
-    rows:    cells as printed, '' = empty.
-    """
-
-    paper: str
-    number: str
-    title: str
-    section: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-    @classmethod
-    def transcribe(cls, paper: str, number: str, section: str, text: str) -> Published:
-        """Read a title, an empty line, and lines of cells with ``|`` between them, heads first.
-
-        :raises ValueError: a row has more or fewer cells than there are columns.
-        """
-        title, _, table = text.strip().partition('\n\n')
-        lines = [tuple(cell.strip() for cell in line.split('|')) for line in table.splitlines()]
-        for line in lines:
-            if len(line) != len(lines[0]):
-                raise ValueError(f'{paper}, {number}: {len(line)} cells for {len(lines[0])} '
-                                 f'columns in {line}')
-        return cls(paper, number, ' '.join(title.split()), section, lines[0], tuple(lines[1:]))
+from stereo_bp_ros.errors import StereoError
+from stereo_bp_ros.papers.tables.published import Published
 
 
-def numbers(cell: str) -> tuple[float, ...]:
-    """The figures in a printed cell: '0.99 / 1.0' has two, 'N/A' none."""
-    return tuple(float(text) for text in re.findall(r'-?\d+(?:\.\d+)?', cell))
+class Missing(StereoError):
+    """Something is not on this machine: an image, a device, a setting. The text is the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +30,11 @@ class Cell:
     text: str = ''
     missing: str = ''
 
+    @property
+    def value(self) -> float | None:
+        """The first figure."""
+        return self.values[0] if self.values else None
+
     def written(self) -> str:
         """The cell for people; '' where everything is missing."""
         if any(value is not None for value in self.values):
@@ -71,7 +43,7 @@ class Cell:
 
 
 def figure(value: float | None) -> str:
-    """A figure for people: whole numbers as they are, others with three digits that count."""
+    """A figure for people: whole numbers as they are, others with three significant digits."""
     if value is None:
         return 'N/A'
     if isinstance(value, int):
@@ -80,10 +52,26 @@ def figure(value: float | None) -> str:
     return f'{value:.{max(0, digits)}f}'
 
 
+def cell(compute: Callable[..., float], *parts: Any, pattern: str = '{}') -> Cell:
+    """A cell of one figure; where a part is an error, its text is the reason that is missing."""
+    for part in parts:
+        if isinstance(part, StereoError):
+            return Cell(missing=str(part))
+    return Cell((compute(*parts),), pattern)
+
+
 def joined(pattern: str, *cells: Cell) -> Cell:
     """One cell of several figures, as the paper prints two in one."""
-    return Cell(tuple(cell.values[0] if cell.values else None for cell in cells), pattern,
-                missing='; '.join(dict.fromkeys(cell.missing for cell in cells if cell.missing)))
+    return Cell(tuple(one.value for one in cells), pattern,
+                missing='; '.join(dict.fromkeys(one.missing for one in cells if one.missing)))
+
+
+def combined(compute: Callable[..., float], *cells: Cell, pattern: str = '{}') -> Cell:
+    """A cell computed from the first figures of others; missing where one of these is."""
+    for one in cells:
+        if one.value is None:
+            return Cell(missing=one.missing)
+    return Cell((compute(*(one.value for one in cells)),), pattern)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,6 +119,11 @@ class Measurement:
     plots: tuple[Plot, ...] = ()
 
 
+#: Measures what a machine has to put beside a table, on a ``bench.Bench``. It leaves ``columns``
+#: to whoever declares the table.
+Measure = Callable[[Any, Published], Measurement]
+
+
 @dataclasses.dataclass(frozen=True)
 class Result:
     """A published table with its measurement.
@@ -164,19 +157,21 @@ class Result:
         :raises ValueError: it is something else.
         """
         try:
-            published, measured = dict(content['published']), content['measured']
-            published['columns'] = tuple(published['columns'])
-            published['rows'] = tuple(tuple(row) for row in published['rows'])
-            return cls(Published(**published), Measurement(
-                tuple(Row(row['name'], row['on'], tuple(
-                    Cell(tuple(cell['values']), cell['pattern'], cell['text'], cell['missing'])
-                    for cell in row['cells'])) for row in measured['rows']),
-                tuple(measured['columns']), tuple(measured['notes']),
-                tuple(Plot(**{**plot, 'x': tuple(plot['x']), 'lines': tuple(
-                    Line(line['name'], line['on'], tuple(line['y'])) for line in plot['lines'])})
-                    for plot in measured['plots'])))
+            published, measured = content['published'], content['measured']
+            return cls(_of(Published, published, rows=tuple(map(tuple, published['rows']))), _of(
+                Measurement, measured,
+                rows=tuple(_of(Row, row, cells=tuple(_of(Cell, one) for one in row['cells']))
+                           for row in measured['rows']),
+                plots=tuple(_of(Plot, plot, lines=tuple(_of(Line, line) for line in plot['lines']))
+                            for plot in measured['plots'])))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f'this is no table of a paper: {error!r}') from error
+
+
+def _of(kind: Callable[..., Any], content: Mapping[str, Any], **others: Any) -> Any:
+    """An object of fields from JSON, whose lists were tuples; ``others`` are made already."""
+    return kind(**{name: tuple(value) if isinstance(value, list) else value
+                   for name, value in content.items()} | others)
 
 
 def beside(results: Sequence[Result]) -> Result:

@@ -10,11 +10,10 @@ import itertools
 from collections.abc import Mapping
 
 from stereo_bp_ros.config.files import load_preset
-from stereo_bp_ros.papers.tables import plots
 from stereo_bp_ros.papers.tables.bench import Bench, Streaming, milliseconds
-from stereo_bp_ros.papers.tables.images import Missing
-from stereo_bp_ros.papers.tables.published import sad as published
-from stereo_bp_ros.papers.tables.results import Cell, Line, Measurement, Plot, Row
+from stereo_bp_ros.papers.tables.published import Published
+from stereo_bp_ros.papers.tables.report import plot_rows
+from stereo_bp_ros.papers.tables.results import Cell, Measurement, Missing, Row
 
 #: Sizes of a workgroup, threads.
 BLOCKS = (32, 64, 128, 256, 512)
@@ -30,52 +29,35 @@ KERNEL_NOTE = (f'CUDA: the matching kernel alone, medians of {REPEATS} graphs of
 FRAME_NOTE = 'CPU: whole frames, which have no workgroups.'
 FIT = 'its rows do not fit the shared memory'
 
-Group = tuple[str, str, bool]
-Times = tuple[float, Mapping[Group, tuple[float | None, ...]]]
 
-
-def figure_8(bench: Bench) -> Measurement:
-    rows, notes, drawn = [], [], []
+def figure_8(bench: Bench, table: Published) -> Measurement:
+    rows, notes = [], []
     if 'cuda' in bench.devices:
-        device, found = bench.devices['cuda'], _streaming(bench)
+        device = bench.devices['cuda']
         notes.append(KERNEL_NOTE)
-        if isinstance(found, Missing):
-            rows.append(Row('', device, (Cell(missing=found.reason),) * 6))
-        else:
-            default, groups = found
-            rows += [Row(label(group), device, (*(_cell(time) for time in times), Cell()))
-                     for group, times in groups.items()]
+        try:
+            default, variants = _stream(bench)
+            rows += [Row(name, device, (*map(_cell, times), Cell()))
+                     for name, times in variants.items()]
             rows.append(Row('default', device, (Cell(),) * 5 + (Cell((default,)),)))
-            drawn = [Line(label(group), device, times) for group, times in groups.items()]
-            drawn.append(Line('default', device, (default,) * len(BLOCKS)))
+        except Missing as missing:
+            rows.append(Row('', device, (Cell(missing=str(missing)),) * 6))
     if 'cpu' in bench.devices:
         timed = bench.compare(IMAGE, DISPARITIES, {
             'SAD': {**load_preset('sad_venus'), 'backend': 'cpu'}})['SAD']
         notes.append(FRAME_NOTE)
         rows.append(Row('CPU engine', bench.devices['cpu'],
                         (Cell(),) * 5 + (milliseconds(timed),)))
-    return Measurement(tuple(rows), (OWN,), tuple(notes), (_plot(drawn),))
+    return Measurement(tuple(rows), notes=tuple(notes), plots=(plot_rows(
+        table, rows, 'threads of a workgroup', 'ms', extra=(OWN,), is_log=True),))
 
 
-def figure_9(bench: Bench) -> Measurement:
-    reason = bench.absent.get('cuda', '')
-    found = Missing(f'only CUDA has workgroups: {reason}') if reason else _streaming(bench)
-    if isinstance(found, Missing):
-        return Measurement((Row('', bench.device, (Cell(missing=found.reason),) * 4),))
-    device = bench.devices['cuda']
-    rows = [Row(label(group), device, tuple(_cell(value) for value in decreases(times)))
-            for group, times in found[1].items()]
-    lines = [Line(label(group), device, decreases(times)) for group, times in found[1].items()]
-    return Measurement(tuple(rows), notes=(KERNEL_NOTE,), plots=(Plot(
-        plots.file_name(published.FIGURE_9), published.FIGURE_9.title, 'threads of a workgroup',
-        'per cent less time', tuple(str(size) for size in BLOCKS[1:]), tuple(lines)),))
-
-
-def label(group: Group) -> str:
-    """What a group of variants is called in tables and plots."""
-    streaming, pixel, unrolled = group
-    return (f'{NAMES[streaming]}, {8 if pixel == "uint8" else 32} bit, '
-            f'{"unrolled" if unrolled else "loop"}')
+def figure_9(bench: Bench, table: Published) -> Measurement:
+    device = bench.require('cuda')
+    rows = tuple(Row(name, device, tuple(map(_cell, decreases(times))))
+                 for name, times in _stream(bench)[1].items())
+    return Measurement(rows, notes=(KERNEL_NOTE,), plots=(plot_rows(
+        table, rows, 'threads of a workgroup', 'per cent less time'),))
 
 
 def decreases(times: tuple[float | None, ...]) -> tuple[float | None, ...]:
@@ -84,31 +66,22 @@ def decreases(times: tuple[float | None, ...]) -> tuple[float | None, ...]:
                  for before, after in itertools.pairwise(times))
 
 
-def grouped(times: Mapping[Streaming, float | None]) -> dict[Group, tuple[float | None, ...]]:
-    """Milliseconds over the sizes of a workgroup, from microseconds of every variant."""
-    found: dict[Group, tuple[float | None, ...]] = {}
-    for variant in times:
-        group = variant[:3]
-        found[group] = tuple(
-            None if (time := times.get((*group, size))) is None else time / 1e3
-            for size in BLOCKS)
-    return found
+def _stream(bench: Bench) -> tuple[float, Mapping[str, tuple[float | None, ...]]]:
+    """Milliseconds of the default kernel, and over the workgroups of each group of variants."""
+    default, times = bench.streaming(IMAGE, DISPARITIES, load_preset('sad_venus'), REPEATS)
+    return default / 1e3, {_name(variant): tuple(
+        None if (time := times.get((*variant[:3], size))) is None else time / 1e3
+        for size in BLOCKS) for variant in times}
 
 
-def _streaming(bench: Bench) -> Times | Missing:
-    """Milliseconds of the default kernel and of each group of variants."""
-    found = bench.streaming(IMAGE, DISPARITIES, load_preset('sad_venus'), REPEATS)
-    return found if isinstance(found, Missing) else (found[0] / 1e3, grouped(found[1]))
+def _name(variant: Streaming) -> str:
+    streaming, pixel, unrolled, _ = variant
+    return (f'{NAMES[streaming]}, {8 if pixel == "uint8" else 32} bit, '
+            f'{"unrolled" if unrolled else "loop"}')
 
 
 def _cell(value: float | None) -> Cell:
     return Cell(missing=FIT) if value is None else Cell((value,))
 
 
-def _plot(lines: list[Line]) -> Plot:
-    printed = [Line(row[0], '', tuple(float(cell) if cell[:1].isdigit() else None
-                                      for cell in row[1:]))
-               for row in published.FIGURE_8.rows]
-    return Plot(plots.file_name(published.FIGURE_8), published.FIGURE_8.title,
-                'threads of a workgroup', 'ms', tuple(str(size) for size in BLOCKS),
-                (*printed, *lines), is_log=True)
+TABLES = {'figure 8': (figure_8, (OWN,)), 'figure 9': (figure_9, ())}

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.papers.tables.bench import Bench, Settings, milliseconds
-from stereo_bp_ros.papers.tables.images import Missing
-from stereo_bp_ros.papers.tables.results import Cell, Measurement, Row
+from stereo_bp_ros.papers.tables.published import Published
+from stereo_bp_ros.papers.tables.results import Measurement, Row, cell
 
+#: Number of a table to its image.
+IMAGES = {'table 5.2': 'tsukuba', 'table 5.3': 'red_barrel'}
 LABELS = 16
 TILED: Settings = {'stereo_algorithm': 'tiled_bp', 'tile_size': 13, 'outer_iterations': 1,
                    'inner_iterations': 1}
@@ -18,15 +20,8 @@ NOTE = ('The thesis names neither its costs nor which pixels it counts: mismatch
         'all pixels with known truth.')
 
 
-def table_5_2(bench: Bench) -> Measurement:
-    return _tiled(bench, 'tsukuba')
-
-
-def table_5_3(bench: Bench) -> Measurement:
-    return _tiled(bench, 'red_barrel')
-
-
-def _tiled(bench: Bench, image: str) -> Measurement:
+def measure(bench: Bench, table: Published) -> Measurement:
+    image = IMAGES[table.number]
     variants: dict[str, Settings] = {}
     for costs in ('five_sets', 'tsukuba_2010'):
         base = load_preset(costs)
@@ -34,15 +29,12 @@ def _tiled(bench: Bench, image: str) -> Measurement:
         variants[f'bp, {costs}'] = base
     variants['tiled_bp, preset tsukuba_2019'] = load_preset('tsukuba_2019')
     times = bench.compare(image, LABELS, variants)
-    rows = [Row(name, bench.device, (
-        milliseconds(times[name]), _mismatches(bench, image, settings)))
-        for name, settings in variants.items()]
-    return Measurement(tuple(rows), notes=(NOTE,))
+    return Measurement(tuple(Row(name, bench.device, (
+        milliseconds(times[name]),
+        # A pixel without an estimate has no right label.
+        cell(lambda score: score.bad[0] + score.known - score.estimated,
+             bench.score(image, LABELS, settings))))
+        for name, settings in variants.items()), notes=(NOTE,))
 
 
-def _mismatches(bench: Bench, image: str, settings: Settings) -> Cell:
-    score = bench.score(image, LABELS, settings)
-    if isinstance(score, Missing):
-        return Cell(missing=score.reason)
-    # A pixel without an estimate has no right label.
-    return Cell((score.bad[0] + score.known - score.estimated,))
+TABLES = {number: (measure, ()) for number in IMAGES}

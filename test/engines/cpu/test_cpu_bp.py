@@ -22,7 +22,7 @@ from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.hierarchical import cost, labels, messages
-from stereo_bp_ros.engines.cpu.planning import plan_of
+from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.geometry import valid_window

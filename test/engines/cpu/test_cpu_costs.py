@@ -19,7 +19,7 @@ from stereo_bp_ros.engines.cpu import memory
 from stereo_bp_ros.engines.cpu.costs import features
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.hierarchical import cost
-from stereo_bp_ros.engines.cpu.planning import plan_of
+from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 

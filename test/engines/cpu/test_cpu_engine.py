@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip('numba')
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
-from stereo_bp_ros.engines.cpu.planning import plan_of
+from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.types import DERIVED, ENGINE_STAGES, OUTPUTS
 from test.cases import slow
 from test.engines.support.outputs import rubbish

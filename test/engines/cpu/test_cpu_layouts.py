@@ -16,7 +16,7 @@ pytest.importorskip('numba')
 from stereo_bp_ros import Calibration, ConfigError, MatcherConfig, RawImage, geometry
 from stereo_bp_ros.engines import choose
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
-from stereo_bp_ros.engines.cpu.planning import plan_of
+from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.papers.plain_steps import cpu_arrays
 from stereo_bp_ros.types import OUTPUTS
 from test.cases import every, slow

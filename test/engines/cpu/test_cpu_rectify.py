@@ -13,7 +13,7 @@ pytest.importorskip('numba')
 from stereo_bp_ros import MatcherConfig, RawImage, Rectification, StereoMatcher, geometry
 from stereo_bp_ros.engines.cpu import engine as cpu
 from stereo_bp_ros.engines.cpu import scratch
-from stereo_bp_ros.engines.cpu.planning import plan_of
+from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.stages import convert, rectify
 from stereo_bp_ros.images import ENCODINGS
 from test.cases import slow

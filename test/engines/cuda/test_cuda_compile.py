@@ -21,7 +21,7 @@ from stereo_bp_ros.engines.cuda.hierarchical import cost, edges, labels, message
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.outputs import stage as outputs
-from stereo_bp_ros.engines.cuda.planning import resolve
+from stereo_bp_ros.engines.cuda.plan import resolve
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.engines.cuda.sad import matching as sad

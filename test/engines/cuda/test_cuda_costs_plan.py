@@ -8,7 +8,7 @@ from stereo_bp_ros import MatcherConfig, partitions
 from stereo_bp_ros.engines.cuda.hierarchical import messages, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
-from stereo_bp_ros.engines.cuda.planning import plan_of
+from stereo_bp_ros.engines.cuda.plan import plan_of
 
 
 def combined(disparities: int, **changes: object) -> MatcherConfig:

@@ -15,10 +15,10 @@ import pytest
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, RawImage
 from stereo_bp_ros.engines.cuda import engine as cuda
-from stereo_bp_ros.engines.cuda import planning
 from stereo_bp_ros.engines.cuda.hierarchical import cost, formats, labels, messages, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
+from stereo_bp_ros.engines.cuda.plan import forget
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.stages import refine
 from stereo_bp_ros.types import OUTPUTS
@@ -137,10 +137,10 @@ def test_messages_kept_in_few_bits_change_nothing(monkeypatch: pytest.MonkeyPatc
             monkeypatch.setattr(formats, 'LARGEST_BYTE', largest)
             monkeypatch.setattr(formats, 'LARGEST_SLOPE_OF_SIX_BITS', steepest)
             monkeypatch.setattr(formats, 'LEAST_RANGE_OF_DELTAS', least)
-            planning.forget()
+            forget()
             assert MessageFormat.of(config).name == kind
             results.append(run(config, left, right, OUTPUTS if changes else ('disparity',)))
-        planning.forget()
+        forget()
         for name in results[0]:
             for other in results[1:]:
                 assert np.array_equal(results[0][name], other[name], equal_nan=True)

@@ -10,10 +10,10 @@ import pytest
 from test.engines.support import naive_bp
 
 pytest.importorskip('cupy')
-from stereo_bp_ros.engines.cuda import planning
 from stereo_bp_ros.engines.cuda.hierarchical import formats, messages, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
+from stereo_bp_ros.engines.cuda.plan import forget
 from stereo_bp_ros.types import OUTPUTS
 from test.engines.support.cuda_runs import labels, naive_labels, run
 from test.engines.support.pairs import noisy_pair
@@ -47,10 +47,10 @@ def test_fewer_bytes_are_as_good_as_four(monkeypatch: pytest.MonkeyPatch, dispar
     for kind, fixed, least in kinds_of(disparities):
         monkeypatch.setattr(formats, 'COSTS_OF_FIXED', fixed)
         monkeypatch.setattr(formats, 'LEAST_COST_OF_THREE_BYTES', least)
-        planning.forget()
+        forget()
         assert MessageFormat.of(config).name == kind
         results.append(run(config, left, right, ('disparity', 'confidence')))
-    planning.forget()
+    forget()
     *others, expected = results
     # Another order of sums alone does as much to beliefs that are hardly apart.
     for found in others:
@@ -72,11 +72,11 @@ def test_labels_with_a_lead_are_found_whatever_a_step_is(monkeypatch: pytest.Mon
     for kind, fixed, in_bytes in kinds_of(disparities):
         monkeypatch.setattr(formats, 'COSTS_OF_FIXED', fixed)
         monkeypatch.setattr(formats, 'LEAST_COST_OF_THREE_BYTES', in_bytes)
-        planning.forget()
+        forget()
         assert MessageFormat.of(config).name == kind
         found = labels(config, run(config, left, right)['disparity'])
         assert np.array_equal(found[decided], naive_bp.labels(beliefs)[decided])
-    planning.forget()
+    forget()
 
 
 @pytest.mark.parametrize('disparities', [64, 77, 121, 128])
@@ -95,16 +95,16 @@ def test_whole_numbers_are_exact_where_float32_is(monkeypatch: pytest.MonkeyPatc
     for kind, fixed, least in kinds_of(disparities)[::2]:
         monkeypatch.setattr(formats, 'COSTS_OF_FIXED', fixed)
         monkeypatch.setattr(formats, 'LEAST_COST_OF_THREE_BYTES', least)
-        planning.forget()
+        forget()
         assert MessageFormat.of(config).name == kind
         results.append(run(config, left, right, OUTPUTS))
-    planning.forget()
+    forget()
     for name in OUTPUTS:
         assert np.array_equal(*(found[name] for found in results), equal_nan=True)
     # Means of as many labels are exact, which the plain implementation subtracts.
     if 'preprocessing' not in changes and disparities in (64, 128):
         monkeypatch.undo()
-        planning.forget()
+        forget()
         assert isinstance(MessageFormat.of(config), formats.Fixed32)
         plain = config.replace(disp12_max_diff=0, uniqueness_ratio=0.0, subpixel=False)
         found = labels(plain, run(plain, left, right)['disparity'])

@@ -37,9 +37,9 @@ class TestOnTheDevice:
         left, right = textured_pair(160, 96, 6)
         with StereoMatcher(CONFIG) as matcher:
             matcher.prepare(160, 96)
-            with engines.choose(CONFIG).kernels_used() as first:
+            with engines.choose(CONFIG).tools.kernels_used() as first:
                 matcher.compute(left, right)
-            with engines.choose(CONFIG).kernels_used() as second:
+            with engines.choose(CONFIG).tools.kernels_used() as second:
                 matcher.compute(left, right)
         names = {one.name.partition('<')[0] for one in first}
         assert 'data_cost' in names
@@ -76,7 +76,7 @@ class TestOnTheDevice:
         buffer = array.array('B', bytes(4 * 640 * 480))
         out = np.frombuffer(buffer, np.float32).reshape(480, 640)
         assert device.mapped_address(out) == 0
-        assert engines.choose(CONFIG).pin(buffer)
+        assert engines.choose(CONFIG).tools.pin(buffer)
         assert device.mapped_address(out)
         with StereoMatcher(CONFIG) as matcher:
             expected = matcher.compute(*images).disparity

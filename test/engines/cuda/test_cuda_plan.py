@@ -30,7 +30,7 @@ from stereo_bp_ros.engines.cuda.hierarchical.formats import (
     Int16SixBits,
     MessageFormat,
 )
-from stereo_bp_ros.engines.cuda.planning import plan_of, resolve
+from stereo_bp_ros.engines.cuda.plan import plan_of, resolve
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert
 from stereo_bp_ros.errors import MemoryLimitError
@@ -380,7 +380,7 @@ def test_settings_of_the_cpu_engine_alone_are_refused() -> None:
 
 def test_float16_is_refused_in_words_that_name_where_it_is() -> None:
     config = MatcherConfig(message_type='float16')
-    with pytest.raises(ConfigError, match='program plain_steps, or backend cpu') as refused:
+    with pytest.raises(ConfigError, match=r'plain_steps alone: .* or backend cpu') as refused:
         plan_of(config, 64, 48)
     assert refused.value.field == 'message_type'
     found = plan_of(config.replace(program='plain_steps'), 64, 48)
@@ -412,10 +412,10 @@ def test_an_image_is_not_cut_for_exact() -> None:
 
 @pytest.mark.parametrize('name', FIVE_SETS)
 def test_the_plan_stays_below_the_bound_of_the_2009_paper(name: str) -> None:
-    from stereo_bp_ros.geometry import paper_memory_bound
+    from stereo_bp_ros.papers import memory_bound
     width, height, disparities = FIVE_SETS[name]
     found = plan_of(five_sets(disparities), width, height).memory
-    assert found.total < 4 * paper_memory_bound(width, height, disparities)
+    assert found.total < 4 * memory_bound(width, height, disparities)
 
 
 def test_pairs_of_pinned_images_are_known_when_they_come_again() -> None:

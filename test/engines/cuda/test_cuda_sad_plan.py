@@ -9,7 +9,7 @@ import pytest
 
 from stereo_bp_ros import MatcherConfig, geometry
 from stereo_bp_ros.engines import programs
-from stereo_bp_ros.engines.cuda.planning import plan_of
+from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.engines.cuda.sad import matching as sad

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from stereo_bp_ros import Calibration, ConfigError, MatcherConfig, RawImage, geometry
-from stereo_bp_ros.engines.cuda.planning import plan_of
+from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.papers.plain_steps import cuda_arrays
 from stereo_bp_ros.types import OUTPUTS
@@ -326,7 +326,7 @@ class TestOnTheDevice:
         for storage, local, shared in (('register', 0, 0), ('shared', 0, 24 * 128 * 4),
                                        ('local', 24 * 4, 0), ('hybrid', 17 * 4, 4 * 128 * 4)):
             config = paper(24, backend='cuda', message_type='float32', **STORAGES[storage])
-            with engines.choose(config).kernels_used() as used:
+            with engines.choose(config).tools.kernels_used() as used:
                 engine = CudaEngine.of(config, 160, 120)
                 frame(engine, *pair, ('disparity',))
                 engine.close()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stereo_bp_ros import ConfigError, MatcherConfig
-from stereo_bp_ros.engines.cuda.planning import plan_of, resolve
+from stereo_bp_ros.engines.cuda.plan import plan_of, resolve
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
 from test.settings import tiled

@@ -25,7 +25,7 @@ from stereo_bp_ros.engines.cuda.hierarchical.search import (
 )
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
-from stereo_bp_ros.papers.plain_steps import occupancy, tune
+from stereo_bp_ros.papers.plain_steps import tune
 from test.engines.support.damage import Damage, every_damage
 
 SIZE = (128, 96)
@@ -305,7 +305,7 @@ def test_neighbours_divide_the_iterations_in_the_same_way() -> None:
 
 
 def walk(clock: Clock, config: MatcherConfig, **more: Any) -> tune.OccupancyWalk:
-    return tune.OccupancyWalk(config, *SIZE, TYPICAL, HERE, clock, limits=occupancy.TYPICAL,
+    return tune.OccupancyWalk(config, *SIZE, TYPICAL, HERE, clock, limits=tune.TYPICAL,
                                **more)
 
 
@@ -323,7 +323,7 @@ def test_the_walk_over_occupancies_keeps_the_fastest_split_for_hybrid_storage() 
     config = config_of(disparity_range=100, message_type='float32', **HYBRID)
     clock = StorageClock()
     found = walk(clock, config).run()
-    walked = [split for _, split in occupancy.candidates(occupancy.TYPICAL, 100)]
+    walked = [split for _, split in tune.candidates(tune.TYPICAL, 100)]
     assert len(clock.compared) <= len(walked) + 1
     assert {frozenset(ours.items()) for ours, _ in clock.compared} <= {
         frozenset(tune.settings_of(split).items()) for split in walked}
@@ -363,7 +363,7 @@ def test_the_longest_vectors_on_chip_are_those_of_the_paper() -> None:
 def test_the_walk_on_the_device_ends_with_a_split_that_engines_take(
         monkeypatch: pytest.MonkeyPatch) -> None:
     from stereo_bp_ros.engines.cuda.engine import CudaEngine
-    monkeypatch.setattr(occupancy, 'occupancies', lambda: [0.1, 0.5, 1.0])
+    monkeypatch.setattr(tune, 'OCCUPANCIES', [0.1, 0.5, 1.0])
     config = config_of(disparity_range=24, message_type='float32', **HYBRID)
     found = tuner.tune(config, *SIZE)
     assert found.tuned <= found.untuned

@@ -11,7 +11,7 @@ from stereo_bp_ros import MatcherConfig, StereoMatcher, engines, geometry
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.hierarchical import tilings, tuner, tuning
 from stereo_bp_ros.engines.cuda.hierarchical.search import Candidate
-from stereo_bp_ros.engines.cuda.planning import plan_of
+from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 
 WIDTH, HEIGHT = 324, 242
@@ -64,11 +64,11 @@ def test_an_engine_takes_what_was_tuned_for_its_configuration(
     changes = {'backend': 'cuda', 'preset': 'road', **settings}
     config = MatcherConfig.preset(changes.pop('preset'), **changes)
     untuned = backend.fit(config, WIDTH, HEIGHT)
-    assert backend.tuning_state(untuned) == 'never tuned'
-    found = backend.tune(config, WIDTH, HEIGHT, lambda *_: None, False)
+    assert backend.tools.tuning_state(untuned) == 'never tuned'
+    found = backend.tools.tune(config, WIDTH, HEIGHT, lambda *_: None, False)
     assert found['best']
     plan = backend.fit(config, WIDTH, HEIGHT)
-    assert backend.tuning_state(plan).startswith('tuned on ')
+    assert backend.tools.tuning_state(plan).startswith('tuned on ')
     stored = tuning.look_up(plan.config, plan.parts.width, plan.parts.height, TYPICAL)
     assert {str(level) for level in stored.tilings} == set(found['best'])
     tuned = plan_of(config, WIDTH, HEIGHT, TYPICAL, stored.tilings, plan.parts)
@@ -98,8 +98,8 @@ def test_tuning_on_the_device_is_used_by_engines_of_reduced_images(
     monkeypatch.setattr('stereo_bp_ros.engines.cuda.hierarchical.search.TILES', 1)
     config = MatcherConfig.preset('road_fast', backend='cuda')
     chosen = engines.choose(config)
-    found = chosen.tune(config, WIDTH, HEIGHT, lambda *_: None, False)
+    found = chosen.tools.tune(config, WIDTH, HEIGHT, lambda *_: None, False)
     assert found['tuned'] <= found['untuned']
     with StereoMatcher(config) as matcher:
         matcher.prepare(WIDTH, HEIGHT)
-        assert chosen.tuning_state(chosen.fit(config, WIDTH, HEIGHT)).startswith('tuned on ')
+        assert chosen.tools.tuning_state(chosen.fit(config, WIDTH, HEIGHT)).startswith('tuned on ')

@@ -22,7 +22,7 @@ from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages import convert as on_cpu
 from stereo_bp_ros.engines.cpu.stages import reduce
 from stereo_bp_ros.engines.cuda.context import Context
-from stereo_bp_ros.engines.cuda.planning import plan_of
+from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert

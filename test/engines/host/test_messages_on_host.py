@@ -26,7 +26,7 @@ from stereo_bp_ros.engines.cuda.hierarchical import (
 )
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
-from stereo_bp_ros.engines.cuda.planning import plan_of
+from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from test.engines.support.host_arena import HostArena

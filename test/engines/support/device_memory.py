@@ -9,7 +9,7 @@ from cupy.cuda import runtime
 from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.engines.cuda import memory
 from stereo_bp_ros.engines.cuda.context import Context
-from stereo_bp_ros.engines.cuda.planning import plan_of
+from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime import arena, device
 
 _TO_DEVICE, _FROM_DEVICE = 1, 2     # cudaMemcpyKind

@@ -26,16 +26,14 @@ from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
+from stereo_bp_ros.engines.cuda.tunable import Tunable
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.papers import programs
 from stereo_bp_ros.partitions import Partitioning
 
-#: Labels up to which ``exact`` unrolls its loops, which makes messages twice as fast. A kernel
-#: takes the compiler 11 s then, and 99 s at 512 labels.
-MOST_UNROLLED = 128
 
-
-class Hierarchical(CudaMatching):
+class Hierarchical(CudaMatching, Tunable):
     """See ``CudaMatching``.
 
     :param launches: those of ``schedule.launches`` that the arena is laid out for.
@@ -47,8 +45,8 @@ class Hierarchical(CudaMatching):
     def check(cls, config: ResolvedConfig, device: Any = None) -> None:
         if config.message_type == 'float16':
             raise ConfigError('message_type', config.message_type,
-                              "CUDA computes it in the papers' steps alone: use program "
-                              'plain_steps, or backend cpu or auto')
+                              f'CUDA computes it in program {programs.OF_FLOAT16} alone: use '
+                              'that, or backend cpu or auto')
         for name in ('partition_columns', 'partition_rows'):
             if config.exact and getattr(config, name) > 1:
                 raise ConfigError(name, getattr(config, name), 'CUDA computes exact on whole '
@@ -59,11 +57,10 @@ class Hierarchical(CudaMatching):
 
     @classmethod
     def replacement(cls, config: ResolvedConfig, device: Properties) -> ResolvedConfig:
-        """``exact``: the plain steps, in float32, sum and take means as the reference program."""
+        """``exact``: a program that sums and takes means in the order of the reference maps."""
         if not config.exact:
             return config
-        storage = 'register' if config.disparity_range <= MOST_UNROLLED else 'local'
-        return config.replace(program='plain_steps', **{'plain_steps.storage': storage})
+        return config.replace(**programs.exact_sums(config.disparity_range))
 
     @classmethod
     def launches(cls, config: ResolvedConfig, parts: Partitioning, device: Properties,

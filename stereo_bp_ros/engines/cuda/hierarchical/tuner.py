@@ -16,11 +16,12 @@ from stereo_bp_ros.engines.cuda.hierarchical import tuning
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Tiling
 from stereo_bp_ros.engines.cuda.hierarchical.search import Candidate, Result, Search
 from stereo_bp_ros.engines.cuda.pipeline import kernels_of
-from stereo_bp_ros.engines.cuda.planning import plan_of, resolve
+from stereo_bp_ros.engines.cuda.plan import plan_of, resolve
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import Properties, properties
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.images import RawImage
+from stereo_bp_ros.papers.programs import TUNABLE
 from stereo_bp_ros.partitions import Partitioning, whole
 
 #: A candidate slower than this after its first turns is given up; milliseconds of one turn.
@@ -112,9 +113,7 @@ def tune(config: MatcherConfig, width: int, height: int, parts: Partitioning | N
     device = properties(config.device_id)
     matched = resolve(config, device)
     if not tuning.can_be_tuned(matched):
-        raise ConfigError('program', config.program,
-                          'only default without exact has tilings to tune, and plain_steps, '
-                          'with storage hybrid and registers and shared 0, a split')
+        raise ConfigError('program', config.program, TUNABLE)
     parts = parts or whole(*geometry.reduced_size(config, width, height))
     timer = FrameTimer(config, width, height, device, parts)
     arguments = (matched, parts.width, parts.height, device, tuning.machine(device), timer,

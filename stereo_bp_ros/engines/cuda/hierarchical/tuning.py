@@ -22,14 +22,12 @@ from stereo_bp_ros.engines.cuda.hierarchical import schedule
 from stereo_bp_ros.engines.cuda.hierarchical.launch import LARGEST_HALO, Tiling
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
+from stereo_bp_ros.engines.cuda.tunable import Tunable
 from stereo_bp_ros.errors import ConfigError
+from stereo_bp_ros.papers.programs import TUNED_SETTINGS
 
 #: Of the files; another number is another format.
 VERSION = 1
-
-#: Settings that the walk over occupancies chooses.
-STORAGE_SETTINGS = tuple(f'plain_steps.{name}' for name in (
-    'registers', 'shared', 'block_width', 'block_height', 'blocks'))
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +37,7 @@ class Problem:
     """What decides which tiling is fast, beside the device.
 
     width, height: of what is matched at once, pixels; messages, costs: the C++ types that they
-    are kept as, or the name and the layout of the papers' messages; iterations: of a level, or
+    are kept as, or the name and the layout of a program's messages; iterations: of a level, or
     where levels differ those of each, level 0 first, as '3-5-5'.
     """
 
@@ -53,7 +51,8 @@ class Problem:
 
     @classmethod
     def of(cls, config: ResolvedConfig, width: int, height: int) -> Problem:
-        messages, costs = programs.matching('cuda', config).kept_as(config)
+        matching: type[Tunable] = programs.matching('cuda', config)
+        messages, costs = matching.kept_as(config)
         given = config.iterations_of_levels
         iterations = given[0] if len(set(given)) == 1 else '-'.join(map(str, given))
         return cls(width, height, config.disparity_range, messages, costs, config.levels,
@@ -70,7 +69,7 @@ class Tuned(NamedTuple):
     """What there is for a problem.
 
     tilings: by level, {} = the engine's own choice; reason: where they come from, or why they are
-    not used; is_ignored: there is a file, and it is not used; settings: of the papers' storage.
+    not used; is_ignored: there is a file, and it is not used; settings: of a program.
     """
 
     tilings: dict[int, Tiling]
@@ -137,8 +136,9 @@ def look_up(config: ResolvedConfig, width: int, height: int, device: Properties,
 
 def can_be_tuned(config: ResolvedConfig) -> bool:
     """Whether anything is left to choose: tilings, or the split of hybrid storage."""
-    return (config.stereo_algorithm == 'bp' and any(config.iterations_of_levels)
-            and programs.matching('cuda', config).can_be_tuned(config))
+    matching = programs.matching('cuda', config)
+    return (any(config.iterations_of_levels) and issubclass(matching, Tunable)
+            and matching.can_be_tuned(config))
 
 
 def read(file: pathlib.Path) -> tuple[dict[str, Any], str]:
@@ -196,7 +196,7 @@ def sound_settings(config: ResolvedConfig, content: dict[str, Any],
                    device: Properties) -> dict[str, int]:
     """The settings of a file, {} = none, or such that are refused."""
     settings = content['settings']
-    if set(settings) != set(STORAGE_SETTINGS):
+    if set(settings) != set(TUNED_SETTINGS):
         return {}
     try:
         programs.check('cuda', config.replace(**settings), device)

@@ -15,6 +15,7 @@ from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
 from stereo_bp_ros.geometry import Wanted
+from stereo_bp_ros.papers import programs
 
 #: The C++ types of pixels.
 PIXELS = {'uint8': 'unsigned char', 'float': 'float', 'int32': 'int'}
@@ -76,7 +77,7 @@ class Sad(CudaMatching):
     def replacement(cls, config: ResolvedConfig, device: Properties) -> ResolvedConfig:
         if sad_launch.is_possible(config, device):
             return config
-        return config.replace(program='streamed_sad')
+        return config.replace(**programs.SINGLE_WINDOWS)
 
     @classmethod
     def arrays(cls, plan: Plan) -> Wanted:

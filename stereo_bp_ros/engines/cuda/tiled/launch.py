@@ -90,7 +90,7 @@ def check(config: ResolvedConfig, device: Properties = TYPICAL) -> None:
     largest = max((size for size in range(1, config.tile_size)
                    if _fits(config, size, schedule, device)), default=0)
     if schedule == 'rows' and largest < 2:
-        raise ConfigError('tiled_barriers.schedule', schedule,
+        raise ConfigError(f'{config.program}.schedule', schedule,
                           f'with disparity_range {config.disparity_range} the device has no room '
                           f'for {STAGES} tiles in a block: use auto')
     raise ConfigError(
@@ -108,13 +108,13 @@ def launch_of(config: ResolvedConfig, width: int, height: int, device: Propertie
     size, asked = config.tile_size, asked_schedule(config)
     rows, columns = -(-height // size), -(-width // size)
     if (asked in ('auto', 'speculative') and config.inner_iterations == 1
-            and config.tiled_barriers.synchronisation == 'needed'):
+            and config.option('synchronisation', 'needed') == 'needed'):
         found = _all_on_chip(config, rows, columns, device)
         if found is not None:
             return found
         if asked == 'speculative':
             raise ConfigError(
-                'tiled_barriers.schedule', asked,
+                f'{config.program}.schedule', asked,
                 f'the device has no room on chip for all {rows} x {columns} tiles: use auto')
     schedule = _chosen_schedule(config, device)
     blocks = rows if schedule == 'rows' else min(rows, columns)
@@ -157,15 +157,15 @@ def _in_clusters(config: ResolvedConfig, found: Launch, device: Properties) -> L
 
 
 def asked_schedule(config: ResolvedConfig) -> str:
-    """The schedule that program tiled_barriers names; the default program has auto."""
-    return config.tiled_barriers.schedule if config.program == 'tiled_barriers' else 'auto'
+    """The schedule that a program names; the default program has auto."""
+    return str(config.option('schedule', 'auto'))
 
 
 def _chosen_schedule(config: ResolvedConfig, device: Properties) -> str:
     """``asked_schedule``; in place of auto the faster of those that any image fits."""
     if (asked := asked_schedule(config)) != 'auto':
         return asked
-    if (config.tiled_barriers.synchronisation == 'needed'
+    if (config.option('synchronisation', 'needed') == 'needed'
             and _fits(config, config.tile_size, 'rows', device)):
         return 'rows'
     return 'cooperative'

@@ -46,7 +46,7 @@ class TiledLaunch(ctypes.Structure):
 def kernel(config: ResolvedConfig, launch: tiled_launch.Launch, image: str,
            has_whole_grey: bool) -> tuple[str, str]:
     """The file and the kernel for matched images of this type, 'uint8' or 'float'."""
-    is_fast = str(config.tiled_barriers.computation == 'fast').lower()
+    is_fast = str(config.option('computation', 'plain') == 'fast').lower()
     types = (f'{MESSAGES[config.message_type]}, {PIXELS[image]}, '
              f'{config.disparity_range}, {config.tile_size}, {tiled_launch.reach(config)}, '
              f'{cost.way(config, image, has_whole_grey)}, {is_fast}')
@@ -55,7 +55,7 @@ def kernel(config: ResolvedConfig, launch: tiled_launch.Launch, image: str,
     if launch.schedule == 'rows':
         suffix = '_in_clusters' if launch.cluster_words else ''
         return 'tiled/tiled.cu', f'follow_rows{suffix}<{types}, {launch.threads}>'
-    waits = str(config.tiled_barriers.synchronisation == 'all').lower()
+    waits = str(config.option('synchronisation', 'needed') == 'all').lower()
     return 'tiled/tiled.cu', (f'visit_diagonals<{types}, {waits}, {BARRIERS[launch.schedule]}, '
                         f'{launch.threads}>')
 

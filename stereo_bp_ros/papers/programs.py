@@ -1,18 +1,16 @@
-"""The settings of the programs that repeat a paper: a class for each, which is its default, too.
+"""The programs that repeat a paper: the one module of ``papers`` that the product knows.
 
-``MatcherConfig`` has a field for each; they count only where ``program`` names it.
+``MatcherConfig`` has a field for the settings of each program; they count only where ``program``
+names it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from stereo_bp_ros.config.settings import Settings, setting
-
-#: The algorithm that each program is of.
-ALGORITHM_OF = {'plain_steps': 'bp', 'streamed_sad': 'sad', 'tiled_barriers': 'tiled_bp'}
-
-PROGRAMS = ('default', *ALGORITHM_OF)
+from stereo_bp_ros.config.settings import Settings, Value, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,3 +68,63 @@ class TiledBarriers(Settings):
         'plain', 'how messages are lowered: plain, in O(D), or fast, each label by itself, '
         'compared with those whose step costs less than the truncation',
         choices=('plain', 'fast'))
+
+
+class Program(NamedTuple):
+    """``algorithm``: what it is one of; ``classes``: back end to module and class that match.
+
+    Where a back end has no class, the engine's own matches.
+    """
+
+    algorithm: str
+    classes: Mapping[str, str]
+
+
+#: Every program by its name.
+PROGRAMS: Mapping[str, Program] = {
+    'plain_steps': Program('bp', {
+        'cuda': 'stereo_bp_ros.papers.plain_steps.cuda:PlainSteps',
+        'cpu': 'stereo_bp_ros.papers.plain_steps.cpu_matching:PlainSteps'}),
+    'streamed_sad': Program('sad', {'cuda': 'stereo_bp_ros.papers.streamed_sad.cuda:Streamed'}),
+    # The engine's own class, with other schedules.
+    'tiled_barriers': Program('tiled_bp', {})}
+
+#: Settings of a program that ``stereo_bp tune`` chooses.
+TUNED_SETTINGS = tuple(f'plain_steps.{name}' for name in (
+    'registers', 'shared', 'block_width', 'block_height', 'blocks'))
+
+#: What can be tuned, for people.
+TUNABLE = ('only default without exact has tilings to tune, and plain_steps, with storage hybrid '
+           'and registers and shared 0, a split')
+
+#: Labels up to which the program of ``exact`` unrolls its loops, which makes messages twice as
+#: fast. A kernel takes the compiler 11 s then, and 99 s at 512 labels.
+MAX_UNROLLED = 128
+
+
+#: What ``program`` means, for its setting.
+MEANING = 'program that matches: the fastest, or one that repeats a paper (' + ', '.join(
+    f'{name} of {program.algorithm}' for name, program in PROGRAMS.items()) + ')'
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgramSettings(Settings):
+    """The settings of all programs."""
+
+    plain_steps: PlainSteps = dataclasses.field(default_factory=PlainSteps)
+    streamed_sad: StreamedSad = dataclasses.field(default_factory=StreamedSad)
+    tiled_barriers: TiledBarriers = dataclasses.field(default_factory=TiledBarriers)
+
+
+def exact_sums(labels: int) -> Mapping[str, Value]:
+    """Settings of the program whose float32 sums and means have the order of the reference maps.
+    """
+    return {'program': 'plain_steps',
+            'plain_steps.storage': 'register' if labels <= MAX_UNROLLED else 'local'}
+
+
+#: The program that has messages of float16 on CUDA.
+OF_FLOAT16 = 'plain_steps'
+
+#: Settings of the program that sums each window of SAD by itself, and so takes any window.
+SINGLE_WINDOWS: Mapping[str, Value] = {'program': 'streamed_sad'}

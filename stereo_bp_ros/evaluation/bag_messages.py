@@ -1,24 +1,30 @@
-"""Messages of a stereo camera as CDR bytes, and bags that are written of them."""
+"""Messages of a stereo camera as bytes of ROS 1 and 2, and bags that are written of them."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
+import re
+import struct
 from collections.abc import Iterable
 from typing import Any
 
 import cv2
 import numpy as np
+from rosbags.interfaces import MessageDefinition, MessageDefinitionFormat
 from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+from rosbags.typesys.store import Typestore
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import files
-from stereo_bp_ros.evaluation.bag_reader import STORE, message_type
 from stereo_bp_ros.evaluation.bag_topics import (
     CAMERA_INFO,
     COMPRESSED_IMAGE,
     IMAGE,
+    TRANSFORM_TYPES,
     TRUTH_TOPIC,
 )
 
@@ -26,12 +32,46 @@ CLOCK = 'rosgraph_msgs/msg/Clock'
 
 FRAME_IDS = {'left': 'left_camera_optical_frame', 'right': 'right_camera_optical_frame'}
 
+#: Bytes of a serialised message up to the end of its stamp, in ROS 1 or 2, at least.
+MIN_BYTES = 12
+
+STORE = get_typestore(Stores.ROS2_KILTED)
+
+#: Messages of ROS 1, which have no transforms in rosbags.
+ROS1_STORE = get_typestore(Stores.ROS1_NOETIC)
+for _name in TRANSFORM_TYPES:
+    ROS1_STORE.register(get_types_from_msg('geometry_msgs/TransformStamped[] transforms', _name))
+
+
+def message_type(name: str) -> Any:
+    """The class of a message of ROS 2, e.g. ``sensor_msgs/msg/Image``."""
+    return STORE.types[name]
+
+
+def stamp_of(data: bytes | memoryview) -> int:
+    """Header stamp in ns of CDR bytes that begin with a ``std_msgs/Header``."""
+    seconds, nanoseconds = struct.unpack_from('<iI' if data[1] & 1 else '>iI', data, 4)
+    return int(seconds * 10**9 + nanoseconds)
+
+
+def with_stamp(data: bytes | memoryview, stamp_ns: int) -> bytes:
+    """The same CDR bytes with another header stamp.
+
+    :raises StereoError: the stamp does not fit a message.
+    """
+    try:
+        stamp = struct.pack('<iI' if data[1] & 1 else '>iI', *divmod(stamp_ns, 10**9))
+    except struct.error as error:
+        raise StereoError(f'a stamp of {stamp_ns // 10**9} s does not fit a message: is the '
+                          'source damaged?') from error
+    return b''.join((data[:4], stamp, data[12:]))
+
 
 def serialize_image(stamp_ns: int, side: str, pixels: np.ndarray, encoding: str) -> memoryview:
     """CDR bytes of a ``sensor_msgs/Image``; ``pixels`` is H x W or H x W x C, native order."""
     pixels = np.ascontiguousarray(pixels)
     message = message_type(IMAGE)(
-        header=_header(stamp_ns, FRAME_IDS[side]), height=pixels.shape[0], width=pixels.shape[1],
+        header=header(stamp_ns, FRAME_IDS[side]), height=pixels.shape[0], width=pixels.shape[1],
         encoding=encoding, is_bigendian=0, step=pixels.strides[0],
         data=pixels.reshape(-1).view(np.uint8))
     return STORE.serialize_cdr(message, IMAGE)
@@ -46,7 +86,7 @@ def serialize_camera_info(stamp_ns: int, side: str, calibration: Calibration, wi
     roi = message_type('sensor_msgs/msg/RegionOfInterest')(
         x_offset=0, y_offset=0, height=0, width=0, do_rectify=False)
     message = message_type(CAMERA_INFO)(
-        header=_header(stamp_ns, FRAME_IDS[side]), height=height, width=width,
+        header=header(stamp_ns, FRAME_IDS[side]), height=height, width=width,
         distortion_model='plumb_bob', d=np.zeros(5),
         k=np.array([focal, 0, cx, 0, focal, calibration.cy, 0, 0, 1.0]),
         r=np.eye(3).reshape(-1),
@@ -62,7 +102,7 @@ def serialize_truth(stamp_ns: int, disparity: np.ndarray) -> memoryview:
     values = np.where(np.isnan(disparity), 0, np.maximum(values, 1)).astype(np.uint16)
     _, png = cv2.imencode('.png', values, [cv2.IMWRITE_PNG_COMPRESSION, 1])
     message = message_type(COMPRESSED_IMAGE)(
-        header=_header(stamp_ns, FRAME_IDS['left']), format='16UC1; png', data=png.reshape(-1))
+        header=header(stamp_ns, FRAME_IDS['left']), format='16UC1; png', data=png.reshape(-1))
     return STORE.serialize_cdr(message, COMPRESSED_IMAGE)
 
 
@@ -71,17 +111,38 @@ def serialize_clock(time_ns: int) -> memoryview:
     return STORE.serialize_cdr(message_type(CLOCK)(clock=_time(time_ns)), CLOCK)
 
 
-def with_stamp(data: bytes | memoryview, stamp_ns: int) -> bytes:
-    """The same CDR bytes with another header stamp.
+def find_other_definition(kind: str, definition: MessageDefinition, usual: Typestore) -> str:
+    """The message, within those of a type, that a bag defines otherwise than ROS; '' = none.
 
-    :raises StereoError: the stamp does not fit a message.
+    Converters to ROS 1 leave the small letters of ROS 2's fields, such as ``d`` of CameraInfo.
+    Definitions in IDL are not compared.
+
+    :raises Exception: whatever the parser of rosbags raises for what is no definition.
     """
-    order = 'little' if data[1] & 1 else 'big'
-    seconds, nanoseconds = divmod(stamp_ns, 10**9)
-    if not -2**31 <= seconds < 2**31:
-        raise StereoError(f'a stamp of {seconds} s does not fit a message: is the source damaged?')
-    return b''.join((data[:4], seconds.to_bytes(4, order, signed=True),  # type: ignore[arg-type]
-                     nanoseconds.to_bytes(4, order), data[12:]))         # type: ignore[arg-type]
+    found = get_types_from_msg(definition.data, kind) if definition.data and (
+        definition.format == MessageDefinitionFormat.MSG) else {}
+    definitions = {name: fields for name, (_, fields) in found.items()}
+
+    def find(name: str) -> str:
+        _, fields = usual.fielddefs[name]
+        small = [(field.lower(), form) for field, form in fields]
+        if definitions.get(name, fields) not in (fields, small):
+            return name
+        inner = re.findall(r"'(\w+/msg/\w+)'", str(fields))
+        return next(filter(None, map(find, inner)), '')
+    return find(kind)
+
+
+def from_ros1(message: Any, kind: str) -> Any:
+    """The same message in ROS 2: no header.seq, and CameraInfo's D, K, R and P are small."""
+    values = {}
+    for field in dataclasses.fields(message_type(kind)):
+        value = getattr(message, field.name, None)
+        if value is None:
+            value = getattr(message, field.name.upper())
+        inner = getattr(value, '__msgtype__', '')
+        values[field.name] = from_ros1(value, inner) if inner else value
+    return message_type(kind)(**values)
 
 
 class StereoBagWriter:
@@ -132,7 +193,8 @@ def _time(time_ns: int) -> Any:
     return message_type('builtin_interfaces/msg/Time')(sec=seconds, nanosec=nanoseconds)
 
 
-def _header(stamp_ns: int, frame_id: str) -> Any:
+def header(stamp_ns: int, frame_id: str) -> Any:
+    """A ``std_msgs/Header``."""
     return message_type('std_msgs/msg/Header')(stamp=_time(stamp_ns), frame_id=frame_id)
 
 

@@ -1,1 +1,0 @@
-"""What the papers print, cell by cell: data only, one module per paper."""
