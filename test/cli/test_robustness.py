@@ -24,7 +24,7 @@ from test.cases import slow
 from test.cli.runs import LIMIT_S, check, run, steady, texts, words
 
 
-@settings(steady, max_examples=1500)
+@settings(steady, max_examples=400)
 @given(name=st.sampled_from(sorted(all_settings())), text=words)
 def test_any_text_is_a_value_of_a_setting_or_refused_in_one_line(name, text):
     refusal = ''
