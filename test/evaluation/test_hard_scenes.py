@@ -235,7 +235,7 @@ def test_a_wet_road_shows_a_bright_thing_upside_down():
     ground = meshes.patch(meshes.Texture(np.full((8, 8), 60, np.uint8)), (-9, 1.0, 1.0),
                           (18, 0, 0), (0, 0, 30), kind=meshes.GROUND)
     water = meshes.patch(meshes.Texture(np.full((8, 8), 255, np.uint8)), (-9, 1.0, 1.0),
-                         (18, 0, 0), (0, 0, 30), kind=meshes.WET, gloss=1.0)
+                         (18, 0, 0), (0, 0, 30), kind=meshes.WET).marked(gloss=1.0)
     lamp = meshes.patch(meshes.Texture(np.full((8, 8), 250, np.uint8)), (-0.4, 0.2, 5.0),
                         (0.8, 0, 0), (0, 0.3, 0), outward=(0, 0, -1))
     sky = np.zeros((161, 121), np.uint8)

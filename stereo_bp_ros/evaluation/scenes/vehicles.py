@@ -69,10 +69,9 @@ class Vehicle:
         self.shape = shape
         self._rng = rng
         self._paint = paint
-        parts = ((self._ends(), 1.0), (self._underside(), 0.0), (self._sides(), 1.0),
-                 (self._top(), 1.0))
-        self.mesh = join([panel.marked(gloss=gloss) for panels, gloss in parts
-                          for panel in panels]).marked(label=VEHICLE)
+        self.mesh = join([
+            join(self._ends()).marked(gloss=1.0), *self._underside(),
+            join(self._sides() + self._top()).marked(gloss=1.0)]).marked(label=VEHICLE)
         margin = SHADOW_MARGIN_M
         wide, long = shape.width + 2 * margin, shape.length + 2 * margin
         self.shadow = patch(textures.ground_shadow(shape.width, shape.length, margin),
