@@ -1,6 +1,6 @@
 # make demo      renders a road sequence, replays it through the node over DDS, writes build/demo
 # make test      ruff, mypy and the quick tests, side by side on all cores
-# make test-all  the same with every test, coverage, and the pages
+# make test-all  every test, the coverage of those without the mark slow, and the pages
 # make test-jazzy  the quick tests of what speaks ROS, with the wheels of ROS 2 Jazzy
 # make test-gpu  the tests that need an NVIDIA GPU, with the Python at hand: installs nothing
 # make soak      faults at random for SOAK_MINUTES (60) against a real node: build/soak/soak.html
@@ -30,7 +30,10 @@ SOURCES := package.xml setup.py setup.cfg \
 # Tests of a module that share a node stay together until a core has nothing left to do.
 SIDE_BY_SIDE := -n auto --dist worksteal
 
-# Per cent of the lines and branches that all tests run at least, without a GPU.
+QUICK := -m 'not slow and not gpu' --hypothesis-profile=quick
+
+# Per cent of the lines and branches that the tests without the mark slow run at least, without a
+# GPU. Slow ones repeat what these hold, and would take twice as long while they are measured.
 COVERAGE := 90
 
 SOAK_MINUTES ?= 60
@@ -52,18 +55,19 @@ demo: $(WORKSPACE)/.built
 
 test: $(VENV)/.test
 	. $(VENV)/bin/activate && ruff check . && mypy \
-	&& python -m pytest $(SIDE_BY_SIDE) -m 'not slow and not gpu' $(PYTEST_OPTIONS)
+	&& python -m pytest $(SIDE_BY_SIDE) $(QUICK) $(PYTEST_OPTIONS)
 
 test-all: $(VENV)/.test
 	. $(VENV)/bin/activate && ruff check . && mypy && coverage erase \
-	&& coverage run -m pytest $(SIDE_BY_SIDE) $(PYTEST_OPTIONS) \
+	&& coverage run -m pytest $(SIDE_BY_SIDE) -m 'not slow' $(PYTEST_OPTIONS) \
 	&& coverage combine --quiet \
-	&& coverage report --sort=cover $(if $(PYTEST_OPTIONS),,--fail-under=$(COVERAGE))
+	&& coverage report --sort=cover $(if $(PYTEST_OPTIONS),,--fail-under=$(COVERAGE)) \
+	&& { python -m pytest $(SIDE_BY_SIDE) -m slow $(PYTEST_OPTIONS) || test $$? = 5; }
 	$(if $(PYTEST_OPTIONS),,$(MAKE) docs)
 
 test-jazzy:
 	$(MAKE) .venv-jazzy/.test VENV=.venv-jazzy ROS=ros-jazzy CONSTRAINTS=.venv-jazzy/constraints.txt
-	. .venv-jazzy/bin/activate && python -m pytest $(SIDE_BY_SIDE) -m 'not slow and not gpu' \
+	. .venv-jazzy/bin/activate && python -m pytest $(SIDE_BY_SIDE) $(QUICK) \
 		$(or $(PYTEST_OPTIONS),test/node test/replay)
 
 soak: $(VENV)/.test

@@ -120,7 +120,7 @@ CASES: dict[str, Case] = {
 ZERO_AT_FIRST = ('ended', 'tile_state', 'edges_')
 
 #: Lines that are printed of a run with findings.
-LONGEST_REPORT = 60
+MAX_REPORT = 60
 
 #: Last line of a tool. A second one counts what ``--print-limit`` has left out.
 _SUMMARY = re.compile(r'^=+ (?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)', re.MULTILINE)
@@ -200,8 +200,8 @@ def run(tool: str, case: str, options: argparse.Namespace) -> Result:
         printed = process.communicate()[0] + f'\nkilled after {options.seconds} s'
     count = errors(tool, case, printed, process.returncode)
     lines = [] if count == 0 else printed.splitlines()
-    if len(lines) > LONGEST_REPORT:
-        lines[LONGEST_REPORT - 12:-12] = ['[...]']
+    if len(lines) > MAX_REPORT:
+        lines[MAX_REPORT - 12:-12] = ['[...]']
     return Result(tool, case, count, time.perf_counter() - start, '\n'.join(lines))
 
 

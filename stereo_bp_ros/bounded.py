@@ -33,7 +33,7 @@ def allowed(limit: int) -> int:
 
 
 def check_limit(count: int, limit: int, unit: str) -> None:
-    """Refuse what is more than a limit.
+    """Reject what is more than a limit.
 
     :raises ValueError: a sentence about 'it' that names the limit and what raises it, or about
         the variable, which has no number.

@@ -75,7 +75,7 @@ def described(error: BaseException) -> str:
 
 
 class InputReason(str, enum.Enum):
-    """Why an input was refused; the value is also the key of its counter and diagnostic."""
+    """Why an input was rejected; the value is also the key of its counter and diagnostic."""
 
     UNKNOWN_ENCODING = 'unknown encoding'
     BAD_STEP = 'bad step'
@@ -124,7 +124,7 @@ class StereoError(Exception):
 
 
 class ConfigError(StereoError, ValueError):
-    """A setting is refused. The text names the setting, its value and the limit."""
+    """A setting is rejected. The text names the setting, its value and the limit."""
 
     def __init__(self, field: str, value: Any, limit: str) -> None:
         name = field if str(field).isprintable() and len(str(field)) <= 80 else shown(field)
@@ -135,7 +135,7 @@ class ConfigError(StereoError, ValueError):
 
 
 class InputError(StereoError, ValueError):
-    """An image or a calibration is refused; nothing was computed or allocated for it."""
+    """An image or a calibration is rejected; nothing was computed or allocated for it."""
 
     def __init__(self, reason: InputReason, value: Any, limit: str) -> None:
         super().__init__(f'{reason.value}: {value}; {limit}')

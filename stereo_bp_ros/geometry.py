@@ -113,13 +113,13 @@ def valid_window(config: MatcherConfig, width: int, height: int) -> ValidWindow:
     x_offset = found.x_offset
     if config.reference_image == 'right':
         x_offset = small_width - x_offset - found.width
-    left, right = _enlarged(x_offset, found.width, small_width, width, config.downscale)
-    top, bottom = _enlarged(found.y_offset, found.height, small_height, height,
+    left, right = _enlarge(x_offset, found.width, small_width, width, config.downscale)
+    top, bottom = _enlarge(found.y_offset, found.height, small_height, height,
                             config.downscale)
     return ValidWindow(left, top, right - left, bottom - top)
 
 
-def _enlarged(first: int, count: int, small: int, whole: int, factor: int) -> tuple[int, int]:
+def _enlarge(first: int, count: int, small: int, whole: int, factor: int) -> tuple[int, int]:
     """Start and end in an image of what is part of a reduced one; the last pixel has the rest."""
     end = first + count
     return factor * first, whole if end == small else factor * end

@@ -59,7 +59,7 @@ def prepare(environment: MutableMapping[str, str] = os.environ,
                 f'{NEEDED / 2**20:.0f} MiB of it for images')
         remedy = ("make room ('fastdds shm clean' removes what crashed processes left), or give "
                   'the container more (docker run --shm-size=256m)')
-        if free < 2 * os.sysconf('SC_PAGE_SIZE') and not _traced(shared_memory):
+        if free < 2 * os.sysconf('SC_PAGE_SIZE') and not _is_traced(shared_memory):
             raise StereoError(f'{room}; not even a page is left, and ROS 2 would be killed by '
                               f'SIGBUS: {remedy}')
     if 'fastrtps' not in environment.get('RMW_IMPLEMENTATION', 'rmw_fastrtps_cpp'):
@@ -124,7 +124,7 @@ def lock_memory() -> str:
 
 
 def _capabilities() -> int:
-    """Those in force, a bit each."""
+    """Those in effect, a bit each."""
     status = pathlib.Path('/proc/self/status').read_text(encoding='ascii', errors='replace')
     return next(int(line.split()[1], 16) for line in status.splitlines()
                 if line.startswith('CapEff:'))
@@ -139,7 +139,7 @@ def _free(shared_memory: pathlib.Path) -> int | None:
     return found.f_bavail * found.f_frsize if found.f_blocks else None
 
 
-def _traced(shared_memory: pathlib.Path) -> bool:
+def _is_traced(shared_memory: pathlib.Path) -> bool:
     """Whether the pages exist that LTTng, which ROS 2 is linked to, reads from shared memory.
 
     It makes two files where there are none, one for all and one for the user, and reads them

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import pytest
 
-from test import machine
+from test import cases, machine
 from test.time_limit import pytest_runtest_protocol
 
 __all__ = ['pytest_runtest_protocol']       # a hook of pytest's
@@ -30,8 +30,10 @@ os.environ.setdefault('OMP_WAIT_POLICY', 'passive')
 # No test fails because a machine is slow.
 with contextlib.suppress(ImportError):      # a machine with a GPU need not have it
     import hypothesis
-    hypothesis.settings.register_profile('any machine', deadline=None, suppress_health_check=[
-        hypothesis.HealthCheck.too_slow])
+    for profile, count in (('quick', 20), ('any machine', 100)):
+        hypothesis.settings.register_profile(
+            profile, deadline=None, max_examples=count,
+            suppress_health_check=[hypothesis.HealthCheck.too_slow])
     hypothesis.settings.load_profile('any machine')
 
 # A shell that starts the tests in the background has its children ignore the interruptions that
@@ -42,6 +44,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ['ROS_AUTOMATIC_DISCOVERY_RANGE'] = 'LOCALHOST'
 _domain, _holder = machine.claim()
 os.environ['ROS_DOMAIN_ID'] = str(_domain)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell the decorators of tests, which are yet to be imported, how many examples to take."""
+    cases.is_quick = config.getoption('--hypothesis-profile', None) == 'quick'
 
 
 @functools.cache

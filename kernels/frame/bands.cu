@@ -7,10 +7,10 @@ constexpr int BAND = 159, ROWS = 10, COLUMNS = 128;
 constexpr int WARPS = COLUMNS / 32;
 
 // Largest residuals of the rounds of least squares, sixteenths.
-constexpr int ROUNDS = 4, RESIDUALS[ROUNDS] = {96, 48, 24, 24}, LEAST_INLIERS = 60;
+constexpr int ROUNDS = 4, RESIDUALS[ROUNDS] = {96, 48, 24, 24}, MIN_INLIERS = 60;
 
 // In 4096ths of a sixteenth: v = a u + b t + c, u columns and t rows from the first valid pixel.
-constexpr int LEAST_A = -32768, MOST_A = 6554, MOST_B = 1 << 18, MOST_C = 1 << 26;
+constexpr int MIN_A = -32768, MAX_A = 6554, MAX_B = 1 << 18, MAX_C = 1 << 26;
 struct Plane {
     int a, b, c;
 };
@@ -33,12 +33,12 @@ __device__ __forceinline__ bool solve(const Sums& s, Plane& plane) {
                     uv = s.uv, tv = s.tv;
     const long long minor = tt * n - t * t, with_v = tv * n - t * v;
     const long long whole = uu * minor - ut * (ut * n - t * u) + u * (ut * t - tt * u);
-    if (n < LEAST_INLIERS || whole <= 0) return false;
-    plane.a = quotient(uv * minor - ut * with_v + u * (tv * t - tt * v), whole, LEAST_A, MOST_A);
+    if (n < MIN_INLIERS || whole <= 0) return false;
+    plane.a = quotient(uv * minor - ut * with_v + u * (tv * t - tt * v), whole, MIN_A, MAX_A);
     plane.b = quotient(uu * with_v - uv * (ut * n - t * u) + u * (ut * v - tv * u), whole,
-                       -MOST_B, MOST_B);
+                       -MAX_B, MAX_B);
     plane.c = quotient(uu * (tt * v - tv * t) - ut * (ut * v - tv * u) + uv * (ut * t - tt * u),
-                       whole, -MOST_C, MOST_C);
+                       whole, -MAX_C, MAX_C);
     return true;
 }
 

@@ -41,7 +41,7 @@ class UsageError(StereoError):
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises what it refuses, so that a mistake is one line as everywhere else."""
+    """Raises what it rejects, so that a mistake is one line as everywhere else."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(self.prog, f'{message} ({self.prog} --help shows the usage)')

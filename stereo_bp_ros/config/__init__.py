@@ -35,7 +35,7 @@ def all_settings(program: str = '') -> dict[str, Setting]:
 def split(values: Mapping[str, Any]) -> tuple[MatcherConfig, NodeConfig]:
     """Both configurations from one flat mapping of names to values.
 
-    :raises ConfigError: an unknown name, a refused value or a refused combination.
+    :raises ConfigError: an unknown name, a rejected value or a rejected combination.
     """
     matcher = MatcherConfig.settings()
     return (MatcherConfig.from_mapping({k: v for k, v in values.items() if k in matcher}),
@@ -45,7 +45,7 @@ def split(values: Mapping[str, Any]) -> tuple[MatcherConfig, NodeConfig]:
 def stamp_tolerance_s(values: Mapping[str, Any]) -> float:
     """How far the stamps of a pair may be apart, seconds, by a node's parameters; 0 = equal.
 
-    :raises ConfigError: a refused value, or a refused combination.
+    :raises ConfigError: a rejected value, or a rejected combination.
     """
     names = ('approximate_sync', 'approximate_sync_tolerance_seconds')
     return NodeConfig.from_mapping({name: values[name] for name in names if name in values}
@@ -55,7 +55,7 @@ def stamp_tolerance_s(values: Mapping[str, Any]) -> float:
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Value]:
     """``['key=value', ...]`` of a command line as settings.
 
-    :raises ConfigError: no '=', an unknown name or a refused value.
+    :raises ConfigError: no '=', an unknown name or a rejected value.
     """
     known = all_settings()
     values: dict[str, Value] = {}

@@ -148,7 +148,7 @@ def _flat(block: Mapping[str, Any]) -> dict[str, Any]:
     """Values by their whole names, as ROS reads them: a mapping nests, with dots between."""
     values: dict[str, Any] = {}
     for name, value in block.items():
-        if isinstance(value, Mapping) and value:    # an empty one is refused as a value
+        if isinstance(value, Mapping) and value:    # an empty one is rejected as a value
             values.update({f'{name}.{inner}': found for inner, found in _flat(value).items()})
         else:
             values[name] = value

@@ -17,7 +17,7 @@ _SEMI_GLOBAL = 'accepted for stereo_image_proc and ignored: belongs to semi-glob
 class NodeConfig(Settings):
     """How the ROS node receives, pairs and publishes.
 
-    :raises ConfigError: a value or a combination is refused; the text names it and the limit.
+    :raises ConfigError: a value or a combination is rejected; the text names it and the limit.
     """
 
     preset: str = setting(

@@ -1,4 +1,4 @@
-"""Settings that have moved to a program: refused with their new name, for one release."""
+"""Settings that have moved to a program: rejected with their new name, for one release."""
 
 from __future__ import annotations
 

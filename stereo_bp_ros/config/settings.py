@@ -170,7 +170,7 @@ class Settings:
     def from_mapping(cls, values: Mapping[str, Any]) -> typing.Any:
         """Build from names and values.
 
-        :raises ConfigError: an unknown name, a refused value or a refused combination.
+        :raises ConfigError: an unknown name, a rejected value or a rejected combination.
         """
         known = cls.settings()
         own: dict[str, Any] = {}

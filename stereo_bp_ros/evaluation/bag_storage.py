@@ -89,7 +89,7 @@ def make_connection(number: int, topic: str, kind: str, encoding: str, form: str
 
 
 def check_size(what: str, count: int, limit: int) -> None:
-    """Refuse what is more than a limit.
+    """Reject what is more than a limit.
 
     :raises StereoError: a sentence about ``what`` that names the limit and what raises it.
     """
@@ -168,7 +168,7 @@ class SqliteStorage:
 
         :raises StereoError, sqlite3.Error: it is no file of rosbag2, or damaged.
         """
-        self._db = self._connected()
+        self._db = self._connect()
         if not self._has('topics', 'id') or not self._has('messages', 'data'):
             raise StereoError('it has no tables of topics and messages')
         definitions = {}
@@ -178,7 +178,7 @@ class SqliteStorage:
                 'FROM message_definitions')}
         topics = self._few(
             'SELECT id, name, type, serialization_format FROM topics ORDER BY id')
-        counts = self._counted()
+        counts = self._count_messages()
         self.connections = [
             make_connection(number, str(topic), str(kind), encoding,
                             *definitions.get(kind, ('', '')), self)._replace(
@@ -219,7 +219,7 @@ class SqliteStorage:
                 raise StereoError(f'what was recorded at {time_ns} ns is no message')
             yield wanted[number], time_ns, data
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         """The file, which is not changed, with what SQLite has not taken into it yet."""
         journals = [path for path in (self.path.with_name(self.path.name + end)
                                       for end in _JOURNALS)
@@ -274,7 +274,7 @@ class SqliteStorage:
             rows.append(row)
         return rows
 
-    def _counted(self) -> dict[int, int]:
+    def _count_messages(self) -> dict[int, int]:
         """Messages by topic; of a damaged file those that can still be read."""
         with contextlib.suppress(sqlite3.DatabaseError):
             return dict(self._execute(

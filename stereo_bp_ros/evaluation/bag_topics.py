@@ -192,7 +192,7 @@ def _choose(images: list[str], types: Mapping[str, str], left: str, right: str) 
                                                   for pair in best)) + f'; {_ADVICE}')
     of = f' of {left or right}' if left or right else ''
     raise StereoError(f'no pair of left and right image topics{of} among '
-                      f'{_listed(images or types)}; {_ADVICE}')
+                      f'{_join(images or types)}; {_ADVICE}')
 
 
 def _pairs(images: list[str], types: Mapping[str, str]) -> Iterator[_Pair]:
@@ -265,8 +265,8 @@ def _info(image: str, side: str, infos: list[str]) -> str:
     chosen = own or list(found)
     if len(chosen) == 1:
         return chosen[0]
-    what = f'several camera_info topics may belong to {image}: {_listed(chosen)}' if chosen else \
-        f'no camera_info belongs to {image} among {_listed(infos)}'
+    what = f'several camera_info topics may belong to {image}: {_join(chosen)}' if chosen else \
+        f'no camera_info belongs to {image} among {_join(infos)}'
     raise StereoError(f'{what}; {_INFO_ADVICE.format(side=side)}')
 
 
@@ -291,8 +291,8 @@ def _resolve(name: str, known: list[str], kind: str) -> str:
     for topic in known:
         if topic.strip('/') == name.strip('/'):
             return topic
-    raise StereoError(f'there is no {kind} topic {name} among {_listed(known)}')
+    raise StereoError(f'there is no {kind} topic {name} among {_join(known)}')
 
 
-def _listed(topics: Iterable[str]) -> str:
+def _join(topics: Iterable[str]) -> str:
     return ', '.join(sorted(topics)) or 'no topics'

@@ -38,7 +38,7 @@ def _fill_rows(values: np.ndarray, known: np.ndarray) -> None:
     start = holes - holes % width
     flat[holes] = np.fmin(*(
         np.where((start <= place) & (place < start + width), flat[place], np.nan)
-        for place in _nearest(known.reshape(-1), holes)))
+        for place in _find_nearest(known.reshape(-1), holes)))
 
 
 def _fill_empty_rows(values: np.ndarray) -> None:
@@ -46,10 +46,10 @@ def _fill_empty_rows(values: np.ndarray) -> None:
     known = np.isfinite(values[:, 0])
     if known.any():
         holes = np.flatnonzero(~known)
-        values[holes] = np.fmin(*(values[place] for place in _nearest(known, holes)))
+        values[holes] = np.fmin(*(values[place] for place in _find_nearest(known, holes)))
 
 
-def _nearest(known: np.ndarray, holes: np.ndarray) -> list[np.ndarray]:
+def _find_nearest(known: np.ndarray, holes: np.ndarray) -> list[np.ndarray]:
     """Indices of the known ones before and behind each hole; at an end the only one twice."""
     places = np.flatnonzero(known)
     behind = np.cumsum(known)[holes]

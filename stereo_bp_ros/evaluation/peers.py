@@ -52,7 +52,7 @@ class Peer:
 
         left, right: uint8 H x W.
 
-        :raises ValueError: OpenCV refuses images of this size.
+        :raises ValueError: OpenCV rejects images of this size.
         """
         try:
             sixteenths = self._matcher.compute(left, right)

@@ -100,7 +100,7 @@ class Row:
 def curve(quantity: Quantity, street: Street, evaluation: Evaluation) -> Iterator[Row]:
     """A row for each value, as they come.
 
-    :raises StereoError: a matcher refuses the images.
+    :raises StereoError: a matcher rejects the images.
     """
     for value in quantity.values:
         yield Row(value, _figures(

@@ -280,7 +280,7 @@ class FrameProcessor:
         # Compared by identity: equal messages come here as one.
         if not self._calibrated_from or any(
                 new is not old for new, old in zip(source, self._calibrated_from, strict=True)):
-            self._calibrated_from = ()      # in case what follows is refused
+            self._calibrated_from = ()      # in case what follows is rejected
             calibration, rectification = calibrate(*source)
             self._calibrated = _Calibrated(calibration, rectification, [
                 *checks.check_projections(projection('left', pair.left_info),

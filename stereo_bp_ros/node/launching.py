@@ -35,7 +35,7 @@ def parameter_values(given: Mapping[str, Value]) -> dict[str, Value]:
     """The arguments that are parameters of the node, and set, in the types of the parameters.
 
     :param given: texts of a command line, or values of a file; '' = not set.
-    :raises ConfigError: a refused value.
+    :raises ConfigError: a rejected value.
     """
     values: dict[str, Value] = {
         name: _in_type(setting, given[name]) for name, setting in all_settings().items()
@@ -62,7 +62,7 @@ def cameras(given: Mapping[str, str], choices: Mapping[str, Collection[str]]
     for beside the file.
 
     :param choices: every argument of the launch file, with the texts that it is limited to.
-    :raises ConfigError: the file cannot be read; an unknown argument; a refused value; a
+    :raises ConfigError: the file cannot be read; an unknown argument; a rejected value; a
         namespace that is missing or there twice. The text names the file and the camera.
     """
     if not given['cameras']:

@@ -202,7 +202,7 @@ def _run(args: Sequence[str] | None, matcher_factory: MatcherFactory | None,
                             on_fatal=lambda text: end(text, EXIT_DEVICE_LOST),
                             on_configured=freeze, transport=missing)
     except (StereoError, InvalidParameterTypeException, InvalidParameterValueException,
-            RuntimeError) as error:     # RuntimeError: ROS arguments that rcl refuses
+            RuntimeError) as error:     # RuntimeError: ROS arguments that rcl rejects
         print(f'stereo_bp_node: {error}', file=sys.stderr)
         process.end_despite_faults(EXIT_REFUSED)
         rclpy.try_shutdown()

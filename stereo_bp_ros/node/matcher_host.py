@@ -21,7 +21,7 @@ from stereo_bp_ros.rectification import Rectification
 from stereo_bp_ros.types import DisparityFrame
 
 #: Seconds without a new attempt after a failed one for want of device memory, doubled each time.
-FIRST_BACK_OFF, LONGEST_BACK_OFF = 1.0, 60.0
+FIRST_BACK_OFF, MAX_BACK_OFF = 1.0, 60.0
 
 
 MatcherFactory = Callable[[MatcherConfig], StereoMatcher]
@@ -177,7 +177,7 @@ class MatcherHost:
         try:
             yield
         except OutOfDeviceMemory:
-            self._back_off = min(LONGEST_BACK_OFF, 2 * self._back_off or FIRST_BACK_OFF)
+            self._back_off = min(MAX_BACK_OFF, 2 * self._back_off or FIRST_BACK_OFF)
             self._retry_at = time.monotonic() + self._back_off
             raise
 

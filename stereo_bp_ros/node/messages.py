@@ -176,7 +176,7 @@ class PointCloudMessage(OutputMessage):
         data = dense.data       # the message's own, without a copy
         there = np.flatnonzero(np.isfinite(self._pixels[:, :, 2]))
         size = there.size * dense.point_step
-        # Its memory stays, but for what is missing or too much since the frame before.
+        # Its memory stays, except for what is missing or too much since the frame before.
         if len(data) > size:
             del data[size:]
         else:

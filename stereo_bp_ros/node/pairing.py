@@ -136,17 +136,19 @@ class Pairing:
         self._awaiting: list[_Waiting] = []
         self._epoch = 0
         self._newest_of_epoch = 0
-        self._is_open = False
+        #: Number of the generation of pairs; None while pairing is closed.
+        self._number: int | None = None
         self._closest_miss_ns: int | None = None
 
     def open(self) -> None:
-        """Start pairing."""
-        self._is_open = True
+        """Start pairing; pairs are of the generation of this moment."""
+        with self._lock:
+            self._number = self._generation.number
 
     def close(self) -> None:
         """Stop pairing: what waits and what arrives from now on is dropped as deactivated."""
         with self._lock:
-            self._is_open = False
+            self._number = None
             self._flush(ImageDrop.DEACTIVATED, PairDrop.DEACTIVATED)
 
     def waiting(self, side: str) -> int:
@@ -195,7 +197,7 @@ class Pairing:
         entered = self._clock()
         with self._lock:
             self._ledger.receive(name)
-            if not self._is_open:
+            if self._number is None:
                 self._ledger.drop_image(name, ImageDrop.DEACTIVATED)
                 return []
             if stamp_ns <= 0:
@@ -206,7 +208,7 @@ class Pairing:
             ready = self._add(name, Arrival(message, stamp_ns, received, entered))
             has_jumped = self._epoch != epoch
         if has_jumped:      # nothing is ready then
-            self._on_clock_jump()
+            self._begin_generation()
         return ready
 
     def add_camera_info(self, name: str, info: Any, stamp_ns: int) -> list[StereoPair]:
@@ -228,8 +230,15 @@ class Pairing:
                          and side.newest > now_ns for side in self._sides.values())
             if is_new:
                 self._start_over(self._epoch + 1, now_ns)
-        if is_new and self._is_open:
-            self._on_clock_jump()
+        if is_new and self._number is not None:
+            self._begin_generation()
+
+    def _begin_generation(self) -> None:
+        """After a jump; without the lock, because publishing is waited for."""
+        self._on_clock_jump()
+        with self._lock:
+            if self._number is not None:
+                self._number = self._generation.number
 
     def _add(self, name: str, arrival: Arrival) -> list[StereoPair]:
         stamp_ns = arrival.stamp_ns
@@ -331,6 +340,7 @@ class Pairing:
         self._infos.sides['left'].forget(left.stamp_ns)
         self._infos.sides['right'].forget(right.stamp_ns)
         later = left if left.received > right.received else right
+        assert self._number is not None
         return StereoPair(
             left.message, right.message, *infos, left.stamp_ns, right.stamp_ns,
-            self._generation.number, later.received, later.entered, now)
+            self._number, later.received, later.entered, now)

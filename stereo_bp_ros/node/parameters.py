@@ -32,12 +32,12 @@ Check = Callable[[MatcherConfig, MatcherConfig, NodeConfig], None]
 class Parameters:
     """Both configurations of a node, kept equal to its parameters.
 
-    A set is checked as a whole, without touching a device, and refused in words; an accepted
+    A set is checked as a whole, without touching a device, and rejected in words; an accepted
     one is handed on at once.
 
     :param check: raises ``StereoError`` for a matcher configuration that cannot be accepted.
     :param on_change: is told after ``matcher`` or ``node`` has changed.
-    :raises ConfigError: the initial values are refused.
+    :raises ConfigError: the initial values are rejected.
     """
 
     def __init__(self, node: Node, *, check: Check, on_change: Callable[[], None]) -> None:
@@ -48,7 +48,7 @@ class Parameters:
         self._lock = threading.RLock()
         self._settings = self._declare()
         values = {name: node.get_parameter(name).value for name in self._settings}
-        self.matcher, self.node = split({**values, **self._misplaced(), **self._translated()})
+        self.matcher, self.node = split({**values, **self._misplaced(), **self._translate()})
         self._normalize()
         self._warn_ignored(values)
         self._warn_unknown()
@@ -95,7 +95,7 @@ class Parameters:
         return {name: parameter.value for name, parameter in self._overrides().items()
                 if name in known}
 
-    def _translated(self) -> dict[str, Any]:
+    def _translate(self) -> dict[str, Any]:
         """What means something else where it is set for stereo_image_proc."""
         given = {name: parameter.value for name, parameter in self._overrides().items()}
         meant, sentence = translate(given)
@@ -110,7 +110,7 @@ class Parameters:
     def _changed(self, changes: Mapping[str, Any]) -> tuple[MatcherConfig, NodeConfig]:
         """Both configurations with these values; the very object where none is of it.
 
-        :raises ConfigError: a value or a combination is refused.
+        :raises ConfigError: a value or a combination is rejected.
         """
         mine = {name: value for name, value in changes.items() if name in self._matcher_settings}
         others = {name: value for name, value in changes.items() if name not in mine}
@@ -202,7 +202,7 @@ class BatchParameterService(ParameterService):
     """The parameter services of a node, with two differences.
 
     A request to set several parameters is first tried as a whole, because values that go
-    together may be refused one by one: one change of configuration instead of many, and a dump
+    together may be rejected one by one: one change of configuration instead of many, and a dump
     can be loaded whatever was set before. Values for stereo_image_proc are translated.
     """
 

@@ -81,7 +81,7 @@ COMPRESSION_LIMIT = 1.0
 class OutputPublishers:
     """Publishes what somebody subscribes to; made by configure, destroyed by cleanup.
 
-    Used by the worker's thread, but for making and destroying.
+    Used by the worker's thread, except for making and destroying.
 
     :param group: for the events of the publishers.
     :param generation: of the result that ``publish`` is called with, which holds its gate.

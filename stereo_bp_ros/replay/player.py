@@ -33,7 +33,7 @@ _LEAD_S = 0.05
 DEPTH = 10
 
 #: Seconds of a recording without a message that are played; what is beyond is left out.
-LONGEST_GAP_S = 60.0
+MAX_GAP_S = 60.0
 
 #: Times and stamps fit messages up to here, nanoseconds: the end of January 19, 2038.
 _LATEST_NS = 2**31 * 10**9 - 1
@@ -48,7 +48,7 @@ ACKNOWLEDGE_LIMIT_S = 10.0
 class PlayReport:
     """What was published: messages per topic, pairs, and how late the latest message was.
 
-    waited_s: how long /clock stood still until subscribers had what was published, but for the
+    waited_s: how long /clock stood still until subscribers had what was published, except for the
         first message of each topic.
     skipped_s: what gaps of the recording were shortened by, seconds of the recording.
     """
@@ -80,7 +80,7 @@ class Player:
     """
 
     def __init__(self, node: Node, source: Source, *, rate: float = 1.0, clock: bool = False,
-                 longest_gap_s: float = LONGEST_GAP_S) -> None:
+                 longest_gap_s: float = MAX_GAP_S) -> None:
         if rate <= 0:
             raise StereoError(f'rate is {rate:g}, but must be > 0')
         self._longest_gap_ns = round(longest_gap_s * 1e9)

@@ -20,7 +20,7 @@ from stereo_bp_ros.config import all_settings
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.evaluation import files
-from test.cases import slow
+from test.cases import examples, slow
 from test.cli import recordings
 from test.cli.runs import check, run, steady, words
 from test.evaluation.rewriting import rewritten
@@ -71,7 +71,7 @@ def test_a_damaged_file_of_a_pair_ends_in_a_status(pair, name):
     truth = name if name.startswith('disparity') else 'disparity.pfm'
     assert match(pair, truth) == 0
 
-    @settings(steady, max_examples=20)
+    @settings(steady, max_examples=examples(20))
     @given(content=damaged((pair / name).read_bytes()))
     def holds(content: bytes) -> None:
         (pair / name).write_bytes(content)
@@ -79,7 +79,7 @@ def test_a_damaged_file_of_a_pair_ends_in_a_status(pair, name):
     holds()
 
 
-@settings(steady, max_examples=20)
+@settings(steady, max_examples=examples(20))
 @given(values=st.lists(st.sampled_from(['100', '0', '-1', '1e30', '1e308', '-1e308', '1e-300',
                                         'nan', 'inf', '']), min_size=5, max_size=5))
 def test_any_numbers_of_a_calibration_end_in_a_status(pair, values):
@@ -90,7 +90,7 @@ def test_any_numbers_of_a_calibration_end_in_a_status(pair, values):
     match(pair, 'disparity.pfm')
 
 
-@settings(steady, max_examples=20)
+@settings(steady, max_examples=examples(20))
 @given(left=st.tuples(st.integers(1, 40), st.integers(1, 40)), kind=st.sampled_from(
     ['u1', 'u2', 'rgb', 'rgba', 'wide']))
 def test_images_of_any_size_and_kind_end_in_a_status(tmp_path, left, kind):
@@ -104,7 +104,7 @@ def test_images_of_any_size_and_kind_end_in_a_status(tmp_path, left, kind):
               str(tmp_path / 'out.pfm'), *FAST, '--set', f'stereo_algorithm={algorithm}')
 
 
-@settings(steady, max_examples=30)
+@settings(steady, max_examples=examples(30))
 @given(parts=st.tuples(words, words, words), whole=st.none() | st.binary(max_size=30))
 @example(('pair', '.inf', '8'), None)
 @example(('pair', '16', '.inf'), None)
@@ -120,7 +120,7 @@ def test_any_sets_yaml_ends_in_a_status(pair, parts, whole):
     check('evaluate', str(pair), '--repeat', '1', *FAST)
 
 
-@settings(steady, max_examples=100)
+@settings(steady, max_examples=examples(100))
 @given(name=st.sampled_from(sorted(all_settings())), text=words,
        whole=st.none() | st.binary(max_size=40))
 @example('levels', '&a {b: *a}', None)
@@ -143,7 +143,7 @@ def papers(value: object) -> bytes:
     return json.dumps({'tables': [value]}).encode()
 
 
-@settings(steady, max_examples=20)
+@settings(steady, max_examples=examples(20))
 @given(content=st.binary(max_size=30) | st.recursive(
     st.none() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3)
     | st.dictionaries(st.sampled_from(['published', 'measured', 'paper']), inner)).map(papers))
@@ -172,7 +172,7 @@ def test_a_damaged_bag_ends_in_a_status(tmp_path, textured_pair, kind, suffix):
     sound = {path: path.read_bytes() for path in (storage, bag / 'metadata.yaml')}
     assert check('evaluate', str(bag), '--repeat', '1', *FAST) == 0
 
-    @settings(steady, max_examples=20)
+    @settings(steady, max_examples=examples(20))
     @given(data=st.data())
     def holds(data: st.DataObject) -> None:
         path = data.draw(st.sampled_from([storage, storage, storage, bag / 'metadata.yaml']))
@@ -189,7 +189,7 @@ def test_a_damaged_message_in_a_sound_bag_ends_in_a_status(tmp_path, textured_pa
     with AnyReader([tmp_path / 'bag']) as reader:
         messages = [(c.topic, bytes(data)) for c, _, data in reader.messages()]
 
-    @settings(steady, max_examples=20)
+    @settings(steady, max_examples=examples(20))
     @given(data=st.data())
     def holds(data: st.DataObject) -> None:
         topic, content = data.draw(st.sampled_from(messages))

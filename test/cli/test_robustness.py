@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from stereo_bp_ros.cli import main
 from stereo_bp_ros.config import all_settings, parse_assignments
 from stereo_bp_ros.errors import ConfigError
-from test.cases import slow
+from test.cases import examples, slow
 from test.cli.runs import LIMIT_S, check, run, steady, texts, words
 
 
-@settings(steady, max_examples=400)
+@settings(steady, max_examples=examples(1500))
 @given(name=st.sampled_from(sorted(all_settings())), text=words)
 def test_any_text_is_a_value_of_a_setting_or_refused_in_one_line(name, text):
     refusal = ''
@@ -36,7 +36,7 @@ def test_any_text_is_a_value_of_a_setting_or_refused_in_one_line(name, text):
     assert len(refusal) < 600
 
 
-@settings(steady, max_examples=60)
+@settings(steady, max_examples=examples(60))
 @given(assignments=st.lists(st.tuples(st.sampled_from(sorted(all_settings())) | texts, words),
                             min_size=1, max_size=3))
 @example([('data_weight', '9' * 400)])
@@ -62,7 +62,7 @@ OPTIONS = {
 }
 
 
-@settings(steady, max_examples=150)
+@settings(steady, max_examples=examples(150))
 @given(data=st.data())
 def test_any_arguments_are_taken_or_refused_in_one_line(data):
     verb = data.draw(st.sampled_from(main.VERBS))

@@ -38,7 +38,7 @@ def allowed_imports(repository: pathlib.Path) -> dict[str, set[str]]:
 
 
 #: Lines of a file, and characters of a line; tables and addresses of pages aside.
-LONGEST_FILE, LONGEST_LINE = 450, 99
+MAX_FILE, MAX_LINE = 450, 99
 
 OWNERS = {'numba': {'engines/cpu', 'papers'}, 'llvmlite': {'engines/cpu'},
           'cupy': {'engines/cuda', 'papers'},
@@ -174,7 +174,7 @@ def test_no_file_needs_a_table_of_contents(repository):
             for path in [*modules(repository), *kernels(repository), *pages(repository),
                          *(repository / 'test').rglob('*.py'),
                          *(repository / 'benchmarks').rglob('*.py')]
-            if (lines := len(path.read_text(encoding='utf-8').splitlines())) > LONGEST_FILE}
+            if (lines := len(path.read_text(encoding='utf-8').splitlines())) > MAX_FILE}
     assert not long
 
 
@@ -191,7 +191,7 @@ def test_lines_of_other_files_are_as_short_as_those_of_python(repository):
     assert every(read)
     long = [f'{path.relative_to(repository)}:{number}' for path in itertools.chain(*read)
             for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1)
-            if len(line) > LONGEST_LINE
+            if len(line) > MAX_LINE
             and not (path.suffix == '.md' and line.lstrip().startswith('|'))
             and '://' not in line]
     assert not long

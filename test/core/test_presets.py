@@ -13,6 +13,7 @@ from stereo_bp_ros import StereoMatcher
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation.datasets import Dataset, open_dataset
 from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
+from test.cases import slow
 
 pytest.importorskip('numba')
 
@@ -50,7 +51,8 @@ def real_pairs(sequence: Dataset, step: int = 1) -> Iterator[tuple[np.ndarray, n
 
 
 @pytest.mark.parametrize(('preset', 'step'), [
-    ('indoor', 1), ('road', 6), ('road_fast', 1), ('sad_fast', 6)])
+    *((preset, 6) for preset in ('indoor', 'road', 'road_fast', 'sad_fast')),
+    *slow(('indoor', 1), ('road_fast', 1))])
 def test_no_obstacle_is_invented_on_the_real_sequence(sequence: Dataset, preset: str, step: int
                                                       ) -> None:
     for number, found in enumerate(disparities(preset, real_pairs(sequence, step))):

@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from test.cases import slow
 from test.conftest import missing_package
 
 #: What comes with the wheels of ROS, and with the extras for evaluation and for GPUs.
@@ -30,7 +29,8 @@ sys.meta_path.insert(0, Hidden())
 """
 
 
-@pytest.mark.parametrize('absent', [ABSENT, *slow(((*ABSENT, 'cupy', 'numba'),))],
+@pytest.mark.slow
+@pytest.mark.parametrize('absent', [ABSENT, (*ABSENT, 'cupy', 'numba')],
                          ids=['no ROS', 'no ROS, CuPy or Numba'])
 def test_the_tests_of_a_gpu_are_collected_without_what_they_do_not_need(
         absent: tuple[str, ...], repository: pathlib.Path, tmp_path: pathlib.Path) -> None:

@@ -19,6 +19,7 @@ from stereo_bp_ros.evaluation.frame_scores import score_frame
 from stereo_bp_ros.evaluation.obstacles import Detection, Obstacles
 from stereo_bp_ros.evaluation.regions import find_regions
 from stereo_bp_ros.evaluation.results import Figures, Result, totals_of
+from test.cases import examples
 from test.cli.runs import steady, texts
 
 CALIBRATION = Calibration(100, 1, 0, 0, 0)      # 100 px metres: 10 px at 10 m, 5 px at 20 m
@@ -335,7 +336,7 @@ def test_the_sky_is_judged_by_its_mask():
     assert judged('bad3 of sky <= 100 %', one).value == 100
 
 
-@settings(steady, max_examples=300)
+@settings(steady, max_examples=examples(300))
 @given(st.lists(texts | st.sampled_from([
     *FIGURES, 'of', 'sky', '<=', '>=', '2', '0.5', '9' * 400, '%', 'ms', 'x', 'sgbm', 'between',
     'and', 'm', 'inf', 'in every frame']), max_size=9).map(' '.join))

@@ -38,7 +38,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = 'stereo_bp_ros'
 
 #: Limits of one case: seconds of the processor, seconds of the clock, and KiB of memory.
-MOST_WORK, MOST_SECONDS, MOST_MEMORY = 5.0, 60.0, 256 * 1024
+MAX_WORK, MAX_SECONDS, MAX_MEMORY = 5.0, 60.0, 256 * 1024
 
 Finding = dict[str, Any]
 
@@ -193,7 +193,7 @@ def corpus(name: str) -> list[bytes]:
 def limits() -> Iterator[None]:
     """Warnings of NumPy are errors, and a case that hangs is one, too."""
     def stop(*_: object) -> None:
-        raise Hung(f'more than {MOST_SECONDS} s')
+        raise Hung(f'more than {MAX_SECONDS} s')
     previous = signal.signal(signal.SIGALRM, stop)
     with warnings.catch_warnings():
         warnings.filterwarnings('error', category=RuntimeWarning)
@@ -216,7 +216,7 @@ def _once(target: Target, data: bytes, folder: pathlib.Path) -> Finding | None:
     pathlib.Path('/proc/self/clear_refs').write_text('5')
     before, start = memory(), time.process_time()
     refused = False
-    signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, MAX_SECONDS)
     try:
         target.run(data, folder)
     except target.errors as error:
@@ -226,16 +226,16 @@ def _once(target: Target, data: bytes, folder: pathlib.Path) -> Finding | None:
             return finding(error, 'the error shows a number as NumPy does: ')
         refused = True
     except Hung as error:
-        return {**finding(error), 'limits': [MOST_SECONDS]}
+        return {**finding(error), 'limits': [MAX_SECONDS]}
     except Exception as error:
         return finding(error)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     seconds = time.process_time() - start
     more = memory() - before
-    if seconds > MOST_WORK or more > MOST_MEMORY:
+    if seconds > MAX_WORK or more > MAX_MEMORY:
         return {**finding(RuntimeError(f'{seconds:.1f} s and {more // 1024} MiB')),
-                'limits': [MOST_WORK, MOST_MEMORY // 1024]}
+                'limits': [MAX_WORK, MAX_MEMORY // 1024]}
     return {} if refused else None
 
 

@@ -20,7 +20,7 @@ from test.fuzz.inputs import NUMPY_SCALAR, Choices
 from test.node.stand_ins import NOW, Bench, make_image, make_info, make_stamped
 
 #: Most pixels of a side that the node is told to accept.
-LARGEST = 640
+MAX_SIDE = 640
 
 ENCODING_NAMES = (*sorted(ENCODINGS), '', 'rgb48', '32FC1', 'mono8\0', '\u00e4\n')
 
@@ -35,11 +35,11 @@ def image(data: bytes, _: pathlib.Path) -> None:
             width=width, height=height, encoding=from_.pick(ENCODING_NAMES),
             step=from_.pick((width, 2 * width, 3 * width, from_.whole())),
             is_bigendian=from_.pick((0, 1, 255)), data=bytes(from_.pick((192, 0, 1, 100, 4096))))
-        pair.append(input_images.from_image(message, LARGEST, LARGEST))
+        pair.append(input_images.from_image(message, MAX_SIDE, MAX_SIDE))
     for raw in pair:
         assert raw.pixels.shape[:2] == (raw.height, raw.width)
-    checks.examine_pair(pair[0], pair[1], MatcherConfig(max_image_width=LARGEST,
-                                                        max_image_height=LARGEST))
+    checks.examine_pair(pair[0], pair[1], MatcherConfig(max_image_width=MAX_SIDE,
+                                                        max_image_height=MAX_SIDE))
     checks.FrozenCameras().examine(pair[0], pair[1], 1)
 
 
@@ -101,7 +101,7 @@ def compressed(data: bytes, _: pathlib.Path) -> None:
     description = ('mono8; png compressed ', 'bayer_rggb8; png', 'compressedDepth', '', '\0;',
                    'bayer_rggb16; png')[len(data) % 6]
     message = types.SimpleNamespace(data=data, format=description)
-    assert input_images.from_compressed(message, LARGEST, LARGEST).width <= LARGEST
+    assert input_images.from_compressed(message, MAX_SIDE, MAX_SIDE).width <= MAX_SIDE
 
 
 def frames(data: bytes, _: pathlib.Path) -> None:
@@ -133,8 +133,8 @@ def frames(data: bytes, _: pathlib.Path) -> None:
 
 @functools.cache
 def _bench() -> Bench:
-    return Bench(MatcherConfig(disparity_range=8, max_image_width=LARGEST,
-                               max_image_height=LARGEST))
+    return Bench(MatcherConfig(disparity_range=8, max_image_width=MAX_SIDE,
+                               max_image_height=MAX_SIDE))
 
 
 CDR_TYPES = (bags.IMAGE, bags.CAMERA_INFO, bags.COMPRESSED_IMAGE)
@@ -157,9 +157,9 @@ def _use(data: bytes, deserialize: Callable[[bytes, str], Any]) -> None:
     except Exception:       # of another library, which says nothing of its errors
         return
     if kind == bags.IMAGE:
-        input_images.from_image(message, LARGEST, LARGEST)
+        input_images.from_image(message, MAX_SIDE, MAX_SIDE)
     elif kind == bags.COMPRESSED_IMAGE:
-        input_images.from_compressed(message, LARGEST, LARGEST)
+        input_images.from_compressed(message, MAX_SIDE, MAX_SIDE)
     else:
         camera_infos.content(message)
         calibrate(message, make_info(side='right'), MatcherConfig())

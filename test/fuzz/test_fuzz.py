@@ -115,8 +115,8 @@ def broken(data: bytes, folder: pathlib.Path) -> None:
 def test_every_defect_is_found(data: bytes, words: str | None, tmp_path: pathlib.Path,
                                monkeypatch: pytest.MonkeyPatch) -> None:
     # A busy machine needs long for little work.
-    monkeypatch.setattr(fuzz, 'MOST_SECONDS', 0.5 if data in (b'f', b'i') else 60.0)
-    monkeypatch.setattr(fuzz, 'MOST_WORK', 0.25)
+    monkeypatch.setattr(fuzz, 'MAX_SECONDS', 0.5 if data in (b'f', b'i') else 60.0)
+    monkeypatch.setattr(fuzz, 'MAX_WORK', 0.25)
     target = targets.Target(broken, lambda: [], 1, file='file.x')
     gc.collect()                # else what tests before have left is freed meanwhile
     with fuzz.limits():

@@ -13,7 +13,7 @@ from stereo_bp_ros.errors import InputReason
 from stereo_bp_ros.node.diagnostics.ledger import SIDES, ImageDrop, Ledger, PairDrop
 from stereo_bp_ros.node.pairing import Generation, Pairing, StereoPair
 from stereo_bp_ros.stamps import Image, PairFinder, sync_setting, why_no_pair
-from test.cases import every
+from test.cases import every, examples
 from test.node.stand_ins import make_info, make_stamped
 
 MS = 1_000_000
@@ -201,6 +201,14 @@ def test_a_clock_that_goes_back_while_pairing_is_closed_is_no_jump(bench: Bench)
     assert (bench.jumps, bench.pairs[-1].generation) == (0, 0)
 
 
+def test_a_pair_that_completes_while_the_node_deactivates_is_of_the_ended_generation(
+        bench: Bench) -> None:
+    bench.generation.advance(PairDrop.DEACTIVATED)      # as the first step of deactivate
+    pair = bench.pair(START)
+    assert pair is not None
+    assert bench.generation.ended(pair.generation) is PairDrop.DEACTIVATED
+
+
 def test_images_from_before_a_jump_are_not_paired_after_it(bench: Bench) -> None:
     end = START + 100 * PERIOD
     bench.pair(end - PERIOD)
@@ -268,7 +276,7 @@ EVENTS = st.lists(st.one_of(
 ), max_size=60)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(events=EVENTS, approximate=st.booleans(), queue=st.integers(1, 6),
        threshold=st.sampled_from([0.0, 0.1, 1.0, 100.0]))
 def test_every_image_is_accounted_for_whatever_comes(

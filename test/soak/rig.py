@@ -30,7 +30,7 @@ PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 32, 'correlation_win
 
 #: Seconds from sending to the result, at most: ``max_latency``, and some for the way here. What
 #: the machine let the node and this process wait for a core comes on top (``Waits``).
-LONGEST_AGE = 2.0
+MAX_AGE = 2.0
 
 #: Seconds within which a lone frame on an idle node is answered, before the next is sent, and for
 #: how many frames that is tried.
@@ -61,7 +61,7 @@ class Rig(Client):
         self.namespace = namespace
         self.domain, self.directory = domain, directory
         self.parameters = {**PARAMETERS, 'backend': backend}
-        self.ledger = Ledger(LONGEST_AGE, self.waits.since)
+        self.ledger = Ledger(MAX_AGE, self.waits.since)
         self.simulated = SimulatedClock(self.node) if sim_time else None
         self.camera = Camera(self, self.ledger,
                              self.simulated.now_ns if self.simulated else self.now_ns)

@@ -98,11 +98,11 @@ def test_frames_that_are_too_old_are_excused_by_a_busy_machine_alone(
 
 def test_a_result_may_be_older_than_the_node_allows_by_what_threads_have_waited() -> None:
     for excused, stale in ((0.0, True), (0.4, True), (0.6, False)):
-        ledger = Ledger(rig.LONGEST_AGE, {10.0: excused}.__getitem__)
+        ledger = Ledger(rig.MAX_AGE, {10.0: excused}.__getitem__)
         ledger.send(1, SHOWN, 10.0)
-        ledger.receive(1, Found(7.0, 1.0, 1.0, 96, 64, 500.0), 10.5 + rig.LONGEST_AGE)
+        ledger.receive(1, Found(7.0, 1.0, 1.0, 96, 64, 500.0), 10.5 + rig.MAX_AGE)
         assert bool(ledger.take_violations()) is stale
-    assert 0 < rig.LONGEST_AGE - PARAMETERS['max_latency'] <= 0.5           # type: ignore
+    assert 0 < rig.MAX_AGE - PARAMETERS['max_latency'] <= 0.5           # type: ignore
 
 
 def test_waiting_is_summed_over_threads_since_a_sample(tmp_path: pathlib.Path,

@@ -14,12 +14,16 @@ from stereo_bp_ros.engines import programs
 from stereo_bp_ros.engines.backend import Engine
 from stereo_bp_ros.engines.cpu.costs import features
 from stereo_bp_ros.engines.cpu.matching import Matches, stopwatch
-from stereo_bp_ros.engines.cpu.outputs import enlarge, reference
-from stereo_bp_ros.engines.cpu.outputs.fill import fill
-from stereo_bp_ros.engines.cpu.outputs.finished import Finished
+from stereo_bp_ros.engines.cpu.outputs import (
+    Finished,
+    enlarge_confidences,
+    enlarge_disparities,
+    fill,
+    fill_levels,
+)
 from stereo_bp_ros.engines.cpu.plan import Plan, plan_of, resolve
 from stereo_bp_ros.engines.cpu.simd import runtime
-from stereo_bp_ros.engines.cpu.stages import convert, preprocess, rectify, reduce, refine
+from stereo_bp_ros.engines.cpu.stages import convert, preprocess, rectify, refine
 from stereo_bp_ros.geometry import ALIGNMENT, ArraySpec
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.partitions import Partitioning
@@ -35,7 +39,7 @@ class CpuEngine(Engine):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        arena = _aligned(plan.memory.total)
+        arena = _align(plan.memory.total)
         self._arrays = {spec.name: _view(arena, spec) for spec in plan.memory.arrays}
         self._matching = programs.matching('cpu', plan.config)(plan, self._arrays)
         self._rectification: Rectification | None = None        # that the maps are of
@@ -74,10 +78,10 @@ class CpuEngine(Engine):
                 self._convert(left, right)
             with stopwatch(timings, 'preprocess'):
                 self._preprocess()
-            needed = refine.needs(self.config, outputs)
-            self._matching.match(self.config, self._matches(needed), timings)
+            matches = self._matches(*refine.needs(self.config, outputs))
+            self._matching.match(self.config, matches, timings)
             with stopwatch(timings, 'refine'):
-                disparity = self._refine(needed, outputs.get('confidence'))
+                disparity = self._refine(matches, outputs.get('confidence'))
             seen = left if self.config.reference_image == 'left' else right
             if self.config.rectify and 'points' in outputs:
                 with stopwatch(timings, 'points'):
@@ -112,58 +116,54 @@ class CpuEngine(Engine):
         else:
             convert.to_grey(raw, whole, 1.0 if factor > 1 else scale, arrays)
         if factor > 1:
-            reduce.to_means(whole, factor, scale if raw.layout.bits == 16 else None, grey)
+            preprocess.to_means(whole, factor, scale if raw.layout.bits == 16 else None, grey)
 
     def _rectified_reference(self) -> RawImage:
         """Grey values of the rectified reference image, as large as it is."""
         levels = self._arrays['reference_levels']
-        reference.levels(self._arrays['left_grey'], self.plan.downscale,
-                         self.config.reference_image == 'right', levels)
+        fill_levels(self._arrays['left_grey'], self.plan.downscale,
+                    self.config.reference_image == 'right', levels)
         return RawImage.from_array(levels)
 
     def _preprocess(self) -> None:
         for side in ('left', 'right'):
             if self.config.has_combined_cost:
                 preprocess.smooth(self._arrays[f'{side}_grey'], self.config.smoothing_sigma,
-                                  self._smoothed(side))
-                features.extract(self._smoothed(side), side, self.config, self._arrays)
+                                  self._smooth(side))
+                features.extract(self._smooth(side), side, self.config, self._arrays)
                 continue
             preprocess.preprocess(self._arrays[f'{side}_grey'], self.config,
-                                  self._smoothed(side), self._arrays[f'{side}_matched'],
+                                  self._smooth(side), self._arrays[f'{side}_matched'],
                                   self._arrays)
 
-    def _smoothed(self, side: str) -> np.ndarray[Any, Any]:
+    def _smooth(self, side: str) -> np.ndarray[Any, Any]:
         """The image after the Gaussian: without one it is the grey image itself."""
-        return self._arrays[f'{side}_smoothed' if self.config.smoothing_sigma else f'{side}_grey']
+        return self._arrays[f'{side}_smooth' if self.config.smoothing_sigma else f'{side}_grey']
 
-    def _refine(self, needed: refine.Needs, confidences: np.ndarray[Any, Any] | None
+    def _refine(self, matches: Matches, confidences: np.ndarray[Any, Any] | None
                 ) -> np.ndarray[Any, Any]:
         """The finished disparity, as large as the images."""
         arrays, factor = self._arrays, self.plan.downscale
-        grey = self._smoothed('left') if needed.grey else None
         found = confidences
         if factor > 1 and confidences is not None:
             found = arrays['reduced_confidence']
-        refine.refine(*self._matches(needed), grey, self.config, arrays, found,
+        refine.refine(matches, self._smooth('left'), self.config, arrays, found,
                       self._largest_cost())
         if factor == 1:
             return arrays['final']
-        enlarge.disparities(arrays['final'], factor, arrays['enlarged'])
+        enlarge_disparities(arrays['final'], factor, arrays['enlarged'])
         if found is not None and confidences is not None:
-            enlarge.confidences(found, factor, confidences)
+            enlarge_confidences(found, factor, confidences)
         return arrays['enlarged']
 
     def _largest_cost(self) -> float:
         """The largest data cost of a pixel in units of the beliefs; 1 for SAD."""
         return quantisation.largest_cost(self.config) if self.config.is_belief_propagation else 1.0
 
-    def _matches(self, needed: refine.Needs) -> Matches:
-        return Matches(self._arrays['label'], self._arrays['fraction'],
-                       self._if(needed.best, 'best'), self._if(needed.second, 'second'),
-                       self._if(needed.right_label, 'right_label'))
-
-    def _if(self, needed: bool, name: str) -> np.ndarray[Any, Any] | None:
-        return self._arrays[name] if needed else None
+    def _matches(self, with_costs: bool, with_right: bool) -> Matches:
+        arrays = self._arrays
+        return Matches(arrays['label'], arrays['fraction'], arrays['best'], arrays['second'],
+                       arrays['right_label'], with_costs, with_right)
 
 
 def warm_up(config: ResolvedConfig, factor: int = 1) -> float:
@@ -189,12 +189,12 @@ def warm_up(config: ResolvedConfig, factor: int = 1) -> float:
     engine = CpuEngine.of(everything, side, side)
     engine.compute(image, image, calibration, outputs)
     if config.rectify:
-        reference.levels(np.zeros((2, 2), np.float32), 1, False, np.zeros((2, 2), np.uint8))
+        fill_levels(np.zeros((2, 2), np.float32), 1, False, np.zeros((2, 2), np.uint8))
     engine.close()
     return time.perf_counter() - start
 
 
-def _aligned(size: int) -> np.ndarray[Any, Any]:
+def _align(size: int) -> np.ndarray[Any, Any]:
     """``size`` bytes of zeros from a multiple of ``ALIGNMENT`` on.
 
     Written once, so that no frame waits for its pages.

@@ -9,27 +9,18 @@ import abc
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cpu import scratch
+from stereo_bp_ros.engines.cpu.memory import Matches
 from stereo_bp_ros.engines.cpu.plan import Plan
 from stereo_bp_ros.engines.programs import Matching
 from stereo_bp_ros.geometry import Wanted
 
 Array = np.ndarray[Any, Any]
-
-
-class Matches(NamedTuple):
-    """What matching fills, H x W; None = not needed."""
-
-    label: Array
-    fraction: Array
-    best: Array | None
-    second: Array | None
-    right_label: Array | None
 
 
 class CpuMatching(Matching[Plan]):
@@ -73,7 +64,7 @@ class Tiled(CpuMatching):
         from stereo_bp_ros.engines.cpu import tiled
         with stopwatch(timings, 'messages'):
             tiled.pass_messages(self._arrays['left_matched'], self._arrays['right_matched'],
-                                config, *out, self._arrays)
+                                config, out, self._arrays)
 
 
 class Sad(CpuMatching):
@@ -95,7 +86,7 @@ class Sad(CpuMatching):
         with stopwatch(timings, 'messages'):
             for side in ('left', 'right'):
                 preprocess.to_8bit(arrays[f'{side}_matched'], config, arrays[f'{side}_8bit'])
-            sad.match(arrays['left_8bit'], arrays['right_8bit'], config, *out, arrays)
+            sad.match(arrays['left_8bit'], arrays['right_8bit'], config, out, arrays)
 
 
 @contextmanager

@@ -9,13 +9,14 @@ vectors over d, so the time does not depend on the window's size.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.config.quantisation import NO_SECOND
+from stereo_bp_ros.engines.cpu.memory import Matches
 from stereo_bp_ros.engines.cpu.scratch import SAD_PIXELS
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import (
@@ -41,140 +42,134 @@ _NO_KEY = np.uint32(2**32 - 1)
 _THREE = np.uint32(3)
 
 
+class Search(NamedTuple):
+    """What is compared: windows in the columns from ``x_begin`` on, with ``labels`` disparities.
+
+    Disparities run backwards, so that position j of a pixel's vectors belongs to label
+    ``labels`` - 1 - j and to pixel ``right_begin`` + j of the right image.
+
+    stride: values from one pixel's disparities to the next one's.
+    """
+
+    window: int
+    labels: int
+    x_begin: int
+    columns: int
+    right_begin: int
+    stride: int
+
+
+class Scratch(NamedTuple):
+    """The arrays of ``scratch.sad``; their first dimension is that of the bands of rows."""
+
+    rows: np.ndarray[Any, Any]
+    column_sums: np.ndarray[Any, Any]
+    window_columns: np.ndarray[Any, Any]
+    keys: np.ndarray[Any, Any]
+    least: np.ndarray[Any, Any]
+    right_keys: np.ndarray[Any, Any]
+
+
 def match(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], config: ResolvedConfig,
-          label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
-          best: np.ndarray[Any, Any] | None, second: np.ndarray[Any, Any] | None,
-          right_label: np.ndarray[Any, Any] | None,
-          scratch: Mapping[str, np.ndarray[Any, Any]]) -> None:
+          out: Matches, scratch: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Match every pixel of the left image by the least sum of absolute differences.
 
-    A label is d - min_disparity, of pixel (x, y) of ``left`` with (x - d, y) of ``right``; the
-    lowest of equal ones wins. For the right image as reference, pass both mirrored and swapped.
-    Integers throughout: the result does not depend on the number of threads.
+    Pixel (x, y) of ``left`` is compared with (x - d, y) of ``right``. For the right image as
+    reference, pass both mirrored and swapped. Integers throughout: the result does not depend on
+    the number of threads.
 
     :param left, right: uint8 H x W.
-    :param label: int16 H x W, filled; -1 where window or range leaves the image, that is outside
-        ``geometry.valid_window`` of the left reference.
-    :param fraction: int8 H x W, filled: sixteenths, in [-8, 8], from the least SAD to where two
-        lines of one slope through it and its two neighbours meet, rounded half up; 0 at the
-        first and last label and where there is no label.
-    :param best, second: int32 H x W, both filled or both None: the least SAD, and the least of
-        the labels further than 1 from the best, ``NO_SECOND`` where there is none. 0 where there
-        is no label.
-    :param right_label: int16 H x W or None, filled: for each pixel of ``right``, the label of
-        the least SAD among the labelled pixels of ``left`` that it is compared with; -1 = none.
-    :param scratch: the arrays of ``scratch.sad``; their first dimension is the number of bands
-        of rows that are matched side by side.
+    :param out: filled. There is no label where window or range leaves the image, that is outside
+        ``geometry.valid_window`` of the left reference. The fraction leads to where two lines of
+        one slope through the least SAD and its two neighbours meet, rounded half up. The right
+        image's pixels are compared with labelled pixels of the left one.
+    :param scratch: the arrays of ``scratch.sad``, one for each band of rows.
     """
-    _match(left, right, config.correlation_window_size, config.min_disparity,
-           config.disparity_range, label, fraction,
-           best is not None and second is not None,
-           _NO_INT32 if best is None else best, _NO_INT32 if second is None else second,
-           right_label is not None, _NO_INT16 if right_label is None else right_label,
-           scratch['sad_rows'], scratch['sad_column_sums'], scratch['sad_window_columns'],
-           scratch['sad_keys'], scratch['sad_least'], scratch['sad_right_keys'])
-
-
-# Stand for arrays that were not asked for, so that the kernel has one signature.
-_NO_INT32 = np.zeros((1, 1), np.int32)
-_NO_INT16 = np.zeros((1, 1), np.int16)
+    first, labels = config.min_disparity, config.disparity_range
+    window = config.correlation_window_size
+    x_begin = max(0, first + labels - 1)
+    arrays = Scratch(*(scratch[f'sad_{name}'] for name in Scratch._fields))
+    _match(left, right, Search(
+        window, labels, x_begin, left.shape[1] + min(0, first) - x_begin,
+        x_begin - first - labels + 1, arrays.window_columns.shape[1] // window), out, arrays)
 
 
 @parallel_kernel
-def _match(left: Any, right: Any, window: int, first: int, disparities: int, label: Any,
-           fraction: Any, with_costs: bool, best: Any, second: Any, with_right: bool,
-           right_label: Any, rows: Any, column_sums: Any, window_columns: Any, keys: Any,
-           least: Any, right_keys: Any) -> None:
-    height, width = left.shape
-    half = window // 2
-    x_begin = max(0, first + disparities - 1)
-    x_end = width + min(0, first)
-    top, bottom = half, height - half
-    bands = column_sums.shape[0]
-    if x_end - x_begin < window or bottom <= top:
+def _match(left: Any, right: Any, search: Any, out: Any, scratch: Any) -> None:
+    height = left.shape[0]
+    top, bottom = search.window // 2, height - search.window // 2
+    bands = scratch.column_sums.shape[0]
+    if search.columns < search.window or bottom <= top:
         bottom = top = 0
     for y in range(height):
         if y < top or y >= bottom:
-            _clear_row(y, label, fraction, with_costs, best, second, with_right, right_label)
+            _clear_row(y, out)
     for band in numba.prange(bands):
         y_begin = top + (bottom - top) * band // bands
         y_end = top + (bottom - top) * (band + 1) // bands
         if y_begin < y_end:
-            _match_band(left, right, window, first, disparities, x_begin, x_end, y_begin, y_end,
-                        label, fraction, with_costs, best, second, with_right, right_label,
-                        rows[band], column_sums[band], window_columns[band], keys[band],
-                        least[band], right_keys[band])
+            _match_band(left, right, search, y_begin, y_end, out, scratch.rows[band],
+                        scratch.column_sums[band], scratch.window_columns[band],
+                        scratch.keys[band], scratch.least[band], scratch.right_keys[band])
 
 
 @kernel
-def _clear_row(y: int, label: Any, fraction: Any, with_costs: bool, best: Any, second: Any,
-               with_right: bool, right_label: Any) -> None:
-    label[y, :] = -1
-    fraction[y, :] = 0
-    if with_costs:
-        best[y, :] = 0
-        second[y, :] = 0
-    if with_right:
-        right_label[y, :] = -1
+def _clear_row(y: int, out: Any) -> None:
+    out.label[y, :] = -1
+    out.fraction[y, :] = 0
+    if out.with_costs:
+        out.best[y, :] = 0
+        out.second[y, :] = 0
+    if out.with_right:
+        out.right_label[y, :] = -1
 
 
 @kernel
-def _match_band(left: Any, right: Any, window: int, first: int, disparities: int, x_begin: int,
-                x_end: int, y_begin: int, y_end: int, label: Any, fraction: Any,
-                with_costs: bool, best: Any, second: Any, with_right: bool, right_label: Any,
-                rows: Any, column_sums: Any, window_columns: Any, keys: Any, least: Any,
-                right_keys: Any) -> None:
-    half = window // 2
-    stride = window_columns.shape[0] // window
-    columns, right_begin = x_end - x_begin, x_begin - first - disparities + 1
+def _match_band(left: Any, right: Any, search: Any, y_begin: int, y_end: int, out: Any, rows: Any,
+                column_sums: Any, window_columns: Any, keys: Any, least: Any, right_keys: Any
+                ) -> None:
+    half = search.window // 2
     column_sums[:] = 0
     for y in range(y_begin - half, y_begin + half + 1):
-        _add_row(left[y], right[y], x_begin, columns, right_begin, disparities, stride,
-                 column_sums)
+        _add_row(left[y], right[y], search, column_sums)
     for y in range(y_begin, y_end):
-        _clear_row(y, label, fraction, with_costs, best, second, with_right, right_label)
+        _clear_row(y, out)
         entering = y + half
         # The first row's sums are complete: a row that enters and leaves changes nothing.
         leaving = entering if y == y_begin else y - half - 1
-        _match_row(left[entering], right[entering], left[leaving], right[leaving], y, window,
-                   x_begin, columns, right_begin, disparities, stride, label, fraction,
-                   with_costs, best, second, with_right, right_label, rows, column_sums,
-                   window_columns, keys, least, right_keys)
+        _match_row(left[entering], right[entering], left[leaving], right[leaving], y, search, out,
+                   rows, column_sums, window_columns, keys, least, right_keys)
 
-
-# Below, disparities run backwards, so that position j of a pixel's vectors belongs to label
-# D - 1 - j and to pixel ``right_begin + j`` of the right image.
 
 @kernel
-def _add_row(left: Any, right: Any, x_begin: int, columns: int, right_begin: int,
-             disparities: int, stride: int, column_sums: Any) -> None:
+def _add_row(left: Any, right: Any, search: Any, column_sums: Any) -> None:
     # Unsigned indices again, which here let the loop vectorise.
-    x_first, right_first = np.uint64(x_begin), np.uint64(right_begin)
-    D, step = np.uint64(disparities), np.uint64(stride)
-    for i in range(np.uint64(columns)):
+    x_first, right_first = np.uint64(search.x_begin), np.uint64(search.right_begin)
+    labels, step = np.uint64(search.labels), np.uint64(search.stride)
+    for i in range(np.uint64(search.columns)):
         value = np.int16(left[x_first + i])
         at, right_at = i * step, right_first + i
-        for j in range(D):
+        for j in range(labels):
             difference = np.int16(abs(np.int16(np.int16(right[right_at + j]) - value)))
             column_sums[at + j] = np.uint16(column_sums[at + j] + np.uint16(difference))
 
 
 @kernel
-def _match_row(left: Any, right: Any, left_old: Any, right_old: Any, y: int, window: int,
-               x_begin: int, columns: int, right_begin: int, disparities: int, stride: int,
-               label: Any, fraction: Any, with_costs: bool, best: Any, second: Any,
-               with_right: bool, right_label: Any, rows: Any, column_sums: Any,
-               window_columns: Any, keys: Any, least: Any, right_keys: Any) -> None:
+def _match_row(left: Any, right: Any, left_old: Any, right_old: Any, y: int, search: Any,
+               out: Any, rows: Any, column_sums: Any, window_columns: Any, keys: Any, least: Any,
+               right_keys: Any) -> None:
+    window, labels, x_begin, columns, right_begin, stride = search
+    label, fraction, best, second, right_label, with_costs, with_right = out
     # Unsigned indices keep Numba's handling of negative ones out.
     row, one = np.uint64(y), np.uint64(1)
-    last = disparities - 1
+    last = labels - 1
     reach = columns + last
     now, old = address(rows), address(rows[1])
     _widen(address(right), right_begin, reach, now)
     _widen(address(right_old), right_begin, reach, old)
     padded = keys.size // SAD_PIXELS
     # What the first pixel adds to: no sum, and the labels.
-    for j in range(disparities):
+    for j in range(labels):
         keys[keys.size - padded + j] = last - j
     if with_right:
         right_keys[:] = _NO_KEY
@@ -190,7 +185,7 @@ def _match_row(left: Any, right: Any, left_old: Any, right_old: Any, y: int, win
             place = (i - start) * padded
             least[i - start] = _slide(
                 now, old, i, left[x_begin + i], left_old[x_begin + i], sums, i * stride, ring,
-                slot, sads, before, place, disparities)
+                slot, sads, before, place, labels)
             before = place
             slot += stride
             if slot == window * stride:
@@ -208,9 +203,9 @@ def _match_row(left: Any, right: Any, left_old: Any, right_old: Any, y: int, win
                                              np.int64(keys[at - one] >> _SHIFT))
             if with_costs:
                 best[row, x] = key >> _SHIFT
-                second[row, x] = _second(sads, place, disparities, best_label)
+                second[row, x] = _second(sads, place, labels, best_label)
             if with_right:
-                _keep_less(sads, place, disparities, address(right_keys),
+                _keep_less(sads, place, labels, address(right_keys),
                            right_begin + i - window // 2)
     if with_right:
         for x in range(right_label.shape[1]):
@@ -227,7 +222,7 @@ def _widen(row: Any, first: int, count: int, words: Any) -> None:
 @kernel(inline='always')            # calls with so many arguments took a quarter of the time
 def _slide(now: Any, old: Any, right_at: int, value: int, value_old: int, column_sums: Any,
            at: int, window_columns: Any, slot: int, keys: Any, before: int, place: int,
-           disparities: int) -> Any:
+           labels: int) -> Any:
     """Move column sums a row down and the window a column right; returns the least key.
 
     :param before, place: where the keys of the pixel before and of this one are.
@@ -237,7 +232,7 @@ def _slide(now: Any, old: Any, right_at: int, value: int, value_old: int, column
     width = lanes(now)
     half = width // 2
     least = none
-    for j in range(0, disparities, width):
+    for j in range(0, labels, width):
         entering, leaving = load(now, right_at + j), load(old, right_at + j)
         entering = maximum(entering, entering_value) - minimum(entering, entering_value)
         leaving = maximum(leaving, leaving_value) - minimum(leaving, leaving_value)
@@ -249,9 +244,9 @@ def _slide(now: Any, old: Any, right_at: int, value: int, value_old: int, column
         high = load(keys, before + j + half) + (high << shift)
         store(keys, place + j, low)
         store(keys, place + j + half, high)
-        if j + width > disparities:
-            low = where_lane(0, disparities - j, low, none)
-            high = where_lane(0, disparities - j - half, high, none)
+        if j + width > labels:
+            low = where_lane(0, labels - j, low, none)
+            high = where_lane(0, labels - j - half, high, none)
         least = minimum(least, minimum(low, high))
     return least_lane(least)
 
@@ -265,29 +260,29 @@ def _fraction(before: int, least: int, after: int) -> Any:
 
 
 @kernel(inline='always')
-def _second(keys: Any, place: int, disparities: int, best_label: Any) -> int:
+def _second(keys: Any, place: int, labels: int, best_label: Any) -> int:
     # Labels best - 1, best and best + 1 become 0, 1 and 2, all others more (modulo 2^32).
     nearest, mask, three = splat(np.uint32(best_label - 1)), splat(_LABEL_MASK), splat(_THREE)
     none = splat(_NO_KEY)
     width = lanes(keys)
     least = none
-    for j in range(0, disparities, width):
+    for j in range(0, labels, width):
         key = load(keys, place + j)
         key = where_less((key & mask) - nearest, three, none, key)
-        if j + width > disparities:
-            key = where_lane(0, disparities - j, key, none)
+        if j + width > labels:
+            key = where_lane(0, labels - j, key, none)
         least = minimum(least, key)
     key = least_lane(least)
     return NO_SECOND if key == _NO_KEY else np.int64(key >> _SHIFT)
 
 
 @kernel
-def _keep_less(keys: Any, place: int, disparities: int, right_keys: Any, at: int) -> None:
+def _keep_less(keys: Any, place: int, labels: int, right_keys: Any, at: int) -> None:
     """A left pixel's keys, for the right pixels that it is compared with."""
     width = lanes(keys)
-    for j in range(0, disparities, width):
+    for j in range(0, labels, width):
         known = load(right_keys, at + j)
         key = minimum(load(keys, place + j), known)
-        if j + width > disparities:
-            key = where_lane(0, disparities - j, key, known)
+        if j + width > labels:
+            key = where_lane(0, labels - j, key, known)
         store(right_keys, at + j, key)

@@ -35,7 +35,7 @@ def enlarge(factor: int, image_width: int, image_height: int, width: int, height
 
 
 def rectify(config: MatcherConfig, width: int, height: int, source: tuple[int, int]) -> Wanted:
-    """Working arrays of ``rectify.to_grey`` and ``reference.levels``.
+    """Working arrays of ``rectify.to_grey`` and ``outputs.fill_levels``.
 
     :param source: width and height of the images as they come.
     """

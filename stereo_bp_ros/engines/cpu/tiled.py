@@ -22,6 +22,7 @@ import numpy as np
 from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.hierarchical.labels import sixteenths
+from stereo_bp_ros.engines.cpu.memory import Matches
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import lanes, load, minimum, splat, store
 
@@ -50,39 +51,49 @@ class Tiles(NamedTuple):
     stride: int
 
 
+class Energy(NamedTuple):
+    """Data and smoothness cost in the units of messages.
+
+    first: min_disparity. weight, bound, rounding: of the data cost. reach: labels that a step may
+    lead over; below 0 = any number.
+    """
+
+    first: int
+    weight: Any
+    bound: Any
+    rounding: Any
+    slope: Any
+    truncation: Any
+    reach: int
+
+
 def pass_messages(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any],
-                  config: ResolvedConfig, label: np.ndarray[Any, Any],
-                  fraction: np.ndarray[Any, Any], best: np.ndarray[Any, Any] | None,
-                  second: np.ndarray[Any, Any] | None,
-                  right_label: np.ndarray[Any, Any] | None,
+                  config: ResolvedConfig, out: Matches,
                   scratch: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Match every pixel of the left image by tiled belief propagation.
 
-    Every pixel gets a label, those of the border of the image, too. The result does not depend
-    on the number of threads.
+    The result does not depend on the number of threads.
 
     :param left, right: float32 H x W, the images that are matched.
-    :param label: int16 H x W, filled: d - min_disparity.
-    :param fraction: int8 H x W, filled: sixteenths to the vertex of the parabola through the
-        beliefs; 0 at the first and last label and on a flat parabola.
-    :param best, second: int32 (int16 messages) or float32 H x W, both filled or both None: the
-        least belief, and the least of the labels further than 1 from it, ``NO_SECOND`` where
-        there is none.
-    :param right_label: int16 H x W or None, filled: for pixel (x, y) of the other image the
-        label of the least belief among the pixels (x + d, y) of this one that have data cost for
-        every d; -1 = none.
+    :param out: filled. Every pixel gets a label, those of the border of the image, too; the
+        fraction leads to the vertex of the parabola through the beliefs. Pixels of the other
+        image are compared with those of this one that have data cost for every d.
     :param scratch: the arrays of ``scratch.tiled``.
     """
     sent = scratch['tile_edges']
     sent[...] = 0
     kind = sent.dtype.type
     slope, truncation = quantisation.message_smoothness(config)
-    reach = min(config.disparity_range - 1, _reach(slope, truncation))
-    rounding = 0.5 if sent.dtype == np.uint16 else 0.0
-    real = np.float64 if sent.dtype == np.uint16 else np.float32
-    no_cost = _NO_COST[sent.dtype == np.float32]
-    if right_label is not None:
-        right_label[...] = -1
+    real, rounding = (np.float64, 0.5) if sent.dtype == np.uint16 else (np.float32, 0.0)
+    reach = -1
+    if config.option('computation', 'plain') == 'fast':
+        reach = min(config.disparity_range - 1, _reach(slope, truncation))
+    energy = Energy(config.min_disparity,
+                    real(config.data_weight * quantisation.message_scale(config)),
+                    real(config.data_truncation), real(rounding), kind(min(slope, truncation)),
+                    kind(truncation), reach)
+    if out.with_right:
+        out.right_label[...] = -1
     _, rows, columns, labels, stride = sent.shape
     tiles = Tiles(config.tile_size, rows, columns, labels, stride)
     planes, lines = (scratch[name].reshape(len(scratch[name]), -1)
@@ -91,25 +102,9 @@ def pass_messages(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any],
         for is_reverse in (False, True):
             is_last = is_reverse and outer + 1 == config.outer_iterations
             for step in range(rows + columns - 1):
-                _visit_diagonal(
-                    rows + columns - 2 - step if is_reverse else step, tiles, left, right,
-                    config.min_disparity,
-                    real(config.data_weight * quantisation.message_scale(config)),
-                    real(config.data_truncation), real(rounding), config.inner_iterations,
-                    kind(min(slope, truncation)), kind(truncation),
-                    reach if config.option('computation', 'plain') == 'fast' else -1,
-                    sent.reshape(-1),
-                    planes, lines, is_last, label, fraction,
-                    best is not None and second is not None,
-                    no_cost if best is None else best, no_cost if second is None else second,
-                    right_label is not None,
-                    _NO_LABEL if right_label is None else right_label,
-                    scratch['tile_right_least'])
-
-
-# Stand for arrays that were not asked for, so that the kernel has one signature.
-_NO_COST = {True: np.zeros((1, 1), np.float32), False: np.zeros((1, 1), np.int32)}
-_NO_LABEL = np.zeros((1, 1), np.int16)
+                _visit_diagonal(rows + columns - 2 - step if is_reverse else step, tiles, left,
+                                right, energy, config.inner_iterations, sent.reshape(-1), planes,
+                                lines, is_last, out, scratch['tile_right_least'])
 
 
 def _reach(slope: float, truncation: float) -> int:
@@ -118,36 +113,33 @@ def _reach(slope: float, truncation: float) -> int:
 
 
 @parallel_kernel
-def _visit_diagonal(diagonal: int, tiles: Tiles, left: Any, right: Any, first: int, weight: Any,
-                    bound: Any, rounding: Any, iterations: int, slope: Any, truncation: Any,
-                    reach: int, sent: Any, planes: Any, lines: Any, is_last: bool, label: Any,
-                    fraction: Any, with_costs: bool, best: Any, second: Any, with_right: bool,
-                    right_label: Any, right_least: Any) -> None:
+def _visit_diagonal(diagonal: int, tiles: Tiles, left: Any, right: Any, energy: Any,
+                    iterations: int, sent: Any, planes: Any, lines: Any, is_last: bool, out: Any,
+                    right_least: Any) -> None:
     parts = planes.shape[0]
     first_row = max(0, diagonal - tiles.columns + 1)
     end_row = min(tiles.rows, diagonal + 1)
     for part in numba.prange(parts):
         for row in range(first_row + part, end_row, parts):
-            _visit_tile(row, diagonal - row, tiles, left, right, first, weight, bound, rounding,
-                        iterations, slope, truncation, reach, sent, planes[part], lines[part])
+            _visit_tile(row, diagonal - row, tiles, left, right, energy, iterations, sent,
+                        planes[part], lines[part])
             if is_last:
                 _select(row * tiles.size, (diagonal - row) * tiles.size, left.shape[0],
-                        left.shape[1], tiles, first, planes[part], lines[part], label, fraction,
-                        with_costs, best, second, with_right, right_label, right_least)
+                        left.shape[1], tiles, energy.first, planes[part], lines[part], out,
+                        right_least)
 
 
 @kernel
-def _visit_tile(row: int, column: int, tiles: Tiles, left: Any, right: Any, first: int,
-                weight: Any, bound: Any, rounding: Any, iterations: int, slope: Any,
-                truncation: Any, reach: int, sent: Any, planes: Any, lines: Any) -> None:
+def _visit_tile(row: int, column: int, tiles: Tiles, left: Any, right: Any, energy: Any,
+                iterations: int, sent: Any, planes: Any, lines: Any) -> None:
     size, rows, columns, labels, stride = tiles
     y_first, x_first = row * size, column * size
     height = min(size, left.shape[0] - y_first)
     width = min(size, left.shape[1] - x_first)
     edge = labels * stride
     plane = size * edge
-    _data_cost(left, right, y_first, x_first, height, width, first, weight, bound, rounding,
-               labels, stride, planes, _COST_X * plane, _COST_Y * plane)
+    _data_cost(left, right, y_first, x_first, height, width, energy, labels, stride, planes,
+               _COST_X * plane, _COST_Y * plane)
     planes[_ABOVE_X * plane:_BELOW_X * plane + plane] = 0
     # Where the neighbours' messages lie; below 0 = there are none.
     from_left = ((RIGHT * rows + row) * columns + column - 1) * edge if column > 0 else -1
@@ -170,7 +162,7 @@ def _visit_tile(row: int, column: int, tiles: Tiles, left: Any, right: Any, firs
         for side in (LEFT, RIGHT):
             _sweep(planes, _SUM * plane, sent, from_left if side == LEFT else from_right,
                    (((side ^ 1) * rows + row) * columns + column) * edge, width, height, labels,
-                   stride, side == RIGHT, slope, truncation, reach, lines,
+                   stride, side == RIGHT, energy, lines,
                    (_ARRIVING_Y + side) * plane, -1)
         _sum(planes, _COST_Y * plane, (_ARRIVING_Y + LEFT) * plane,
              (_ARRIVING_Y + RIGHT) * plane, _SUM * plane, height * edge)
@@ -178,14 +170,15 @@ def _visit_tile(row: int, column: int, tiles: Tiles, left: Any, right: Any, firs
             across = _ABOVE_X if side == ABOVE else _BELOW_X
             _sweep(planes, _SUM * plane, sent, from_above if side == ABOVE else from_below,
                    (((side ^ 1) * rows + row) * columns + column) * edge, height, width, labels,
-                   stride, side == BELOW, slope, truncation, reach, lines,
+                   stride, side == BELOW, energy, lines,
                    across * plane if goes_on else -1, (_ARRIVING_Y + side) * plane)
 
 
 @kernel
 def _data_cost(left: Any, right: Any, y_first: int, x_first: int, height: int, width: int,
-               first: int, weight: Any, bound: Any, rounding: Any, labels: int, stride: int,
-               planes: Any, along_x: int, along_y: int) -> None:
+               energy: Any, labels: int, stride: int, planes: Any, along_x: int, along_y: int
+               ) -> None:
+    first, weight, bound, rounding, _, _, _ = energy
     real = type(weight)
     for y in range(height):
         for x in range(width):
@@ -210,8 +203,8 @@ def _sum(planes: Any, cost: int, first: int, second: int, total: int, count: int
 
 @kernel
 def _sweep(planes: Any, total: int, sent: Any, arriving: int, leaving: int, count: int, size: int,
-           labels: int, stride: int, is_backward: bool, slope: Any, truncation: Any, reach: int,
-           lines: Any, across: int, along: int) -> None:
+           labels: int, stride: int, is_backward: bool, energy: Any, lines: Any, across: int,
+           along: int) -> None:
     """Pass messages through ``count`` places of ``size`` lines, a vector of lines at a time.
 
     :param total: [place][label][line] of ``planes``: what is added to the message at each place.
@@ -239,11 +232,12 @@ def _sweep(planes: Any, total: int, sent: Any, arriving: int, leaving: int, coun
                     for d in range(labels):
                         planes[across + ((first + line) * labels + d) * stride + place] = lines[
                             d * at_once + line]
-            if reach < 0:
-                _message(planes, total + at, labels, stride, slope, truncation, lines)
+            if energy.reach < 0:
+                _message(planes, total + at, labels, stride, energy.slope, energy.truncation,
+                         lines)
             else:
-                _message_of_neighbours(planes, total + at, labels, stride, slope, truncation,
-                                       reach, lines)
+                _message_of_neighbours(planes, total + at, labels, stride, energy.slope,
+                                       energy.truncation, energy.reach, lines)
         for d in range(labels):
             store(sent, leaving + d * stride + first, load(lines, d * at_once))
 
@@ -297,8 +291,7 @@ def _message_of_neighbours(planes: Any, total: int, labels: int, stride: int, sl
 
 @kernel
 def _select(y_first: int, x_first: int, rows: int, columns: int, tiles: Tiles, first: int,
-            planes: Any, lines: Any, label: Any, fraction: Any, with_costs: bool, best: Any,
-            second: Any, with_right: bool, right_label: Any, right_least: Any) -> None:
+            planes: Any, lines: Any, out: Any, right_least: Any) -> None:
     """Labels of one tile."""
     size, labels, stride = tiles.size, tiles.labels, tiles.stride
     edge = labels * stride
@@ -317,17 +310,17 @@ def _select(y_first: int, x_first: int, rows: int, columns: int, tiles: Tiles, f
             for d in range(1, labels):
                 if beliefs[d, i] < beliefs[found, i]:
                     found = d
-            label[y, x] = found
-            fraction[y, x] = 0
+            out.label[y, x] = found
+            out.fraction[y, x] = 0
             if 0 < found < labels - 1:
-                fraction[y, x] = sixteenths(beliefs[found - 1, i], beliefs[found, i],
-                                            beliefs[found + 1, i])
-            if with_costs:
-                best[y, x] = beliefs[found, i]
-                second[y, x] = _second(beliefs, i, found)
-            if with_right and first + labels - 1 <= x < columns + first:
+                out.fraction[y, x] = sixteenths(beliefs[found - 1, i], beliefs[found, i],
+                                                beliefs[found + 1, i])
+            if out.with_costs:
+                out.best[y, x] = beliefs[found, i]
+                out.second[y, x] = _second(beliefs, i, found)
+            if out.with_right and first + labels - 1 <= x < columns + first:
                 for d in range(labels):
-                    _offer(beliefs[d, i], d, right_least[y], right_label[y], x - first - d)
+                    _offer(beliefs[d, i], d, right_least[y], out.right_label[y], x - first - d)
 
 
 @kernel

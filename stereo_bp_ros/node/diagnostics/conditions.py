@@ -77,15 +77,15 @@ class Conditions:
 
     def warn(self, key: str, text: str) -> None:
         """Something happened that should not have."""
-        self._happened(key, [_condition(key, Level.WARN, text)])
+        self._add_condition(key, [_condition(key, Level.WARN, text)])
 
     def error(self, key: str, text: str, *, detail: str = '') -> None:
         """Something did not work; ``detail`` goes into the log only."""
-        self._happened(key, [_condition(key, Level.ERROR, text)], detail)
+        self._add_condition(key, [_condition(key, Level.ERROR, text)], detail)
 
     def replace(self, key: str, texts: Sequence[str]) -> None:
         """As ``warn`` with any number of texts, instead of what was raised before."""
-        self._happened(key, [_condition(key, Level.WARN, text) for text in texts])
+        self._add_condition(key, [_condition(key, Level.WARN, text) for text in texts])
 
     def hold(self, key: str, level: Level, *texts: str) -> None:
         """This is so from now on; without a text nothing is."""
@@ -134,7 +134,7 @@ class Conditions:
                  if not keys or key in keys for condition in conditions]
         return sorted(found, key=lambda condition: -condition.level)
 
-    def _happened(self, key: str, conditions: list[Condition], detail: str = '') -> None:
+    def _add_condition(self, key: str, conditions: list[Condition], detail: str = '') -> None:
         with self._lock:
             self._events.pop(key, None)
             if conditions:

@@ -69,7 +69,7 @@ class Counts:
     """All counters.
 
     camera_info_waits:   pairs that waited for the camera_infos of their own stamps.
-    camera_infos_missed: those among them that left with the camera_infos in force.
+    camera_infos_missed: those among them that left with the camera_infos in effect.
     """
 
     received: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(SIDES, 0))

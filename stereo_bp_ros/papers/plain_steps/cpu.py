@@ -19,8 +19,15 @@ from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.hierarchical.labels import sixteenths
 from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
-from stereo_bp_ros.engines.cpu.simd.scalars import load_one, store_one
-from stereo_bp_ros.engines.cpu.simd.vectors import load, minimum, splat, store, where_lane
+from stereo_bp_ros.engines.cpu.simd.vectors import (
+    load,
+    load_one,
+    minimum,
+    splat,
+    store,
+    store_one,
+    where_lane,
+)
 from stereo_bp_ros.papers.plain_steps import cpu_arrays
 from stereo_bp_ros.papers.plain_steps.cpu_arrays import LANES, PlainLevel
 
@@ -53,7 +60,7 @@ def data_cost(left: np.ndarray, right: np.ndarray, config: ResolvedConfig,
               levels: list[PlainLevel], memory: Memory) -> None:
     """Steps 1 and 2: costs of level 0 from float32 H x W images, and of those above.
 
-    Numbers as those of ``cost.data_cost``.
+    Numbers as those of ``cost.fill_costs``.
     """
     is_pixel_major = _flag(config)
     factor = np.float32(config.data_weight * quantisation.message_scale(config))
@@ -93,7 +100,7 @@ def choose_labels(config: ResolvedConfig, levels: list[PlainLevel], memory: Memo
                   label: np.ndarray, fraction: np.ndarray, best: np.ndarray | None,
                   second: np.ndarray | None, right_label: np.ndarray | None,
                   arrays: Mapping[str, np.ndarray]) -> None:
-    """Step 4: as ``labels.selection`` says; ``arrays`` stand in for what is not wanted."""
+    """Step 4: as ``matching.Matches`` says; ``arrays`` stand in for what is not wanted."""
     _choose_labels(memory.take('cost_0'), memory.take('sent_0'), levels[0],
                    config.min_disparity, label, fraction, best is not None, arrays['best'],
                    arrays['second'], right_label is not None, arrays['right_label'],

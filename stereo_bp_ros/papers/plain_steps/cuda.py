@@ -249,7 +249,7 @@ def compile_side_by_side(configs: Iterable[MatcherConfig],
                          progress: Callable[[int, int], None] = lambda *_: None) -> None:
     """Compile the plain steps of many configurations at once, for engines built later.
 
-    Of a configuration with other kernels, on the CPU or refused here, nothing is compiled.
+    Of a configuration with other kernels, on the CPU or rejected here, nothing is compiled.
 
     :param progress: called with (kernels done, kernels).
     """

@@ -50,7 +50,7 @@ class Limits(NamedTuple):
 TYPICAL = Limits(2048, 32, 65536, 255, 228 * 1024, 227 * 1024, 1024, 1024)
 
 
-class Walked(NamedTuple):
+class OccupancyChoice(NamedTuple):
     """What the walk chooses at one occupancy.
 
     block_width, block_height: threads; blocks: of a multiprocessor at once; registers: that
@@ -67,7 +67,7 @@ class Walked(NamedTuple):
 
 def walk(limits: Limits, occupancy: float, disparities: int, *,
          initial_values: int = INITIAL_REGISTER_VALUES,
-         max_values: int = MAX_REGISTER_VALUES) -> Walked:
+         max_values: int = MAX_REGISTER_VALUES) -> OccupancyChoice:
     """The configuration that keeps the most on chip at one occupancy (LCPC 2010, section 7).
 
     1. The most rows of 32 threads that the occupancy allows, in blocks as high as divides them;
@@ -90,16 +90,16 @@ def walk(limits: Limits, occupancy: float, disparities: int, *,
     shared = min(disparities - in_registers, max(0, room) // (WARP * height * VALUE_BYTES))
     rest = disparities - in_registers - shared
     more = min(rest, max(0, max_values - in_registers))
-    return Walked(WARP, height, blocks,
+    return OccupancyChoice(WARP, height, blocks,
                   min(limits.registers // threads, limits.thread_registers),
                   Split(in_registers + more, shared, rest - more), threads / limits.threads)
 
 
 def candidates(limits: Limits, disparities: int, *,
                initial_values: int = INITIAL_REGISTER_VALUES,
-               max_values: int = MAX_REGISTER_VALUES) -> list[tuple[float, Walked]]:
+               max_values: int = MAX_REGISTER_VALUES) -> list[tuple[float, OccupancyChoice]]:
     """The walk: each configuration once, with the least occupancy that gives it."""
-    walked: dict[Walked, float] = {}
+    walked: dict[OccupancyChoice, float] = {}
     for occupancy in OCCUPANCIES:
         walked.setdefault(walk(limits, occupancy, disparities, initial_values=initial_values,
                                max_values=max_values), occupancy)
@@ -138,7 +138,7 @@ class OccupancyWalk(Search):
                 for candidate in self._candidates(group)]
 
 
-def settings_of(walked: Walked) -> Candidate:
+def settings_of(walked: OccupancyChoice) -> Candidate:
     """What the walk has chosen, as settings."""
     return dict(zip(TUNED_SETTINGS,
                     (walked.split.registers, walked.split.shared, walked.block_width,

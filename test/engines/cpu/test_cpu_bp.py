@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +11,10 @@ import cv2
 import numpy as np
 import pytest
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from test.cases import slow
+from test.cases import examples, slow
 from test.engines.support import naive_bp
 
 pytest.importorskip('numba')
@@ -21,7 +22,9 @@ from stereo_bp_ros import MatcherConfig, StereoMatcher, partitions
 from stereo_bp_ros.config import quantisation
 from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu import memory
-from stereo_bp_ros.engines.cpu.hierarchical import cost, labels, messages
+from stereo_bp_ros.engines.cpu.hierarchical import labels
+from stereo_bp_ros.engines.cpu.hierarchical.matching import Hierarchical
+from stereo_bp_ros.engines.cpu.matching import Matches
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.errors import ConfigError
@@ -34,36 +37,18 @@ HALF = {'message_type': 'float16'}
 
 
 def matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
-            parts: partitions.Partitioning | None = None, needs_all_partners: bool = True
-            ) -> dict[str, Any]:
-    """The stages of belief propagation on arrays full of rubbish."""
-    height, width = left.shape
-    parts = parts or partitions.whole(width, height)
-    arrays = {}
-    for spec in plan_of(config, width, height, parts).memory.arrays:
-        arrays[spec.name] = np.full(spec.nbytes, 0xa5, np.uint8).view(spec.dtype).reshape(
-            spec.shape)
-    levels = memory.levels(config, parts.width, parts.height)
-    costs = [arrays[f'cost_{k}'].reshape(-1) for k in range(config.levels)]
-    sent = [arrays[f'messages_{k}'].reshape(-1) for k in range(config.levels)]
+            parts: partitions.Partitioning | None = None) -> dict[str, Any]:
+    """What matching makes of arrays full of rubbish."""
+    plan = plan_of(config, left.shape[1], left.shape[0], parts)
+    arrays = {spec.name: np.full(spec.nbytes, 0xa5, np.uint8).view(spec.dtype).reshape(spec.shape)
+              for spec in plan.memory.arrays}
+    arrays['left_matched'][:], arrays['right_matched'][:] = left, right
     found = {name: arrays[name] for name in
              ('label', 'fraction', 'best', 'second', 'right_label')}
-    right_least = arrays.get('right_least', np.empty((0, 0), memory.sum_dtype(config)))
     with runtime.frame(config.num_threads):
-        slots = [memory.row_slots(config, k, level.height) for k, level in enumerate(levels)]
-        for part in parts.partitions:
-            cost.data_cost(left, right, part.x, part.y, levels, config.min_disparity,
-                           config.data_weight, config.data_truncation,
-                           quantisation.message_scale(config),
-                           costs, arrays['image_rows'], arrays['cost_rows'])
-            selection = labels.selection(
-                part, config.min_disparity, **found, right_least=right_least,
-                beliefs=arrays['belief_rows'], selected=arrays['selected_rows'],
-                right=arrays['right_rows'], needs_all_partners=needs_all_partners)
-            messages.pass_messages(levels, costs, sent, slots, arrays['message_vectors'],
-                                   memory.threads(config), config.iterations_of_levels,
-                                   *quantisation.message_smoothness(config),
-                                   quantisation.first_step(config), config.exact, selection)
+        Hierarchical(plan, arrays).match(
+            plan.config, Matches(**found, with_costs=True, with_right=True),
+            collections.defaultdict(float))
     return found
 
 
@@ -100,6 +85,15 @@ def expected_matches(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
         right_label[place] = other
     return {'label': label, 'fraction': fraction, 'best': best, 'second': second,
             'right_label': right_label}
+
+
+def check(left: np.ndarray, right: np.ndarray, config: MatcherConfig,
+          parts: partitions.Partitioning | None = None) -> dict[str, Any]:
+    """Compare every match with the definition's, and return what was found."""
+    found = matches(left, right, config, parts)
+    for name, values in expected_matches(left, right, config, parts).items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+    return found
 
 
 @st.composite
@@ -140,18 +134,24 @@ both_widths = pytest.mark.parametrize('wide', [False, *slow(True)], ids=['narrow
 
 @both_widths
 @pytest.mark.parametrize('kind', [INT16, EXACT], ids=['int16', 'exact'])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_every_match_is_the_one_of_the_definition(kind: dict[str, Any], wide: bool,
                                                   data: st.DataObject) -> None:
-    left, right, config = pair_and_config(data.draw(cases(wide)), **kind)
-    found, expected = matches(left, right, config), expected_matches(left, right, config)
-    for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], values, err_msg=name)
+    check(*pair_and_config(data.draw(cases(wide)), **kind))
+
+
+@pytest.fixture
+def without_partners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels of the other image need no partner for every d, as with combined costs."""
+    monkeypatch.setattr(labels, 'selection', lambda *given, select=labels.selection: (
+        select(*given)._replace(needs_all_partners=False)))
 
 
 @both_widths
-@settings(max_examples=40)
+@pytest.mark.usefixtures('without_partners')
+@settings(max_examples=examples(40),
+          suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data(), columns=st.integers(1, 3))
 def test_pixels_can_offer_labels_whose_partner_exists_to_the_other_image(
         wide: bool, data: st.DataObject, columns: int) -> None:
@@ -159,14 +159,14 @@ def test_pixels_can_offer_labels_whose_partner_exists_to_the_other_image(
     side = partitions.split(left.shape[1], columns, partitions.alignment(config), 5)
     assume(side is not None)
     parts = partitions.Partitioning(side, partitions.whole(*left.shape[::-1]).rows)
-    found = matches(left, right, config, parts, needs_all_partners=False)
     expected = expected_matches(left, right, config, parts, needs_all_partners=False)
-    np.testing.assert_array_equal(found['right_label'], expected['right_label'])
+    np.testing.assert_array_equal(matches(left, right, config, parts)['right_label'],
+                                  expected['right_label'])
 
 
 @both_widths
 @pytest.mark.parametrize('kind', [INT16, EXACT], ids=['int16', 'exact'])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data(), levels=st.integers(1, 3), columns=st.integers(1, 4),
        rows=st.integers(1, 3), padding=st.integers(1, 9))
 def test_partitions_match_what_their_parts_of_the_costs_make(
@@ -177,32 +177,26 @@ def test_partitions_match_what_their_parts_of_the_costs_make(
     sides = [partitions.split(length, count, partitions.alignment(config), padding)
              for length, count in ((width, columns), (height, rows))]
     assume(None not in sides)
-    parts = partitions.Partitioning(*sides)
-    found = matches(left, right, config, parts)
-    for name, values in expected_matches(left, right, config, parts).items():
-        np.testing.assert_array_equal(found[name], values, err_msg=name)
+    check(left, right, config, partitions.Partitioning(*sides))
 
 
-def whole_steps(**changes: Any) -> MatcherConfig:
-    """int16 with S = 1, so that slope and truncation are messages' units."""
-    config = MatcherConfig(**{
-        'preprocessing': 'none', 'data_weight': 1.0, 'data_truncation': 60.0, 'levels': 2,
-        'discontinuity_slope': 100.0, 'discontinuity_truncation': 2700.0, **INT16, **changes})
+#: int16 with S = 1, so that slope and truncation are messages' units.
+WHOLE_STEPS = {'data_weight': 1.0, 'data_truncation': 60.0, 'levels': 2,
+               'discontinuity_slope': 100.0, 'discontinuity_truncation': 2700.0, **INT16}
+
+
+@pytest.mark.parametrize(('changes', 'messages', 'costs'), [
+    *(({'discontinuity_slope': slope, 'disparity_range': disparities, 'data_weight': 10.0,
+        'levels': 1}, kept, 'uint16')
+      for slope, kept in ((127.0, 'int8'), (128.0, 'uint16')) for disparities in (12, 40)),
+    ({'data_truncation': 255.4, 'disparity_range': 9}, 'int8', 'uint8'),
+    *slow(({'data_truncation': 255.5, 'disparity_range': 9}, 'int8', 'uint16'))], ids=str)
+def test_the_largest_values_of_a_type_lose_nothing(changes: dict[str, Any], messages: str,
+                                                   costs: str) -> None:
+    config = MatcherConfig(preprocessing='none', **{**WHOLE_STEPS, **changes})
     assert quantisation.message_scale(config) == 1
-    return config
-
-
-@pytest.mark.parametrize(('slope', 'kept'), [(127, 'int8'), (128, 'uint16')])
-@pytest.mark.parametrize('disparities', [12, 40])
-def test_the_steepest_slope_of_bytes_loses_nothing(slope: int, kept: str,
-                                                   disparities: int) -> None:
-    config = whole_steps(discontinuity_slope=float(slope), disparity_range=disparities,
-                         data_weight=10.0, levels=1)
-    assert memory.message_dtype(config) == kept
-    left, right = np.random.default_rng(slope).integers(0, 256, (2, 23, 140)).astype(np.float32)
-    found, expected = matches(left, right, config), expected_matches(left, right, config)
-    for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], values, err_msg=name)
+    assert (memory.message_dtype(config), memory.cost_dtype(config, 0)) == (messages, costs)
+    check(*np.random.default_rng(7).uniform(0, 600, (2, 20, 75)).astype(np.float32), config)
 
 
 #: Settings with which messages are bytes, their differences, or 16 bits: slope, first step,
@@ -210,7 +204,7 @@ def test_the_steepest_slope_of_bytes_loses_nothing(slope: int, kept: str,
 STEPS = {'int8': (20.0, 10.0, 120.0, 10.0), 'uint16': (200.0, 70.0, 2700.0, 1.0)}
 
 
-@pytest.mark.parametrize('disparities', [16, 21, 64, 128, 130, 300])
+@pytest.mark.parametrize('disparities', [16, 21, 64, 130, *slow(128, 300)])
 @pytest.mark.parametrize('kept', ['int8', *slow('uint16')])
 def test_a_first_step_of_its_own_is_matched_as_defined(kept: str, disparities: int) -> None:
     slope, first_step, truncation, weight = STEPS[kept]
@@ -219,37 +213,21 @@ def test_a_first_step_of_its_own_is_matched_as_defined(kept: str, disparities: i
         level_iterations='2, 3', disparity_range=disparities, discontinuity_slope=slope,
         discontinuity_first_step=first_step, discontinuity_truncation=truncation, **INT16)
     assert memory.message_dtype(config) == kept
-    width = disparities + 27
-    left, right = np.random.default_rng(disparities).integers(0, 60, (2, 7, width)).astype(
-        np.float32)
-    found, expected = matches(left, right, config), expected_matches(left, right, config)
-    for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], values, err_msg=name)
+    left, right = np.random.default_rng(disparities).integers(
+        0, 60, (2, 7, disparities + 27)).astype(np.float32)
+    found = check(left, right, config)
     plain = config.replace(discontinuity_first_step=0.0)
     assert not np.array_equal(found['best'], matches(left, right, plain)['best'])
 
 
-@pytest.mark.parametrize(('truncation', 'kept'), [(255.4, 'uint8'), *slow((255.5, 'uint16'))])
-def test_the_largest_cost_of_bytes_loses_nothing(truncation: float, kept: str) -> None:
-    config = whole_steps(data_truncation=truncation, disparity_range=9)
-    assert memory.cost_dtype(config, 0) == kept
-    left, right = np.random.default_rng(7).uniform(0, 600, (2, 20, 75)).astype(np.float32)
-    found, expected = matches(left, right, config), expected_matches(left, right, config)
-    for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], values, err_msg=name)
-
-
-@pytest.mark.parametrize('disparities', [2, 3, 31, 32, 128, 511, 512])
+@pytest.mark.parametrize('disparities', [2, 3, 31, 32, 512, *slow(128, 511)])
 @pytest.mark.parametrize('kind', [INT16, EXACT], ids=['int16', 'exact'])
 def test_any_range_is_matched_as_defined(kind: dict[str, Any], disparities: int) -> None:
-    rng = np.random.default_rng(disparities)
-    left, right = rng.integers(0, 60, (2, 7, disparities + 33)).astype(np.float32)
-    config = MatcherConfig(preprocessing='none', disparity_range=disparities, min_disparity=-5,
-                           levels=3, **kind)
-    found, expected = matches(left, right, config), expected_matches(left, right, config)
-    assert (expected['label'][1:-1, disparities:-8] > 0).any()
-    for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], values, err_msg=name)
+    left, right = np.random.default_rng(disparities).integers(
+        0, 60, (2, 7, disparities + 33)).astype(np.float32)
+    found = check(left, right, MatcherConfig(
+        preprocessing='none', disparity_range=disparities, min_disparity=-5, levels=3, **kind))
+    assert (found['label'][1:-1, disparities:-8] > 0).any()
 
 
 @pytest.mark.parametrize('threads', [1, 2, 3, 4])
@@ -278,7 +256,7 @@ def test_rows_that_are_in_use_at_once_have_slots_of_their_own(
 
 @pytest.mark.parametrize('kind', [INT16, FAST, EXACT, *slow(HALF)],
                          ids=['int16', 'float32', 'exact', 'float16'])
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 @given(disparity=st.integers(-12, 12), seed=st.integers(0, 99))
 def test_a_constant_disparity_is_found_everywhere(
         textured_pair: Callable[..., Any], kind: dict[str, Any], disparity: int,

@@ -127,12 +127,6 @@ def test_a_mosaic_of_16_bits_is_rounded_once_and_scaled(encoding, padding, big_e
                                   expected.astype(np.float32) * np.float32(255 / 4095))
 
 
-@pytest.mark.parametrize('encoding', sorted(WIDE_MOSAICS))
-def test_a_mosaic_of_the_largest_values_overflows_nothing(encoding):
-    white = np.full((HEIGHT, WIDTH), 65535, np.uint16)
-    assert (grey_of(padded(white, encoding, 0)) == 65535 / 256).all()
-
-
 @pytest.mark.parametrize('encoding', sorted(MOSAICS))
 @pytest.mark.parametrize('colour', ['r', 'g', 'b'])
 def test_a_mosaic_of_one_colour_has_the_grey_value_of_that_colour(encoding, colour):
@@ -154,13 +148,6 @@ def test_sixteen_bits_are_scaled_and_not_rounded(encoding, padding, big_endian):
     grey = grey_of(padded(pixels, encoding, padding, big_endian), config)
     np.testing.assert_array_equal(grey, pixels.astype(np.float32) * np.float32(255 / 4095))
     assert (grey != np.round(grey)).any()
-
-
-def test_8uc3_is_blue_green_red():
-    blue = np.zeros((2, 2, 3), np.uint8)
-    blue[:, :, 0] = 255
-    assert (grey_of(RawImage.from_array(blue, '8UC3')) == 29).all()
-    assert (grey_of(RawImage.from_array(blue, 'rgb8')) == 76).all()
 
 
 @pytest.mark.parametrize('encoding', sorted(ENCODINGS))

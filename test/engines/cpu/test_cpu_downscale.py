@@ -10,8 +10,8 @@ import pytest
 
 from stereo_bp_ros import Calibration, MatcherConfig, StereoMatcher, geometry
 from stereo_bp_ros.config import preset_names
-from stereo_bp_ros.engines.cpu.outputs import enlarge
-from stereo_bp_ros.engines.cpu.stages import reduce
+from stereo_bp_ros.engines.cpu.outputs import enlarge_confidences, enlarge_disparities
+from stereo_bp_ros.engines.cpu.stages import preprocess
 from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 from stereo_bp_ros.types import OUTPUTS
@@ -40,10 +40,10 @@ def test_a_reduced_pixel_is_the_mean_of_its_block(shape: tuple[int, int], factor
     grey = np.random.default_rng(0).integers(0, 256, shape).astype(np.float32)
     expected = naive.reduced(grey, factor)
     out = np.full(expected.shape, np.nan, np.float32)
-    reduce.to_means(grey, factor, None, out)
+    preprocess.to_means(grey, factor, None, out)
     np.testing.assert_array_equal(out, expected)
     of_wide = np.full(expected.shape, np.nan, np.float32)
-    reduce.to_means(257 * grey, factor, 1 / 257, of_wide)
+    preprocess.to_means(257 * grey, factor, 1 / 257, of_wide)
     assert np.abs(of_wide - expected).max() <= 0.5001       # not rounded
 
 
@@ -57,10 +57,10 @@ def test_disparities_are_interpolated_within_surfaces_alone(shape: tuple[int, in
     values = (steps + rng.integers(0, 20, small)).astype(np.int16)
     values[rng.random(small) < 0.1] = naive.INVALID
     out = np.full(shape, 77, np.int16)
-    enlarge.disparities(values, factor, out)
+    enlarge_disparities(values, factor, out)
     np.testing.assert_array_equal(out, naive.enlarged(values, factor, shape))
     confidences = np.full(shape, np.nan, np.float32)
-    enlarge.confidences(values.astype(np.float32), factor, confidences)
+    enlarge_confidences(values.astype(np.float32), factor, confidences)
     np.testing.assert_array_equal(confidences, naive.repeated(values, factor, shape))
 
 

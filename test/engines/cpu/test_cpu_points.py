@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import types
 
@@ -10,8 +11,7 @@ import pytest
 
 from stereo_bp_ros import Calibration, MatcherConfig, StereoMatcher
 from stereo_bp_ros.engines.cpu import scratch
-from stereo_bp_ros.engines.cpu.outputs.finished import Finished
-from stereo_bp_ros.engines.cpu.outputs.points import points
+from stereo_bp_ros.engines.cpu.outputs import Finished, fill
 from stereo_bp_ros.engines.cpu.simd import runtime
 from stereo_bp_ros.errors import ConfigError, InputError
 from stereo_bp_ros.images import ENCODINGS, RawImage
@@ -40,7 +40,8 @@ def points_of(sixteenths, raw, config, calibration):
               for name, shape, dtype in scratch.convert(raw.width, raw.height)}
     step = config.points_decimation
     out = np.full((*sixteenths[::step, ::step].shape, 4), 77, np.float32)
-    points(Finished(sixteenths, config.min_disparity, raw, config, calibration, arrays), out)
+    fill(Finished(sixteenths, config.min_disparity, raw, config, calibration, arrays),
+         {'points': out}, collections.defaultdict(float))
     return out
 
 

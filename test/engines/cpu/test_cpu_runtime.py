@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import importlib.metadata
 import json
 import logging
@@ -10,6 +12,7 @@ import pathlib
 import shutil
 import stat
 import threading
+import types
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -30,19 +33,6 @@ def cache_home(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     yield tmp_path
     monkeypatch.undo()
     runtime.cache_directory.cache_clear()
-
-
-def test_a_kernel_computes_with_and_without_options() -> None:
-    @runtime.kernel
-    def twice(x: float) -> float:
-        return 2 * x
-
-    @runtime.kernel(fastmath=True)
-    def half(x: float) -> float:
-        return x / 2
-
-    assert twice(3.0) == 6.0
-    assert half(3.0) == 1.5
 
 
 def test_division_by_zero_is_numpys() -> None:
@@ -146,6 +136,33 @@ def test_a_changed_helper_is_compiled_anew_in_spite_of_the_cache(
         results.append(json.loads(child(source, tmp_path, PYTHONDONTWRITEBYTECODE='1',
                                         XDG_CACHE_HOME=str(tmp_path / 'cache'))))
     assert results == [[1, 0], [1, 1], [2, 0]]
+
+
+def constants(source: str, name: str) -> Iterator[tuple[str, object]]:
+    """What a module imports by name, and uses of a module that it imports, with the values."""
+    module = importlib.import_module(name)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield str(node.module), getattr(module, alias.asname or alias.name, None)
+        elif (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+              and isinstance(used := getattr(module, node.value.id, None), types.ModuleType)):
+            yield used.__name__, getattr(used, node.attr, None)
+
+
+def test_the_cache_belongs_to_the_sources_of_all_constants_of_kernels(
+        repository: pathlib.Path) -> None:
+    sources = runtime.kernel_sources(repository / 'stereo_bp_ros')
+    names = {'.'.join(file.relative_to(repository).with_suffix('').parts): file.read_text()
+             for file in sources}
+    seen = set()
+    for name, source in names.items():
+        if 'simd.runtime import' in source:
+            seen |= {origin for origin, value in constants(source, name)
+                     if origin.startswith('stereo_bp_ros.')
+                     and isinstance(value, (int, float, np.generic))}
+    assert seen <= {*names, 'stereo_bp_ros.engines.cpu.simd'}
+    assert {'stereo_bp_ros.config.quantisation', 'stereo_bp_ros.engines.cpu.memory'} <= seen
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ def pair(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray]:
 
 
 @kernel
-def _arithmetic(a: Any, b: Any, out: Any) -> None:
+def _on_lanes(a: Any, b: Any, out: Any) -> None:
     count = a.size
     x, y = vectors.load(a, 0), vectors.load(b, 0)
     vectors.store(out, 0, x + y)
@@ -32,49 +32,26 @@ def _arithmetic(a: Any, b: Any, out: Any) -> None:
     vectors.store(out, 2 * count, vectors.minimum(x, y))
     vectors.store(out, 3 * count, vectors.where_less(x, y, vectors.splat(a[0]), y))
     vectors.store(out, 4 * count, vectors.where_lane(2, 5, x, y))
+    vectors.store(out, 5 * count, vectors.following(x, y))
+    vectors.store(out, 6 * count, vectors.preceding(y, x))
+    low, high = vectors.interleave(x, y)
+    vectors.store(out, 7 * count, low)
+    vectors.store(out, 8 * count, high)
+    even, odd = vectors.deinterleave(low, high)
+    vectors.store(out, 9 * count, even)
+    vectors.store(out, 10 * count, odd)
 
 
 def test_lanes_are_numpys_elements(pair: tuple[np.ndarray, np.ndarray]) -> None:
     a, b = pair
-    out = np.zeros((5, a.size), a.dtype)
-    _arithmetic(a, b, out.reshape(-1))
+    out = np.zeros((11, a.size), a.dtype)
+    _on_lanes(a, b, out.reshape(-1))
     lane = np.arange(a.size)
-    expected = [a + b, a - b, np.minimum(a, b), np.where(a < b, a[0], b),
-                np.where((lane >= 2) & (lane < 5), a, b)]
-    np.testing.assert_array_equal(out, expected)
-
-
-@kernel
-def _shuffles(a: Any, b: Any, out: Any) -> None:
-    count = a.size
-    low, high = vectors.interleave(vectors.load(a, 0), vectors.load(b, 0))
-    vectors.store(out, 0, low)
-    vectors.store(out, count, high)
-    even, odd = vectors.deinterleave(low, high)
-    vectors.store(out, 2 * count, even)
-    vectors.store(out, 3 * count, odd)
-
-
-def test_interleaving_is_undone_by_deinterleaving(pair: tuple[np.ndarray, np.ndarray]) -> None:
-    a, b = pair
-    out = np.zeros((4, a.size), a.dtype)
-    _shuffles(a, b, out.reshape(-1))
-    np.testing.assert_array_equal(out[:2].reshape(-1), np.stack([a, b], axis=1).reshape(-1))
-    np.testing.assert_array_equal(out[2:], [a, b])
-
-
-@kernel
-def _neighbours(a: Any, b: Any, out: Any) -> None:
-    vectors.store(out, 0, vectors.following(vectors.load(a, 0), vectors.load(b, 0)))
-    vectors.store(out, a.size, vectors.preceding(vectors.load(b, 0), vectors.load(a, 0)))
-
-
-def test_neighbouring_lanes_come_from_two_vectors(pair: tuple[np.ndarray, np.ndarray]) -> None:
-    a, b = pair
-    out = np.zeros((2, a.size), a.dtype)
-    _neighbours(a, b, out.reshape(-1))
-    np.testing.assert_array_equal(out[0], np.append(a[1:], b[0]))
-    np.testing.assert_array_equal(out[1], np.append(a[-1], b[:-1]))
+    both = np.stack([a, b], axis=1).reshape(2, -1)
+    np.testing.assert_array_equal(out, [
+        a + b, a - b, np.minimum(a, b), np.where(a < b, a[0], b),
+        np.where((lane >= 2) & (lane < 5), a, b), np.append(a[1:], b[0]),
+        np.append(a[-1], b[:-1]), *both, a, b])
 
 
 @kernel

@@ -6,24 +6,22 @@ import ctypes
 import dataclasses
 import shutil
 import types
-from typing import Any
 
 import numpy as np
 import pytest
 
 from test.cases import slow
-from test.engines.support import host_cuda
 from test.engines.support.host_arena import HostArena
+from test.engines.support.host_cuda import HostKernels
 
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, RawImage, geometry
 from stereo_bp_ros.device_arrays import DeviceArray
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages import convert as on_cpu
-from stereo_bp_ros.engines.cpu.stages import reduce
+from stereo_bp_ros.engines.cpu.stages.preprocess import to_means
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.plan import plan_of
-from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert
 from stereo_bp_ros.images import ENCODINGS
@@ -31,47 +29,13 @@ from test.cases import every
 
 pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
 
-RUN = """
-extern "C" void run_NUMBER(const ARGUMENT* argument, int columns, int rows, int deep, int wide,
-                           int high) {
-    HostBlock block(wide * high);
-    const Index grid = {unsigned(columns), unsigned(rows), unsigned(deep)};
-    for (unsigned i = 0; i < grid.x * grid.y * grid.z; ++i)
-        block.run({i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y}, grid, [&] {
-            blockDim = {unsigned(wide), unsigned(high), 1};
-            threadIdx = {threadIdx.x % wide, threadIdx.x / wide, 0};
-            KERNEL(*argument);
-        });
-}
-"""
 SIZES = [(34, 20), (3, 3), (8, 2)]
 
 
-class HostKernel:
-    """A kernel as ``compiler.kernel`` returns it, on the host."""
-
-    def __init__(self, run: Any) -> None:
-        self._run = run
-
-    def launch(self, _stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
-               _shared_bytes: int, argument: ctypes.Structure) -> None:
-        self._run(ctypes.byref(argument), *grid, *block[:2])
-
-
 @pytest.fixture(scope='module', autouse=True)
-def host_kernels(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Kernels run on the host."""
-    text = '#define __shared__ static\n' + host_cuda.source('frame/convert.cu')
-    for number, name in enumerate(convert.kernels()):
-        argument = 'Upload' if name == 'upload' else 'Conversion'
-        text += RUN.replace('NUMBER', str(number)).replace('KERNEL', name).replace(
-            'ARGUMENT', argument)
-    library = host_cuda.compiled(text, tmp_path_factory.mktemp('convert'))
-    kernels = {name: HostKernel(getattr(library, f'run_{number}'))
-               for number, name in enumerate(convert.kernels())}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, 'kernel', lambda _device, _file, name: kernels[name])
-        yield
+def together(host_kernels: HostKernels) -> None:
+    """All kernels of the stage, in one library."""
+    host_kernels.load(*(('frame/convert.cu', name) for name in convert.kernels()))
 
 
 def random_image(encoding: str, width: int, height: int, padding: int = 0,
@@ -127,7 +91,7 @@ def expected(raw: RawImage, config: MatcherConfig) -> np.ndarray:
     grey = whole
     if factor > 1:
         grey = np.empty(geometry.reduced_size(config, raw.width, raw.height)[::-1], np.float32)
-        reduce.to_means(whole, factor, config.mono16_scale if is_wide else None, grey)
+        to_means(whole, factor, config.mono16_scale if is_wide else None, grey)
     return grey[:, ::-1] if config.reference_image == 'right' else grey
 
 

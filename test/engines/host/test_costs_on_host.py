@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import pathlib
 import shutil
 from typing import Any, NamedTuple
 
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 
 from test.cases import slow
-from test.engines.support import host_cuda, naive_costs
+from test.engines.support import naive_costs
 
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, partitions
@@ -25,27 +23,9 @@ from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import refine
 from stereo_bp_ros.partitions import Partition, Partitioning
 from test.engines.support.host_arena import HostArena
+from test.engines.support.host_cuda import HostKernels
 
 pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
-
-RUN = """
-extern "C" void run_NUMBER(const ARGUMENT* argument, int columns, int rows, int images,
-                           int threads, int shared_bytes) {
-    HostBlock block(threads);
-    std::vector<uint4> memory(shared_bytes / 16 + 1);
-    for (unsigned z = 0; z < unsigned(images); ++z)
-        for (unsigned y = 0; y < unsigned(rows); ++y)
-            for (unsigned x = 0; x < unsigned(columns); ++x)
-                block.run({x, y, z}, {unsigned(columns), unsigned(rows), unsigned(images)}, [&] {
-                    host_shared = memory.data();
-                    KERNEL(*argument);
-                });
-}
-"""
-
-ARGUMENTS = {'make_features': 'FeatureLaunch', 'combine_costs': 'CombineLaunch',
-             'follow_paths': 'PathLaunch', 'arrange_costs': 'ArrangeLaunch',
-             'add_children': 'CoarserLaunch', 'take_fractions': 'FractionLaunch'}
 
 PIXELS = {'uint8': 'uint8', 'float32': 'float'}
 
@@ -54,58 +34,15 @@ GREY, RESIDUAL = {'grey_weight': 0.5}, {'residual_weight': 2.0, 'residual_bound'
 PATHS = {'path_sums': True}
 
 
-class HostKernel(NamedTuple):
-    """A kernel as ``compiler.kernel`` returns it, on the host."""
-
-    run: Any
-
-    def launch(self, _stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
-               shared_bytes: int, argument: ctypes.Structure) -> None:
-        assert block[1:] == (1, 1)
-        self.run(ctypes.byref(argument), *grid, block[0], shared_bytes)
-
-
-class HostKernels:
-    """Compiles what one configuration launches at once; most of the time is the headers."""
-
-    def __init__(self, directory: pathlib.Path) -> None:
-        self._directory = directory
-        self._kernels: dict[tuple[str, str], HostKernel] = {}
-
-    def load(self, names: list[tuple[str, str]]) -> None:
-        missing = [name for name in names if name not in self._kernels]
-        if not missing:
-            return
-        text = host_cuda.source(*sorted({file for file, _ in missing})).replace(
-            'extern __shared__ uint4 shared[];', '#define shared host_shared')
-        for number, (_, name) in enumerate(missing):
-            text += RUN.replace('NUMBER', str(number)).replace('KERNEL', name).replace(
-                'ARGUMENT', ARGUMENTS[name.partition('<')[0]])
-        place = self._directory / str(len(self._kernels))
-        place.mkdir()
-        library = host_cuda.compiled(text, place)
-        for number, name in enumerate(missing):
-            self._kernels[name] = HostKernel(getattr(library, f'run_{number}'))
-
-    def kernel(self, _found: Any, file: str, name: str) -> HostKernel:
-        return self._kernels[file, name]
-
-
-@pytest.fixture(scope='module')
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> HostKernels:
-    return HostKernels(tmp_path_factory.mktemp('kernels'))
-
-
 @pytest.fixture(autouse=True)
-def host_kernels(compiled: HostKernels, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels run on the host."""
+def together(host_kernels: HostKernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that a configuration launches, in one library."""
     def kernels(config: MatcherConfig, image: str) -> list[tuple[str, str]]:
         names = known(config, image)
-        compiled.load([*names, fractions.kernel(config)])
+        host_kernels.load(*names, fractions.kernel(config))
         return names
     known = stage.kernels
     monkeypatch.setattr(stage, 'kernels', kernels)
-    monkeypatch.setattr(compiler, 'kernel', compiled.kernel)
 
 
 def pair(width: int, height: int) -> tuple[np.ndarray, np.ndarray]:

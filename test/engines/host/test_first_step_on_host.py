@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import pathlib
 import shutil
 from typing import Any
 
@@ -65,13 +64,12 @@ extern "C" int NAME(const unsigned short* sums, unsigned short* sent, int slope,
 
 
 @pytest.fixture(scope='module')
-def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    directory: pathlib.Path = tmp_path_factory.mktemp('envelopes')
+def library() -> Any:
     entries = [ENTRY.replace('NAME', f'{kind}_{disparities}').replace(
         'FORMAT', f'{kind}FirstStep').replace('DISPARITIES', str(disparities))
         for kind, ranges in RANGES.items() for disparities in ranges]
     return host_cuda.compiled(
-        host_cuda.source('hierarchical/envelope.cuh') + LOWER + ''.join(entries), directory)
+        host_cuda.source('hierarchical/envelope.cuh') + LOWER + ''.join(entries))
 
 
 @pytest.mark.parametrize(('kind', 'disparities'), [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import pathlib
 import re
 import shutil
 from typing import Any
@@ -78,10 +77,9 @@ extern "C" void keep_fixed(const int* values, int chunks, int middle, int bound,
 
 
 @pytest.fixture(scope='module')
-def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    directory: pathlib.Path = tmp_path_factory.mktemp('words')
+def library() -> Any:
     source = host_cuda.source('hierarchical/formats.cuh')
-    return host_cuda.compiled(source + ROUND_TRIP + HALVES_ROUND_TRIP, directory)
+    return host_cuda.compiled(source + ROUND_TRIP + HALVES_ROUND_TRIP)
 
 
 def kept(library: Any, values: np.ndarray, in_halves: bool = False
@@ -155,9 +153,8 @@ extern "C" unsigned four(unsigned pixel, unsigned others, unsigned truncation) {
 """
 
 
-def test_four_costs_at_once_are_the_truncated_differences_of_their_bytes(
-        tmp_path: pathlib.Path) -> None:
-    library = host_cuda.compiled(host_cuda.source('hierarchical/cost.cu') + FOUR, tmp_path)
+def test_four_costs_at_once_are_the_truncated_differences_of_their_bytes() -> None:
+    library = host_cuda.compiled(host_cuda.source('hierarchical/cost.cu') + FOUR)
     library.four.restype = ctypes.c_uint32
     rng = np.random.default_rng(3)
     for truncation in (1, 7, 15, 64, 127):

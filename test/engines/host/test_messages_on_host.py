@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import pathlib
 import shutil
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from test.cases import slow
-from test.engines.support import host_cuda, naive_bp
+from test.engines.support import naive_bp
 
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, partitions
@@ -27,50 +26,13 @@ from stereo_bp_ros.engines.cuda.hierarchical import (
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.plan import plan_of
-from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from test.engines.support.host_arena import HostArena
 from test.settings import five_sets
 
-pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
+pytestmark = [pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++'),
+              pytest.mark.usefixtures('host_kernels')]
 
-RUN = """
-extern "C" void run(const ARGUMENT* argument, int columns, int rows, int threads, int colour) {
-    HostBlock block(threads);
-    for (unsigned y = 0; y < unsigned(rows); ++y)
-        for (unsigned x = 0; x < unsigned(columns); ++x)
-            block.run({x, y, 0}, {unsigned(columns), unsigned(rows), 1},
-                      [&] { KERNEL(*argument MORE); });
-}
-"""
-
-
-#: Of kernels whose argument is no ``Launch``.
-ARGUMENTS = {'hierarchical/labels.cu': 'Selection', 'hierarchical/edges.cu': 'EdgeLaunch'}
-
-#: Of ``HostBlock``.
-SHARED_BYTES = 2 ** 18
-
-
-class HostKernel:
-    """A kernel as ``compiler.kernel`` returns it, on the host."""
-
-    def __init__(self, file: str, name: str, directory: pathlib.Path) -> None:
-        directory.mkdir()
-        text = host_cuda.source(file).replace('extern __shared__ uint4 shared[];',
-                                              'uint4* const shared = host_shared;')
-        argument = ARGUMENTS.get(file, 'Launch')
-        more = ', colour' if name.startswith('inherit_messages') else ''
-        self._library = host_cuda.compiled(
-            text + RUN.replace('ARGUMENT', argument).replace('MORE', more).replace('KERNEL', name),
-            directory)
-
-    def launch(self, _stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
-               shared_bytes: int, argument: ctypes.Structure,
-               colour: ctypes.c_int | None = None) -> None:
-        assert shared_bytes <= SHARED_BYTES
-        self._library.run(ctypes.byref(argument), grid[0], grid[1], block[0],
-                          colour or ctypes.c_int(0))
 
 
 def put_costs(arena: HostArena, config: MatcherConfig, k: int, level: formats.Level,
@@ -88,19 +50,6 @@ def put_costs(arena: HostArena, config: MatcherConfig, k: int, level: formats.Le
     lines[y, (x + y) % 2, :, x // 2] = pairs.reshape(level.height, level.width, chunks, 8)
     found = arena.view(f'cost_{k}').reshape(-1).view(kind)
     found[:lines.size] = lines.reshape(-1)
-
-
-@pytest.fixture
-def host_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    """Kernels run on the host."""
-    kernels: dict[str, HostKernel] = {}
-
-    def kernel(_found: Any, file: str, name: str) -> HostKernel:
-        if name not in kernels:
-            kernels[name] = HostKernel(file, name, tmp_path / str(len(kernels)))
-        return kernels[name]
-
-    monkeypatch.setattr(compiler, 'kernel', kernel)
 
 
 def configured(disparities: int, **changes: Any) -> MatcherConfig:
@@ -205,7 +154,6 @@ def check_right_keys(found: np.ndarray, keys: np.ndarray, config: MatcherConfig,
     *slow((57, 75, {'data_weight': 1.0, 'discontinuity_slope': 0.7310585, 'iterations': 2}),
           (77, 37, {'levels': 4, 'iterations': 2}),
           (128, 131, {'discontinuity_truncation': 6.0, 'iterations': 2, 'levels': 1}))])
-@pytest.mark.usefixtures('host_kernels')
 def test_whole_numbers_of_32_bits_are_passed_as_they_are_defined(
         disparities: int, width: int, changes: dict[str, Any]) -> None:
     config = configured(disparities, **changes)
@@ -222,7 +170,6 @@ def test_whole_numbers_of_32_bits_are_passed_as_they_are_defined(
     (121, 40, 'Float32ThreeBytesSplit', 1e-3),
     *slow((64, 70, 'Float32Split', float('inf')), (136, 150, 'Float32ThreeBytesSplit', 1e-3),
           (260, 40, 'Float32Split', float('inf')))])
-@pytest.mark.usefixtures('host_kernels')
 def test_halves_of_floats_are_exact_where_sums_are(
         disparities: int, width: int, kind: str, least_cost: float,
         monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +203,6 @@ SMALL_TILES = schedule.Tiling(2, 8, 4, 128, 1, 4, resident=True,
         ('Int16Bytes', 130, '2, 1', STREAMED), ('Int16SixBits', 64, '4, 0, 2', IN_SLOTS),
         ('Int16SixBits', 128, '1, 3', STREAMED), ('Int16Deltas', 40, '4, 4', SMALL_TILES),
         ('Int16', 300, '2, 3', STREAMED), ('Int16', 16, '5, 2', IN_SLOTS))])
-@pytest.mark.usefixtures('host_kernels')
 def test_a_first_step_and_iterations_of_levels_are_passed_as_they_are_defined(
         kind: str, disparities: int, iterations: str, tiling: schedule.Tiling) -> None:
     slope, first_step, truncation = STEPS[kind]
@@ -280,7 +226,6 @@ def test_a_first_step_and_iterations_of_levels_are_passed_as_they_are_defined(
         ('Int16SixBits', 64, '4, 0, 2', IN_SLOTS, 'float32'),
         ('Int16Deltas', 40, '4, 4', SMALL_TILES, 'uint8'),
         ('Int16', 300, '2, 3', STREAMED, 'uint8'))])
-@pytest.mark.usefixtures('host_kernels')
 def test_messages_across_edges_of_the_image_have_a_truncation_of_their_own(
         kind: str, disparities: int, iterations: str, tiling: schedule.Tiling,
         pixels: str) -> None:

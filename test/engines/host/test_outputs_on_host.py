@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import ctypes
-import pathlib
 import shutil
 from typing import Any
 
 import numpy as np
 import pytest
 
-from test.engines.support import host_cuda
 from test.engines.support.host_arena import HostArena
 
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, RawImage
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.engines.cpu import scratch
-from stereo_bp_ros.engines.cpu.outputs import enlarge, reference
-from stereo_bp_ros.engines.cpu.outputs.fill import fill
-from stereo_bp_ros.engines.cpu.outputs.finished import Finished
+from stereo_bp_ros.engines.cpu.outputs import (
+    Finished,
+    enlarge_confidences,
+    enlarge_disparities,
+    fill,
+    fill_levels,
+)
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.outputs import stage
 from stereo_bp_ros.engines.cuda.plan import plan_of
-from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert, refine
 from stereo_bp_ros.images import ENCODINGS
@@ -31,52 +31,10 @@ from stereo_bp_ros.types import DERIVED, OUTPUTS
 from test.engines.host.test_convert_on_host import random_image
 from test.engines.support.outputs import rubbish
 
-pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
+pytestmark = [pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++'),
+              pytest.mark.usefixtures('host_kernels')]
 
-#: A kernel of blocks of 32 x 8 threads, one after the other.
-RUN = """
-extern "C" void run(const ARGUMENT* argument, int columns, int rows) {
-    HostBlock block(256);
-    for (unsigned y = 0; y < unsigned(rows); ++y)
-        for (unsigned x = 0; x < unsigned(columns); ++x)
-            block.run({x, y, 0}, {unsigned(columns), unsigned(rows), 1}, [&] {
-                blockDim = {32, 8, 1};
-                threadIdx = {threadIdx.x % 32, threadIdx.x / 32, 0};
-                KERNEL(*argument);
-            });
-}
-"""
 CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
-
-
-class HostKernel:
-    """A kernel as ``compiler.kernel`` returns it, on the host."""
-
-    def __init__(self, file: str, name: str, directory: pathlib.Path) -> None:
-        argument = 'Enlarging' if (file, name) == stage.ENLARGE else 'Finished'
-        self._library = host_cuda.compiled(
-            '#define __shared__ static\n' + host_cuda.source(file)
-            + RUN.replace('ARGUMENT', argument).replace('KERNEL', name), directory)
-
-    def launch(self, _stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
-               _shared_bytes: int, argument: ctypes.Structure) -> None:
-        assert block == (32, 8, 1)
-        self._library.run(ctypes.byref(argument), *grid[:2])
-
-
-@pytest.fixture(scope='module', autouse=True)
-def host_kernels(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Kernels run on the host; each is compiled once."""
-    kernels: dict[str, HostKernel] = {}
-
-    def kernel(_found: Any, file: str, name: str) -> HostKernel:
-        if name not in kernels:
-            kernels[name] = HostKernel(file, name, tmp_path_factory.mktemp(name))
-        return kernels[name]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, 'kernel', kernel)
-        yield
 
 
 def random_map(shape: tuple[int, int], disparities: int) -> np.ndarray:
@@ -149,10 +107,10 @@ def test_reduced_disparities_are_enlarged_as_on_the_cpu(factor: int, names: tupl
         np.random.default_rng(5).integers(0, 256, (height, width, 3), np.uint8))
     found = outputs_on_host(config, reference, reduced, confidence, names)
     enlarged = np.empty((height, width), np.int16)
-    enlarge.disparities(reduced, factor, enlarged)
+    enlarge_disparities(reduced, factor, enlarged)
     expected = rubbish(names, (height, width))
     if 'confidence' in names:
-        enlarge.confidences(confidence, factor, expected['confidence'])
+        enlarge_confidences(confidence, factor, expected['confidence'])
     fill(Finished(enlarged, -12, reference, plan.config, CALIBRATION, {}), expected,
          dict.fromkeys(('refine', *OUTPUTS), 0.0))
     for name in names:
@@ -231,6 +189,6 @@ def test_points_have_the_grey_values_that_are_matched_where_no_image_came_rectif
     made.enqueue(0, refine.steps(plan.config, ('points',)),
                  stage.Reference(name, convert.Reading(layout, 1, 0), True, is_mirrored))
     expected = np.empty((height, width), np.uint8)
-    reference.levels(grey, factor, is_mirrored, expected)
+    fill_levels(grey, factor, is_mirrored, expected)
     colors = outputs['points'][..., 3].copy().view(np.uint32)
     np.testing.assert_array_equal(colors, expected.astype(np.uint32) * 0x10101)

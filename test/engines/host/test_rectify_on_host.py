@@ -2,72 +2,27 @@
 
 from __future__ import annotations
 
-import ctypes
-import pathlib
 import shutil
 from typing import Any
 
 import numpy as np
 import pytest
 
-from test.engines.support import host_cuda
-
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, RawImage, Rectification, geometry
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages import rectify as on_cpu
-from stereo_bp_ros.engines.cpu.stages import reduce
+from stereo_bp_ros.engines.cpu.stages.preprocess import to_means
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.plan import plan_of
-from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert, rectify
 from stereo_bp_ros.images import ENCODINGS
 from test.engines.support.host_arena import HostArena
 from test.raw_cameras import MODELS, camera_info, rectification
 
-pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
-
-#: Threads share nothing: one after the other.
-RUN = """
-extern "C" void run(const RawPair* pair, int columns, int rows, int wide, int high) {
-    blockDim = {unsigned(wide), unsigned(high), 1};
-    for (blockIdx.z = 0; blockIdx.z < 2; ++blockIdx.z)
-        for (blockIdx.y = 0; blockIdx.y < unsigned(rows); ++blockIdx.y)
-            for (blockIdx.x = 0; blockIdx.x < unsigned(columns); ++blockIdx.x)
-                for (threadIdx.y = 0; threadIdx.y < unsigned(high); ++threadIdx.y)
-                    for (threadIdx.x = 0; threadIdx.x < unsigned(wide); ++threadIdx.x)
-                        KERNEL(*pair);
-}
-"""
-
-
-class HostKernel:
-    """A kernel as ``compiler.kernel`` returns it, on the host."""
-
-    def __init__(self, name: str, directory: pathlib.Path) -> None:
-        directory.mkdir()
-        self._library = host_cuda.compiled(
-            host_cuda.source('frame/convert.cu') + RUN.replace('KERNEL', name), directory)
-
-    def launch(self, _stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
-               _shared_bytes: int, argument: ctypes.Structure) -> None:
-        self._library.run(ctypes.byref(argument), *grid[:2], *block[:2])
-
-
-@pytest.fixture(scope='module', autouse=True)
-def host_kernels(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Kernels run on the host; each is compiled once."""
-    kernels: dict[str, HostKernel] = {}
-
-    def kernel(_found: Any, _file: str, name: str) -> HostKernel:
-        if name not in kernels:
-            kernels[name] = HostKernel(name, tmp_path_factory.mktemp('kernel') / 'k')
-        return kernels[name]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, 'kernel', kernel)
-        yield
+pytestmark = [pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++'),
+              pytest.mark.usefixtures('host_kernels')]
 
 
 def random_raw(encoding: str, width: int, height: int, seed: int, big_endian: bool = False
@@ -112,7 +67,7 @@ def of_cpu(config: MatcherConfig, raw: RawImage, side: str, found: Rectification
     if config.downscale > 1:
         whole, factor = grey, config.downscale
         grey = np.empty(geometry.reduced_size(config, *source)[::-1], np.float32)
-        reduce.to_means(whole, factor, 1.0 if raw.layout.bits == 16 else None, grey)
+        to_means(whole, factor, 1.0 if raw.layout.bits == 16 else None, grey)
     return grey[:, ::-1] if config.reference_image == 'right' else grey
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import pathlib
 import shutil
 from typing import Any
 
@@ -19,7 +18,6 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.engines.cpu.stages import preprocess as on_cpu
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.memory import matches, on_device
-from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import preprocess
 from stereo_bp_ros.engines.cuda.stages import refine as stage
@@ -28,60 +26,13 @@ from stereo_bp_ros.types import DERIVED, OUTPUTS
 from test.engines.support.outputs import rubbish
 from test.engines.support.refinement import CALIBRATION, bp, holed, refine
 
-pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
+pytestmark = [pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++'),
+              pytest.mark.usefixtures('host_kernels')]
 
 #: What the stage itself writes.
 REFINED = tuple(name for name in OUTPUTS if name not in DERIVED)
 
-#: A kernel of blocks of 32 x N threads, or of one row of them; blocks one after the other.
-RUN = """
-extern "C" void run(const ARGUMENT* argument, int columns, int rows, int wide, int high) {
-    HostBlock block(wide * high);
-    for (unsigned y = 0; y < unsigned(rows); ++y)
-        for (unsigned x = 0; x < unsigned(columns); ++x)
-            block.run({x, y, 0}, {unsigned(columns), unsigned(rows), 1}, [&] {
-                blockDim = {unsigned(wide), unsigned(high), 1};
-                threadIdx = {threadIdx.x % wide, threadIdx.x / wide, 0};
-                KERNEL(*argument);
-            });
-}
-"""
-FILLING = ('fill_matches', 'publish_filled', 'fill_bands', 'smooth', 'add_conf', 'average_')
 WIDTH, HEIGHT = 66, 13
-
-#: Outputs that refinement writes itself.
-REFINED = tuple(name for name in OUTPUTS if name not in DERIVED)
-
-
-class HostKernel:
-    """A kernel as ``compiler.kernel`` returns it, on the host."""
-
-    def __init__(self, file: str, name: str, directory: pathlib.Path) -> None:
-        directory.mkdir()
-        text = host_cuda.source(file).replace('extern __shared__ uint32 valid[];',
-                                              'static uint32 valid[64];')
-        run = RUN.replace('ARGUMENT', 'Filling' if name.startswith(FILLING) else 'Frame')
-        self._library = host_cuda.compiled('#define __shared__ static\n' + text
-                                           + run.replace('KERNEL', name), directory)
-
-    def launch(self, _stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
-               _shared_bytes: int, argument: ctypes.Structure) -> None:
-        self._library.run(ctypes.byref(argument), *grid[:2], *block[:2])
-
-
-@pytest.fixture(scope='module')
-def host_kernels(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Kernels run on the host; each is compiled once."""
-    kernels: dict[str, HostKernel] = {}
-
-    def kernel(_found: Any, file: str, name: str) -> HostKernel:
-        if name not in kernels:
-            kernels[name] = HostKernel(file, name, tmp_path_factory.mktemp('kernel') / 'k')
-        return kernels[name]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, 'kernel', kernel)
-        yield kernels
 
 
 class HostStage:
@@ -138,7 +89,6 @@ STEPS = [{'filling': filling, 'bilateral_passes': passes, 'median_window_size': 
 
 
 @pytest.mark.parametrize('reference', ['left', *slow('right')])
-@pytest.mark.usefixtures('host_kernels')
 def test_every_combination_of_filling_and_passes_has_the_bits_of_the_cpu(reference: str) -> None:
     config = bp(message_type='int16', disparity_range=6, reference_image=reference)
     check(config, STEPS if reference == 'left' else STEPS[-1:])
@@ -147,7 +97,6 @@ def test_every_combination_of_filling_and_passes_has_the_bits_of_the_cpu(referen
     assert (planes['disparity'] != rows['disparity']).sum() > 20
 
 
-@pytest.mark.usefixtures('host_kernels')
 def test_the_sigma_is_live() -> None:
     config = bp(message_type='int16', disparity_range=200, border='keep', filling='background')
     check(config, [{'bilateral_passes': 1, 'bilateral_sigma': sigma}
@@ -155,7 +104,6 @@ def test_the_sigma_is_live() -> None:
 
 
 @pytest.mark.parametrize('names', [(name,) for name in REFINED])
-@pytest.mark.usefixtures('host_kernels')
 def test_every_output_can_be_alone(names: tuple[str, ...]) -> None:
     config = bp(message_type='float32', disparity_range=6, disp12_max_diff=2)
     check(config, [{'filling': filling, 'bilateral_passes': 1} for filling in ('none', 'plane')],
@@ -164,7 +112,6 @@ def test_every_output_can_be_alone(names: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize('reference', ['left', *slow('right')])
 @pytest.mark.parametrize('message_type', ['int16', 'float32'])
-@pytest.mark.usefixtures('host_kernels')
 def test_what_is_not_trusted_leaves_no_value(reference: str, message_type: str) -> None:
     config = bp(message_type=message_type, disparity_range=6, reference_image=reference)
     check(config, [{'confidence_window_size': side, 'confidence_threshold': least, **more}
@@ -172,28 +119,24 @@ def test_what_is_not_trusted_leaves_no_value(reference: str, message_type: str) 
                    for more in ({}, {'bilateral_passes': 1}, {'filling': 'background'})])
 
 
-@pytest.mark.usefixtures('host_kernels')
 def test_contrast_leaves_pixels_out() -> None:
     config = bp(message_type='int16', disparity_range=6)
     check(config, [{'contrast_threshold': least, 'confidence_window_size': side}
                    for least in (30.0, 240.0, 255.0) for side in (1, 3)])
 
 
-@pytest.mark.parametrize(('pixel', 'kind'), [('uint8', np.uint8), ('float', np.float32)])
-def test_contrast_is_that_of_the_cpu(pixel: str, kind: type, tmp_path: pathlib.Path) -> None:
-    source = host_cuda.source('frame/preprocess.cu').replace(
-        'extern __shared__ double shared_memory[];', 'static double shared_memory[1];')
-    library = host_cuda.compiled(
-        '#define __shared__ static\n' + source
-        + RUN.replace('ARGUMENT', 'Planes').replace('KERNEL', f'contrast<{pixel}>'), tmp_path)
+@pytest.mark.parametrize('kind', [np.uint8, np.float32])
+def test_contrast_is_that_of_the_cpu(kind: type, host_kernels: host_cuda.HostKernels) -> None:
+    pixel = 'uint8' if kind is np.uint8 else 'float'
+    kernel = host_kernels.kernel(TYPICAL, 'frame/preprocess.cu', f'contrast<{pixel}>')
     for width, height in ((66, 37), (5, 3)):
         grey = np.random.default_rng(0).integers(90, 120, (height, width)).astype(kind)
         grey[:, width // 2:] += (np.arange(width - width // 2) % 3).astype(kind)
         grey[height // 3:, :width // 2] = 255
         found, ranges, expected = np.empty((3, height, width), np.float32)
         planes = on_device_planes(grey.ctypes.data, found.ctypes.data, width, height)
-        library.run(ctypes.byref(planes), -(-width // preprocess.TILE_WIDTH),
-                    -(-height // preprocess.TILE_HEIGHT), *preprocess.BLOCK[:2])
+        tiles = -(-width // preprocess.TILE_WIDTH), -(-height // preprocess.TILE_HEIGHT), 1
+        kernel.launch(0, tiles, preprocess.BLOCK, 0, planes)
         on_cpu.contrast(grey.astype(np.float32), expected, ranges)
         np.testing.assert_array_equal(found, expected)
 

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow,
 
 #: A kernel of 32 threads, each with a stack of its own, over an array of an arena.
 PROGRAM = """
-import ctypes, pathlib, sys
+import ctypes, sys
 from stereo_bp_ros.geometry import MemoryPlan
 from test.engines.support import host_cuda
 from test.engines.support.host_arena import HostArena
@@ -25,9 +25,8 @@ from test.engines.support.host_arena import HostArena
 arena = HostArena(MemoryPlan.lay_out([('a', (256,), 'int32'), ('b', (256,), 'int32')]))
 library = host_cuda.compiled(r'extern "C" void run(int* a, int n, int shift) {'
     ' HostBlock(32).run({}, {}, [&] { a[int(threadIdx.x) + n] = 1 << shift; __syncthreads(); });'
-    ' }',
-    pathlib.Path(sys.argv[1]))
-library.run(ctypes.c_void_p(arena.device['a']), int(sys.argv[2]), int(sys.argv[3]))
+    ' }')
+library.run(ctypes.c_void_p(arena.device['a']), int(sys.argv[1]), int(sys.argv[2]))
 print('ran')
 """
 
@@ -36,9 +35,8 @@ print('ran')
     ('0', '0', ''), ('224', '0', ''), ('225', '0', 'heap-buffer-overflow'),
     ('-1', '0', 'heap-buffer-overflow'), ('0', '32', 'shift exponent 32 is too large')])
 def test_an_access_beside_an_array_and_undefined_behaviour_end_the_process(
-        offset: str, shift: str, found: str, tmp_path: pathlib.Path,
-        repository: pathlib.Path) -> None:
-    done = python(PROGRAM, tmp_path, offset, shift, repository=repository)
+        offset: str, shift: str, found: str, repository: pathlib.Path) -> None:
+    done = python(PROGRAM, offset, shift, repository=repository)
     assert (done.returncode == 0) == (not found), done.stderr
     assert ('ran' in done.stdout) == (not found)
     assert found in done.stderr
@@ -55,13 +53,13 @@ def python(program: str, *arguments: object, repository: pathlib.Path,
 
 #: Two blocks of 64 threads, one after the other, run a body on shared memory and on an array.
 BODY = """
-import ctypes, pathlib, sys
+import ctypes, sys
 from test.engines.support import host_cuda
 
 library = host_cuda.compiled('extern "C" void run(unsigned* a) { HostBlock block(64);'
     'for (unsigned x = 0; x < 2; ++x) block.run({x, 0, 0}, {2, 1, 1}, [&] {'
     '    unsigned* const s = reinterpret_cast<unsigned*>(host_shared);'
-    '    const unsigned i = threadIdx.x;' + sys.argv[2] + '}); }', pathlib.Path(sys.argv[1]))
+    '    const unsigned i = threadIdx.x;' + sys.argv[1] + '}); }')
 library.run((ctypes.c_uint * 256)())
 print('ran')
 """
@@ -88,9 +86,9 @@ TELL = """if (i == 0) {{ a[100] = 1; {fence} atomicAdd(a, 1u); }}
     (TELL.format(fence='__threadfence();', other_fence='__threadfence();'), False),
     (TELL.format(fence='', other_fence='__threadfence();'), True),
     (TELL.format(fence='__threadfence();', other_fence=''), True)])
-def test_a_race_between_threads_ends_the_process(body: str, is_race: bool, tmp_path: pathlib.Path,
+def test_a_race_between_threads_ends_the_process(body: str, is_race: bool,
                                                  repository: pathlib.Path) -> None:
-    done = python(BODY, tmp_path, body, repository=repository, sanitizers='thread')
+    done = python(BODY, body, repository=repository, sanitizers='thread')
     assert (done.returncode == 0) != is_race, done.stderr
     assert ('ran' in done.stdout) != is_race
     assert ('ThreadSanitizer: data race' in done.stderr) == is_race, done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import pathlib
 import shutil
 
 import numpy as np
@@ -24,8 +23,8 @@ extern "C" void run(int count, const int* before, const int* least, const int* a
 MAX_SAD = 51 * 51 * 255
 
 
-def test_fractions_of_sad_are_where_two_lines_meet(tmp_path: pathlib.Path) -> None:
-    library = host_cuda.compiled(host_cuda.source('frame/subpixel.cuh') + RUN, tmp_path)
+def test_fractions_of_sad_are_where_two_lines_meet() -> None:
+    library = host_cuda.compiled(host_cuda.source('frame/subpixel.cuh') + RUN)
     random = np.random.default_rng(0)
     least = np.concatenate([random.integers(0, limit, 20000) for limit in (3, 300, MAX_SAD)])
     before, after = (least + random.integers(0, np.maximum(1, np.minimum(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import pathlib
 import shutil
 import types
 from typing import Any
@@ -61,7 +60,7 @@ QUICK = ('speculative', 'rows', 'rows in a cluster', 'cooperative, fast')
 @pytest.mark.parametrize('case', [
     *QUICK, *slow(*(case for case in CASES if case not in QUICK))])
 def test_labels_costs_and_right_labels_equal_the_plain_implementation(
-        case: str, tmp_path: pathlib.Path) -> None:
+        case: str) -> None:
     width, height, device, changes = CASES[case]
     config = five_sets(**{'stereo_algorithm': 'tiled_bp', 'disparity_range': 16, 'tile_size': 5,
                           'disp12_max_diff': 1, **changes})
@@ -70,7 +69,7 @@ def test_labels_costs_and_right_labels_equal_the_plain_implementation(
     left = cv2.normalize(left, None, 0, 255, cv2.NORM_MINMAX)
     right = np.roll(left, -3, axis=1)
     # Two frames: none may depend on what the one before has left behind.
-    found = run(config, device, left, right, tmp_path, frames=2)
+    found = run(config, device, left, right, frames=2)
 
     beliefs = naive_tiled.beliefs(left.astype(np.float32), right.astype(np.float32), config)
     expected = np.argmin(beliefs, axis=2)
@@ -83,11 +82,11 @@ def test_labels_costs_and_right_labels_equal_the_plain_implementation(
 
 
 def run(config: MatcherConfig, device: Any, left: np.ndarray, right: np.ndarray,
-        directory: pathlib.Path, frames: int) -> dict[str, np.ndarray]:
+        frames: int) -> dict[str, np.ndarray]:
     """Everything that matching fills."""
     height, width = left.shape
     launch = tiled_launch.launch_of(config, width, height, device)
-    library = host_cuda.build(*matching.kernel(config, launch, 'uint8', True), directory)
+    library = host_cuda.build(*matching.kernel(config, launch, 'uint8', True))
     arrays = {name: np.zeros(shape, dtype) for name, shape, dtype in (
         *tiled_launch.arrays(config, width, height, device),
         *((name, left.shape, dtype) for name, dtype in (

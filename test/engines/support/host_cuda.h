@@ -49,7 +49,7 @@ struct HostThread {
     HostWarp* warp = nullptr;
     HostBarrier* threads_of_block = nullptr;
     int* said = nullptr;      // by __syncthreads_or
-    uint4* shared_memory = nullptr;  // of this block
+    uint4* dynamic_shared = nullptr;  // of this block
     const HostBarrier* waits_for = nullptr;
     unsigned waits_in = 0;  // phase
     bool ended = true;
@@ -64,7 +64,7 @@ HOST_UNSEEN static HostThread* host_now() { return host_running; }
 #define blockIdx (host_thread->block)
 #define blockDim (host_thread->block_size)
 #define gridDim (host_thread->grid)
-#define host_shared (host_thread->shared_memory)
+#define host_shared (host_thread->dynamic_shared)
 static std::vector<uint4*> host_shared_of_blocks;
 static HostBarrier host_grid;
 static unsigned long long host_begin, host_end;  // of a kernel: what they order
@@ -171,7 +171,7 @@ struct HostBlock {
             thread.warp = &warps[i / 32];
             thread.threads_of_block = &barrier;
             thread.said = &said;
-            thread.shared_memory = shared.data();
+            thread.dynamic_shared = shared.data();
         });
     }
 
@@ -365,4 +365,20 @@ template <typename Value> Value atomicMin(Value* at, Value value) {
            && !__atomic_compare_exchange_n(at, &known, value, false, __ATOMIC_RELAXED,
                                            __ATOMIC_RELAXED)) {}
     return known;
+}
+
+// A kernel of one argument in memory, and at most one number; its shared memory holds rubbish.
+template <typename Argument, typename... More>
+void host_launch(void (*kernel)(Argument, More...), const void* argument, const unsigned* grid,
+                 const unsigned* size, int shared_bytes, int more) {
+    HostBlock block(size[0] * size[1]);
+    block.shared.assign(shared_bytes / 16 + 1, {0x5b5b5b5b, 0x5b5b5b5b, 0x5b5b5b5b, 0x5b5b5b5b});
+    for (unsigned z = 0; z < grid[2]; ++z)
+        for (unsigned y = 0; y < grid[1]; ++y)
+            for (unsigned x = 0; x < grid[0]; ++x)
+                block.run({x, y, z}, {grid[0], grid[1], grid[2]}, [&] {
+                    blockDim = {size[0], size[1], 1};
+                    threadIdx = {threadIdx.x % size[0], threadIdx.x / size[0], 0};
+                    kernel(*static_cast<const Argument*>(argument), More(more)...);
+                });
 }

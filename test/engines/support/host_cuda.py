@@ -9,13 +9,24 @@ With STEREO_BP_SANITIZE it is compiled with these sanitizers of GCC: see ``make 
 from __future__ import annotations
 
 import ctypes
+import functools
+import hashlib
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
+import time
+from typing import Any, NamedTuple
 
+from stereo_bp_ros.engines import cache
 from stereo_bp_ros.engines.cuda.runtime.compiler import KERNELS
+
+HERE = pathlib.Path(__file__).parent
+
+#: Seconds that a library stays which no test has used.
+KEPT_FOR = 7 * 24 * 3600
 
 #: Functions that have PTX in them: their bodies here.
 BODIES = {
@@ -50,6 +61,15 @@ BODIES = {
                             'return seen;',
 }
 
+LAUNCH = """
+extern "C" void run_NUMBER(const void* argument, const unsigned* grid, const unsigned* block,
+                           int shared_bytes, int more) {
+    host_launch(&KERNEL, argument, grid, block, shared_bytes, more);
+}
+"""
+THREE = ctypes.c_uint * 3
+NOTHING_MORE = ctypes.c_int(0)
+
 #: By what GCC calls each sanitizer.
 LIBRARIES = {'address': 'libasan.so', 'undefined': 'libubsan.so', 'thread': 'libtsan.so'}
 
@@ -72,7 +92,7 @@ extern "C" void run(const TiledLaunch* launch, int blocks, int threads, int shar
         thread.block = {unsigned(block), 0, 0};
         thread.block_size = {unsigned(threads), 1, 1};
         thread.grid = {unsigned(blocks), 1, 1};
-        thread.shared_memory = shared[block].data();
+        thread.dynamic_shared = shared[block].data();
         thread.threads_of_block = &barriers[block];
         thread.said = &said[block];
         thread.warp = &warps[i / 32];
@@ -81,35 +101,92 @@ extern "C" void run(const TiledLaunch* launch, int blocks, int threads, int shar
 """
 
 
-def build(file: str, kernel: str, directory: pathlib.Path) -> ctypes.CDLL:
+def build(file: str, kernel: str) -> ctypes.CDLL:
     """Compile one kernel of a file, with its template arguments; ``run`` launches it.
 
     :raises CalledProcessError: it does not compile.
     """
-    text = source(file).replace('extern __shared__ uint4 memory[];',
-                                'uint4* const memory = host_shared;')
     steps = ', first, end' if kernel.startswith('visit_diagonals') else ''
     call = f'{kernel}(*launch{steps})'
-    return compiled(text + RUN.replace('KERNEL', call), directory)
+    return compiled(source(file) + RUN.replace('KERNEL', call))
+
+
+class HostKernel(NamedTuple):
+    """A kernel as ``compiler.kernel`` returns it, on the host."""
+
+    run: Any
+
+    def launch(self, _stream: int, grid: tuple[int, int, int], block: tuple[int, int, int],
+               shared_bytes: int, argument: ctypes.Structure,
+               more: ctypes.c_int = NOTHING_MORE) -> None:
+        assert block[2] == 1
+        self.run(ctypes.byref(argument), THREE(*grid), THREE(*block), shared_bytes, more)
+
+
+class HostKernels:
+    """In place of ``compiler``: kernels whose threads run side by side, blocks in turn."""
+
+    def __init__(self) -> None:
+        self._kernels: dict[tuple[str, str], HostKernel] = {}
+
+    def load(self, *names: tuple[str, str]) -> None:
+        """Compile kernels, each a file and a name, together: most of the time is the headers."""
+        missing = [name for name in names if name not in self._kernels]
+        if missing:
+            library = compiled(source(*sorted({file for file, _ in missing})) + ''.join(
+                LAUNCH.replace('NUMBER', str(number)).replace('KERNEL', name)
+                for number, (_, name) in enumerate(missing)))
+            self._kernels.update((name, HostKernel(library[f'run_{number}']))
+                                 for number, name in enumerate(missing))
+
+    def kernel(self, _device: Any, file: str, name: str) -> HostKernel:
+        self.load((file, name))
+        return self._kernels[file, name]
 
 
 def source(*files: str) -> str:
     """Files of the kernels, with all that they include, for the host."""
     seen: set[str] = set()
-    return _with_bodies(''.join(_expanded(file, seen) for file in files))
+    text = _with_bodies(''.join(_expanded(file, seen) for file in files))
+    for start, line in ((' +', r'\1* const \2 = reinterpret_cast<\1*>(host_shared);'),
+                        ('', r'#define \2 (reinterpret_cast<\1*>(host_shared))')):
+        text = re.sub(rf'^{start}extern __shared__ (\w+) (\w+)\[\];$', line, text,
+                      flags=re.MULTILINE)
+    return text
 
 
-def compiled(text: str, directory: pathlib.Path) -> ctypes.CDLL:
-    """Compile C++ that may use what CUDA has.
+def compiled(text: str) -> ctypes.CDLL:
+    """Compile C++ that may use what CUDA has, or load what an earlier run made of the same.
+
+    Libraries are kept in the user's cache under a digest of all that they are made of.
 
     :raises CalledProcessError: it does not compile.
     """
-    source, library = directory / 'kernel.cpp', directory / 'kernel.so'
-    source.write_text('#include "host_cuda.h"\n' + text)
-    subprocess.run(['g++', '-std=c++17', '-O1', '-w', '-shared', '-fPIC', *sanitizing(),
-                    f'-I{pathlib.Path(__file__).parent}', source, '-o', library],
-                   check=True, capture_output=True, text=True, timeout=600)
+    header = HERE / 'host_cuda.h'
+    options = ['-std=c++17', '-O1', '-w', '-shared', '-fPIC', *sanitizing()]
+    key = '\0'.join([text, header.read_text(), *options, _compiler()])
+    folder = cache.open_directory('host_kernels')
+    library = folder / f'{hashlib.sha256(key.encode()).hexdigest()[:32]}.so'
+    if library.exists():
+        os.utime(library)
+        return ctypes.CDLL(str(library))
+    for other in folder.glob('*.so'):
+        if time.time() - other.stat().st_mtime > KEPT_FOR:
+            other.unlink(missing_ok=True)
+    # Processes side by side make the same: each writes files of its own, and the last one wins.
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        source, made = pathlib.Path(place, 'kernel.cpp'), pathlib.Path(place, 'kernel.so')
+        source.write_text('#include "host_cuda.h"\n' + text)
+        subprocess.run(['g++', *options, f'-I{HERE}', source, '-o', made], check=True,
+                       capture_output=True, text=True, timeout=600)
+        made.replace(library)
     return ctypes.CDLL(str(library))
+
+
+@functools.cache
+def _compiler() -> str:
+    return subprocess.run(['g++', '--version'], check=True, capture_output=True, text=True,
+                          timeout=60).stdout
 
 
 def sanitizing() -> list[str]:

@@ -21,7 +21,7 @@ SPACE = [math.floor(64 * math.exp(-k * k / 128) + 0.5) for k in range(8)]
 BAND, ROWS, COLUMNS = 159, 10, 128
 #: Largest residuals of the rounds, sixteenths.
 RESIDUALS = 96, 48, 24, 24
-LEAST_INLIERS = 60
+MIN_INLIERS = 60
 
 
 def background(values: Array, window: tuple[slice, slice]) -> Array:
@@ -52,7 +52,7 @@ def plane(values: Array, window: tuple[slice, slice], y: int) -> tuple[int, int,
     for residual in RESIDUALS:
         inliers = [(u, t, v) for u, t, v in points
                    if abs((v << 12) - (a * u + b * t + c)) < residual << 12]
-        if len(inliers) < LEAST_INLIERS:
+        if len(inliers) < MIN_INLIERS:
             return None
         solved = least_squares(inliers)
         if solved is None:

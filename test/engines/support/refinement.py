@@ -10,8 +10,8 @@ from stereo_bp_ros import geometry
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.cpu import scratch
-from stereo_bp_ros.engines.cpu.outputs.fill import fill
-from stereo_bp_ros.engines.cpu.outputs.finished import Finished
+from stereo_bp_ros.engines.cpu.matching import Matches
+from stereo_bp_ros.engines.cpu.outputs import Finished, fill
 from stereo_bp_ros.engines.cpu.stages import refine as stage
 from stereo_bp_ros.images import RawImage
 from test.engines.support.outputs import rubbish
@@ -94,10 +94,11 @@ def refine(config, inputs, calibration=None, outputs=('disparity',), largest_cos
     arrays = {name: np.full(shape, 55, dtype)
               for name, shape, dtype in scratch.refine(config, width, height)}
     results = rubbish(outputs, (height, width))
-    stage.refine(**inputs, config=config, scratch=arrays,
-                 confidences=results.get('confidence'), largest_cost=largest_cost)
-    grey = np.zeros((height, width)) if inputs['grey'] is None else inputs['grey']
-    reference = RawImage.from_array(grey.astype(np.uint8))
+    needed = stage.needs(config, outputs)
+    matches = Matches(*(inputs[name] for name in Matches._fields[:5]), *needed)
+    stage.refine(matches, inputs['grey'], config, arrays, results.get('confidence'),
+                 largest_cost)
+    reference = RawImage.from_array(inputs['grey'].astype(np.uint8))
     fill(Finished(arrays['final'], config.min_disparity, reference, config, calibration, {}),
          results, collections.defaultdict(float))
     return results

@@ -1,4 +1,1 @@
-"""Combined data costs: one file a cost, with its feature and its distance, and path sums.
-
-``docs/explanation/algorithms.md`` defines them.
-"""
+"""Combined data costs (``docs/explanation/algorithms.md``): features and path sums."""

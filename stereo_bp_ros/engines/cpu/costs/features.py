@@ -1,19 +1,45 @@
-"""Features of both images for every cost that counts: part of the stage ``preprocess``."""
+"""Combined costs: the feature of each, and how it differs between two pixels.
+
+Features are of both images for every cost that counts: part of the stage ``preprocess``.
+"""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
-from typing import Any
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cpu.costs import layout
-from stereo_bp_ros.engines.cpu.costs.bordered import Bordered, Target, fill_bordered
+from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.vectors import (
+    address,
+    differing_bits,
+    load_bytes,
+    saturating_difference,
+    saturating_sum,
+    splat,
+    store_bytes,
+    where_less,
+)
 
-#: The costs' own modules, in the order of their list.
-MODULES = tuple(importlib.import_module(f'{__package__}.{name}') for name in layout.COSTS)
+#: The largest derivative of bytes.
+MAX_DERIVATIVE = 4 * 255
+
+
+class Target(NamedTuple):
+    """Where the feature of pixel (x, y) with begin <= x < end goes: ``out[y, first + step x]``."""
+
+    out: np.ndarray[Any, Any]
+    first: int
+    step: int
+    begin: int
+    end: int
 
 
 def extract(smoothed: np.ndarray[Any, Any], side: str, config: ResolvedConfig,
@@ -25,17 +51,184 @@ def extract(smoothed: np.ndarray[Any, Any], side: str, config: ResolvedConfig,
     :param arrays: those of ``layout.feature_arrays``.
     """
     width = smoothed.shape[1]
-    rows, grey = arrays[f'{side}_features'], Bordered(arrays['bordered_grey'],
-                                                      layout.border(config))
-    fill_bordered(smoothed, *grey)
+    rows, grey, reach = arrays[f'{side}_features'], arrays['bordered_grey'], layout.border(config)
+    _fill_bordered(smoothed, grey, reach)
     first, step, begin, end = 0, 1, 0, width
     pixels = layout.row_pixels(config, width)[side == 'right']
     if side == 'right':
         first, step = width - 1 - config.min_disparity, -1
         begin, end = max(0, first - pixels + 1), min(width, first + 1)
-    for module, size, term in zip(MODULES, layout.COSTS.values(), layout.terms(config, width),
-                                  strict=True):
+    for name, term in zip(layout.COSTS, layout.terms(config, width), strict=True):
         if term.weight and begin < end:
-            start = getattr(term, side)
+            start, size = getattr(term, side), layout.COSTS[name]
             out = rows[:, start:start + size * pixels].view(f'uint{8 * size}')
-            module.feature(grey, config, Target(out, first, step, begin, end), arrays)
+            FEATURES[name].fill(grey, reach, config, Target(out, first, step, begin, end), arrays)
+
+
+@kernel
+def _fill_bordered(grey: Any, image: Any, reach: int) -> None:
+    """uint8 with ``reach`` replicated pixels around the image, and some beyond."""
+    height, width = grey.shape
+    for row in range(height + 2 * reach):
+        y = min(max(row - reach, 0), height - 1)
+        for x in range(width):
+            image[row, reach + x] = np.uint8(rounded(grey[y, x]))
+        image[row, :reach] = image[row, reach]
+        image[row, reach + width:] = image[row, reach + width - 1]
+
+
+@kernel
+def rounded(grey: Any) -> Any:
+    """A grey value half up to 0..255, int32."""
+    # In float64: 0.49999997 + 0.5 is 1 in float32.
+    value = np.float64(grey) + 0.5
+    value = 0.0 if value < 0.0 else value
+    return np.int32(255.0 if value > 255.0 else value)
+
+
+# --- census: which neighbours are darker, and in how many the two images differ
+
+def _fill_census(grey: Any, reach: int, config: ResolvedConfig, target: Target,
+                 arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """A bit for each pixel of the window but the centre: darker than it; uint64."""
+    columns, rows = map(int, config.census_window.split('x'))
+    _census(grey, reach, columns // 2, rows // 2, *target, arrays['census_planes'])
+
+
+@parallel_kernel
+def _census(grey: Any, reach: int, radius_x: int, radius_y: int, out: Any, first: int, step: int,
+            begin: int, end: int, scratch: Any) -> None:
+    height, stride = out.shape[0], grey.shape[1]
+    parts = scratch.shape[0]
+    for part in numba.prange(parts):
+        planes = scratch[part].reshape(-1)
+        for y in range(part * height // parts, (part + 1) * height // parts):
+            for x in range(begin, end, VECTOR_BYTES):
+                _census_planes(address(grey), (y + reach) * stride + reach + x, stride, radius_x,
+                               radius_y, address(planes))
+                for lane in range(min(VECTOR_BYTES, end - x)):
+                    word = np.uint64(0)
+                    for plane in range(8):
+                        word |= np.uint64(planes[plane * VECTOR_BYTES + lane]) << np.uint64(
+                            8 * plane)
+                    out[y, first + step * (x + lane)] = word
+
+
+@kernel
+def _census_planes(grey: Any, centre: int, stride: int, radius_x: int, radius_y: int,
+                   planes: Any) -> None:
+    """Of 64 pixels from ``centre`` on the bits, eight of them in a plane of bytes."""
+    own, zero = load_bytes(grey, centre), splat(np.uint8(0))
+    total = zero
+    bits = 0
+    for y in range(-radius_y, radius_y + 1):
+        for x in range(-radius_x, radius_x + 1):
+            if x == 0 and y == 0:
+                continue
+            other = load_bytes(grey, centre + y * stride + x)
+            total = total + where_less(other, own, splat(np.uint8(1 << bits % 8)), zero)
+            bits += 1
+            if bits % 8 == 0:
+                store_bytes(planes, (bits // 8 - 1) * VECTOR_BYTES, total)
+                total = zero
+    for plane in range(bits // 8, 8):
+        store_bytes(planes, plane * VECTOR_BYTES, total)
+        total = zero
+
+
+# --- bytes, which differ by their absolute difference
+
+def _fill_grey(grey: Any, reach: int, config: ResolvedConfig, target: Target,
+               arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """The grey value itself."""
+    out, first, step, begin, end = target
+    values = grey[reach:reach + len(out), reach + begin:reach + end]
+    if step > 0:
+        out[:, first + begin:first + end] = values
+    else:
+        out[:, first - end + 1:first - begin + 1] = values[:, ::-1]
+
+
+def _fill_sobel(grey: Any, reach: int, config: ResolvedConfig, target: Target,
+                arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """The x derivative times ``sobel_scale``, clipped to +-``prefilter_cap``, plus 128."""
+    _sobel(grey, reach, _sobel_values(config.sobel_scale, config.prefilter_cap), *target)
+
+
+@functools.lru_cache(maxsize=8)
+def _sobel_values(scale: float, cap: float) -> np.ndarray[Any, Any]:
+    """The feature of every derivative, - ``MAX_DERIVATIVE`` first."""
+    bound = np.float32(cap or math.inf)
+    scaled = np.arange(-MAX_DERIVATIVE, MAX_DERIVATIVE + 1, dtype=np.float32) * np.float32(scale)
+    # In float64: 0.49999997 + 0.5 is 1 in float32.
+    values = np.floor(np.clip(scaled, -bound, bound).astype(np.float64) + 128.5)
+    return np.clip(values, 0, 255).astype(np.uint8)
+
+
+@parallel_kernel
+def _sobel(grey: Any, reach: int, values: Any, out: Any, first: int, step: int, begin: int,
+           end: int) -> None:
+    for y in numba.prange(out.shape[0]):
+        above, own, below = grey[y + reach - 1], grey[y + reach], grey[y + reach + 1]
+        for x in range(begin, end):
+            left, right = x + reach - 1, x + reach + 1
+            derivative = (np.int64(above[right]) - np.int64(above[left])
+                          + 2 * (np.int64(own[right]) - np.int64(own[left]))
+                          + np.int64(below[right]) - np.int64(below[left]))
+            out[y, first + step * x] = values[derivative + MAX_DERIVATIVE]
+
+
+def _fill_residual(grey: Any, reach: int, config: ResolvedConfig, target: Target,
+                   arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Grey value minus the mean of a box around it, rounded half up, plus 128."""
+    _residual(grey, reach, config.residual_window_size, *target)
+
+
+@parallel_kernel
+def _residual(grey: Any, reach: int, side: int, out: Any, first: int, step: int, begin: int,
+              end: int) -> None:
+    count = side * side
+    for y in numba.prange(out.shape[0]):
+        top, left = y + reach - side // 2, begin + reach - side // 2
+        total = np.int64(0)
+        for x in range(left, left + side - 1):
+            total += _sum_of_column(grey, top, side, x)
+        for x in range(begin, end):
+            column = x + reach - side // 2
+            total += _sum_of_column(grey, top, side, column + side - 1)
+            doubled = 2 * (count * np.int64(grey[y + reach, x + reach]) - total) + count
+            value = doubled // (2 * count) + 128
+            out[y, first + step * x] = np.uint8(min(max(value, 0), 255))
+            total -= _sum_of_column(grey, top, side, column)
+
+
+@kernel
+def _sum_of_column(grey: Any, top: int, side: int, x: int) -> int:
+    total = np.int64(0)
+    for y in range(top, top + side):
+        total += grey[y, x]
+    return total
+
+
+@kernel
+def _absolute_difference(left: Any, own: int, right: Any, others: int) -> Any:
+    value, values = splat(left[own]), load_bytes(right, others)
+    return saturating_sum(saturating_difference(value, values),
+                          saturating_difference(values, value))
+
+
+class Feature(NamedTuple):
+    """One cost: ``fill`` writes the feature of pixels to a ``Target``.
+
+    ``differ`` is a kernel: of 64 labels how far the feature of a pixel is from its partners'.
+    """
+
+    fill: Callable[[Any, int, ResolvedConfig, Target, Mapping[str, np.ndarray[Any, Any]]], None]
+    differ: Any
+
+
+#: By the names of ``layout.COSTS``.
+FEATURES = {'census': Feature(_fill_census, differing_bits),
+            'sobel': Feature(_fill_sobel, _absolute_difference),
+            'grey': Feature(_fill_grey, _absolute_difference),
+            'residual': Feature(_fill_residual, _absolute_difference)}

@@ -9,8 +9,8 @@ from stereo_bp_ros.config.matcher_settings import CENSUS_WINDOWS
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
 from stereo_bp_ros.geometry import Wanted
 
-#: The costs that are added up, and the bytes of their feature of a pixel. Each is a module here
-#: with ``feature`` and ``distance`` and has the settings <name>_weight and <name>_bound.
+#: The costs that are added up, and the bytes of their feature of a pixel. Each has an entry in
+#: ``features.FEATURES`` and the settings <name>_weight and <name>_bound.
 COSTS = {'census': 8, 'sobel': 1, 'grey': 1, 'residual': 1}
 
 #: Bound of a cost that has no setting for it: the bits of a census.

@@ -12,23 +12,21 @@ from typing import Any
 import numpy as np
 
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
-from stereo_bp_ros.engines.cpu.simd.bytes import (
-    halves,
-    joined,
-    load_bytes,
-    saturating_difference,
-    saturating_sum,
-    store_bytes,
-)
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import (
     following,
+    halves,
+    joined,
     least_lane,
     load,
+    load_bytes,
     minimum,
     preceding,
+    saturating_difference,
+    saturating_sum,
     splat,
     store,
+    store_bytes,
 )
 
 

@@ -2,6 +2,8 @@
 
 The costs themselves are ``data_cost``, [y][x][label], of which fractions are taken, too. Results
 lie as ``memory.Level`` says.
+
+A pixel has its labels side by side, padded with 255 to whole vectors.
 """
 
 from __future__ import annotations
@@ -15,12 +17,29 @@ import numpy as np
 
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cpu.costs import layout
-from stereo_bp_ros.engines.cpu.costs.combined import clear_pixel, costs_of_pixel, fill_tiles
+from stereo_bp_ros.engines.cpu.costs.features import FEATURES
 from stereo_bp_ros.engines.cpu.costs.paths import begin_path, extend_path, settle_pixel
 from stereo_bp_ros.engines.cpu.memory import Level
-from stereo_bp_ros.engines.cpu.simd.bytes import SQUARE
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
-from stereo_bp_ros.engines.cpu.simd.vectors import address
+from stereo_bp_ros.engines.cpu.plan import Plan
+from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
+from stereo_bp_ros.engines.cpu.simd.runtime import by_types, kernel, parallel_kernel
+from stereo_bp_ros.engines.cpu.simd.vectors import (
+    SQUARE,
+    address,
+    minimum,
+    saturating_sum,
+    scaled,
+    splat,
+    store_bytes,
+    transpose,
+)
+from stereo_bp_ros.partitions import Partition
+
+#: Pixels on each side of the centre of the window that fractions are taken of.
+FRACTION_RADIUS = 2
+
+#: Cost of the labels that a vector has beyond the last one.
+BEYOND = 255
 
 #: What is done for some rows one after the other, each on all threads at once.
 ACROSS, UP = range(2)
@@ -29,24 +48,20 @@ ACROSS, UP = range(2)
 STRIP = 2 * SQUARE
 
 
-def fill(config: ResolvedConfig, width: int, x: int, y: int, level: Level, cost: Any,
-         arrays: Mapping[str, np.ndarray[Any, Any]], threads: int) -> None:
-    """Data costs 0..255 of an image or of a part of it.
+def fill(plan: Plan, config: ResolvedConfig, part: Partition, level: Level, cost: Any,
+         arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Data costs 0..255 of a partition. Costs see the whole images, paths the partition.
 
-    Costs see the whole images, paths the part.
-
-    :param width: of the images, pixels.
-    :param x, y: the pixel of the left image where the level begins.
     :param cost: uint8, 1-D, filled.
     :param arrays: features, and those of ``layout.cost_arrays``.
     """
     step, jump = np.uint8(config.path_step_penalty), np.uint8(config.path_jump_penalty)
     volume = arrays['data_cost']
     # Parallel loops take tuples of numbers, not of tuples.
-    terms = tuple(itertools.chain(*layout.terms(config, width)))
-    _fill(terms, arrays['left_features'], arrays['right_features'], width, x, y, level,
-          config.min_disparity, config.outside_cost, volume, cost,
-          arrays.get('path_down', volume), step, jump, config.path_sums, threads)
+    terms = tuple(itertools.chain(*layout.terms(config, plan.width)))
+    _fill(terms, arrays['left_features'], arrays['right_features'], plan.width, part.x, part.y,
+          level, config.min_disparity, config.outside_cost, volume, cost,
+          arrays.get('path_down', volume), step, jump, config.path_sums, plan.threads)
     if config.path_sums:
         _sum_paths(level, volume, cost, arrays['path_down'], arrays['path_up'],
                    arrays['path_across'], arrays['path_total'], step, jump)
@@ -75,8 +90,8 @@ def _fill(terms: Any, left: Any, right: Any, image_width: int, first_x: int, fir
                     _paths_down(level, y, tile, address(volume), label_bytes, address(down), step,
                                 jump)
                 else:
-                    fill_tiles(address(volume), y * 2 * level.tiles * SQUARE * label_bytes,
-                               label_bytes, level, y, tile, address(cost))
+                    _fill_tiles(address(volume), y * 2 * level.tiles * SQUARE * label_bytes,
+                                label_bytes, level, y, tile, address(cost))
 
 
 @kernel
@@ -87,10 +102,10 @@ def _fill_strip(terms: Any, left: Any, left_row: int, right: Any, right_row: int
     for x in range(tile * STRIP, (tile + 1) * STRIP):
         place = (y * level.tiles * STRIP + x) * label_bytes
         if x < level.width:
-            costs_of_pixel(terms, left, left_row, right, right_row, image_width, first_x + x,
-                           level.labels, label_bytes, min_disparity, outside, volume, place)
+            _costs_of_pixel(terms, left, left_row, right, right_row, image_width, first_x + x,
+                            level.labels, label_bytes, min_disparity, outside, volume, place)
         else:
-            clear_pixel(label_bytes, volume, place)
+            _clear_pixel(label_bytes, volume, place)
 
 
 @kernel
@@ -157,7 +172,7 @@ def _finish_strip(level: Level, y: int, tile: int, volume: Any, cost: Any, down:
     for x in range(tile * STRIP, (tile + 1) * STRIP):
         column = x * label_bytes
         if x >= level.width:
-            clear_pixel(label_bytes, across, column)
+            _clear_pixel(label_bytes, across, column)
             continue
         place = y * row + column
         own, before = y % 2 * row + column, (y + 1) % 2 * row + column
@@ -166,4 +181,114 @@ def _finish_strip(level: Level, y: int, tile: int, volume: Any, cost: Any, down:
         else:
             extend_path(up, before, volume, place, up, own, label_bytes, step, jump)
         settle_pixel(across, column, row + column, down, place, up, own, total, label_bytes)
-    fill_tiles(across, 0, label_bytes, level, y, tile, cost)
+    _fill_tiles(across, 0, label_bytes, level, y, tile, cost)
+
+
+@by_types
+def _added_costs(terms: Any, total: Any, left: Any, left_row: int, right: Any, right_row: int,
+                own: int, others: int) -> Any:
+    """``total`` plus the costs of 64 labels of a pixel.
+
+    :param terms: the last ones of ``layout.terms``, their four numbers one after the other.
+    :param left_row, right_row: where a row's features start, bytes.
+    :param own, others: pixels from there.
+    """
+    if len(terms) == 0:
+        return lambda terms, total, left, left_row, right, right_row, own, others: total
+    name, size = list(layout.COSTS.items())[-len(terms) // len(layout.Term._fields)]
+    differ = FEATURES[name].differ
+
+    def add(terms: Any, total: Any, left: Any, left_row: Any, right: Any, right_row: Any,
+            own: Any, others: Any) -> Any:
+        of_left, of_right, weight, bound = terms[:4]
+        if weight:
+            value = differ(left, left_row + of_left + size * own,
+                           right, right_row + of_right + size * others)
+            value = minimum(value, splat(np.uint8(bound)))
+            total = saturating_sum(total, scaled(value, np.uint16(weight)))
+        return _added_costs(terms[4:], total, left, left_row, right, right_row, own, others)
+    return add
+
+
+@kernel
+def _costs_of_pixel(terms: Any, left: Any, left_row: int, right: Any, right_row: int,
+                   image_width: int, x: int, labels: int, label_bytes: int, min_disparity: int,
+                   outside: int, costs: Any, place: int) -> None:
+    """All labels of the pixel ``x`` of the left image, from ``costs[place]`` on."""
+    for label in range(0, labels, VECTOR_BYTES):
+        total = _added_costs(terms, splat(np.uint8(0)), left, left_row, right, right_row, x,
+                            image_width - 1 - x + label)
+        store_bytes(costs, place + label, total)
+    # Labels [first, end) have a partner.
+    first = min(labels, x - min_disparity - image_width + 1)
+    end = max(0, x - min_disparity + 1)
+    for label in range(first):
+        costs[place + label] = np.uint8(outside)
+    for label in range(end, labels):
+        costs[place + label] = np.uint8(outside)
+    for label in range(labels, label_bytes):
+        costs[place + label] = np.uint8(BEYOND)
+
+
+@kernel
+def _fill_tiles(pixels: Any, row: int, label_bytes: int, level: Level, y: int, tile: int,
+               cost: Any) -> None:
+    """A tile [plane][lane] of each colour from its pixels' labels.
+
+    :param row: where the labels of the row's first pixel start, bytes.
+    """
+    for odd in range(2):
+        start = row + (2 * tile * SQUARE + odd) * label_bytes
+        place = (((2 * y + (y + odd) % 2) * level.tiles + tile) * level.cost_planes) * SQUARE
+        for label in range(0, label_bytes, SQUARE):
+            transpose(pixels, start + label, 2 * label_bytes, cost, place + label * SQUARE)
+
+
+@kernel
+def _clear_pixel(label_bytes: int, pixels: Any, place: int) -> None:
+    """Zeros where a tile has columns beyond the image."""
+    for label in range(0, label_bytes, VECTOR_BYTES):
+        store_bytes(pixels, place + label, splat(np.uint8(0)))
+
+
+@parallel_kernel
+def fill_fractions(data_cost: Any, level: Level, first_x: int, first_y: int, left: int, top: int,
+                   right: int, bottom: int, label: Any, fraction: Any) -> None:
+    """Fractions of a label from the data cost: where two lines of one slope meet.
+
+    a, b and c are sums over 5 x 5 pixels of the costs of the label before, of the label and of
+    the one after. The fraction is floor(8 (a - c) / (max(a, c) - b) + 1/2) sixteenths, 0 where b
+    is not the least, where all are equal, and at the first and last label.
+
+    :param data_cost: uint8 [y][x][label] of a partition, before path sums.
+    :param first_x, first_y: where the partition begins; left to bottom: what it keeps.
+    :param label: int16 H x W of the image, -1 = none.
+    :param fraction: int8 H x W, filled.
+    """
+    _, columns, label_bytes = data_cost.shape
+    for index in numba.prange(bottom - top):
+        y = top + np.int64(index)
+        for x in range(left, right):
+            found = np.int64(label[y, x])
+            fraction[y, x] = 0
+            if 0 < found < level.labels - 1:
+                fraction[y, x] = _fraction(address(data_cost), columns, label_bytes, level,
+                                           x - first_x, y - first_y, found)
+
+
+@kernel
+def _fraction(costs: Any, columns: int, label_bytes: int, level: Level, x: int, y: int,
+              label: int) -> int:
+    """``x`` and ``y`` of the partition; windows are replicated beyond it."""
+    before = least = after = 0
+    for row in range(y - FRACTION_RADIUS, y + FRACTION_RADIUS + 1):
+        start = min(max(row, 0), level.height - 1) * columns
+        for column in range(x - FRACTION_RADIUS, x + FRACTION_RADIUS + 1):
+            place = (start + min(max(column, 0), level.width - 1)) * label_bytes + label
+            before += np.int64(costs[place - 1])
+            least += np.int64(costs[place])
+            after += np.int64(costs[place + 1])
+    rise = max(before, after) - least
+    if least > before or least > after or rise == 0:
+        return 0
+    return (16 * (before - after) + rise) // (2 * rise)

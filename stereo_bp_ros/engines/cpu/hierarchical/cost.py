@@ -1,4 +1,4 @@
-"""Data cost of belief propagation and its pyramid.
+"""Data cost of belief propagation and its pyramid, and which messages cross an edge.
 
 Arrays lie as ``memory.Level`` says, with zeros in the columns beyond the image, where sums over
 children must find nothing.
@@ -14,7 +14,9 @@ import numpy as np
 
 from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cpu.costs import volume
-from stereo_bp_ros.engines.cpu.memory import Level
+from stereo_bp_ros.engines.cpu.costs.features import rounded
+from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP, Level
+from stereo_bp_ros.engines.cpu.plan import Plan
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import (
     address,
@@ -25,52 +27,35 @@ from stereo_bp_ros.engines.cpu.simd.vectors import (
     splat,
     store,
 )
+from stereo_bp_ros.partitions import Partition
 
 
-def data_cost(left: np.ndarray, right: np.ndarray, x: int, y: int, levels: list[Level],
-              min_disparity: int, weight: float, truncation: float, scale: int,
-              costs: list[np.ndarray], image_rows: np.ndarray, cost_rows: np.ndarray) -> None:
-    """``weight * min(|L(x, y) - R(x - d, y)|, truncation)`` and the pyramid over it.
+def fill_costs(plan: Plan, config: ResolvedConfig, part: Partition, levels: list[Level],
+               arrays: Mapping[str, np.ndarray]) -> None:
+    """Fill ``cost_k`` of a partition, the pyramid over its data cost.
 
-    Where a part of the range has no partner in the right image the cost is 0 for every d. That
-    of a node of a level above 0 is the sum of its up to four children's.
-
-    :param left, right: float32 H x W, the images that are matched.
-    :param x, y: the pixel of the left image where level 0 begins, both even.
-    :param scale: S, which every cost is multiplied by.
-    :param costs: per level, filled: 1-D views, uint16 or uint8 (level 0:
-        ``floor(S * cost + 0.5)``, from float64), float32, or int16 for float16 values.
-    :param image_rows: scratch, parts x 4 x columns of the images, float64 for integer costs, else
-        float32.
-    :param cost_rows: scratch, parts x columns, uint16 or float32.
+    Without combined costs it is ``weight * min(|L(x, y) - R(x - d, y)|, truncation)``, and 0 for
+    every d where a part of the range has no partner in the right image. Times the scale of
+    messages it is ``floor(cost + 0.5)``, from float64, for integers. A node of a level above 0
+    has the sum of its up to four children's; with combined costs less the least of the node's,
+    and cut at four truncations: no message can tell.
     """
-    kind = image_rows.dtype.type
-    factor, rounding = weight * scale, 0.5 if cost_rows.dtype == np.uint16 else 0.0
-    above = min(1, len(levels) - 1)
-    _data_cost(left, right, x, y, levels[0], min_disparity, kind(factor), kind(truncation),
-               kind(rounding), costs[0], image_rows, cost_rows, costs[above], levels[above],
-               above > 0)
-    for k in range(2, len(levels)):
-        _sum_children(costs[k - 1], levels[k - 1], costs[k], levels[k])
-
-
-def combined_cost(config: ResolvedConfig, width: int, x: int, y: int, levels: list[Level],
-                  costs: list[np.ndarray], arrays: Mapping[str, np.ndarray],
-                  threads: int) -> None:
-    """Combined costs, with or without path sums, and the pyramid over them.
-
-    The cost of a level above 0 is the sum of its children's, less the least of the node's, cut
-    at four truncations: no message can tell.
-
-    :param width: of the images, pixels.
-    :param x, y: as for ``data_cost``.
-    :param costs: per level, filled: 1-D views, uint8 of level 0, uint16 of the others.
-    :param arrays: features, and those of ``costs.layout.cost_arrays``, which are filled.
-    """
-    volume.fill(config, width, x, y, levels[0], costs[0], arrays, threads)
-    bound = 4 * quantisation.message_smoothness(config)[1]
-    for k in range(1, len(levels)):
-        _sum_cut_children(costs[k - 1], levels[k - 1], costs[k], levels[k], np.uint16(bound))
+    costs = [arrays[f'cost_{k}'].reshape(-1) for k in range(config.levels)]
+    done, bound = 0, None
+    if config.has_combined_cost:
+        volume.fill(plan, config, part, levels[0], costs[0], arrays)
+        bound = np.uint16(4 * quantisation.message_smoothness(config)[1])
+    else:
+        rows, scratch = arrays['image_rows'], arrays['cost_rows']
+        kind, rounding = rows.dtype.type, 0.5 if scratch.dtype == np.uint16 else 0.0
+        done = min(1, len(levels) - 1)
+        _data_cost(arrays['left_matched'], arrays['right_matched'], part.x, part.y, levels[0],
+                   config.min_disparity,
+                   kind(config.data_weight * quantisation.message_scale(config)),
+                   kind(config.data_truncation), kind(rounding), costs[0], rows, scratch,
+                   costs[done], levels[done], done > 0)
+    for k in range(done + 1, len(levels)):
+        _sum_children(costs[k - 1], levels[k - 1], costs[k], levels[k], bound)
 
 
 @parallel_kernel
@@ -137,9 +122,14 @@ def _differences(images: Any, left: int, right: int, count: int, weight: Any, tr
 
 
 @parallel_kernel
-def _sum_children(children: Any, child: Level, parents: Any, parent: Level) -> None:
-    for row in numba.prange(parent.height):
-        _sum_row(address(children), child, address(parents), parent, np.int64(row))
+def _sum_children(children: Any, child: Level, parents: Any, parent: Level, bound: Any) -> None:
+    """:param bound: of the costs less the least of a node; None = costs as they are."""
+    for index in numba.prange(parent.height):
+        row = np.int64(index)
+        _sum_row(address(children), child, address(parents), parent, row)
+        if bound is not None:
+            for tile in range(2 * row * parent.tiles, 2 * (row + 1) * parent.tiles):
+                _cut_tile(address(parents), parent, tile, bound)
 
 
 @kernel
@@ -163,16 +153,6 @@ def _sum_row(children: Any, child: Level, parents: Any, parent: Level, row: int)
             own = target + tile * block + place
             store(parents, own + row % 2 * parent.tiles * block, even)
             store(parents, own + (1 - row % 2) * parent.tiles * block, odd)
-
-
-@parallel_kernel
-def _sum_cut_children(children: Any, child: Level, parents: Any, parent: Level,
-                      bound: Any) -> None:
-    for index in numba.prange(parent.height):
-        row = np.int64(index)
-        _sum_row(address(children), child, address(parents), parent, row)
-        for tile in range(2 * row * parent.tiles, 2 * (row + 1) * parent.tiles):
-            _cut_tile(address(parents), parent, tile, bound)
 
 
 @kernel
@@ -201,3 +181,75 @@ def _child_sums(children: Any, upper: int, lower: int, place: int, child: Level,
         total = total + load(children, lower + other_colour + place)
         total = total + load(children, lower + place)
     return total
+
+
+# --- edges of the image
+
+def edge_truncations(config: ResolvedConfig, part: Partition, arrays: Mapping[str, np.ndarray]
+                     ) -> list[np.ndarray] | None:
+    """Fill the truncations of all messages of a partition, which are lower across edges.
+
+    Grey values are whole numbers of 8 bits, those of coarser levels sums of four: the same on
+    every back end.
+
+    :returns: per level, the truncations as a 1-D view; None = the same of all messages.
+    """
+    if not config.discontinuity_edge_threshold:
+        return None
+    grey = arrays['left_smoothed' if config.smoothing_sigma else 'left_grey']
+    usual = np.uint16(quantisation.message_smoothness(config)[1])
+    at_edges = np.uint16(quantisation.edge_truncation(config))
+    found = []
+    for k in range(config.levels):
+        sums, truncations = arrays[f'grey_sums_{k}'], arrays[f'truncations_{k}']
+        if k == 0:
+            _round_grey(grey, part.x, part.y, sums)
+        else:
+            _sum_grey(arrays[f'grey_sums_{k - 1}'], sums)
+        _compare_grey(sums, quantisation.edge_threshold(config, k), usual, at_edges, truncations)
+        found.append(truncations.reshape(-1))
+    return found
+
+
+@parallel_kernel
+def _round_grey(grey: Any, left: int, top: int, sums: Any) -> None:
+    height, width = sums.shape
+    for y in numba.prange(height):
+        for x in range(width):
+            sums[y, x] = rounded(grey[top + y, left + x])
+
+
+@parallel_kernel
+def _sum_grey(children: Any, sums: Any) -> None:
+    """The last row and the last column count twice where their number is odd."""
+    height, width = sums.shape
+    bottom, right = children.shape[0] - 1, children.shape[1] - 1
+    for y in numba.prange(height):
+        above, below = 2 * y, min(2 * y + 1, bottom)
+        for x in range(width):
+            first, second = 2 * x, min(2 * x + 1, right)
+            sums[y, x] = (children[above, first] + children[above, second]
+                          + children[below, first] + children[below, second])
+
+
+@parallel_kernel
+def _compare_grey(sums: Any, threshold: int, usual: Any, at_edges: Any, truncations: Any
+                  ) -> None:
+    """Of every node that sends: the truncations of its four messages."""
+    height, width = sums.shape
+    for row in numba.prange(height - 2):
+        y = np.int64(row) + 1
+        for x in range(1, width - 1):
+            node = truncations[y, (x + y) % 2, x // 2 // truncations.shape[4]]
+            lane = x // 2 % truncations.shape[4]
+            up = down = left = right = np.int32(0)
+            for beside in range(-1, 2):
+                of_row, of_column = sums[y, x + beside], sums[y + beside, x]
+                up += of_row - sums[y - 1, x + beside]
+                down += of_row - sums[y + 1, x + beside]
+                left += of_column - sums[y + beside, x - 1]
+                right += of_column - sums[y + beside, x + 1]
+            node[UP, lane] = at_edges if abs(up) >= threshold else usual
+            node[DOWN, lane] = at_edges if abs(down) >= threshold else usual
+            node[LEFT, lane] = at_edges if abs(left) >= threshold else usual
+            node[RIGHT, lane] = at_edges if abs(right) >= threshold else usual

@@ -8,16 +8,18 @@ Felzenszwalb and Huttenlocher, Efficient Belief Propagation for Early Vision, se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numba
 import numpy as np
 
+from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cpu.hierarchical.envelope import send, send_exactly
-from stereo_bp_ros.engines.cpu.hierarchical.formats import beyond_tile
+from stereo_bp_ros.engines.cpu.hierarchical.formats import arriving
 from stereo_bp_ros.engines.cpu.hierarchical.labels import Selection, clear_row, select_row
-from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP, Level, bands, sweeps
+from stereo_bp_ros.engines.cpu.memory import Level, bands, sweeps
+from stereo_bp_ros.engines.cpu.plan import Plan
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import address, interleave, lanes, load_stored, store
@@ -26,23 +28,19 @@ from stereo_bp_ros.engines.cpu.simd.vectors import address, interleave, lanes, l
 BEGINNINGS, BANDS, CUTS = range(3)
 
 
-def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[np.ndarray],
-                  slots: list[np.ndarray], scratch: np.ndarray, threads: int,
-                  iterations: Sequence[int], slope: float, truncation: float, first_step: float,
-                  exact: bool, found: Selection,
-                  truncations: list[np.ndarray] | None = None) -> None:
-    """Fill ``messages``, coarsest level first, and ``found`` from those of level 0.
+def pass_messages(plan: Plan, config: ResolvedConfig, levels: list[Level],
+                  slots: list[np.ndarray], arrays: Mapping[str, np.ndarray], found: Selection,
+                  truncations: list[np.ndarray] | None) -> None:
+    """Fill ``messages_k``, coarsest level first, and ``found`` from those of level 0.
 
-    :param costs, messages: per level, 1-D views of the types that ``plan`` gives them.
-    :param slots: per level, of each row in ``messages``: ``memory.row_slots``.
-    :param scratch: threads x 4 x labels x lanes of one vector, uint16 or float32.
-    :param threads: most bands that a level is cut into, worked on in parallel.
-    :param iterations: of each level, level 0 first.
-    :param slope, truncation, first_step: of the smoothness cost, in units of the cost.
-    :param truncations: per level, of each message as ``memory`` lays them out; None = the same of
-        all.
-    :param exact: order of sums and normalisation of the reference maps (float32 only).
+    :param slots: per level, of each row in its messages: ``memory.row_slots``.
+    :param truncations: as ``cost.edge_truncations`` gives them.
     """
+    costs, messages = ([arrays[f'{name}_{k}'].reshape(-1) for k in range(config.levels)]
+                       for name in ('cost', 'messages'))
+    slope, truncation = quantisation.message_smoothness(config)
+    first_step, exact = quantisation.first_step(config), config.exact
+    iterations, scratch = config.iterations_of_levels, arrays['message_vectors']
     dtype = scratch.dtype.type
     if not exact:
         # A step that costs more than the bound is never taken, and 16 bits need not hold it.
@@ -59,7 +57,7 @@ def pass_messages(levels: list[Level], costs: list[np.ndarray], messages: list[n
         for i in range(count):
             first, end = i * iterations[k] // count, (i + 1) * iterations[k] // count
             selects = k == 0 and i == count - 1
-            cuts = bands(levels[k].height, threads, end - first + selects)
+            cuts = bands(levels[k].height, plan.threads, end - first + selects)
             # Level 0 alone selects: what is compiled for others' costs need not know how.
             chosen = found if costs[k].dtype == costs[0].dtype else None
             _sweep(costs[k], messages[k], slots[k], scratch, levels[k], cuts, first, end,
@@ -164,54 +162,43 @@ def _sweep(cost: Any, messages: Any, slots: Any, scratch: Any, level: Level, ban
                     y = front - t
                     if y < top + late * t or y >= bottom - early * t:
                         continue
+                    near = slots[y - 1], slots[y], slots[y + 1]
                     if first + t < end:
                         _update_row(address(cost), address(messages), address(scratch[band]), y,
-                                    slots[y - 1], slots[y], slots[y + 1], first + t, level,
-                                    slope, first_step, address(truncations),
-                                    own_truncations, unreached, exact)
+                                    near, first + t, level, slope, first_step,
+                                    address(truncations), own_truncations, unreached, exact)
                     elif found is not None:
-                        select_row(address(cost), address(messages), y, slots[y - 1], slots[y],
-                                   slots[y + 1], level, found, band)
+                        select_row(address(cost), address(messages), y, near, level, found, band)
     if found is not None and selects:
         clear_row(found, 0)
         clear_row(found, height - 1)
 
 
 @kernel
-def _update_row(cost: Any, messages: Any, scratch: Any, y: int, above: int, slot: int,
-                below: int, iteration: int, level: Level, slope: Any, first_step: Any,
-                truncations: Any, own_truncations: bool, unreached: Any,
-                exact: bool | None) -> None:
+def _update_row(cost: Any, messages: Any, scratch: Any, y: int, slots: tuple[int, int, int],
+                iteration: int, level: Level, slope: Any, first_step: Any, truncations: Any,
+                own_truncations: bool, unreached: Any, exact: bool | None) -> None:
     """Send the messages of the interior nodes of one row that an iteration is about.
 
-    :param above, slot, below: where the messages of rows y - 1, y and y + 1 lie.
+    :param slots: where the messages of rows y - 1, y and y + 1 lie.
     :param own_truncations: whether each message has one; else those of one vector are all's.
     """
     width, _, labels, tiles, cost_planes, planes = level
     colour = (iteration + 1) % 2
     odd = (y + colour) % 2              # x = 2 * column + odd
-    first, end = 1 - odd, (width - odd) // 2
+    end = (width - odd) // 2
     at_once = lanes(messages)
-    sent = planes * at_once
-    row = tiles * 4 * sent
-    own = (2 * slot + colour) * row
-    beside = (2 * slot + 1 - colour) * row
-    from_below = (2 * below + 1 - colour) * row + UP * sent
-    from_above = (2 * above + 1 - colour) * row + DOWN * sent
-    data = (2 * y + colour) * tiles * cost_planes * at_once
     for tile in range((end + at_once - 1) // at_once):
-        place = tile * 4 * sent
-        from_right, from_left = beside + LEFT * sent + place, beside + RIGHT * sent + place
-        beyond = beyond_tile(from_right, from_left, odd, tile, tiles, 4 * sent)
-        values = data + tile * cost_planes * at_once
+        at = arriving(messages, level, slots, y, odd, tile)
+        own = ((2 * slots[1] + colour) * tiles + tile) * 4 * planes * at_once
+        node = (2 * y + colour) * tiles + tile
+        data = node * cost_planes * at_once
+        bounds = node * 4 * at_once if own_truncations else 0
         column = tile * at_once
-        bounds = ((2 * y + colour) * tiles + tile) * 4 * at_once if own_truncations else 0
+        first, last = 1 - odd - column, end - column
         if exact is None:
-            send(cost, values, messages, from_below + place, from_above + place, from_right,
-                 from_left, beyond, odd, own + place, scratch, labels, planes, slope, first_step,
-                 truncations, bounds, unreached, first - column, end - column)
+            send(cost, data, messages, at, own, scratch, labels, planes, slope, first_step,
+                 truncations, bounds, unreached, first, last)
         else:
-            send_exactly(cost, values, messages, from_below + place, from_above + place,
-                         from_right, from_left, beyond, odd, own + place, scratch, labels,
-                         planes, slope, truncations, bounds, unreached, first - column,
-                         end - column)
+            send_exactly(cost, data, messages, at, own, scratch, labels, planes, slope,
+                         truncations, bounds, unreached, first, last)

@@ -17,7 +17,6 @@ import os
 import pathlib
 import pickle
 import platform
-import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ import llvmlite.binding
 import numba
 import numpy as np
 from numba.core import caching, compiler, serialize
+from numba.extending import overload
 
 from stereo_bp_ros.engines import cache
 from stereo_bp_ros.engines.compiling import Progress
@@ -56,9 +56,18 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return compiled
 
 
-def parallel_kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+def parallel_kernel(function: Callable[..., Any]) -> Any:
     """As ``kernel``, with ``numba.prange`` on the threads that ``frame`` allows."""
-    return kernel(function, parallel=True, **options)
+    return kernel(function, parallel=True)
+
+
+def by_types(choose: Callable[..., Any]) -> Any:
+    """A function of kernels whose body ``choose`` returns from the types of the arguments."""
+    def stub(*args: Any) -> Any:
+        raise TypeError('for kernels only')
+
+    overload(stub, strict=False)(choose)     # annotations need not be the same
+    return stub
 
 
 def compiled_signatures() -> int:
@@ -171,56 +180,13 @@ def engine_hash() -> str:
 
 
 def kernel_sources(package: pathlib.Path) -> list[pathlib.Path]:
-    """The modules that have kernels and all that these import, directly or not, of the package.
-
-    The constants of any of them may be compiled into a kernel. Imports within functions and for
-    types alone bring none. Files are read, and none is imported.
+    """The modules whose functions and constants are compiled into kernels.
 
     :param package: its folder.
     """
-    # Where Numba is allowed, see test/core/test_house.py.
-    waiting = [source for room in ('engines/cpu', 'papers')
-               for source in (package / room).rglob('*.py')
-               if any(name.startswith(_MAKERS) for name in _imported_names(source))]
-    found: set[pathlib.Path] = set()
-    while waiting:
-        source = waiting.pop()
-        if source not in found:
-            found.add(source)
-            waiting += filter(None, (_file_of(name, package) for name in _imported_names(source)))
-    return sorted(found)
-
-
-#: What a module imports that has kernels.
-_MAKERS = f'{__name__}.kernel', f'{__name__}.parallel_kernel', 'numba'
-
-#: An import statement of a module, whose names in parentheses take several lines. ``ast`` would
-#: take longer than loading the kernels.
-_IMPORT = re.compile(r'^(?:from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)'
-                     r'|import[ \t]+([^\n]*))', re.MULTILINE)
-_NO_NAME = re.compile(r'#[^\n]*|\bas\s+\w+')
-
-
-def _imported_names(source: pathlib.Path) -> set[str]:
-    """What a file imports: modules, or names of modules with these before them."""
-    found = set()
-    for module, names, modules in _IMPORT.findall(source.read_text(encoding='utf-8')):
-        for name in re.findall(r'[\w.]+', _NO_NAME.sub('', names or modules)):
-            found.add(f'{module}.{name}' if module else name)
-    return found
-
-
-def _file_of(name: str, package: pathlib.Path) -> pathlib.Path | None:
-    """The file of a module of the package, or of what is in one; None = of another package."""
-    first, *rest = name.split('.')
-    if first != package.name:
-        return None
-    path = package.joinpath(*rest)
-    for file in (path.with_suffix('.py'), path / '__init__.py', path.parent.with_suffix('.py'),
-                 path.parent / '__init__.py'):
-        if file.is_file():
-            return file
-    return None
+    return sorted({package / 'config/quantisation.py',
+                   *(source for room in ('engines/cpu', 'papers')
+                     for source in (package / room).rglob('*.py'))})
 
 
 def _prune(parent: pathlib.Path) -> None:

@@ -1,4 +1,4 @@
-"""Vectors of 64 bytes in Numba: 32 x uint16, 16 x uint32 or 16 x float32.
+"""Vectors of 64 bytes in Numba: 64 x uint8, 32 x uint16, 16 x uint32 or 16 x float32.
 
 A vector is a value that LLVM keeps in registers (one AVX-512 register, two of AVX2, four of
 SSE or NEON), so that a kernel is written once, for one pixel, and the machine code does not
@@ -8,14 +8,18 @@ work lane by lane; integers are unsigned and wrap around, floats are never contr
 Arrays of 8 bits and of float16 hold the same lanes in fewer bytes. int8 and uint8 become uint16,
 extended by their sign and by zeros, and lose their upper byte when stored. int16 stands for
 float16: Numba has no arrays of that, and nothing else here is int16 and goes through vectors. It
-becomes float32, and is rounded to nearest even when stored.
+becomes float32, and is rounded to nearest even when stored. Lanes of uint8 come from
+``load_bytes``.
+
+Arrays are contiguous, or their ``address``; offsets count their elements, at any alignment.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
@@ -23,6 +27,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 from stereo_bp_ros.engines.cpu.simd import VECTOR_BYTES, float16
+
+#: Bytes on each side of the square that ``transpose`` turns.
+SQUARE = 32
 
 
 class Vector(types.Type):
@@ -50,7 +57,35 @@ class _VectorModel(models.PrimitiveModel):
 
 # What the lanes of an array become when they are not computed with as they are.
 _WIDE = {types.int16: types.float32, types.int8: types.uint16, types.uint8: types.uint16}
+_BYTES, _WORDS, _BYTE_ADDRESS = (Vector(types.uint8), Vector(types.uint16),
+                                 types.CPointer(types.uint8))
 
+
+class _Code(NamedTuple):
+    """Where an operation is compiled."""
+
+    context: Any
+    builder: Any
+    signature: Any
+
+
+def _operation(signature_of: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Make a function of kernels from one that emits its code from LLVM's values.
+
+    :param signature_of: Numba's signature from the types of the arguments.
+    """
+    def made(emit: Callable[..., Any]) -> Any:
+        @functools.wraps(emit)          # whose first parameter stands for Numba's own
+        def typed(typing_context: Any, *argument_types: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                value = emit(_Code(context, builder, signature), *args)
+                return context.get_dummy_value() if value is None else value
+            return signature_of(*argument_types), generate
+        return intrinsic(typed)
+    return made
+
+
+# --- from and to memory
 
 def _vector_of(array: Any) -> Vector:
     """The vector that a load from this type of array gives."""
@@ -62,222 +97,221 @@ def _stored_of(array: Any) -> Vector:
     return Vector(array.dtype, _vector_of(array).lanes)
 
 
-def _widened(builder: Any, dtype: Any, stored: Any) -> Any:
-    """LLVM's vector of the lanes to compute with from those that an array of ``dtype`` holds."""
+def _widen(builder: Any, dtype: Any, stored: Any) -> Any:
+    """The lanes to compute with from those that an array of ``dtype`` holds."""
     if dtype == types.int16:
         return float16.widen(builder, stored)
-    words = ir.VectorType(ir.IntType(16), stored.type.count)
+    words = _lanes(16, stored.type.count)
     if dtype == types.int8:
         return builder.sext(stored, words)
     return builder.zext(stored, words) if dtype == types.uint8 else stored
 
 
-def _narrowed(builder: Any, dtype: Any, lanes: Any) -> Any:
+def _narrow(builder: Any, dtype: Any, lanes: Any) -> Any:
     """The other way round."""
     if dtype == types.int16:
         return float16.narrow(builder, lanes)
     if dtype in (types.int8, types.uint8):
-        return builder.trunc(lanes, ir.VectorType(ir.IntType(8), lanes.type.count))
+        return builder.trunc(lanes, _lanes(8, lanes.type.count))
     return lanes
 
 
-@intrinsic
-def address(typing_context: Any, array: Any) -> Any:
-    """``address(array)``: of a contiguous array, taken by all functions here in its place.
+def _pointer(code: _Code, array: Any, offset: Any, lanes: int = 0) -> Any:
+    """To the lanes, by default a vector's, from an element of the first argument on."""
+    kind = code.signature.args[0]
+    if not isinstance(kind, types.CPointer):
+        array = code.context.make_array(kind)(code.context, code.builder, array).data
+    stored = ir.VectorType(code.context.get_value_type(kind.dtype),
+                           lanes or _vector_of(kind).lanes)
+    return code.builder.bitcast(code.builder.gep(array, [offset]), stored.as_pointer())
+
+
+def _loaded(code: _Code, array: Any, offset: Any, lanes: int = 0) -> Any:
+    value = code.builder.load(_pointer(code, array, offset, lanes))
+    value.align = code.signature.args[0].dtype.bitwidth // 8
+    return value
+
+
+def _put(code: _Code, array: Any, offset: Any, value: Any) -> None:
+    pointer = _pointer(code, array, offset, value.type.count)
+    code.builder.store(value, pointer).align = code.signature.args[0].dtype.bitwidth // 8
+
+
+@_operation(lambda array: types.CPointer(array.dtype)(array))
+def address(code: _Code, array: Any) -> Any:
+    """Of a contiguous array, taken by all functions here in its place.
 
     Numba counts the references to an array whenever a kernel hands it to another, in one place
     that all threads write to; nobody counts addresses. The array must outlive them.
     """
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _data(context, builder, signature.args[0], args[0])
-    return types.CPointer(array.dtype)(array), generate
+    return code.context.make_array(code.signature.args[0])(code.context, code.builder, array).data
 
 
-def _data(context: Any, builder: Any, array_type: Any, array: Any) -> Any:
-    if isinstance(array_type, types.CPointer):
-        return array
-    return context.make_array(array_type)(context, builder, array).data
+@_operation(lambda array: types.intp(array))
+def lanes(code: _Code, array: Any) -> Any:
+    """Elements of an array that one vector holds."""
+    return code.context.get_constant(types.intp, _vector_of(code.signature.args[0]).lanes)
 
 
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
-    """Address of the lanes that start ``offset`` elements into a contiguous array."""
-    data = _data(context, builder, array_type, array)
-    stored = ir.VectorType(context.get_value_type(array_type.dtype),
-                           _vector_of(array_type).lanes)
-    return builder.bitcast(builder.gep(data, [offset]), stored.as_pointer())
+@_operation(lambda array, offset: _vector_of(array)(array, types.intp))
+def load(code: _Code, array: Any, offset: Any) -> Any:
+    """A vector."""
+    return _widen(code.builder, code.signature.args[0].dtype, _loaded(code, array, offset))
+
+
+@_operation(lambda array, offset: _stored_of(array)(array, types.intp))
+def load_stored(code: _Code, array: Any, offset: Any) -> Any:
+    """As ``load``, but as the array holds them: to be moved and stored in one of the same type."""
+    return _loaded(code, array, offset)
+
+
+@_operation(lambda array, offset, vector: types.void(array, types.intp, vector))
+def store(code: _Code, array: Any, offset: Any, vector: Any) -> None:
+    """Write a vector, also one of ``load_stored``."""
+    kind, _, given = code.signature.args
+    is_as_held = given == _stored_of(kind)
+    _put(code, array, offset,
+         vector if is_as_held else _narrow(code.builder, kind.dtype, vector))
+
+
+@_operation(lambda array, offset: types.float32(array, types.intp))
+def load_one(code: _Code, array: Any, offset: Any) -> Any:
+    """float32 from one element of an array of float32 or float16."""
+    one = _widen(code.builder, code.signature.args[0].dtype, _loaded(code, array, offset, 1))
+    return code.builder.extract_element(one, ir.IntType(32)(0))
+
+
+@_operation(lambda array, offset, value: types.void(array, types.intp, types.float32))
+def store_one(code: _Code, array: Any, offset: Any, value: Any) -> None:
+    """Write a float32 to one element of an array of float32 or float16."""
+    one = _splat(code.builder, value, 1)
+    _put(code, array, offset, _narrow(code.builder, code.signature.args[0].dtype, one))
+
+
+@_operation(lambda address, offset: _BYTES(_BYTE_ADDRESS, types.intp))
+def load_bytes(code: _Code, address: Any, offset: Any) -> Any:
+    """64 lanes of uint8 from an address of uint8."""
+    return _loaded(code, address, offset, VECTOR_BYTES)
+
+
+@_operation(lambda address, offset, vector: types.void(_BYTE_ADDRESS, types.intp, _BYTES))
+def store_bytes(code: _Code, address: Any, offset: Any, vector: Any) -> None:
+    """Write 64 bytes."""
+    _put(code, address, offset, vector)
+
+
+# --- lane by lane
+
+def _lanes(bits: int, count: int) -> Any:
+    return ir.VectorType(ir.IntType(bits), count)
 
 
 def _splat(builder: Any, scalar: Any, count: int) -> Any:
-    """LLVM's vector of ``count`` times the same scalar."""
     unset = ir.Constant(ir.VectorType(scalar.type, count), ir.Undefined)
-    first = ir.IntType(32)(0)
-    return builder.shuffle_vector(builder.insert_element(unset, scalar, first), unset,
-                                  ir.Constant(ir.VectorType(first.type, count), None))
+    return builder.shuffle_vector(builder.insert_element(unset, scalar, ir.IntType(32)(0)), unset,
+                                  ir.Constant(_lanes(32, count), None))
 
 
-def _is_less(builder: Any, vector: Vector, a: Any, b: Any) -> Any:
-    if vector.is_float:
-        return builder.fcmp_ordered('<', a, b)
-    return builder.icmp_unsigned('<', a, b)
-
-
-@intrinsic
-def lanes(typing_context: Any, array: Any) -> Any:
-    """``lanes(array)``: elements of an array that one vector holds."""
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return context.get_constant(types.intp, _vector_of(array).lanes)
-    return types.intp(array), generate
-
-
-@intrinsic
-def load(typing_context: Any, array: Any, offset: Any) -> Any:
-    """``load(array, offset)``: the lanes from element ``offset`` on, any alignment."""
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _widened(builder, array.dtype, _loaded(context, builder, signature, args))
-    return _vector_of(array)(array, types.intp), generate
-
-
-@intrinsic
-def load_stored(typing_context: Any, array: Any, offset: Any) -> Any:
-    """As ``load``, but as the array holds them: to be moved and stored in one of the same type."""
-    return _stored_of(array)(array, types.intp), _loaded
-
-
-def _loaded(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    array = signature.args[0]
-    loaded = builder.load(_pointer(context, builder, array, *args))
-    loaded.align = array.dtype.bitwidth // 8
-    return loaded
-
-
-@intrinsic
-def store(typing_context: Any, array: Any, offset: Any, vector: Any) -> Any:
-    """``store(array, offset, vector)``: write all lanes, any alignment."""
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address = _pointer(context, builder, signature.args[0], args[0], args[1])
-        is_as_held = vector == _stored_of(array)
-        value = args[2] if is_as_held else _narrowed(builder, array.dtype, args[2])
-        builder.store(value, address).align = array.dtype.bitwidth // 8
-        return context.get_dummy_value()
-    return types.void(array, types.intp, vector), generate
-
-
-@intrinsic
-def splat(typing_context: Any, scalar: Any) -> Any:
-    """``splat(scalar)``: every lane the same; the scalar's type is the lanes' type."""
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _splat(builder, args[0], signature.return_type.lanes)
-    return Vector(scalar)(scalar), generate
-
-
-@intrinsic
-def minimum(typing_context: Any, a: Any, b: Any) -> Any:
-    """``minimum(a, b)``."""
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.select(_is_less(builder, a, *args), *args)
-    return a(a, a), generate
-
-
-@intrinsic
-def maximum(typing_context: Any, a: Any, b: Any) -> Any:
-    """``maximum(a, b)``."""
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.select(_is_less(builder, a, *args), args[1], args[0])
-    return a(a, a), generate
-
-
-@intrinsic
-def least_lane(typing_context: Any, vector: Any) -> Any:
-    """``least_lane(vector)``: the scalar that is least; integers."""
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        lanes = args[0].type
-        reduce = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(lanes.element, [lanes]),
-            f'llvm.vector.reduce.umin.v{vector.lanes}i{vector.dtype.bitwidth}')
-        return builder.call(reduce, args)
-    return vector.dtype(vector), generate
-
-
-@intrinsic
-def spread(typing_context: Any, vector: Any) -> Any:
-    """``spread(vector)``: two vectors of uint32 from lanes of uint16 that stand for int16."""
-    wide = Vector(types.uint32)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        words = ir.VectorType(ir.IntType(32), wide.lanes)
-        parts = [builder.sext(_taken(builder, args * 2, range(start, start + wide.lanes)), words)
-                 for start in (0, wide.lanes)]
-        return context.make_tuple(builder, signature.return_type, parts)
-    return types.UniTuple(wide, 2)(vector), generate
-
-
-@intrinsic
-def where_less(typing_context: Any, a: Any, b: Any, chosen: Any, other: Any) -> Any:
-    """``where_less(a, b, chosen, other)``: ``chosen`` in the lanes with a < b."""
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.select(_is_less(builder, a, args[0], args[1]), args[2], args[3])
-    return chosen(a, a, chosen, chosen), generate
-
-
-@intrinsic
-def where_lane(typing_context: Any, first: Any, end: Any, chosen: Any, other: Any) -> Any:
-    """``where_lane(first, end, chosen, other)``: ``chosen`` in the lanes [first, end)."""
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        number = ir.Constant(ir.VectorType(args[0].type, chosen.lanes),
-                             list(range(chosen.lanes)))
-        first, end = (_splat(builder, bound, chosen.lanes) for bound in args[:2])
-        inside = builder.and_(builder.icmp_signed('>=', number, first),
-                              builder.icmp_signed('<', number, end))
-        return builder.select(inside, args[2], args[3])
-    return chosen(types.intp, types.intp, chosen, chosen), generate
-
-
-@intrinsic
-def interleave(typing_context: Any, a: Any, b: Any) -> Any:
-    """``interleave(a, b)``: two vectors that hold a0 b0 a1 b1 ... in order."""
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        order = [lane + side * a.lanes for lane in range(a.lanes) for side in (0, 1)]
-        return _shuffled(context, builder, signature, args, order)
-    return types.UniTuple(a, 2)(a, a), generate
-
-
-@intrinsic
-def deinterleave(typing_context: Any, a: Any, b: Any) -> Any:
-    """``deinterleave(a, b)``: the even and the odd lanes of two consecutive vectors."""
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        order = [*range(0, 2 * a.lanes, 2), *range(1, 2 * a.lanes, 2)]
-        return _shuffled(context, builder, signature, args, order)
-    return types.UniTuple(a, 2)(a, a), generate
-
-
-@intrinsic
-def following(typing_context: Any, vector: Any, after: Any) -> Any:
-    """``following(vector, after)``: each lane's next one, the last lane's from ``after``."""
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _taken(builder, args, range(1, vector.lanes + 1))
-    return vector(vector, vector), generate
-
-
-@intrinsic
-def preceding(typing_context: Any, vector: Any, before: Any) -> Any:
-    """``preceding(vector, before)``: each lane's previous one, the first's from ``before``."""
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _taken(builder, (args[1], args[0]), range(vector.lanes - 1, 2 * vector.lanes - 1))
-    return vector(vector, vector), generate
-
-
-def _taken(builder: Any, pair: Any, order: Iterable[int]) -> Any:
-    """LLVM's vector of the lanes ``order`` of two."""
+def _taken(builder: Any, first: Any, second: Any, order: Iterable[int]) -> Any:
+    """The lanes ``order`` of two vectors one after the other."""
     chosen = list(order)
-    return builder.shuffle_vector(
-        *pair, ir.Constant(ir.VectorType(ir.IntType(32), len(chosen)), chosen))
+    return builder.shuffle_vector(first, second,
+                                  ir.Constant(_lanes(32, len(chosen)), chosen))
 
 
-def _shuffled(context: Any, builder: Any, signature: Any, args: Any, order: list[int]) -> Any:
-    """Two vectors made of the lanes ``order`` of two others."""
-    half = len(order) // 2
-    parts = [_taken(builder, args, chosen) for chosen in (order[:half], order[half:])]
-    return context.make_tuple(builder, signature.return_type, parts)
+def _call(builder: Any, name: str, *args: Any, result: Any = None) -> Any:
+    """LLVM's intrinsic on vectors of one type, which by default the result has, too."""
+    kind = args[0].type
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(result or kind, [argument.type for argument in args]),
+        f'llvm.{name}.v{kind.count}i{kind.element.width}')
+    return builder.call(function, args)
+
+
+def _is_less(code: _Code, a: Any, b: Any) -> Any:
+    if code.signature.args[0].is_float:
+        return code.builder.fcmp_ordered('<', a, b)
+    return code.builder.icmp_unsigned('<', a, b)
+
+
+@_operation(lambda scalar: Vector(scalar)(scalar))
+def splat(code: _Code, scalar: Any) -> Any:
+    """Every lane the same; the scalar's type is the lanes' type."""
+    return _splat(code.builder, scalar, code.signature.return_type.lanes)
+
+
+@_operation(lambda a, b: a(a, a))
+def minimum(code: _Code, a: Any, b: Any) -> Any:
+    """The lesser one."""
+    return code.builder.select(_is_less(code, a, b), a, b)
+
+
+@_operation(lambda a, b: a(a, a))
+def maximum(code: _Code, a: Any, b: Any) -> Any:
+    """The greater one."""
+    return code.builder.select(_is_less(code, a, b), b, a)
+
+
+@_operation(lambda a, b, chosen, other: chosen(a, a, chosen, chosen))
+def where_less(code: _Code, a: Any, b: Any, chosen: Any, other: Any) -> Any:
+    """``chosen`` in the lanes with a < b."""
+    return code.builder.select(_is_less(code, a, b), chosen, other)
+
+
+@_operation(lambda first, end, chosen, other: chosen(types.intp, types.intp, chosen, chosen))
+def where_lane(code: _Code, first: Any, end: Any, chosen: Any, other: Any) -> Any:
+    """``chosen`` in the lanes [first, end)."""
+    builder, count = code.builder, chosen.type.count
+    number = ir.Constant(_lanes(64, count), list(range(count)))
+    inside = builder.and_(builder.icmp_signed('>=', number, _splat(builder, first, count)),
+                          builder.icmp_signed('<', number, _splat(builder, end, count)))
+    return builder.select(inside, chosen, other)
+
+
+@_operation(lambda a, b: a(a, a))
+def saturating_sum(code: _Code, a: Any, b: Any) -> Any:
+    """a + b, at most the largest value of a lane."""
+    return _call(code.builder, 'uadd.sat', a, b)
+
+
+@_operation(lambda a, b: a(a, a))
+def saturating_difference(code: _Code, a: Any, b: Any) -> Any:
+    """a - b, at least 0."""
+    return _call(code.builder, 'usub.sat', a, b)
+
+
+@_operation(lambda vector, factor: _BYTES(_BYTES, types.uint16))
+def scaled(code: _Code, vector: Any, factor: Any) -> Any:
+    """(factor value + 32) // 64, at most 255, of bytes.
+
+    The product with a ``factor`` of uint16 must fit 16 bits.
+    """
+    builder, words = code.builder, _lanes(16, VECTOR_BYTES)
+    rounding, shift, most = (ir.Constant(words, [value] * VECTOR_BYTES) for value in (32, 6, 255))
+    value = builder.mul(builder.zext(vector, words), _splat(builder, factor, VECTOR_BYTES))
+    value = builder.lshr(builder.add(value, rounding), shift)
+    value = builder.select(builder.icmp_unsigned('<', value, most), value, most)
+    return builder.trunc(value, _lanes(8, VECTOR_BYTES))
+
+
+@_operation(lambda own, at, others, offset: _BYTES(_BYTE_ADDRESS, types.intp, _BYTE_ADDRESS,
+                                                   types.intp))
+def differing_bits(code: _Code, own: Any, at: Any, others: Any, offset: Any) -> Any:
+    """Of one word of 64 bits and each of 64 words.
+
+    :param own, others: addresses of uint8; at, offset: bytes.
+    """
+    step, parts, builder = 8, [], code.builder
+    one = builder.load(builder.bitcast(builder.gep(own, [at]), ir.IntType(64).as_pointer()))
+    for start in range(0, VECTOR_BYTES, step):
+        place = builder.add(offset, ir.IntType(64)(8 * start))
+        words = builder.bitcast(_loaded(code, others, place, VECTOR_BYTES), _lanes(64, step))
+        bits = _call(builder, 'ctpop', builder.xor(words, _splat(builder, one, step)))
+        parts.append(builder.trunc(bits, _lanes(8, step)))
+    while len(parts) > 1:
+        parts = [_taken(builder, *pair, range(2 * pair[0].type.count))
+                 for pair in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
 
 
 def _define(function: Callable[..., Any], instruction: str) -> None:
@@ -298,3 +332,92 @@ _define(operator.truediv, 'div')        # floats
 _define(operator.and_, 'and_')          # integers, as the two below
 _define(operator.lshift, 'shl')
 _define(operator.rshift, 'lshr')
+
+
+# --- across lanes
+
+def _both(code: _Code, parts: Iterable[Any]) -> Any:
+    return code.context.make_tuple(code.builder, code.signature.return_type, list(parts))
+
+
+@_operation(lambda vector: vector.dtype(vector))
+def least_lane(code: _Code, vector: Any) -> Any:
+    """The scalar that is least; integers."""
+    return _call(code.builder, 'vector.reduce.umin', vector, result=vector.type.element)
+
+
+@_operation(lambda vector: types.UniTuple(Vector(types.uint32), 2)(vector))
+def spread(code: _Code, vector: Any) -> Any:
+    """Two vectors of uint32 from lanes of uint16 that stand for int16."""
+    count = vector.type.count // 2
+    return _both(code, (
+        code.builder.sext(_taken(code.builder, vector, vector, range(start, start + count)),
+                          _lanes(32, count)) for start in (0, count)))
+
+
+@_operation(lambda vector: types.UniTuple(_WORDS, 2)(_BYTES))
+def halves(code: _Code, vector: Any) -> Any:
+    """Two vectors of uint16 with the first and the last 32 of 64 bytes."""
+    count = VECTOR_BYTES // 2
+    return _both(code, (
+        code.builder.zext(_taken(code.builder, vector, vector, range(start, start + count)),
+                          _lanes(16, count)) for start in (0, count)))
+
+
+@_operation(lambda first, last: _BYTES(_WORDS, _WORDS))
+def joined(code: _Code, first: Any, last: Any) -> Any:
+    """The lower bytes of two vectors of uint16."""
+    half = _lanes(8, VECTOR_BYTES // 2)
+    return _taken(code.builder, code.builder.trunc(first, half), code.builder.trunc(last, half),
+                  range(VECTOR_BYTES))
+
+
+@_operation(lambda a, b: types.UniTuple(a, 2)(a, a))
+def interleave(code: _Code, a: Any, b: Any) -> Any:
+    """Two vectors that hold a0 b0 a1 b1 ... in order."""
+    count = a.type.count
+    order = [lane + side * count for lane in range(count) for side in (0, 1)]
+    return _both(code, (_taken(code.builder, a, b, order[start:start + count])
+                        for start in (0, count)))
+
+
+@_operation(lambda a, b: types.UniTuple(a, 2)(a, a))
+def deinterleave(code: _Code, a: Any, b: Any) -> Any:
+    """The even and the odd lanes of two consecutive vectors."""
+    return _both(code, (_taken(code.builder, a, b, range(first, 2 * a.type.count, 2))
+                        for first in (0, 1)))
+
+
+@_operation(lambda vector, after: vector(vector, vector))
+def following(code: _Code, vector: Any, after: Any) -> Any:
+    """Each lane's next one, the last lane's from ``after``."""
+    return _taken(code.builder, vector, after, range(1, vector.type.count + 1))
+
+
+@_operation(lambda vector, before: vector(vector, vector))
+def preceding(code: _Code, vector: Any, before: Any) -> Any:
+    """Each lane's previous one, the first lane's from ``before``."""
+    count = vector.type.count
+    return _taken(code.builder, before, vector, range(count - 1, 2 * count - 1))
+
+
+@_operation(lambda source, start, stride, target, first: types.void(
+    _BYTE_ADDRESS, types.intp, types.intp, _BYTE_ADDRESS, types.intp))
+def transpose(code: _Code, source: Any, start: Any, stride: Any, target: Any, first: Any) -> None:
+    """A square of 32 x 32 bytes.
+
+    Rows ``stride`` bytes apart from ``start`` on become columns of rows of 32 bytes, one after
+    the other from ``first`` on. Addresses of uint8.
+    """
+    builder, rows, half = code.builder, [], SQUARE // 2
+    for _ in range(SQUARE):
+        rows.append(_loaded(code, source, start, SQUARE))
+        start = builder.add(start, stride)
+    # Bit by bit the row's number moves into the column's.
+    orders = [[side + lane // 2 + lane % 2 * SQUARE for lane in range(SQUARE)]
+              for side in (0, half)]
+    for _ in range(SQUARE.bit_length() - 1):
+        rows = [_taken(builder, *pair, order)
+                for pair in zip(rows[:half], rows[half:], strict=True) for order in orders]
+    for number, row in enumerate(rows):
+        _put(code, target, builder.add(first, ir.IntType(64)(number * SQUARE)), row)

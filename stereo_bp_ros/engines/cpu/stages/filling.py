@@ -19,7 +19,7 @@ BAND, ROWS, COLUMNS = 159, 10, 128
 
 #: Largest residuals of the rounds of least squares, sixteenths.
 RESIDUALS = (96, 48, 24, 24)
-LEAST_INLIERS = 60
+MIN_INLIERS = 60
 
 #: Bounds of a plane's slopes along x and y and of its constant, in 4096ths of a sixteenth.
 SLOPES_X, SLOPE_Y, CONSTANT = (-32768, 6554), 2**18, 2**26
@@ -105,7 +105,7 @@ def _plane(values: Any, y: int, top: int, bottom: int, first: int, end: int
         # Cramer's rule; the largest determinant is 2^61.
         minor = tt * n - t * t
         whole = uu * minor - ut * (ut * n - t * u) + u * (ut * t - tt * u)
-        if inliers < LEAST_INLIERS or whole <= 0:
+        if inliers < MIN_INLIERS or whole <= 0:
             return False, 0, 0
         with_v = tv * n - t * v
         a = _quotient(uv * minor - ut * with_v + u * (tv * t - tt * v), whole, *SLOPES_X)

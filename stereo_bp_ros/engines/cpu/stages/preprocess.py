@@ -1,4 +1,4 @@
-"""Stage ``preprocess``: from grey values to the image that is matched."""
+"""From grey values to the image that is matched: reduction, and the stage ``preprocess``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import cv2
+import numba
 import numpy as np
 
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.config.quantisation import SIGNED_OFFSET
-from stereo_bp_ros.engines.cpu.simd.runtime import kernel
+from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 
 #: Side of the windows of ``contrast_threshold``, pixels.
 CONTRAST_SIDE = 7
@@ -137,3 +138,36 @@ def _round_to_8bit(image: Any, offset: float, out: Any) -> None:
         value = 0.0 if value < 0.0 else value
         value = 255.0 if value > 255.0 else value
         rounded[i] = np.uint8(np.int32(value))
+
+
+def to_means(grey: np.ndarray[Any, Any], factor: int, scale: float | None,
+             out: np.ndarray[Any, Any]) -> None:
+    """Reduce an image to the means of blocks of ``factor`` x ``factor`` pixels.
+
+    What is left over at the right and below is not read.
+    A block that is cut off by the end of an image smaller than itself has its last pixel again.
+
+    :param grey: float32 H x W.
+    :param scale: None: of whole numbers, rounded half up; else: the sum in float32, row by row,
+        times the float32 next to ``scale / factor**2``.
+    :param out: float32 max(1, H // factor) x max(1, W // factor), filled.
+    """
+    _reduce(grey, factor, scale is None, np.float32((scale or 0.0) / factor**2), out)
+
+
+@parallel_kernel
+def _reduce(grey: Any, factor: int, is_whole: bool, scale: Any, out: Any) -> None:
+    height, width = grey.shape
+    area = factor * factor
+    for index in numba.prange(out.shape[0]):
+        y = np.int64(index)
+        for x in range(out.shape[1]):
+            total = np.float32(0)
+            for j in range(factor):
+                row = grey[min(y * factor + j, height - 1)]
+                for i in range(factor):
+                    total += row[min(x * factor + i, width - 1)]
+            if is_whole:
+                out[y, x] = np.float32((np.int32(total) + area // 2) // area)
+            else:
+                out[y, x] = total * scale

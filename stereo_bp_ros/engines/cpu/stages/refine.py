@@ -8,7 +8,6 @@ Between the steps an image of int16 sixteenths of a pixel relative to min_dispar
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 
 from stereo_bp_ros import geometry
 from stereo_bp_ros.config import ResolvedConfig, quantisation
+from stereo_bp_ros.engines.cpu.memory import Matches
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.stages import bilateral, confidence, filling, preprocess
 
@@ -26,28 +26,14 @@ from stereo_bp_ros.engines.cpu.stages import bilateral, confidence, filling, pre
 INVALID = -16
 
 
-@dataclasses.dataclass(frozen=True)
-class Needs:
-    """What ``refine`` reads beside ``label`` and ``fraction``; the rest may be None."""
-
-    best: bool
-    second: bool
-    right_label: bool
-    grey: bool
+def needs(config: ResolvedConfig, outputs: Collection[str]) -> tuple[bool, bool]:
+    """Which of ``Matches`` these settings and outputs call for: with_costs, with_right."""
+    return (config.uniqueness_ratio > 0 or config.confidence_threshold > 0
+            or 'confidence' in outputs, config.disp12_max_diff > 0)
 
 
-def needs(config: ResolvedConfig, outputs: Collection[str]) -> Needs:
-    """Which inputs these settings and outputs (names of ``types.OUTPUTS``) call for."""
-    costs = (config.uniqueness_ratio > 0 or config.confidence_threshold > 0
-             or 'confidence' in outputs)
-    return Needs(best=costs, second=costs, right_label=config.disp12_max_diff > 0,
-                 grey=config.texture_threshold > 0 or config.contrast_threshold > 0)
-
-
-def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
-           best: np.ndarray[Any, Any] | None, second: np.ndarray[Any, Any] | None,
-           right_label: np.ndarray[Any, Any] | None, grey: np.ndarray[Any, Any] | None,
-           config: ResolvedConfig, scratch: Mapping[str, np.ndarray[Any, Any]],
+def refine(matches: Matches, grey: np.ndarray[Any, Any], config: ResolvedConfig,
+           scratch: Mapping[str, np.ndarray[Any, Any]],
            confidences: np.ndarray[Any, Any] | None = None, largest_cost: float = 1.0) -> None:
     """Reject, filter, fill and smooth, in this order, into ``final`` of ``scratch``.
 
@@ -73,12 +59,8 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
        a 7 x 7 window that has the pixel has grey values in a range of less than
        ``contrast_threshold``.
 
-    :param label: int16 H x W, d - min_disparity, -1 = none.
-    :param fraction: int8 H x W, sixteenths added to it; read with ``subpixel`` only.
-    :param best, second: int32 or float32 H x W, least cost and least of the labels further than
-        1 away (``NO_SECOND`` or more: none); None unless ``needs`` says otherwise.
-    :param right_label: int16 H x W, label of each pixel of the other image, -1 = none; or None.
-    :param grey: float32 H x W, smoothed reference image; or None.
+    :param matches: with what ``needs`` says.
+    :param grey: float32 H x W, smoothed reference image.
     :param scratch: the arrays of ``scratch.refine``; ``final``, int16 H x W, is filled with
         sixteenths of a pixel from min_disparity on, ``INVALID`` where invalid.
     :param confidences: float32 H x W, filled where given: confidence in [0, 1], 0 where invalid,
@@ -87,29 +69,23 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
         where there is no second.
     :param largest_cost: largest data cost of a pixel in the units of ``best`` (BP only).
     """
-    no_cost = _NO_COST[_cost_type(config)]
-    is_sad = config.stereo_algorithm == 'sad'
-    mirrored = config.reference_image == 'right'
     keep = config.border == 'keep'
-    height, width = label.shape
+    height, width = matches.label.shape
     window = geometry.matched_window(config, width, height)
     bounds = (window.x_offset, window.x_offset + window.width, window.y_offset,
               window.y_offset + window.height)
 
-    if config.texture_threshold > 0 and grey is not None:
+    if config.texture_threshold > 0:
         _texture(grey, config, scratch['plane_a'], scratch['plane_b'])
     sixteenths = scratch['sixteenths']
-    _reject(label, fraction, no_cost if best is None else best,
-            no_cost if second is None else second,
-            _NO_LABEL if right_label is None else right_label, scratch['plane_b'],
-            *bounds, keep, config.subpixel, config.uniqueness_ratio > 0,
-            *_uniqueness(config, largest_cost), float(config.texture_threshold),
-            config.disp12_max_diff, config.has_combined_cost and not keep, config.min_disparity,
-            sixteenths)
+    _reject(matches, scratch['plane_b'], *bounds, keep, config.subpixel,
+            config.uniqueness_ratio > 0, *_uniqueness(config, largest_cost),
+            float(config.texture_threshold), config.disp12_max_diff,
+            config.has_combined_cost and not keep, config.min_disparity, sixteenths)
     if config.median_window_size:
         cv2.medianBlur(sixteenths, config.median_window_size, dst=scratch['sixteenths_median'])
         sixteenths = scratch['sixteenths_median']
-        _clear(label, *bounds, keep, sixteenths)
+        _clear(matches.label, *bounds, keep, sixteenths)
     if config.speckle_size:
         cv2.filterSpeckles(sixteenths, INVALID, config.speckle_size, 16 * config.speckle_range,
                            scratch['speckle_buffer'])
@@ -122,31 +98,18 @@ def refine(label: np.ndarray[Any, Any], fraction: np.ndarray[Any, Any],
                      16 * (config.disparity_range - 1), filled)
         _smooth(filled, config, scratch)
 
-    contrast = trusted = _NO_OUTPUT
-    if config.contrast_threshold > 0 and grey is not None:
-        contrast = scratch['plane_b']
+    contrast, trusted = scratch['plane_b'], scratch['confidence']
+    if config.contrast_threshold > 0:
         preprocess.contrast(grey, contrast, scratch['plane_a'])
-    if (confidences is not None or config.confidence_threshold > 0) and (
-            best is not None and second is not None):
-        trusted = scratch['confidence']
-        confidence.average(sixteenths, best, second, is_sad, float(largest_cost),
+    if confidences is not None or config.confidence_threshold > 0:
+        confidence.average(sixteenths, matches.best, matches.second,
+                           config.stereo_algorithm == 'sad', float(largest_cost),
                            config.confidence_window_size, trusted, scratch['confidence_steps'],
                            scratch['plane_a'].view(np.int32))
     _finish(sixteenths, filled, not fills, trusted, float(config.confidence_threshold), contrast,
-            float(config.contrast_threshold), mirrored, confidences is not None,
-            _NO_OUTPUT if confidences is None else confidences, scratch['final'])
-
-
-# Stand for arrays that are not there, so that the kernels have one signature for each type of
-# cost whatever the live settings say.
-_NO_COST = {'int32': np.zeros((1, 1), np.int32), 'float32': np.zeros((1, 1), np.float32)}
-_NO_LABEL = np.zeros((1, 1), np.int16)
-_NO_OUTPUT = np.zeros((1, 1), np.float32)
-
-
-def _cost_type(config: ResolvedConfig) -> str:
-    float_costs = config.is_belief_propagation and config.message_type != 'int16'
-    return 'float32' if float_costs else 'int32'
+            float(config.contrast_threshold), config.reference_image == 'right',
+            confidences is not None, trusted if confidences is None else confidences,
+            scratch['final'])
 
 
 def _uniqueness(config: ResolvedConfig, largest_cost: float) -> tuple[float, float, float]:
@@ -177,24 +140,24 @@ def _smooth(filled: np.ndarray[Any, Any], config: ResolvedConfig,
 
 
 @parallel_kernel
-def _reject(label: Any, fraction: Any, best: Any, second: Any, right_label: Any, texture: Any,
-            x_begin: int, x_end: int, y_begin: int, y_end: int, keep: bool, subpixel: bool,
-            unique: bool, second_factor: float, best_factor: float, margin: float,
-            texture_threshold: float, max_difference: int, needs_partner: bool, first: int,
-            out: Any) -> None:
-    for y in numba.prange(label.shape[0]):
-        row = out[y]
-        _to_sixteenths(label[y], fraction[y], subpixel, row)
+def _reject(matches: Any, texture: Any, x_begin: int, x_end: int, y_begin: int, y_end: int,
+            keep: bool, subpixel: bool, unique: bool, second_factor: float, best_factor: float,
+            margin: float, texture_threshold: float, max_difference: int, needs_partner: bool,
+            first: int, out: Any) -> None:
+    for y in numba.prange(out.shape[0]):
+        row, label = out[y], matches.label[y]
+        _to_sixteenths(label, matches.fraction[y], subpixel, row)
         if not keep:
             _clear_outside(row, x_begin, x_end, y_begin <= y < y_end)
         if unique:
-            _reject_ambiguous(best[y], second[y], second_factor, best_factor, margin, row)
+            _reject_ambiguous(matches.best[y], matches.second[y], second_factor, best_factor,
+                              margin, row)
         if texture_threshold > 0:
-            _reject_textureless(texture[y], texture_threshold, row)
+            _reject_less(texture[y], texture_threshold, row)
         if needs_partner:
-            _reject_outside(label[y], first, row)
+            _reject_outside(label, first, row)
         if max_difference > 0:
-            _reject_inconsistent(label[y], right_label[y], max_difference, first, row)
+            _reject_inconsistent(label, matches.right_label[y], max_difference, first, row)
 
 
 @kernel
@@ -223,9 +186,9 @@ def _reject_ambiguous(best: Any, second: Any, second_factor: float, best_factor:
 
 
 @kernel
-def _reject_textureless(texture: Any, threshold: float, out: Any) -> None:
+def _reject_less(values: Any, least: float, out: Any) -> None:
     for x in range(out.shape[0]):
-        out[x] = np.int16(INVALID) if texture[x] < threshold else out[x]
+        out[x] = np.int16(INVALID) if np.float64(values[x]) < least else out[x]
 
 
 @kernel
@@ -256,11 +219,15 @@ def _reject_inconsistent(label: Any, right_label: Any, max_difference: int, firs
 def _clear(label: Any, x_begin: int, x_end: int, y_begin: int, y_end: int, keep: bool,
            sixteenths: Any) -> None:
     for y in range(label.shape[0]):
-        row, labels = sixteenths[y], label[y]
-        for x in range(row.shape[0]):
-            row[x] = np.int16(INVALID) if labels[x] < 0 else row[x]
+        _reject_invalid(label[y], sixteenths[y])
         if not keep:
-            _clear_outside(row, x_begin, x_end, y_begin <= y < y_end)
+            _clear_outside(sixteenths[y], x_begin, x_end, y_begin <= y < y_end)
+
+
+@kernel
+def _reject_invalid(values: Any, out: Any) -> None:
+    for x in range(out.shape[0]):
+        out[x] = np.int16(INVALID) if values[x] < 0 else out[x]
 
 
 @parallel_kernel
@@ -271,29 +238,17 @@ def _finish(sixteenths: Any, filled: Any, drops: bool, trusted: Any, least_confi
         row = final[y]
         row[:] = filled[y]
         if drops:
-            _drop(sixteenths[y], row)
+            _reject_invalid(sixteenths[y], row)
             if least_confidence > 0:
-                _drop_less(trusted[y], least_confidence, row)
+                _reject_less(trusted[y], least_confidence, row)
             if least_contrast > 0:
-                _drop_less(contrast[y], least_contrast, row)
+                _reject_less(contrast[y], least_contrast, row)
         if with_confidence:
             _confidence(sixteenths[y], row, trusted[y], confidences[y])
             if mirrored:
                 _mirror(confidences[y])
         if mirrored:
             _mirror(row)
-
-
-@kernel
-def _drop(row: Any, filled: Any) -> None:
-    for x in range(row.shape[0]):
-        filled[x] = np.int16(INVALID) if row[x] < 0 else filled[x]
-
-
-@kernel
-def _drop_less(value: Any, least: float, filled: Any) -> None:
-    for x in range(value.shape[0]):
-        filled[x] = np.int16(INVALID) if np.float64(value[x]) < least else filled[x]
 
 
 @kernel

@@ -35,11 +35,11 @@ class Arena:
         if allocate:
             from cupy.cuda import memory, pinned_memory, runtime
             self._memory = memory.Memory(on_device.total + ALIGNMENT)
-            base = _aligned(self._memory.ptr)
+            base = _align(self._memory.ptr)
             runtime.memset(self._memory.ptr, 0, on_device.total + ALIGNMENT)
             self._pinned = pinned_memory.PinnedMemoryPointer(pinned_memory.PinnedMemory(
                 pinned.total + ALIGNMENT, _PORTABLE | _MAPPED), 0)
-            start = _aligned(self._pinned.ptr)
+            start = _align(self._pinned.ptr)
         self.device = {spec.name: base + spec.offset for spec in on_device.arrays}
         self.nbytes = {spec.name: spec.nbytes for spec in (*pinned.arrays, *on_device.arrays)}
         self.host_address = {spec.name: start + spec.offset for spec in pinned.arrays}
@@ -66,7 +66,7 @@ class Arena:
         return self._memory is not None
 
 
-def _aligned(address: int) -> int:
+def _align(address: int) -> int:
     return -(-address // ALIGNMENT) * ALIGNMENT
 
 

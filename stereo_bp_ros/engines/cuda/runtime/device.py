@@ -212,7 +212,7 @@ class Errors:
 
     :raises OutOfDeviceMemory: an allocation failed; the device is well.
     :raises DeviceLostError: the context is dead; every later engine on this device in this
-        process is refused.
+        process is rejected.
     """
 
     __slots__ = ('_index',)
