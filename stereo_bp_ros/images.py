@@ -236,7 +236,7 @@ def _is_big_endian(dtype: np.dtype[Any]) -> bool:
 
 
 def check_pair(left: RawImage, right: RawImage, max_width: int, max_height: int) -> None:
-    """Refuse a pair whose sizes differ or exceed the limits, before anything is allocated.
+    """Reject a pair whose sizes differ or exceed the limits, before anything is allocated.
 
     :raises InputError: size mismatch or too large.
     """
@@ -249,7 +249,7 @@ def check_pair(left: RawImage, right: RawImage, max_width: int, max_height: int)
 
 
 def check_limits(width: int, height: int, max_width: int, max_height: int) -> None:
-    """Refuse an image size above the configured limits.
+    """Reject an image size above the configured limits.
 
     :raises InputError: too large.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -53,12 +54,11 @@ class Pending:
 class StereoMatcher:
     """Turns rectified stereo pairs into disparity with one configuration at a time.
 
-    An engine is built for the size of the first pair and again when size or configuration
-    change; between such changes nothing is allocated but the results. With the setting
-    ``min_depth`` a calibration that ends the search elsewhere is such a change, too: the latest
-    one counts, and before the first ``disparity_range``. A matcher that is entered
-    from two threads at once raises; different matchers never disturb each other. Usable as a
-    context manager.
+    It builds an engine for the size of the first pair, and again when size or configuration
+    change; otherwise only results are allocated. With the setting ``min_depth`` a calibration
+    that changes the range is such a change, too; before the first one ``disparity_range`` holds.
+    A matcher that is entered from two threads at once raises; different matchers never disturb
+    each other. Usable as a context manager.
 
     :param config: settings; ``MatcherConfig.preset(name)`` or ``MatcherConfig(...)``.
     :param backend: 'auto', 'cuda' or 'cpu'; None takes ``config.backend``.
@@ -71,8 +71,8 @@ class StereoMatcher:
             config = config.replace(backend=backend)
         self._config = config
         self._calibration: Calibration | None = None
-        self._in_force: MatcherConfig = geometry.searched(config, None)
-        self._backend = engines.choose(self._in_force)
+        self._effective: MatcherConfig = geometry.searched(config, None)
+        self._backend = engines.choose(self._effective)
         self._engine: engines.Engine | None = None
         self._compile_time = 0.0
         self._warm: MatcherConfig | None = None
@@ -87,14 +87,21 @@ class StereoMatcher:
         return self._config
 
     @property
+    def effective_config(self) -> MatcherConfig:
+        """The configuration of the engines: ``config`` with the ``disparity_range`` that
+        ``min_depth`` and ``calibration`` give, and ``min_depth`` 0."""
+        return self._effective
+
+    @property
     def config_in_force(self) -> MatcherConfig:
-        """What engines are built with: ``config``, with ``min_depth`` turned into the
-        ``disparity_range`` of ``calibration``, and 0."""
-        return self._in_force
+        """Deprecated: ``effective_config``."""
+        warnings.warn('StereoMatcher.config_in_force is now effective_config',
+                      DeprecationWarning, stacklevel=2)
+        return self.effective_config
 
     @property
     def calibration(self) -> Calibration | None:
-        """The latest one given, which ``min_depth`` ends the search by; None before the first."""
+        """The latest one given, from which ``min_depth`` gets its range; None before the first."""
         return self._calibration
 
     @property
@@ -111,7 +118,7 @@ class StereoMatcher:
     def device(self) -> dict[str, str]:
         """What computes and how, for people: ``device`` is its name, and ``threads`` how many
         there are on the CPU."""
-        return self._backend.describe(self._in_force)
+        return self._backend.describe(self._effective)
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -152,17 +159,17 @@ class StereoMatcher:
         """
         start = time.perf_counter()
         with self._entrance:
-            self._look_to(calibration, width, height)
+            self._apply_calibration(calibration, width, height)
             if width and height:
                 known = self._engine
                 engine = self._engine_for(width, height)
                 # The first image waits here: what has been warmed up is not run once more.
-                is_warm = self._warm is not None and self._warm.is_live_change(self._in_force)
+                is_warm = self._warm is not None and self._warm.is_live_change(self._effective)
                 seconds = 0.0 if is_warm else engine.warm_up()
                 self._compile_time = seconds + (engine.compile_time if engine is not known else 0)
             else:
-                self._compile_time = _warm_up(self._backend, self._in_force)
-            self._warm = self._in_force
+                self._compile_time = _warm_up(self._backend, self._effective)
+            self._warm = self._effective
         return time.perf_counter() - start
 
     def reconfigure(self, config: MatcherConfig, calibration: Calibration | None = None) -> bool:
@@ -177,7 +184,7 @@ class StereoMatcher:
         """
         with self._entrance:
             calibration = calibration or self._calibration
-            is_new = self._change_over(geometry.searched(config, calibration))
+            is_new = self._switch_to(geometry.searched(config, calibration))
             self._config, self._calibration = config, calibration
             return is_new
 
@@ -206,7 +213,7 @@ class StereoMatcher:
             it holds by now.
         :raises ConfigError: ``fixed_disparity`` of a range that 16 bits do not hold, or a
             calibration with which ``min_depth`` is out of reach.
-        :raises InputError: an image, the calibration or an array of ``out`` is refused.
+        :raises InputError: an image, the calibration or an array of ``out`` is rejected.
         :raises MemoryLimitError: the pair's size needs more than ``memory_limit``.
         :raises RuntimeError: the matcher was entered from two threads at once, or is closed.
         """
@@ -260,18 +267,18 @@ class StereoMatcher:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _change_over(self, config: MatcherConfig) -> bool:
+    def _switch_to(self, config: MatcherConfig) -> bool:
         """``reconfigure``, to a configuration without ``min_depth``."""
-        if self._in_force.is_live_change(config):
+        if self._effective.is_live_change(config):
             if self._engine is not None:
                 self._engine.update(config)
-            self._in_force = config
+            self._effective = config
             return False
         backend, old = engines.choose(config), self._engine
         if old is None:
             self._compile_time = _warm_up(backend, config)
         else:
-            plan, fits_beside = self._successor(old, backend, config)
+            plan, fits_beside = self._plan_successor(old, backend, config)
             if not fits_beside:
                 # If the new one fails all the same, the next frame builds this one again.
                 self._engine = None
@@ -284,13 +291,13 @@ class StereoMatcher:
                 raise
             self._engine = engine
             old.close()
-        self._in_force, self._backend, self._warm = config, backend, config
+        self._effective, self._backend, self._warm = config, backend, config
         return True
 
-    def _look_to(self, calibration: Calibration | None, width: int, height: int) -> None:
+    def _apply_calibration(self, calibration: Calibration | None, width: int, height: int) -> None:
         """Search as far as ``min_depth`` is by a calibration, in images of a size.
 
-        :raises StereoError: as ``compute``; what was in force stays so.
+        :raises StereoError: as ``compute``; the effective configuration stays.
         """
         if calibration is not None and width and height:
             check_calibration_size(calibration, *geometry.rectified_size(
@@ -298,17 +305,17 @@ class StereoMatcher:
         if calibration is None or calibration == self._calibration:
             return
         wanted = geometry.searched(self._config, calibration)
-        if wanted != self._in_force:
+        if wanted != self._effective:
             backend = engines.choose(wanted)
             if self.size == (width, height):
-                self._change_over(wanted)
+                self._switch_to(wanted)
             elif self._engine is not None:      # images of this size need another one anyway
                 self._engine.close()
                 self._engine = None
-            self._backend, self._in_force = backend, wanted
+            self._backend, self._effective = backend, wanted
         self._calibration = calibration
 
-    def _successor(self, old: engines.Engine, backend: engines.Backend, config: MatcherConfig
+    def _plan_successor(self, old: engines.Engine, backend: engines.Backend, config: MatcherConfig
                    ) -> tuple[engines.Plan, bool]:
         """The plan of an engine after an older one, and whether it fits beside that.
 
@@ -327,7 +334,7 @@ class StereoMatcher:
             if engine is not None:
                 self._engine = None
                 engine.close()
-            engine = self._backend.create(self._backend.fit(self._in_force, width, height))
+            engine = self._backend.create(self._backend.fit(self._effective, width, height))
             self._engine = engine
         return engine
 
@@ -353,8 +360,8 @@ class StereoMatcher:
         if uncalibrated and calibration is None:
             raise InputError(InputReason.BAD_CALIBRATION, 'none was given',
                              f'{uncalibrated[0]} needs a calibration')
-        self._look_to(calibration, left.width, left.height)
-        config = self._in_force
+        self._apply_calibration(calibration, left.width, left.height)
+        config = self._effective
         if 'fixed_disparity' in arrays:
             _check_fixed_point(config)
         on_device = device_arrays.among({'left': left.data, 'right': right.data, **arrays})
@@ -393,7 +400,7 @@ def _raw(image: Image) -> RawImage:
 
 def _check_rectification(config: MatcherConfig, rectification: Rectification | None, width: int,
                          height: int) -> None:
-    """Refuse a rectification that does not fit the settings and images of a size."""
+    """Reject a rectification that does not fit the settings and images of a size."""
     if not config.rectify:
         if rectification is not None:
             raise ConfigError('rectify', False, 'a rectification was given: set it')

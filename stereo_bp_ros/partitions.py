@@ -17,7 +17,7 @@ from stereo_bp_ros.errors import ConfigError, MemoryLimitError
 from stereo_bp_ros.geometry import MemoryPlan
 
 #: Least width and height of an image, and so of a partition, pixels.
-LEAST_SIZE = 16
+MIN_SIZE = 16
 
 
 class Split(NamedTuple):
@@ -109,7 +109,7 @@ def split(length: int, count: int, alignment: int, padding: int) -> Split | None
     """
     if count == 1:
         return Split(length, (0,), (0, length))
-    size = _least_size(length, count, alignment, padding)
+    size = _min_size(length, count, alignment, padding)
     if size is None:
         return None
     steps = (length - size) // alignment
@@ -118,14 +118,14 @@ def split(length: int, count: int, alignment: int, padding: int) -> Split | None
     return Split(size, starts, (0, *middles, length))
 
 
-def _least_size(length: int, count: int, alignment: int, padding: int) -> int | None:
+def _min_size(length: int, count: int, alignment: int, padding: int) -> int | None:
     """Pixels of the pieces of ``split`` for a count of at least 2; None = too short for that."""
     # The most steps from the first to the last start at which the longest step and the padding
     # on both of its sides still fit a piece: steps + ceil(steps / (count - 1)) <= available.
     available = (length - 2 * padding) // alignment
     steps = available * (count - 1) // count
     size = length - alignment * steps
-    return None if steps < count - 1 or size < LEAST_SIZE else size
+    return None if steps < count - 1 or size < MIN_SIZE else size
 
 
 def alignment(config: MatcherConfig) -> int:
@@ -190,7 +190,7 @@ def _splits(config: MatcherConfig, name: str, length: int) -> list[Split]:
         return [asked]
     found = [Split(length, (0,), (0, length))]
     for pieces in range(2, length // max(step, padding) + 2):
-        size = _least_size(length, pieces, step, padding)
+        size = _min_size(length, pieces, step, padding)
         if size is None or size < 3 * padding:
             break
         if size < found[-1].size and (made := split(length, pieces, step, padding)):

@@ -1,8 +1,8 @@
-"""What images find when ROS starts: room in shared memory, or UDP without it, and memory to keep.
+"""Prepares the transport of images: Fast DDS with room in shared memory, else UDP, and malloc.
 
-To be settled before ``rclpy`` is imported: Fast DDS and the tracing library that comes with it
-look at the environment and the shared memory once. For a process that is not this package's, such
-as the camera's, ``eval "$(python3 -m stereo_bp_ros.transport)"`` settles it in a shell.
+Call ``prepare`` before ``rclpy`` is imported: Fast DDS and its tracing library read environment
+and shared memory once. In the shell of another process, such as a camera's driver, use
+``eval "$(python3 -m stereo_bp_ros.transport)"``.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def lock_memory() -> str:
 
 
 def _capabilities() -> int:
-    """Those in effect, a bit each."""
+    """The effective capabilities, a bit each."""
     status = pathlib.Path('/proc/self/status').read_text(encoding='ascii', errors='replace')
     return next(int(line.split()[1], 16) for line in status.splitlines()
                 if line.startswith('CapEff:'))

@@ -14,7 +14,7 @@ struct NodeBelief {
     Cost<Kind, DISPARITIES> cost;
     int lane;
     typename V::From from[4];
-    Word slope, bound;
+    Word bound;
     typename Message::Running next[4];  // last value of each message
 
     __device__ __forceinline__ void restart() {
@@ -40,7 +40,7 @@ struct NodeBelief {
             for (int i = 3; i >= 0; --i)
                 part[i] = next[direction] += (chunk % 2 ? found[4 + i] : found[i]) - Message::BIAS;
         } else if constexpr (Message::IS_DELTAS) {
-            Message::follow(V::template differences<READ_ONLY>(place, chunk, lane), slope,
+            Message::follow(V::template differences<READ_ONLY>(place, chunk, lane),
                             next[direction], part);
         } else {
             V::template load<READ_ONLY>(V::unit(place, chunk), place.stride, lane, part);

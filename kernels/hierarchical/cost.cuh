@@ -380,25 +380,19 @@ struct SingleCosts {
     }
 };
 
-// The way in which costs of a format are computed from images of a type.
+// The way in which costs of a format are computed from images of a type, and the costs of one
+// value at a time.
 enum Way { REAL, FROM_TABLE, IN_FLOAT64, IN_FLOAT32, FOUR_AT_ONCE };
 
-template <typename Kind, typename Parent, int DISPARITIES, int WAY> struct CostsOf;
-template <typename Kind, typename Parent, int DISPARITIES>
-struct CostsOf<Kind, Parent, DISPARITIES, REAL> {
-    using Type = SingleCosts<Kind, Parent, FloatCost, DISPARITIES>;
-};
-template <typename Kind, typename Parent, int DISPARITIES>
-struct CostsOf<Kind, Parent, DISPARITIES, FROM_TABLE> {
-    using Type = SingleCosts<Kind, Parent, TableCost, DISPARITIES>;
-};
-template <typename Kind, typename Parent, int DISPARITIES>
-struct CostsOf<Kind, Parent, DISPARITIES, IN_FLOAT64> {
-    using Type = SingleCosts<Kind, Parent, Float64Cost, DISPARITIES>;
-};
-template <typename Kind, typename Parent, int DISPARITIES>
-struct CostsOf<Kind, Parent, DISPARITIES, IN_FLOAT32> {
-    using Type = SingleCosts<Kind, Parent, Float32Cost, DISPARITIES>;
+template <int WAY> struct SingleCost;
+template <> struct SingleCost<REAL> { using Type = FloatCost; };
+template <> struct SingleCost<FROM_TABLE> { using Type = TableCost; };
+template <> struct SingleCost<IN_FLOAT64> { using Type = Float64Cost; };
+template <> struct SingleCost<IN_FLOAT32> { using Type = Float32Cost; };
+
+template <typename Kind, typename Parent, int DISPARITIES, int WAY>
+struct CostsOf {
+    using Type = SingleCosts<Kind, Parent, typename SingleCost<WAY>::Type, DISPARITIES>;
 };
 template <typename Kind, typename Parent, int DISPARITIES>
 struct CostsOf<Kind, Parent, DISPARITIES, FOUR_AT_ONCE> {

@@ -30,4 +30,4 @@
 #include "hierarchical/formats/float32_three_bytes.cuh"
 #include "hierarchical/formats/int16.cuh"
 #include "hierarchical/formats/int16_bytes.cuh"
-#include "hierarchical/formats/int16_deltas.cuh"
+#include "hierarchical/formats/int16_six_bits.cuh"

@@ -249,7 +249,6 @@ __device__ __forceinline__ void select_label(
     const Matches& out) {
     using V = Vector<Message, DISPARITIES>;
     using S = typename V::S;
-    node.slope = smooth.slope;
     node.bound = smooth.bound;
     exists = exists && out.keeps(x, y);
     if constexpr (S::SIDES == 2) {

@@ -84,9 +84,9 @@ struct SmallTileNode {
 #pragma unroll
         for (int k = 0; k < DIRECTIONS; ++k) {
             if (to_slots && is_open[k])
-                V::store(h[k], middles[k], team.lane, smooth.slope, slots[k], stride);
+                V::store(h[k], middles[k], team.lane, slots[k], stride);
             if (target != nullptr && is_inside)
-                U::write(p, team, x, y, h[k], middles[k], k, smooth.slope, target);
+                U::write(p, team, x, y, h[k], middles[k], k, target);
         }
     }
 };

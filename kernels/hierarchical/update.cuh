@@ -159,9 +159,9 @@ struct Update {
     // Writes a thread's message k to device memory.
     static __device__ __forceinline__ void write(const Launch& p, const T& team, int x, int y,
                                                  const Word (&h)[S::WORDS], Word middle, int k,
-                                                 Word slope, Unit* target) {
+                                                 Unit* target) {
         const int direction = team.sender * DIRECTIONS + k;
-        V::store(h, middle, team.lane, slope,
+        V::store(h, middle, team.lane,
                  target + size_t(4 * y + direction) * S::UNITS * p.columns + (x >> 1), p.columns);
     }
 
@@ -234,9 +234,8 @@ struct Update {
             const int direction = team.sender * DIRECTIONS + k;
             // Slots of edges to the border stay zero.
             if (to_slots && !node.ends(p, direction))
-                V::store(h[k], middles[k], team.lane, smooth.slope, own + where.of(x, direction),
-                         stride);
-            if (target != nullptr) write(p, team, x, y, h[k], middles[k], k, smooth.slope, target);
+                V::store(h[k], middles[k], team.lane, own + where.of(x, direction), stride);
+            if (target != nullptr) write(p, team, x, y, h[k], middles[k], k, target);
         }
     }
 

@@ -108,7 +108,7 @@ struct Vector {
 #pragma unroll
             for (int c = S::CHUNKS - 1; c >= 0; --c) {
                 Word part[4];
-                Message::follow(found[c], smooth.slope, value, part);
+                Message::follow(found[c], value, part);
 #pragma unroll
                 for (int i = 0; i < 4; ++i) words[4 * c + i] = part[i];
             }
@@ -138,7 +138,7 @@ struct Vector {
 #pragma unroll
             for (int c = S::CHUNKS - 1; c >= 0; --c) {
                 Word part[4];
-                Message::follow(differences<READ_ONLY>(place, c, lane), smooth.slope, value, part);
+                Message::follow(differences<READ_ONLY>(place, c, lane), value, part);
 #pragma unroll
                 for (int i = 3; i >= 0; --i)
                     total[4 * c + i] = Message::add(total[4 * c + i], part[i]);
@@ -159,7 +159,7 @@ struct Vector {
 
     // Writes a vector; ``middle``: the result of ``Envelope::compute``.
     static __device__ __forceinline__ void store(const Word (&words)[S::WORDS], Word middle,
-                                                 int lane, Word slope, Unit* to, int stride) {
+                                                 int lane, Unit* to, int stride) {
         if constexpr (Message::HAS_SIX_BITS) {
             uint32 packed[4 * S::UNITS];
 #pragma unroll
@@ -175,7 +175,7 @@ struct Vector {
             for (int i = 0; i < S::UNITS; ++i)
                 to[i * stride] = make_uint4(packed[4 * i], packed[4 * i + 1], packed[4 * i + 2],
                                             packed[4 * i + 3]);
-        } else if constexpr (Message::IS_DELTAS && S::SIDES == 2) {
+        } else if constexpr (Message::IS_DELTAS) {
             auto value = Message::begin(middle);
 #pragma unroll
             for (int c = S::CHUNKS - 1; c >= 0; --c) {
@@ -189,28 +189,19 @@ struct Vector {
                 const int c = chunk(lane, j);
                 if (S::FILLERS != 0 && c < 0) continue;
                 Word part[4];
-                if constexpr (Message::IS_DELTAS) {
 #pragma unroll
-                    for (int i = 0; i < 4; ++i)
-                        part[i] = words[4 * j + i] - after(words, 4 * j + i) + slope;
-                    to[c * stride] = pack_bytes(part);
-                } else {
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) part[i] = words[4 * j + i];
-                    Unit* const at = to + c * Message::UNITS_PER_CHUNK * stride;
-                    if constexpr (S::SIDES == 2) Message::store(at, stride, side(lane), part);
-                    else Message::store(at, stride, part);
-                }
+                for (int i = 0; i < 4; ++i) part[i] = words[4 * j + i];
+                Unit* const at = to + c * Message::UNITS_PER_CHUNK * stride;
+                if constexpr (S::SIDES == 2) Message::store(at, stride, side(lane), part);
+                else Message::store(at, stride, part);
             }
         }
     }
 
     // The word after word r on the way to the middle of the range, where low and high values meet.
     static __device__ __forceinline__ Word after(const Word (&words)[S::WORDS], int r) {
-        if constexpr (!Message::IS_DELTAS) return words[r];
-        else
-            return r + 1 < S::WORDS ? words[r + 1 < S::WORDS ? r + 1 : 0]
-                                    : __byte_perm(words[r], 0, 0x1010);
+        return r + 1 < S::WORDS ? words[r + 1 < S::WORDS ? r + 1 : 0]
+                                : __byte_perm(words[r], 0, 0x1010);
     }
 
     // Word r of a lane holds labels in both values, in the low one alone (a pad), or none (a

@@ -109,7 +109,7 @@ struct Run {
     uint32* const gathered;  // two places that take turns
 
     __device__ __forceinline__ Run(const TiledLaunch& p, uint4* memory, int runs)
-        : p(p), origin(p, memory), warp(warp_number()), row(blockIdx.x / runs),
+        : p(p), origin(memory), warp(warp_number()), row(blockIdx.x / runs),
           first(blockIdx.x % runs * RUN), count(min(RUN, p.columns - first)),
           steps(T::steps(p, V::lane())), border(origin.planes + PLANES * V::PLANE),
           sent(border + 2 * V::ROW),
@@ -152,7 +152,7 @@ struct Run {
     // Computes data costs; all messages that arrive are zero.
     template <typename Image, int WAY>
     __device__ __forceinline__ void prepare() const {
-        origin.prepare(p);
+        origin.prepare();
         if (threadIdx.x < 2) gathered[threadIdx.x] = 0;
         origin.template compute_costs<Image, WAY>(p, spot(0, count), warp, WARPS);
         Words zeros;

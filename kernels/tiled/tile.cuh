@@ -47,46 +47,22 @@ struct SweepTile {
     // neighbouring rows begin in different banks.
     static constexpr int ROW = (RUN * SIZE | 1) * T::PIXEL, PLANE = SIZE * ROW;
 
-    Word* zeros;           // a row of zeros, before all tiles
-    Word* received_edges;  // [above, below][column of tiles][place][word], barriers
-    Word* planes;          // [plane][y][x][word]
+    Word* zeros;   // a row of zeros, before all tiles
+    Word* planes;  // [plane][y][x][word]
 
     // The ``stage``-th of several tiles side by side.
-    __device__ __forceinline__ SweepTile(const TiledLaunch& p, uint4* memory, int stage = 0)
-        : zeros(reinterpret_cast<Word*>(memory)) {
-        received_edges = zeros + (ROW + 3) / 4 * 4;
-        planes = received_edges + p.cluster_words + stage * PLANES * PLANE;
-    }
+    __device__ __forceinline__ explicit SweepTile(uint4* memory, int stage = 0)
+        : zeros(reinterpret_cast<Word*>(memory)),
+          planes(zeros + (ROW + 3) / 4 * 4 + stage * PLANES * PLANE) {}
     // The ``k``-th tile to the right.
     __device__ __forceinline__ SweepTile beside(int k) const {
         SweepTile other = *this;
         other.planes += k * SIZE * T::PIXEL;
         return other;
     }
-    // Runs before everything else. The first warp prepares the barriers for the first messages.
-    __device__ __forceinline__ void prepare(const TiledLaunch& p) const {
+    // Runs before everything else.
+    __device__ __forceinline__ void prepare() const {
         for (int i = threadIdx.x; i < ROW; i += blockDim.x) zeros[i] = Message::zero();
-        if (p.cluster_words == 0 || threadIdx.x >= 32) return;
-        for (int i = threadIdx.x; i < 2 * p.columns; i += 32)
-            init_barrier(barrier_of(p, false, i));
-        fence_barrier_init();
-        __syncwarp();
-        for (int i = threadIdx.x; i < 2 * p.columns; i += 32)
-            expect_bytes(barrier_of(p, false, i), edge_bytes(p, i % p.columns));
-    }
-    __device__ __forceinline__ uint64* barrier_of(const TiledLaunch& p, bool is_below,
-                                                  int column) const {
-        return reinterpret_cast<uint64*>(received_edges + 2 * p.columns * SIZE * T::PIXEL)
-            + is_below * p.columns + column;
-    }
-    static __device__ __forceinline__ int edge_bytes(const TiledLaunch& p, int column) {
-        return min(SIZE, p.cost.levels[0].width - column * SIZE) * T::PIXEL * int(sizeof(Word));
-    }
-    __device__ __forceinline__ uint32* received(const TiledLaunch& p, bool is_below, int column,
-                                                int place) const {
-        return reinterpret_cast<uint32*>(
-            received_edges + ((is_below * p.columns + column) * SIZE + place) * T::PIXEL
-            + lane() * T::WORDS);
     }
     __device__ __forceinline__ Word* at(int which, int x, int y) const {
         return planes + which * PLANE + y * ROW + x * T::PIXEL;
@@ -104,7 +80,7 @@ struct SweepTile {
     template <typename Image, int WAY>
     __device__ __forceinline__ void compute_costs(const TiledLaunch& p, const Spot& spot, int warp,
                                                   int warps) const {
-        using Cost = typename CostInTile<WAY>::Type;
+        using Cost = typename SingleCost<WAY>::Type;
         using Element = typename Cost::Element;
         const int width = p.cost.levels[0].width;
 #pragma unroll 1
@@ -190,29 +166,20 @@ struct SweepTile {
                 if (visit.follows && is_before && is_along_x) continue;
                 uint32* const registers = reinterpret_cast<uint32*>(words);
                 const uint32* const from = edge(p, direction, row, column, place);
-                if (is_before && !is_along_x && is_in_cluster(p, spot.row, row)) {
-                    uint64* const barrier = barrier_of(p, is_later, spot.column);
-                    wait_parity(barrier, visit.outer % 2);
-                    copy_registers<T::REGISTERS>(registers,
-                                                 received(p, is_later, spot.column, place));
-                    if (place == 0 && lane() == 0)
-                        expect_bytes(barrier, edge_bytes(p, spot.column));
-                } else {
-                    uint32 differs = 0;
-                    do {
-                        // Other warps of this multiprocessor compute meanwhile.
-                        if (differs >> 31) __nanosleep(POLL_NS);
-                        load_relaxed<T::REGISTERS>(registers, from);
-                        if (visit.follows && is_before) {
-                            differs = 0;
+                uint32 differs = 0;
+                do {
+                    // Other warps of this multiprocessor compute meanwhile.
+                    if (differs >> 31) __nanosleep(POLL_NS);
+                    load_relaxed<T::REGISTERS>(registers, from);
+                    if (visit.follows && is_before) {
+                        differs = 0;
 #pragma unroll
-                            for (int r = 0; r < T::REGISTERS; ++r)
-                                differs |= registers[r] ^ visit.tag;
-                        }
-                    } while (differs >> 31);
+                        for (int r = 0; r < T::REGISTERS; ++r)
+                            differs |= registers[r] ^ visit.tag;
+                    }
+                } while (differs >> 31);
 #pragma unroll
-                    for (int r = 0; r < T::REGISTERS; ++r) registers[r] &= 0x7fffffffu;
-                }
+                for (int r = 0; r < T::REGISTERS; ++r) registers[r] &= 0x7fffffffu;
             }
             T::store(entry(spot, side, place), words);
         }
@@ -278,24 +245,12 @@ struct SweepTile {
         return p.edges[direction] + size_t(row) * p.columns * EDGE
             + (column * EDGE + place * T::PIXEL * WORD_REGISTERS + lane() * T::REGISTERS);
     }
-    // Two rows of tiles exchange messages through the distributed shared memory of their cluster.
-    static __device__ __forceinline__ bool is_in_cluster(const TiledLaunch& p, int row,
-                                                         int other) {
-        return p.cluster_words > 0 && row >> p.cluster_bits == other >> p.cluster_bits;
-    }
     __device__ __forceinline__ void send(const TiledLaunch& p, int direction, const Spot& spot,
                                          int place, const Word (&message)[T::WORDS],
                                          const Visit& visit) const {
         const uint32* const plain = reinterpret_cast<const uint32*>(message);
         const bool is_vertical = direction == UP || direction == DOWN;
         uint32 registers[T::REGISTERS];
-        const int other = spot.row + row_step(direction);
-        if (is_vertical && other >= 0 && other < p.rows && is_in_cluster(p, spot.row, other)) {
-            const bool is_below = direction == UP;
-            store_async<T::REGISTERS>(received(p, is_below, spot.column, place),
-                                      barrier_of(p, is_below, spot.column),
-                                      other & (1 << p.cluster_bits) - 1, plain);
-        }
 #pragma unroll
         for (int r = 0; r < T::REGISTERS; ++r)
             registers[r] = plain[r] | (is_vertical ? visit.tag : 0);

@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     constexpr int WARPS = THREADS / 32;
     const int warp = warp_number(), lane = threadIdx.x % 32 % T::LANES;
     const auto steps = T::steps(p, lane);
-    const V tile(p, memory);
-    tile.prepare(p);
+    const V tile(memory);
+    tile.prepare();
     const int diagonals = p.rows + p.columns - 1;
     const uint32 done = BARRIER == NO_BARRIER ? 0 : p.state[0];
 #pragma unroll 1
@@ -115,9 +115,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     if (BARRIER != NO_BARRIER && blockIdx.x == 0 && threadIdx.x == 0) p.state[0] = done + end;
 }
 
-constexpr int WAITING = 3;         // warps of ``follow_rows`` that wait for neighbours
-constexpr int STAGES = 4;          // tiles on chip: one for each step of the wavefront
-constexpr int CLUSTER_BLOCKS = 8;  // as CLUSTER_BITS on the host
+constexpr int WAITING = 3;  // warps of ``follow_rows`` that wait for neighbours
+constexpr int STAGES = 4;   // tiles on chip: one for each step of the wavefront
 
 // A tile and a slot of its period, after ``waits`` idle slots.
 struct Turn {
@@ -137,17 +136,17 @@ struct Turn {
 // A wavefront. A block has a row of tiles at a time, and its warps work on different tiles of it:
 // costs of one are computed, messages pass along x in the one before, along y in the one before
 // that, and labels are selected in the last. Rows follow each other as soon as the messages from
-// the next row have arrived. Neighbouring rows in one cluster write into each other's shared
-// memory. Other messages come through global memory. There each register carries the parity of its
-// outer iteration in its top bit, which makes a separate flag unnecessary.
+// the next row have arrived. They come through global memory, where each register carries the
+// parity of its outer iteration in its top bit, which makes a separate flag unnecessary.
 //
 // Every fourth warp runs on the same quarter of a multiprocessor, whose instruction cache is
 // small. So each quarter has one of the four sweeps and few tasks beside it. Data costs are
 // computed on the quarter of the sweep along y that has time in this order. The quarters of the
 // sweeps along x select labels and wait for neighbours.
 template <typename Message, typename Image, int DISPARITIES, int SIZE, int REACH, int WAY,
-          bool IS_FAST, int CLUSTER, int THREADS>
-__device__ __forceinline__ void follow(const TiledLaunch& p) {
+          bool IS_FAST, int THREADS>
+__global__ void __launch_bounds__(THREADS, 1)
+    follow_rows(const __grid_constant__ TiledLaunch p) {
     using V = SweepTile<Message, DISPARITIES, SIZE, REACH>;
     using T = typename V::T;
     constexpr int WARPS = T::rounds(SIZE, 1) > 1 ? 2 : 1;  // of one sweep
@@ -155,18 +154,12 @@ __device__ __forceinline__ void follow(const TiledLaunch& p) {
     extern __shared__ uint4 memory[];
     stamp_time(p.stamp);
     const int quarter = warp_number() % 4, warp = warp_number() / 4, other = warp - WARPS;
-    V(p, memory).prepare(p);
-    if constexpr (CLUSTER > 1) wait_for_cluster();
-    // The last cluster may have more blocks than there are rows.
-    if (int(blockIdx.x) >= p.rows) {
-        if constexpr (CLUSTER > 1) wait_for_cluster();
-        return;
-    }
+    V(memory).prepare();
     // A tile has a sweep along x or along y in every slot of time. Its first one along x shares a
     // slot with the last one along y of the tile before.
     const int period = 2 * p.inner - 1, slots = p.columns * period + 3;
     const int own_rows = (p.rows - int(blockIdx.x) + int(gridDim.x) - 1) / int(gridDim.x);
-    const auto tile = [&](int number) { return V(p, memory, number % STAGES); };
+    const auto tile = [&](int number) { return V(memory, number % STAGES); };
     // Calls work(visit, row, turn) in every slot of every row, in either order of every iteration,
     // ``waits`` slots after the first.
     const auto in_every_slot = [&](int waits, const auto& work) {
@@ -263,21 +256,4 @@ __device__ __forceinline__ void follow(const TiledLaunch& p) {
         const uint32 done = p.state[0] + p.outer;
         store_relaxed<1>(p.state, &done);
     }
-    // A block stays until no other one can write into its shared memory.
-    if constexpr (CLUSTER > 1) wait_for_cluster();
 }
-
-template <typename Message, typename Image, int DISPARITIES, int SIZE, int REACH, int WAY,
-          bool IS_FAST, int THREADS>
-__global__ void __launch_bounds__(THREADS, 1) follow_rows(const __grid_constant__ TiledLaunch p) {
-    follow<Message, Image, DISPARITIES, SIZE, REACH, WAY, IS_FAST, 1, THREADS>(p);
-}
-
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-template <typename Message, typename Image, int DISPARITIES, int SIZE, int REACH, int WAY,
-          bool IS_FAST, int THREADS>
-__global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTER_BLOCKS, 1, 1)
-    follow_rows_in_clusters(const __grid_constant__ TiledLaunch p) {
-    follow<Message, Image, DISPARITIES, SIZE, REACH, WAY, IS_FAST, CLUSTER_BLOCKS, THREADS>(p);
-}
-#endif

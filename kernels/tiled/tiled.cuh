@@ -3,7 +3,7 @@
 #pragma once
 #include "hierarchical/labels.cuh"
 #include "hierarchical/cost.cuh"
-#include "tiled/cluster.cuh"
+#include "tiled/exchange.cuh"
 
 // Planes of a tile: its data cost, and the messages that arrive from each side.
 enum Plane { COST, FROM_LEFT, FROM_RIGHT, FROM_ABOVE, FROM_BELOW, PLANES };
@@ -17,9 +17,7 @@ struct TiledLaunch {
     int outer, inner;            // iterations
     int slope, truncation, pad;  // int16: of the smoothness; cost of a padded label
     float float_slope, float_truncation, float_pad;
-    int cluster_bits;   // logarithm of the blocks of a cluster
-    int cluster_words;  // of messages from the cluster and their barriers; 0 = no cluster
-    uint64* stamp;      // time at which the stage starts, ns
+    uint64* stamp;  // time at which the stage starts, ns
 };
 
 // Costs that are whole multiples of the difference.
@@ -68,12 +66,7 @@ struct WholeCost {
     }
 };
 
-template <int WAY> struct CostInTile;
-template <> struct CostInTile<REAL> { using Type = FloatCost; };
-template <> struct CostInTile<FROM_TABLE> { using Type = TableCost; };
-template <> struct CostInTile<IN_FLOAT64> { using Type = Float64Cost; };
-template <> struct CostInTile<IN_FLOAT32> { using Type = Float32Cost; };
-template <> struct CostInTile<FOUR_AT_ONCE> { using Type = WholeCost; };
+template <> struct SingleCost<FOUR_AT_ONCE> { using Type = WholeCost; };
 
 // One vector over the disparities, dealt out to the lanes of a team. A lane has LABELS labels in a
 // row. Its word r holds the label r of these (low) and its mirror image LABELS - 1 - r (high), so

@@ -16,6 +16,7 @@ of frames of all variants in turn, images in memory before and disparity in memo
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -29,7 +30,7 @@ from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.papers.tables import catalogue, report
 from stereo_bp_ros.papers.tables.bench import Bench
 from stereo_bp_ros.papers.tables.images import Images
-from stereo_bp_ros.papers.tables.results import Result, beside
+from stereo_bp_ros.papers.tables.table import PAPERS, Table, merge
 
 HELP = 'the tables and figures of the five papers, measured beside what they print'
 
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('path', nargs='?', type=pathlib.Path, metavar='DATA',
                         default=os.environ.get('STEREO_BP_DATA') or None,
                         help='folder with the images (default: the variable STEREO_BP_DATA)')
-    parser.add_argument('--paper', action='append', default=[], choices=tuple(catalogue.PAPERS),
+    parser.add_argument('--paper', action='append', default=[], choices=tuple(PAPERS),
                         help='only this paper; may be given several times')
     parser.add_argument('--table', action='append', default=[], metavar='N',
                         help="only this table or figure: 2, 'figure 3', times; may be given "
@@ -64,62 +65,68 @@ def run(options: argparse.Namespace) -> int:
         check_folder(options.output, ('papers.json', 'papers.md'), options.read)
         options.output.mkdir(parents=True, exist_ok=True)
     chosen = catalogue.select(options.paper, options.table)
-    measured, results = (_read(options.read, chosen) if options.read
+    measured, tables = (_read(options.read, chosen) if options.read
                        else _measure(options, chosen))
     if options.output:
-        _write(options.output, measured, results)
+        _write(options.output, measured, tables)
     if options.json:
         shared.print_json(measured)
     else:
-        for result in results:
-            table = report.layout(result)
-            shared.print_table(table.title, table.columns, table.rows, is_text=True)
-            shared.say(*table.notes, '')
+        for table in tables:
+            rows, notes = report.texts_of(table)
+            shared.print_table(report.title_of(table), table.columns, [row for _, row in rows],
+                               is_text=True)
+            shared.say(*notes, '')
     return 0
 
 
 def _measure(options: argparse.Namespace, chosen: Sequence[catalogue.Experiment]
-             ) -> tuple[dict[str, Any], list[Result]]:
+             ) -> tuple[dict[str, Any], list[Table]]:
     with shared.progress_bar() as bar:
         task = bar.add_task('Measuring', total=len(chosen))
         bench = Bench(Images(options.path), frames=options.frames,
                       seconds=options.seconds, backend=options.backend,
                       progress=lambda text: bar.update(task, description=text))
-        results = []
+        tables = []
         for experiment in chosen:
-            results.append(experiment.run(bench))
+            tables.append(experiment.run(bench))
             bar.advance(task)
     return {'machine': platform.platform(), 'devices': bench.devices, 'frames': options.frames,
-            'seconds': options.seconds, 'tables': [one.to_dict() for one in results],
-            'runs': bench.runs}, results
+            'seconds': options.seconds, 'tables': list(map(dataclasses.asdict, tables)),
+            'runs': bench.runs}, tables
 
 
 def _read(paths: Sequence[pathlib.Path], chosen: Sequence[catalogue.Experiment]
-          ) -> tuple[dict[str, Any], list[Result]]:
+          ) -> tuple[dict[str, Any], list[Table]]:
     """What earlier runs measured of the chosen tables, side by side."""
     reports = []
     for path in paths:
         try:
             content = json.loads(read_bytes(path, MAX_REPORT_BYTES))
-            reports.append([Result.from_dict(one) for one in content['tables']])
+            reports.append([Table.from_dict(one) for one in content['tables']])
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f'{path} is no report of the papers: {error}') from error
-    results = []
+    tables = []
     for experiment in chosen:
+        paper, number = experiment.published.paper, experiment.published.number
         same = [one for report in reports for one in report
-                if (one.published.paper, one.published.number)
-                == (experiment.published.paper, experiment.published.number)]
+                if (one.paper, one.number) == (paper, number)]
         if same:
-            results.append(beside(same))
-    if not results:
+            tables.append(merge(same))
+    if not tables:
         raise ValueError('none of the files has one of the chosen tables')
     return {'read': [str(path) for path in paths],
-            'tables': [one.to_dict() for one in results]}, results
+            'tables': list(map(dataclasses.asdict, tables))}, tables
 
 
-def _write(folder: pathlib.Path, measured: dict[str, Any], results: Sequence[Result]) -> None:
+def _write(folder: pathlib.Path, measured: dict[str, Any], tables: Sequence[Table]) -> None:
     shared.write_json(folder / 'papers.json', measured)
-    found = [plot for result in results for plot in result.measured.plots]
-    drawn = [f'{plot.name}.svg' for plot in found if report.draw(
-        plot, folder / f'{plot.name}.svg')] if found and shared.can_draw('every figure') else []
-    (folder / 'papers.md').write_text(report.markdown(results, drawn), encoding='utf-8')
+    drawn = []
+    axes = {table.file_name: catalogue.EXPERIMENTS[table.paper, table.number].axes
+            for table in tables}
+    if any(axes.values()) and shared.can_draw('every figure'):
+        drawn = [f'{table.file_name}.svg' for table in tables
+                 if (found := axes[table.file_name])
+                 and report.draw(table, found, folder / f'{table.file_name}.svg')]
+    (folder / 'papers.md').write_text(report.markdown(tables, drawn),
+                                      encoding='utf-8')

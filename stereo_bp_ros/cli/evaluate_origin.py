@@ -107,7 +107,7 @@ def _times(summary: Mapping[str, Any]) -> str:
     text = (f'{runs} run{"s" * (runs > 1)} of {summary["matcher"]}, {summary["repeat"]} of each '
             'pair, from images in memory to a disparity in memory: '
             f'p50 {_milliseconds(total["p50"])}, p99 {_milliseconds(total["p99"])}')
-    if summary.get('workers'):
+    if (summary.get('workers') or 0) > 1:
         text += (f'; {summary["workers"]} processes shared the machine: for latency evaluate '
                  'without --workers')
     elif summary.get('scheduler'):

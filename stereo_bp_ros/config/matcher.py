@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stereo_bp_ros.config import quantisation
@@ -22,36 +23,70 @@ _Config = typing.TypeVar('_Config', bound='MatcherConfig')
 class MatcherConfig(ProgramSettings, MatcherSettings):
     """What is computed, and on what. See ``docs/reference/parameters.md`` for the table.
 
-    :raises ConfigError: a value or a combination is refused; the text names it and the limit.
+    :raises ConfigError: a value or a combination is rejected; the text names it and the limit.
     """
 
     def check(self) -> None:
         self._check_program()
-        if bool(self.rectified_width) != bool(self.rectified_height):
-            raise ConfigError('rectified_height', self.rectified_height,
-                              f'rectified_width is {self.rectified_width}: set both, or neither')
-        if 0 < self.points_max_depth < self.points_min_depth:
-            raise ConfigError('points_max_depth', self.points_max_depth,
-                              'must be 0 (off) or at least points_min_depth '
-                              f'({self.points_min_depth:g})')
-        if self.median_window_size not in (0, 3, 5):
-            raise ConfigError('median_window_size', self.median_window_size,
-                              'must be 0 (off), 3 or 5')
-        if self.exact and self.message_type != 'float32':
-            raise ConfigError('exact', self.exact,
-                              f'needs message_type float32, which is {self.message_type}')
+        for is_wrong, name, limit in self._rules():
+            if is_wrong:
+                raise ConfigError(name, operator.attrgetter(name)(self), limit)
         if self.is_belief_propagation and self.message_type == 'int16':
             quantisation.message_scale(self)
         if self.stereo_algorithm == 'bp' and self.message_type == 'float16':
             quantisation.check_float16(self)
-        if self.stereo_algorithm == 'tiled_bp':
-            self._check_tiles()
-        self._check_hierarchy()
-        self._check_downscale()
+        self._level_iterations()
         ignored_keys(self.ignored_checks)
-        if self.stereo_algorithm == 'sad' and self.border == 'keep':
-            raise ConfigError('border', self.border,
-                              'SAD has no result outside the valid window: use invalid')
+
+    def _rules(self) -> Iterator[tuple[bool, str, str]]:
+        """Limits that involve more than one setting: whether it is broken, by what, and the limit.
+        """
+        algorithm, program = self.stereo_algorithm, self.program
+        is_tiled, schedule = algorithm == 'tiled_bp', self.option('schedule', 'auto')
+        yield (bool(self.rectified_width) != bool(self.rectified_height), 'rectified_height',
+               f'rectified_width is {self.rectified_width}: set both, or neither')
+        yield (0 < self.points_max_depth < self.points_min_depth, 'points_max_depth',
+               f'must be 0 (off) or at least points_min_depth ({self.points_min_depth:g})')
+        yield (self.median_window_size not in (0, 3, 5), 'median_window_size',
+               'must be 0 (off), 3 or 5')
+        yield (self.exact and self.message_type != 'float32', 'exact',
+               f'needs message_type float32, which is {self.message_type}')
+        yield (is_tiled and self.message_type == 'float16', 'message_type',
+               'tiled_bp has messages of int16 or float32')
+        yield (is_tiled and self.exact, 'exact',
+               'the reference maps are those of stereo_algorithm bp')
+        yield (is_tiled and schedule == 'speculative' and self.inner_iterations > 1,
+               'inner_iterations', f'{program}.schedule speculative has one: use rows or auto')
+        yield (is_tiled and schedule in ('speculative', 'rows')
+               and self.option('synchronisation', 'needed') == 'all',
+               f'{program}.synchronisation', f'{program}.schedule {schedule} has several tiles at '
+               'once in a block: use cooperative, lock_free or launches')
+        is_hierarchical = algorithm == 'bp' and program == 'default'
+        yield (self.level_iterations != '' and not is_hierarchical, 'level_iterations',
+               'needs stereo_algorithm bp and program default')
+        for name in ('discontinuity_first_step', 'census_weight', 'sobel_weight',
+                     'grey_weight', 'residual_weight', 'path_sums'):
+            yield (getattr(self, name) != type(self).settings()[name].default and not (
+                is_hierarchical and self.message_type == 'int16'), name,
+                'needs stereo_algorithm bp, program default and message_type int16')
+        yield (self.discontinuity_first_step > self.discontinuity_slope,
+               'discontinuity_first_step',
+               f'must be at most discontinuity_slope ({self.discontinuity_slope:g})')
+        for name in ('path_sums', 'discontinuity_edge_threshold'):
+            yield (bool(getattr(self, name)) and not self.has_combined_cost, name,
+                   'needs a weight above 0 of census, sobel, grey or residual')
+        yield (self.discontinuity_edge_threshold > 0
+               and self.discontinuity_edge_truncation > self.truncation,
+               'discontinuity_edge_truncation',
+               f'must be at most discontinuity_truncation ({self.truncation:g})')
+        yield (self.path_step_penalty > self.path_jump_penalty, 'path_step_penalty',
+               f'must be at most path_jump_penalty ({self.path_jump_penalty})')
+        yield (self.min_disparity % self.downscale != 0, 'min_disparity',
+               f'must be a multiple of downscale ({self.downscale})')
+        yield (self.disparity_range <= self.downscale, 'disparity_range',
+               f'must be more than downscale ({self.downscale})')
+        yield (algorithm == 'sad' and self.border == 'keep', 'border',
+               'SAD has no result outside the valid window: use invalid')
 
     @property
     def iterations_of_levels(self) -> tuple[int, ...]:
@@ -70,40 +105,6 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
             raise ConfigError('level_iterations', self.level_iterations,
                               f'must be at most levels ({self.levels}) numbers')
         return tuple(map(int, words))
-
-    def _check_hierarchy(self) -> None:
-        """Refuse what only hierarchical belief propagation in whole numbers has."""
-        self._level_iterations()
-        is_hierarchical = self.stereo_algorithm == 'bp' and self.program == 'default'
-        if self.level_iterations and not is_hierarchical:
-            raise ConfigError('level_iterations', self.level_iterations,
-                              'needs stereo_algorithm bp and program default')
-        for name in ('discontinuity_first_step', 'census_weight', 'sobel_weight',
-                     'grey_weight', 'residual_weight', 'path_sums'):
-            value = getattr(self, name)
-            if value != type(self).settings()[name].default and not (
-                    is_hierarchical and self.message_type == 'int16'):
-                raise ConfigError(name, value, 'needs stereo_algorithm bp, program default and '
-                                  'message_type int16')
-        if self.discontinuity_first_step > self.discontinuity_slope:
-            raise ConfigError('discontinuity_first_step', self.discontinuity_first_step,
-                              'must be at most discontinuity_slope '
-                              f'({self.discontinuity_slope:g})')
-        if self.path_sums and not self.has_combined_cost:
-            raise ConfigError('path_sums', self.path_sums, 'needs a weight above 0 of census, '
-                              'sobel, grey or residual')
-        if self.discontinuity_edge_threshold:
-            if not self.has_combined_cost:
-                raise ConfigError('discontinuity_edge_threshold',
-                                  self.discontinuity_edge_threshold, 'needs a weight above 0 of '
-                                  'census, sobel, grey or residual')
-            if self.discontinuity_edge_truncation > self.truncation:
-                raise ConfigError('discontinuity_edge_truncation',
-                                  self.discontinuity_edge_truncation, 'must be at most '
-                                  f'discontinuity_truncation ({self.truncation:g})')
-        if self.path_step_penalty > self.path_jump_penalty:
-            raise ConfigError('path_step_penalty', self.path_step_penalty,
-                              f'must be at most path_jump_penalty ({self.path_jump_penalty})')
 
     @functools.cached_property
     def reduced(self) -> MatcherConfig:
@@ -125,16 +126,8 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
         """``color_range``, with 0 resolved to that of the search, pixels."""
         return self.color_range or self.max_disparity - self.min_disparity
 
-    def _check_downscale(self) -> None:
-        if self.min_disparity % self.downscale:
-            raise ConfigError('min_disparity', self.min_disparity,
-                              f'must be a multiple of downscale ({self.downscale})')
-        if self.disparity_range <= self.downscale:
-            raise ConfigError('disparity_range', self.disparity_range,
-                              f'must be more than downscale ({self.downscale})')
-
     def _check_program(self) -> None:
-        """Refuse a program of another algorithm, and settings of one that is not chosen."""
+        """Reject a program of another algorithm, and settings of one that is not chosen."""
         program = PROGRAMS.get(self.program)
         if program and self.stereo_algorithm != program.algorithm:
             raise ConfigError('program', self.program,
@@ -143,24 +136,6 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
         for name, kind in self.nested().items():
             if name != self.program and getattr(self, name) != kind():
                 raise ConfigError(name, getattr(self, name), f'program is {self.program}')
-
-    def _check_tiles(self) -> None:
-        """Refuse what tiled belief propagation has not, with a ``ConfigError``."""
-        if self.message_type == 'float16':
-            raise ConfigError('message_type', self.message_type,
-                              'tiled_bp has messages of int16 or float32')
-        if self.exact:
-            raise ConfigError('exact', self.exact,
-                              'the reference maps are those of stereo_algorithm bp')
-        schedule = self.option('schedule', 'auto')
-        if schedule == 'speculative' and self.inner_iterations > 1:
-            raise ConfigError('inner_iterations', self.inner_iterations,
-                              f'{self.program}.schedule speculative has one: use rows or auto')
-        if (self.option('synchronisation', 'needed') == 'all'
-                and schedule in ('speculative', 'rows')):
-            raise ConfigError(f'{self.program}.synchronisation', 'all',
-                              f'{self.program}.schedule {schedule} has several tiles at once in a '
-                              'block: use cooperative, lock_free or launches')
 
     @classmethod
     def settings_of(cls, program: str) -> Mapping[str, Setting]:
@@ -202,7 +177,7 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
     def preset(cls, name: str, **changes: Any) -> MatcherConfig:
         """A shipped set of settings by name (``preset_names()``), with some changed.
 
-        :raises ConfigError: there is no preset of this name, or a change is refused.
+        :raises ConfigError: there is no preset of this name, or a change is rejected.
         """
         return cls.from_mapping({**load_preset(name), **changes})
 

@@ -8,10 +8,10 @@ import math
 from stereo_bp_ros.config.matcher_settings import MatcherSettings
 from stereo_bp_ros.errors import ConfigError
 
-LARGEST_FLOAT16 = 65504
-LARGEST_INT16 = 32767
+MAX_FLOAT16 = 65504
+MAX_INT16 = 32767
 #: Pixels. Below half a sixteenth nothing but equal values would be averaged.
-LEAST_BILATERAL_SIGMA = 0.03
+MIN_BILATERAL_SIGMA = 0.03
 #: Grey level that 0 becomes in 8 bits, for the methods whose values have a sign.
 SIGNED_OFFSET = 128
 #: Stands for the cost of a second label where there is none.
@@ -19,7 +19,7 @@ NO_SECOND = 2**31 - 1
 #: Neighbours whose disparities differ by more lie on both sides of a jump: sixteenths of a pixel.
 JUMP = 32
 #: Combined data costs of a pixel are cut at this.
-LARGEST_BYTE = 255
+MAX_COMBINED_COST = 255
 #: Finer steps of a grey value's cost than 1 / 128 change no map that was measured.
 MAX_SCALE = 128
 
@@ -47,9 +47,9 @@ def message_scale(config: MatcherSettings) -> int:
         truncations_of_sum = 4 if config.option('packed_halves', False) else 1
         most = 2048 / max(data, config.truncation * truncations_of_sum)
     else:
-        most = LARGEST_INT16 / (data * pixels + truncations * config.truncation)
-    scale = _wholest_scale(most, config.message_type, sums, config.data_truncation,
-                           (config.data_weight, config.discontinuity_slope, config.truncation))
+        most = MAX_INT16 / (data * pixels + truncations * config.truncation)
+    scale = _whole_scale(most, config.message_type, sums, config.data_truncation,
+                         (config.data_weight, config.discontinuity_slope, config.truncation))
     if scale == 0 and config.message_type == 'int16':
         of_levels = f'levels {config.levels}, ' if config.stereo_algorithm == 'bp' else ''
         raise ConfigError(
@@ -89,30 +89,30 @@ def edge_threshold(config: MatcherSettings, level: int) -> int:
 
 
 def check_float16(config: MatcherSettings) -> None:
-    """Refuse costs and messages that float16 cannot hold.
+    """Reject costs and messages that float16 cannot hold.
 
-    :raises ConfigError: the largest sum of them exceeds ``LARGEST_FLOAT16``.
+    :raises ConfigError: the largest sum of them exceeds ``MAX_FLOAT16``.
     """
     largest = (config.data_weight * config.data_truncation * 4.0 ** (config.levels - 1)
                + 3 * config.truncation)
-    if largest > LARGEST_FLOAT16:
+    if largest > MAX_FLOAT16:
         raise ConfigError(
             'message_type', config.message_type,
             f'with levels {config.levels}, data_weight {config.data_weight:g} and '
             f'data_truncation {config.data_truncation:g} sums reach {largest:.0f}, and its '
-            f'largest number is {LARGEST_FLOAT16}: use float32 or fewer levels')
+            f'largest number is {MAX_FLOAT16}: use float32 or fewer levels')
 
 
 def largest_cost(config: MatcherSettings) -> float:
     """The largest data cost of a pixel in units of the messages."""
     if config.has_combined_cost:
-        return LARGEST_BYTE
+        return MAX_COMBINED_COST
     return message_scale(config) * config.data_weight * config.data_truncation
 
 
 @functools.lru_cache(maxsize=64)
-def _wholest_scale(most: float, message_type: str, sums: tuple[int, int], data_truncation: float,
-                   weights: tuple[float, float, float]) -> int:
+def _whole_scale(most: float, message_type: str, sums: tuple[int, int], data_truncation: float,
+                 weights: tuple[float, float, float]) -> int:
     """The S of ``message_scale`` that is at most ``most``; 0 = there is none."""
     most = min(most, MAX_SCALE)
     best, least = 0, math.inf
@@ -122,7 +122,7 @@ def _wholest_scale(most: float, message_type: str, sums: tuple[int, int], data_t
         # Rounding to whole numbers can lift the largest sum over 16 bits.
         largest = (round_half_up(scale * data_weight * data_truncation) * pixels
                    + truncations * truncation)
-        if message_type == 'int16' and (slope == 0 or largest > LARGEST_INT16):
+        if message_type == 'int16' and (slope == 0 or largest > MAX_INT16):
             continue
         error = max(abs(round_half_up(scale * value) / (scale * value) - 1) for value in weights)
         if error < least - 1e-9:        # what float64 leaves of whole numbers is none
@@ -131,7 +131,7 @@ def _wholest_scale(most: float, message_type: str, sums: tuple[int, int], data_t
 
 
 def _check_combined(config: MatcherSettings) -> None:
-    most = LARGEST_INT16 // 16
+    most = MAX_INT16 // 16
     if round_half_up(config.truncation) > most:
         raise ConfigError('discontinuity_truncation', config.discontinuity_truncation,
                           f'with census, sobel, grey or residual_weight must be at most {most}')
@@ -147,7 +147,7 @@ def bilateral_factor(config: MatcherSettings) -> int:
 
     That is 2.5 standard deviations: so Tukey's biweight is close to the Gaussian.
     """
-    sigma = max(config.bilateral_sigma or config.disparity_range / 64, LEAST_BILATERAL_SIGMA)
+    sigma = max(config.bilateral_sigma or config.disparity_range / 64, MIN_BILATERAL_SIGMA)
     return round_half_up(65536 / (16 * 2.5 * sigma))
 
 

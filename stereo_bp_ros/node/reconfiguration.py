@@ -141,7 +141,7 @@ class Reconfiguration:
 
     def _missing_kernels(self, parameters: Parameters) -> tuple[object, ...]:
         """What is to be compiled for the parameters, as ``Backend.kernels_of``; () = nothing."""
-        active, settings = self._matcher_host.config_in_force, parameters.node
+        active, settings = self._matcher_host.effective_config, parameters.node
         if active is None:
             return ()                   # configure compiles
         try:

@@ -22,8 +22,8 @@ from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.evaluation import files
 from test.cases import examples, slow
 from test.cli import recordings
+from test.cli.recordings import rewritten
 from test.cli.runs import check, run, steady, words
-from test.evaluation.rewriting import rewritten
 
 FAST = ('--backend', 'cpu', '--set', 'stereo_algorithm=sad', '--set', 'disparity_range=8',
         '--set', 'correlation_window_size=5')
@@ -146,7 +146,7 @@ def papers(value: object) -> bytes:
 @settings(steady, max_examples=examples(20))
 @given(content=st.binary(max_size=30) | st.recursive(
     st.none() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(['published', 'measured', 'paper']), inner)).map(papers))
+    | st.dictionaries(st.sampled_from(['paper', 'rows', 'columns']), inner)).map(papers))
 @example(b'[' * 100000)
 @example(b'[]')
 @example(b'{"tables": {"a": 1}}')

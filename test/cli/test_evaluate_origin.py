@@ -120,6 +120,7 @@ def test_a_spread_evaluation_says_that_its_times_are_shared(folders, capsys, mon
     assert report['devices'] == reported(capsys, *folders)['devices']
     text = told(capsys, monkeypatch, *folders, '--workers', '2')
     assert '2 processes shared the machine' in text
+    assert 'shared the machine' not in told(capsys, monkeypatch, *folders, '--workers', '1')
 
 
 def test_devices_of_several_workers_are_counted():

@@ -39,12 +39,11 @@ def test_an_array_on_a_device_is_described_as_numpy_describes_it(way, dtype):
         assert found.flags.writeable
         last = array[(slice(-1, None),) * array.ndim]
         assert found.extent == last.ctypes.data + array.itemsize - array.ctypes.data
-
-
-def test_dlpack_exporters_are_told_not_to_wait():
-    exporter = WithDlpack(np.zeros((2, 2), np.uint8))
+    read_only = device_arrays.located(WithInterface(whole, is_read_only=True))
+    assert not read_only.flags.writeable
+    exporter = WithDlpack(whole)
     device_arrays.located(exporter)
-    assert exporter.streams == [-1]
+    assert exporter.streams == [-1]         # told not to wait
 
 
 def test_memory_lives_as_long_as_its_description():
@@ -60,11 +59,6 @@ def test_memory_lives_as_long_as_its_description():
     del array
     gc.collect()
     assert alive() is None
-
-
-def test_read_only_memory_is_not_written():
-    found = device_arrays.located(WithInterface(np.zeros((2, 2)), is_read_only=True))
-    assert not found.flags.writeable
 
 
 @pytest.mark.parametrize(('array', 'text'), [
@@ -114,9 +108,6 @@ def test_where_one_way_does_not_tell_the_other_is_asked():
     (types.SimpleNamespace(cuda_stream=8), 8)])
 def test_streams_of_all_libraries_have_a_handle(stream, handle):
     assert device_arrays.stream_handle(stream) == handle
-
-
-def test_other_streams_are_refused_in_words():
     with pytest.raises(StereoError, match="stream is 'default'; it must be a whole number"):
         device_arrays.stream_handle('default')
 
@@ -134,10 +125,8 @@ def test_raw_images_are_made_of_arrays_on_a_device_as_of_numpys(way, shape, dtyp
         assert raw.is_on_device
         assert (raw.height, raw.width, raw.encoding) == (4, 6, encoding)
         assert (raw.step, raw.data.address) == (array.strides[0], array.ctypes.data)
-
-
-@pytest.mark.parametrize('way', WAYS)
-def test_one_row_has_a_step(way):
+        with pytest.raises(InputError, match='for a matcher on this device'):
+            raw.pixels.sum()
     assert RawImage.from_dlpack(way(np.zeros((9, 6), np.uint8)[::9])).step == 6
 
 
@@ -154,21 +143,11 @@ def test_other_layouts_on_a_device_are_refused(array, reason, text):
     assert error.value.reason is reason
 
 
-def test_pixels_on_a_device_are_not_read_on_the_host():
-    raw = RawImage.from_dlpack(WithInterface(np.zeros((4, 6), np.uint8)))
-    with pytest.raises(InputError, match='for a matcher on this device'):
-        raw.pixels.sum()
-
-
-def test_host_arrays_of_other_libraries_are_taken_without_a_copy():
-    array = np.arange(24, dtype=np.uint8).reshape(4, 6)
-    raw = RawImage.from_dlpack(WithDlpack(array, device=(1, 0)))
-    assert not raw.is_on_device
-    assert np.shares_memory(raw.pixels, array)
-
-
 def test_the_cpu_engine_reads_and_writes_host_arrays_of_other_libraries(textured_pair):
     left, right = textured_pair(64, 32, 5)
+    raw = RawImage.from_dlpack(WithDlpack(left, device=(1, 0)))
+    assert not raw.is_on_device
+    assert np.shares_memory(raw.pixels, left)
     out = WithDlpack(np.empty((32, 64), np.float32), device=(1, 0))
     with StereoMatcher(SMALL) as matcher:
         expected = matcher.compute(left, right).disparity

@@ -37,32 +37,28 @@ def test_16_bit_values_are_read_in_their_byte_order():
         [0x0102, 0x0304]]
 
 
-@pytest.mark.parametrize(('changes', 'reason'), [
-    ({'encoding': 'mono9'}, InputReason.UNKNOWN_ENCODING),
-    ({'width': 0}, InputReason.BAD_SIZE),
-    ({'height': -1}, InputReason.BAD_SIZE),
-    ({'step': 9}, InputReason.BAD_STEP),
-    ({'height': 11}, InputReason.SHORT_DATA),
-    ({'height': 10**9, 'width': 10**9, 'step': 10**9}, InputReason.SHORT_DATA),
-    ({'encoding': 'yuv422', 'width': 5, 'step': 10}, InputReason.BAD_SIZE),
-    ({'encoding': 'nv12', 'width': 5}, InputReason.BAD_SIZE),
-    ({'encoding': 'nv21', 'height': 5}, InputReason.BAD_SIZE),
-    ({'encoding': 'nv12', 'height': 8}, InputReason.SHORT_DATA),
-    ({'encoding': 'nv21', 'height': 4, 'step': 30}, InputReason.SHORT_DATA),
-    ({'encoding': 'nv24', 'height': 4}, InputReason.SHORT_DATA),
-    ({'encoding': 'bayer_rggb16'}, InputReason.BAD_STEP),
-    ({'encoding': 'bayer_bggr16', 'step': 20}, InputReason.SHORT_DATA),
+@pytest.mark.parametrize(('changes', 'reason', 'text'), [
+    ({'encoding': 'mono9'}, InputReason.UNKNOWN_ENCODING, 'mono8.*rgb8'),
+    ({'width': 0}, InputReason.BAD_SIZE, ''),
+    ({'height': -1}, InputReason.BAD_SIZE, ''),
+    ({'step': 9}, InputReason.BAD_STEP, ''),
+    ({'height': 11}, InputReason.SHORT_DATA, ''),
+    ({'height': 10**9, 'width': 10**9, 'step': 10**9}, InputReason.SHORT_DATA, ''),
+    ({'encoding': 'yuv422', 'width': 5, 'step': 10}, InputReason.BAD_SIZE, 'width is even'),
+    ({'encoding': 'nv12', 'width': 5}, InputReason.BAD_SIZE, 'nv12 of width 5; .* is even'),
+    ({'encoding': 'nv21', 'height': 5}, InputReason.BAD_SIZE, 'nv21 of height 5; .* is even'),
+    ({'encoding': 'nv12', 'height': 8}, InputReason.SHORT_DATA, ''),
+    ({'encoding': 'nv21', 'height': 4, 'step': 30}, InputReason.SHORT_DATA, ''),
+    ({'encoding': 'nv24', 'height': 4}, InputReason.SHORT_DATA, ''),
+    ({'encoding': 'bayer_rggb16'}, InputReason.BAD_STEP, ''),
+    ({'encoding': 'bayer_bggr16', 'step': 20}, InputReason.SHORT_DATA, ''),
 ])
-def test_what_does_not_fit_is_refused_with_its_reason(changes, reason):
+def test_what_does_not_fit_is_refused_with_its_reason(changes, reason, text):
     values = {'data': bytes(100), 'height': 10, 'width': 10, 'step': 10, 'encoding': 'mono8',
               **changes}
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=text) as error:
         RawImage(**values)
     assert error.value.reason is reason
-
-
-def test_the_last_row_may_lack_its_padding():
-    assert RawImage(bytes(12 + 10), 2, 10, 12, 'mono8').pixels.shape == (2, 10)
 
 
 @pytest.mark.parametrize(('name', 'rows'), [('nv12', 6), ('nv21', 6), ('nv24', 12)])
@@ -74,18 +70,8 @@ def test_chroma_follows_the_luma_and_must_be_there(name, rows):
         RawImage(data[:-3], 4, 6, 8, name)
     array_ = np.ascontiguousarray(data.reshape(rows, 8)[:, :6])
     assert np.array_equal(RawImage.from_array(array_, name).pixels, image.pixels)
-
-
-@pytest.mark.parametrize(('name', 'size', 'text'), [
-    ('nv12', (4, 5), 'nv12 of width 5; .* the width is even'),
-    ('nv21', (3, 6), 'nv21 of height 3; .* the height is even')])
-def test_an_odd_size_of_shared_chroma_is_refused_in_words(name, size, text):
-    with pytest.raises(InputError, match=text):
-        RawImage(bytes(200), *size, 6, name)
-
-
-def test_chroma_that_is_shared_by_no_pixels_allows_odd_sizes():
-    assert RawImage(bytes(45), 3, 5, 5, 'nv24').pixels.shape == (3, 5)
+    assert RawImage(bytes(45), 3, 5, 5, 'nv24').pixels.shape == (3, 5)      # odd, nothing shared
+    assert RawImage(bytes(12 + 10), 2, 10, 12, 'mono8').pixels.shape == (2, 10)
 
 
 @pytest.mark.parametrize(('rows', 'name'), [(5, 'nv12'), (7, 'nv21'), (4, 'nv24')])
@@ -93,11 +79,6 @@ def test_an_array_with_rows_of_part_of_an_image_is_refused(rows, name):
     with pytest.raises(InputError, match='rows of luma and chroma') as error:
         RawImage.from_array(np.zeros((rows, 4), np.uint8), name)
     assert error.value.reason is InputReason.BAD_ARRAY
-
-
-def test_an_unknown_encoding_lists_the_supported_ones():
-    with pytest.raises(InputError, match=r'mono8.*rgb8'):
-        RawImage(b'', 1, 1, 1, 'h264')
 
 
 def test_a_message_is_read_through_its_fields_without_a_copy():

@@ -41,14 +41,10 @@ def matcher() -> Iterator[StereoMatcher]:
         yield made
 
 
-def test_without_min_depth_nothing_changes() -> None:
+def test_without_min_depth_or_a_calibration_the_range_counts() -> None:
     config = MatcherConfig(disparity_range=77)
     assert geometry.searched(config, KITTI) is config
-
-
-def test_without_a_calibration_the_range_counts() -> None:
-    config = MatcherConfig(disparity_range=77, min_depth=2.0)
-    assert geometry.searched(config, None) == MatcherConfig(disparity_range=77)
+    assert geometry.searched(config.replace(min_depth=2.0), None) == config
 
 
 @pytest.mark.parametrize(('depth', 'disparities'), [
@@ -123,9 +119,6 @@ def test_a_depth_out_of_reach_is_refused_with_the_least_that_is_not() -> None:
     shifted = dataclasses.replace(KITTI, cx_left=1200.0)
     with pytest.raises(ConfigError, match=r': raise min_disparity$'):
         geometry.searched(MatcherConfig(min_depth=1.0), shifted)
-
-
-def test_a_depth_below_the_first_disparity_is_refused() -> None:
     with pytest.raises(ConfigError, match=r'below min_disparity \(64\)'):
         geometry.searched(MatcherConfig(min_depth=10.0, min_disparity=64), KITTI)
 
@@ -144,43 +137,35 @@ def test_what_is_not_refused_never_exceeds_the_largest_range(downscale: int) -> 
 
 def test_a_calibration_ends_the_search_from_its_frame_on(matcher: StereoMatcher,
                                                          textured_pair: Pair) -> None:
-    pair = textured_pair(80, 40, 7)
+    left, right = pair = textured_pair(80, 40, 7)
+    with pytest.raises(InputError):
+        matcher.compute(left, right[:-1], calibration=NEAR)     # a refused pair changes nothing
+    assert matcher.calibration is None
     assert matcher.compute(*pair).max_disparity == 15
-    assert matcher.compute(*pair, calibration=NEAR).max_disparity == 23
+    frame = matcher.compute(*pair, calibration=NEAR)
+    assert frame.max_disparity == 23
+    with StereoMatcher(SMALL.replace(min_depth=0.0, disparity_range=24)) as set_by_hand:
+        expected = set_by_hand.compute(*pair, calibration=NEAR)
+    assert np.array_equal(frame.disparity, expected.disparity)
+    assert frame.valid_window == expected.valid_window
     wider = dataclasses.replace(NEAR, baseline_m=0.3)
     assert matcher.compute(*pair, calibration=wider).max_disparity == 31
     assert matcher.compute(*pair).max_disparity == 31       # the latest one counts
     assert (matcher.config, matcher.calibration) == (SMALL, wider)
-    assert matcher.config_in_force == SMALL.replace(min_depth=0.0, disparity_range=32)
-
-
-def test_a_frame_is_that_of_a_matcher_with_the_range_set_by_hand(textured_pair: Pair) -> None:
-    pair = textured_pair(80, 40, 7)
-    by_hand = SMALL.replace(min_depth=0.0, disparity_range=24)
-    with StereoMatcher(SMALL) as by_depth, StereoMatcher(by_hand) as set_by_hand:
-        frames = [one.compute(*pair, calibration=NEAR) for one in (by_depth, set_by_hand)]
-    assert np.array_equal(frames[0].disparity, frames[1].disparity)
-    assert frames[0].valid_window == frames[1].valid_window
+    assert matcher.effective_config == SMALL.replace(min_depth=0.0, disparity_range=32)
 
 
 def test_only_a_calibration_that_changes_the_range_builds_an_engine(
         matcher: StereoMatcher, textured_pair: Pair) -> None:
     pair = textured_pair(80, 40, 7)
-    engines = []
+    matcher.prepare(80, 40, NEAR)
+    engines = [matcher._engine]
     for calibration in (NEAR, dataclasses.replace(NEAR, cy=3.0),            # the same search
                         dataclasses.replace(NEAR, baseline_m=0.19), None,
                         dataclasses.replace(NEAR, baseline_m=0.3)):
         matcher.compute(*pair, calibration=calibration)
         engines.append(matcher._engine)
-    assert [engine is engines[0] for engine in engines] == [True] * 4 + [False]
-
-
-def test_memory_is_taken_for_the_calibration_that_prepare_is_given(
-        matcher: StereoMatcher, textured_pair: Pair) -> None:
-    matcher.prepare(80, 40, NEAR)
-    engine = matcher._engine
-    matcher.compute(*textured_pair(80, 40, 7), calibration=NEAR)
-    assert matcher._engine is engine
+    assert [engine is engines[0] for engine in engines] == [True] * 5 + [False]
 
 
 def test_another_size_with_another_calibration_is_matched_with_its_own_range(
@@ -228,10 +213,3 @@ def test_a_range_that_does_not_fit_the_memory_is_refused(textured_pair: Pair) ->
         assert matcher.compute(*pair, calibration=NEAR).max_disparity == 23
 
 
-def test_a_pair_that_is_refused_does_not_change_the_search(
-        matcher: StereoMatcher, textured_pair: Pair) -> None:
-    left, right = textured_pair(80, 40, 7)
-    with pytest.raises(InputError):
-        matcher.compute(left, right[:-1], calibration=NEAR)
-    assert matcher.calibration is None
-    assert matcher.compute(left, right).max_disparity == 15

@@ -44,20 +44,9 @@ def test_pieces_cover_a_side_with_their_padding(length: int, count: int, levels:
         assert first < end
         assert i == 0 or first - made.starts[i] >= padding
         assert i == count - 1 or made.starts[i] + made.size - end >= padding
-
-
-@given(length=st.integers(16, 1500), count=st.integers(2, 6), levels=st.integers(1, 6),
-       padding=st.integers(1, 100))
-def test_no_smaller_pieces_would_do(length: int, count: int, levels: int, padding: int) -> None:
-    step = 2 ** levels
-    made = split(length, count, step, padding)
-    if made is None:
-        return
-    # The last piece begins at a multiple of the step and ends with the image.
-    smaller = made.size - step
-    steps = (length - smaller) // step
-    longest = step * -(-steps // (count - 1))
-    assert longest + 2 * padding > smaller
+    # No smaller pieces would do: the last one begins at a multiple of the step.
+    steps = (length - made.size) // step + 1
+    assert step * -(-steps // (count - 1)) + 2 * padding > made.size - step
 
 
 @given(width=st.integers(16, 900), height=st.integers(16, 700), columns=st.integers(1, 5),
@@ -97,14 +86,6 @@ def test_partitions_of_the_largest_image_are_found_within_seconds() -> None:
     assert time.process_time() - start < 10
 
 
-def test_an_image_that_fits_is_not_cut() -> None:
-    config = MatcherConfig()
-    parts = choose(config, 640, 480, plan_of(whole(640, 480)).total, plan_of)
-    assert parts == whole(640, 480)
-    assert parts.count == 1
-    assert parts.partitions == [(0, 0, (0, 0, 640, 480))]
-
-
 @pytest.mark.parametrize('part', [0.9, 0.5, 0.2, 0.1])
 @pytest.mark.parametrize(('width', 'height'), [(1280, 720), (300, 2001), (4096, 511)])
 def test_of_the_partitions_that_fit_those_with_the_fewest_nodes_are_chosen(
@@ -137,13 +118,7 @@ def test_the_finest_partitions_of_thrice_their_padding_are_found(
     smallest = next(made for count in range(2, length)
                     if (made := split(length, count, 16, padding)) and made.size == finest)
     assert error.value.needed == plan_of(Partitioning(smallest, smallest)).total
-
-
-def test_what_fits_in_no_partition_is_refused_with_what_the_smallest_needs() -> None:
-    with pytest.raises(MemoryLimitError) as error:
-        choose(MatcherConfig(), 1280, 720, 10_000_000, plan_of)
-    assert 10_000_000 < error.value.needed < plan_of(whole(1280, 720)).total / 10
-    assert error.value.allowed == 10_000_000
+    assert error.value.allowed == 1
 
 
 def test_the_numbers_of_columns_and_rows_can_be_asked_for() -> None:
@@ -164,7 +139,10 @@ def test_more_partitions_than_fit_into_an_image_are_refused_in_words(
         choose(config, *size, 2**60, plan_of)
 
 
-def test_partitions_are_for_belief_propagation() -> None:
+def test_an_image_that_fits_is_not_cut_nor_one_that_is_not_for_belief_propagation() -> None:
+    parts = choose(MatcherConfig(), 640, 480, plan_of(whole(640, 480)).total, plan_of)
+    assert parts == whole(640, 480)
+    assert parts.partitions == [(0, 0, (0, 0, 640, 480))]
     config = MatcherConfig(stereo_algorithm='sad', partition_rows=3)
     assert choose(config, 640, 480, 2**60, plan_of) == whole(640, 480)
     with pytest.raises(MemoryLimitError):

@@ -23,6 +23,7 @@ def test_settings_of_a_program_have_its_name_before_theirs() -> None:
                                    plain_steps=PlainSteps(storage='hybrid', registers=5))
     assert hash(config) == hash(MatcherConfig.from_mapping(config.to_mapping()))
     assert config.to_mapping().items() >= PLAIN.items()
+    assert parse_assignments([f'{name}={value}' for name, value in PLAIN.items()]) == PLAIN
     assert not any('.' in name for name in MatcherConfig().to_mapping())
 
 
@@ -32,11 +33,8 @@ def test_differences_and_changes_have_the_same_names() -> None:
     assert config.differences(other) == ['levels', 'plain_steps.registers']
     assert config.differences(MatcherConfig()) == list(PLAIN)
     assert not config.is_live_change(other)
-
-
-def test_another_program_begins_with_its_defaults() -> None:
-    config = MatcherConfig.from_mapping({**PLAIN, 'levels': 3})
-    assert config.replace(program='default') == MatcherConfig(levels=3)
+    # Another program begins with its defaults.
+    assert config.replace(program='default') == MatcherConfig()
     assert config.replace(program='default').replace(
         program='plain_steps').plain_steps == PlainSteps()
 
@@ -113,6 +111,3 @@ def test_yaml_nests_with_or_without_dots(tmp_path: pathlib.Path) -> None:
             MatcherConfig.from_mapping(load_parameter_file(file))
 
 
-def test_assignments_of_a_command_line_choose_a_program() -> None:
-    texts = [f'{name}={value}' for name, value in PLAIN.items()]
-    assert parse_assignments(texts) == PLAIN

@@ -79,21 +79,18 @@ def test_the_metadata_of_a_bag_is_read_by_the_same_loader(tmp_path):
         bags.StereoBag(tmp_path)
 
 
-def test_nodes_are_counted_while_they_are_read(tmp_path, monkeypatch):
-    path = tmp_path / 'any.yaml'
-    path.write_text('a: [' + '1,' * 20_000 + '*unknown]\n')
-    monkeypatch.setenv('STEREO_BP_LIMIT_FACTOR', '0.1')
-    with pytest.raises(ValueError, match=r'more than 10000 nodes.*STEREO_BP_LIMIT_FACTOR=0\.2'):
-        read_yaml(path)
-
-
-def test_the_variable_raises_all_limits(tmp_path, monkeypatch):
-    path = tmp_path / 'any.yaml'
+def test_the_variable_changes_all_limits_and_nodes_are_counted_while_they_are_read(
+        tmp_path, monkeypatch):
+    path, unfinished = tmp_path / 'any.yaml', tmp_path / 'unfinished.yaml'
     path.write_text(aliases('[1, 1]', '[{lists}]', 6))
+    unfinished.write_text('a: [' + '1,' * 20_000 + '*unknown]\n')
     with pytest.raises(ValueError, match='100000 nodes'):
         read_yaml(path)
     monkeypatch.setenv('STEREO_BP_LIMIT_FACTOR', '4')
     assert len(read_yaml(path)['a5']) == 10
+    monkeypatch.setenv('STEREO_BP_LIMIT_FACTOR', '0.1')
+    with pytest.raises(ValueError, match=r'more than 10000 nodes.*STEREO_BP_LIMIT_FACTOR=0\.2'):
+        read_yaml(unfinished)
 
 
 @pytest.mark.parametrize('factor', ['', 'x', '0', '-1', 'nan', 'inf', '9' * 400])

@@ -16,17 +16,16 @@ from stereo_bp_ros.evaluation import datasets
 from stereo_bp_ros.papers.tables import catalogue, gpu_cpu, report, sad
 from stereo_bp_ros.papers.tables.bench import Bench, fastest, speedup
 from stereo_bp_ros.papers.tables.images import SIZES, Images
-from stereo_bp_ros.papers.tables.published import TABLES, Published, numbers
-from stereo_bp_ros.papers.tables.results import (
+from stereo_bp_ros.papers.tables.table import (
+    PUBLISHED,
     Cell,
-    Measurement,
     Missing,
-    Result,
     Row,
-    beside,
+    Table,
     combined,
     figure,
     joined,
+    merge,
 )
 from test.cases import every
 
@@ -73,32 +72,34 @@ def run(bench, paper, number):
 
 def cells(result, row, column):
     """Measured cells of a column, of the rows of one name."""
-    return [one.cells[result.columns.index(column) - 1] for one in result.measured.rows
+    return [one.cells[result.columns.index(column) - 1] for one in result.measured
             if one.name == row]
 
 
 def test_tables_have_the_papers_rows_columns_and_figures():
     for key, cells in CELLS.items():
         for (row, column), text in cells.items():
-            assert TABLES[key].rows[row][column] == text
-    assert len(TABLES) == 26
-    assert sum(len(table.rows) for table in TABLES.values()) == 98
-    assert sum(len(row) for table in TABLES.values() for row in table.rows) == 481
-    assert every(len({row[0] for row in table.rows}) == len(table.rows) and table.section
-                 for table in TABLES.values())
+            assert PUBLISHED[key].rows[row].cells[column - 1].text == text
+    tables = PUBLISHED.values()
+    assert len(tables) == 26
+    assert sum(len(table.rows) for table in tables) == 98
+    assert sum(1 + len(row.cells) for table in tables for row in table.rows) == 481
+    assert every(len({row.name for row in table.rows}) == len(table.rows) and table.section
+                 for table in tables)
 
 
 def test_the_memory_of_the_2009_paper_is_that_of_its_formula():
-    for row, (width, height, labels) in zip(TABLES['ai_2009', 'memory'].rows, (
+    for row, (width, height, labels) in zip(PUBLISHED['ai_2009', 'memory'].rows, (
             (384, 288, 16), (640, 480, 33), (800, 600, 50)), strict=True):
-        assert float(row[1]) == round(4 * (5 + 10 * labels) * width * height / 1e6, 1)
+        assert float(row.cells[0].text) == round(4 * (5 + 10 * labels) * width * height / 1e6, 1)
 
 
 def test_a_row_with_a_cell_too_few_is_refused():
-    with pytest.raises(ValueError, match='2 cells for 3 columns'):
-        Published.transcribe('p', 'table 1', {'columns': 'a | b | c', 'rows': '1 | 2'})
-    with pytest.raises(ValueError, match='1 measured cells for 4 columns'):
-        Result(TABLES['gpu_cpu', 'table 1'], Measurement((Row('', 'here', (Cell((1.0,)),)),)))
+    with pytest.raises(ValueError, match='1 cells for 2 columns in row 1'):
+        Table.transcribe('p', 'table 1', {
+            'title': 't', 'section': 's', 'columns': 'a | b | c', 'rows': '1 | 2'})
+    with pytest.raises(ValueError, match='1 cells for 4 columns in row here'):
+        PUBLISHED['gpu_cpu', 'table 1'].beside([Row('', (Cell((1.0,)),), 'here')], (), ())
 
 
 @pytest.mark.parametrize(('value', 'text'), [
@@ -108,10 +109,11 @@ def test_figures_have_three_digits_that_count_and_counts_have_all(value, text):
     assert figure(value) == text
 
 
-def test_printed_cells_are_read_as_figures():
-    assert numbers('0.99 / 1.0') == (0.99, 1.0)
-    assert numbers('1.1 / N/A') == (1.1,)
-    assert numbers('—') == ()
+@pytest.mark.parametrize(('text', 'numbers'), [
+    ('0.99 / 1.0', [0.99, 1.0]), ('1.1 / N/A', [1.1, None]), ('—', [None, None]),
+    ('14.8 (7.1)', [14.8, 7.1]), ('40 to 50', [None, None]), ('above 0', [None, None])])
+def test_printed_cells_are_read_as_figures(text, numbers):
+    assert [Cell(text=text).number(index) for index in range(2)] == numbers
 
 
 @pytest.mark.parametrize(('paper', 'number', 'row', 'column'), [
@@ -176,7 +178,7 @@ def test_memory_is_printed_beside_the_bound(bench):
 def test_a_missing_image_is_named(bench):
     result = run(bench, 'thesis_2019', '5.3')
     assert every(cell.missing.startswith('the image red_barrel is not among the data')
-                 for row in result.measured.rows for cell in row.cells)
+                 for row in result.measured for cell in row.cells)
     assert '(1) the image red_barrel is not' in report.markdown([result])
 
 
@@ -210,16 +212,16 @@ def test_a_table_of_a_jetson_stays_empty_elsewhere(bench):
     for number in ('7', '13'):
         result = run(bench, 'gpu_cpu', number)
         assert every('Jetson' in cell.missing and not cell.written()
-                     for row in result.measured.rows for cell in row.cells)
+                     for row in result.measured for cell in row.cells)
 
 
 def test_results_survive_json_and_render_the_same(bench):
     results = [run(bench, 'gpu_cpu', '1'), run(bench, 'thesis_2019', '5.3')]
-    copies = [Result.from_dict(json.loads(json.dumps(one.to_dict()))) for one in results]
+    copies = [Table.from_dict(json.loads(json.dumps(dataclasses.asdict(one)))) for one in results]
     assert copies == results
     assert report.markdown(copies) == report.markdown(results)
     with pytest.raises(ValueError, match='no table of a paper'):
-        Result.from_dict({'published': {}})
+        Table.from_dict({'paper': {}})
 
 
 def test_markdown_has_the_papers_rows_and_bold_measured_ones_under_them(bench):
@@ -234,37 +236,37 @@ def test_markdown_has_the_papers_rows_and_bold_measured_ones_under_them(bench):
 
 def test_reports_of_two_machines_stand_side_by_side(bench):
     result = run(bench, 'gpu_cpu', '1')
-    other = dataclasses.replace(result, measured=dataclasses.replace(
-        result.measured, rows=tuple(dataclasses.replace(row, on='elsewhere')
-                                    for row in result.measured.rows)))
-    both = beside([result, other])
-    names = [row[0] for row in report.layout(both).rows[:3]]
+    other = dataclasses.replace(result, rows=result.printed + tuple(
+        dataclasses.replace(row, on='elsewhere') for row in result.measured))
+    both = merge([result, other])
+    names = [texts[0] for _, texts in report.texts_of(both)[0][:3]]
     assert names == ['Tsukuba', f'Tsukuba, {bench.device}', 'Tsukuba, elsewhere']
-    assert both.measured.notes == result.measured.notes
+    assert both.notes == result.notes
     with pytest.raises(ValueError, match='different versions'):
-        beside([result, run(bench, 'thesis_2019', '5.3')])
+        merge([result, run(bench, 'thesis_2019', '5.3')])
 
 
 def test_a_row_of_reasons_gives_way_to_another_machines_figures():
     def of(on, *cells):
-        return Result(TABLES['thesis_2019', 'table 5.2'], Measurement(tuple(
-            Row(name, on, (cell, Cell())) for name, cell in zip('ab', cells, strict=True))))
-    both = beside([of('here', Cell((1.0,)), Cell(missing='why')),
-                   of('there', Cell(missing='why'), Cell(missing='why not'))])
-    assert [(row.name, row.on) for row in both.measured.rows] == [
+        return PUBLISHED['thesis_2019', 'table 5.2'].beside(
+            [Row(name, (cell, Cell()), on) for name, cell in zip('ab', cells, strict=True)],
+            (), ())
+    both = merge([of('here', Cell((1.0,)), Cell(missing='why')),
+                  of('there', Cell(missing='why'), Cell(missing='why not'))])
+    assert [(row.name, row.on) for row in both.measured] == [
         ('a', 'here'), ('b', 'here'), ('b', 'there')]
 
 
 def test_a_plot_shows_the_paper_and_the_measurement(bench, tmp_path):
-    plot, = run(bench, 'gpu_cpu', '1').measured.plots
-    assert report.draw(plot, tmp_path / 'one.svg')
+    result, axes = run(bench, 'gpu_cpu', '1'), catalogue.EXPERIMENTS['gpu_cpu', 'table 1'].axes
+    assert report.draw(result, axes, tmp_path / 'one.svg')
     text = (tmp_path / 'one.svg').read_text()
     assert 'paper: CPU time' in text
     assert f'default, int16, {bench.device}' in text
     assert len(text) < 50_000
-    report.draw(plot, tmp_path / 'two.svg')
+    report.draw(result, axes, tmp_path / 'two.svg')
     assert (tmp_path / 'two.svg').read_text() == text
-    assert not report.draw(dataclasses.replace(plot, lines=()), tmp_path / 'none.svg')
+    assert not report.draw(dataclasses.replace(result, rows=()), axes, tmp_path / 'none.svg')
     assert not (tmp_path / 'none.svg').exists()
 
 
@@ -296,7 +298,7 @@ def cuda_bench(textured_pair):
 
 def test_the_ways_of_streaming_become_figures_8_and_9(cuda_bench):
     eight = run(cuda_bench, 'sad', '8')
-    times = next(one.cells[:5] for one in eight.measured.rows
+    times = next(one.cells[:5] for one in eight.measured
              if one.name == 'distributed local, 8 bit, unrolled')
     assert [cell.values[0] for cell in times] == [0.1, 0.05, 0.025, 0.0125, 0.00625]
     default, = cells(eight, 'default', 'blocks of its own')
@@ -336,6 +338,6 @@ def test_figures_made_of_missing_ones_are_missing(bench):
 def test_numbers_without_their_word_name_tables_and_figures():
     chosen = catalogue.select(['lcpc_2010'], ['3'])
     assert [one.published.number for one in chosen] == ['figure 3', 'table 3']
-    assert [one.published for one in catalogue.select()] == list(TABLES.values())
+    assert [one.published for one in catalogue.select()] == list(PUBLISHED.values())
     with pytest.raises(ValueError, match="--table is '9', but must be one of table 1"):
         catalogue.select(['lcpc_2010'], ['9'])

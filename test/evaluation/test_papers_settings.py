@@ -110,17 +110,17 @@ def run(bench, number, paper='lcpc_2010'):
 
 
 def cells(result, name, column):
-    return [row.cells[result.columns.index(column) - 1] for row in result.measured.rows
+    return [row.cells[result.columns.index(column) - 1] for row in result.measured
             if row.name == name]
 
 
-@pytest.mark.parametrize('experiment', catalogue.EXPERIMENTS, ids=lambda one: (
+@pytest.mark.parametrize('experiment', catalogue.EXPERIMENTS.values(), ids=lambda one: (
     f'{one.published.paper} {one.published.number}'))
 def test_both_back_ends_have_every_setting_of_an_experiment(experiment):
     bench = Planned(Pictures())
     result = experiment.run(bench)
     assert not bench.refused
-    reasons = {cell.missing for row in result.measured.rows for cell in row.cells
+    reasons = {cell.missing for row in result.measured for cell in row.cells
                if cell.missing and cell.missing != lcpc_2010.FAST
                and cell.missing != lcpc_2010.NO_KERNELS}
     assert [reason for reason in reasons if 'Jetson' not in reason] == []
@@ -136,16 +136,18 @@ def test_the_walk_ends_with_its_fastest_configuration():
             (occupancy,), (BEST_MS,), (INITIAL_MS / BEST_MS,)]
     difference, = cells(three, name, three.columns[4])
     assert difference.values == (pytest.approx(100 * (OTHER_MS / BEST_MS - 1)),)
-    at_best = next(row for row in four.measured.rows if row.name == f'{occupancy:.2f}')
+    at_best = next(row for row in four.measured if row.name == f'{occupancy:.2f}')
     split = [settings['plain_steps.registers'], settings['plain_steps.shared']]
     assert [cell.text for cell in at_best.cells[2:]] == [
         f'32 X {settings["plain_steps.block_height"]}',
         '-'.join(map(str, [*split, 65 - sum(split)])), name]
     walks = [len(occupancy_walk(bench._config({}, 65), *constants))
              for constants in lcpc_2010.WALKS.values()]
-    assert len(four.measured.rows) == sum(walks) > 80
-    assert [sum(y is not None for y in line.y)
-            for line in four.measured.plots[0].lines] == walks
+    assert len(four.measured) == sum(walks) > 80
+    lines = catalogue.EXPERIMENTS['lcpc_2010', 'figure 4'].axes.lines(four)
+    assert [len(points) for points in lines.values()] == walks
+    lines = catalogue.EXPERIMENTS['lcpc_2010', 'figure 3'].axes.lines(run(bench, 'figure 3'))
+    assert [len(points) for points in lines.values()] == [10, 10, 9, 9]
 
 
 def test_split_images_are_timed_part_by_part_and_missing_ones_named():
@@ -156,7 +158,7 @@ def test_split_images_are_timed_part_by_part_and_missing_ones_named():
     assert time.missing.startswith('the image cones_full (1800 x 1500) is not among the data')
     gain, = cells(result, '12 to 50 values in registers', 'Speed-up over initial CUDA imp.')
     assert gain.values == (INITIAL_MS / BEST_MS, None)
-    assert run(Planned(Pictures()), 'table 4').measured.rows[0].cells[1].values == (
+    assert run(Planned(Pictures()), 'table 4').measured[0].cells[1].values == (
         3 * BEST_MS, 25 * BEST_MS)
 
 
@@ -181,7 +183,7 @@ def test_loads_and_stores_are_those_that_the_storage_asks_for():
         assert asked.values == (48,)
     default, = cells(result, 'default', 'Num local loads')
     assert default.missing
-    assert any('derived, not counted' in note for note in result.measured.notes)
+    assert any('derived, not counted' in note for note in result.notes)
 
 
 def test_the_walk_needs_cuda():
@@ -191,8 +193,8 @@ def test_the_walk_needs_cuda():
     bench.backend = 'cpu'
     for number in ('table 3', 'figure 3', 'figure 4'):
         assert every('no device here' in cell.missing
-                     for row in run(bench, number).measured.rows for cell in row.cells)
-    row = run(bench, 'table 4').measured.rows[-1]
+                     for row in run(bench, number).measured for cell in row.cells)
+    row = run(bench, 'table 4').measured[-1]
     assert (row.name, row.cells[1].values) == (lcpc_2010.DEFAULT, (INITIAL_MS, INITIAL_MS))
 
 

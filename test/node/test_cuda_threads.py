@@ -56,12 +56,12 @@ def callers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 @pytest.fixture
 def bench(callers: list[str]) -> Iterator[types.SimpleNamespace]:
     """Its worker is a thread that has asked for the device, as at configure."""
-    host = types.SimpleNamespace(config=OLD, config_in_force=OLD, matcher=None,
+    host = types.SimpleNamespace(config=OLD, effective_config=OLD, matcher=None,
                                  effective=lambda wanted: wanted)
 
     def reconfigure(wanted: MatcherConfig, calibration: object = None) -> bool:
         engines.choose(wanted)
-        host.config = host.config_in_force = wanted
+        host.config = host.effective_config = wanted
         return True
 
     host.reconfigure = reconfigure

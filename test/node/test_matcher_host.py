@@ -99,7 +99,7 @@ def test_only_a_calibration_that_moves_min_depth_is_prepared_for() -> None:
                              for baseline in (0.2, 0.19, 0.1))
     assert [host.prepare(32, 24, one) for one in (wide, wide, as_wide, narrow, narrow)] == [
         True, False, False, True, False]
-    assert host.config_in_force == MatcherConfig(backend='cpu', disparity_range=16)
+    assert host.effective_config == MatcherConfig(backend='cpu', disparity_range=16)
     assert [line.partition(' after')[0] for line in logged] == [
         'ready for 32 x 24, disparities 0 to 23,', 'ready for 32 x 24, disparities 0 to 15,']
 
@@ -109,7 +109,7 @@ def test_another_matcher_after_a_loss_searches_as_far() -> None:
     host.build(MatcherConfig(min_depth=1.0), 0, 0)
     host.prepare(32, 24, Calibration(100.0, 0.2, 16.0, 16.0, 12.0))
     host.fall_back_to_cpu(DeviceLostError('gone'))
-    assert host.config_in_force == MatcherConfig(backend='cpu', disparity_range=24)
+    assert host.effective_config == MatcherConfig(backend='cpu', disparity_range=24)
 
 
 def test_a_device_without_memory_is_not_asked_again_for_every_image(

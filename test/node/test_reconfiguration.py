@@ -32,7 +32,7 @@ class Host:
         self.built: list[MatcherConfig] = []
 
     @property
-    def config_in_force(self) -> MatcherConfig:
+    def effective_config(self) -> MatcherConfig:
         return geometry.searched(self.config, self.calibration)
 
     def effective(self, wanted: MatcherConfig) -> MatcherConfig:

@@ -5,7 +5,7 @@
 
 // A vector is split over two lanes as in SplitFloat. A difference is a value minus the next one
 // towards the middle of the range; the difference of the two labels in the middle is side 1's. As
-// in Int16Deltas a message loses a constant.
+// in Int16SixBits a message loses a constant.
 struct Fixed32 {
     using Word = int;
     using Value = int;
@@ -50,7 +50,7 @@ struct Fixed32 {
 
     static __device__ __forceinline__ Running begin(Word bound) { return bound; }
     // The values of one side of a chunk, the last one first. ``value``: the value after them.
-    static __device__ __forceinline__ void follow(uint2 found, Word, Running& value,
+    static __device__ __forceinline__ void follow(uint2 found, Running& value,
                                                   Word (&words)[4]) {
         // Sums of two products: with the upper one of two differences, and with both.
         constexpr int UPPER = 0x0100, BOTH = 0x0101;

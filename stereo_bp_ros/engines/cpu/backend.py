@@ -16,7 +16,7 @@ from stereo_bp_ros.errors import BackendUnavailable, shown
 from stereo_bp_ros.partitions import Partitioning
 
 #: With older ones, parallel kernels were seen to crash.
-OLDEST_NUMBA = (0, 57)
+MIN_NUMBA = (0, 57)
 
 
 class CpuBackend(Backend[Plan]):
@@ -72,18 +72,18 @@ class CpuBackend(Backend[Plan]):
 
 
 def _check_numba() -> None:
-    """Refuse to go on without a Numba, and settings of it, that the kernels work with.
+    """Reject a Numba, or settings of it, that the kernels do not work with.
 
     Only its version is read, because importing it takes a third of a second.
     """
-    oldest = '.'.join(map(str, OLDEST_NUMBA))
+    oldest = '.'.join(map(str, MIN_NUMBA))
     remedy = f"pip install 'numba>={oldest}', or the extra 'cpu' of this package"
     try:
         version = importlib.metadata.version('numba')
     except importlib.metadata.PackageNotFoundError:
         raise BackendUnavailable('the cpu back end needs Numba, which is not installed',
                                  remedy) from None
-    if tuple(int(part) for part in version.split('.')[:2]) < OLDEST_NUMBA:
+    if tuple(int(part) for part in version.split('.')[:2]) < MIN_NUMBA:
         raise BackendUnavailable(
             f'the cpu back end needs Numba {oldest} or later, not {version}', remedy)
     # Numba reads it while it is imported, and answers what is none with a traceback.

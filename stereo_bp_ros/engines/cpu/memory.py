@@ -23,7 +23,7 @@ UP, DOWN, LEFT, RIGHT = range(4)
 SWEEP_ITERATIONS = 8
 
 #: Steepest slope between neighbouring labels that a byte holds.
-STEEPEST_BYTE = 127
+MAX_BYTE_SLOPE = 127
 
 
 class Level(NamedTuple):
@@ -94,7 +94,7 @@ def message_dtype(config: ResolvedConfig) -> str:
     """
     if config.message_type == 'int16':
         steepest = min(quantisation.message_smoothness(config))
-        return 'int8' if steepest <= STEEPEST_BYTE else 'uint16'
+        return 'int8' if steepest <= MAX_BYTE_SLOPE else 'uint16'
     # float16 values are kept in int16 arrays, see ``vectors``.
     return 'int16' if config.message_type == 'float16' else 'float32'
 

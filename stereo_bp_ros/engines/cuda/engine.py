@@ -69,7 +69,6 @@ class CudaEngine(Engine):
         self._device = cupy.cuda.Device(index)
         self._graphs: dict[Form, Any] = {}
         self._timed: dict[Form, Timed] = {}
-        start = time.perf_counter()
         with device.Errors(index), self._device:
             self._stream = cupy.cuda.Stream(non_blocking=True)
             self._caller = cupy.cuda.Event(disable_timing=True)
@@ -82,7 +81,7 @@ class CudaEngine(Engine):
             self.compile_time = time.perf_counter() - compiling
             self._pipeline.initialise(self._stream.ptr)
             self._stream.synchronize()
-        # Of refinement, and of the outputs; one and the same but for where they write.
+        # Of refinement, and of the outputs; one and the same except for where they write.
         self._parameters = [refine.Parameters.from_buffer(each.data)
                             for each in arena.host['parameters']]
         self._fill(plan.config, None)
@@ -98,8 +97,6 @@ class CudaEngine(Engine):
         self._pinned = convert.PinnedSources()
         self._bindings: dict[str, _OutputBinding] = {}
         self._rectification: Rectification | None = None        # that the maps are of
-        #: Seconds from nothing to an engine that is ready for its first frame.
-        self.build_time = time.perf_counter() - start
 
     @classmethod
     def of(cls, config: MatcherConfig, width: int, height: int, *,

@@ -16,7 +16,14 @@ PARAMETER_BYTES = 1024
 STAMPS = {name: place for place, name in enumerate((*ENGINE_STAGES, 'end'))}
 
 #: Bytes of the largest pixel of any encoding.
-LARGEST_PIXEL = max(encoding.pixel_bytes for encoding in ENCODINGS.values())
+MAX_PIXEL_BYTES = max(encoding.pixel_bytes for encoding in ENCODINGS.values())
+
+
+#: Arrays of refinement, as large as what is matched.
+REFINEMENT = {'right_label': 'int16', 'sixteenths': 'int16', 'filtered': 'int16',
+              'filled': 'int16', 'smoothed': 'int16', 'confidence_sums': 'uint16',
+              'jump_columns': 'uint8', 'mean_confidence': 'float32', 'regions': 'int32',
+              'region_sizes': 'int32'}
 
 
 def on_device(config: ResolvedConfig, source: tuple[int, int], image: tuple[int, int],
@@ -27,14 +34,25 @@ def on_device(config: ResolvedConfig, source: tuple[int, int], image: tuple[int,
         are rectified, and of what is matched, pixels.
     :param factor: how many times images are reduced. One of 1 x 1 stays as large.
     """
-    return [*_uploaded(source), *map_arrays(config, image[1], image[0]),
-            *_matched(config, reduced), *matching, *_refinement(reduced),
-            *_finished(image, reduced, factor)]
+    kinds = {'grey': 'uint8', 'values': 'float32', 'spare': 'float32'}
+    if config.smoothing_sigma > 0:
+        kinds['smoothed'] = 'float32'
+    if preprocess.method(config) != 'none':
+        kinds['matched'] = 'float32'
+    enlarged: Wanted = [('reduced_final', reduced, 'int16'),
+                        ('reduced_confidence', reduced, 'float32')]
+    return [*_upload_arrays(source), *map_arrays(config, image[1], image[0]),
+            ('texture', reduced, 'float32'), ('contrast', reduced, 'float32'),
+            *((f'{side}_{name}', reduced, kind) for name, kind in kinds.items()
+              for side in ('left', 'right')),
+            *matching, *((name, reduced, kind) for name, kind in REFINEMENT.items()),
+            ('ended', (1,), 'uint32'), ('final', image, 'int16'),
+            *(enlarged if factor > 1 else [])]
 
 
 def on_host(source: tuple[int, int], image: tuple[int, int]) -> Wanted:
     """The pinned arrays on the host; sizes as for ``on_device``."""
-    return [*_uploaded(source), ('sources', (2,), 'uint64'),
+    return [*_upload_arrays(source), ('sources', (2,), 'uint64'),
             ('stamps', (len(STAMPS),), 'uint64'),
             *((name, output.shape(image), output.dtype) for name, output in OUTPUTS.items())]
 
@@ -46,35 +64,8 @@ def matches(config: ResolvedConfig, image: tuple[int, int]) -> Wanted:
             ('second', image, costs), ('right_keys', image, 'uint64')]
 
 
-def _refinement(image: tuple[int, int]) -> Wanted:
-    return [('right_label', image, 'int16'), ('sixteenths', image, 'int16'),
-            ('filtered', image, 'int16'), ('filled', image, 'int16'),
-            ('smoothed', image, 'int16'), ('confidence_sums', image, 'uint16'),
-            ('jump_columns', image, 'uint8'), ('mean_confidence', image, 'float32'),
-            ('regions', image, 'int32'), ('region_sizes', image, 'int32'),
-            ('ended', (1,), 'uint32')]
-
-
-def _finished(image: tuple[int, int], reduced: tuple[int, int], factor: int) -> Wanted:
-    enlarged: Wanted = [('reduced_final', reduced, 'int16'),
-                        ('reduced_confidence', reduced, 'float32')]
-    return [('final', image, 'int16'), *(enlarged if factor > 1 else [])]
-
-
-def _uploaded(source: tuple[int, int]) -> Wanted:
+def _upload_arrays(source: tuple[int, int]) -> Wanted:
     """What goes up with a frame, under the same names on both sides."""
-    size = (source[0] * source[1] * LARGEST_PIXEL,)
+    size = (source[0] * source[1] * MAX_PIXEL_BYTES,)
     return [('parameters', (2, PARAMETER_BYTES), 'uint8'), ('left_raw', size, 'uint8'),
             ('right_raw', size, 'uint8')]
-
-
-def _matched(config: ResolvedConfig, image: tuple[int, int]) -> Wanted:
-    """Everything between the bytes of the images and what is matched."""
-    kinds = {'grey': 'uint8', 'values': 'float32', 'spare': 'float32'}
-    if config.smoothing_sigma > 0:
-        kinds['smoothed'] = 'float32'
-    if preprocess.method(config) != 'none':
-        kinds['matched'] = 'float32'
-    return [('texture', image, 'float32'), ('contrast', image, 'float32'),
-            *((f'{side}_{name}', image, kind) for name, kind in kinds.items()
-              for side in ('left', 'right'))]

@@ -311,7 +311,7 @@ def device_status(report: Report) -> Status:
 
 def _search(matcher: StereoMatcher) -> str:
     """First and last disparity of the search between the images as they are, and why."""
-    config, depth = matcher.config_in_force, matcher.config.min_depth
+    config, depth = matcher.effective_config, matcher.config.min_depth
     text = f'{config.min_disparity} to {config.max_disparity}'
     if not depth:
         return text

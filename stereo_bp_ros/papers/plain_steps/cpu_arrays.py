@@ -42,7 +42,7 @@ class PlainLevel(NamedTuple):
 
 
 def check(config: ResolvedConfig) -> None:
-    """Refuse what this program has on CUDA only.
+    """Reject what this program has on CUDA only.
 
     :raises ConfigError: names the setting and what it needs.
     """

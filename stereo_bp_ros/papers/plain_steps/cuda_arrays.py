@@ -131,7 +131,7 @@ def shared_bytes(config: ResolvedConfig) -> int:
 
 
 def check(config: ResolvedConfig, device: Properties) -> None:
-    """Refuse what this program cannot do on CUDA.
+    """Reject what this program cannot do on CUDA.
 
     :raises ConfigError: names the setting and the limit.
     """

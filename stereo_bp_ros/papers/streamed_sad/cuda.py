@@ -21,10 +21,10 @@ from stereo_bp_ros.geometry import Wanted
 STREAMING = {'global': 'GLOBAL', 'shared_one': 'SHARED_ONE', 'shared_all': 'SHARED_ALL'}
 
 #: Widest window whose sums are unrolled unless something else is asked for.
-WIDEST_UNROLLED = 11
+MAX_UNROLLED = 11
 
 #: Most rows of windows that a block goes down.
-MOST_ROWS = 16
+MAX_ROWS = 16
 
 
 class Variant(NamedTuple):
@@ -43,7 +43,7 @@ class Variant(NamedTuple):
     def of(cls, config: ResolvedConfig, streaming: str) -> Variant:
         """What the engine takes for a way of streaming: what was fastest."""
         return cls(streaming, 'uint8',
-                   config.correlation_window_size <= WIDEST_UNROLLED, 128)
+                   config.correlation_window_size <= MAX_UNROLLED, 128)
 
     def kernel_name(self, window: int) -> str:
         """The kernel in ``streamed_sad.cu`` for a window of this side."""
@@ -64,7 +64,7 @@ class Variant(NamedTuple):
         if self.streaming == 'global' or valid.width == 0:
             return min(1, valid.height)
         threads = -(-valid.width // self.threads) * self.threads * valid.height
-        return min(MOST_ROWS, max(1, threads // (512 * device.multiprocessors)))
+        return min(MAX_ROWS, max(1, threads // (512 * device.multiprocessors)))
 
 
 class Streamed(CudaMatching):

@@ -12,9 +12,8 @@ from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.papers import memory_bound
 from stereo_bp_ros.papers.tables.bench import Bench, Timed, milliseconds, speedup
 from stereo_bp_ros.papers.tables.images import ROAD, ROAD_DISPARITY, ROAD_OTHER_EXPOSURE
-from stereo_bp_ros.papers.tables.published import Published
-from stereo_bp_ros.papers.tables.report import plot_columns
-from stereo_bp_ros.papers.tables.results import Cell, Measurement, Missing, Row, cell
+from stereo_bp_ros.papers.tables.report import Axes, by_column
+from stereo_bp_ros.papers.tables.table import Cell, Missing, Row, Table, cell
 
 #: What is measured to image, number of labels and preset.
 FRAMES: Mapping[str, tuple[str, int, str]] = {
@@ -26,19 +25,19 @@ ROAD_NOTE = ('The road is a drawn street, 640 x 480 with disparities up to 32: t
              'the paper are not public any more.')
 
 
-def times(bench: Bench, table: Published) -> Measurement:
+def times(bench: Bench, table: Table) -> tuple[list[Row], list[str]]:
     rows = []
     for name in FRAMES:
         timed = _compare(bench, name)
-        rows.append(Row(name, bench.machine, (
+        rows.append(Row(name, (
             milliseconds(timed['CPU'], '{} ms'), milliseconds(timed['CUDA'], '{} ms'),
             speedup(timed['CPU'], timed['CUDA']), milliseconds(timed['CPU, int16'], '{} ms'),
-            milliseconds(timed['CUDA, int16'], '{} ms'))))
-    return Measurement(tuple(rows), notes=(
-        ROAD_NOTE, 'CPU times are those of all threads; the road is matched on Sobel images.'))
+            milliseconds(timed['CUDA, int16'], '{} ms')), bench.machine))
+    return rows, [
+        ROAD_NOTE, 'CPU times are those of all threads; the road is matched on Sobel images.']
 
 
-def preprocessing(bench: Bench, table: Published) -> Measurement:
+def preprocessing(bench: Bench, table: Table) -> tuple[list[Row], list[str]]:
     rows = []
     for name, method in PREPROCESSING.items():
         settings = {**load_preset('road_2009'), 'preprocessing': method}
@@ -48,15 +47,13 @@ def preprocessing(bench: Bench, table: Published) -> Measurement:
             cells += (cell(lambda score, most=most: score.bad_known(most), score)
                       for most in (1.0, 3.0))
         timed = bench.compare(ROAD, ROAD_DISPARITY + 1, {name: settings})[name]
-        rows.append(Row(name, bench.device, (*cells, milliseconds(timed, '{} ms'))))
-    return Measurement(tuple(rows), notes=(
+        rows.append(Row(name, (*cells, milliseconds(timed, '{} ms')), bench.device))
+    return rows, [
         ROAD_NOTE, 'Per cent of all pixels, a pixel without an estimate counting as bad. Other '
-        'exposure: the right camera sees 0.8 of the light and 10 grey levels more.'),
-        plots=(plot_columns(table, rows, (), table.columns[1:], 'bad pixels, per cent',
-                            is_log=False),))
+        'exposure: the right camera sees 0.8 of the light and 10 grey levels more.']
 
 
-def memory(bench: Bench, table: Published) -> Measurement:
+def memory(bench: Bench, table: Table) -> tuple[list[Row], list[str]]:
     rows = []
     for name, (image, labels, _) in FRAMES.items():
         timed = _compare(bench, name)
@@ -65,10 +62,10 @@ def memory(bench: Bench, table: Published) -> Measurement:
             bound = Cell((4 * memory_bound(width, height, labels) / 1e6,))
         except Missing as missing:
             bound = Cell(missing=str(missing))
-        rows.append(Row(name, bench.machine, (bound, *(
+        rows.append(Row(name, (bound, *(
             cell(lambda one: one.memory / 1e6, timed[key])
-            for key in ('CUDA', 'CUDA, int16', 'CPU', 'CPU, int16')))))
-    return Measurement(tuple(rows))
+            for key in ('CUDA', 'CUDA, int16', 'CPU', 'CPU, int16'))), bench.machine))
+    return rows, []
 
 
 def _compare(bench: Bench, name: str) -> dict[str, Timed]:
@@ -82,6 +79,7 @@ def _compare(bench: Bench, name: str) -> dict[str, Timed]:
 
 TABLES = {
     'times': (times, ('CPU, int16', 'CUDA, int16')),
-    'preprocessing': (preprocessing, ('time',)),
+    'preprocessing': (preprocessing, ('time',), Axes(
+        by_column(end=-1), 'Images', 'bad pixels, per cent')),
     'memory': (memory, ('CUDA engine, float32', 'CUDA engine, int16', 'CPU engine, float32',
                         'CPU engine, int16'))}

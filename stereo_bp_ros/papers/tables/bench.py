@@ -16,7 +16,7 @@ from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.papers.plain_steps.cuda import compile_side_by_side
 from stereo_bp_ros.papers.plain_steps.tune import occupancy_walk
 from stereo_bp_ros.papers.tables.images import Images
-from stereo_bp_ros.papers.tables.results import Cell, Missing, cell
+from stereo_bp_ros.papers.tables.table import Cell, Missing, cell
 
 Settings = Mapping[str, Value]
 #: Times of a variant, or why there are none.

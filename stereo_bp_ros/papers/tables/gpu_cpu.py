@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.papers.tables.bench import (
@@ -27,19 +27,20 @@ from stereo_bp_ros.papers.tables.bench import (
     speedup,
 )
 from stereo_bp_ros.papers.tables.images import SIZES
-from stereo_bp_ros.papers.tables.published import TABLES as PUBLISHED
-from stereo_bp_ros.papers.tables.published import Published
-from stereo_bp_ros.papers.tables.report import plot_columns, plot_rows
-from stereo_bp_ros.papers.tables.results import (
+from stereo_bp_ros.papers.tables.report import Axes, by_column, by_row
+from stereo_bp_ros.papers.tables.table import (
+    PUBLISHED,
     Cell,
-    Measure,
-    Measurement,
     Missing,
     Row,
+    Table,
     cell,
     combined,
     joined,
 )
+
+Measured = tuple[list[Row], list[str]]
+Measure = Callable[[Bench, Table], Measured]
 
 #: Names in the tables to images and their disparities.
 SETS: Mapping[str, tuple[str, int]] = {
@@ -68,6 +69,7 @@ HALF2_NOTE = ('half2: the arithmetic in pairs of 16 bits; the paper has over 7.5
               'Cones (h) by it, and up to 25 per cent less elsewhere (section 6.2.2).')
 I7_NOTE = ('Against the i7: the mean over the sets of its CPU time in table 1, divided by the '
            '5.0 of its row here, over the time measured with vector instructions.')
+SET = 'Stereo Set'
 JETSON = re.compile(r'jetson|tegra|xavier|orin', re.IGNORECASE)
 
 
@@ -79,19 +81,18 @@ def compare(bench: Bench, name: str, variants: Mapping[str, Settings]) -> dict[s
                          {key: {**setup, **settings} for key, settings in variants.items()})
 
 
-def table_1(bench: Bench, table: Published) -> Measurement:
+def table_1(bench: Bench, table: Table) -> Measured:
     rows = []
     for name, (image, disparities) in SETS.items():
         times = compare(bench, name, {'CPU': ONE_THREAD, 'initial': INITIAL, **DEFAULTS})
         width, height = SIZES[image] or (0, 0)
-        rows.append(Row(name, bench.machine, (
+        rows.append(Row(name, (
             Cell(text=f'{width} X {height}'), Cell((disparities,)),
-            *map(milliseconds, times.values()))))
-    return _times(table, rows, ('CPU time', 'Init CUDA time', *DEFAULTS), TSUKUBA_NOTE,
-                  DEFAULT_NOTE.format(bench.device))
+            *map(milliseconds, times.values())), bench.machine))
+    return rows, [TSUKUBA_NOTE, DEFAULT_NOTE.format(bench.device)]
 
 
-def optimized(bench: Bench, table: Published) -> Measurement:
+def optimized(bench: Bench, table: Table) -> Measured:
     """The CUDA programs beside the CPU's: tables 6 and 7."""
     rows = []
     for name in SETS:
@@ -99,12 +100,13 @@ def optimized(bench: Bench, table: Published) -> Measurement:
             'CPU': ONE_THREAD, 'initial': INITIAL, 'optimized': {**SINGLE, **HALF},
             'optimized, aligned': {**SINGLE, **HALF, **ALIGNED}, **DEFAULTS})
         best = fastest(times['optimized'], times['optimized, aligned'])
-        rows.append(Row(name, bench.machine, tuple(map(milliseconds, (
-            times['CPU'], times['initial'], best, *(times[name] for name in DEFAULTS))))))
-    return _times(table, rows, (*table.columns[1:], *DEFAULTS), DEFAULT_NOTE.format(bench.device))
+        rows.append(Row(name, tuple(map(milliseconds, (
+            times['CPU'], times['initial'], best, *(times[name] for name in DEFAULTS)))),
+            bench.machine))
+    return rows, [DEFAULT_NOTE.format(bench.device)]
 
 
-def cpu(bench: Bench, table: Published) -> Measurement:
+def cpu(bench: Bench, table: Table) -> Measured:
     """The CPU programs: tables 12 and 13."""
     rows = []
     for name in SETS:
@@ -113,26 +115,27 @@ def cpu(bench: Bench, table: Published) -> Measurement:
             'optimized': {**PARALLEL, **HALF, **ALIGNED},
             **{key: {**settings, 'backend': 'cpu'} for key, settings in DEFAULTS.items()}})
         one, threads, both, *others = map(milliseconds, times.values())
-        rows.append(Row(name, _device(bench, PARALLEL), (
-            one, joined('{} ({})', threads, both), *others)))
-    return _times(table, rows, ('Init CPU', 'Opt. CPU', *DEFAULTS), DEFAULT_NOTE.format('the CPU'))
+        rows.append(Row(name, (one, joined('{} ({})', threads, both), *others),
+                        _device(bench, PARALLEL)))
+    return rows, [DEFAULT_NOTE.format('the CPU')]
 
 
-def table_8(bench: Bench, table: Published) -> Measurement:
+def table_8(bench: Bench, table: Table) -> Measured:
     columns = []
     for name in SETS:
         times = compare(bench, name, {'one': ONE_THREAD, 'threads': PLAIN, 'both': PARALLEL})
-        i7 = _printed('table 1', name, 3) / _printed('table 8', 'i7-7700K', 2)
+        i7 = _printed('table 1', name, 'CPU time') / _printed('table 8', 'i7-7700K',
+                                                              'OpenMP + SIMD')
         columns.append((speedup(times['one'], times['threads']),
                         speedup(times['one'], times['both']),
                         cell(lambda timed, i7=i7: i7 / timed.median, times['both'])))
-    return Measurement((Row('', _device(bench, PARALLEL), tuple(
-        combined(lambda *values: statistics.fmean(values), *cells)
-        for cells in zip(*columns, strict=True))),), notes=(I7_NOTE,))
+    return [Row('', tuple(combined(lambda *values: statistics.fmean(values), *cells)
+                          for cells in zip(*columns, strict=True)),
+                _device(bench, PARALLEL))], [I7_NOTE]
 
 
 def speedups(*rows: tuple[str, Settings, Settings], also: Settings | None = None,
-             notes: tuple[str, ...] = ()) -> Measure:
+             notes: tuple[str, ...] = ()) -> tuple[Measure, tuple[str, ...], Axes]:
     """A table of a row for each name, settings before and after, and the speedup of every set.
 
     A row of a back end that is not here is left out beside one of a back end that is.
@@ -141,23 +144,20 @@ def speedups(*rows: tuple[str, Settings, Settings], also: Settings | None = None
     """
     parts = {'': {}} if also is None else {', float': {}, ', half': also}
 
-    def measure(bench: Bench, table: Published) -> Measurement:
+    def measure(bench: Bench, table: Table) -> Measured:
         here = [row for row in rows if row[1]['backend'] in bench.devices] or rows
-        measured = tuple(Row(name, _device(bench, before), tuple(
+        return [Row(name, tuple(
             _gain(compare(bench, one, {f'{when}{part}': {**settings, **more}
                                        for part, more in parts.items()
                                        for when, settings in (('before', before),
                                                               ('after', after))}))
-            for one in SETS)) for name, before, after in here)
-        x_label = PUBLISHED['gpu_cpu', 'table 1'].columns[0]
-        return Measurement(measured, notes=notes, plots=(
-            plot_rows(table, measured, x_label, 'speedup', tuple(parts)),))
-    return measure
+            for one in SETS), _device(bench, before)) for name, before, after in here], [*notes]
+    return measure, (), Axes(by_row(*parts), SET, 'speedup')
 
 
 def of_jetson(measure: Measure) -> Measure:
     """The same, measured on a Jetson only."""
-    def measured(bench: Bench, table: Published) -> Measurement:
+    def measured(bench: Bench, table: Table) -> Measured:
         if not JETSON.search(bench.machine):
             raise Missing('this table is of a Jetson, and this machine is none')
         return measure(bench, table)
@@ -171,37 +171,35 @@ def _gain(times: dict[str, Timed]) -> Cell:
     return cells[0] if len(cells) == 1 else joined('{} / {}', *cells)
 
 
-def _times(table: Published, rows: list[Row], drawn: tuple[str, ...], *notes: str) -> Measurement:
-    return Measurement(tuple(rows), notes=notes, plots=(
-        plot_columns(table, rows, tuple(DEFAULTS), drawn, 'ms'),))
-
-
 def _device(bench: Bench, settings: Settings) -> str:
     """The device of settings that name a back end."""
     return bench.devices.get(str(settings['backend']), bench.machine)
 
 
-def _printed(number: str, name: str, column: int) -> float:
+def _printed(number: str, name: str, column: str) -> float:
     """A figure of a printed table."""
-    return next(float(row[column]) for row in PUBLISHED['gpu_cpu', number].rows if row[0] == name)
+    table = PUBLISHED['gpu_cpu', number]
+    row = next(row for row in table.rows if row.name == name)
+    return float(row.cells[table.columns.index(column) - 1].text)
 
 
-TABLES: Mapping[str, tuple[Measure, tuple[str, ...]]] = {
-    'table 1': (table_1, tuple(DEFAULTS)),
+#: What tables 6, 7, 12 and 13 have in common.
+TIMES = tuple(DEFAULTS), Axes(by_column(), SET, 'ms', is_log=True)
+
+TABLES: Mapping[str, tuple[Measure, tuple[str, ...], Axes | None]] = {
+    'table 1': (table_1, tuple(DEFAULTS), Axes(by_column(3), SET, 'ms', is_log=True)),
     # The one experiment on GPUs that the paper does not repeat on CPUs.
-    'table 2': (speedups(('', {**INITIAL, **PIXELS}, INITIAL),
-                         ('', {**PARALLEL, **PIXELS}, PARALLEL)), ()),
-    'table 3': (speedups(('', INITIAL, SINGLE)), ()),
-    'table 4': (speedups(
+    'table 2': speedups(('', {**INITIAL, **PIXELS}, INITIAL),
+                        ('', {**PARALLEL, **PIXELS}, PARALLEL)),
+    'table 3': speedups(('', INITIAL, SINGLE)),
+    'table 4': speedups(
         ('', SINGLE, {**SINGLE, **HALF}),
         ('half2', SINGLE, {**SINGLE, **HALF, 'plain_steps.packed_halves': True}),
-        notes=(HALF2_NOTE,)), ()),
-    'table 5': (speedups(('', SINGLE, {**SINGLE, **ALIGNED}), also=HALF), ()),
-    'table 6': (optimized, tuple(DEFAULTS)),
-    'table 7': (of_jetson(optimized), tuple(DEFAULTS)),
-    'table 8': (table_8, ()),
-    'table 9': (speedups(('', PARALLEL, {**PARALLEL, 'plain_steps.allocation': 'single'})), ()),
-    'table 10': (speedups(('', PARALLEL, {**PARALLEL, **HALF})), ()),
-    'table 11': (speedups(('', PARALLEL, {**PARALLEL, **ALIGNED}), also=HALF), ()),
-    'table 12': (cpu, tuple(DEFAULTS)),
-    'table 13': (of_jetson(cpu), tuple(DEFAULTS))}
+        notes=(HALF2_NOTE,)),
+    'table 5': speedups(('', SINGLE, {**SINGLE, **ALIGNED}), also=HALF),
+    'table 6': (optimized, *TIMES), 'table 7': (of_jetson(optimized), *TIMES),
+    'table 8': (table_8, (), None),
+    'table 9': speedups(('', PARALLEL, {**PARALLEL, 'plain_steps.allocation': 'single'})),
+    'table 10': speedups(('', PARALLEL, {**PARALLEL, **HALF})),
+    'table 11': speedups(('', PARALLEL, {**PARALLEL, **ALIGNED}), also=HALF),
+    'table 12': (cpu, *TIMES), 'table 13': (of_jetson(cpu), *TIMES)}

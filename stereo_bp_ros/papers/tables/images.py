@@ -12,7 +12,7 @@ import numpy as np
 from stereo_bp_ros import partitions
 from stereo_bp_ros.evaluation import datasets
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
-from stereo_bp_ros.papers.tables.results import Missing
+from stereo_bp_ros.papers.tables.table import Missing
 
 #: Width and height of the papers' images, pixels; None where the paper does not say.
 SIZES: Mapping[str, tuple[int, int] | None] = {

@@ -15,19 +15,10 @@ from typing import Any, NamedTuple
 
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.papers.tables.bench import Bench, Settings, Timed, milliseconds, speedup
-from stereo_bp_ros.papers.tables.published import Published
-from stereo_bp_ros.papers.tables.results import (
-    Cell,
-    Line,
-    Measure,
-    Measurement,
-    Missing,
-    Plot,
-    Row,
-    cell,
-    combined,
-    joined,
-)
+from stereo_bp_ros.papers.tables.report import Axes, by_series
+from stereo_bp_ros.papers.tables.table import Cell, Missing, Row, Table, cell, combined, joined
+
+Measured = tuple[list[Row], list[str]]
 
 INITIAL: Settings = {
     'backend': 'cuda', 'program': 'plain_steps', 'plain_steps.storage': 'local',
@@ -97,91 +88,78 @@ class Tried(NamedTuple):
         return f'{registers}-{shared}-{labels - registers - shared}'
 
 
-def table_1(bench: Bench, table: Published) -> Measurement:
+def table_1(bench: Bench, table: Table) -> Measured:
     preset = load_preset('tsukuba_2010')
     times = bench.compare('tsukuba', 15, {
         name: {**preset, **settings} for name, settings in STORAGES.items()})
-    rows = tuple(Row(name, bench.device, (
-        *_resources(one), milliseconds(one, '{} ms'),
-        speedup(times['Initial CUDA imp.'], one))) for name, one in times.items())
-    return Measurement(rows, notes=(ACCESSES,))
+    return [Row(name, (*_resources(one), milliseconds(one, '{} ms'),
+                       speedup(times['Initial CUDA imp.'], one)), bench.device)
+            for name, one in times.items()], [ACCESSES]
 
 
-def table_2(bench: Bench, table: Published) -> Measurement:
+def table_2(bench: Bench, table: Table) -> Measured:
     best = _best(one for tried in _splits(bench).values() for one in tried)
-    return Measurement((Row('', bench.device, (
+    return [Row('', (
         best.block, Cell(text=best.split(CONES[1])), *_resources(best.timed),
-        milliseconds(best.timed, '{} ms'), best.gain)),),
-        notes=('The best of the splits of figure 3.', ACCESSES))
+        milliseconds(best.timed, '{} ms'), best.gain), bench.device)], [
+            'The best of the splits of figure 3.', ACCESSES]
 
 
-def figure_3(bench: Bench, table: Published) -> Measurement:
+def figure_3(bench: Bench, table: Table) -> Measured:
     device = bench.require('cuda')
-    rows = [Row(one.split(CONES[1]), device, (
-        one.block, milliseconds(one.timed, '{} ms'), one.gain))
+    return [Row(one.split(CONES[1]), (
+        one.block, milliseconds(one.timed, '{} ms'), one.gain), device)
         for kind, tried in _splits(bench).items() for one in tried
         # All in shared memory is one split, whatever the rest would be in.
-        if kind.startswith('shared and register')
-        or one.settings['plain_steps.shared'] != CONES[1]]
-    lines = [Line(kind, device, tuple(one.gain.value for one in tried))
-             for kind, tried in _splits(bench).items()]
-    return Measurement(tuple(rows), plots=(
-        _plot(table, 'values in shared memory', SHARED, lines),))
+        if kind == 'register' or one.settings['plain_steps.shared'] != CONES[1]], []
 
 
-def figure_4(bench: Bench, table: Published) -> Measurement:
+def figure_4(bench: Bench, table: Table) -> Measured:
     device = bench.require('cuda')
-    walks = {name: _walk(bench, *CONES, constants) for name, constants in WALKS.items()}
-    rows = [Row(f'{one.occupancy:.2f}', device, (
+    return [Row(f'{one.occupancy:.2f}', (
         milliseconds(one.timed, '{} ms'), one.gain, one.block, Cell(text=one.split(CONES[1])),
-        Cell(text=name))) for name, walked in walks.items() for one in walked]
-    places = sorted({float(row.name) for row in rows})
-    lines = []
-    for name, walked in walks.items():
-        gains = {round(one.occupancy, 2): one.gain.value for one in walked}
-        lines.append(Line(name, device, tuple(gains.get(place) for place in places)))
-    return Measurement(
-        tuple(rows),
-        notes=('An occupancy whose configuration is that of a lower one is left out.',),
-        plots=(_plot(table, 'most occupancy', places, lines),))
+        Cell(text=name)), device) for name, constants in WALKS.items()
+        for one in _walk(bench, *CONES, constants)], [
+            'An occupancy whose configuration is that of a lower one is left out.']
 
 
-def table_3(bench: Bench, table: Published) -> Measurement:
+def table_3(bench: Bench, table: Table) -> Measured:
     device, rows = bench.require('cuda'), []
     for name, constants in WALKS.items():
         best = _best(_walk(bench, *CONES, constants))
         split = _best(one for tried in _splits(bench).values() for one in tried)
-        rows.append(Row(name, device, (
+        rows.append(Row(name, (
             Cell((best.occupancy,)), milliseconds(best.timed, '{} ms'), best.gain,
             combined(lambda ours, theirs: 100 * (ours / theirs - 1), best.gain, split.gain,
-                     pattern='{}%'))))
-    return Measurement(tuple(rows), notes=(
+                     pattern='{}%')), device))
+    return rows, [
         'The walk with its two choices of values in registers, NUM_REG_VALUES_INITIAL to '
-        'MAX_REG_VALUES; the paper has none in registers on the GTX 470.',))
+        'MAX_REG_VALUES; the paper has none in registers on the GTX 470.']
 
 
-def table_4(bench: Bench, table: Published) -> Measurement:
+def table_4(bench: Bench, table: Table) -> Measured:
     rows = []
     for name, constants in WALKS.items():
         half, full = (_in_parts(bench, *image, constants) for image in SPLIT)
-        rows.append(Row(name, bench.devices.get('cuda', bench.machine), (
-            joined('{} ({})', half[0], full[0]), joined('{} ({}) ms', half[1], full[1]),
-            joined('{} ({})', half[2], full[2]), Cell())))
+        occupancies, times, gains = zip(half, full, strict=True)
+        rows.append(Row(name, (
+            joined('{} ({})', *occupancies), joined('{} ({}) ms', *times),
+            joined('{} ({})', *gains), Cell()), bench.devices.get('cuda', bench.machine)))
     base = load_preset('cones_2010')
-    times = [bench.compare(*image, {UNCUT: base, DEFAULT: {
+    compared = [bench.compare(*image, {UNCUT: base, DEFAULT: {
         **base, 'partition_columns': columns, 'partition_rows': lines,
         'partition_padding': PADDING}}) for image, (columns, lines) in SPLIT.items()]
-    cut, uncut = (joined('{} ({}) ms', *(milliseconds(one[name]) for one in times))
+    cut, uncut = (joined('{} ({}) ms', *(milliseconds(one[name]) for one in compared))
                   for name in (DEFAULT, UNCUT))
-    rows.append(Row(DEFAULT, bench.device, (Cell(), cut, Cell(), uncut)))
-    return Measurement(tuple(rows), notes=(PARTS_NOTE, DEFAULT_NOTE))
+    rows.append(Row(DEFAULT, (Cell(), cut, Cell(), uncut), bench.device))
+    return rows, [PARTS_NOTE, DEFAULT_NOTE]
 
 
 def _splits(bench: Bench) -> dict[str, list[Tried]]:
-    """Splits between shared and another memory, by that and the block, for ``SHARED`` values."""
+    """Splits between ``SHARED`` values in shared memory and the rest, by where that is."""
     initial = {**load_preset('cones_2010'), **INITIAL}
-    found = {}
-    for kind in ('register', 'local'):
+    found: dict[str, list[Tried]] = {'register': [], 'local': []}
+    for kind, tried in found.items():
         for width, height in BLOCKS:
             variants = {str(shared): {
                 **initial, 'plain_steps.storage': 'hybrid', 'plain_steps.block_width': width,
@@ -189,9 +167,8 @@ def _splits(bench: Bench) -> dict[str, list[Tried]]:
                 'plain_steps.registers': CONES[1] - shared if kind == 'register' else 0}
                 for shared in SHARED}
             times = bench.compare(*CONES, {'initial': initial, **variants})
-            found[f'shared and {kind} memory, {width} X {height}'] = [
-                Tried(settings, times[name], times['initial'])
-                for name, settings in variants.items()]
+            tried += [Tried(settings, times[name], times['initial'])
+                      for name, settings in variants.items()]
     return found
 
 
@@ -252,12 +229,19 @@ def _resources(timed: Timed) -> tuple[Cell, Cell, Cell, Cell]:
     return loads, stores, Cell((kernel['registers'],)), Cell((kernel['occupancy'],))
 
 
-def _plot(table: Published, x_label: str, x: Iterable[float], lines: list[Line]) -> Plot:
-    return Plot(table.file_name, table.title, x_label, 'speedup over the initial program',
-                tuple(map(float, x)), tuple(lines))
+def _of_split(row: Row) -> tuple[str, float]:
+    """The line of figure 3 that a row is on, and its values in shared memory."""
+    _, shared, local = row.name.split('-')
+    kind = 'register' if local == '0' else 'local'
+    return f'shared and {kind} memory, {row.cells[0].text}', float(shared)
 
 
-TABLES: Mapping[str, tuple[Measure, tuple[str, ...]]] = {
-    'table 1': (table_1, ()), 'figure 3': (figure_3, ()), 'table 2': (table_2, ()),
-    'figure 4': (figure_4, ('Thread Block Dims', 'Num vals in reg.-shared-loc. mem.', 'Walk')),
-    'table 3': (table_3, ()), 'table 4': (table_4, (UNCUT,))}
+GAIN = 'speedup over the initial program'
+
+TABLES: Mapping[str, tuple[Any, ...]] = {
+    'table 1': (table_1,), 'table 2': (table_2,), 'table 3': (table_3,),
+    'table 4': (table_4, (UNCUT,)),
+    'figure 3': (figure_3, (), Axes(by_series(_of_split, 3), 'values in shared memory', GAIN)),
+    'figure 4': (figure_4, ('Thread Block Dims', 'Num vals in reg.-shared-loc. mem.', 'Walk'),
+                 Axes(by_series(lambda row: (row.cells[-1].text, float(row.name)), 2),
+                      'most occupancy', GAIN))}

@@ -1,50 +1,53 @@
-"""Results as text and plots: the paper's rows, the measured ones under them, and notes."""
+"""Tables as text and plots: the paper's rows, the measured ones under them, and notes."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
-from stereo_bp_ros.papers.tables.published import PAPERS, Published, numbers
-from stereo_bp_ros.papers.tables.results import Cell, Line, Plot, Result, Row
+from stereo_bp_ros.papers.tables.table import PAPERS, Row, Table
 
-
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    """A table as text. ``measured``: which rows are; the notes begin with their marks, if any."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    measured: tuple[bool, ...]
-    notes: tuple[str, ...]
+#: Name of a line, and where it was measured ('' = by the paper), to its points.
+Lines = dict[tuple[str, str], dict[Any, 'float | None']]
 
 
-def layout(result: Result) -> Layout:
-    """Put measured rows under the printed ones that they repeat, and number the reasons."""
-    published, measured = result.published, result.measured
-    waiting = list(measured.rows)
+class Axes(NamedTuple):
+    """How a table is drawn."""
+
+    lines: Callable[[Table], Lines]
+    x_label: str
+    y_label: str
+    is_log: bool = False
+
+
+def title_of(table: Table) -> str:
+    return f'{table.number[:1].upper()}{table.number[1:]}: {table.title} ({table.section})'
+
+
+def texts_of(table: Table) -> tuple[list[tuple[bool, tuple[str, ...]]], list[str]]:
+    """Whether each row is measured with its texts, and the notes.
+
+    Measured rows are under the printed ones that they repeat. A reason why something is missing
+    is a note, and its number stands in the cell.
+    """
+    waiting = list(table.measured)
     reasons: dict[str, int] = {}
-    rows: list[tuple[bool, tuple[str, ...]]] = []
-    for printed in published.rows:
-        rows.append((False, printed + ('',) * len(measured.columns)))
-        for row in [one for one in waiting if _repeats(one, printed, published)]:
+    rows = []
+    for printed in table.printed:
+        rows.append((False, _texts(printed, reasons)))
+        for row in [one for one in waiting if _repeats(one, printed, table)]:
             waiting.remove(row)
             rows.append((True, _texts(row, reasons)))
     rows += ((True, _texts(row, reasons)) for row in waiting)
-    return Layout(
-        f'{published.number[:1].upper()}{published.number[1:]}: {published.title} '
-        f'({published.section})', result.columns, tuple(texts for _, texts in rows),
-        tuple(is_measured for is_measured, _ in rows),
-        (*(f'({number}) {reason}' for reason, number in reasons.items()), *measured.notes))
+    return rows, [*(f'({number}) {reason}' for reason, number in reasons.items()), *table.notes]
 
 
-def _repeats(row: Row, printed: tuple[str, ...], published: Published) -> bool:
+def _repeats(row: Row, printed: Row, table: Table) -> bool:
     """Whether this printed row is the first one that a measured row has the name of."""
-    names = [one[0] for one in published.rows if row.name and one[0].startswith(row.name)]
-    return bool(names) and names[0] == printed[0]
+    names = [one.name for one in table.printed if row.name and one.name.startswith(row.name)]
+    return bool(names) and names[0] == printed.name
 
 
 def _texts(row: Row, reasons: dict[str, int]) -> tuple[str, ...]:
@@ -55,30 +58,28 @@ def _texts(row: Row, reasons: dict[str, int]) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def markdown(results: Iterable[Result], plots: Iterable[str] = ()) -> str:
+def markdown(tables: Iterable[Table], plots: Iterable[str] = ()) -> str:
     """A section for each paper; measured rows are bold.
 
-    :param plots: file names, each shown under the table whose plot has its stem.
+    :param plots: file names, each shown under the table that has its stem.
     """
     files = {name.rpartition('.')[0]: name for name in plots}
     lines: list[str] = []
     paper = ''
-    for result in results:
-        if result.published.paper != paper:
-            paper = result.published.paper
+    for table in tables:
+        if table.paper != paper:
+            paper = table.paper
             lines += [f'## {PAPERS.get(paper, paper)}', '']
-        table = layout(result)
-        lines += [f'### {table.title}', '', _line(table.columns),
+        rows, notes = texts_of(table)
+        lines += [f'### {title_of(table)}', '', _line(table.columns),
                   _line(('---',) * len(table.columns))]
         lines += [_line(tuple(f'**{text}**' if text else '' for text in row) if is_measured
-                        else row)
-                  for row, is_measured in zip(table.rows, table.measured, strict=True)]
+                        else row) for is_measured, row in rows]
         lines.append('')
-        for note in table.notes:
+        for note in notes:
             lines += [note, '']
-        for plot in result.measured.plots:
-            if plot.name in files:
-                lines += [f'![{table.title}]({files[plot.name]})', '']
+        if table.file_name in files:
+            lines += [f'![{title_of(table)}]({files[table.file_name]})', '']
     return '\n'.join(lines)
 
 
@@ -86,91 +87,77 @@ def _line(cells: tuple[str, ...]) -> str:
     return '| ' + ' | '.join(cells) + ' |'
 
 
-def plot_rows(table: Published, rows: Sequence[Row], x_label: str, y_label: str,
-              parts: tuple[str, ...] = ('',), extra: tuple[str, ...] = (),
-              is_log: bool = False) -> Plot:
-    """A line for every printed and measured row, over the columns.
+def by_row(*parts: str) -> Callable[[Table], Lines]:
+    """A line for every row over the columns.
 
     :param parts: what the names of a row's lines end with, one for each figure of a cell.
-    :param extra: heads of measured columns beyond the table's.
     """
-    lines = [Line(row[0] + part, '', tuple(_printed(cell, index)
-                                           for cell in (*row[1:], *[''] * len(extra))))
-             for row in table.rows for index, part in enumerate(parts)]
-    lines += [Line(row.name + part, row.on, tuple(_measured(cell, index) for cell in row.cells))
-              for row in rows for index, part in enumerate(parts)]
-    return Plot(table.file_name, _title(table), x_label, y_label, (*table.columns[1:], *extra),
-                tuple(lines), is_log)
+    return lambda table: {
+        (row.name + part, row.on): {
+            column: cell.number(index)
+            for column, cell in zip(table.columns[1:], row.cells, strict=True)}
+        for row in table.rows for index, part in enumerate(parts or ('',))}
 
 
-def plot_columns(table: Published, rows: Sequence[Row], extra: Sequence[str],
-                 drawn: Sequence[str], y_label: str, is_log: bool = True) -> Plot:
-    """A line for every drawn column over the rows of the table.
-
-    :param extra: heads of measured columns beyond the table's.
-    """
-    names = tuple(row[0] for row in table.rows)
-    columns = (*table.columns, *extra)
-    lines = []
-    for column in drawn:
-        place = columns.index(column)
-        if column in table.columns:
-            lines.append(Line(column, '', tuple(_printed(row[place], 0) for row in table.rows)))
-        for on in dict.fromkeys(row.on for row in rows):
-            cells = {row.name: row.cells[place - 1] for row in rows if row.on == on}
-            lines.append(Line(column, on, tuple(cells.get(name, Cell()).value for name in names)))
-    return Plot(table.file_name, _title(table), table.columns[0], y_label, names, tuple(lines),
-                is_log)
+def by_column(first: int = 1, end: int | None = None) -> Callable[[Table], Lines]:
+    """A line for every column from ``first`` to ``end`` over the rows of the table."""
+    def lines(table: Table) -> Lines:
+        found: Lines = {}
+        for place, column in enumerate(table.columns[first:end], first):
+            for row in table.rows:
+                found.setdefault((column, row.on), {})[row.name] = row.cells[place - 1].number(0)
+        return found
+    return lines
 
 
-def draw(plot: Plot, path: pathlib.Path) -> bool:
-    """Draw a plot into a file whose suffix says the format; False where there is nothing to draw.
+def by_series(place: Callable[[Row], tuple[str, float]], column: int) -> Callable[[Table], Lines]:
+    """A line for every name that ``place`` gives to measured rows, over the number beside it."""
+    def lines(table: Table) -> Lines:
+        found: Lines = {}
+        for row in table.measured:
+            name, x = place(row)
+            found.setdefault((name, row.on), {})[x] = row.cells[column - 1].number(0)
+        return found
+    return lines
+
+
+def draw(table: Table, axes: Axes, path: pathlib.Path) -> bool:
+    """Draw a table into a file whose suffix says the format; False where there is nothing to draw.
 
     The paper's lines are grey and dashed, measured ones coloured.
     """
-    lines = [line for line in plot.lines if any(y is not None for y in line.y)]
+    lines = {key: points for key, points in axes.lines(table).items()
+             if any(y is not None for y in points.values())}
     if not lines:
         return False
     import matplotlib
     matplotlib.use('Agg')
     from matplotlib import pyplot
+    labels = list(dict.fromkeys(x for points in lines.values() for x in points))
+    if not isinstance(labels[0], str):
+        labels.sort()
+    places = range(len(labels)) if isinstance(labels[0], str) else labels
     # The same figures give the same file; letters as text keep it small.
-    with pyplot.rc_context({'svg.hashsalt': plot.name, 'svg.fonttype': 'none', 'font.size': 9}):
-        figure, axes = pyplot.subplots(figsize=(9, 5))
-        places = (list(range(len(plot.x))) if isinstance(plot.x[0], str)
-                  else [float(x) for x in plot.x])
+    with pyplot.rc_context({'svg.hashsalt': table.file_name, 'svg.fonttype': 'none',
+                            'font.size': 9}):
+        figure, plot = pyplot.subplots(figsize=(9, 5))
         counts = {True: 0, False: 0}
-        for line in lines:
-            is_paper = line.on == ''
-            number = counts[is_paper]
-            counts[is_paper] += 1
-            colour = str(0.25 + 0.1 * (number % 5)) if is_paper else f'C{number % 10}'
-            axes.plot(places, [math.nan if y is None else y for y in line.y],
-                      color=colour, linestyle='--' if is_paper else '-',
-                      marker='os^vDPX*'[number % 8], markersize=5,
-                      label=f'paper: {line.name}' if is_paper
-                      else ', '.join(text.strip(' ,') for text in (line.name, line.on) if text))
-        axes.set_xticks(places, [x if isinstance(x, str) else f'{x:g}' for x in plot.x])
-        axes.set(xlabel=plot.x_label, ylabel=plot.y_label,
-                 yscale='log' if plot.is_log else 'linear')
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize=7, loc='upper left', bbox_to_anchor=(1.01, 1))
-        axes.set_title(plot.title, fontsize=9, wrap=True)
+        for (name, on), points in lines.items():
+            number = counts[on == '']
+            counts[on == ''] += 1
+            found = (points.get(label) for label in labels)
+            plot.plot(places, [math.nan if y is None else y for y in found],
+                      color=f'C{number % 10}' if on else str(0.25 + 0.1 * (number % 5)),
+                      linestyle='-' if on else '--', marker='os^vDPX*'[number % 8], markersize=5,
+                      label=', '.join(text.strip(' ,') for text in (name, on) if text) if on
+                      else f'paper: {name}')
+        plot.set_xticks(places, [x if isinstance(x, str) else f'{x:g}' for x in labels])
+        plot.set(xlabel=axes.x_label, ylabel=axes.y_label,
+                 yscale='log' if axes.is_log else 'linear')
+        plot.grid(alpha=0.3)
+        plot.legend(fontsize=7, loc='upper left', bbox_to_anchor=(1.01, 1))
+        plot.set_title(f'{table.paper}, {table.number}: {table.title}', fontsize=9, wrap=True)
         figure.savefig(path, bbox_inches='tight',
                        metadata={'Date': None} if path.suffix == '.svg' else None)
         pyplot.close(figure)
     return True
-
-
-def _title(table: Published) -> str:
-    return f'{table.paper}, {table.number}: {table.title}'
-
-
-def _printed(cell: str, index: int) -> float | None:
-    """A figure of a printed cell; None of one in words ('above 0', '40 to 50')."""
-    found = () if cell[:1].isalpha() or ' to ' in cell else numbers(cell)
-    return found[index] if index < len(found) else None
-
-
-def _measured(cell: Cell, index: int) -> float | None:
-    return cell.values[index] if index < len(cell.values) else None

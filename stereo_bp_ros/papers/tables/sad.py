@@ -11,9 +11,8 @@ from collections.abc import Mapping
 
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.papers.tables.bench import Bench, Streaming, milliseconds
-from stereo_bp_ros.papers.tables.published import Published
-from stereo_bp_ros.papers.tables.report import plot_rows
-from stereo_bp_ros.papers.tables.results import Cell, Measurement, Missing, Row
+from stereo_bp_ros.papers.tables.report import Axes, by_row
+from stereo_bp_ros.papers.tables.table import Cell, Missing, Row, Table
 
 #: Sizes of a workgroup, threads.
 BLOCKS = (32, 64, 128, 256, 512)
@@ -30,34 +29,31 @@ FRAME_NOTE = 'CPU: whole frames, which have no workgroups.'
 FIT = 'its rows do not fit the shared memory'
 
 
-def figure_8(bench: Bench, table: Published) -> Measurement:
+def figure_8(bench: Bench, table: Table) -> tuple[list[Row], list[str]]:
     rows, notes = [], []
     if 'cuda' in bench.devices:
         device = bench.devices['cuda']
         notes.append(KERNEL_NOTE)
         try:
             default, variants = _stream(bench)
-            rows += [Row(name, device, (*map(_cell, times), Cell()))
+            rows += [Row(name, (*map(_cell, times), Cell()), device)
                      for name, times in variants.items()]
-            rows.append(Row('default', device, (Cell(),) * 5 + (Cell((default,)),)))
+            rows.append(Row('default', (Cell(),) * 5 + (Cell((default,)),), device))
         except Missing as missing:
-            rows.append(Row('', device, (Cell(missing=str(missing)),) * 6))
+            rows.append(Row('', (Cell(missing=str(missing)),) * 6, device))
     if 'cpu' in bench.devices:
         timed = bench.compare(IMAGE, DISPARITIES, {
             'SAD': {**load_preset('sad_venus'), 'backend': 'cpu'}})['SAD']
         notes.append(FRAME_NOTE)
-        rows.append(Row('CPU engine', bench.devices['cpu'],
-                        (Cell(),) * 5 + (milliseconds(timed),)))
-    return Measurement(tuple(rows), notes=tuple(notes), plots=(plot_rows(
-        table, rows, 'threads of a workgroup', 'ms', extra=(OWN,), is_log=True),))
+        rows.append(Row('CPU engine', (Cell(),) * 5 + (milliseconds(timed),),
+                        bench.devices['cpu']))
+    return rows, notes
 
 
-def figure_9(bench: Bench, table: Published) -> Measurement:
+def figure_9(bench: Bench, table: Table) -> tuple[list[Row], list[str]]:
     device = bench.require('cuda')
-    rows = tuple(Row(name, device, tuple(map(_cell, decreases(times))))
-                 for name, times in _stream(bench)[1].items())
-    return Measurement(rows, notes=(KERNEL_NOTE,), plots=(plot_rows(
-        table, rows, 'threads of a workgroup', 'per cent less time'),))
+    return [Row(name, tuple(map(_cell, decreases(times))), device)
+            for name, times in _stream(bench)[1].items()], [KERNEL_NOTE]
 
 
 def decreases(times: tuple[float | None, ...]) -> tuple[float | None, ...]:
@@ -84,4 +80,6 @@ def _cell(value: float | None) -> Cell:
     return Cell(missing=FIT) if value is None else Cell((value,))
 
 
-TABLES = {'figure 8': (figure_8, (OWN,)), 'figure 9': (figure_9, ())}
+TABLES = {
+    'figure 8': (figure_8, (OWN,), Axes(by_row(), 'threads of a workgroup', 'ms', is_log=True)),
+    'figure 9': (figure_9, (), Axes(by_row(), 'threads of a workgroup', 'per cent less time'))}

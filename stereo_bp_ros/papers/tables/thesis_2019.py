@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.papers.tables.bench import Bench, Settings, milliseconds
-from stereo_bp_ros.papers.tables.published import Published
-from stereo_bp_ros.papers.tables.results import Measurement, Row, cell
+from stereo_bp_ros.papers.tables.table import Row, Table, cell
 
 #: Number of a table to its image.
 IMAGES = {'table 5.2': 'tsukuba', 'table 5.3': 'red_barrel'}
@@ -20,7 +19,7 @@ NOTE = ('The thesis names neither its costs nor which pixels it counts: mismatch
         'all pixels with known truth.')
 
 
-def measure(bench: Bench, table: Published) -> Measurement:
+def measure(bench: Bench, table: Table) -> tuple[list[Row], list[str]]:
     image = IMAGES[table.number]
     variants: dict[str, Settings] = {}
     for costs in ('five_sets', 'tsukuba_2010'):
@@ -29,12 +28,12 @@ def measure(bench: Bench, table: Published) -> Measurement:
         variants[f'bp, {costs}'] = base
     variants['tiled_bp, preset tsukuba_2019'] = load_preset('tsukuba_2019')
     times = bench.compare(image, LABELS, variants)
-    return Measurement(tuple(Row(name, bench.device, (
+    return [Row(name, (
         milliseconds(times[name]),
         # A pixel without an estimate has no right label.
         cell(lambda score: score.bad[0] + score.known - score.estimated,
-             bench.score(image, LABELS, settings))))
-        for name, settings in variants.items()), notes=(NOTE,))
+             bench.score(image, LABELS, settings))), bench.device)
+        for name, settings in variants.items()], [NOTE]
 
 
-TABLES = {number: (measure, ()) for number in IMAGES}
+TABLES = {number: (measure,) for number in IMAGES}

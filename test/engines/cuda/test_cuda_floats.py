@@ -10,7 +10,7 @@ import pytest
 from test.engines.support import naive_bp
 
 pytest.importorskip('cupy')
-from stereo_bp_ros.engines.cuda.hierarchical import formats, messages, schedule
+from stereo_bp_ros.engines.cuda.hierarchical import formats, launch, messages, schedule
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.plan import forget
@@ -27,7 +27,7 @@ RANGES = (2, 12, 21, 40, 64, 77, 128, 150, 300, 512)
 def kinds_of(disparities: int) -> list[tuple[str, tuple[float, float], float]]:
     """Ways to keep float32, and limits of layout for which it is so: costs of whole numbers, of
     three bytes."""
-    never, always = float('inf'), formats.LEAST_COST_OF_THREE_BYTES
+    never, always = float('inf'), formats.MIN_COST_OF_THREE_BYTES
     halves = disparities > 56
     found = [('Float32ThreeBytesSplit' if halves else 'Float32ThreeBytes', (never, never), always),
              ('Float32Split' if halves else 'Float32', (never, never), never)]
@@ -46,7 +46,7 @@ def test_fewer_bytes_are_as_good_as_four(monkeypatch: pytest.MonkeyPatch, dispar
     results = []
     for kind, fixed, least in kinds_of(disparities):
         monkeypatch.setattr(formats, 'COSTS_OF_FIXED', fixed)
-        monkeypatch.setattr(formats, 'LEAST_COST_OF_THREE_BYTES', least)
+        monkeypatch.setattr(formats, 'MIN_COST_OF_THREE_BYTES', least)
         forget()
         assert MessageFormat.of(config).name == kind
         results.append(run(config, left, right, ('disparity', 'confidence')))
@@ -71,7 +71,7 @@ def test_labels_with_a_lead_are_found_whatever_a_step_is(monkeypatch: pytest.Mon
     assert decided.mean() > 0.4
     for kind, fixed, in_bytes in kinds_of(disparities):
         monkeypatch.setattr(formats, 'COSTS_OF_FIXED', fixed)
-        monkeypatch.setattr(formats, 'LEAST_COST_OF_THREE_BYTES', in_bytes)
+        monkeypatch.setattr(formats, 'MIN_COST_OF_THREE_BYTES', in_bytes)
         forget()
         assert MessageFormat.of(config).name == kind
         found = labels(config, run(config, left, right)['disparity'])
@@ -94,7 +94,7 @@ def test_whole_numbers_are_exact_where_float32_is(monkeypatch: pytest.MonkeyPatc
     results = []
     for kind, fixed, least in kinds_of(disparities)[::2]:
         monkeypatch.setattr(formats, 'COSTS_OF_FIXED', fixed)
-        monkeypatch.setattr(formats, 'LEAST_COST_OF_THREE_BYTES', least)
+        monkeypatch.setattr(formats, 'MIN_COST_OF_THREE_BYTES', least)
         forget()
         assert MessageFormat.of(config).name == kind
         results.append(run(config, left, right, OUTPUTS))
@@ -129,11 +129,11 @@ def test_what_else_is_wanted_changes_no_label(disparities: int, directions: int,
     config = paper(disparities, message_type='float32', levels=2, iterations=4,
                    data_truncation=truncation)
     left, right = noisy_pair(149, 45)
-    one = schedule.Tiling(1, 16, 8, 128, 1, directions)
+    one = launch.Tiling(1, 16, 8, 128, directions)
     side = 4 if disparities < 500 else 2
-    for last in (schedule.Tiling(1, side + 2, side, 128, 1, directions),
-                 schedule.Tiling(2, side, side, 128, 1, directions),
-                 *([schedule.Tiling(2, 4, 4, 1024, 1, directions, True)] * (disparities <= 40))):
+    for last in (launch.Tiling(1, side + 2, side, 128, directions),
+                 launch.Tiling(2, side, side, 128, directions),
+                 *([launch.Tiling(2, 4, 4, 1024, directions, True)] * (disparities <= 40))):
         tiles = {0: one._replace(last=last)}
         steps = schedule.launches(config, 149, 45, tuned=tiles)
         assert messages.base_cost(config, 'uint8', steps) == (

@@ -43,15 +43,6 @@ def test_blocks_that_wait_for_each_other_all_have_a_multiprocessor(
         assert found.blocks <= device.multiprocessors
 
 
-def test_rows_are_in_clusters_where_the_device_and_the_image_allow() -> None:
-    found = tiled_launch.launch_of(configuration(**tiled('rows')), 384, 288)
-    assert (found.rows, found.columns, found.blocks) == (23, 30, 24)
-    assert found.cluster_words == 2 * 30 * (13 * 8 + 2)
-    too_many_rows = tiled_launch.launch_of(configuration(), 384, 2000)
-    too_old = tiled_launch.launch_of(configuration(tile_size=5), 384, 288, TURING)
-    assert too_many_rows.cluster_words == too_old.cluster_words == 0
-
-
 def schedule(config: MatcherConfig, width: int = 384, height: int = 288,
              device: Any = TYPICAL) -> str:
     return tiled_launch.launch_of(config, width, height, device).schedule

@@ -206,7 +206,7 @@ def test_progress_is_told_from_the_first_group_to_the_last() -> None:
 
 
 @pytest.mark.parametrize(('changes', 'reason'), [
-    ({'version': 2}, 'not of format 1'),
+    ({'version': 1}, 'not of format 2'),
     ({'kernels': 'x'}, 'tuned for other kernels'),
     ({'machine': {**HERE, 'driver': '12080'}}, 'another driver: 12080, here 13000'),
     ({'finished': False}, 'not finished'),
@@ -255,7 +255,7 @@ def test_a_damaged_file_is_set_aside_once_and_found_anew(
 
 
 @pytest.mark.parametrize('changes', [{'threads': 33}, {'width': 7}, {'width': 4000},
-                                     {'iterations': 0}, {'directions': 3}, {'blocks': '1'},
+                                     {'iterations': 0}, {'directions': 3}, {'threads': '128'},
                                      {'surprise': 1}])
 def test_tilings_that_no_kernel_can_run_with_are_not_used(changes: dict[str, Any]) -> None:
     search(Clock(likes_large_tiles)).run()
@@ -355,7 +355,7 @@ def test_the_longest_vectors_on_chip_are_those_of_the_paper() -> None:
     assert [most_disparities(floats, old, with_label) for with_label in (False, True)] == [
         91, 90]
     assert most_disparities(config_of(message_type='float32'), old, False) == 121
-    six_bits = MatcherConfig.preset('five_sets', disparity_range=128)
+    six_bits = MatcherConfig.preset('five_sets', disparity_range=128, message_type='int16')
     assert most_disparities(six_bits, old, False) == 485
 
 

@@ -69,7 +69,7 @@ extern "C" void keep_fixed(const int* values, int chunks, int middle, int bound,
     value = M::begin(bound);
     for (int c = chunks - 1; c >= 0; --c) {
         M::Word words[4];
-        M::follow(kept[c], 0, value, words);
+        M::follow(kept[c], value, words);
         for (int i = 0; i < 4; ++i) back[4 * c + i] = words[i];
     }
 }
@@ -123,7 +123,7 @@ def test_zeros_are_bytes_of_zero(library: Any, in_halves: bool) -> None:
 @pytest.mark.parametrize('chunks', [8, 13, 16])
 def test_whole_numbers_lose_a_constant_and_nothing_else(library: Any, chunks: int) -> None:
     rng = np.random.default_rng(1)
-    slope, bound = formats.LARGEST_SLOPE_OF_FIXED, 127 * formats.LARGEST_SLOPE_OF_FIXED
+    slope, bound = formats.MAX_SLOPE_OF_FIXED, 127 * formats.MAX_SLOPE_OF_FIXED
     for steps in (rng.integers(-slope, slope + 1, 4 * chunks),
                   np.full(4 * chunks, slope), np.full(4 * chunks, -slope)):
         # From the middle, where the other side is, outwards.
@@ -139,11 +139,10 @@ def test_what_is_replaced_on_the_host_is_in_the_kernels_and_no_constant_stands_f
     kernels = ''.join(path.read_text(encoding='utf-8')
                       for path in host_cuda.KERNELS.rglob('*.cu*'))
     assert [start for start in host_cuda.BODIES if start not in kernels] == []
-    # Clocks, and addresses that the host's barriers do without, are no results.
+    # Clocks are no results.
     constants = [start for start, body in host_cuda.BODIES.items()
                  if re.fullmatch(r'return \w*(\(\))?;', body) and not start.startswith('void')]
-    assert constants == ['uint64 time_in_ns()', 'int hide_from_optimiser(',
-                         'uint32 shared_address(']
+    assert constants == ['uint64 time_in_ns()', 'int hide_from_optimiser(']
 
 
 FOUR = """

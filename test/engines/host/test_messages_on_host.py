@@ -20,6 +20,7 @@ from stereo_bp_ros.engines.cuda.hierarchical import (
     edges,
     formats,
     labels,
+    launch,
     messages,
     schedule,
 )
@@ -78,11 +79,11 @@ def sixteenths(values: np.ndarray) -> np.ndarray:
 
 
 #: A row and the next, an iteration after the other.
-WIDE = schedule.Tiling(1, 32, 2, 128, 1, 2)
+WIDE = launch.Tiling(1, 32, 2, 128, 2)
 
 
 def check(config: MatcherConfig, multiples: list[np.ndarray], expected: np.ndarray, unit: float,
-          tiling: schedule.Tiling = WIDE, base: str = 'Multiples',
+          tiling: launch.Tiling = WIDE, base: str = 'Multiples',
           grey: np.ndarray | None = None) -> None:
     """Pass messages over costs; labels and leads are those of beliefs of ``unit`` each.
 
@@ -174,7 +175,7 @@ def test_halves_of_floats_are_exact_where_sums_are(
         disparities: int, width: int, kind: str, least_cost: float,
         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, 'COSTS_OF_FIXED', (float('inf'), float('inf')))
-    monkeypatch.setattr(formats, 'LEAST_COST_OF_THREE_BYTES', least_cost)
+    monkeypatch.setattr(formats, 'MIN_COST_OF_THREE_BYTES', least_cost)
     formats.forget()
     # Everything is a multiple of 1/8.
     config = configured(disparities, data_weight=0.125, discontinuity_slope=0.5,
@@ -186,14 +187,14 @@ def test_halves_of_floats_are_exact_where_sums_are(
     formats.forget()
 
 
-#: Whole numbers whose messages are bytes, their differences in 8 and 6 bits, or 16 bits: slope,
-#: first step, truncation.
-STEPS = {'Int16Bytes': (20.0, 10.0, 120.0), 'Int16Deltas': (40.0, 10.0, 600.0),
-         'Int16SixBits': (30.0, 20.0, 700.0), 'Int16': (200.0, 70.0, 900.0)}
-STREAMED = schedule.Tiling(1, 16, 8, 64, 1, 4)
-IN_SLOTS = schedule.Tiling(2, 16, 8, 64, 1, 2, last=schedule.Tiling(2, 16, 8, 64, 1, 4))
-SMALL_TILES = schedule.Tiling(2, 8, 4, 128, 1, 4, resident=True,
-                              last=schedule.Tiling(2, 16, 8, 64, 1, 4))
+#: Whole numbers whose messages are bytes, their differences in 6 bits, or 16 bits: slope, first
+#: step, truncation.
+STEPS = {'Int16Bytes': (20.0, 10.0, 120.0), 'Int16SixBits': (30.0, 20.0, 700.0),
+         'Int16': (200.0, 70.0, 900.0)}
+STREAMED = launch.Tiling(1, 16, 8, 64, 4)
+IN_SLOTS = launch.Tiling(2, 16, 8, 64, 2, last=launch.Tiling(2, 16, 8, 64, 4))
+SMALL_TILES = launch.Tiling(2, 8, 4, 128, 4, resident=True,
+                              last=launch.Tiling(2, 16, 8, 64, 4))
 
 
 @pytest.mark.parametrize(('kind', 'disparities', 'iterations', 'tiling'), [
@@ -201,10 +202,10 @@ SMALL_TILES = schedule.Tiling(2, 8, 4, 128, 1, 4, resident=True,
     *slow(
         ('Int16Bytes', 21, '0, 2, 0, 1', STREAMED), ('Int16Bytes', 64, '4, 4, 0', SMALL_TILES),
         ('Int16Bytes', 130, '2, 1', STREAMED), ('Int16SixBits', 64, '4, 0, 2', IN_SLOTS),
-        ('Int16SixBits', 128, '1, 3', STREAMED), ('Int16Deltas', 40, '4, 4', SMALL_TILES),
+        ('Int16SixBits', 128, '1, 3', STREAMED), ('Int16SixBits', 64, '4, 4', SMALL_TILES),
         ('Int16', 300, '2, 3', STREAMED), ('Int16', 16, '5, 2', IN_SLOTS))])
 def test_a_first_step_and_iterations_of_levels_are_passed_as_they_are_defined(
-        kind: str, disparities: int, iterations: str, tiling: schedule.Tiling) -> None:
+        kind: str, disparities: int, iterations: str, tiling: launch.Tiling) -> None:
     slope, first_step, truncation = STEPS[kind]
     config = MatcherConfig(
         census_weight=1.0, levels=len(iterations.split(',')), level_iterations=iterations,
@@ -224,10 +225,10 @@ def test_a_first_step_and_iterations_of_levels_are_passed_as_they_are_defined(
         ('Int16Bytes', 64, '4, 4, 0', SMALL_TILES, 'float32'),
         ('Int16Bytes', 130, '2, 1, 2', STREAMED, 'uint8'),
         ('Int16SixBits', 64, '4, 0, 2', IN_SLOTS, 'float32'),
-        ('Int16Deltas', 40, '4, 4', SMALL_TILES, 'uint8'),
+        ('Int16SixBits', 128, '4, 4', SMALL_TILES, 'uint8'),
         ('Int16', 300, '2, 3', STREAMED, 'uint8'))])
 def test_messages_across_edges_of_the_image_have_a_truncation_of_their_own(
-        kind: str, disparities: int, iterations: str, tiling: schedule.Tiling,
+        kind: str, disparities: int, iterations: str, tiling: launch.Tiling,
         pixels: str) -> None:
     slope, first_step, truncation = STEPS[kind]
     if kind == 'Int16Bytes' and disparities == 130:

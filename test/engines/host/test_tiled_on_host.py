@@ -25,9 +25,6 @@ from test.settings import five_sets, tiled
 
 pytestmark = pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++')
 
-#: Without clusters, which have eight blocks at least.
-AMPERE = dataclasses.replace(TYPICAL, capability=(8, 0))
-
 #: Three multiprocessors.
 SMALL = dataclasses.replace(TYPICAL, multiprocessors=3)
 
@@ -41,20 +38,18 @@ CASES: dict[str, tuple[int, int, Any, dict[str, Any]]] = {
     'speculative, more labels': (27, 9, SMALL, {
         **tiled('speculative'), 'disparity_range': 37, 'min_disparity': -20,
         'discontinuity_slope': 0.5, 'discontinuity_truncation': 3.0}),
-    'rows': (24, 11, AMPERE, {**tiled('rows'), 'outer_iterations': 2, 'inner_iterations': 2}),
-    'rows in a cluster': (12, 18, TYPICAL, {
-        **tiled('rows'), 'tile_size': 3, 'outer_iterations': 2}),
-    'cooperative, fast': (20, 7, AMPERE, {
+    'rows': (24, 11, TYPICAL, {**tiled('rows'), 'outer_iterations': 2, 'inner_iterations': 2}),
+    'cooperative, fast': (20, 7, TYPICAL, {
         **tiled('cooperative', computation='fast'), 'outer_iterations': 2}),
-    'lock-free, all barriers': (20, 7, AMPERE, tiled('lock_free', synchronisation='all')),
-    'many labels': (40, 6, AMPERE, {
+    'lock-free, all barriers': (20, 7, TYPICAL, tiled('lock_free', synchronisation='all')),
+    'many labels': (40, 6, TYPICAL, {
         **tiled('launches'), 'disparity_range': 100, 'tile_size': 3}),
-    'padded labels': (30, 7, AMPERE, {
+    'padded labels': (30, 7, TYPICAL, {
         **tiled('launches'), 'disparity_range': 21, 'min_disparity': -2, 'data_truncation': 15.3}),
 }
 
 #: One of each kind of kernel.
-QUICK = ('speculative', 'rows', 'rows in a cluster', 'cooperative, fast')
+QUICK = ('speculative', 'rows', 'cooperative, fast')
 
 
 @pytest.mark.parametrize('case', [

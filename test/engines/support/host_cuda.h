@@ -18,7 +18,6 @@
 #define __global__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-#define __cluster_dims__(...)
 #define __grid_constant__
 #define __shared__ static  // one block runs after the other
 #define __CUDA_ARCH__ 900
@@ -65,7 +64,6 @@ HOST_UNSEEN static HostThread* host_now() { return host_running; }
 #define blockDim (host_thread->block_size)
 #define gridDim (host_thread->grid)
 #define host_shared (host_thread->dynamic_shared)
-static std::vector<uint4*> host_shared_of_blocks;
 static HostBarrier host_grid;
 static unsigned long long host_begin, host_end;  // of a kernel: what they order
 

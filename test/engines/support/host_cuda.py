@@ -40,22 +40,6 @@ BODIES = {
     'void load_relaxed(': 'for (int i = 0; i < COUNT; ++i) to[i] = host_load(from + i); '
                           'host_yield();',
     'void store_relaxed(': 'for (int i = 0; i < COUNT; ++i) host_store(to + i, from[i]);',
-    # A barrier here: bytes that have arrived, and above them those of a phase.
-    'uint32 shared_address(': 'return 0;',
-    'void init_barrier(': '*barrier = 0;',
-    'void fence_barrier_init()': '',
-    'void expect_bytes(': '__atomic_fetch_or(barrier, uint64(bytes) << 32, __ATOMIC_RELAXED);',
-    'void wait_parity(': 'for (;;) { const uint64 seen = __atomic_load_n(barrier, '
-                         '__ATOMIC_RELAXED); if (uint32(seen) / (seen >> 32) % 2 != parity) '
-                         'break; host_yield(); } host_acquire(barrier);',
-    'void store_async(': 'char* const own = reinterpret_cast<char*>(host_shared); char* const '
-                         'there = reinterpret_cast<char*>(host_shared_of_blocks[blockIdx.x / 8 '
-                         '* 8 + rank]); std::memcpy(there + (reinterpret_cast<char*>(to) - own), '
-                         'from, 4 * COUNT); uint64* const arrived = reinterpret_cast<uint64*>('
-                         'there + (reinterpret_cast<char*>(barrier) - own)); '
-                         'host_release(arrived); '
-                         '__atomic_fetch_add(arrived, uint64(4 * COUNT), __ATOMIC_RELAXED);',
-    'void wait_for_cluster()': 'host_wait(host_grid);',
     'void wait_for_block()': '__syncthreads();',
     'uint32 load_acquire(': 'host_yield(); const uint32 seen = host_load(at); host_acquire(at); '
                             'return seen;',
@@ -81,11 +65,7 @@ extern "C" void run(const TiledLaunch* launch, int blocks, int threads, int shar
     std::vector<int> said(blocks);
     std::vector<HostWarp> warps(blocks * threads / 32);
     host_grid = {blocks * threads};
-    host_shared_of_blocks.clear();
-    for (auto& one : shared) {
-        std::memset(one.data(), 0x5b, 16 * one.size());       // rubbish
-        host_shared_of_blocks.push_back(one.data());
-    }
+    for (auto& one : shared) std::memset(one.data(), 0x5b, 16 * one.size());       // rubbish
     HostThreads(blocks * threads).run([&] { KERNEL; }, [&](int i, HostThread& thread) {
         const int block = i / threads;
         thread.thread = {unsigned(i % threads), 0, 0};

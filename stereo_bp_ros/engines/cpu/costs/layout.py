@@ -52,7 +52,7 @@ def terms(config: ResolvedConfig, width: int) -> tuple[Term, ...]:
         bound = getattr(config, f'{name}_bound', NO_BOUND)
         # No need to tell apart what costs the most; and products then fit 16 bits.
         while weight and bound > 1 and (
-                (weight * (bound - 1) + 32) // 64 >= quantisation.LARGEST_BYTE):
+                (weight * (bound - 1) + 32) // 64 >= quantisation.MAX_COMBINED_COST):
             bound -= 1
         found.append(Term(left, right, weight, bound))
         if weight:

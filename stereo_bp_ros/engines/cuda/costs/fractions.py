@@ -7,20 +7,16 @@ import ctypes
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.partitions import Partition, Partitioning
 
 #: Pixels of a block; as in ``fractions.cu``.
 WIDTH, HEIGHT = 32, 4
 
 
+@declared_in('costs/fractions.cu')
 class FractionLaunch(ctypes.Structure):
     """``FractionLaunch`` in ``fractions.cu``."""
-
-    _fields_ = (('cost', ctypes.c_void_p), ('label', ctypes.c_void_p),
-                ('fraction', ctypes.c_void_p), ('image_width', ctypes.c_int),
-                ('width', ctypes.c_int), ('height', ctypes.c_int), ('kept_left', ctypes.c_int),
-                ('kept_top', ctypes.c_int), ('kept_width', ctypes.c_int),
-                ('kept_height', ctypes.c_int))
 
 
 def kernel(config: ResolvedConfig) -> tuple[str, str]:

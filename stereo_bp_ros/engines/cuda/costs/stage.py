@@ -8,10 +8,10 @@ import math
 from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.costs import terms
-from stereo_bp_ros.engines.cuda.costs.terms import MOST_COSTS
 from stereo_bp_ros.engines.cuda.hierarchical import formats
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.partitions import Partition, Partitioning
 
@@ -26,69 +26,50 @@ PATH_THREADS = 128
 
 #: Pixels of a block of ``arrange_costs`` and threads, nodes of a block of ``add_children`` and the
 #: most warps; as in ``pyramid.cu``.
-ARRANGED, ARRANGING, NODES, MOST_WARPS = 32, 256, 32, 8
+ARRANGED, ARRANGING, NODES, MAX_WARPS = 32, 256, 32, 8
 
 #: Sides from which paths come.
 SIDES = 4
 
 #: No cost of a coarser level is above so many truncations.
-MOST_TRUNCATIONS = 4
+MAX_TRUNCATIONS = 4
 
 _Pair = ctypes.c_void_p * 2
 
 
+@declared_in('costs/features.cuh')
 class FeatureSettings(ctypes.Structure):
     """``FeatureSettings`` in ``features.cuh``."""
 
-    _fields_ = (('sobel_scale', ctypes.c_float), ('sobel_cap', ctypes.c_float),
-                ('residual_radius', ctypes.c_int))
 
-
+@declared_in('costs/features.cuh')
 class FeatureLaunch(ctypes.Structure):
     """``FeatureLaunch`` in ``features.cuh``."""
 
-    _fields_ = (('grey', _Pair), ('features', _Pair * MOST_COSTS), ('settings', FeatureSettings),
-                ('width', ctypes.c_int), ('height', ctypes.c_int), ('halo', ctypes.c_int),
-                ('stamp', ctypes.c_void_p))
 
-
+@declared_in('costs/combine.cu')
 class Term(ctypes.Structure):
     """``Term`` in ``combine.cu``."""
 
-    _fields_ = (('weight', ctypes.c_int), ('bound', ctypes.c_int))
 
-
+@declared_in('costs/combine.cu')
 class CombineLaunch(ctypes.Structure):
     """``CombineLaunch`` in ``combine.cu``."""
 
-    _fields_ = (('left', ctypes.c_void_p * MOST_COSTS), ('right', ctypes.c_void_p * MOST_COSTS),
-                ('terms', Term * MOST_COSTS), ('cost', ctypes.c_void_p),
-                ('image_width', ctypes.c_int), ('first_x', ctypes.c_int),
-                ('first_y', ctypes.c_int), ('width', ctypes.c_int), ('height', ctypes.c_int),
-                ('min_disparity', ctypes.c_int), ('outside_cost', ctypes.c_int))
 
-
+@declared_in('costs/path_sums.cu')
 class PathLaunch(ctypes.Structure):
     """``PathLaunch`` in ``path_sums.cu``."""
 
-    _fields_ = (('cost', ctypes.c_void_p), ('paths', ctypes.c_void_p), ('width', ctypes.c_int),
-                ('height', ctypes.c_int), ('step', ctypes.c_int), ('jump', ctypes.c_int))
 
-
+@declared_in('costs/pyramid.cu')
 class ArrangeLaunch(ctypes.Structure):
     """``ArrangeLaunch`` in ``pyramid.cu``."""
 
-    _fields_ = (('volumes', ctypes.c_void_p), ('cost', ctypes.c_void_p), ('width', ctypes.c_int),
-                ('height', ctypes.c_int), ('columns', ctypes.c_int))
 
-
+@declared_in('costs/pyramid.cu')
 class CoarserLaunch(ctypes.Structure):
     """``CoarserLaunch`` in ``pyramid.cu``."""
-
-    _fields_ = (('children', ctypes.c_void_p), ('cost', ctypes.c_void_p),
-                ('child_width', ctypes.c_int), ('child_height', ctypes.c_int),
-                ('child_columns', ctypes.c_int), ('width', ctypes.c_int),
-                ('height', ctypes.c_int), ('columns', ctypes.c_int), ('largest', ctypes.c_int))
 
 
 def arrays(config: ResolvedConfig, image: tuple[int, int], parts: Partitioning) -> Wanted:
@@ -168,7 +149,7 @@ class CombinedCost:
         self._arrange = ArrangeLaunch(volumes, found['cost_0'], *self._levels[0])
         self._coarser = [
             CoarserLaunch(found[f'cost_{k - 1}'], found[f'cost_{k}'], *self._levels[k - 1],
-                          *self._levels[k], MOST_TRUNCATIONS * _truncation(config))
+                          *self._levels[k], MAX_TRUNCATIONS * _truncation(config))
             for k in range(1, len(self._levels))]
 
     def load(self, image: str, _has_whole_grey: bool = True, _base: str | None = None) -> None:
@@ -205,7 +186,7 @@ class CombinedCost:
             self._run(stream, _paths(config), (blocks, 1, 1), PATH_THREADS, self._follow)
         self._run(stream, _arranged(config),
                   (2 * level.columns // ARRANGED * level.height, 1, 1), ARRANGING, self._arrange)
-        warps = min(MOST_WARPS, -(-config.disparity_range // formats.CHUNK))
+        warps = min(MAX_WARPS, -(-config.disparity_range // formats.CHUNK))
         for k, launch in enumerate(self._coarser, 1):
             self._run(stream, _coarser(config, k),
                       (-(-launch.width // NODES), launch.height, 1), NODES * warps, launch)

@@ -7,9 +7,6 @@ from typing import NamedTuple
 
 from stereo_bp_ros.config import ResolvedConfig, quantisation
 
-#: Costs that can be combined at once; as in ``features.cuh``.
-MOST_COSTS = 8
-
 #: Weights are rounded to multiples of 1 / this.
 WEIGHT_SCALE = 64
 

@@ -14,35 +14,27 @@ from stereo_bp_ros.engines.cuda.hierarchical import cost_formats, formats
 from stereo_bp_ros.engines.cuda.hierarchical.cost_formats import CostFormat
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.partitions import Partition, Partitioning
 
 #: Pixels of a block of ``data_cost``, and the levels that it fills; as in ``cost.cuh``.
 TILE_WIDTH, TILE_HEIGHT, TILE_LEVELS = 32, 16, 5
 
 #: Warps of a block of ``data_cost``: the most that compute, and the least that load.
-MOST_WARPS, LEAST_WARPS = 8, 4
+MAX_WARPS, MIN_WARPS = 8, 4
 
 #: Columns of a block of ``parent_cost``, and parts of the chunks.
 PARENT_BLOCK = (64, 4, 1)
 
 
+@declared_in('hierarchical/cost.cuh')
 class CostLevel(ctypes.Structure):
     """``CostLevel`` in ``cost.cuh``."""
 
-    _fields_ = (('cost', ctypes.c_void_p), ('width', ctypes.c_int), ('height', ctypes.c_int),
-                ('columns', ctypes.c_int))
 
-
+@declared_in('hierarchical/cost.cuh')
 class CostLaunch(ctypes.Structure):
     """Arguments of ``data_cost``, in ``cost.cuh``."""
-
-    _fields_ = (('left', ctypes.c_void_p), ('right', ctypes.c_void_p),
-                ('table', ctypes.c_void_p), ('levels', CostLevel * TILE_LEVELS),
-                ('image_width', ctypes.c_int), ('first_x', ctypes.c_int),
-                ('min_disparity', ctypes.c_int), ('factor', ctypes.c_double),
-                ('truncation', ctypes.c_double), ('float_factor', ctypes.c_float),
-                ('float_truncation', ctypes.c_float), ('packed_factor', ctypes.c_uint32),
-                ('packed_truncation', ctypes.c_uint32), ('stamp', ctypes.c_void_p))
 
 
 @functools.lru_cache(maxsize=16)
@@ -99,7 +91,7 @@ def kernels(config: ResolvedConfig, image: str, has_whole_grey: bool, base: str 
 
 
 def parameters(config: ResolvedConfig, table: int) -> CostLaunch:
-    """Arguments of whatever computes data costs, but for images, levels and stamp.
+    """Arguments of whatever computes data costs, except for images, levels and stamp.
 
     :param table: address of the table on the device.
     """
@@ -173,5 +165,5 @@ class Cost:
 
 def _warps(chunks: int) -> int:
     """Warps of a block of ``data_cost``; as ``Warps`` in ``cost.cuh``."""
-    rounds = -(-chunks // MOST_WARPS)
-    return max(LEAST_WARPS, -(-chunks // rounds))
+    rounds = -(-chunks // MAX_WARPS)
+    return max(MIN_WARPS, -(-chunks // rounds))

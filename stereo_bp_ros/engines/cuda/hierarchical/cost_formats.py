@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda.hierarchical.formats import (
-    LARGEST_BYTE,
+    MAX_BYTE,
     MessageFormat,
     largest_cost,
 )
 
 #: The largest multiple that 4 bits hold.
-LARGEST_NIBBLE = 15
+MAX_NIBBLE = 15
 
 #: 16 bits hold the sum of the differences of a node of the coarsest level up to this.
-LARGEST_SUM = 65535
+MAX_SUM = 65535
 
 #: The kernels round products of a byte and the real factor to whole numbers below this.
-LARGEST_PRODUCT = 2 ** 22
+MAX_PRODUCT = 2 ** 22
 
 
 class Packed(NamedTuple):
@@ -34,21 +33,25 @@ class Packed(NamedTuple):
     truncation: int
 
 
-@dataclasses.dataclass(frozen=True)
-class CostFormat:
+#: Units of a chunk of 8 disparities, and bytes of each, by the format's name in C++:
+#:
+#: | name | a disparity | chosen where |
+#: | --- | --- | --- |
+#: | Nibbles | 4 bits, multiples of an integer | ``messages.base_cost`` says so |
+#: | Bytes | 8 bits | int16, level 0 or 1, costs up to 255 |
+#: | Multiples | 8 bits, multiples of a real number | the same, and products are small |
+#: | MultipleSums | 16 bits, the same | coarser levels beside ``Multiples`` |
+#: | Int16 | 16 bits | int16 otherwise |
+#: | Float32 | 32 bits | floats otherwise |
+UNITS = {'Nibbles': (1, 4), 'Bytes': (1, 8), 'Multiples': (1, 8), 'MultipleSums': (1, 16),
+         'Int16': (1, 16), 'Float32': (2, 16)}
+
+
+class CostFormat(NamedTuple):
     """How the data cost of one node lies in memory.
 
-    name: in C++. units: of one chunk of 8 disparities; unit_bytes: of each. factor: multiplies
-    ``Nibbles``; of ``Multiples`` and ``MultipleSums``, the pattern of a float32.
-
-    | name | a disparity | chosen where |
-    | --- | --- | --- |
-    | Nibbles | 4 bits, multiples of an integer | ``messages.base_cost`` says so |
-    | Bytes | 8 bits | int16, level 0 or 1, costs up to 255 |
-    | Multiples | 8 bits, multiples of a real number | the same, and products are small |
-    | MultipleSums | 16 bits, the same | coarser levels beside ``Multiples`` |
-    | Int16 | 16 bits | int16 otherwise |
-    | Float32 | 32 bits | floats otherwise |
+    name: in C++. factor: multiplies ``Nibbles``; of ``Multiples`` and ``MultipleSums``, the
+    pattern of a float32.
     """
 
     name: str
@@ -60,43 +63,35 @@ class CostFormat:
 
         :param base: name of the format of level 0; None = as images of any type have it.
         """
-        return CostFormat(_cost_name(config, level, base), _cost_factor(config))
+        whole = packed(config)
+        if MessageFormat.of(config).is_int16:
+            is_small = level < 2 and _fits_bytes(config, level)
+            name, factor = 'Bytes' if is_small else 'Int16', whole.factor if whole else 0
+        else:
+            name, factor = 'Float32', int(np.float32(real_factor(config)).view(np.uint32))
+        if level == 0 and base:
+            name = base
+        elif base == 'Multiples' and whole:
+            largest = 4 ** level * whole.truncation
+            is_small = (level <= 2 and largest <= MAX_BYTE
+                        and largest * real_factor(config) < MAX_PRODUCT)
+            name = base if is_small else 'MultipleSums'
+        return CostFormat(name, factor)
 
     @property
     def units(self) -> int:
         """Units of one chunk."""
-        return 2 if self.name == 'Float32' else 1
+        return UNITS[self.name][0]
 
     @property
     def unit_bytes(self) -> int:
         """Bytes of a unit."""
-        return {'Nibbles': 4, 'Bytes': 8, 'Multiples': 8}.get(self.name, 16)
-
-
-def _cost_name(config: ResolvedConfig, level: int, base: str | None) -> str:
-    if level == 0 and base:
-        return base
-    whole = packed(config)
-    if base == 'Multiples' and whole:
-        largest = 4 ** level * whole.truncation
-        is_small = (level <= 2 and largest <= LARGEST_BYTE
-                    and largest * real_factor(config) < LARGEST_PRODUCT)
-        return base if is_small else 'MultipleSums'
-    if MessageFormat.of(config).is_int16:
-        return 'Bytes' if level < 2 and _fits_bytes(config, level) else 'Int16'
-    return 'Float32'
-
-
-def _cost_factor(config: ResolvedConfig) -> int:
-    if not MessageFormat.of(config).is_int16:
-        return int(np.float32(real_factor(config)).view(np.uint32))
-    whole = packed(config)
-    return whole.factor if whole else 0
+        return UNITS[self.name][1]
 
 
 def _fits_bytes(config: ResolvedConfig, level: int) -> bool:
     """Whether 8 bits hold the integer costs of a level."""
-    return largest_cost(config) * 4 ** level <= LARGEST_BYTE
+    return largest_cost(config) * 4 ** level <= MAX_BYTE
 
 
 def table(config: ResolvedConfig) -> np.ndarray[Any, Any]:
@@ -117,7 +112,7 @@ def packed(config: ResolvedConfig) -> Packed | None:
     if not MessageFormat.of(config).is_int16:
         truncation = min(config.data_truncation, 255.0)
         is_whole = (truncation < 128 and truncation == int(truncation)
-                    and truncation * 4 ** (config.levels - 1) <= LARGEST_SUM)
+                    and truncation * 4 ** (config.levels - 1) <= MAX_SUM)
         return Packed(1, int(truncation)) if is_whole else None
     if not _fits_bytes(config, 0):
         return None

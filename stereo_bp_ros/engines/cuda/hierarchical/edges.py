@@ -8,6 +8,7 @@ from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import formats
 from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.geometry import Wanted
 from stereo_bp_ros.partitions import Partition, Partitioning
 
@@ -18,13 +19,9 @@ WIDTH, HEIGHT = 32, 8
 BYTES = {'uint8': 1, 'float': 4}
 
 
+@declared_in('hierarchical/edges.cu')
 class EdgeLaunch(ctypes.Structure):
     """``EdgeLaunch`` in ``edges.cu``."""
-
-    _fields_ = (('grey', ctypes.c_void_p), ('grey_width', ctypes.c_int),
-                ('grey_height', ctypes.c_int), ('pitch', ctypes.c_int), ('sums', ctypes.c_void_p),
-                ('edges', ctypes.c_void_p), ('width', ctypes.c_int), ('height', ctypes.c_int),
-                ('threshold', ctypes.c_int))
 
 
 def arrays(config: ResolvedConfig, parts: Partitioning) -> Wanted:

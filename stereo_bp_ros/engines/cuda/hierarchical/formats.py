@@ -15,37 +15,34 @@ from stereo_bp_ros.config import ResolvedConfig, quantisation
 CHUNK = 8
 
 #: Registers of 32 bits that one thread has for the words of one vector.
-LARGEST_VECTOR_REGISTERS = 64
+MAX_VECTOR_REGISTERS = 64
 
 #: The largest value of a byte.
-LARGEST_BYTE = 255
-
-#: The least range of ``Int16Deltas``: these halve the traffic and add instructions.
-LEAST_RANGE_OF_DELTAS = 32
+MAX_BYTE = 255
 
 #: The largest range of differences: their sums must fit the bits that a word has for them.
-LARGEST_RANGE_OF_DIFFERENCES = 128
+MAX_RANGE_OF_DIFFERENCES = 128
 
-#: Differences up to these fit 8 and 6 bits with their sign.
-LARGEST_SLOPE_OF_DELTAS, LARGEST_SLOPE_OF_SIX_BITS = 127, 31
+#: Differences up to this fit 6 bits with their sign.
+LARGEST_SLOPE_OF_SIX_BITS = 31
 
 #: float32 messages take three bytes where the largest cost of a pixel is at least this part of the
 #: largest message: their steps are 2^-22 of that or less, and show nowhere.
-LEAST_COST_OF_THREE_BYTES = 2.0 ** -10
+MIN_COST_OF_THREE_BYTES = 2.0 ** -10
 
 #: Vectors of floats of so many chunks or more are split over two lanes: a thread's part is half as
 #: long then, and no part of the envelope is computed twice.
-LEAST_CHUNKS_OF_SPLIT = 8
+MIN_CHUNKS_OF_SPLIT = 8
 
 #: ``Fixed32`` needs a largest cost of a pixel between these multiples of the slope, so that 2^14
 #: steps of the slope resolve costs as float32 does ...
 COSTS_OF_FIXED = 0.25, 32.0
 
 #: ... and a largest message of at least so many slopes, which are 2^16 steps.
-LEAST_MESSAGE_OF_FIXED = 4
+MIN_MESSAGE_OF_FIXED = 4
 
 #: The slope in steps of ``Fixed32``: 16 bits hold a difference of neighbouring labels.
-LARGEST_SLOPE_OF_FIXED = 32766
+MAX_SLOPE_OF_FIXED = 32766
 
 
 class Level(NamedTuple):
@@ -92,7 +89,8 @@ class MessageFormat(abc.ABC):
     is_whole: ClassVar[bool] = False
     #: Whether a word is two integers of 16 bits, and data costs are integers, too.
     is_int16: ClassVar[bool] = False
-    #: Bytes that one thread moves at once.
+    #: Bytes of a chunk in memory, and those that one thread moves at once.
+    chunk_bytes: ClassVar[int] = 16
     unit_bytes: ClassVar[int] = 16
     #: Registers of the two values of labels r and its mirror image in one lane.
     word_registers: ClassVar[int] = 2
@@ -126,14 +124,14 @@ class MessageFormat(abc.ABC):
         return self.names[self.is_split] + ('' if self.first_step is None else 'FirstStep')
 
     @property
-    def units(self) -> int:
-        """Units of one message in memory."""
-        return self.chunks
-
-    @property
     def message_bytes(self) -> int:
         """Bytes of one message in memory."""
-        return self.units * self.unit_bytes
+        return self.chunks * self.chunk_bytes
+
+    @property
+    def units(self) -> int:
+        """Units of one message in memory."""
+        return self.message_bytes // self.unit_bytes
 
     @property
     def lanes(self) -> int:
@@ -151,7 +149,7 @@ class MessageFormat(abc.ABC):
 
     @functools.cached_property
     def _parts(self) -> int:
-        most = LARGEST_VECTOR_REGISTERS // self._chunk_registers
+        most = MAX_VECTOR_REGISTERS // self._chunk_registers
         return next(parts for parts in (1, 2, 4, 8) if self.chunks <= most * parts)
 
     @property
@@ -190,24 +188,24 @@ class Int16Bytes(Int16):
     """
 
     names = ('Int16Bytes', 'Int16Bytes')
-    unit_bytes = 8
+    chunk_bytes = unit_bytes = 8
 
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
         return super().suits(config) and (
-            quantisation.message_smoothness(config)[1] <= LARGEST_BYTE)
+            quantisation.message_smoothness(config)[1] <= MAX_BYTE)
 
 
-class Int16Deltas(Int16):
-    """8 bits a label, the differences of neighbouring labels plus the slope: 8 bytes a chunk.
+class Int16SixBits(Int16):
+    """6 bits a label, differences of neighbouring labels plus 32: three units are eight chunks.
 
-    Where values exceed a byte and the slope does not. A constant is lost, which moves every label
-    of a belief alike: sums must fit 16 bits although each message may be too large by the
-    truncation.
+    Where values exceed a byte, the slope does not exceed 31, and a vector is whole units: a
+    quarter less traffic than bytes. A constant is lost, which moves every label of a belief
+    alike: sums must fit 16 bits although each message may be too large by the truncation.
     """
 
-    names = ('Int16Deltas', 'Int16Deltas')
-    unit_bytes = 8
+    names = ('Int16SixBits', 'Int16SixBits')
+    chunk_bytes = 6
 
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
@@ -215,31 +213,9 @@ class Int16Deltas(Int16):
             return False
         _, slope, truncation = cls.numbers(config)
         sums = largest_cost(config) * 4 ** (config.levels - 1) + 6 * truncation
-        return (LEAST_RANGE_OF_DELTAS <= config.disparity_range <= LARGEST_RANGE_OF_DIFFERENCES
-                and slope <= LARGEST_SLOPE_OF_DELTAS and sums <= quantisation.LARGEST_INT16)
-
-    @property
-    def neutral(self) -> bytes:
-        return bytes((int(self.slope),)) * 16
-
-
-class Int16SixBits(Int16Deltas):
-    """6 bits a label, the same differences plus 32: three units of 16 bytes are eight chunks.
-
-    Where the slope fits and a vector is whole units. A quarter less traffic than bytes.
-    """
-
-    names = ('Int16SixBits', 'Int16SixBits')
-    unit_bytes = 16
-
-    @classmethod
-    def suits(cls, config: ResolvedConfig) -> bool:
-        return (super().suits(config) and cls.numbers(config)[1] <= LARGEST_SLOPE_OF_SIX_BITS
-                and -(-config.disparity_range // CHUNK) % 8 == 0)
-
-    @property
-    def units(self) -> int:
-        return self.chunks * 3 // 8
+        return (-(-config.disparity_range // CHUNK) % 8 == 0
+                and config.disparity_range <= MAX_RANGE_OF_DIFFERENCES
+                and slope <= LARGEST_SLOPE_OF_SIX_BITS and sums <= quantisation.MAX_INT16)
 
     @property
     def neutral(self) -> bytes:
@@ -254,14 +230,11 @@ class Float32(MessageFormat):
     """
 
     names = ('Float32', 'Float32Split')
+    chunk_bytes = 32
 
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
         return config.message_type != 'int16'
-
-    @property
-    def units(self) -> int:
-        return 2 * self.chunks
 
 
 class Float32ThreeBytes(Float32):
@@ -272,13 +245,13 @@ class Float32ThreeBytes(Float32):
     """
 
     names = ('Float32ThreeBytes', 'Float32ThreeBytesSplit')
-    unit_bytes = 8
+    chunk_bytes, unit_bytes = 24, 8
 
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
         return (super().suits(config) and _is_default_program(config)
                 and quantisation.largest_cost(config)
-                >= LEAST_COST_OF_THREE_BYTES * _largest_message(config) > 0)
+                >= MIN_COST_OF_THREE_BYTES * _largest_message(config) > 0)
 
     @classmethod
     def numbers(cls, config: ResolvedConfig) -> tuple[float, float, float]:
@@ -286,10 +259,6 @@ class Float32ThreeBytes(Float32):
         scale = 2.0 ** (1 - math.frexp(largest)[1])
         slope = scale * quantisation.message_smoothness(config)[0]
         return scale, min(slope, scale * largest), scale * largest
-
-    @property
-    def units(self) -> int:
-        return 3 * self.chunks
 
 
 class Fixed32(MessageFormat):
@@ -305,10 +274,10 @@ class Fixed32(MessageFormat):
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
         if (not _is_default_program(config) or not _is_split(config)
-                or config.disparity_range > LARGEST_RANGE_OF_DIFFERENCES):
+                or config.disparity_range > MAX_RANGE_OF_DIFFERENCES):
             return False
         slope, largest = quantisation.message_smoothness(config)[0], _largest_message(config)
-        if not 0 < LEAST_MESSAGE_OF_FIXED * slope <= largest:
+        if not 0 < MIN_MESSAGE_OF_FIXED * slope <= largest:
             return False
         least, most = COSTS_OF_FIXED
         cost = quantisation.largest_cost(config)
@@ -318,8 +287,8 @@ class Fixed32(MessageFormat):
     @staticmethod
     def _scale(slope: float) -> float:
         """Steps of 1: a power of two where the slope is whole then, or such that it is."""
-        scale = 2.0 ** math.floor(math.log2(LARGEST_SLOPE_OF_FIXED / slope))
-        return scale if (slope * scale).is_integer() else LARGEST_SLOPE_OF_FIXED / slope
+        scale = 2.0 ** math.floor(math.log2(MAX_SLOPE_OF_FIXED / slope))
+        return scale if (slope * scale).is_integer() else MAX_SLOPE_OF_FIXED / slope
 
     @classmethod
     def numbers(cls, config: ResolvedConfig) -> tuple[float, float, float]:
@@ -331,7 +300,7 @@ class Fixed32(MessageFormat):
 
 #: The families, and the order in which they are tried.
 FAMILIES: tuple[type[MessageFormat], ...] = (
-    Int16Bytes, Int16SixBits, Int16Deltas, Int16, Fixed32, Float32ThreeBytes, Float32)
+    Int16Bytes, Int16SixBits, Int16, Fixed32, Float32ThreeBytes, Float32)
 
 
 def _first_step(config: ResolvedConfig, slope: float) -> int | None:
@@ -350,7 +319,7 @@ def _first_step(config: ResolvedConfig, slope: float) -> int | None:
 
 def _is_split(config: ResolvedConfig) -> bool:
     return (config.message_type != 'int16'
-            and -(-config.disparity_range // CHUNK) >= LEAST_CHUNKS_OF_SPLIT)
+            and -(-config.disparity_range // CHUNK) >= MIN_CHUNKS_OF_SPLIT)
 
 
 def _is_default_program(config: ResolvedConfig) -> bool:

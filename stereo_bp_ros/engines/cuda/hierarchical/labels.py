@@ -13,6 +13,7 @@ from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.hierarchical.launch import LABELS, OWN_LABELS, Launch
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
+from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import right_labels
 from stereo_bp_ros.engines.cuda.stages.refine import Frame
 from stereo_bp_ros.partitions import Partition, Partitioning
@@ -21,16 +22,9 @@ from stereo_bp_ros.partitions import Partition, Partitioning
 THREADS = 128
 
 
+@declared_in('hierarchical/labels.cuh')
 class Matches(ctypes.Structure):
     """Where labels go; as ``Matches`` in ``labels.cuh``."""
-
-    _fields_ = (('label', ctypes.c_void_p), ('fraction', ctypes.c_void_p),
-                ('best', ctypes.c_void_p), ('second', ctypes.c_void_p),
-                ('right', ctypes.c_void_p), ('first_partner', ctypes.c_int),
-                ('first_x', ctypes.c_int), ('end_x', ctypes.c_int),
-                ('image_width', ctypes.c_int), ('kept_left', ctypes.c_int),
-                ('kept_top', ctypes.c_int), ('kept_width', ctypes.c_int),
-                ('kept_height', ctypes.c_int))
 
     @property
     def wants_more(self) -> bool:
@@ -60,17 +54,9 @@ def matches(config: ResolvedConfig, width: int, height: int, arena: Arena, part:
         right - left, bottom - top)
 
 
+@declared_in('hierarchical/labels.cu')
 class Selection(ctypes.Structure):
     """``Selection`` in ``labels.cu``."""
-
-    _fields_ = (
-        ('cost', ctypes.c_void_p), ('cost_factor', ctypes.c_uint32),
-        ('messages', ctypes.c_void_p * 2), ('zero', ctypes.c_void_p), ('width', ctypes.c_int),
-        ('height', ctypes.c_int), ('columns', ctypes.c_int),
-        ('first_colour', ctypes.c_int), ('colours', ctypes.c_int), ('slope', ctypes.c_int),
-        ('truncation', ctypes.c_int), ('float_slope', ctypes.c_float),
-        ('float_truncation', ctypes.c_float), ('matches', Matches), ('publishes', ctypes.c_int),
-        ('frame', Frame))
 
 
 def kernel_name(config: ResolvedConfig, last: Launch | None, base: str,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import NamedTuple
 
 from stereo_bp_ros.engines.cuda.hierarchical.formats import (
     Fixed32,
-    Int16Deltas,
     Int16SixBits,
     MessageFormat,
 )
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 
 #: Nodes around a tile that a launch can reach; the kernels have the same constants.
-LARGEST_HALO = 15
+MAX_HALO = 15
 
 #: Bytes of shared memory that a block takes beside what is asked for.
 STATIC_SHARED = 1024
@@ -34,18 +32,17 @@ LAST_COLOUR, BOTH_COLOURS, LABELS, OWN_LABELS = range(4)
 class Tiling(NamedTuple):
     """How the nodes of a level are given to blocks.
 
-    iterations: of one launch; width, height: nodes of a tile, both even; threads, blocks:
-    threads of a block and blocks of a multiprocessor that the kernel is compiled for;
-    directions: of the four messages of a node, how many one thread sends (1, 2 or 4). resident:
-    nodes stay with their threads for all iterations of a launch (``messages_small_tiles.cu``),
-    which must be two or more. last: the tiling of the last launch of a level, where it is another.
+    iterations: of one launch; width, height: nodes of a tile, both even; threads: of a block that
+    the kernel is compiled for; directions: of the four messages of a node, how many one thread
+    sends (1, 2 or 4). resident: nodes stay with their threads for all iterations of a launch
+    (``messages_small_tiles.cu``), which must be two or more. last: the tiling of the last launch
+    of a level, where it is another.
     """
 
     iterations: int
     width: int
     height: int
     threads: int
-    blocks: int
     directions: int
     resident: bool = False
     last: Tiling | None = None
@@ -82,69 +79,36 @@ class Launch(NamedTuple):
         return self.iterations == 1 and self.finish != LABELS
 
 
-@dataclasses.dataclass(frozen=True)
-class Thresholds:
-    """Where launches change: all of it was found by compiling (no spill) and timing on an H200.
+# Thresholds below were found by compiling (no spill) and timing on an H200. Most are limits of the
+# registers, which every architecture has as many of. The compiler decides what spills, so other
+# architectures were compiled, too, but not timed (test_cuda_compile.py). "In use" are registers
+# times directions: those of all vectors that a thread sends at once.
 
-    Most are limits of the registers, which every architecture has as many of. The compiler decides
-    what spills, so other architectures were compiled, too, but not timed (test_cuda_compile.py).
+#: Registers of a multiprocessor, and threads of its largest block, on every architecture.
+MULTIPROCESSOR_REGISTERS, MAX_BLOCK = 65536, 1024
 
-    ``registers`` are those of one vector in one thread, ``in use`` those of all vectors that it
-    sends at once: registers times directions.
-    """
+#: Float vectors of more registers in one lane leave fewer threads to a single iteration.
+FLOAT_REGISTERS = 32
 
-    #: Registers of a multiprocessor, and threads of the largest block, on every architecture.
-    multiprocessor_registers: int = 65536
-    largest_block: int = 1024
+#: Threads of a block whose only iteration ends with labels, for ``Int16SixBits``; and where labels
+#: of 64 registers would spill, with more outputs or wider costs than ``Nibbles``.
+SIX_BIT_LABEL_THREADS, SIX_BIT_FALLBACK = 384, 256
 
-    #: Registers up to which a thread sends four messages, or two; the last of int16 in one lane.
-    four_directions: int = 16
-    two_directions: int = 32
-    two_directions_int16: int = 64
+#: Nodes of a tile up to which int16 of 64 labels has more threads that send fewer messages.
+FEW_NODES = 128
 
-    #: Registers in use up to which blocks have 512 threads, and of int16 in one lane 384.
-    in_use_of_512: int = 48
-    in_use_of_384: int = 64
-
-    #: Threads of a block whose only iteration ends with labels, for ``Int16SixBits``. Vectors of
-    #: so many registers spill with more outputs, or wider costs than ``Nibbles``, and fall back.
-    label_threads: int = 384
-    label_registers: int = 64
-    label_threads_fallback: int = 256
-
-    #: Float vectors of more registers in one lane, in one iteration: most threads, by what else
-    #: there is to keep.
-    float_registers: int = 32
-    float_threads_with_more: int = 256
-    float_threads_multiples: int = 512
-    float_threads: int = 384
-
-    #: Threads of a multiprocessor that a single iteration over a cost format is compiled for.
-    nibbles_in_use: int = 64
-    nibbles_threads: int = 512
-    nibbles_threads_long: int = 384
-    multiples_threads: int = 384
-    fixed_registers: int = 32
-    fixed_threads: int = 640
-    fixed_threads_long: int = 384
-
-    #: Registers that resident nodes were seen to need: (each in use, beside them).
-    resident_int16: tuple[float, int] = (1.5, 44)
-    resident_int16_long: tuple[float, int] = (2.0, 44)
-    resident_floats: tuple[float, int] = (3.2, 20)
-    resident_floats_lanes: tuple[float, int] = (3.2, 50)
-    #: Registers from which int16 counts as long there, as ``Int16Deltas`` always do.
-    resident_long: int = 64
-    #: Threads of a block are a multiple of this there.
-    resident_step: int = 128
-
-    #: Nodes of a tile up to which int16 of 64 labels has more threads that send fewer messages.
-    few_nodes: int = 128
-    #: Threads of a block whose single iteration of floats ends with labels, of 1 and 2 directions.
-    float_label_threads: tuple[int, int] = (384, 512)
+#: Registers that resident nodes were seen to need: (each in use, beside them). Threads of their
+#: blocks are a multiple of the step.
+RESIDENT_INT16, RESIDENT_LONG_INT16, LONG_INT16_REGISTERS = (1.5, 44), (2.0, 44), 64
+RESIDENT_FLOATS, RESIDENT_SPLIT_FLOATS = (3.2, 20), (3.2, 50)
+RESIDENT_STEP = 128
 
 
-LIMITS = Thresholds()
+def _directions(message: MessageFormat) -> int:
+    """Messages that one thread sends at once."""
+    is_packed = message.is_int16 and message.lanes == 1
+    return 4 if message.registers <= 16 else 2 if message.registers <= (
+        64 if is_packed else 32) else 1
 
 
 def block_choices(message: MessageFormat) -> list[tuple[int, int]]:
@@ -160,12 +124,11 @@ def block_choices(message: MessageFormat) -> list[tuple[int, int]]:
     >>> block_choices(Int16(chunks=16, is_split=False, scale=1, slope=8, truncation=999))
     [(256, 2)]
     """
-    is_packed = message.is_int16 and message.lanes == 1
     directions = _directions(message)
     in_use = message.registers * directions
-    if in_use <= LIMITS.in_use_of_512:
+    if in_use <= 48:
         return [(512, directions), (256, directions)]
-    if is_packed and in_use <= LIMITS.in_use_of_384:
+    if message.is_int16 and message.lanes == 1 and in_use <= 64:
         return [(256, 4), (384, 2)] if directions == 2 else [(384, directions)]
     return [(256, directions)]
 
@@ -177,19 +140,21 @@ def block(message: MessageFormat, nodes: int, iterations: int) -> tuple[int, int
     >>> block(message, 32 * 20, 4), block(message, 12 * 8, 5)
     ((256, 4), (384, 2))
     """
-    if iterations == 1 and not message.is_int16:
-        return float_label_block(message)
+    if iterations == 1 and not message.is_int16:        # it ends with labels
+        return (512, 2) if message.registers <= FLOAT_REGISTERS else (384, 1)
     usual, *others = block_choices(message)
-    return others[0] if nodes <= LIMITS.few_nodes and others == [(384, 2)] else usual
+    return others[0] if nodes <= FEW_NODES and others == [(384, 2)] else usual
 
 
-def _directions(message: MessageFormat) -> int:
-    """Messages that one thread sends at once."""
-    is_packed = message.is_int16 and message.lanes == 1
-    two = LIMITS.two_directions_int16 if is_packed else LIMITS.two_directions
-    if message.registers <= LIMITS.four_directions:
-        return 4
-    return 2 if message.registers <= two else 1
+def streamed_tiling(message: MessageFormat) -> Tiling:
+    """The tiling of single iterations that stream through device memory.
+
+    Floats: whole lines of memory, two vectors of a thread on their way. Split vectors: as many
+    nodes as a block has teams, except for many labels.
+    """
+    if message.is_int16:
+        return Tiling(1, 16, 8, 128, _directions(message))
+    return Tiling(1, 32, 2 if message.is_split else 4, 128, 2)
 
 
 def compiled_threads(message: MessageFormat, cost: str, launch: Launch, has_more: bool) -> int:
@@ -203,7 +168,7 @@ def compiled_threads(message: MessageFormat, cost: str, launch: Launch, has_more
 
     >>> message = Int16SixBits(chunks=16, is_split=False, scale=1, slope=30, truncation=999)
     >>> last = Launch(0, 6, 1, FROM_MESSAGES, LABELS, 'messages_0_0', None, (None, None),
-    ...               Tiling(1, 30, 22, 384, 1, 2))
+    ...               Tiling(1, 30, 22, 384, 2))
     >>> [compiled_threads(message, cost, last, more)
     ...  for cost, more in (('Nibbles', False), ('Bytes', False), ('Nibbles', True))]
     [384, 256, 256]
@@ -211,14 +176,11 @@ def compiled_threads(message: MessageFormat, cost: str, launch: Launch, has_more
     threads = launch.tiling.threads
     if launch.iterations > 1:
         return threads
-    if (threads == LIMITS.label_threads and message.registers == LIMITS.label_registers
+    if (threads == SIX_BIT_LABEL_THREADS and message.registers == 64
             and isinstance(message, Int16SixBits) and (has_more or cost != 'Nibbles')):
-        return LIMITS.label_threads_fallback
-    if (not message.is_int16 and not message.is_split
-            and message.registers > LIMITS.float_registers):
-        return min(threads, LIMITS.float_threads_with_more if has_more
-                   else LIMITS.float_threads_multiples if cost == 'Multiples'
-                   else LIMITS.float_threads)
+        return SIX_BIT_FALLBACK
+    if not message.is_int16 and not message.is_split and message.registers > FLOAT_REGISTERS:
+        return min(threads, 256 if has_more else 512 if cost == 'Multiples' else 384)
     return threads
 
 
@@ -232,24 +194,22 @@ def least_blocks(message: MessageFormat, cost: str, launch: Launch) -> int:
 
     >>> message = Int16SixBits(chunks=8, is_split=False, scale=1, slope=30, truncation=999)
     >>> launch = Launch(0, 0, 1, FROM_MESSAGES, LAST_COLOUR, None, None, (None, None),
-    ...                 Tiling(1, 16, 8, 128, 1, 2))
+    ...                 Tiling(1, 16, 8, 128, 2))
     >>> least_blocks(message, 'Nibbles', launch), least_blocks(message, 'Bytes', launch)
     (4, 1)
     """
     tiling, registers = launch.tiling, message.registers
     threads = 0                 # of a multiprocessor
-    if launch.is_streamed and not tiling.resident:
-        if cost == 'Nibbles':
-            is_long = registers * tiling.directions > LIMITS.nibbles_in_use
-            threads = LIMITS.nibbles_threads_long if is_long else LIMITS.nibbles_threads
-        elif cost == 'Multiples' and message.lanes == 1:
-            threads = LIMITS.multiples_threads
+    if launch.is_streamed and cost == 'Nibbles':
+        threads = 384 if registers * tiling.directions > 64 else 512
+    elif launch.is_streamed and cost == 'Multiples' and message.lanes == 1:
+        threads = 384
     if isinstance(message, Fixed32) and launch.iterations == 1 and tiling.directions == 2:
-        if registers <= LIMITS.fixed_registers and cost in ('Multiples', 'MultipleSums'):
-            threads = LIMITS.fixed_threads
+        if registers <= 32 and cost in ('Multiples', 'MultipleSums'):
+            threads = 640
         elif cost == 'Multiples':
-            threads = LIMITS.fixed_threads_long
-    return max(tiling.blocks, threads // tiling.threads)
+            threads = 384
+    return max(1, threads // tiling.threads)
 
 
 def resident_threads(message: MessageFormat, directions: int, needed: int) -> int | None:
@@ -263,44 +223,15 @@ def resident_threads(message: MessageFormat, directions: int, needed: int) -> in
     (640, None)
     """
     if message.is_int16:
-        is_long = isinstance(message, Int16Deltas) or message.registers >= LIMITS.resident_long
-        each, more = LIMITS.resident_int16_long if is_long else LIMITS.resident_int16
+        is_long = (isinstance(message, Int16SixBits)
+                   or message.registers >= LONG_INT16_REGISTERS)
+        each, more = RESIDENT_LONG_INT16 if is_long else RESIDENT_INT16
     else:
-        each, more = (LIMITS.resident_floats if message.lanes == 1
-                      else LIMITS.resident_floats_lanes)
-    threads = -(-needed // LIMITS.resident_step) * LIMITS.resident_step
+        each, more = RESIDENT_FLOATS if message.lanes == 1 else RESIDENT_SPLIT_FLOATS
+    threads = -(-needed // RESIDENT_STEP) * RESIDENT_STEP
     registers = each * message.registers * directions + more
-    if threads > LIMITS.largest_block or (
-            LIMITS.multiprocessor_registers // threads < registers):
-        return None
-    return threads
-
-
-def streamed_tiling(message: MessageFormat) -> Tiling:
-    """The tiling of single iterations that stream through device memory.
-
-    float32 of 21 labels: whole lines of memory, two vectors of a thread on their way.
-
-    >>> message = Float32(chunks=3, is_split=False, scale=1, slope=1.0, truncation=8.0)
-    >>> streamed_tiling(message)[1:6]
-    (32, 4, 128, 1, 2)
-    """
-    if message.is_int16:
-        return Tiling(1, 16, 8, 128, 1, _directions(message))
-    # Split: as many nodes as a block has teams, but for many labels.
-    return Tiling(1, 32, 2 if message.is_split else 4, 128, 1, 2)
-
-
-def float_label_block(message: MessageFormat) -> tuple[int, int]:
-    """Threads of a block and directions of a single iteration of floats that ends with labels.
-
-    A vector of 21 labels is 24 registers: two messages a thread.
-
-    >>> float_label_block(Float32(chunks=3, is_split=False, scale=1, slope=1.0, truncation=8.0))
-    (512, 2)
-    """
-    directions = 2 if message.registers <= LIMITS.float_registers else 1
-    return LIMITS.float_label_threads[directions - 1], directions
+    is_too_many = threads > MAX_BLOCK or MULTIPROCESSOR_REGISTERS // threads < registers
+    return None if is_too_many else threads
 
 
 def ending(message: MessageFormat, iterations: int) -> int:
@@ -313,7 +244,7 @@ def ending(message: MessageFormat, iterations: int) -> int:
 
 def fits_block(step: Launch, device: Properties) -> bool:
     """Whether a block has the shared memory and the threads."""
-    room = device.shared_memory // step.tiling.blocks - STATIC_SHARED
+    room = device.shared_memory - STATIC_SHARED
     if step.iterations == 1:
         part, whole = SHARED_OF_ONE_ITERATION
         room = part * room // whole
@@ -325,7 +256,7 @@ def placed(message: MessageFormat, step: Launch) -> Launch:
 
     >>> message = Int16(chunks=2, is_split=False, scale=1, slope=8, truncation=999)
     >>> step = placed(message, Launch(0, 0, 3, FROM_MESSAGES, LAST_COLOUR, 'a', None, (None, 'b'),
-    ...                                Tiling(3, 16, 8, 256, 1, 4)))
+    ...                                Tiling(3, 16, 8, 256, 4)))
     >>> step.halo_rows, step.halo_columns                   # two iterations more, both even
     (2, 2)
     >>> step.halo_tile_columns, step.halo_tile_height       # (16 + 2 * 2) / 2, 8 + 2 * 2

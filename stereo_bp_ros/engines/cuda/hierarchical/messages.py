@@ -15,39 +15,23 @@ from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.hierarchical.labels import Matches
 from stereo_bp_ros.engines.cuda.hierarchical.launch import (
     LABELS,
-    LARGEST_HALO,
     LAST_COLOUR,
+    MAX_HALO,
     OWN_LABELS,
     Launch,
 )
 from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages.refine import Frame
 from stereo_bp_ros.partitions import Partitioning
 
-_CountsOfColour = ctypes.c_int * (LARGEST_HALO + 1)
+_CountsOfColour = ctypes.c_int * (MAX_HALO + 1)
 _Counts = _CountsOfColour * 2
 
 
+@declared_in('hierarchical/launch.cuh', 'Launch')
 class LaunchParameters(ctypes.Structure):
     """``Launch`` of the kernels."""
-
-    _fields_ = (
-        ('cost', ctypes.c_void_p), ('cost_factor', ctypes.c_uint32),
-        ('first_step', ctypes.c_int), ('edges', ctypes.c_void_p),
-        ('edge_truncation', ctypes.c_int), ('parents', ctypes.c_void_p * 2),
-        ('source', ctypes.c_void_p), ('target', ctypes.c_void_p * 2), ('zero', ctypes.c_void_p),
-        ('width', ctypes.c_int), ('height', ctypes.c_int), ('columns', ctypes.c_int),
-        ('parent_width', ctypes.c_int), ('parent_height', ctypes.c_int),
-        ('parent_columns', ctypes.c_int),
-        ('first', ctypes.c_int), ('iterations', ctypes.c_int), ('start', ctypes.c_int),
-        ('finish', ctypes.c_int), ('tile_width', ctypes.c_int), ('tile_height', ctypes.c_int),
-        ('halo_tile_columns', ctypes.c_int), ('halo_tile_height', ctypes.c_int),
-        ('halo_columns', ctypes.c_int), ('halo_rows', ctypes.c_int),
-        ('nodes', ctypes.c_void_p * 2),
-        ('counts', _Counts), ('slope', ctypes.c_int),
-        ('truncation', ctypes.c_int), ('float_slope', ctypes.c_float),
-        ('float_truncation', ctypes.c_float), ('stamp', ctypes.c_void_p), ('matches', Matches),
-        ('publishes', ctypes.c_int), ('frame', Frame))
 
 
 def base_cost(config: ResolvedConfig, image: str, launches: list[Launch]) -> str:
@@ -65,7 +49,7 @@ def base_cost(config: ResolvedConfig, image: str, launches: list[Launch]) -> str
             if steps[-1].finish != LAST_COLOUR:
                 return 'Multiples'
         elif (message.message_bytes <= formats.CHUNK * message.chunks and message.lanes == 1
-              and whole.truncation <= cost_formats.LARGEST_NIBBLE
+              and whole.truncation <= cost_formats.MAX_NIBBLE
               and steps[-1].finish == LABELS
               and all(step.iterations == 1 and not step.tiling.resident for step in steps)):
             return 'Nibbles'

@@ -24,7 +24,7 @@ Candidate = dict[Any, Any]
 MARGIN = 0.004
 
 #: Candidates of a level: ways to divide its iterations among launches, then other tiles.
-DIVISIONS, TILES = 6, 8
+DIVISIONS, TILES = 4, 6
 
 #: Turns of two contestants.
 TURNS, FINAL_TURNS = 7, 25
@@ -94,11 +94,11 @@ class Search(abc.ABC):
         """Whatever may still be tried, so that all of it is compiled side by side."""
 
     def _resume(self) -> None:
-        content, _ = tuning.read(tuning.place(self._problem, self._on))
-        if not tuning.usable(content, self._problem, self._on):
+        content, problem = tuning.read(tuning.place(self._problem, self._on), self._problem,
+                                       self._on)
+        if problem:
             return
-        self._best = {**tuning.sound_tilings(self._config, content, self._device),
-                      **tuning.sound_settings(self._config, content, self._device)}
+        self._best = tuning.sound(self._config, content, self._device)
         if content.get('finished'):
             self._result = Result(self._best, *content['milliseconds'])
         else:

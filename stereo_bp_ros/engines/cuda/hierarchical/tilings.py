@@ -68,8 +68,7 @@ ANY = math.inf
 _CHIP_5 = (Row(ANY, ON_CHIP, 5),)
 _STREAM = (Row(ANY, STREAMED, 1),)
 _STREAM_TO_LABELS = (Row(ANY, STREAMED, 1, ON_CHIP),)
-_DELTAS_64 = (Row(4.8e3, RESIDENT, 4), Row(20e3, ON_CHIP, 5, RESIDENT, 2))
-_DELTAS_128 = (Row(3.7e3, RESIDENT, 2), Row(8.2e3, STREAMED, 1, RESIDENT, 2), *_STREAM)
+_LONG = (Row(4.8e3, RESIDENT, 4), Row(20e3, ON_CHIP, 5, RESIDENT, 2))
 
 #: By name of the format; floats by whether they are split.
 TABLE: Mapping[str, tuple[Rows, ...]] = {
@@ -85,15 +84,12 @@ TABLE: Mapping[str, tuple[Rows, ...]] = {
         Rows(128, _STREAM_TO_LABELS, (Row(800, RESIDENT, 4), Row(5e3, RESIDENT, 2), *_STREAM)),
         Rows(512, _STREAM_TO_LABELS, _STREAM)),
     'Int16SixBits': (
-        Rows(64, _STREAM_TO_LABELS, (*_DELTAS_64, Row(50e3, STREAMED, 1), Row(ANY, ON_CHIP, 4))),
-        Rows(128, _STREAM_TO_LABELS, _DELTAS_128)),
-    'Int16Deltas': (
-        Rows(32, _CHIP_5, (Row(20e3, RESIDENT, 4), Row(ANY, ON_CHIP, 5, RESIDENT, 2))),
-        Rows(80, (Row(ANY, ON_CHIP, 4),), (*_DELTAS_64, Row(ANY, ON_CHIP, 4))),
-        Rows(128, _STREAM_TO_LABELS, _DELTAS_128)),
+        Rows(64, _STREAM_TO_LABELS, (*_LONG, Row(50e3, STREAMED, 1), Row(ANY, ON_CHIP, 4))),
+        Rows(128, _STREAM_TO_LABELS,
+             (Row(3.7e3, RESIDENT, 2), Row(8.2e3, STREAMED, 1, RESIDENT, 2), *_STREAM))),
     'Int16': (
         Rows(32, _CHIP_5, (Row(20e3, RESIDENT, 7), Row(ANY, RESIDENT, 5))),
-        Rows(80, (Row(ANY, ON_CHIP, 4),), (*_DELTAS_64, Row(ANY, ON_CHIP, 4))),
+        Rows(80, (Row(ANY, ON_CHIP, 4),), (*_LONG, Row(ANY, ON_CHIP, 4))),
         Rows(128, (Row(ANY, ON_CHIP, 3),), (Row(3.7e3, RESIDENT, 2), Row(ANY, ON_CHIP, 4))),
         Rows(512, _STREAM_TO_LABELS, _STREAM)),
     'floats': (
@@ -125,7 +121,7 @@ WIDTHS, LABEL_WIDTHS = (64, 48, 40, 32, 24, 16, 12, 8, 4, 2), (32, 24, 16, 12, 8
 LABEL_ROWS, EARLY_ROWS, FEW_LABELS, EARLY_ITERATIONS = 32, 16, 32, 3
 
 #: Waves of resident tiles that are worth a smaller tile.
-LARGEST_WAVES = 3
+MAX_WAVES = 3
 
 #: Threads of a warp of each scheduler, and of resident nodes what a direction waits for each
 #: label, and a warp's other instructions of an iteration, in those of a label.
@@ -206,17 +202,20 @@ def neighbours(config: ResolvedConfig, width: int, height: int, k: int, device: 
 
 
 def _others(site: Site, tiling: Tiling, finish: int) -> Iterator[Tiling]:
-    """Tiles half or twice as wide or high, and other threads."""
+    """Tiles half or twice as wide or high, then other threads."""
     if tiling.iterations == 1 and finish != LABELS:
         return                      # it streams
     width, height = tiling.width, tiling.height
-    for w, h in ((width, height), (width, 2 * height), (2 * width, height),
-                 (width, height // 4 * 2), (width // 4 * 2, height)):
+    for w, h in ((width, 2 * height), (2 * width, height), (width, height // 4 * 2),
+                 (width // 4 * 2, height), (width, height)):
         if not w or not h:
             continue
-        blocks = (_resident_blocks(site, tiling.iterations, w, h, finish) if tiling.resident
-                  else [*launch.block_choices(site.message), (tiling.threads, tiling.directions)])
-        for threads, directions in dict.fromkeys(blocks):
+        blocks = [(tiling.threads, tiling.directions)]
+        if tiling.resident:
+            blocks = _resident_blocks(site, tiling.iterations, w, h, finish)
+        elif (w, h) == (width, height):
+            blocks = launch.block_choices(site.message)
+        for threads, directions in blocks if (w, h) == (width, height) else blocks[:1]:
             other = tiling._replace(width=w, height=h, threads=threads, directions=directions)
             if other != tiling and site.holds(other, finish, (0, 1)):
                 yield other
@@ -296,12 +295,12 @@ def _resident(site: Site, iterations: int, finish: int) -> Tiling | None:
     """The smallest tile of as few waves as may be; where these are many, the largest that fits."""
     def of(width: int, height: int) -> Tiling | None:
         for threads, directions in _resident_blocks(site, iterations, width, height, finish):
-            tiling = Tiling(iterations, width, height, threads, 1, directions, resident=True)
+            tiling = Tiling(iterations, width, height, threads, directions, resident=True)
             if site.holds(tiling, finish, (0, 1)):
                 return tiling
         return None
 
-    for waves in range(1, LARGEST_WAVES + 1):
+    for waves in range(1, MAX_WAVES + 1):
         for size in RESIDENT_TILES:
             if site.waves(*size) <= waves and (tiling := of(*size)):
                 return tiling
@@ -320,7 +319,7 @@ def _resident_blocks(site: Site, iterations: int, width: int, height: int, finis
                                 WORD_TIMES if message.is_int16 else FLOAT_TIMES)
     found = []
     for directions in (1, 2, 4):
-        tiling = Tiling(iterations, width, height, 0, 1, directions, resident=True)
+        tiling = Tiling(iterations, width, height, 0, directions, resident=True)
         needed = [site.step(tiling, finish, first).threads for first in (0, 1)]
         threads = launch.resident_threads(message, directions, max(needed))
         if threads is not None:
@@ -355,7 +354,7 @@ def _on_chip(site: Site, iterations: int, finish: int, parities: tuple[int, ...]
                 continue
             h = 2 * -(-height // (2 * rows))
             threads, directions = launch.block(message, w * h, iterations)
-            tiling = Tiling(iterations, w, h, threads, 1, directions)
+            tiling = Tiling(iterations, w, h, threads, directions)
             if h <= largest and site.holds(tiling, finish, parities):
                 # Split vectors wait for rows that arrive.
                 loaded = (w + 2 * halo + 4 * message.is_split) * (h + 2 * halo)
@@ -371,8 +370,8 @@ def _with_labels(site: Site, parities: tuple[int, ...]) -> Tiling | None:
     threads, directions = launch.block(site.message, 0, 1)
     sizes: tuple[tuple[int, int], ...] = LABEL_TILES
     if isinstance(site.message, Int16SixBits):
-        sizes, threads, directions = SIX_BIT_TILES, launch.LIMITS.label_threads, 2
+        sizes, threads, directions = SIX_BIT_TILES, launch.SIX_BIT_LABEL_THREADS, 2
     elif tiling := _on_chip(site, 1, LABELS, parities, most_waves=1):
         return tiling
     return next((tiling for width, height in sizes if site.holds(
-        tiling := Tiling(1, width, height, threads, 1, directions), LABELS, parities)), None)
+        tiling := Tiling(1, width, height, threads, directions), LABELS, parities)), None)

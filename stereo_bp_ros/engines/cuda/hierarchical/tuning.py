@@ -7,6 +7,7 @@ that is not finished or not sound, is not used, and ``look_up`` says why.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines import cache, programs
 from stereo_bp_ros.engines.cuda.hierarchical import schedule
-from stereo_bp_ros.engines.cuda.hierarchical.launch import LARGEST_HALO, Tiling
+from stereo_bp_ros.engines.cuda.hierarchical.launch import MAX_HALO, Tiling
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.engines.cuda.tunable import Tunable
@@ -27,7 +28,7 @@ from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.papers.programs import TUNED_SETTINGS
 
 #: Of the files; another number is another format.
-VERSION = 1
+VERSION = 2
 
 _log = logging.getLogger(__name__)
 
@@ -117,21 +118,18 @@ def look_up(config: ResolvedConfig, width: int, height: int, device: Properties,
     own = place(problem, on)
     # Of another machine, if at all: the reason names it.
     file = own if own in files else files[0]
-    content, problems = read(file)
-    reason = problems or _mismatch(content, problem, on)
+    content, reason = read(file, problem, on)
     if not reason and not content.get('finished'):
         reason = 'the tuning is not finished: stereo_bp tune goes on with it'
-    tilings: dict[int, Tiling] = {}
-    settings: dict[str, int] = {}
     if not reason:
-        tilings = sound_tilings(config, content, device)
-        settings = sound_settings(config, content, device)
-        if (len(tilings), len(settings)) != (len(content['tilings']), len(content['settings'])):
-            reason = 'the file has tilings that the device cannot run'
-    if reason:
-        return Tuned({}, reason, is_ignored=file.exists())
-    return Tuned(tilings, f'tuned on {content["date"]}: {content["ratio"]:.3f} of the time of the '
-                          'engine by itself', settings=settings)
+        found = sound(config, content, device)
+        settings = {key: value for key, value in found.items() if isinstance(key, str)}
+        if len(found) == len(content['tilings']) + len(content['settings']):
+            return Tuned({key: value for key, value in found.items() if isinstance(key, int)},
+                         f'tuned on {content["date"]}: {content["ratio"]:.3f} of the time of the '
+                         'engine by itself', settings=settings)
+        reason = 'the file has tilings that the device cannot run'
+    return Tuned({}, reason, is_ignored=file.exists())
 
 
 def can_be_tuned(config: ResolvedConfig) -> bool:
@@ -141,8 +139,8 @@ def can_be_tuned(config: ResolvedConfig) -> bool:
             and matching.can_be_tuned(config))
 
 
-def read(file: pathlib.Path) -> tuple[dict[str, Any], str]:
-    """The content of a file, and in words what is wrong with it ('' = nothing)."""
+def read(file: pathlib.Path, problem: Problem, on: dict[str, str]) -> tuple[dict[str, Any], str]:
+    """The content of a file, finished or not, and why it is of no use here ('' = it is)."""
     whole = cache.read(file)
     if whole is None:
         return {}, f'{file.name} cannot be read'
@@ -155,60 +153,41 @@ def read(file: pathlib.Path) -> tuple[dict[str, Any], str]:
         kinds |= {'ratio': float, 'milliseconds': list}
     if not all(isinstance(content.get(name), kind) for name, kind in kinds.items()):
         return {}, f'{file.name} is not a file of the tuner'
-    return content, ''
-
-
-def _mismatch(content: dict[str, Any], problem: Problem, on: dict[str, str]) -> str:
-    """Why the tilings of a file are not for this problem, machine and kernels; '' = they are."""
     if content.get('problem') != dataclasses.asdict(problem):
-        return 'the file is about another problem'
+        return {}, 'the file is about another problem'
     for name, value in on.items():
         other = content['machine'].get(name)
         if other != value:
-            return f'tuned for another {name}: {other}, here {value}'
+            return {}, f'tuned for another {name}: {other}, here {value}'
     if content.get('kernels') != compiler.sources_digest():
-        return 'tuned for other kernels: tune again'
-    return ''
+        return {}, 'tuned for other kernels: tune again'
+    return content, ''
 
 
-def usable(content: dict[str, Any], problem: Problem, on: dict[str, str]) -> bool:
-    """Whether a file's content, finished or not, is about this problem, machine and kernels."""
-    return bool(content) and not _mismatch(content, problem, on)
-
-
-def sound_tilings(config: ResolvedConfig, content: dict[str, Any],
-                  device: Properties) -> dict[int, Tiling]:
-    """Those tilings of a file that kernels can run with: files are not trusted."""
-    tilings = {}
+def sound(config: ResolvedConfig, content: dict[str, Any], device: Properties) -> dict[Any, Any]:
+    """Tilings by level and settings by name that kernels can run with: files are not trusted."""
+    found: dict[Any, Any] = {}
     for k, values in content['tilings'].items():
         try:
             tiling = _from_json(values)
             if 0 <= int(k) < config.levels and _is_sound(tiling) and (
                     tiling.last is None or _is_sound(tiling.last)) and schedule.fits(
                         config, int(k), tiling, device):
-                tilings[int(k)] = tiling
+                found[int(k)] = tiling
         except (TypeError, ValueError):
             continue
-    return tilings
-
-
-def sound_settings(config: ResolvedConfig, content: dict[str, Any],
-                   device: Properties) -> dict[str, int]:
-    """The settings of a file, {} = none, or such that are refused."""
     settings = content['settings']
-    if set(settings) != set(TUNED_SETTINGS):
-        return {}
-    try:
-        programs.check('cuda', config.replace(**settings), device)
-    except ConfigError:
-        return {}
-    return dict(settings)
+    if set(settings) == set(TUNED_SETTINGS):
+        with contextlib.suppress(ConfigError):
+            programs.check('cuda', config.replace(**settings), device)
+            found.update(settings)
+    return found
 
 
 def _is_sound(tiling: Tiling) -> bool:
-    numbers = tiling[:6]
+    numbers = tiling[:5]
     return (all(isinstance(number, int) and number > 0 for number in numbers)
-            and tiling.iterations < LARGEST_HALO and max(tiling.width, tiling.height) <= 128
+            and tiling.iterations < MAX_HALO and max(tiling.width, tiling.height) <= 128
             and tiling.width % 2 == tiling.height % 2 == tiling.threads % 32 == 0
             and tiling.directions in (1, 2, 4) and isinstance(tiling.resident, bool))
 

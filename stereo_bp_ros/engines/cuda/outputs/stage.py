@@ -8,6 +8,7 @@ from typing import NamedTuple
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.memory import PARAMETER_BYTES
 from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import convert, refine
 
 #: File and name of the kernel of each derived output, by its name in ``types.OUTPUTS``.
@@ -29,25 +30,14 @@ class Reference(NamedTuple):
     is_mirrored: bool = False
 
 
+@declared_in('outputs/finished.cuh')
 class Finished(ctypes.Structure):
     """``Finished`` in ``finished.cuh``."""
 
-    _fields_ = (('parameters', ctypes.c_void_p), ('disparity', ctypes.c_void_p),
-                ('reference', ctypes.c_void_p), ('stamp', ctypes.c_void_p),
-                ('end', ctypes.c_void_p), ('ended', ctypes.c_void_p), ('width', ctypes.c_int),
-                ('height', ctypes.c_int), ('min_disparity', ctypes.c_int),
-                ('layout', ctypes.c_int), ('pixel_bytes', ctypes.c_int),
-                ('first', ctypes.c_int), ('reference_width', ctypes.c_int),
-                ('reference_height', ctypes.c_int), ('reference_factor', ctypes.c_int),
-                ('is_mirrored', ctypes.c_int))
 
-
+@declared_in('outputs/enlarge.cu')
 class Enlarging(ctypes.Structure):
     """``Enlarging`` in ``enlarge.cu``."""
-
-    _fields_ = (('finished', Finished), ('reduced', ctypes.c_void_p),
-                ('reduced_confidence', ctypes.c_void_p), ('reduced_width', ctypes.c_int),
-                ('reduced_height', ctypes.c_int), ('factor', ctypes.c_int))
 
 
 class Outputs:

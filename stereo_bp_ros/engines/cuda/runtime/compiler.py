@@ -127,13 +127,6 @@ def kernel(device: Properties, file: str, name: str) -> Kernel:
         return _loaded[key]
 
 
-def loaded_kernels(index: int) -> dict[str, Resources]:
-    """Resources of every kernel that this process has loaded on a device, by name."""
-    with _lock:
-        return {name: loaded.resources for (at, _, name), loaded in _loaded.items()
-                if at == index}
-
-
 @contextlib.contextmanager
 def collected() -> Iterator[set[tuple[str, str]]]:
     """Context whose set takes file and name of each kernel that this thread asks for.

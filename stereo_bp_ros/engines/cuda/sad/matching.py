@@ -12,6 +12,7 @@ from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
+from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
 from stereo_bp_ros.geometry import Wanted
@@ -21,17 +22,9 @@ from stereo_bp_ros.papers import programs
 PIXELS = {'uint8': 'unsigned char', 'float': 'float', 'int32': 'int'}
 
 
+@declared_in('sad/sad.cuh')
 class Windows(ctypes.Structure):
     """As ``Windows`` in ``sad.cuh``."""
-
-    _fields_ = (
-        ('left', ctypes.c_void_p), ('right', ctypes.c_void_p), ('label', ctypes.c_void_p),
-        ('fraction', ctypes.c_void_p), ('best', ctypes.c_void_p), ('second', ctypes.c_void_p),
-        ('right_keys', ctypes.c_void_p), ('stamp', ctypes.c_void_p), ('width', ctypes.c_int),
-        ('height', ctypes.c_int), ('window', ctypes.c_int), ('min_disparity', ctypes.c_int),
-        ('disparities', ctypes.c_int), ('x_begin', ctypes.c_int), ('x_end', ctypes.c_int),
-        ('y_begin', ctypes.c_int), ('y_end', ctypes.c_int), ('rows', ctypes.c_int),
-        ('offset', ctypes.c_int))
 
 
 def windows(config: ResolvedConfig, width: int, height: int, rows: int,

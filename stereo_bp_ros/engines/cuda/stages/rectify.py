@@ -10,21 +10,15 @@ import ctypes
 
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import convert
-from stereo_bp_ros.engines.cuda.stages.convert import CONVERT_BLOCK, Reading, Source
+from stereo_bp_ros.engines.cuda.stages.convert import CONVERT_BLOCK, Reading
 from stereo_bp_ros.rectification import SIDES, Rectification
 
 
+@declared_in('frame/convert.cu')
 class RawPair(ctypes.Structure):
     """As in ``convert.cu``."""
-
-    _fields_ = (('sources', Source * 2), ('corners', ctypes.c_void_p * 2),
-                ('parts', ctypes.c_void_p * 2), ('scales', ctypes.c_float * 2),
-                ('width', ctypes.c_int), ('height', ctypes.c_int),
-                ('rectified_width', ctypes.c_int), ('rectified_height', ctypes.c_int),
-                ('grey_width', ctypes.c_int), ('grey_height', ctypes.c_int),
-                ('factor', ctypes.c_int), ('is_mirrored', ctypes.c_int),
-                ('stamp', ctypes.c_void_p))
 
 
 class Rectify(convert.Convert):

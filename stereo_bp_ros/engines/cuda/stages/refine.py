@@ -14,6 +14,7 @@ from stereo_bp_ros.engines import colors
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.types import OUTPUTS
 
 #: File and name of every kernel of the stage.
@@ -97,30 +98,9 @@ def steps(config: ResolvedConfig, outputs: Collection[str], is_reduced: bool = F
         keeps=is_reduced or not LIGHT.issuperset(outputs))
 
 
+@declared_in('frame/refine.cuh')
 class Parameters(ctypes.Structure):
     """What may change between two frames of one graph; ``Parameters`` in ``refine.cuh``."""
-
-    _fields_ = (
-        ('disparity', ctypes.c_void_p), ('depth', ctypes.c_void_p),
-        ('confidence', ctypes.c_void_p), ('fixed_disparity', ctypes.c_void_p),
-        ('depth_mm', ctypes.c_void_p), ('disparity_color', ctypes.c_void_p),
-        ('points', ctypes.c_void_p), ('final', ctypes.c_void_p),
-        ('margin', ctypes.c_double), ('texture_threshold', ctypes.c_double),
-        ('largest_cost', ctypes.c_double), ('published_shift', ctypes.c_double),
-        ('shift', ctypes.c_double), ('focal_baseline', ctypes.c_double),
-        ('best_factor', ctypes.c_double), ('confidence_threshold', ctypes.c_double),
-        ('contrast_threshold', ctypes.c_double),
-        ('cx', ctypes.c_double), ('cy', ctypes.c_double),
-        ('per_column', ctypes.c_double), ('per_row', ctypes.c_double),
-        ('nearest', ctypes.c_double), ('farthest', ctypes.c_double),
-        ('is_subpixel', ctypes.c_int), ('is_unique', ctypes.c_int),
-        ('is_textured', ctypes.c_int), ('keeps_border', ctypes.c_int), ('fills', ctypes.c_int),
-        ('bilateral_factor', ctypes.c_int), ('needs_partner', ctypes.c_int),
-        ('max_difference', ctypes.c_int), ('confidence_radius', ctypes.c_int),
-        ('speckle_size', ctypes.c_int),
-        ('speckle_range', ctypes.c_int), ('decimation', ctypes.c_int),
-        ('wide_scale', ctypes.c_float), ('color_range', ctypes.c_int),
-        ('colors', ctypes.c_uint8 * (3 * 256)))
 
     def bind(self, targets: Mapping[str, int]) -> None:
         """Say where each output goes, and 'final'; what is missing is not written."""
@@ -170,30 +150,14 @@ class Parameters(ctypes.Structure):
             self.per_row = 1 / calibration.focal_y_px
 
 
+@declared_in('frame/refine.cuh')
 class Frame(ctypes.Structure):
     """``Frame`` in ``refine.cuh``."""
 
-    _fields_ = (
-        ('parameters', ctypes.c_void_p), ('label', ctypes.c_void_p),
-        ('fraction', ctypes.c_void_p), ('best', ctypes.c_void_p), ('second', ctypes.c_void_p),
-        ('right_label', ctypes.c_void_p), ('texture', ctypes.c_void_p),
-        ('sixteenths', ctypes.c_void_p), ('filtered', ctypes.c_void_p),
-        ('regions', ctypes.c_void_p), ('region_sizes', ctypes.c_void_p),
-        ('stamp', ctypes.c_void_p), ('end', ctypes.c_void_p), ('ended', ctypes.c_void_p),
-        ('width', ctypes.c_int),
-        ('height', ctypes.c_int), ('x_begin', ctypes.c_int), ('x_end', ctypes.c_int),
-        ('y_begin', ctypes.c_int), ('y_end', ctypes.c_int), ('min_disparity', ctypes.c_int),
-        ('is_mirrored', ctypes.c_int), ('has_float_costs', ctypes.c_int),
-        ('is_sad', ctypes.c_int))
 
-
+@declared_in('frame/refine.cuh')
 class Filling(ctypes.Structure):
     """``Filling`` in ``refine.cuh``."""
-
-    _fields_ = (('frame', Frame), ('filled', ctypes.c_void_p), ('smoothed', ctypes.c_void_p),
-                ('confidence_sums', ctypes.c_void_p), ('jump_columns', ctypes.c_void_p),
-                ('confidence', ctypes.c_void_p), ('contrast', ctypes.c_void_p),
-                ('most', ctypes.c_int))
 
 
 class Refine:

@@ -15,11 +15,8 @@ PLANES, STAGES = 5, 4
 #: Warps of a block of ``follow_rows``, a multiple of 4: as many as leave each registers enough.
 ROW_WARPS = 24
 
-#: Logarithm of the blocks of a cluster; as in ``tiled.cu``. From compute capability 9.0 on.
-CLUSTER_BITS = 3
-
 #: Warps of a block of ``speculate``, and most tiles (a bit for each in half a word).
-SPECULATIVE_WARPS, LONGEST_RUN = 16, 16
+SPECULATIVE_WARPS, MAX_RUN = 16, 16
 
 #: Least warps of a block that visits one tile after the other (all of them load), and most (each
 #: is to have registers enough).
@@ -49,10 +46,8 @@ class Launch(NamedTuple):
     """How the kernels are launched.
 
     schedule: speculative, rows, cooperative, lock_free or launches; rows, columns: tiles of the
-    image; blocks: of the grid; threads, shared_bytes: of a block; cluster_bits: logarithm of the
-    blocks that write into each other's shared memory; cluster_words: of two labels, for the
-    messages from the cluster and their barriers; run: neighbouring tiles that a block of
-    ``speculate`` has.
+    image; blocks: of the grid; threads, shared_bytes: of a block; run: neighbouring tiles that a
+    block of ``speculate`` has.
     """
 
     schedule: str
@@ -61,8 +56,6 @@ class Launch(NamedTuple):
     blocks: int
     threads: int
     shared_bytes: int
-    cluster_bits: int = 0
-    cluster_words: int = 0
     run: int = 0
 
     @property
@@ -80,7 +73,7 @@ def team(config: ResolvedConfig) -> Team:
 
 
 def check(config: ResolvedConfig, device: Properties = TYPICAL) -> None:
-    """Refuse tiles that a block cannot have on chip.
+    """Reject tiles that a block cannot have on chip.
 
     :raises ConfigError: and names the largest tile that fits.
     """
@@ -120,9 +113,8 @@ def launch_of(config: ResolvedConfig, width: int, height: int, device: Propertie
     blocks = rows if schedule == 'rows' else min(rows, columns)
     if schedule != 'launches':          # all blocks wait for each other: each has a multiprocessor
         blocks = min(blocks, device.multiprocessors)
-    found = Launch(schedule, rows, columns, blocks, 32 * _warps(config, schedule),
-                _shared_bytes(config, size, schedule))
-    return _in_clusters(config, found, device) if schedule == 'rows' else found
+    return Launch(schedule, rows, columns, blocks, 32 * _warps(config, schedule),
+                  _shared_bytes(config, size, schedule))
 
 
 def _all_on_chip(config: ResolvedConfig, rows: int, columns: int, device: Properties
@@ -132,28 +124,10 @@ def _all_on_chip(config: ResolvedConfig, rows: int, columns: int, device: Proper
         return None
     run = -(-columns // (device.multiprocessors // rows))
     shared = _shared_bytes(config, config.tile_size, 'speculative', run)
-    if run > LONGEST_RUN or shared > device.shared_memory:
+    if run > MAX_RUN or shared > device.shared_memory:
         return None
     return Launch('speculative', rows, columns, rows * -(-columns // run), 32 * SPECULATIVE_WARPS,
                shared, run=run)
-
-
-def _in_clusters(config: ResolvedConfig, found: Launch, device: Properties) -> Launch:
-    """The same in clusters, where every row has a block and its memory holds the messages."""
-    cluster = 1 << CLUSTER_BITS
-    blocks = -(-found.rows // cluster) * cluster
-    vector = team(config)
-    # A message from above and one from below for each column, each with a barrier of 8 bytes.
-    words = 2 * found.columns * (config.tile_size * vector.lanes * vector.words
-                                 + 2 // vector.registers)
-    words = -(-words // 4) * 4
-    room = found.shared_bytes + 4 * words * vector.registers
-    # A third of the multiprocessors may lie where no whole cluster fits.
-    if (device.capability < (9, 0) or found.rows < 2 or room > device.shared_memory
-            or blocks > device.multiprocessors * 2 // 3):
-        return found
-    return found._replace(blocks=blocks, shared_bytes=room, cluster_bits=CLUSTER_BITS,
-                          cluster_words=words)
 
 
 def asked_schedule(config: ResolvedConfig) -> str:

@@ -10,10 +10,10 @@ from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.engines.cuda import memory
 from stereo_bp_ros.engines.cuda.context import Context
 from stereo_bp_ros.engines.cuda.hierarchical import cost, labels
-from stereo_bp_ros.engines.cuda.hierarchical.labels import Matches
 from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime import compiler
+from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
 from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
 from stereo_bp_ros.geometry import Wanted
@@ -30,17 +30,9 @@ BARRIERS = {'launches': 'NO_BARRIER', 'cooperative': 'COUNTING', 'lock_free': 'L
 COOPERATIVE = ('speculative', 'rows', 'cooperative')
 
 
+@declared_in('tiled/tiled.cuh')
 class TiledLaunch(ctypes.Structure):
     """``TiledLaunch`` in ``tiled.cuh``."""
-
-    _fields_ = (
-        ('cost', cost.CostLaunch), ('edges', ctypes.c_void_p * 4), ('state', ctypes.c_void_p),
-        ('out', Matches), ('rows', ctypes.c_int),
-        ('columns', ctypes.c_int), ('outer', ctypes.c_int), ('inner', ctypes.c_int),
-        ('slope', ctypes.c_int), ('truncation', ctypes.c_int), ('pad', ctypes.c_int),
-        ('float_slope', ctypes.c_float), ('float_truncation', ctypes.c_float),
-        ('float_pad', ctypes.c_float), ('cluster_bits', ctypes.c_int),
-        ('cluster_words', ctypes.c_int), ('stamp', ctypes.c_void_p))
 
 
 def kernel(config: ResolvedConfig, launch: tiled_launch.Launch, image: str,
@@ -53,8 +45,7 @@ def kernel(config: ResolvedConfig, launch: tiled_launch.Launch, image: str,
     if launch.schedule == 'speculative':
         return 'tiled/speculative.cu', f'speculate<{types}, {launch.run}, {launch.threads}>'
     if launch.schedule == 'rows':
-        suffix = '_in_clusters' if launch.cluster_words else ''
-        return 'tiled/tiled.cu', f'follow_rows{suffix}<{types}, {launch.threads}>'
+        return 'tiled/tiled.cu', f'follow_rows<{types}, {launch.threads}>'
     waits = str(config.option('synchronisation', 'needed') == 'all').lower()
     return 'tiled/tiled.cu', (f'visit_diagonals<{types}, {waits}, {BARRIERS[launch.schedule]}, '
                         f'{launch.threads}>')
@@ -129,4 +120,4 @@ class Tiled(CudaMatching):
             device['tile_state'], out, self._launch.rows, self._launch.columns,
             config.outer_iterations, config.inner_iterations, int(slope), int(truncation),
             int(pad), slope, truncation, pad,
-            self._launch.cluster_bits, self._launch.cluster_words, self._arena.stamp('messages'))
+            self._arena.stamp('messages'))
