@@ -81,7 +81,7 @@ def test_validating_a_change_and_compiling_for_it_call_no_cuda(
     for changes in ({'message_type': 'float32'}, {'disparity_range': 128}):
         wanted = OLD.replace(**changes)
         bench.reconfiguration.check(bench.host.config, wanted, SIZE)
-        bench.reconfiguration.apply(types.SimpleNamespace(matcher=wanted, node=SIZE))
+        bench.reconfiguration.reconcile(types.SimpleNamespace(matcher=wanted, node=SIZE))
         end = time.monotonic() + 60
         while bench.host.config != wanted:
             assert time.monotonic() < end
