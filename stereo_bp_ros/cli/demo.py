@@ -18,12 +18,9 @@ import logging
 import pathlib
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import Progress
-
-from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import replace_folder
-from stereo_bp_ros.cli.render import workers_for
+from stereo_bp_ros.cli.render import render_bag
 from stereo_bp_ros.config import Value
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
 
@@ -125,14 +122,3 @@ def _perform(options: argparse.Namespace, name: str, title: str, preset: str,
         least_published=min_published)
     recorded.settings = settings
     return recorded
-
-
-def render_bag(sequence: scenes.RoadSequence, path: pathlib.Path, bar: Progress) -> None:
-    """Draw a street into a bag with its truth; ``bar`` shows how far it is."""
-    from stereo_bp_ros.evaluation import bags
-    frames = bar.track(scenes.render(sequence, workers_for(len(sequence))), total=len(sequence),
-                       description=f'Rendering {sequence.width} x {sequence.height}')
-    bags.write_bag(path, Calibration(sequence.focal_px, sequence.baseline_m, sequence.cx,
-                                     sequence.cx, sequence.cy),
-                   ((frame.stamp_ns, frame.left, frame.right, frame.disparity)
-                    for frame in frames))

@@ -19,7 +19,9 @@ from typing import Any
 
 import numpy as np
 import yaml
+from rich.progress import Progress
 
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation import files
@@ -176,3 +178,14 @@ def chosen_sequence(options: argparse.Namespace) -> scenes.RoadSequence:
     return scenes.sequence_of({
         **values, 'hard': options.street == 'hard', 'width': width, 'height': height,
         'max_disparity': options.disparities - scenes.SPARE_DISPARITIES})
+
+
+def render_bag(sequence: scenes.RoadSequence, path: pathlib.Path, bar: Progress) -> None:
+    """Draw a street into a bag with its truth; ``bar`` shows how far it is."""
+    from stereo_bp_ros.evaluation import bags
+    frames = bar.track(scenes.render(sequence, workers_for(len(sequence))), total=len(sequence),
+                       description=f'Rendering {sequence.width} x {sequence.height}')
+    bags.write_bag(path, Calibration(sequence.focal_px, sequence.baseline_m, sequence.cx,
+                                     sequence.cx, sequence.cy),
+                   ((frame.stamp_ns, frame.left, frame.right, frame.disparity)
+                    for frame in frames))

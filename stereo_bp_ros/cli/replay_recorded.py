@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import evaluate_report, evaluate_scenario, run_report
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli.demo import render_bag
 from stereo_bp_ros.cli.outputs import replace_folder
+from stereo_bp_ros.cli.render import render_bag
 from stereo_bp_ros.cli.run_report import MATCHER
 from stereo_bp_ros.config import Value, load_parameter_file
 from stereo_bp_ros.errors import StereoError, shown
