@@ -48,9 +48,9 @@ def lines(summary: Mapping[str, Any]) -> list[str]:
 
 
 def folded(sentences: Sequence[str]) -> list[str]:
-    """Each folded into lines of a terminal."""
-    return [textwrap.fill(text, WIDTH, break_on_hyphens=False, break_long_words=False)
-            for text in sentences]
+    """Lines of a terminal, each sentence beginning a new one."""
+    return [line for text in sentences for line in textwrap.wrap(
+        text, WIDTH, break_on_hyphens=False, break_long_words=False)]
 
 
 def device_words(devices: Sequence[Mapping[str, str]]) -> str:

@@ -136,7 +136,7 @@ def test_the_last_json_line_of_a_scenario_says_what_has_matched_and_how_far(fold
                                                                            capsys):
     path = tmp_path / 'scenario.yaml'
     path.write_text(f'inputs: [{folders[0]}]\nsettings: {{stereo_algorithm: sad}}\n'
-                    'conditions: [density >= 1 %]\n')
+                    'conditions: [mean.score.density >= 1]\n')
     assert main(['evaluate', '--scenario', str(path), '--json-lines', '--backend', 'cpu']) == 0
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last['searched'][0]['disparities'] == 40

@@ -375,7 +375,7 @@ inputs: [drive, {rendered: {width: 96, height: 64, max_disparity: 12, frames: 3}
 settings: {stereo_algorithm: sad, disparity_range: 16, backend: cpu, num_threads: 1}
 limit: 4
 repeat: 1
-conditions: [density >= 1 %, bad3 <= 0 %]
+conditions: [mean.score.density >= 1, mean.score.bad_3_estimated <= 0]
 """)
     reports = []
     for more in ([], ['--workers', '2']):

@@ -243,7 +243,7 @@ def test_a_looped_run_is_reported_as_one(recording, tmp_path):
     assert rate <= 10.01
     assert rate == pytest.approx(10, abs=0.01) or frames['dropped']
     assert recorded.figures.score.bad_estimated(3.0) < 5
-    shots = recorded.showing.gallery.shots()
+    shots = recorded.showing.worst_first()
     assert 8 <= len(shots) <= 16
     assert max(shot.place for shot in shots) > 24       # the third loop, too
 
