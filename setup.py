@@ -14,7 +14,7 @@ FOLDERS = {f'{NAME}.{inside}': folder
 
 ROSBAGS = 'rosbags>=0.11'
 CPU = ['numba>=0.57', "tbb; platform_machine == 'x86_64'"]
-EVALUATION = [ROSBAGS, 'matplotlib>=3.5']
+EVALUATION = [ROSBAGS, 'matplotlib>=3.5', 'scipy>=1.9', 'jinja2>=3']
 SCALE = ['distributed>=2024.8', 'cryptography>=42']
 SEARCH = ['optuna>=5']
 
@@ -44,7 +44,7 @@ setup(
     license='Apache-2.0',
     packages=[*find_packages(include=[NAME, f'{NAME}.*']), *FOLDERS],
     package_dir=FOLDERS,
-    package_data={NAME: ['py.typed'],
+    package_data={NAME: ['py.typed'], f'{NAME}.evaluation': ['report.html'],
                   f'{NAME}.kernels': ['*.md', '*.cu*', '*/*.cu*', '*/*/*.cu*'],
                   f'{NAME}.papers.tables': ['*.yaml'],
                   f'{NAME}.presets': ['*.*', 'cameras/*.yaml']},

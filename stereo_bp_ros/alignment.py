@@ -14,10 +14,10 @@ import cv2
 import numpy as np
 
 #: Images wider than this are made smaller by a whole number first, pixels.
-WIDEST = 1920
+MAX_WIDTH = 1920
 
 #: Corners that are looked for, and how close together they may be, as a part of the width.
-CORNERS, APART = 200, 1 / 40
+CORNERS, MIN_SPACING = 200, 1 / 40
 
 #: Half the side of the square that is compared, pixels.
 HALF = 7
@@ -26,11 +26,11 @@ HALF = 7
 SEARCHES = (6, 32)
 
 #: Least correlation of a corner with its partner, and how much less any other row must have.
-LEAST_CORRELATION, LEAST_LEAD = 0.8, 0.1
+MIN_CORRELATION, MIN_LEAD = 0.8, 0.1
 
 #: What an estimate needs: so many points within three times the most spread, pixels, and so much
 #: standard deviation of their columns, as a part of the width.
-LEAST_POINTS, MOST_SPREAD, LEAST_WIDTH = 20, 0.75, 0.12
+MIN_POINTS, MAX_SPREAD, MIN_WIDTH = 20, 0.75, 0.12
 
 #: Rows that partners of a rectified pair are apart at most, pixels.
 ROWS_APART = 0.75
@@ -129,8 +129,8 @@ def corners_in_their_rows(left: np.ndarray, right: np.ndarray, last: int) -> tup
 
 
 def _reduced(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """A pair no wider than ``WIDEST``, and by which whole number it was made smaller."""
-    factor = -(-left.shape[1] // WIDEST)
+    """A pair no wider than ``MAX_WIDTH``, and by which whole number it was made smaller."""
+    factor = -(-left.shape[1] // MAX_WIDTH)
     if factor > 1:
         size = (left.shape[1] // factor, left.shape[0] // factor)
         left, right = (cv2.resize(image[:size[1] * factor, :size[0] * factor], size,
@@ -141,7 +141,7 @@ def _reduced(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def _corners(image: np.ndarray, count: int) -> np.ndarray:
     """Columns and rows of the best corners, int N x 2."""
     width = image.shape[1]
-    corners = cv2.goodFeaturesToTrack(image, count, 0.01, max(HALF, width * APART))
+    corners = cv2.goodFeaturesToTrack(image, count, 0.01, max(HALF, width * MIN_SPACING))
     return np.zeros((0, 2), int) if corners is None else np.rint(corners[:, 0]).astype(int)
 
 
@@ -160,15 +160,15 @@ def _partner(left: np.ndarray, right: np.ndarray, x: int, y: int, rows: int,
     i = int(of_row.argmax())
     j = int(scores[i].argmax())
     best = of_row[i]
-    if best < LEAST_CORRELATION or not (0 < i < 2 * rows and 0 < j < end - begin - 1):
+    if best < MIN_CORRELATION or not (0 < i < 2 * rows and 0 < j < end - begin - 1):
         return None
     # Of columns the partner may have several, as along a fence: all of them have its row.
-    if _rival(of_row, i) > best - LEAST_LEAD:
+    if _rival(of_row, i) > best - MIN_LEAD:
         return None
     shift = _summit(scores[i - 1:i + 2, j - 1:j + 2])
     if shift is None:
         return None
-    return _Partner(i - rows + shift, x - begin - j, _rival(scores[i], j) <= best - LEAST_LEAD)
+    return _Partner(i - rows + shift, x - begin - j, _rival(scores[i], j) <= best - MIN_LEAD)
 
 
 def _rival(scores: np.ndarray, place: int) -> float:
@@ -197,15 +197,15 @@ def _line(points: np.ndarray, width: int) -> VerticalOffset | None:
     :param points: N x 2, column and offset.
     """
     columns, offsets = points[:, 0] / max(1, width - 1) - 0.5, points[:, 1]
-    if len(points) < LEAST_POINTS or np.std(columns) < LEAST_WIDTH:
+    if len(points) < MIN_POINTS or np.std(columns) < MIN_WIDTH:
         return None
     i, j = np.triu_indices(len(points), 1)
-    apart = np.abs(columns[j] - columns[i]) > LEAST_WIDTH
+    apart = np.abs(columns[j] - columns[i]) > MIN_WIDTH
     tilt = float(np.median((offsets[j] - offsets[i])[apart] / (columns[j] - columns[i])[apart]))
     offset = float(np.median(offsets - tilt * columns))
     rest = np.abs(offsets - tilt * columns - offset)
     spread = _SIGMA * float(np.median(rest))
-    agree = int(np.count_nonzero(rest <= 3 * MOST_SPREAD))
-    if spread > MOST_SPREAD or agree < LEAST_POINTS:
+    agree = int(np.count_nonzero(rest <= 3 * MAX_SPREAD))
+    if spread > MAX_SPREAD or agree < MIN_POINTS:
         return None
     return VerticalOffset(offset, tilt, spread, agree)

@@ -13,13 +13,13 @@ from typing import Any
 from stereo_bp_ros.errors import InputError, InputReason
 
 #: Bounds of the numbers of messages: the largest of float32, and its smallest of full precision.
-LARGEST_FLOAT32, SMALLEST_FLOAT32 = (2 - 2**-23) * 2.0**127, 2.0**-126
+MAX_FLOAT32, MIN_FLOAT32 = (2 - 2**-23) * 2.0**127, 2.0**-126
 
 #: A baseline that is none, metres: what rounding leaves of numbers that should be equal.
 ZERO_BASELINE = 1e-9
 
 #: Below every positive disparity, pixels: a difference of two numbers of 24 bits around 1 / 16.
-SMALLEST_DISPARITY = 2.0**-30
+MIN_DISPARITY = 2.0**-30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,15 +73,15 @@ class Calibration:
 
     def _check_float32(self) -> None:
         for name, value, least, most in (
-                ('focal_px', self.focal_px, SMALLEST_FLOAT32, LARGEST_FLOAT32),
-                ('focal_y_px', self.focal_y_px, SMALLEST_FLOAT32, LARGEST_FLOAT32),
-                ('baseline_m', self.baseline_m, SMALLEST_FLOAT32, LARGEST_FLOAT32),
-                ('cx_left', self.cx_left, 0, LARGEST_FLOAT32),
-                ('cx_right', self.cx_right, 0, LARGEST_FLOAT32),
-                ('cx_left - cx_right', self.shift, 0, LARGEST_FLOAT32),
-                ('cy', self.cy, 0, LARGEST_FLOAT32),
+                ('focal_px', self.focal_px, MIN_FLOAT32, MAX_FLOAT32),
+                ('focal_y_px', self.focal_y_px, MIN_FLOAT32, MAX_FLOAT32),
+                ('baseline_m', self.baseline_m, MIN_FLOAT32, MAX_FLOAT32),
+                ('cx_left', self.cx_left, 0, MAX_FLOAT32),
+                ('cx_right', self.cx_right, 0, MAX_FLOAT32),
+                ('cx_left - cx_right', self.shift, 0, MAX_FLOAT32),
+                ('cy', self.cy, 0, MAX_FLOAT32),
                 ('focal_px x baseline_m', self.focal_px * self.baseline_m, 0,
-                 LARGEST_FLOAT32 * SMALLEST_DISPARITY)):
+                 MAX_FLOAT32 * MIN_DISPARITY)):
             if not least <= abs(value) <= most:
                 raise InputError(InputReason.BAD_CALIBRATION, f'{name} is {value:g}',
                                  'messages have float32, which does not hold it')

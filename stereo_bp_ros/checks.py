@@ -25,7 +25,7 @@ from stereo_bp_ros.images import RawImage, check_pair
 MIN_BASELINE, MAX_BASELINE = 0.005, 10.0
 
 #: Where a principal point lies in the image, as a part of its width or height.
-CENTRAL = (0.3, 0.7)
+CENTRAL_RANGE = (0.3, 0.7)
 
 #: Difference of two focal lengths, as a part of one; rows by which principal points may differ;
 #: and how much of a baseline may be vertical: a row at 100 pixels of disparity.
@@ -51,13 +51,13 @@ def check_baseline(calibration: Calibration) -> Texts:
 
 
 @check(Doubt.PRINCIPAL_POINT, 'the principal point lies in the middle of the image, '
-        f'from {CENTRAL[0]:g} to {CENTRAL[1]:g} of its width and height')
+        f'from {CENTRAL_RANGE[0]:g} to {CENTRAL_RANGE[1]:g} of its width and height')
 def check_principal_point(calibration: Calibration, width: int, height: int) -> Texts:
     """The principal point of a calibration fits an image of a size, pixels."""
     if calibration.width or not (calibration.cx_left or calibration.cy):
         return              # the size is known, and compared, or there is no principal point
     for name, value, side in (('cx', calibration.cx_left, width), ('cy', calibration.cy, height)):
-        if not CENTRAL[0] * side <= value <= CENTRAL[1] * side:
+        if not CENTRAL_RANGE[0] * side <= value <= CENTRAL_RANGE[1] * side:
             yield (f'{name} of the left camera is {value:g} in images of {width} x {height}: the '
                    'calibration is probably of images of another size, and depth in another scale')
             return
@@ -113,7 +113,7 @@ def check_projections(left: Sequence[float], right: Sequence[float]) -> Texts:
 # Images
 
 #: Part of the pixels that must be dark or bright for an image to count as black or saturated.
-PART = 0.99
+MIN_SHARE = 0.99
 
 #: Grey values, of 255, below which a pixel is black and from which it is saturated.
 BLACK, SATURATED = 8, 250
@@ -141,9 +141,9 @@ def check_exposure(left: RawImage, right: RawImage, mono16_scale: float) -> Text
     for side, image in (('left', left), ('right', right)):
         grey = _grey_sample(image, mono16_scale)
         hint = ' (does mono16_scale fit the camera?)' if image.layout.bits == 16 else ''
-        if np.mean(grey < BLACK) >= PART:
+        if np.mean(grey < BLACK) >= MIN_SHARE:
             yield f'the {side} image is black{hint}'
-        elif np.mean(grey >= SATURATED) >= PART:
+        elif np.mean(grey >= SATURATED) >= MIN_SHARE:
             yield f'the {side} image is saturated{hint}'
 
 

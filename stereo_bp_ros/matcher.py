@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -53,12 +54,11 @@ class Pending:
 class StereoMatcher:
     """Turns rectified stereo pairs into disparity with one configuration at a time.
 
-    An engine is built for the size of the first pair and again when size or configuration
-    change; between such changes nothing is allocated but the results. With the setting
-    ``min_depth`` a calibration that ends the search elsewhere is such a change, too: the latest
-    one counts, and before the first ``disparity_range``. A matcher that is entered
-    from two threads at once raises; different matchers never disturb each other. Usable as a
-    context manager.
+    It builds an engine for the size of the first pair, and again when size or configuration
+    change; otherwise only results are allocated. With the setting ``min_depth`` a calibration
+    that changes the range is such a change, too; before the first one ``disparity_range`` holds.
+    A matcher that is entered from two threads at once raises; different matchers never disturb
+    each other. Usable as a context manager.
 
     :param config: settings; ``MatcherConfig.preset(name)`` or ``MatcherConfig(...)``.
     :param backend: 'auto', 'cuda' or 'cpu'; None takes ``config.backend``.
@@ -87,14 +87,21 @@ class StereoMatcher:
         return self._config
 
     @property
-    def config_in_force(self) -> MatcherConfig:
-        """What engines are built with: ``config``, with ``min_depth`` turned into the
-        ``disparity_range`` of ``calibration``, and 0."""
+    def effective_config(self) -> MatcherConfig:
+        """The configuration of the engines: ``config`` with the ``disparity_range`` that
+        ``min_depth`` and ``calibration`` give, and ``min_depth`` 0."""
         return self._effective
 
     @property
+    def config_in_force(self) -> MatcherConfig:
+        """Deprecated: ``effective_config``."""
+        warnings.warn('StereoMatcher.config_in_force is now effective_config',
+                      DeprecationWarning, stacklevel=2)
+        return self.effective_config
+
+    @property
     def calibration(self) -> Calibration | None:
-        """The latest one given, which ``min_depth`` ends the search by; None before the first."""
+        """The latest one given, from which ``min_depth`` gets its range; None before the first."""
         return self._calibration
 
     @property
@@ -206,7 +213,7 @@ class StereoMatcher:
             it holds by now.
         :raises ConfigError: ``fixed_disparity`` of a range that 16 bits do not hold, or a
             calibration with which ``min_depth`` is out of reach.
-        :raises InputError: an image, the calibration or an array of ``out`` is refused.
+        :raises InputError: an image, the calibration or an array of ``out`` is rejected.
         :raises MemoryLimitError: the pair's size needs more than ``memory_limit``.
         :raises RuntimeError: the matcher was entered from two threads at once, or is closed.
         """
@@ -271,7 +278,7 @@ class StereoMatcher:
         if old is None:
             self._compile_time = _warm_up(backend, config)
         else:
-            plan, fits_beside = self._successor(old, backend, config)
+            plan, fits_beside = self._plan_successor(old, backend, config)
             if not fits_beside:
                 # If the new one fails all the same, the next frame builds this one again.
                 self._engine = None
@@ -308,7 +315,7 @@ class StereoMatcher:
             self._backend, self._effective = backend, wanted
         self._calibration = calibration
 
-    def _successor(self, old: engines.Engine, backend: engines.Backend, config: MatcherConfig
+    def _plan_successor(self, old: engines.Engine, backend: engines.Backend, config: MatcherConfig
                    ) -> tuple[engines.Plan, bool]:
         """The plan of an engine after an older one, and whether it fits beside that.
 

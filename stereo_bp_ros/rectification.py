@@ -34,7 +34,7 @@ IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 ROTATION_TOLERANCE = 1e-3
 
 #: Most pixels of a side of an image: ``cv2.remap`` has 16 bits for a column or a row.
-LONGEST_SIDE = 2**15 - 2
+MAX_SIDE = 2**15 - 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,12 +138,12 @@ class Rectification:
         for name, raw in (('rectified_width', self.width), ('rectified_height', self.height)):
             object.__setattr__(self, name, getattr(self, name) or raw)
         sizes = (self.width, self.height, self.rectified_width, self.rectified_height)
-        if not 0 < min(sizes) <= max(sizes) <= LONGEST_SIDE:
+        if not 0 < min(sizes) <= max(sizes) <= MAX_SIDE:
             raise InputError(
                 InputReason.TOO_LARGE if min(sizes) > 0 else InputReason.BAD_SIZE,
                 f'{self.width} x {self.height} to be rectified to '
                 f'{self.rectified_width} x {self.rectified_height}',
-                f'sides may have 1 to {LONGEST_SIDE} pixels')
+                f'sides may have 1 to {MAX_SIDE} pixels')
         for side in SIDES:
             self.camera(side).check(side)
         # What is said of the rectified images is refused now, not in the middle of a frame.

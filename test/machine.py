@@ -9,6 +9,7 @@ import pathlib
 import re
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 #: Domains whose ports Linux gives to nobody else.
 DOMAINS = range(1, 101)
@@ -53,6 +54,18 @@ def domain() -> Iterator[int]:
     number, holder = claim()
     with holder:
         yield number
+
+
+@contextlib.contextmanager
+def ros_context() -> Iterator[Any]:
+    """A context of rclpy in a domain of its own."""
+    import rclpy
+
+    made = rclpy.Context()
+    with domain() as number:
+        rclpy.init(context=made, args=[], domain_id=number)
+        yield made
+        made.try_shutdown()
 
 
 #: Where Fast DDS has its segments, which a killed process leaves behind.

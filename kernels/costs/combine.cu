@@ -11,9 +11,9 @@ struct Term {
 };
 
 struct CombineLaunch {
-    const void* left[MOST_COSTS];  // features of the whole images
-    const void* right[MOST_COSTS];
-    Term terms[MOST_COSTS];
+    const void* left[MAX_COSTS];  // features of the whole images
+    const void* right[MAX_COSTS];
+    Term terms[MAX_COSTS];
     uint8* cost;  // [height][width][padded labels]
     int image_width;
     int first_x, first_y, width, height;  // of the partition

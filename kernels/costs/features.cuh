@@ -6,7 +6,7 @@
 constexpr int TILE_WIDTH = 32, TILE_HEIGHT = 16, THREADS = 256;
 
 // Costs that can be combined at once.
-constexpr int MOST_COSTS = 8;
+constexpr int MAX_COSTS = 8;
 
 struct FeatureSettings {
     float sobel_scale, sobel_cap;  // factor, and bound of the absolute result
@@ -15,7 +15,7 @@ struct FeatureSettings {
 
 struct FeatureLaunch {
     const void* grey[2];            // left and right, H x W: uint8, or float to be rounded
-    void* features[MOST_COSTS][2];  // H x W, of each cost
+    void* features[MAX_COSTS][2];  // H x W, of each cost
     FeatureSettings settings;
     int width, height, halo;
     uint64* stamp;  // time at which the stage starts, ns; null = none

@@ -2,7 +2,7 @@
 // the border of the image, and count less near a jump of the disparity: rows, then columns.
 #include "frame/refine.cuh"
 
-constexpr int MOST_RADIUS = 25, ROW_BLOCK = 256;
+constexpr int MAX_RADIUS = 25, ROW_BLOCK = 256;
 constexpr int JUMP = 32;  // sixteenths; neighbours that differ by more are on both sides of one
 
 // Whether the disparity jumps or ends between a pixel and one of its four neighbours.
@@ -19,8 +19,8 @@ __device__ __forceinline__ bool is_at_jump(const Frame& f, int x, int y) {
 // columns from the nearest jump in the row. blockIdx.y = row.
 __global__ void __launch_bounds__(ROW_BLOCK)
     add_confidences(const __grid_constant__ Filling filling) {
-    __shared__ uint8 steps[ROW_BLOCK + 2 * MOST_RADIUS];
-    __shared__ bool jumps[ROW_BLOCK + 2 * MOST_RADIUS];
+    __shared__ uint8 steps[ROW_BLOCK + 2 * MAX_RADIUS];
+    __shared__ bool jumps[ROW_BLOCK + 2 * MAX_RADIUS];
     const Frame& f = filling.frame;
     const Parameters p = *f.parameters;
     const int radius = p.confidence_radius, y = blockIdx.y, first = blockIdx.x * ROW_BLOCK;

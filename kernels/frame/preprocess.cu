@@ -62,12 +62,12 @@ struct FilterTile {
 
 extern __shared__ double shared_memory[];
 
-constexpr int MOST_RADIUS = 41;  // of the Gaussian: ceil(4 sigma) + 1 with sigma 10
+constexpr int MAX_RADIUS = 41;  // of the Gaussian: ceil(4 sigma) + 1 with sigma 10
 
 struct Gaussian {
     Planes planes;
     int radius;
-    float weights[MOST_RADIUS + 1];  // from the middle outwards
+    float weights[MAX_RADIUS + 1];  // from the middle outwards
 };
 
 template <typename Grey>

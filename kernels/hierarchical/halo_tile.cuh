@@ -91,8 +91,8 @@ struct Node {
 
     __device__ __forceinline__ Node(const Launch& p, const HaloTile& tile, uint32 packed,
                                     bool is_there)
-        : x(tile.left + int(packed & 255u) - LARGEST_HALO - 1),
-          y(tile.top + int(packed >> 8 & 255u) - LARGEST_HALO - 1), slot(packed >> 16),
+        : x(tile.left + int(packed & 255u) - MAX_HALO - 1),
+          y(tile.top + int(packed >> 8 & 255u) - MAX_HALO - 1), slot(packed >> 16),
           exists(is_there && unsigned(x - 1) < unsigned(p.width - 2)
                  && unsigned(y - 1) < unsigned(p.height - 2)) {}
     // The neighbour of an existing node in this direction is on the border.

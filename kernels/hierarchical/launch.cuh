@@ -14,7 +14,7 @@ constexpr bool are_all(Labels labels) {
     return labels == Labels::ALL || labels == Labels::ALL_AND_MORE;
 }
 
-constexpr int LARGEST_HALO = 15;
+constexpr int MAX_HALO = 15;
 
 // Messages in device memory are kept at their sender: [row][direction][unit][x / 2], one array for
 // each colour.
@@ -38,7 +38,7 @@ struct Launch {
     // Nodes of one colour of every tile: those of the tile itself, then those of its halo by their
     // distance from the tile. ``counts``: nodes that are at most so far away.
     const uint32* nodes[2];
-    int counts[2][LARGEST_HALO + 1];
+    int counts[2][MAX_HALO + 1];
     int slope, truncation;  // of integer messages
     float float_slope, float_truncation;
     uint64* stamp;  // time at which the launch starts, ns; null = none

@@ -8,7 +8,7 @@ import re
 from stereo_bp_ros.config import MatcherConfig, parse_assignments
 from stereo_bp_ros.config.files import preset_names
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation import peers
+from stereo_bp_ros.evaluation import baselines
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
@@ -43,11 +43,11 @@ def chosen(options: argparse.Namespace, own: str, config: MatcherConfig
             changes = parse_assignments(part for part in assignments.split(',') if part)
             found = {name: MatcherConfig.from_mapping({**config.to_mapping(), **changes})}
         else:
-            found = {one: _preset(one, options) for one in text.split(',')
-                     if one not in peers.NAMES}
-            names += [one for one in text.split(',') if one in peers.NAMES and one not in names]
+            words = text.split(',')
+            found = {one: _preset(one, options) for one in words if one not in baselines.NAMES}
+            names += [one for one in words if one in baselines.NAMES and one not in names]
         for one, other in found.items():
-            if one in (own, *others, *(peers.NAMES if colon else ())):
+            if one in (own, *others, *(baselines.NAMES if colon else ())):
                 raise ValueError(f'--against {shown(text)}: there is a matcher {shown(one)} '
                                  'already')
             others[one] = other
@@ -57,7 +57,7 @@ def chosen(options: argparse.Namespace, own: str, config: MatcherConfig
 def _preset(name: str, options: argparse.Namespace) -> MatcherConfig:
     """A preset to compare with: its own settings, on the same back end."""
     if name not in preset_names():
-        raise ValueError(f'--against {shown(name)} is none of ' + ', '.join(peers.NAMES)
+        raise ValueError(f'--against {shown(name)} is none of ' + ', '.join(baselines.NAMES)
                          + ', no preset (' + ', '.join(preset_names())
                          + '), and no NAME:KEY=VALUE')
     chosen = {'backend': options.backend} if options.backend else {}

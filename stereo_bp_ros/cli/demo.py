@@ -24,6 +24,7 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.render import workers_for
 from stereo_bp_ros.config import Value
+from stereo_bp_ros.evaluation import report
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
 
 if TYPE_CHECKING:
@@ -65,8 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='replay this folder of pairs')
     shared.add_topic_options(parser)
     parser.add_argument('--output', type=pathlib.Path, default='demo', metavar='DIR',
-                        help='report.json, report.html and recordings (default: demo; plots '
-                             'need matplotlib); what an earlier demo left there is replaced')
+                        help='report.json, report.html and recordings (default: demo; the '
+                             'page needs jinja2 and matplotlib); what an earlier demo left '
+                             'there is replaced')
     parser.add_argument('--frames', type=shared.whole(2, 100000), default=0, metavar='N',
                         help='length of the rendered sequences (default 120 and 160)')
     parser.add_argument('--noise', type=shared.real(0, 255), default=1.5, metavar='SIGMA',
@@ -92,6 +94,7 @@ def run(options: argparse.Namespace) -> int:
         # Before an earlier demo is replaced by one that cannot be.
         from stereo_bp_ros.replay.source import open_source
         open_source(source, topics=shared.chosen_topics(options))
+    shared.can_draw('report.html', report.MODULES)
     replace_folder(options.output, [source])
     return run_report.finish(
         options.output, [_perform(one, options) for one in _runs(options)],

@@ -8,7 +8,7 @@
   stereo_bp evaluate --scenario street.yaml --json-lines
   stereo_bp evaluate --compare before/report.json after/report.json
   stereo_bp evaluate kitti2012/ --params-file chosen.yaml
-  stereo_bp evaluate kitti2012/ --preset road --sweep downscale=1:3:1 --choose 'p99 <= 100 ms'
+  stereo_bp evaluate kitti2012/ --preset road --sweep downscale=1:3:1 --choose downscale=2
   stereo_bp evaluate kitti2012/ --preset road --sweep census_weight=0.5:1.5 --trials 60
   stereo_bp evaluate monday/ tuesday/ wednesday/ --preset road --workers 8
   stereo_bp evaluate recording/ --preset road --mcap evaluation.mcap
@@ -30,7 +30,7 @@ import dataclasses
 import itertools
 import logging
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros import findings, transport
@@ -49,12 +49,11 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.outputs import check_files, check_folder
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import StereoError, shown
-from stereo_bp_ros.evaluation import peers
+from stereo_bp_ros.evaluation import baselines, report
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
 from stereo_bp_ros.evaluation.conditions import judge
-from stereo_bp_ros.evaluation.kept import Results
 from stereo_bp_ros.evaluation.obstacles import Corridor
-from stereo_bp_ros.evaluation.results import Result, Totals, totals_of
+from stereo_bp_ros.evaluation.results import Result, Results, Totals, totals_of
 from stereo_bp_ros.evaluation.runs import Method, examine_inputs
 from stereo_bp_ros.evaluation.sources import Input, Sources, inputs_of
 
@@ -74,6 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--scenario', type=pathlib.Path, metavar='FILE',
                         help='read inputs, settings and pass conditions from a YAML file '
                              '(docs/reference/scenarios.md); status 1 where a condition fails')
+    parser.add_argument('--explain', action='store_true',
+                        help='match nothing: list the paths that pass conditions, --choose and '
+                             '--by may have')
     parser.add_argument('--compare', type=pathlib.Path, nargs=2, metavar='REPORT',
                         help='match nothing: compare two files report.json over the same frames, '
                              'the second with the first')
@@ -87,11 +89,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--seed', type=shared.whole(0, 2**32 - 1), default=1, metavar='S',
                         help='with --trials: other points (default 1)')
     parser.add_argument('--choose', action='append', default=[], metavar='LIMIT',
-                        help="with --sweep: the best point that holds 'p99 <= 33 ms' or other "
-                             'conditions, or the point NAME=VALUE,... (default: the best of all)')
-    parser.add_argument('--by', default='filled bad3', metavar='FIGURE',
-                        help='with --sweep: what is best and drawn over time (default: filled '
-                             'bad3)')
+                        help="with --sweep: the best point that holds 'latency_ms.total.p99 <= "
+                             "33' or other conditions, or the point NAME=VALUE,... (default: the "
+                             'best of all)')
+    parser.add_argument('--by', default='mean.filled.bad_3_known', metavar='PATH',
+                        help='with --sweep: what is best and drawn over time (default: '
+                             'mean.filled.bad_3_known)')
     parser.add_argument('--repeat', type=shared.whole(1), default=3, metavar='N',
                         help='match each pair N times, report the median time (default 3)')
     parser.add_argument('--limit', type=shared.whole(1), default=0, metavar='N',
@@ -123,8 +126,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help='with --focal')
     parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
                         help='write report.json and report.html, one page with plots, the worst '
-                             'frames and some of all, and a map of the errors (plots need '
-                             'matplotlib)')
+                             'frames and some of all, and a map of the errors (the page needs '
+                             'jinja2 and matplotlib)')
     parser.add_argument('--mcap', type=pathlib.Path, metavar='FILE',
                         help='write a recording that Foxglove opens: image, disparity, error, '
                              'truth, confidence and figures of each pair (needs rosbags)')
@@ -140,6 +143,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.explain:
+        evaluate_scenario.explain()
+        return 0
     if options.compare:
         return evaluate_compare.run(options)
     scenario = evaluate_scenario.choose(options) if options.scenario else None
@@ -170,6 +176,8 @@ def run(options: argparse.Namespace) -> int:
     if options.output:
         check_folder(options.output, ('report.json', 'report.html'),
                      (*sources.paths, options.scenario, options.params_file))
+    has_page = options.output and not options.sweep and shared.can_draw(
+        'report.html', report.MODULES)
     doubts = examine_inputs(sources, config, method)
     for finding in doubts:
         _log.warning('%s', finding)
@@ -213,14 +221,14 @@ def run(options: argparse.Namespace) -> int:
             one.findings for one in results)):
         _log.warning('%s (%d of %d pairs)', finding, pairs, len(results))
         summary['warnings'].append({**finding.to_dict(), 'pairs': pairs})
-    verdicts = judge(scenario.conditions, results) if scenario else []
+    verdicts = judge(scenario.conditions, summary) if scenario else []
     if scenario:
         summary |= evaluate_scenario.report(scenario, verdicts)
     if options.output:
         shared.write_json(options.output / 'report.json', summary)
-        evaluate_report.write_html(options.output / 'report.html', title, summary,
-                                   results, totals, showing,
-                                   evaluate_scenario.lights(verdicts))
+        if has_page:
+            evaluate_report.write_html(options.output / 'report.html', title, summary, results,
+                                       totals, showing, verdicts)
     if options.json:
         shared.print_json(summary)
     elif options.json_lines:
@@ -300,10 +308,10 @@ def _corridor(options: argparse.Namespace) -> Corridor | None:
 
 def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, MatcherConfig],
              method: Method, backend: str, devices: Mapping[str, Sequence[Mapping[str, str]]],
-             results: Sequence[Result], totals: Totals) -> dict[str, Any]:
+             results: Collection[Result], totals: Totals) -> dict[str, Any]:
     own, *others = totals.matchers
     about = {name: {'settings': configs[name].to_mapping() if name in configs
-                    else peers.SETTINGS[name],
+                    else baselines.SETTINGS[name],
                     # On a CUDA device there are none.
                     'threads': int(devices[name][0].get('threads', 0))} for name in others}
     return evaluate_report.summary_of(
@@ -311,21 +319,15 @@ def _summary(options: argparse.Namespace, source: str, configs: Mapping[str, Mat
         settings=configs[own].to_mapping(), repeat=method.repeat, workers=options.workers,
         scheduler=options.scheduler,
         method=evaluate_origin.method_of(method, options.limit),
-        against={name: {**about[name], **totals.matchers[name].to_dict()} for name in others})
+        against=about)
 
 
-def _print(title: str, results: Sequence[Result], totals: Totals, summary: Mapping[str, Any]
+def _print(title: str, results: Collection[Result], totals: Totals, summary: Mapping[str, Any]
            ) -> None:
     table = tables.frame_table(results, totals, evaluate_report.truth_is_unread(summary))
-    fitting = shared.fitting(table.columns, table.rows, table.ranks)
-    shared.print_table(title, [table.columns[i] for i in fitting],
-                       [[row[i] for i in fitting] for row in table.rows])
+    shared.print_table(title, table.columns, table.rows, ranks=table.ranks)
     matchers = totals.matchers
-    columns, rows = tables.region_table(matchers)
-    if rows:
-        shared.print_table(f'By region, mean of {len(results)}', columns, rows)
-    for heading, columns, rows in tables.further_tables(matchers):
-        shared.print_table(heading, columns, rows)
-    for text in filter(None, (tables.sparsification_text(matchers), table.legend,
-                              *evaluate_origin.lines(summary))):
-        shared.say(*text.split('\n'))
+    for one in tables.further_tables(matchers):
+        shared.print_table(one.title, one.columns, one.rows)
+    shared.say(*tables.sparsification_text(matchers).splitlines(), *table.legend.split('\n'),
+               *evaluate_origin.lines(summary))

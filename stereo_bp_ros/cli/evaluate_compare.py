@@ -42,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
             words = {'paths': 'a path', 'settings': '--set'}.get(
                 name, '--' + name.replace('_', '-'))
             raise ValueError(f'--compare matches nothing: {words} does not go with it')
+    shared.require('scipy')
     a, b = options.compare
     reports = {'A': read_report(a), 'B': read_report(b)}
     comparison = compare(*reports.values())
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print(f'A = {a}, B = {b}, {comparison.frames} frames', comparison)
         for name, report in reports.items():
-            shared.say(*folded([_origin(name, report)])[0].split('\n'))
+            shared.say(*folded([_origin(name, report)]))
     return 0
 
 
@@ -67,17 +68,13 @@ def _print(title: str, comparison: Comparison) -> None:
     columns = ['figure', 'A', 'B', 'B - A', f'{100 * SHARE:g} % interval', 'p', 'change', 'n']
     rows = [_row(one) for one in comparison.differences]
     # How many frames have a figure is left out first where the terminal has no room.
-    fitting = shared.fitting(columns, rows, [0] * 7 + [1])
-    shared.print_table(title, [columns[i] for i in fitting],
-                       [[row[i] for i in fitting] for row in rows])
-    shared.say(f'Interval of the mean difference of frames: bootstrap, BCa, {DRAWS} resamples. p: '
-               'random',
-               f'signs of the differences, two-sided: all signs up to {EXACT} frames, else '
-               f'{DRAWS} draws.',
-               'n: frames that have the figure in both. filled: every hole has got a disparity of '
-               'the',
-               'background; valid, density and EPE: of the map as published. Time: median of the '
-               'runs.')
+    shared.print_table(title, columns, rows, ranks=[0] * 7 + [1])
+    shared.say(*folded([
+        f'Interval of the mean difference of frames: bootstrap, BCa, {DRAWS} resamples. p: random '
+        f'signs of the differences, two-sided: all signs up to {EXACT} frames, else {DRAWS} '
+        'draws. n: frames that have the figure in both. filled: every hole has got a disparity of '
+        'the background; valid, density and EPE: of the map as published. Time: median of the '
+        'runs.']))
     least = 2 / 2 ** comparison.frames
     if least > SIGNIFICANT:
         shared.say(f'{comparison.frames} frames are too few for a change: p is at least '

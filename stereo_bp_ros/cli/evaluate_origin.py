@@ -48,9 +48,9 @@ def lines(summary: Mapping[str, Any]) -> list[str]:
 
 
 def folded(sentences: Sequence[str]) -> list[str]:
-    """Each folded into lines of a terminal."""
-    return [textwrap.fill(text, WIDTH, break_on_hyphens=False, break_long_words=False)
-            for text in sentences]
+    """Lines of a terminal, each sentence beginning a new one."""
+    return [line for text in sentences for line in textwrap.wrap(
+        text, WIDTH, break_on_hyphens=False, break_long_words=False)]
 
 
 def device_words(devices: Sequence[Mapping[str, str]]) -> str:
@@ -107,7 +107,7 @@ def _times(summary: Mapping[str, Any]) -> str:
     text = (f'{runs} run{"s" * (runs > 1)} of {summary["matcher"]}, {summary["repeat"]} of each '
             'pair, from images in memory to a disparity in memory: '
             f'p50 {_milliseconds(total["p50"])}, p99 {_milliseconds(total["p99"])}')
-    if summary.get('workers'):
+    if (summary.get('workers') or 0) > 1:
         text += (f'; {summary["workers"]} processes shared the machine: for latency evaluate '
                  'without --workers')
     elif summary.get('scheduler'):

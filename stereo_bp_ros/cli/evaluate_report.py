@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import math
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from stereo_bp_ros.cli import evaluate_origin
 from stereo_bp_ros.cli import evaluate_tables as tables
-from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import metrics, plots, regions, report
-from stereo_bp_ros.evaluation.kept import Rows
-from stereo_bp_ros.evaluation.performance import performance
-from stereo_bp_ros.evaluation.results import Result, Summary, Totals
+from stereo_bp_ros.evaluation.conditions import Verdict, look_up
+from stereo_bp_ros.evaluation.results import Result, Summary, Totals, report_of
 from stereo_bp_ros.evaluation.showing import Showing
 from stereo_bp_ros.evaluation.sparsification import SHARES
 
@@ -49,16 +46,16 @@ ALL_RUNS = 'All runs of all frames'
 """What the times of an evaluation in this process are."""
 
 
-def summary_of(results: Sequence[Result], totals: Totals, *, source: str, backend: str,
+def summary_of(results: Collection[Result], totals: Totals, *, source: str, backend: str,
                settings: Mapping[str, Any], repeat: int = 1,
                against: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """The JSON document of an evaluation, of the own matcher.
 
-    :param against: what the other matchers are and made, by their names.
+    :param against: what the other matchers are, by their names.
     :param more: about the run.
     """
     own = next(iter(totals.matchers))
-    return {
+    summary: dict[str, Any] = {
         'source': source, 'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
         'versions': versions(), 'machine': machine(), 'backend': backend, 'matcher': own,
         'repeat': repeat, **more, 'searched': evaluate_origin.searched(totals),
@@ -67,13 +64,10 @@ def summary_of(results: Sequence[Result], totals: Totals, *, source: str, backen
                     'sparsification_shares': list(SHARES),
                     'meanings': {key: {'meaning': words, 'unit': unit}
                                  for key, (words, unit) in tables.meanings().items()}},
-        **totals.own.to_dict(),
-        **performance(totals.own.times_ms).to_dict(),
-        'process_bytes': totals.process_bytes,
-        'against': dict(against or {}),
-        'by_input': {label: part[own].to_dict() for label, part in totals.inputs.items()
-                     if label},
-        'pairs': Rows(lambda: (result.to_dict() for result in results), len(results))}
+        **report_of(results, totals)}
+    for name, about in (against or {}).items():
+        summary['against'][name] = {**about, **summary['against'][name]}
+    return summary
 
 
 def truth_is_unread(summary: Mapping[str, Any]) -> bool:
@@ -82,14 +76,14 @@ def truth_is_unread(summary: Mapping[str, Any]) -> bool:
 
 
 def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
-               results: Sequence[Result], totals: Totals,
-               showing: Showing | None, conditions: Sequence[report.Condition] = (),
+               results: Collection[Result], totals: Totals,
+               showing: Showing | None, verdicts: Sequence[Verdict] = (),
                runs: Sequence[report.Section] = (), times: str = ALL_RUNS) -> None:
     """Write one page that holds everything it shows.
 
     :param summary: ``report.json`` of the same run: where its figures come from.
     :param showing: the frames to look at; None: ``runs`` have them.
-    :param conditions: what the run was held to; none, no traffic lights.
+    :param verdicts: of the conditions that the run was held to.
     :param runs: through the node.
     :param times: what the times are.
     """
@@ -99,31 +93,26 @@ def write_html(path: pathlib.Path, name: str, summary: Mapping[str, Any],
     lead = (f'{summary["matcher"]} on {summary["backend"]}{against}. {summary["source"]}, '
             f'{len(results)} pairs, {summary["date"]}.')
     table = tables.frame_table(results, totals, truth_is_unread(summary))
-    figures: list[report.Part] = [report.Table('Frames', table.columns, table.rows)]
-    columns, rows = tables.region_table(matchers)
-    if rows:
-        figures.append(report.Table(f'By region, mean of {len(results)}', columns, rows))
-    figures += [report.Table(heading, columns, rows)
-                for heading, columns, rows in tables.further_tables(matchers)]
+    figures: list[report.Part] = [report.Table('Frames', table.columns, table.rows),
+                                  *tables.further_tables(matchers)]
     if text := tables.sparsification_text(matchers):
         figures.append(report.Note(text))
-    overview: list[report.Part] = [report.Tiles(tiles(totals))]
+    skipped = summary.get('skipped') or ()
+    notes = [one['text'] + (f' ({one["pairs"]} pairs)' if one['pairs'] else '') + '.'
+             for one in summary.get('warnings', ())]
+    if skipped:
+        notes.append(f'{len(skipped)} of {len(skipped) + len(results)} pairs cannot be read and '
+                     'are left out: '
+                     + '; '.join(f'{one["name"]}: {one["error"]}' for one in skipped[:NAMED])
+                     + ('; ...' if len(skipped) > NAMED else ''))
     if summary.get('stopped'):
-        overview.insert(0, report.Note(f'Not all pairs: {summary["stopped"]}.'))
-    overview[:0] = [
-        report.Note(one['text'] + (f' ({one["pairs"]} pairs)' if one['pairs'] else '') + '.')
-        for one in summary.get('warnings', ())]
-    if skipped := summary.get('skipped'):
-        overview.insert(0, report.Note(
-            f'{len(skipped)} of {len(skipped) + len(results)} pairs cannot be read and are left '
-            'out: '
-            + '; '.join(f'{one["name"]}: {one["error"]}' for one in skipped[:NAMED])
-            + ('; ...' if len(skipped) > NAMED else '')))
-    if conditions:
-        overview.append(report.Conditions(conditions))
+        notes.append(f'Not all pairs: {summary["stopped"]}.')
+    overview: list[report.Part] = [*map(report.Note, notes), report.Tiles(tiles(totals))]
+    if verdicts:
+        overview.append(report.Conditions(verdicts))
     pictures = [] if showing is None else [
         report.Section('Frames', showing.viewer('frames'), showing.chosen()),
-        report.Section('Where errors are', [report.Beside(showing.maps())])]
+        report.Section('Where errors are', showing.maps())]
     report.write_html(path, f'Evaluation of {name}', lead, [
         report.Section('Overview', overview), *runs,
         report.Section('Plots', plots_of(matchers)), *pictures,
@@ -161,94 +150,70 @@ def tiles(totals: Totals) -> list[tuple[str, str]]:
 
 
 def plots_of(totals: Mapping[str, Summary]) -> list[report.Part]:
-    """What there is to draw, side by side; without matplotlib the remedy."""
-    if not plots.available():
-        return [report.Note('No plots: ' + shared.missing(('matplotlib',)) + '.')]
-    found = [_wrong_pixels(totals, 'filled', 'Wrong pixels, holes filled'),
-             _wrong_pixels(totals, 'score', 'Wrong pixels of those with a disparity'),
-             _by_distance(totals), _metres_by_distance(totals), _sparsification(totals),
-             *_over_frames(totals)]
-    return [report.Beside([plot for plot in found if plot is not None])]
+    """What there is to draw."""
+    return [*_bars(totals), *_sparsification(totals), *_over_frames(totals)]
 
 
-def _wrong_pixels(totals: Mapping[str, Summary], which: str, title: str) -> report.Plot | None:
-    kind = {'filled': 'known', 'score': 'estimated'}[which]
-    keys = {**{f'bad-{n:g}': f'bad_{n:g}_{kind}' for n in metrics.THRESHOLDS}, 'D1': f'd1_{kind}'}
-    series = {name: [_at(total.mean, which, key) for key in keys.values()]
-              for name, total in totals.items()}
-    if not _has_any(series):
-        return None
-    return report.Plot(title, plots.bars(title, list(keys), series, '% of pixels'),
-                       'Means of the frames. Less is better.')
-
-
-def _by_distance(totals: Mapping[str, Summary]) -> report.Plot | None:
-    groups, series = _of_bins(totals, 'filled', 'bad_3_known')
-    if not groups:
-        return None
-    title = 'Wrong pixels by distance'
-    return report.Plot(title, plots.bars(title, groups, series, 'bad-3, holes filled, %'),
-                       'By true distance in metres. Means of the frames.')
-
-
-def _metres_by_distance(totals: Mapping[str, Summary]) -> report.Plot | None:
-    """Median errors, beside which the mean would show those few that are far off."""
-    groups, series = _of_bins(totals, 'depth', 'p50_m')
-    if not groups:
-        return None
-    title = 'Error in metres by distance'
-    return report.Plot(
-        title, plots.bars(title, groups, series, 'median error, m', is_log=True),
-        'By true distance in metres, of pixels with a disparity. Means of the frames. The table '
-        'of figures has means and 90 %, too.')
-
-
-def _of_bins(totals: Mapping[str, Summary], *path: str
-             ) -> tuple[list[str], dict[str, list[float | None]]]:
-    """Words of the bins of distance in which anything has a figure, and every matcher's there."""
+def _bars(totals: Mapping[str, Summary]) -> list[report.Image]:
+    """Wrong pixels by threshold, and errors by distance, means of the frames."""
     bins = [regions.distance_name(*limits) for limits in itertools.pairwise(regions.DISTANCES)]
-    series = {name: [_at(total.mean, 'regions', one, *path) for one in bins]
-              for name, total in totals.items()}
-    kept = [index for index in range(len(bins))
-            if any(values[index] is not None for values in series.values())]
-    return ([tables.region_words(bins[index]).removesuffix(' m').replace('-inf', ' up')
-             for index in kept],
-            {name: [values[index] for index in kept] for name, values in series.items()})
+    by_distance = {tables.region_words(one).removesuffix(' m').replace('-inf', ' up'):
+                   f'mean.regions.{one}' for one in bins}
+    thresholds = {**{f'bad-{n:g}': f'bad_{n:g}' for n in metrics.THRESHOLDS}, 'D1': 'd1'}
+    kinds = (
+        ('Wrong pixels, holes filled', '% of pixels', 'Less is better.',
+         {words: f'mean.filled.{key}_known' for words, key in thresholds.items()}),
+        ('Wrong pixels of those with a disparity', '% of pixels', 'Less is better.',
+         {words: f'mean.score.{key}_estimated' for words, key in thresholds.items()}),
+        ('Wrong pixels by distance', 'bad-3, holes filled, %', 'By true distance in metres.',
+         {words: f'{begin}.filled.bad_3_known' for words, begin in by_distance.items()}),
+        # Beside the median the mean would show those few that are far off.
+        ('Error in metres by distance', 'median error, m', 'By true distance in metres, of '
+         'pixels with a disparity. The table of figures has means and 90 %, too.',
+         {words: f'{begin}.depth.p50_m' for words, begin in by_distance.items()}))
+    images = []
+    for title, label, note, paths in kinds:
+        values = {words: [look_up({'mean': total.mean}, path) for total in totals.values()]
+                  for words, path in paths.items()}
+        values = {words: row for words, row in values.items() if set(row) != {None}}
+        if values:
+            series = dict(zip(totals, zip(*values.values(), strict=True), strict=True))
+            images.append(report.Image(title, plots.data_uri(plots.bars(
+                list(values), series, label, is_log=label.endswith(' m'))),
+                f'Means of the frames. {note}'))
+    return images
 
 
-def _sparsification(totals: Mapping[str, Summary]) -> report.Plot | None:
-    curves = {name: found['bad_3'] for name, total in totals.items()
-              if (found := total.mean.get('sparsification'))}
+def _sparsification(totals: Mapping[str, Summary]) -> list[report.Image]:
+    curves = {name: known['bad_3'] for name, total in totals.items()
+              if (known := total.mean.get('sparsification'))}
     if not curves:
-        return None
+        return []
     first = next(iter(curves))
-    title = 'Sparsification'
-    return report.Plot(title, plots.lines(
-        title, [100 * share for share in SHARES],
+    return [report.Image('Sparsification', plots.data_uri(plots.lines(
+        [100 * share for share in SHARES],
         {name: curve['curve'] for name, curve in curves.items()}, 'most trusted pixels, %',
-        'bad-3, %', references={f'oracle of {first}': curves[first]['oracle']}),
+        'bad-3, %', references={f'oracle of {first}': curves[first]['oracle']})),
         f'Wrong pixels among the most trusted ones. The oracle sorts those of {first} by their '
-        'error.')
+        'error.')]
 
 
-def _over_frames(totals: Mapping[str, Summary]) -> list[report.Plot]:
+def _over_frames(totals: Mapping[str, Summary]) -> list[report.Image]:
     own, total = next(iter(totals.items()))
     if total.frames < 2:
         return []
     numbers = range(1, total.frames + 1)
-    wrong = {name: [_or_none(value) for value in one.curves.wrong]
-             for name, one in totals.items()}
     title, label = 'Wrong pixels over frames', 'bad-3 or hole, %'
-    if not _has_any(wrong):
+    wrong: dict[str, Sequence[float]] = {name: one.curves.wrong for name, one in totals.items()}
+    if all(map(math.isnan, total.curves.wrong)):
         title, label = 'Pixels without a disparity over frames', '% of all pixels'
         wrong = {name: [100.0 - value for value in one.curves.coverage]
                  for name, one in totals.items()}
-    times = {name: one.curves.median_ms for name, one in totals.items()}
     levels = {f'{share} of {own}': total.latency_ms['total'][share] for share in ('p50', 'p99')}
-    return [report.Plot(title, plots.lines(title, numbers, wrong, 'frame', label)),
-            report.Plot('Time over frames', plots.lines(
-                'Time over frames', numbers, times, 'frame', 'ms', levels),
-                'Median of the runs of each frame; p50 and p99 of all runs.')]
+    return [report.Image(title, plots.data_uri(plots.lines(numbers, wrong, 'frame', label))),
+            report.Image('Time over frames', plots.data_uri(plots.lines(
+                numbers, {name: one.curves.median_ms for name, one in totals.items()}, 'frame',
+                'ms', levels)), 'Median of the runs of each frame; p50 and p99 of all runs.')]
 
 
 def _times(totals: Mapping[str, Summary]) -> report.Table:
@@ -266,32 +231,14 @@ def _origin(summary: Mapping[str, Any], others: Sequence[str]) -> list[report.Pa
     if not summary.get('method', {'own_range': True})['own_range']:
         changed['disparity_range'] = (f'{settings["disparity_range"]}, where the data set does '
                                       'not say it')
-    parts: list[report.Part] = [report.Beside([
+    return [
         report.facts('Settings that differ from the defaults', changed),
-        report.facts('Machine', summary['machine']),
-        report.facts('Versions', summary['versions']),
+        report.facts('Machine', summary['machine']), report.facts('Versions', summary['versions']),
         report.facts('Run', {
             'source': summary['source'], 'date': summary['date'],
             'matcher': summary['matcher'], 'back end': summary['backend'],
-            'runs of each pair': summary['repeat'], **evaluate_origin.facts(summary)})])]
-    parts.append(report.Folded('Every setting', [report.facts('', settings)]))
-    for name in others:
-        about = summary['against'][name]
-        parts.append(report.Folded(f'Settings of {name}', [report.facts(
-            '', {**about['settings'], 'threads': about['threads']})]))
-    return parts
-
-
-def _at(figures: Mapping[str, Any], *path: str) -> float | None:
-    found: Any = figures
-    for key in path:
-        found = found.get(key) if found else None
-    return None if found is None else float(found)
-
-
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else value
-
-
-def _has_any(series: Mapping[str, Sequence[float | None]]) -> bool:
-    return any(value is not None for values in series.values() for value in values)
+            'runs of each pair': summary['repeat'], **evaluate_origin.facts(summary)}),
+        report.Folded('Every setting', [report.facts('', settings)]),
+        *(report.Folded(f'Settings of {name}', [report.facts('', {
+            **summary['against'][name]['settings'],
+            'threads': summary['against'][name]['threads']})]) for name in others)]

@@ -1,4 +1,4 @@
-"""Conditions of ``stereo_bp evaluate --scenario``: what the file chooses, and what it is told."""
+"""``stereo_bp evaluate --scenario``: what the file chooses, and how its conditions are printed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stereo_bp_ros.cli import evaluate_tables as tables
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation.conditions import Verdict
-from stereo_bp_ros.evaluation.report import Condition as Light
+from stereo_bp_ros.evaluation.conditions import EVERY, FORM, Verdict, known_paths
+from stereo_bp_ros.evaluation.regions import REGIONS
+from stereo_bp_ros.evaluation.results import PERFORMANCE
 from stereo_bp_ros.evaluation.scenario import Scenario, read_scenario
 
 #: Options that the file chooses, and their values where the command line does not name them.
@@ -51,12 +53,6 @@ def report(scenario: Scenario, verdicts: Sequence[Verdict]) -> dict[str, Any]:
             'conditions': [one.to_dict() for one in verdicts]}
 
 
-def lights(verdicts: Sequence[Verdict]) -> list[Light]:
-    """For the page of ``--output``: a condition without data has failed, and says so."""
-    return [Light(one.condition.text, _number(one.value, one.condition.unit),
-                  _number(one.limit, one.condition.unit), one.passed) for one in verdicts]
-
-
 def print_lines(summary: Mapping[str, Any]) -> None:
     """JSON lines on standard output: one a condition, and a last one of the scenario."""
     about = {key: summary[key] for key in ('scenario', 'date')}
@@ -69,16 +65,15 @@ def print_lines(summary: Mapping[str, Any]) -> None:
         'type': 'scenario', **about, **{key: summary[key] for key in kept},
         'conditions': len(summary['conditions']), 'failed': failed,
         **{key: value for key, value in summary.items()
-           if key.startswith('BasicPerformanceMetrics.')}}, allow_nan=False))
+           if key.startswith(PERFORMANCE)}}, allow_nan=False))
 
 
 def print_verdicts(scenario: Scenario, verdicts: Sequence[Verdict]) -> None:
     """A table on standard output, and a last line."""
     shared.print_table(f'Conditions of {scenario.path.name}', [
         'condition', 'value', 'limit', 'frames', 'result'], [
-        [one.condition.text, *(_number(value, one.condition.unit)
-                               for value in (one.value, one.limit)),
-         str(one.frames), 'pass' if one.passed else 'FAIL'] for one in verdicts])
+        [one.condition.text, number_text(one.value), number_text(one.limit), str(one.frames),
+         'pass' if one.passed else 'FAIL'] for one in verdicts])
     for one in verdicts:
         if one.reason:
             shared.say(f'{one.condition.text}: {one.reason}')
@@ -87,5 +82,24 @@ def print_verdicts(scenario: Scenario, verdicts: Sequence[Verdict]) -> None:
                f'all {len(verdicts)} conditions hold')
 
 
-def _number(value: float | None, unit: str) -> str:
-    return '-' if value is None else f'{value:.{0 if unit == "frames" else 2}f} {unit}'.rstrip()
+def number_text(value: float | None) -> str:
+    """Of any size, without an exponent."""
+    return '-' if value is None else f'{value:.0f}' if abs(value) >= 1000 else f'{value:.4g}'
+
+
+def explain() -> None:
+    """Print the paths of pass conditions, with what each figure is."""
+    meanings = tables.meanings()
+    keys = sorted(meanings, key=len, reverse=True)
+    rows = []
+    for path in known_paths(regions=('REGION',)):
+        if path.startswith(EVERY):
+            continue
+        words, unit = next((meanings[key] for key in keys if path.endswith(f'.{key}')), ('', ''))
+        rows.append([path, words, unit or ('ms' if 'ms' in path else '')])
+    shared.print_table('Paths of the JSON report', ['path', 'figure', 'unit'], rows, is_text=True)
+    shared.say(
+        f'A condition: {FORM}.', f'REGION: {", ".join(REGIONS)}, class_NAME or a range of '
+        'distances in metres, for instance 10_50_m or 32_inf_m.',
+        f'{EVERY}PATH: every frame, with the paths behind mean. or all. (score. there).',
+        'against.NAME.PATH: another matcher. by_input.NAME.PATH: one of several inputs.')

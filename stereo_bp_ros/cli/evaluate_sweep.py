@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,15 +15,17 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, processor, versions
 from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
+from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError, MemoryLimitError, shown
-from stereo_bp_ros.evaluation import sweep
-from stereo_bp_ros.evaluation.condition_words import FIGURES
-from stereo_bp_ros.evaluation.conditions import Condition, figures_of, parse_condition
-from stereo_bp_ros.evaluation.results import Result
+from stereo_bp_ros.evaluation import plots, sweep
+from stereo_bp_ros.evaluation.conditions import EXPLAIN, Condition, parse_condition
+from stereo_bp_ros.evaluation.old_conditions import convert_figure
+from stereo_bp_ros.evaluation.results import totals_of
 from stereo_bp_ros.evaluation.runs import Evaluation, Method
-from stereo_bp_ros.evaluation.search import Search
 from stereo_bp_ros.evaluation.sources import Sources
 from stereo_bp_ros.evaluation.sweep import Point, Store
+
+_log = logging.getLogger(__name__)
 
 #: More points than this are told by the Pareto points alone; the file has all.
 ROWS = 30
@@ -62,8 +65,7 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
     axes = [sweep.parse_axis(text) for text in options.sweep]
     if options.trials:
         shared.require('optuna')
-    search = Search(axes, choice.figure, options.seed) if options.trials else None
-    grid = [] if search else sweep.grid(axes)
+    grid = [] if options.trials else sweep.grid(axes)
     check_folder(options.output, ('sweep.jsonl', 'sweep.svg', 'chosen.yaml'),
                  (*sources.paths, options.params_file))
     options.output.mkdir(parents=True, exist_ok=True)
@@ -71,15 +73,18 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
         method = dataclasses.replace(method, own_range=True)
     meter = _Meter(options, method, sources)
     with shared.progress_bar() as bar:
-        count = options.trials or len(grid)
-        task = bar.add_task('Sweeping', total=count)
-        for number in range(count):
-            changes = search.ask() if search else grid[number]
+        task = bar.add_task('Sweeping', total=options.trials or len(grid))
+
+        def measure(changes: Mapping[str, Value]) -> Point | None:
             bar.update(task, description=', '.join(f'{k}={v}' for k, v in changes.items()))
             point = meter.measure(changes)
-            if search:
-                search.tell(point)
             bar.advance(task)
+            return point
+
+        if options.trials:
+            sweep.search(axes, choice.figure, options.seed, options.trials, measure)
+        for changes in grid:
+            measure(changes)
     found, refused, measured = meter.points(), meter.refused, meter.measured
     chosen = sweep.choose(found, choice.figure, choice.limits, choice.named)
     config = MatcherConfig.from_mapping({**meter.base, **chosen.changes})
@@ -87,8 +92,9 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
     preset.write_text(sweep.preset_text(config, _comments(options, chosen, choice)),
                       encoding='utf-8')
     if shared.can_draw('sweep.svg'):
-        from stereo_bp_ros.evaluation.sweep_plot import draw_sweep
-        draw_sweep(found, choice.figure, chosen, sources.title, options.output / 'sweep.svg')
+        figure = plots.draw_sweep(found, choice.figure, chosen, sources.title)
+        if figure:
+            plots.save(figure, options.output / 'sweep.svg')
     origin = {
         'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'), 'versions': versions(),
         'machine': machine(), 'devices': meter.devices, 'repeat': method.repeat,
@@ -97,7 +103,6 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
         front = sweep.pareto(found, choice.figure)
         shared.print_json({
             'source': str(sources), **origin,
-            'units': {name: FIGURES[name].unit for name in sweep.SWEPT},
             'by': choice.figure, 'measured': measured,
             'trials': options.trials, 'seed': options.seed,
             'points': [{**one.to_dict(), 'pareto': one in front} for one in found],
@@ -110,18 +115,22 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
 
 def _choice(options: argparse.Namespace) -> Choice:
     """:raises ValueError: --by names no figure, or --choose neither a limit nor a setting."""
-    known = [name for name in sweep.SWEPT if not FIGURES[name].is_of_run]
-    if options.by not in known:
-        raise ValueError(f'--by {shown(options.by)}: known are ' + ', '.join(known))
+    figure, _ = convert_figure(options.by)
+    if figure:
+        _log.warning('--by %s is written as in version 0.1: write %s', shown(options.by), figure)
+    figure = figure or options.by
+    if figure not in sweep.swept_paths():
+        raise ValueError(f'--by {shown(figure)} is no figure that every point has'
+                         f'{did_you_mean(figure, sweep.swept_paths())} ({EXPLAIN})')
     limits: list[Condition] = []
     named: dict[str, Value] = {}
     for text in options.choose:
-        if '<=' in text or '>=' in text:
+        if '<' in text or '>' in text:
             limits.append(parse_condition(text))
             sweep.check_limit(limits[-1])
         else:
             named |= parse_assignments(text.split(','))
-    return Choice(options.by, limits, named)
+    return Choice(figure, limits, named)
 
 
 class _Meter:
@@ -157,11 +166,7 @@ class _Meter:
             identity = {**self._common, 'device': device, 'settings': config.to_mapping()}
             point = self._store.find(identity)
             if point is None:
-                results = _match(config, self._method, self._sources)
-                figures = figures_of(results)
-                point = Point(changes, len(results), {name: figures[name] for name in sweep.SWEPT},
-                              tuple(sorted({one.matchers[SWEPT].disparity_range or 0
-                                            for one in results})))
+                point = _match(config, changes, self._method, self._sources)
                 self._store.add(identity, point)
                 self.measured += 1
             if device not in self.devices:
@@ -186,18 +191,20 @@ class _Meter:
         return list(self._found.values())
 
 
-def _match(config: MatcherConfig, method: Method, sources: Sources) -> list[Result]:
+def _match(config: MatcherConfig, changes: Mapping[str, Value], method: Method, sources: Sources
+           ) -> Point:
     with Evaluation({SWEPT: config}, method=method) as evaluation:
         results = [evaluation.judge(pair).result for pair in sources.pairs()]
     if not results:
         raise ValueError(f'{sources} has no stereo pairs')
-    return results
+    total = totals_of(results).own
+    return Point(changes, total.frames, sweep.swept_figures(total),
+                 tuple(sorted(count or 0 for count in total.searched)))
 
 
 def _comments(options: argparse.Namespace, chosen: Point, choice: Choice) -> list[str]:
-    value = chosen.figures[choice.figure]
-    accuracy = '' if value is None else f'{choice.figure} {value:.2f} ' \
-        f'{FIGURES[choice.figure].unit}, '
+    value = chosen.figure(choice.figure)
+    accuracy = '' if value is None else f'{choice.figure} {value:.2f}, '
     settings = ' '.join(f'--set {text}' for text in [
         *options.settings, *(f'{name}={value}' for name, value in chosen.changes.items())])
     begin = f'--preset {options.preset} ' if options.preset else ''
@@ -215,19 +222,17 @@ def _print(options: argparse.Namespace, title: str, points: Sequence[Point], cho
     front = sweep.pareto(points, choice.figure)
     shown_points = points if len(points) <= ROWS else sorted(
         {id(one): one for one in (*front, chosen)}.values(), key=lambda one: one.time_ms)
-    # The figure that is chosen by stands in its own column.
-    others = [name for name in ('density', 'epe', 'p99') if name != choice.figure]
-    columns = [*chosen.changes, f'{choice.figure}\n{FIGURES[choice.figure].unit}', 'p50\nms',
-               *(f'{name}\n{FIGURES[name].unit}' for name in others), '']
+    others = {'mean.score.density': 'density\n%', 'mean.score.mae': 'EPE\npx',
+              'latency_ms.total.p99': 'p99\nms'}
+    others.pop(choice.figure, None)
+    columns = [*chosen.changes, choice.figure.replace('.', '\n'), 'p50\nms', *others.values(), '']
     rows = [[*map(str, one.changes.values()),
-             *(_cell(one.figures[name]) for name in (choice.figure, 'p50', *others)),
+             *(_cell(one.figure(path)) for path in (choice.figure, sweep.TIME, *others)),
              'chosen' if one is chosen else 'Pareto' if one in front else '']
             for one in shown_points]
     ranks = [*[0] * (len(chosen.changes) + 2), *range(1, len(others) + 1), 0]
-    fitting = shared.fitting(columns, rows, ranks)
-    shared.print_table(f'{len(points)} points of {title}, {measured} measured now',
-                       [columns[i] for i in fitting],
-                       [[row[i] for i in fitting] for row in rows])
+    shared.print_table(f'{len(points)} points of {title}, {measured} measured now', columns, rows,
+                       ranks=ranks)
     if len(shown_points) < len(points):
         shared.say(f'Only Pareto points are shown; {options.output / "sweep.jsonl"} has all.')
     for one in refused:
@@ -238,12 +243,10 @@ def _print(options: argparse.Namespace, title: str, points: Sequence[Point], cho
 
 def _print_origin(origin: Mapping[str, Any], points: Sequence[Point]) -> None:
     ranges = sorted({count for one in points for count in one.disparities})
-    for text in evaluate_origin.folded([
-            LEGEND, 'Disparities searched: ' + ', '.join(map(str, ranges))
-            + f' ({evaluate_origin.whose_range(origin["method"])}).']):
-        shared.say(*text.split('\n'))
-    for text in evaluate_origin.lines({**origin, 'devices': {'every point': origin['devices']}}):
-        shared.say(*text.split('\n'))
+    shared.say(*evaluate_origin.folded([
+        LEGEND, 'Disparities searched: ' + ', '.join(map(str, ranges))
+        + f' ({evaluate_origin.whose_range(origin["method"])}).']),
+        *evaluate_origin.lines({**origin, 'devices': {'every point': origin['devices']}}))
 
 
 def _cell(value: float | None) -> str:

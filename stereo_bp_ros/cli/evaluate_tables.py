@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from stereo_bp_ros.evaluation import consistency, depth_errors, metrics, obstacles
+from stereo_bp_ros.evaluation.conditions import look_up
+from stereo_bp_ros.evaluation.report import Table
 from stereo_bp_ros.evaluation.results import Result, Summary, Totals
 
 #: Sequences longer than this get no row for each frame; JSON always has every frame.
@@ -34,33 +36,48 @@ class Column:
     left out where there is no room (0 = never)."""
 
     heading: str
-    path: tuple[str, ...]
-    rank: int
+    path: str
+    rank: int = 0
     decimals: int = 2
 
     def cell(self, figures: Mapping[str, Any]) -> str:
-        value: Any = figures
-        for key in self.path:
-            value = value.get(key) if value else None
+        """The figure as text, '-' where there is none."""
+        value = look_up(figures, self.path)
         return '-' if value is None else f'{value:.{self.decimals}f}'
 
 
 COLUMNS = (
-    Column('filled\nD1', ('filled', 'd1_known'), 0),
-    *(Column(f'filled\nbad-{n:g}', ('filled', f'bad_{n:g}_known'),
+    Column('filled\nD1', 'filled.d1_known'),
+    *(Column(f'filled\nbad-{n:g}', f'filled.bad_{n:g}_known',
              {3.0: 0, 1.0: 1, 2.0: 1}.get(n, 5)) for n in metrics.THRESHOLDS),
-    Column('valid\nD1', ('score', 'd1_estimated'), 3),
-    *(Column(f'valid\nbad-{n:g}', ('score', f'bad_{n:g}_estimated'),
+    Column('valid\nD1', 'score.d1_estimated', 3),
+    *(Column(f'valid\nbad-{n:g}', f'score.bad_{n:g}_estimated',
              {3.0: 0, 1.0: 2, 2.0: 4}.get(n, 6)) for n in metrics.THRESHOLDS),
-    *(Column(f'or hole\nbad-{n:g}', ('score', f'bad_{n:g}_known'), 4) for n in (1.0, 2.0, 3.0)),
-    Column('density', ('score', 'density'), 0),
-    Column('EPE', ('score', 'mae'), 0),
-    Column('RMS', ('score', 'rms'), 4),
-    Column('of all\nvalid', ('score', 'coverage'), 3))
-TIME = Column('ms', ('median_ms',), 0)
+    *(Column(f'or hole\nbad-{n:g}', f'score.bad_{n:g}_known', 4) for n in (1.0, 2.0, 3.0)),
+    Column('density', 'score.density'),
+    Column('EPE', 'score.mae'),
+    Column('RMS', 'score.rms', 4),
+    Column('of all\nvalid', 'score.coverage', 3))
 
-#: Of frames without truth.
-WITHOUT_TRUTH = (Column('of all\nvalid', ('score', 'coverage'), 0),)
+WITHOUT_TRUTH = (Column('of all\nvalid', 'score.coverage'),)
+
+REGION_COLUMNS = (
+    Column('share', 'share', decimals=1),
+    Column('filled\nD1', 'filled.d1_known'),
+    Column('filled\nbad-3', 'filled.bad_3_known'),
+    Column('valid\nbad-3', 'score.bad_3_estimated'),
+    Column('density', 'score.density'),
+    Column('EPE', 'score.mae'))
+
+DEPTH_COLUMNS = (
+    *(Column(f'{key.removesuffix("_m")}\nm', f'depth.{key}', decimals=3)
+      for key in ('mean_m', 'p50_m', 'p90_m')),
+    Column('mean\n%', 'depth.relative_mean'))
+
+DETECTION_COLUMNS = (
+    Column('obstacles', 'there', decimals=0), Column('seen\n%', 'seen'),
+    Column('smallest\nseen, m', 'smallest_seen_m'),
+    Column('largest\nmissed, m', 'largest_missed_m'))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +91,7 @@ class FrameTable:
     legend: str
 
 
-def frame_table(results: Sequence[Result], totals: Totals, unread_truth: bool = False
+def frame_table(results: Collection[Result], totals: Totals, unread_truth: bool = False
                 ) -> FrameTable:
     """A row a frame and matcher; of several frames their mean and all of their pixels,
     and of several inputs the mean of each.
@@ -83,11 +100,7 @@ def frame_table(results: Sequence[Result], totals: Totals, unread_truth: bool = 
     """
     several = len(totals.matchers) > 1
     has_truth = any(one.pooled.whole.published.known for one in totals.matchers.values())
-    shown = (*(COLUMNS if has_truth else WITHOUT_TRUTH), TIME)
-    columns = ['frame', *(['matcher'] if several else []), 'size', 'D',
-               *(column.heading for column in shown)]
-    ranks = [0, *([0] if several else []), *([7, 1] if has_truth else [0, 0]),
-             *(column.rank for column in shown)]
+    shown = (*(COLUMNS if has_truth else WITHOUT_TRUTH), Column('ms', 'median_ms'))
 
     def row(name: str, matcher: str, size: str, disparities: str, figures: Mapping[str, Any]
             ) -> list[str]:
@@ -99,19 +112,22 @@ def frame_table(results: Sequence[Result], totals: Totals, unread_truth: bool = 
         rows = [row(one.name, matcher, f'{one.width} x {one.height}',
                     str(figures.disparity_range or '-'), figures.to_dict())
                 for one in results for matcher, figures in one.matchers.items()]
-    for name, part in totals.inputs.items():
-        if name:
-            rows += [row(f'{name}, mean of {one.frames}', matcher, '', '', one.mean)
-                     for matcher, one in part.items()]
+    means = [(f'{name}, mean of', part) for name, part in totals.inputs.items() if name]
     if len(results) > 1:
-        rows += [row(f'mean of {one.frames}', matcher, '', '', one.mean)
-                 for matcher, one in totals.matchers.items()]
+        means.append(('mean of', totals.matchers))
+    rows += [row(f'{words} {one.frames}', matcher, '', '', one.mean)
+             for words, part in means for matcher, one in part.items()]
+    if len(results) > 1:
         rows += [row(f'all {one.frames}', matcher, '', '',
                      {'median_ms': one.median_ms, **one.pooled.as_dict()})
                  for matcher, one in totals.matchers.items()]
     lack = 'No truth was read: see the warning.' if unread_truth else 'There is no truth.'
-    return FrameTable(columns, rows, ranks,
-                      LEGEND if has_truth else NO_TRUTH_LEGEND.format(lack=lack))
+    return FrameTable(
+        ['frame', *(['matcher'] if several else []), 'size', 'D',
+         *(column.heading for column in shown)], rows,
+        [0, *([0] if several else []), *([7, 1] if has_truth else [0, 0]),
+         *(column.rank for column in shown)],
+        LEGEND if has_truth else NO_TRUTH_LEGEND.format(lack=lack))
 
 
 def meanings() -> dict[str, tuple[str, str]]:
@@ -123,115 +139,77 @@ def meanings() -> dict[str, tuple[str, str]]:
                for key, meaning in known.items()}}
 
 
-REGION_COLUMNS = (
-    Column('filled\nD1', ('filled', 'd1_known'), 0),
-    Column('filled\nbad-3', ('filled', 'bad_3_known'), 0),
-    Column('valid\nbad-3', ('score', 'bad_3_estimated'), 0),
-    Column('density', ('score', 'density'), 0),
-    Column('EPE', ('score', 'mae'), 0))
+def further_tables(totals: Mapping[str, Summary]) -> list[Table]:
+    """Every table beside that of the frames which has any rows."""
+    frames = next(iter(totals.values())).frames
+    return [table for table in (
+        _by_part(f'By region, mean of {frames}', 'region', _regions(totals), REGION_COLUMNS,
+                 totals),
+        _by_part(f'Error in metres, mean of {frames}', 'distance', _distances(totals),
+                 DEPTH_COLUMNS, totals),
+        _by_figure(f'Without truth, mean of {frames}', totals, 'consistency',
+                   consistency.MEANINGS),
+        _by_figure(f'Obstacles ahead, mean of {frames}', totals, 'obstacles', obstacles.MEANINGS),
+        _by_part(f'Obstacles of the truth, all {frames}', 'distance', _detections(totals),
+                 DETECTION_COLUMNS, totals)) if table.rows]
 
 
-def region_table(totals: Mapping[str, Summary]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of the regions that have pixels with truth, means of frames; of a sky
-    the valid share is its density."""
-    first = next(iter(totals.values())).pooled
+Parts = Sequence[tuple[str, Callable[[Summary], Mapping[str, Any]]]]
+"""Names of parts of the frames, and how each matcher's figures of one are found."""
+
+
+def _by_part(title: str, what: str, parts: Parts, columns: Sequence[Column],
+             totals: Mapping[str, Summary]) -> Table:
+    """A row for every part and matcher."""
     several = len(totals) > 1
-    columns = ['region', *(['matcher'] if several else []), 'share',
-               *(column.heading for column in REGION_COLUMNS)]
-    rows = []
+    return Table(
+        title, [what, *(['matcher'] if several else []), *(column.heading for column in columns)],
+        [[region_words(name), *([matcher] if several else []),
+          *(column.cell(figures(total)) for column in columns)]
+         for name, figures in parts for matcher, total in totals.items()])
+
+
+def _regions(totals: Mapping[str, Summary]) -> Parts:
+    """Those that have pixels with truth; of a sky the valid share is its density."""
+    first = next(iter(totals.values())).pooled
+    parts: list[tuple[str, Callable[[Summary], Mapping[str, Any]]]] = []
     for name, pooled in first.regions.items():
         if pooled.published.known:
             share = 100 * pooled.published.known / first.whole.published.known
-            rows += [[region_words(name), *([matcher] if several else []), f'{share:.1f}',
-                      *(column.cell(total.mean['regions'][name]) for column in REGION_COLUMNS)]
-                     for matcher, total in totals.items()]
+            parts.append((name, lambda total, name=name, share=share: {  # type: ignore[misc]
+                'share': share, **total.mean['regions'][name]}))
     if first.sky is not None and first.sky.pixels:
-        rows += [['sky', *([matcher] if several else []), '-', '-', '-', '-',
-                  f'{total.mean["sky"]["coverage"]:.2f}', '-']
-                 for matcher, total in totals.items()]
-    return columns, rows
+        parts.append(('sky', lambda total: {
+            'score': {'density': total.mean['sky']['coverage']}}))
+    return parts
 
 
-Cells = tuple[list[str], list[list[str]]]
-"""Headings and rows of a table."""
-
-
-def further_tables(totals: Mapping[str, Summary]) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Heading, headings of columns, and rows of every further table that has any rows."""
-    frames = next(iter(totals.values())).frames
-    found = ((f'Error in metres, mean of {frames}', depth_table(totals)),
-             (f'Without truth, mean of {frames}', consistency_table(totals)),
-             (f'Obstacles ahead, mean of {frames}', obstacle_table(totals)),
-             (f'Obstacles of the truth, all {frames}', detection_table(totals)))
-    return [(heading, columns, rows) for heading, (columns, rows) in found if rows]
-
-
-DEPTH_COLUMNS = (
-    Column('mean\nm', ('depth', 'mean_m'), 0, 3),
-    Column('p50\nm', ('depth', 'p50_m'), 0, 3),
-    Column('p90\nm', ('depth', 'p90_m'), 0, 3),
-    Column('mean\n%', ('depth', 'relative_mean'), 0))
-
-
-def depth_table(totals: Mapping[str, Summary]) -> Cells:
-    """Headings and rows of the errors in metres by distance, means of frames; no rows without a
-    calibration or a truth."""
+def _distances(totals: Mapping[str, Summary]) -> Parts:
+    """All pixels and those of each distance, where a calibration and a truth are."""
     first = next(iter(totals.values())).pooled
-    several = len(totals) > 1
-    columns = ['distance', *(['matcher'] if several else []),
-               *(column.heading for column in DEPTH_COLUMNS)]
     parts = {'all': first.whole, **{name: part for name, part in first.regions.items()
                                     if name[0].isdigit()}}
-    rows = []
-    for name, part in parts.items():
-        if part.depth is not None and part.published.known:
-            rows += [[region_words(name), *([matcher] if several else []),
-                      *(column.cell(total.mean if name == 'all' else total.mean['regions'][name])
-                        for column in DEPTH_COLUMNS)] for matcher, total in totals.items()]
-    return columns, rows
+    return [(name, lambda total, name=name: (               # type: ignore[misc]
+        total.mean if name == 'all' else total.mean['regions'][name]))
+        for name, part in parts.items() if part.depth is not None and part.published.known]
 
 
-def consistency_table(totals: Mapping[str, Summary]) -> Cells:
-    """Headings and rows of the figures without a truth, means of frames."""
-    return _by_figure(totals, 'consistency', consistency.MEANINGS)
+def _detections(totals: Mapping[str, Summary]) -> Parts:
+    """Distances of the obstacles of the truth, of all frames together."""
+    names = {name for total in totals.values() if total.pooled.obstacles is not None
+             for name in total.pooled.obstacles.by_distance}
+    return [(name, lambda total, name=name: (               # type: ignore[misc]
+        total.pooled.obstacles.by_distance[name].as_dict()))
+        for name in sorted(names, key=lambda name: float(name.split('_')[0]))]
 
 
-def obstacle_table(totals: Mapping[str, Summary]) -> Cells:
-    """Headings and rows of the obstacles in the corridor, means of frames."""
-    return _by_figure(totals, 'obstacles', obstacles.MEANINGS)
-
-
-def detection_table(totals: Mapping[str, Summary]) -> Cells:
-    """Headings and rows of the obstacles of the truth by distance, of all frames."""
-    several = len(totals) > 1
-    columns = ['distance', *(['matcher'] if several else []), 'obstacles', 'seen\n%',
-               'smallest\nseen, m', 'largest\nmissed, m']
-    found = {matcher: one.pooled.obstacles.by_distance for matcher, one in totals.items()
-             if one.pooled.obstacles is not None}
-    names = sorted({name for one in found.values() for name in one}, key=_first_number)
-    rows = []
-    for name in names:
-        for matcher, one in found.items():
-            figures = one[name].as_dict()
-            rows.append([region_words(name), *([matcher] if several else []),
-                         str(figures['there']),
-                         *(Column('', (key,), 0).cell(figures)
-                           for key in ('seen', 'smallest_seen_m', 'largest_missed_m'))])
-    return columns, rows
-
-
-def _first_number(name: str) -> float:
-    return float(name.split('_')[0])
-
-
-def _by_figure(totals: Mapping[str, Summary], part: str,
-               meanings: Mapping[str, tuple[str, str]]) -> Cells:
-    """A column a matcher, and a row each figure that any frame has."""
-    means = {matcher: total.mean.get(part) or {} for matcher, total in totals.items()}
-    columns = [(f'{words}, {unit}' if unit else words, Column('', (key,), 0))
-               for key, (words, unit) in meanings.items()]
-    rows = [[words, *map(column.cell, means.values())] for words, column in columns]
-    return ['', *totals], [row for row in rows if set(row[1:]) != {'-'}]
+def _by_figure(title: str, totals: Mapping[str, Summary], part: str,
+               known: Mapping[str, tuple[str, str]]) -> Table:
+    """A column a matcher, and a row each figure that any frame has; means of frames."""
+    means = [total.mean.get(part) or {} for total in totals.values()]
+    rows = [[f'{words}, {unit}' if unit else words, *map(Column('', key).cell, means)]
+            for key, (words, unit) in known.items()]
+    return Table(title, ['', *totals], [row for row in rows if set(row[1:]) != {'-'}])
 
 
 def region_words(region: str) -> str:
@@ -241,10 +219,10 @@ def region_words(region: str) -> str:
 
 def sparsification_text(totals: Mapping[str, Summary]) -> str:
     """Areas of the own matcher's curves in a line each; '' without a confidence."""
-    found = next(iter(totals.values())).mean.get('sparsification')
-    if not found:
+    curves = next(iter(totals.values())).mean.get('sparsification')
+    if not curves:
         return ''
     return '\n'.join(
-        f'Sparsification of {words}: area {found[key]["area"]:.3f} {unit}, oracle '
-        f'{found[key]["oracle_area"]:.3f} {unit}, AUSE {found[key]["ause"]:.3f} {unit}'
+        f'Sparsification of {words}: area {curves[key]["area"]:.3f} {unit}, oracle '
+        f'{curves[key]["oracle_area"]:.3f} {unit}, AUSE {curves[key]["ause"]:.3f} {unit}'
         for key, words, unit in (('bad_3', 'bad-3', '%'), ('mae', 'EPE', 'px')))

@@ -53,6 +53,8 @@ ROS_PARAMETERS = ('preset', *OF_ANY_NODE)
 REMEDIES = {
     'rosbags': "pip install rosbags, or the extra 'evaluation' of this package",
     'matplotlib': "pip install matplotlib, or the extra 'evaluation' of this package",
+    'scipy': "pip install scipy, or the extra 'evaluation' of this package",
+    'jinja2': "pip install jinja2, or the extra 'evaluation' of this package",
     'distributed': "pip install distributed, or the extra 'scale' of this package",
     'cryptography': "pip install cryptography, or the extra 'scale' of this package",
     'optuna': "pip install optuna, or the extra 'search' of this package",
@@ -66,11 +68,11 @@ def missing(modules: Sequence[str]) -> str:
                      if importlib.util.find_spec(name) is None)
 
 
-def can_draw(plot: str) -> bool:
-    """Whether matplotlib is there; warns that a plot is left out where it is not."""
-    lacking = missing(('matplotlib',))
+def can_draw(file: str, modules: Sequence[str] = ('matplotlib',)) -> bool:
+    """Whether what draws a file is there; warns that the file is left out where it is not."""
+    lacking = missing(modules)
     if lacking:
-        _log.warning('%s is not drawn: that %s', plot, lacking)
+        _log.warning('%s is not written: that %s', file, lacking)
     return not lacking
 
 
@@ -277,13 +279,18 @@ def write_json(path: pathlib.Path, report: Mapping[str, Any]) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *,
-                is_text: bool = False) -> None:
+                is_text: bool = False, ranks: Sequence[int] = ()) -> None:
     """A table on standard output: the first column is text, which folds; others are figures.
 
     Names of files and settings are ``visible``, and brackets in them are no markup.
 
     :param is_text: the others are text, too, and fold where a line is too long.
+    :param ranks: of each column, as for ``fitting``; () = all are printed.
     """
+    if ranks:
+        indices = fitting(columns, rows, ranks)
+        columns = [columns[i] for i in indices]
+        rows = [[row[i] for i in indices] for row in rows]
     table = Table(title=visible(title), title_justify='left')
     for index, column in enumerate(columns):
         folds = is_text or index == 0

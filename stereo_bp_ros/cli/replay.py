@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--output', type=pathlib.Path, metavar='DIR',
                         help='record what the node answers, and judge it as evaluate does: '
                              'report.json, report.html and the bag; replaces an earlier report '
-                             '(plots need matplotlib)')
+                             '(the page needs jinja2 and matplotlib)')
     parser.add_argument('--scenario', type=pathlib.Path, metavar='FILE',
                         help='with --output: inputs, settings and pass conditions from a YAML '
                              'file, as of evaluate; status 1 where a condition fails')

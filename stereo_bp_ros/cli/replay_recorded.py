@@ -18,10 +18,9 @@ from stereo_bp_ros.cli.outputs import replace_folder
 from stereo_bp_ros.cli.run_report import MATCHER
 from stereo_bp_ros.config import Value, load_parameter_file
 from stereo_bp_ros.errors import StereoError, shown
-from stereo_bp_ros.evaluation.condition_words import DELIVERY
-from stereo_bp_ros.evaluation.conditions import Delivery, judge
-from stereo_bp_ros.evaluation.performance import delivered
-from stereo_bp_ros.evaluation.results import totals_of
+from stereo_bp_ros.evaluation import report
+from stereo_bp_ros.evaluation.conditions import DELIVERY, judge
+from stereo_bp_ros.evaluation.results import PERFORMANCE, totals_of
 from stereo_bp_ros.evaluation.runs import Method
 from stereo_bp_ros.evaluation.scenario import Scenario, read_scenario
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
@@ -61,6 +60,7 @@ def run(options: argparse.Namespace) -> int:
     for path in sources.paths:          # before an earlier report is replaced by one without any
         for warning in open_source(path, topics=shared.chosen_topics(options)).warnings:
             _log.warning(warning)
+    shared.can_draw('report.html', report.MODULES)
     replace_folder(options.output, [*sources.paths, options.scenario, options.params_file])
     runs = []
     for number, one in enumerate(scenario.inputs, 1):
@@ -168,11 +168,10 @@ def _check_settings(wanted: Mapping[str, Value], told: Mapping[str, Value]) -> N
                               f'{value}')
 
 
-def _delivery(runs: Sequence[RecordedRun]) -> Delivery:
-    """Of all runs together; the rate is that of the slowest."""
-    found = [one.delivery for one in runs]
-    return Delivery({name: sum(one.frames[name] for one in found) for name in DELIVERY},
-                    min(one.rate_hz for one in found))
+def _delivery(runs: Sequence[RecordedRun]) -> dict[str, float]:
+    """Of all runs together; ``rate_hz``, in the time of the source, is that of the slowest."""
+    return {**{name: sum(one.delivery[name] for one in runs) for name in DELIVERY},
+            'rate_hz': min(one.figures.rate_hz for one in runs)}
 
 
 def _finish(options: argparse.Namespace, scenario: Scenario, runs: Sequence[RecordedRun]) -> int:
@@ -183,7 +182,6 @@ def _finish(options: argparse.Namespace, scenario: Scenario, runs: Sequence[Reco
             options.output, runs, title=f'Replay of {options.path.name}', as_json=options.json,
             lead=f'{options.path.name} was replayed over DDS to a node.')
     totals, delivery = totals_of(results), _delivery(runs)
-    verdicts = judge(scenario.conditions, results, delivery)
     devices = [dict(one.device) for one in runs if one.device.get('device')]
     summary = evaluate_report.summary_of(
         results, totals, source=str(options.path), backend=runs[0].device.get('backend', ''),
@@ -191,15 +189,18 @@ def _finish(options: argparse.Namespace, scenario: Scenario, runs: Sequence[Reco
         devices={MATCHER: [one for place, one in enumerate(devices)
                            if one not in devices[:place]]} if devices else {},
         runs={one.name: one.to_dict() for one in runs})
-    summary |= delivered(delivery.frames['sent'], delivery.frames['recorded'],
-                         delivery.rate_hz * options.rate)
+    # In place of the rate and number of runs one after another.
+    summary |= {'delivery': delivery, PERFORMANCE + 'NUM_FRAMES_SENT': delivery['sent'],
+                PERFORMANCE + 'NUM_MISSED_FRAMES': delivery['sent'] - delivery['recorded'],
+                PERFORMANCE + 'MEAN_FRAME_RATE': delivery['rate_hz'] * options.rate}
+    verdicts = judge(scenario.conditions, summary)
     if verdicts:
         summary |= evaluate_scenario.report(scenario, verdicts)
     shared.write_json(options.output / 'report.json', summary)
-    evaluate_report.write_html(
-        options.output / 'report.html', f'{options.path.name} through the node', summary, results,
-        totals, None, evaluate_scenario.lights(verdicts),
-        [run_report.section_of(one) for one in runs], LATENCY)
+    if not shared.missing(report.MODULES):
+        evaluate_report.write_html(
+            options.output / 'report.html', f'{options.path.name} through the node', summary,
+            results, totals, None, verdicts, [run_report.section_of(one) for one in runs], LATENCY)
     if options.json:
         shared.print_json(summary)
     else:
@@ -207,8 +208,8 @@ def _finish(options: argparse.Namespace, scenario: Scenario, runs: Sequence[Reco
             run_report.print_run(one)
         if verdicts:
             evaluate_scenario.print_verdicts(scenario, verdicts)
-        shared.say(f'Report: {options.output / "report.html"}')
+        run_report.say_where(options.output)
     # Conditions about losses take the place of the rule that nothing may be lost.
-    may_lose = any(one.figure == 'lost' for one in scenario.conditions)
+    may_lose = any(one.path == 'delivery.lost' for one in scenario.conditions)
     failures = run_report.print_failures(runs, to_error=options.json, may_lose=may_lose)
     return 1 if failures or not all(one.passed for one in verdicts) else 0

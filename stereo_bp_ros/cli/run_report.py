@@ -17,7 +17,6 @@ from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import Value
 from stereo_bp_ros.evaluation import metrics, plots, report
-from stereo_bp_ros.evaluation.conditions import Delivery
 from stereo_bp_ros.evaluation.results import Figures, Result, totals_of
 from stereo_bp_ros.evaluation.runs import Method, judge_map
 from stereo_bp_ros.evaluation.showing import Showing, View
@@ -66,14 +65,14 @@ class RecordedRun:
     is_lossless: bool = False
 
     @property
-    def delivery(self) -> Delivery:
-        """What became of its frames, for pass conditions."""
+    def delivery(self) -> dict[str, int]:
+        """What became of its frames: ``conditions.DELIVERY``."""
         frames = self.figures.frames
-        dropped = frames['dropped']
-        return Delivery({
+        return {
             **{name: frames[name] for name in ('sent', 'received', 'published', 'recorded')},
-            'superseded': dropped.get('superseded', 0), 'dropped': sum(dropped.values()),
-            'lost': frames['lost_to_node'] + frames['lost_from_node']}, self.figures.rate_hz)
+            'superseded': frames['dropped'].get('superseded', 0),
+            'dropped': sum(frames['dropped'].values()),
+            'lost': frames['lost_to_node'] + frames['lost_from_node']}
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -177,22 +176,29 @@ def finish(output: pathlib.Path, runs: Sequence[RecordedRun], *, title: str, lea
     summary = {'output': str(output), 'date': date, 'versions': known, 'machine': where, 'runs': {
         one.name: one.to_dict() for one in runs}}
     shared.write_json(output / 'report.json', summary)
-    report.write_html(output / 'report.html', title,
-                      f'{lead} Every frame is accounted for; latency counts from the receipt of '
-                      'the later image to the return of publish.',
-                      [*(section_of(one) for one in runs),
-                       report.Section('Machine', [report.Beside([
-                           report.facts('Machine', {**where, 'date': date}),
-                           report.facts('Versions', known)])]),
-                       report.Section('What the figures mean', [report.definitions(
-                           (key, *meaning) for key, meaning in metrics.meanings().items())])])
+    if not shared.missing(report.MODULES):
+        report.write_html(
+            output / 'report.html', title,
+            f'{lead} Every frame is accounted for; latency counts from the receipt of the later '
+            'image to the return of publish.',
+            [*(section_of(one) for one in runs),
+             report.Section('Machine', [report.facts('Machine', {**where, 'date': date}),
+                                        report.facts('Versions', known)]),
+             report.Section('What the figures mean', [report.definitions(
+                 (key, *meaning) for key, meaning in metrics.meanings().items())])])
     if as_json:
         shared.print_json(summary)
     else:
         for one in runs:
             print_run(one)
-        shared.say(f'Report: {output / "report.html"}')
+        say_where(output)
     return 1 if print_failures(runs, to_error=as_json) else 0
+
+
+def say_where(output: pathlib.Path) -> None:
+    """A line that names the report; the page is missing without its modules."""
+    page = output / 'report.html'
+    shared.say(f'Report: {page if page.exists() else output / "report.json"}')
 
 
 def print_failures(runs: Sequence[RecordedRun], *, to_error: bool, may_lose: bool = False) -> int:
@@ -285,8 +291,8 @@ def _tables(figures: analysis.Analysis) -> list[report.Table]:
     latency = report.Table(
         f'Latency of {len(figures.totals_ms)} published frames, ms', ['stage', *columns],
         [[name, *(f'{row[c]:.2f}' for c in columns)] for name, row in stages.items()],
-        bars=[row['p95'] / longest for row in stages.values()])
-    return [report.Table('Frames', ('', 'pairs'), rows), latency]
+        bars=[row['p95'] / longest for row in stages.values()], is_half=True)
+    return [report.Table('Frames', ('', 'pairs'), rows, is_half=True), latency]
 
 
 def _accuracy(figures: analysis.Analysis) -> list[tuple[str, str]]:
@@ -306,24 +312,18 @@ def section_of(one: RecordedRun) -> report.Section:
         report.Tiles([(f'{figures.rate_hz:.1f} Hz', 'published'),
                       (f'{total["p50"]:.1f} ms', 'median latency'),
                       (f'{total["p99"]:.1f} ms', 'p99 latency'), *_accuracy(figures)]),
-        report.Beside(_tables(figures))]
-    drawn = _latency_plot(figures) if len(figures.totals_ms) > 1 else []
+        *_tables(figures)]
+    if len(figures.totals_ms) > 1:
+        levels = {share: figures.latency_ms['total'][share] for share in ('p50', 'p99')}
+        parts.append(report.Image('Latency over frames', plots.data_uri(plots.lines(
+            range(1, len(figures.totals_ms) + 1), {'total': figures.totals_ms}, 'published frame',
+            'ms', levels))))
     if one.showing is not None:
-        drawn += one.showing.maps()
-        parts += [report.Note(one.showing.chosen()), *one.showing.viewer(one.name)]
-    parts.append(report.Beside(drawn))
+        parts += [*one.showing.maps(), report.Note(one.showing.chosen()),
+                  *one.showing.viewer(one.name)]
     if one.settings:
         parts.append(report.Folded('Settings', [report.facts('', one.settings)]))
     return report.Section(one.title, parts)
-
-
-def _latency_plot(figures: analysis.Analysis) -> list[report.Part]:
-    if not plots.available():
-        return [report.Note('No plots: ' + shared.missing(('matplotlib',)) + '.')]
-    title, times = 'Latency over frames', figures.totals_ms
-    levels = {share: figures.latency_ms['total'][share] for share in ('p50', 'p99')}
-    return [report.Plot(title, plots.lines(
-        title, range(1, len(times) + 1), {'total': times}, 'published frame', 'ms', levels))]
 
 
 def print_run(one: RecordedRun) -> None:

@@ -25,6 +25,7 @@ from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
+from stereo_bp_ros.evaluation import plots
 from stereo_bp_ros.evaluation.runs import Evaluation, Method
 from stereo_bp_ros.evaluation.sensitivity import QUANTITIES, Quantity, Row, Street, curve, doubled
 
@@ -32,7 +33,7 @@ HELP = 'curves of wrong pixels over errors of calibration, weather and light'
 NEEDS = ()
 
 #: Fewer values make no curve, and no doubling.
-LEAST_VALUES = 2
+MIN_VALUES = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,8 +95,7 @@ def run(options: argparse.Namespace) -> int:
     if options.output:
         shared.write_json(options.output / 'sensitivity.json', report)
         if shared.can_draw('sensitivity.svg'):
-            from stereo_bp_ros.evaluation.sensitivity_plot import draw
-            draw(curves, options.output / 'sensitivity.svg')
+            plots.save(plots.draw_sensitivity(curves), options.output / 'sensitivity.svg')
     if options.json:
         shared.print_json(report)
     else:
@@ -119,9 +119,9 @@ def _quantities(texts: Sequence[str]) -> dict[str, Quantity]:
                 values = tuple(map(float, words.split(',')))
             except ValueError:
                 values = ()
-            if len(values) < LEAST_VALUES:
+            if len(values) < MIN_VALUES:
                 raise ValueError(f'{shown(text)} is not written {name}=VALUE,VALUE,... with '
-                                 f'{LEAST_VALUES} numbers or more')
+                                 f'{MIN_VALUES} numbers or more')
             found[name] = dataclasses.replace(found[name], values=values)
     return found
 
@@ -139,5 +139,4 @@ def _print_doubled(report: Mapping[str, Any]) -> None:
                                          for value in one['doubled'].values())]
             for name, one in report['quantities'].items()]
     shared.print_table('bad-3 is doubled at', columns, rows)
-    for text in evaluate_origin.lines(report):
-        shared.say(*text.split('\n'))
+    shared.say(*evaluate_origin.lines(report))

@@ -23,7 +23,7 @@ _Config = typing.TypeVar('_Config', bound='MatcherConfig')
 class MatcherConfig(ProgramSettings, MatcherSettings):
     """What is computed, and on what. See ``docs/reference/parameters.md`` for the table.
 
-    :raises ConfigError: a value or a combination is refused; the text names it and the limit.
+    :raises ConfigError: a value or a combination is rejected; the text names it and the limit.
     """
 
     def check(self) -> None:
@@ -177,7 +177,7 @@ class MatcherConfig(ProgramSettings, MatcherSettings):
     def preset(cls, name: str, **changes: Any) -> MatcherConfig:
         """A shipped set of settings by name (``preset_names()``), with some changed.
 
-        :raises ConfigError: there is no preset of this name, or a change is refused.
+        :raises ConfigError: there is no preset of this name, or a change is rejected.
         """
         return cls.from_mapping({**load_preset(name), **changes})
 

@@ -110,7 +110,7 @@ def _groups(root: pathlib.Path) -> Iterator[tuple[pathlib.Path, bool]]:
             paths[not controllers] = pathlib.PurePosixPath(path)
     for line in _text(root / 'proc/self/mountinfo').splitlines():
         mount, _, kind = line.partition(' - ')
-        top, point = (pathlib.PurePosixPath(_unescaped(field)) for field in mount.split()[3:5])
+        top, point = (pathlib.PurePosixPath(_unescape(field)) for field in mount.split()[3:5])
         is_v2 = kind.startswith('cgroup2 ')
         if is_v2 not in paths or not (is_v2 or (
                 kind.startswith('cgroup ') and 'memory' in kind.split()[2].split(','))):
@@ -129,7 +129,7 @@ def _groups(root: pathlib.Path) -> Iterator[tuple[pathlib.Path, bool]]:
             start = start.parent
 
 
-def _unescaped(field: str) -> str:
+def _unescape(field: str) -> str:
     """Of a mount: blanks and backslashes come as octal numbers."""
     return re.sub(r'\\([0-7]{3})', lambda found: chr(int(found[1], 8)), field)
 

@@ -170,7 +170,7 @@ class Reader:
                         raise StereoError('the end of a compressed message is missing')
                 yield wanted[connection.topic, connection.msgtype], time_ns, bytes(data)
 
-    def decoded(self, kind: str, data: bytes) -> Any:
+    def decode(self, kind: str, data: bytes) -> Any:
         """A message of ROS 2 from its bytes, or from those of the same of ROS 1."""
         message = self.deserialize(data, kind)
         return message if self.is2 else from_ros1(message, kind)
@@ -206,10 +206,7 @@ class Reader:
                                   f'{2 if self.is2 else 1}')
 
     def _files(self) -> list[pathlib.Path]:
-        """The files that metadata.yaml names; without one those that there are.
-
-        :raises StereoError: there are none.
-        """
+        """The files that metadata.yaml names; without one those that there are."""
         if not self._path.is_dir():
             return [self._path]
         told = self._path / 'metadata.yaml'

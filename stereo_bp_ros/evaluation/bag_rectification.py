@@ -17,7 +17,7 @@ from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.rectification import SIDES, Rectification
 
 #: Radians of R above which ``unused_rotation`` warns: less than a pixel at 1000 of focal length.
-LEAST_TURN = 1e-3
+MIN_TURN_RAD = 1e-3
 
 
 def why_not_rectified(topic: str, info: Any) -> str:
@@ -43,7 +43,7 @@ def why_not_rectified(topic: str, info: Any) -> str:
 def unused_rotation(info: Any) -> str:
     """A sentence where the frame of a CameraInfo may not be that of its rectified images."""
     turn = float(np.linalg.norm(cv2.Rodrigues(np.reshape(np.asarray(info.r, float), (3, 3)))[0]))
-    if turn < LEAST_TURN:
+    if turn < MIN_TURN_RAD:
         return ''
     return (f'The frame {shown(info.header.frame_id)} is taken as that of the rectified left '
             f'image, as image_geometry does. R of its camera_info, {np.rad2deg(turn):.2g} '

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import dataclasses
+import functools
 import itertools
 import pathlib
 import struct
@@ -67,9 +68,6 @@ class BagTruth:
         self._reader = Reader(path)
         self._connections = self._reader.of_topics(self._topic)
         self._kind = self._connections[0].msgtype
-        self._transforms: Transforms | None = None
-        self._has_frames = False
-        self._index: tuple[np.ndarray, np.ndarray] | None = None
         self._messages: Iterator[tuple[Any, int, bytes]] = iter(())
         self._last: tuple[TruthEntry | None, Any] = None, None
 
@@ -89,7 +87,7 @@ class BagTruth:
 
         :raises StereoError: TF does not connect a cloud with the camera at all.
         """
-        stamps, times = self._indexed()
+        stamps, times = self._index
         first = int(np.searchsorted(stamps, stamp_ns - self._tolerance_ns))
         behind = int(np.searchsorted(stamps, stamp_ns + self._tolerance_ns, 'right'))
         places = range(first, behind)
@@ -100,7 +98,8 @@ class BagTruth:
         found = TruthEntry(int(stamps[place]), int(times[place]))
         if not self.is_cloud:
             return found
-        pose = self._pose(found.stamp_ns, stamp_ns)
+        transforms = self._transforms
+        pose = transforms.between(found.stamp_ns, stamp_ns) if transforms else np.eye(4)
         return None if pose is None else dataclasses.replace(found, pose=tuple(pose.flat))
 
     def read(self, entry: TruthEntry, calibration: Calibration | None, shape: tuple[int, int]
@@ -147,7 +146,7 @@ class BagTruth:
         return [f'no left image has a truth in {self._topic}. {problem}']
 
     def _why_not(self, stamp_ns: int) -> str:
-        stamps, _ = self._indexed()
+        stamps, _ = self._index
         if not stamps.size:
             return f'{self._topic} has no messages'
         nearest = int(stamps[np.argmin(np.abs(stamps - stamp_ns))])
@@ -159,29 +158,25 @@ class BagTruth:
         return (f'/tf does not cover the stamps {nearest / 1e9:.3f} s of {self._topic} and '
                 f'{stamp_ns / 1e9:.3f} s of the pair')
 
-    def _indexed(self) -> tuple[np.ndarray, np.ndarray]:
+    @functools.cached_property
+    def _index(self) -> tuple[np.ndarray, np.ndarray]:
         """Stamps, sorted, and times of recording of all messages, int64, nanoseconds."""
-        if self._index is None:
-            stamps, times = array.array('q'), array.array('q')
-            for _, time_ns, data in self._reader.messages(self._connections):
-                stamps.append(self._reader.stamp(data))
-                times.append(time_ns)
-            order = np.argsort(np.asarray(stamps), kind='stable')
-            self._index = np.asarray(stamps)[order], np.asarray(times)[order]
-        return self._index
+        stamps, times = array.array('q'), array.array('q')
+        for _, time_ns, data in self._reader.messages(self._connections):
+            stamps.append(self._reader.stamp(data))
+            times.append(time_ns)
+        order = np.argsort(np.asarray(stamps), kind='stable')
+        return np.asarray(stamps)[order], np.asarray(times)[order]
 
-    def _pose(self, cloud_ns: int, pair_ns: int) -> np.ndarray | None:
-        """From the cloud to the left camera, 4 x 4; None: TF does not cover the stamps."""
-        if not self._has_frames:
-            cloud, camera = self._frame(self._topic), self._frame(self._left_info)
-            if cloud != camera:
-                try:
-                    self._transforms = Transforms(self._reader, cloud, camera)
-                except StereoError as error:
-                    raise StereoError(f'{self._topic} cannot be seen from the left camera: '
-                                      f'{error}') from error
-            self._has_frames = True
-        return self._transforms.between(cloud_ns, pair_ns) if self._transforms else np.eye(4)
+    @functools.cached_property
+    def _transforms(self) -> Transforms | None:
+        """From the frame of the cloud to that of the left camera; None: they are one."""
+        cloud, camera = self._frame(self._topic), self._frame(self._left_info)
+        try:
+            return Transforms(self._reader, cloud, camera) if cloud != camera else None
+        except StereoError as error:
+            raise StereoError(f'{self._topic} cannot be seen from the left camera: {error}'
+                              ) from error
 
     def _frame(self, topic: str) -> str:
         """The frame of the first message of a topic.
@@ -189,7 +184,7 @@ class BagTruth:
         :raises StereoError: there is none, or it is empty.
         """
         for connection, _, data in self._reader.messages(self._reader.of_topics(topic)):
-            header = self._reader.decoded(connection.msgtype, data).header
+            header = self._reader.decode(connection.msgtype, data).header
             if header.frame_id.removeprefix('/'):
                 return str(header.frame_id.removeprefix('/'))
             break
@@ -204,7 +199,7 @@ class BagTruth:
         for _ in range(2):
             for _, time_ns, data in self._messages:
                 if time_ns == entry.time_ns and self._reader.stamp(data) == entry.stamp_ns:
-                    self._last = entry, self._reader.decoded(self._kind, data)
+                    self._last = entry, self._reader.decode(self._kind, data)
                     return self._last[1]
                 if time_ns > entry.time_ns:
                     break

@@ -133,13 +133,13 @@ class StereoBag:
         if first.keys() != FRAME_IDS.keys():
             return Decision(False, '')
         try:
-            return self._rectifier.decide(first, self._measured())
+            return self._rectifier.decide(first, self._read_measured())
         except (ValueError, StereoError):       # of which the pair itself tells
             return Decision(True, '')
 
-    def _measured(self) -> Iterator[tuple[dict[str, RawImage], dict[str, Any]]]:
+    def _read_measured(self) -> Iterator[tuple[dict[str, RawImage], dict[str, Any]]]:
         """Images and camera_infos of the first pairs."""
-        pairs = self._pairs(self._decoded, with_truth=False)
+        pairs = self._pairs(self._decode, with_truth=False)
         for _, parts, infos in itertools.islice(pairs, MEASURED_PAIRS):
             if len(parts) == len(infos) == 2 and not any(
                     isinstance(content, _Damaged) for content in parts.values()):
@@ -199,7 +199,7 @@ class StereoBag:
         for connection, time_ns, data in self._reader.messages(self._reader.of_topics(*roles)):
             if self.is_ros1:
                 data = bytes(STORE.serialize_cdr(
-                    self._reader.decoded(connection.msgtype, data), connection.msgtype))
+                    self._reader.decode(connection.msgtype, data), connection.msgtype))
             yield roles[connection.topic], time_ns, data
 
     def read(self) -> Iterator[Pair]:
@@ -214,7 +214,7 @@ class StereoBag:
 
     def unread(self) -> Iterator[Unread]:
         """What ``read`` reads; the names are stamps. A damaged image concerns its pair alone."""
-        for entry, parts, infos in self._pairs(self._decoded):
+        for entry, parts, infos in self._pairs(self._decode):
             yield self._unread(entry, parts, infos)
 
     def index(self) -> Iterator[BagEntry]:
@@ -239,7 +239,7 @@ class StereoBag:
             role = roles[connection.topic]
             place = wanted.get((role, time_ns, self._reader.stamp(data)))
             if place is not None:
-                place[role] = self._decoded(connection.msgtype, data)
+                place[role] = self._decode(connection.msgtype, data)
             while waiting and waiting[0][1].keys() == waiting[0][0].times_ns.keys():
                 entry, parts = waiting.popleft()
                 for role, data in entry.infos.items():
@@ -264,7 +264,7 @@ class StereoBag:
         # A recorder may have written the first camera_info after its image.
         infos = self._first_infos()
         entry = None
-        for images in self._found(finder, infos, make):
+        for images in self._match_images(finder, infos, make):
             roles = {f'{one.side}/image_rect': one for one in images}
             times_ns = {role: one.time_ns for role, one in roles.items()}
             stamp_ns = images[0].stamp_ns
@@ -277,8 +277,8 @@ class StereoBag:
         if entry is None:
             raise NoPairError(f'{self.path}: {finder.why_none()}')
 
-    def _found(self, finder: PairFinder, infos: _Infos, make: Callable[[str, bytes], Any]
-               ) -> Iterator[tuple[Image, ...]]:
+    def _match_images(self, finder: PairFinder, infos: _Infos, make: Callable[[str, bytes], Any]
+                      ) -> Iterator[tuple[Image, ...]]:
         """Left and right image of every pair.
 
         A damaged one without a partner, whose stamp may be what is damaged, is a pair for itself.
@@ -293,13 +293,13 @@ class StereoBag:
                                     make(connection.msgtype, data)))
             if pair:
                 yield pair
-            yield from _damaged(finder.drop(MAX_WAITING))
-        yield from _damaged(finder.drop(0))
+            yield from _keep_damaged(finder.drop(MAX_WAITING))
+        yield from _keep_damaged(finder.drop(0))
 
-    def _decoded(self, kind: str, data: bytes) -> Any:
+    def _decode(self, kind: str, data: bytes) -> Any:
         """A message, or what is in the place of a damaged one."""
         try:
-            return self._reader.decoded(kind, data)
+            return self._reader.decode(kind, data)
         except StereoError as error:
             # The error itself would keep open who reads.
             return _Damaged(str(error))
@@ -317,7 +317,7 @@ class StereoBag:
     def _keep_info(self, infos: _Infos, role: str, data: bytes) -> None:
         """Make a camera_info the latest of its side, unless only its stamp is new."""
         if role not in infos or infos[role][0][MIN_BYTES:] != data[MIN_BYTES:]:
-            infos[role] = bytes(data), self._reader.decoded(CAMERA_INFO, data)
+            infos[role] = bytes(data), self._reader.decode(CAMERA_INFO, data)
 
     def _pair(self, entry: BagEntry, parts: Mapping[str, Any], infos: _Infos) -> Pair:
         calibration = disparity = None
@@ -341,7 +341,7 @@ class StereoBag:
                               ) from error
 
 
-def _damaged(images: Iterable[Image]) -> Iterator[tuple[Image, ...]]:
+def _keep_damaged(images: Iterable[Image]) -> Iterator[tuple[Image, ...]]:
     return ((one,) for one in images if isinstance(one.content, _Damaged))
 
 

@@ -83,12 +83,12 @@ def read_calibration(path: PathLike, image: PathLike | None = None) -> Calibrati
         if re.search(mark, file.text, re.MULTILINE):
             found = read(file, image) if read is _read_kitti else read(file)
             if found is not None:
-                return rectified(path, *found)
+                return make_calibration(path, *found)
     raise file.error(f' is in no known format: it should have {FORMATS}')
 
 
-def rectified(path: PathLike, left: Sequence[float], right: Sequence[float],
-              size: tuple[int, int] = (0, 0)) -> Calibration:
+def make_calibration(path: PathLike, left: Sequence[float], right: Sequence[float],
+                     size: tuple[int, int] = (0, 0)) -> Calibration:
     """The calibration of both projection matrices, row by row.
 
     :param size: width and height of the images, pixels; 0 = unknown.
@@ -100,18 +100,18 @@ def rectified(path: PathLike, left: Sequence[float], right: Sequence[float],
         raise ValueError(f'calibration {path}: {error}') from error
 
 
-def projection(focal_px: float, cx: float, cy: float, baseline_m: float = 0.0,
-               focal_y_px: float = 0.0) -> list[float]:
+def make_projection(focal_px: float, cx: float, cy: float, baseline_m: float = 0.0,
+                    focal_y_px: float = 0.0) -> list[float]:
     """The 12 numbers of P of a camera so far to the right of the left one; 0 = ``focal_px``."""
     return [focal_px, 0.0, cx, -focal_px * baseline_m, 0.0, focal_y_px or focal_px, cy, 0.0,
             0.0, 0.0, 1.0, 0.0]
 
 
-def projections(focal_px: float, baseline_m: float, cx: float, cy: float, focal_y_px: float = 0.0
-                ) -> tuple[list[float], list[float]]:
+def make_projections(focal_px: float, baseline_m: float, cx: float, cy: float,
+                     focal_y_px: float = 0.0) -> tuple[list[float], list[float]]:
     """P of two cameras with the same numbers."""
-    return (projection(focal_px, cx, cy, 0.0, focal_y_px),
-            projection(focal_px, cx, cy, baseline_m, focal_y_px))
+    return (make_projection(focal_px, cx, cy, 0.0, focal_y_px),
+            make_projection(focal_px, cx, cy, baseline_m, focal_y_px))
 
 
 def other_side(path: Path) -> Path:
@@ -205,8 +205,8 @@ def _read_middlebury(file: _File) -> Projections:
     left, right = (file.numbers(name, lines.get(name), 9) for name in ('cam0', 'cam1'))
     baseline, = file.numbers('baseline', lines.get('baseline'), 1)
     size = f'{lines["width"]} {lines["height"]}' if {'width', 'height'} <= lines.keys() else None
-    return (projection(left[0], left[2], left[5], 0.0, left[4]),
-            projection(right[0], right[2], right[5], baseline / 1000.0, right[4]),
+    return (make_projection(left[0], left[2], left[5], 0.0, left[4]),
+            make_projection(right[0], right[2], right[5], baseline / 1000.0, right[4]),
             file.size(size))
 
 
@@ -234,10 +234,10 @@ def _read_kitti(file: _File, image: PathLike | None) -> Projections:
         f'P{camera}', lines.get(f'P_rect_0{camera}')), 12) for camera in cameras)
     found = left, right, file.size(lines.get(f'S_rect_0{cameras[0]}'))
     if not told and len(pairs) > 1:
+        baseline_m = make_calibration(file.path, *found).baseline_m
         _warn_once(f'calibration {file.path} has four cameras: 0 and 1 (grey) were taken, with a '
-                   f'baseline of {rectified(file.path, *found).baseline_m:.4f} m. Images of 2 and '
-                   '3 (colour) need to lie in folders named image_2 and image_3, or image_02 and '
-                   'image_03')
+                   f'baseline of {baseline_m:.4f} m. Images of 2 and 3 (colour) need to lie in '
+                   'folders named image_2 and image_3, or image_02 and image_03')
     return found
 
 
@@ -261,7 +261,7 @@ def _read_virtual_kitti(file: _File) -> Projections:
     for words in map(str.split, file.text.splitlines()[1:]):
         if len(words) == 6 and words[1] == '0':
             fx, fy, cx, cy = file.numbers('the first line of camera 0', words[2:], 4)
-            return *projections(fx, VIRTUAL_KITTI_BASELINE, cx, cy, fy), (0, 0)
+            return *make_projections(fx, VIRTUAL_KITTI_BASELINE, cx, cy, fy), (0, 0)
     raise file.error(' has no line with 6 numbers of camera 0')
 
 
@@ -328,8 +328,8 @@ def _projections_of_q(file: _File, q: list[float], size: tuple[int, int]) -> Pro
         raise file.error(': Q[3][2] is 0, which is 1 / baseline')
     # Q[3] is (0, 0, -1 / Tx, (cx - cx') / Tx).
     baseline, shift = 1 / q[14], -q[15] / q[14]
-    return (projection(q[11], -q[3], -q[7]),
-            projection(q[11], -q[3] - shift, -q[7], baseline), size)
+    return (make_projection(q[11], -q[3], -q[7]),
+            make_projection(q[11], -q[3] - shift, -q[7], baseline), size)
 
 
 def _size_in(file: _File, content: Mapping[str, Any]) -> tuple[int, int]:
@@ -434,8 +434,8 @@ def _parallel(file: _File, kind: str, left: _Camera, right: _Camera) -> Projecti
         raise file.raw_cameras(f'is {kind} that describes raw cameras ({", ".join(found)})')
     fx, fy, cx, cy = left.intrinsics.tolist()
     right_fx, right_fy, right_cx, right_cy = right.intrinsics.tolist()
-    return (projection(fx, cx, cy, 0.0, fy),
-            projection(right_fx, right_cx, right_cy, -float(pose[0, 3]), right_fy), left.size)
+    return (make_projection(fx, cx, cy, 0.0, fy),
+            make_projection(right_fx, right_cx, right_cy, -float(pose[0, 3]), right_fy), left.size)
 
 
 #: Readers by what their files have in them; the first one that returns something counts.

@@ -13,14 +13,14 @@ import dataclasses
 import json
 import math
 import pathlib
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from stereo_bp_ros.bounded import MAX_REPORT_BYTES, read_bytes
 from stereo_bp_ros.errors import shown
+from stereo_bp_ros.evaluation.conditions import look_up
 
 SHARE = 0.95
 """Of the confidence intervals."""
@@ -43,22 +43,22 @@ _AT_ONCE = 2**20    # random numbers in memory
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A figure of a frame: its words and unit, and where a pair of the report has it."""
+    """A figure of a frame: its words and unit, and its path in a pair of the report."""
 
     words: str
     unit: str
-    path: tuple[str, ...]
+    path: str
     less_is_better: bool = True
 
 
 KINDS = (
-    Kind('filled bad-1', '%', ('filled', 'bad_1_known')),
-    Kind('filled bad-3', '%', ('filled', 'bad_3_known')),
-    Kind('filled D1', '%', ('filled', 'd1_known')),
-    Kind('valid bad-3', '%', ('score', 'bad_3_estimated')),
-    Kind('density', '%', ('score', 'density'), less_is_better=False),
-    Kind('EPE', 'px', ('score', 'mae')),
-    Kind('median time', 'ms', ('median_ms',)))
+    Kind('filled bad-1', '%', 'filled.bad_1_known'),
+    Kind('filled bad-3', '%', 'filled.bad_3_known'),
+    Kind('filled D1', '%', 'filled.d1_known'),
+    Kind('valid bad-3', '%', 'score.bad_3_estimated'),
+    Kind('density', '%', 'score.density', less_is_better=False),
+    Kind('EPE', 'px', 'score.mae'),
+    Kind('median time', 'ms', 'median_ms'))
 """What is compared."""
 
 
@@ -158,17 +158,17 @@ def compare(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparison:
             raise ValueError(f'the reports have other frames: {len(missing)} are in {where} '
                              f'only, the first is {shown(min(missing))}')
     for name, pair in first.items():
-        for words, path in (('width', ('width',)), ('height', ('height',)),
-                            ('pixels with truth', ('score', 'known'))):
-            both = _look_up(pair, path), _look_up(second[name], path)
+        for words, path in (('width', 'width'), ('height', 'height'),
+                            ('pixels with truth', 'score.known')):
+            both = look_up(pair, path), look_up(second[name], path)
             if both[0] != both[1]:
                 raise ValueError(f'frame {shown(name)} is not the same in both reports: {words} '
                                  f'{both[0]} in A and {both[1]} in B')
     differences, values = [], {}
     for kind in KINDS:
         found = {name: (x, y) for name, pair in first.items()
-                 if (x := _look_up(pair, kind.path)) is not None
-                 and (y := _look_up(second[name], kind.path)) is not None}
+                 if (x := look_up(pair, kind.path)) is not None
+                 and (y := look_up(second[name], kind.path)) is not None}
         values[kind] = found
         differences.append(_difference(kind, list(found.values())))
     # Without truth there are times only.
@@ -187,14 +187,6 @@ def _by_name(report: Mapping[str, Any], which: str) -> dict[str, Mapping[str, An
             raise ValueError(f'report {which} has two frames {shown(pair["name"])}')
         found[pair['name']] = pair
     return found
-
-
-def _look_up(pair: Mapping[str, Any], path: Sequence[str]) -> float | None:
-    value: Any = pair
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    is_number = isinstance(value, int | float) and math.isfinite(value)
-    return value if is_number else None
 
 
 def _changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -240,30 +232,21 @@ def _difference(kind: Kind, pairs: Sequence[tuple[float, float]]) -> Difference:
                       sign_flips(differences), len(pairs) <= EXACT)
 
 
-def interval(values: np.ndarray, share: float = SHARE) -> tuple[float, float] | None:
+def interval(values: np.ndarray) -> tuple[float, float] | None:
     """Confidence interval of the mean by the BCa bootstrap; None with fewer than two values.
 
     values: float64 n.
     """
-    count = values.size
-    if count < 2:
+    from scipy import stats
+    if values.size < 2:
         return None
-    mean, spread = values.mean(), values - values.mean()
-    if not np.abs(spread).max() > 1e-12 * np.abs(values).max():
-        return float(mean), float(mean)
-    means = np.sort(_drawn(count, lambda random, rows: values[
-        random.integers(0, count, (rows, count))].mean(axis=1)))
-    normal = statistics.NormalDist()
-    below = (np.count_nonzero(means < mean) + np.count_nonzero(means <= mean)) / 2
-    bias = normal.inv_cdf(min(max(below / DRAWS, 1 / DRAWS), 1 - 1 / DRAWS))
-    # Leaving one value out moves the mean by its spread / (n - 1), away from it.
-    acceleration = float((spread ** 3).sum() / (6 * (spread ** 2).sum() ** 1.5))
-    limits = []
-    for quantile in ((1 - share) / 2, (1 + share) / 2):
-        z = bias + normal.inv_cdf(quantile)
-        limits.append(normal.cdf(bias + z / (1 - acceleration * z)))
-    low, high = np.quantile(means, limits)
-    return float(low), float(high)
+    mean = float(values.mean())
+    if not np.abs(values - mean).max() > 1e-12 * np.abs(values).max():
+        return mean, mean       # which the bootstrap calls degenerate
+    limits = stats.bootstrap(
+        (values,), np.mean, n_resamples=DRAWS, batch=max(1, _AT_ONCE // values.size),
+        confidence_level=SHARE, random_state=np.random.default_rng(_SEED)).confidence_interval
+    return float(limits.low), float(limits.high)
 
 
 def sign_flips(differences: np.ndarray) -> float:
@@ -271,20 +254,10 @@ def sign_flips(differences: np.ndarray) -> float:
 
     differences: float64 n, n > 0.
     """
-    count = differences.size
-    limit = abs(differences.sum()) - 1e-9 * np.abs(differences).sum()
-    if count <= EXACT:
-        signs = 1 - 2 * (np.arange(2**count)[:, None] >> np.arange(count) & 1)
-        return float(np.mean(np.abs(signs @ differences) >= limit))
-    sums = _drawn(count, lambda random, rows: (
-        1 - 2 * random.integers(0, 2, (rows, count), np.int8)) @ differences)
-    # The signs that were found are one of the draws.
-    return float((1 + np.count_nonzero(np.abs(sums) >= limit)) / (1 + DRAWS))
-
-
-def _drawn(count: int, draw: Callable[[np.random.Generator, int], np.ndarray]) -> np.ndarray:
-    """``DRAWS`` results of ``draw``, the same ones every time, some rows of ``count`` at once."""
-    random = np.random.default_rng(_SEED)
-    rows = max(1, min(DRAWS, _AT_ONCE // count))
-    return np.concatenate([draw(random, min(rows, DRAWS - done))
-                           for done in range(0, DRAWS, rows)])
+    from scipy import stats
+    if differences.size == 1:
+        return 1.0
+    return float(stats.permutation_test(
+        (differences,), np.mean, permutation_type='samples', vectorized=True, n_resamples=DRAWS,
+        batch=max(1, _AT_ONCE // differences.size),
+        random_state=np.random.default_rng(_SEED)).pvalue)

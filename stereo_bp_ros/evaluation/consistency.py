@@ -8,13 +8,13 @@ map can be consistent and wrong, for instance on a wall with a period.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
 
-from stereo_bp_ros.evaluation.histograms import Scale, added
 from stereo_bp_ros.evaluation.road_plane import fit_road
+from stereo_bp_ros.evaluation.sums import Scale, Sums, none_for_nan
 
 AGREEMENT_PX = 1.0
 """Most that two disparities of the same point differ where they agree, pixels."""
@@ -49,7 +49,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Consistency:
+class Consistency(Sums):
     """Counts and sums of one frame or of many; two of them add up.
 
     partners:     pixels with a disparity whose partner, that many pixels to the left, lies in
@@ -79,14 +79,6 @@ class Consistency:
     road_inliers: int = 0
     road_squared: float = 0.0
 
-    def __add__(self, other: Consistency) -> Consistency:
-        """Of the pixels of both."""
-        if not isinstance(other, Consistency):
-            return NotImplemented
-        sums = {field.name: getattr(self, field.name) + getattr(other, field.name)
-                for field in fields(self) if field.name != 'grey_counts'}
-        return Consistency(grey_counts=added(self.grey_counts, other.grey_counts), **sums)
-
     def as_dict(self) -> dict[str, float | None]:
         """Every figure by its key of ``MEANINGS``; None where there is no value."""
         road_rms = _mean(self.road_squared, self.road_inliers)
@@ -99,7 +91,7 @@ class Consistency:
             'flicker': 100 * _mean(self.flickering, self.static),
             'road_inliers': 100 * _mean(self.road_inliers, self.road_pixels),
             'road_rms': math.sqrt(road_rms)}
-        return {name: None if math.isnan(value) else value for name, value in figures.items()}
+        return none_for_nan(figures)
 
 
 MEANINGS = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.evaluation.histograms import Scale, added
+from stereo_bp_ros.evaluation.sums import Scale, Sums, none_for_nan
 
 FARTHEST_M = 1000.0
 """Truths farther away are not compared; an estimate farther away, or at infinity, counts as this
@@ -19,7 +19,7 @@ ERRORS = Scale(1e-3, FARTHEST_M, 192, is_geometric=True)
 
 
 @dataclass(frozen=True)
-class DepthError:
+class DepthError(Sums):
     """Errors |Z - Z*| of the pixels of one map or of many; two of them add up.
 
     compared: pixels with a disparity whose truth is at most ``FARTHEST_M`` away.
@@ -32,13 +32,6 @@ class DepthError:
     absolute: float = 0.0
     relative: float = 0.0
     counts: tuple[int, ...] = ()
-
-    def __add__(self, other: DepthError) -> DepthError:
-        """Of the pixels of both."""
-        if not isinstance(other, DepthError):
-            return NotImplemented
-        return DepthError(self.compared + other.compared, self.absolute + other.absolute,
-                          self.relative + other.relative, added(self.counts, other.counts))
 
     @property
     def mean_m(self) -> float:
@@ -56,10 +49,9 @@ class DepthError:
 
     def as_dict(self) -> dict[str, float | int | None]:
         """Every figure by its key of ``MEANINGS``; None where there is no value."""
-        figures = {'compared': self.compared, 'mean_m': self.mean_m,
-                   'p50_m': self.percentile_m(50), 'p90_m': self.percentile_m(90),
-                   'relative_mean': self.relative_mean}
-        return {name: None if math.isnan(value) else value for name, value in figures.items()}
+        return none_for_nan({
+            'compared': self.compared, 'mean_m': self.mean_m, 'p50_m': self.percentile_m(50),
+            'p90_m': self.percentile_m(90), 'relative_mean': self.relative_mean})
 
 
 MEANINGS = {

@@ -29,24 +29,17 @@ FORMATS = ('PNG', 'JPEG', 'TIFF', 'BMP', 'Netpbm')
 
 
 def read_bytes(path: PathLike, what: str, limit: int = MAX_BYTES) -> bytes:
-    """Read a file; errors name it as ``what``.
-
-    :raises ValueError: no such file, no regular one, or one beyond the limit.
-    """
+    """Read a regular file of at most ``limit`` bytes; errors name it as ``what``."""
     try:
         return bounded.read_bytes(path, limit)
     except ValueError as error:
         raise ValueError(f'{what} {path} {error}') from error
 
 
-def read_text(path: PathLike, what: str, limit: int = MAX_TEXT_BYTES) -> str:
-    """Read a text file; errors name it as ``what``.
-
-    :param limit: of its bytes.
-    :raises ValueError: no such file, no regular one, one beyond the limit, or not UTF-8.
-    """
+def read_text(path: PathLike, what: str) -> str:
+    """Read a text file in UTF-8; errors name it as ``what``."""
     try:
-        return read_bytes(path, what, limit).decode('utf-8')
+        return read_bytes(path, what, MAX_TEXT_BYTES).decode('utf-8')
     except UnicodeDecodeError as error:
         raise ValueError(f'{what} {path} is not a text file') from error
 
@@ -56,8 +49,6 @@ def read_image(path: PathLike) -> np.ndarray:
 
     Returns uint8 H x W (mono8), uint16 H x W (mono16) or uint8 H x W x 3 (rgb8; an alpha channel
     is left out).
-
-    :raises ValueError: no such file, no image, or an image of another type.
     """
     image = _decoded(path, 'image')
     if image.ndim == 2 and image.dtype in (np.uint8, np.uint16):
@@ -123,8 +114,6 @@ def read_pfm(path: PathLike) -> np.ndarray:
     """Read a portable float map: float32 H x W, top row first (files hold the bottom row first).
 
     Middlebury writes infinity where the disparity is unknown; values are handed on as they are.
-
-    :raises ValueError: no such file, not a grey PFM, or too short.
     """
     data = read_bytes(path, 'PFM file')
     header = re.match(rb'(P[fF])\s+(\d{1,9})\s+(\d{1,9})\s+([-+.\deE]+)[ \t\r]*\n', data)
@@ -189,30 +178,23 @@ def read_disparity_png(path: PathLike, scale: float | None = None) -> np.ndarray
 
 
 def read_mask(path: PathLike) -> np.ndarray:
-    """Read a mask stored as a grey image: bool H x W, True where it is not 0.
-
-    :raises ValueError: no such file, or not a grey image.
-    """
+    """Read a mask stored as a grey image: bool H x W, True where it is not 0."""
     return np.asarray(read_grey(path) != 0)
 
 
 def read_grey(path: PathLike) -> np.ndarray:
-    """Read the levels of a grey mask or depth as they are: uint8 or uint16 H x W.
-
-    :raises ValueError: no such file, or not a grey image.
-    """
+    """Read the levels of a grey mask or depth as they are: uint8 or uint16 H x W."""
     levels = _decoded(path, 'mask')
     if levels.ndim != 2:
         raise ValueError(f'mask {path} is not grey')
     return levels
 
 
-def write_disparity_png(path: PathLike, disparity: np.ndarray, valid: np.ndarray | None = None,
-                        scale: float = KITTI_SCALE) -> None:
-    """Write a disparity map as a 16-bit PNG: round(scale * disparity), 0 where unknown.
+def write_disparity_png(path: PathLike, disparity: np.ndarray) -> None:
+    """Write a disparity map as a 16-bit PNG: 1/256 pixel, 0 where unknown.
 
-    Unknown are pixels that are not finite, not `valid` (bool H x W) or less than 0. A known
-    disparity that would round to 0 is stored as 1, as 0 has its meaning.
+    Unknown are pixels that are not finite or less than 0. A known disparity that would round to 0
+    is stored as 1, as 0 has its meaning.
 
     :raises ValueError: a disparity does not fit 16 bits, or the file cannot be written.
     """
@@ -220,12 +202,10 @@ def write_disparity_png(path: PathLike, disparity: np.ndarray, valid: np.ndarray
         raise ValueError(f'disparity image {path}: shape {disparity.shape} is not H x W')
     known = np.isfinite(disparity)
     known &= np.where(known, disparity, -1) >= 0
-    if valid is not None:
-        known &= valid.astype(bool)
-    levels = np.rint(np.where(known, disparity, 0).astype(np.float64) * scale)
+    levels = np.rint(np.where(known, disparity, 0).astype(np.float64) * KITTI_SCALE)
     if levels.max() > 65535:
-        raise ValueError(f'disparity image {path}: {levels.max() / scale:g} pixels do not fit 16 '
-                         f'bits with {scale:g} levels per pixel; PFM holds any')
+        raise ValueError(f'disparity image {path}: {levels.max() / KITTI_SCALE:g} pixels do not '
+                         f'fit 16 bits with {KITTI_SCALE:g} levels per pixel; PFM holds any')
     done, data = cv2.imencode('.png', np.where(known, np.maximum(levels, 1), 0).astype(np.uint16))
     if not done:
         raise ValueError(f'disparity image {path} cannot be encoded as PNG')

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +16,7 @@ from stereo_bp_ros.evaluation.filling import fill_background
 from stereo_bp_ros.evaluation.metrics import Score, meanings, score
 from stereo_bp_ros.evaluation.obstacles import Obstacles
 from stereo_bp_ros.evaluation.sparsification import Sparsification, sparsify
-
-SUMMED_AT_ONCE = 16
-"""Frames whose figures are summed without any rounding; these sums are then added up."""
+from stereo_bp_ros.evaluation.sums import Sums
 
 SPARSIFIED_PIXELS = 3.0
 """Error above which a pixel counts as wrong in the sparsification curve of ``bad_3``, pixels."""
@@ -29,17 +26,9 @@ WITHOUT_MEAN = frozenset({
     *(key for key, (_, unit) in {**meanings(), **depth_errors.MEANINGS}.items() if not unit)})
 """Figures of which a mean over frames says nothing: counts and extremes."""
 
-Part = TypeVar('Part', Score, DepthError, Consistency, Obstacles)
-
-
-def _sum(one: Part | None, other: Part | None) -> Part | None:
-    """Of the parts that are there."""
-    return one + other if one is not None and other is not None else one or other
-
-
 @dataclass(frozen=True)
-class MapScore:
-    """The same pixels of one map twice.
+class MapScore(Sums):
+    """The same pixels of one map twice, or of several.
 
     published: as the matcher hands the map out, with its holes.
     filled:    with every hole filled by ``fill_background``.
@@ -49,16 +38,6 @@ class MapScore:
     published: Score
     filled: Score
     depth: DepthError | None = None
-
-    def __add__(self, other: MapScore) -> MapScore:
-        """Of the pixels of both.
-
-        :raises ValueError: the two have different thresholds.
-        """
-        if not isinstance(other, MapScore):
-            return NotImplemented
-        return MapScore(self.published + other.published, self.filled + other.filled,
-                        _sum(self.depth, other.depth))
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: ``score`` as published, ``filled``, and ``depth``."""
@@ -70,7 +49,7 @@ class MapScore:
 
 
 @dataclass(frozen=True)
-class FrameScore:
+class FrameScore(Sums):
     """One frame, or the pixels of several together.
 
     whole:          all pixels.
@@ -85,37 +64,21 @@ class FrameScore:
     whole: MapScore
     regions: Mapping[str, MapScore] = field(default_factory=dict)
     sky: Score | None = None
-    sparsification: Mapping[str, Sparsification] | None = None
+    sparsification: Mapping[str, Sparsification] | None = field(
+        default=None, metadata={'is_summed': False})
     consistency: Consistency | None = None
     obstacles: Obstacles | None = None
-
-    def __add__(self, other: FrameScore) -> FrameScore:
-        """Of the pixels of both; regions and sky of those frames that have them.
-
-        :raises ValueError: the two have different thresholds.
-        """
-        if not isinstance(other, FrameScore):
-            return NotImplemented
-        regions = dict(self.regions)
-        for name, one in other.regions.items():
-            regions[name] = regions[name] + one if name in regions else one
-        return FrameScore(self.whole + other.whole, regions, _sum(self.sky, other.sky),
-                          consistency=_sum(self.consistency, other.consistency),
-                          obstacles=_sum(self.obstacles, other.obstacles))
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: ``score``, ``filled``, ``depth``, ``regions``, ``sky``, ``sparsification``,
         ``consistency``, ``obstacles``."""
-        found = {**self.whole.as_dict(),
-                 'regions': {name: one.as_dict() for name, one in self.regions.items()}}
-        if self.sky is not None:
-            found['sky'] = self.sky.as_dict()
+        found = self.whole.as_dict()
+        found['regions'] = {name: one.as_dict() for name, one in self.regions.items()}
+        parts = {'sky': self.sky, 'consistency': self.consistency, 'obstacles': self.obstacles}
+        found |= {name: part.as_dict() for name, part in parts.items() if part is not None}
         if self.sparsification is not None:
             found['sparsification'] = {name: one.as_dict()
                                        for name, one in self.sparsification.items()}
-        for name, part in (('consistency', self.consistency), ('obstacles', self.obstacles)):
-            if part is not None:
-                found[name] = part.as_dict()
         return found
 
 
@@ -173,84 +136,35 @@ def _sparsification(disparity: np.ndarray, valid: np.ndarray, truth: np.ndarray,
     return {name: one for name, one in found.items() if one is not None} or None
 
 
-def mean_of_frames(frames: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Mean of every figure over the frames that have it: each frame counts the same.
-
-    frames: of ``FrameScore.as_dict``, of which a few are there at a time; counts and extremes are
-            left out.
-    """
-    means = Means()
-    for frame in frames:
-        means.add(frame)
-    return means.found()
-
-
 class Means:
-    """Mean of every figure over frames that come one after another, as ``mean_of_frames``."""
+    """Mean of every figure over the frames that have it; counts and extremes are left out."""
 
     def __init__(self) -> None:
-        self._waiting: list[Mapping[str, Any]] = []
         self._sums: dict[str, Any] = {}
 
     def add(self, frame: Mapping[str, Any]) -> None:
-        """Take in a frame."""
-        self._waiting.append(frame)
-        if len(self._waiting) == SUMMED_AT_ONCE:
-            self._sum()
+        """Take in the figures of a frame, of which each counts the same."""
+        _accumulate(self._sums, frame)
 
-    def extend(self, other: Means) -> None:
-        """Take in the frames of the other."""
-        self._sum()
-        other._sum()
-        self._sums = _merged(self._sums, other._sums)
-
-    def found(self) -> dict[str, Any]:
-        """Of the frames so far."""
-        self._sum()
-        return _divided(self._sums)
-
-    def _sum(self) -> None:
-        self._sums = _merged(self._sums, _sums(self._waiting))
-        self._waiting = []
+    def result(self) -> dict[str, Any]:
+        """Of the frames so far; None where no frame has a value."""
+        return _divide(self._sums)
 
 
-def _sums(frames: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Each figure's sums, a list, and how many frames have it; None = none has."""
-    found: dict[str, Any] = {}
-    for key in dict.fromkeys(key for frame in frames for key in frame):
-        values = [frame[key] for frame in frames if frame.get(key) is not None]
+def _accumulate(sums: dict[str, Any], frame: Mapping[str, Any]) -> None:
+    """Add a frame to (sum, number of frames) of every figure; a list is summed by its places."""
+    for key, value in frame.items():
         if key in WITHOUT_MEAN:
             continue
-        if not values:
-            found[key] = None
-        elif isinstance(values[0], Mapping):
-            found[key] = _sums(values)
-        elif isinstance(values[0], list):
-            found[key] = [math.fsum(column) for column in zip(*values, strict=True)], len(values)
-        else:
-            found[key] = math.fsum(values), len(values)
-    return found
+        known = sums.setdefault(key, None)
+        if isinstance(value, Mapping):
+            sums[key] = {} if known is None else known
+            _accumulate(sums[key], value)
+        elif value is not None:
+            total, count = known or (np.zeros(np.shape(value)), 0)
+            sums[key] = total + value, count + 1
 
 
-def _merged(one: Any, other: Any) -> Any:
-    """The sums of both."""
-    if one is None or other is None:
-        return other if one is None else one
-    if isinstance(one, Mapping):
-        return {key: _merged(one.get(key), other.get(key)) for key in {**one, **other}}
-    (sums, count), (more, others) = one, other
-    if isinstance(sums, list):
-        return [a + b for a, b in zip(sums, more, strict=True)], count + others
-    return sums + more, count + others
-
-
-def _divided(sums: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, one in sums.items():
-        if one is None or isinstance(one, Mapping):
-            found[key] = None if one is None else _divided(one)
-        else:
-            total, count = one
-            found[key] = ([value / count for value in total] if isinstance(total, list)
-                          else total / count)
-    return found
+def _divide(sums: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: None if one is None else _divide(one) if isinstance(one, Mapping)
+            else np.divide(*one).tolist() for key, one in sums.items()}

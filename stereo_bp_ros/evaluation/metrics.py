@@ -13,10 +13,12 @@ docs/reference/metrics.md defines all of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+
+from stereo_bp_ros.evaluation.sums import Sums, none_for_nan
 
 THRESHOLDS = (0.5, 1.0, 2.0, 3.0, 4.0)
 """Errors above which a pixel is bad, pixels of disparity."""
@@ -26,7 +28,7 @@ D1_PIXELS, D1_SHARE = 3.0, 0.05
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(Sums):
     """Counts and sums of one map or of many; every figure follows from them.
 
     Adding two scores gives the score of all their pixels together, so a mean over frames is
@@ -113,15 +115,10 @@ class Score:
 
         :raises ValueError: the two have different thresholds.
         """
-        if not isinstance(other, Score):
-            return NotImplemented
-        if self.thresholds != other.thresholds:
+        if isinstance(other, Score) and self.thresholds != other.thresholds:
             raise ValueError(f'scores with thresholds {self.thresholds} and {other.thresholds} '
                              'cannot be added')
-        counts = {field.name: getattr(self, field.name) + getattr(other, field.name)
-                  for field in fields(self) if field.name not in ('thresholds', 'bad')}
-        return Score(thresholds=self.thresholds,
-                     bad=tuple(a + b for a, b in zip(self.bad, other.bad, strict=True)), **counts)
+        return replace(super().__add__(other), thresholds=self.thresholds)
 
     def as_dict(self) -> dict[str, float | int | None]:
         """Every figure by its key of ``meanings``; None where there is no value."""
@@ -135,7 +132,7 @@ class Score:
         figures['d1_known'] = self.d1_known
         figures['mae'] = self.mae
         figures['rms'] = self.rms
-        return {name: None if math.isnan(value) else value for name, value in figures.items()}
+        return none_for_nan(figures)
 
 
 def meanings(thresholds: Sequence[float] = THRESHOLDS) -> dict[str, tuple[str, str]]:
@@ -164,17 +161,6 @@ def meanings(thresholds: Sequence[float] = THRESHOLDS) -> dict[str, tuple[str, s
 
 def _percent(part: int, whole: int) -> float:
     return 100.0 * part / whole if whole else math.nan
-
-
-def combine(scores: Iterable[Score]) -> Score:
-    """The score of all pixels of several scores; an empty one where there are none.
-
-    :raises ValueError: thresholds differ.
-    """
-    total: Score | None = None
-    for one in scores:
-        total = one if total is None else total + one
-    return Score() if total is None else total
 
 
 def score(disparity: np.ndarray, truth: np.ndarray, valid: np.ndarray | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,13 +13,14 @@ import numpy as np
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.evaluation.depth_errors import distances
-from stereo_bp_ros.evaluation.regions import DISTANCES
+from stereo_bp_ros.evaluation.regions import DISTANCES, distance_name
 from stereo_bp_ros.evaluation.road_plane import Plane, fit_road
+from stereo_bp_ros.evaluation.sums import Sums
 
 LOW_M, HIGH_M = 0.3, 3.0
 """Heights above the ground between which a point is in the way, metres."""
 
-LEAST_PIXELS = 30
+MIN_PIXELS = 30
 """Pixels of the smallest cluster that counts as an obstacle; eight neighbours are connected."""
 
 WIDER_M, LONGER, LOWER = 0.5, 1.2, 0.5
@@ -89,11 +90,11 @@ class Detection:
         """Every figure by its key; None where there is no value."""
         return {'there': self.there, 'seen': 100 * self.seen / self.there if self.there else None,
                 'smallest_seen_m': self.smallest_seen_m if self.seen else None,
-                'largest_missed_m': self.largest_missed_m if self.seen < self.there else None}
+                'largest_missed_m': self.largest_missed_m if self.there else None}
 
 
 @dataclass(frozen=True)
-class Obstacles:
+class Obstacles(Sums):
     """Counts of one frame or of many; two of them add up.
 
     frames:       frames with a ground.
@@ -110,17 +111,6 @@ class Obstacles:
     false: int = 0
     false_frames: int = 0
     by_distance: Mapping[str, Detection] = field(default_factory=dict)
-
-    def __add__(self, other: Obstacles) -> Obstacles:
-        """Of the frames of both."""
-        if not isinstance(other, Obstacles):
-            return NotImplemented
-        by_distance = dict(self.by_distance)
-        for name, one in other.by_distance.items():
-            by_distance[name] = by_distance.get(name, Detection()) + one
-        return Obstacles(self.frames + other.frames, self.found + other.found,
-                         self.judged + other.judged, self.false + other.false,
-                         self.false_frames + other.false_frames, by_distance)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: every figure by its key of ``MEANINGS``, None where there is no value, and
@@ -186,7 +176,8 @@ class _Points:
 
 
 def count_obstacles(disparity: np.ndarray, valid: np.ndarray, truth: np.ndarray | None,
-                    calibration: Calibration, corridor: Corridor, ground: Plane) -> Obstacles:
+                    calibration: Calibration, corridor: Corridor, ground: Plane,
+                    windows: Sequence[tuple[float, float]] = ()) -> Obstacles:
     """Look for obstacles in one map.
 
     An obstacle is false where the truth is known in some of its pixels, and shows an obstacle in
@@ -196,6 +187,7 @@ def count_obstacles(disparity: np.ndarray, valid: np.ndarray, truth: np.ndarray 
     valid:     bool H x W, where `disparity` is an estimate.
     truth:     H x W, pixels, not finite where unknown; None: there is none.
     ground:    of ``Corridor.ground``.
+    windows:   distances beside those of ``regions.DISTANCES``, lower and upper limits in metres.
     """
     seen = _Points.of(disparity, valid, calibration, ground)
     labels, large = _clusters(seen.standing(corridor, LOW_M))
@@ -207,34 +199,32 @@ def count_obstacles(disparity: np.ndarray, valid: np.ndarray, truth: np.ndarray 
     there = true.standing(wider, LOWER * LOW_M)
     false = np.setdiff1d(np.intersect1d(large, labels[known]), labels[there])
     return Obstacles(1, len(large), 1, len(false), int(len(false) > 0),
-                     _detections(seen, true, corridor))
+                     _detections(seen, true, corridor, windows))
 
 
 def _clusters(stands: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of the clusters of pixels, int32 H x W, and those of the large ones."""
     _, labels, stats, _ = cv2.connectedComponentsWithStats(stands.astype(np.uint8),
                                                            connectivity=8)
-    large = np.flatnonzero(stats[:, cv2.CC_STAT_AREA] >= LEAST_PIXELS)
+    large = np.flatnonzero(stats[:, cv2.CC_STAT_AREA] >= MIN_PIXELS)
     return labels, large[large != 0]        # 0 is the background
 
 
-def _detections(seen: _Points, true: _Points, corridor: Corridor) -> dict[str, Detection]:
+def _detections(seen: _Points, true: _Points, corridor: Corridor,
+                windows: Sequence[tuple[float, float]]) -> dict[str, Detection]:
     """Of the obstacles of the truth, by the distance of half of their pixels."""
-    found: dict[str, Detection] = {}
+    by_distance: dict[str, Detection] = {}
     labels, large = _clusters(true.standing(corridor, LOWER * LOW_M))
     is_seen = ((np.abs(seen.forward - true.forward) <= SEEN_DISTANCE * true.forward)
                & (np.abs(seen.height - true.height) <= SEEN_HEIGHT * true.height))
     for number in large:
         pixels = labels == number
         height = float(true.height[pixels].max())
-        name = _bin(float(np.median(true.forward[pixels])))
+        metres = float(np.median(true.forward[pixels]))
         one = (Detection(1, 1, smallest_seen_m=height) if is_seen[pixels].mean() >= SEEN_SHARE
                else Detection(1, 0, largest_missed_m=height))
-        found[name] = found.get(name, Detection()) + one
-    return found
-
-
-def _bin(metres: float) -> str:
-    """Name of the bin of ``regions.DISTANCES``, as ``regions.by_distance`` has it."""
-    low, high = next((low, high) for low, high in itertools.pairwise(DISTANCES) if metres < high)
-    return f'{low:g}_{high:g}_m'
+        for low, high in (*itertools.pairwise(DISTANCES), *windows):
+            if low <= metres < high:
+                name = distance_name(low, high)
+                by_distance[name] = by_distance.get(name, Detection()) + one
+    return by_distance

@@ -87,45 +87,10 @@ def confidence_picture(confidence: np.ndarray) -> np.ndarray:
 
     confidence: float H x W in [0, 1], 0 = no disparity.
     """
-    return _scale_picture(confidence, confidence > 0, 1.0, cv2.COLORMAP_CIVIDIS)
-
-
-def rate_picture(rate: np.ndarray, high: float) -> np.ndarray:
-    """Rates from dark blue (0) to yellow (`high` and above) in the Plasma map.
-
-    rate: H x W; NaN = nothing is known of it, `UNKNOWN`.
-    high: above 0.
-    """
-    picture = _scale_picture(rate, np.isfinite(rate), high, cv2.COLORMAP_PLASMA)
-    picture[~np.isfinite(rate)] = UNKNOWN
-    return picture
-
-
-def _scale_picture(values: np.ndarray, known: np.ndarray, high: float, colours: int
-                   ) -> np.ndarray:
-    level = np.clip(np.where(known, values, 0.0) / high, 0, 1)
-    picture = cv2.applyColorMap(np.rint(255 * level).astype(np.uint8), colours)
-    picture[~known] = INVALID
+    level = np.rint(255 * np.clip(confidence, 0, 1)).astype(np.uint8)
+    picture = cv2.applyColorMap(level, cv2.COLORMAP_CIVIDIS)
+    picture[~(confidence > 0)] = INVALID
     return np.asarray(picture)
-
-
-def scale_colours(name: str, count: int = 12) -> list[str]:
-    """The colours of a scale from its low to its high end, as #rrggbb.
-
-    name: 'disparity', 'confidence' or 'rate', each as its picture has them.
-    """
-    levels = np.linspace(0, 1, count)[None]
-    picture = {'disparity': lambda: disparity_picture(levels, high=1.0),
-               'confidence': lambda: _scale_picture(levels, levels >= 0, 1.0,
-                                                    cv2.COLORMAP_CIVIDIS),
-               'rate': lambda: rate_picture(levels, 1.0)}[name]()
-    return [hex_colour(colour) for colour in picture[0]]
-
-
-def hex_colour(bgr: Sequence[int]) -> str:
-    """A colour, BGR, as #rrggbb."""
-    blue, green, red = (int(part) for part in bgr)
-    return f'#{red:02x}{green:02x}{blue:02x}'
 
 
 def grey_picture(image: np.ndarray) -> np.ndarray:
@@ -224,14 +189,8 @@ def write_text(picture: np.ndarray, text: str, x: int, baseline: int, height: in
 
 Panel = tuple[str, np.ndarray]
 
-EMBEDDED_SIDE = 720
-"""Longest side of a picture inside a page, pixels."""
-
-EMBEDDED_BYTES = 100_000
-"""A picture inside a page takes no more, before its bytes become text, which adds a third."""
-
-LOSSLESS_BYTES = 20_000
-"""Up to here the sharp borders of PNG are worth its bytes."""
+MAX_EMBEDDED_SIDE, MAX_EMBEDDED_BYTES = 1440, 300_000
+"""Pixels of the longer side of a picture inside a page, and its bytes before they become text."""
 
 
 def sheet(panels: Sequence[Panel], columns: int | None = None,
@@ -276,18 +235,20 @@ def sheet(panels: Sequence[Panel], columns: int | None = None,
     return paper
 
 
-def comparison(left: np.ndarray, disparity: np.ndarray, valid: np.ndarray | None = None,
+def comparison(left: np.ndarray | RawImage, disparity: np.ndarray, valid: np.ndarray | None = None,
                truth: np.ndarray | None = None, low: float = 0.0, high: float = 64.0,
                columns: int | None = None, title: str = '',
-               captions: Sequence[str] = ('left image', 'disparity', 'ground truth', 'error')
-               ) -> np.ndarray:
+               captions: Sequence[str] = ('left image', 'disparity', 'ground truth', 'error'),
+               confidence: np.ndarray | None = None) -> np.ndarray:
     """Input, disparity and, with `truth`, ground truth and errors, on one sheet with legends.
 
-    left:      mono8, mono16 or rgb8 H x W.
+    left:      mono8, mono16 or rgb8 H x W, or raw.
     disparity, valid, truth: as in `disparity_picture` and `error_picture`.
     low, high: range of the colours, pixels.
+    confidence: as in `confidence_picture`; None: it is not shown.
     """
-    panels = [(captions[0], grey_picture(left)),
+    image = displayable(left) if isinstance(left, RawImage) else left
+    panels = [(captions[0], grey_picture(image)),
               (captions[1], disparity_picture(disparity, valid, low, high))]
     height = disparity.shape[0]
     legends = [disparity_bar(height, low, high)]
@@ -295,6 +256,8 @@ def comparison(left: np.ndarray, disparity: np.ndarray, valid: np.ndarray | None
         panels += [(captions[2], disparity_picture(truth, None, low, high)),
                    (captions[3], error_picture(disparity, truth, valid))]
         legends.append(error_bar(height))
+    if confidence is not None:
+        panels.append(('confidence, blue = 0 to yellow = 1', confidence_picture(confidence)))
     return sheet(panels, columns, legends, title)
 
 
@@ -312,32 +275,19 @@ def displayable(image: RawImage) -> np.ndarray:
     return np.asarray(pixels, dtype=pixels.dtype.newbyteorder('='))
 
 
-def data_uri(picture: np.ndarray, *, is_coded: bool = False, most_bytes: int = EMBEDDED_BYTES
-             ) -> str:
+def data_uri(picture: np.ndarray) -> str:
     """A BGR picture as text that a page embeds: PNG or JPEG, whichever is smaller.
 
-    PNG is taken, too, where it has at most `LOSSLESS_BYTES`. The picture is made smaller to
-    `EMBEDDED_SIDE`, and coarser until it takes at most `most_bytes`.
-
-    is_coded:   its colours are a code (an error, a rate): no pixel gets a mixture of two. JPEG
-                still takes over where PNG is larger.
-    most_bytes: at least 2000, which any picture gets down to.
+    It is made smaller until both `MAX_EMBEDDED_SIDE` and `MAX_EMBEDDED_BYTES` hold.
     """
-    side = max(picture.shape[:2])
-    limit = EMBEDDED_SIDE
+    limit = MAX_EMBEDDED_SIDE
     while True:
-        scaled = picture
-        if side > limit:
-            size = tuple(max(1, round(length * limit / side)) for length in picture.shape[1::-1])
-            scaled = cv2.resize(picture, size,
-                                interpolation=cv2.INTER_NEAREST if is_coded else cv2.INTER_AREA)
-        found = [('png', cv2.imencode('.png', scaled, [cv2.IMWRITE_PNG_COMPRESSION, 6])[1])]
-        found += [('jpeg', cv2.imencode('.jpg', scaled, [cv2.IMWRITE_JPEG_QUALITY, quality])[1])
-                  for quality in (88, 70)]
-        first = (found[0] if found[0][1].size <= LOSSLESS_BYTES else
-                 min(found[:2], key=lambda one: one[1].size))
-        fitting = [one for one in (first, found[2]) if one[1].size <= most_bytes]
-        if fitting:
-            kind, encoded = fitting[0]
-            return f'data:image/{kind};base64,{base64.b64encode(encoded.tobytes()).decode()}'
+        scale = min(1.0, limit / max(picture.shape[:2]))
+        size = tuple(max(1, round(length * scale)) for length in picture.shape[1::-1])
+        scaled = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
+        png = cv2.imencode('.png', scaled)[1]
+        jpeg = cv2.imencode('.jpg', scaled, [cv2.IMWRITE_JPEG_QUALITY, 85])[1]
+        kind, file = ('png', png) if png.size <= jpeg.size else ('jpeg', jpeg)
+        if file.size <= MAX_EMBEDDED_BYTES:
+            return f'data:image/{kind};base64,{base64.b64encode(file.tobytes()).decode()}'
         limit = limit * 3 // 4

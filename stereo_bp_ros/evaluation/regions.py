@@ -24,6 +24,9 @@ EDGE_DISTANCE = 5
 CLASS = 'class_'
 """Begins the name of the region of a class."""
 
+REGIONS = ('near_edges', 'away_from_edges', 'vehicles', 'background', 'occluded', 'not_occluded')
+"""Names of regions without a number or a name of their own."""
+
 DISTANCES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, math.inf)
 """Limits of the bins by distance along the optical axis, metres."""
 

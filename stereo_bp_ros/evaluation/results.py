@@ -5,8 +5,14 @@ from __future__ import annotations
 import array
 import collections
 import dataclasses
+import itertools
+import math
+import os
+import pickle
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+import tempfile
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +22,11 @@ from stereo_bp_ros.findings import Finding
 
 PERCENTILES = (50.0, 99.0, 99.9)
 """Of the times of all runs of all frames."""
+
+PERFORMANCE = 'BasicPerformanceMetrics.'
+"""Begins the keys of rate and latency, which are those of ros2_benchmark (its
+``BasicPerformanceCalculator``, https://github.com/NVIDIA-ISAAC-ROS/ros2_benchmark) where the
+meaning is the same."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +90,7 @@ class Result:
 
 
 def _numbers() -> array.array[float]:
-    """None yet; each takes eight bytes."""
+    """An empty array of eight bytes a number."""
     return array.array('d')
 
 
@@ -95,12 +106,6 @@ class Curves:
     wrong: array.array[float] = dataclasses.field(default_factory=_numbers)
     coverage: array.array[float] = dataclasses.field(default_factory=_numbers)
     median_ms: array.array[float] = dataclasses.field(default_factory=_numbers)
-
-    def extend(self, other: Curves) -> None:
-        """The frames of the other follow."""
-        self.wrong.extend(other.wrong)
-        self.coverage.extend(other.coverage)
-        self.median_ms.extend(other.median_ms)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +140,8 @@ class Summary:
         pooled = self.pooled.as_dict()
         return {'frames': self.frames, 'all': pooled.pop('score'), **pooled,
                 'median_ms': self.median_ms, 'latency_ms': dict(self.latency_ms),
-                'engine_bytes': self.engine_bytes, 'mean': dict(self.mean)}
+                **performance(self.times_ms), 'engine_bytes': self.engine_bytes,
+                'mean': dict(self.mean)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,25 +170,23 @@ def totals_of(results: Iterable[Result]) -> Totals:
 
     :raises ValueError: there are no results.
     """
-    parts: dict[str, dict[str, _Total]] = collections.defaultdict(_totals)
+    parts: dict[str, dict[str, _Total]] = {}
     frames, process_bytes = 0, None
     for result in results:
         frames += 1
         process_bytes = most((process_bytes, result.process_bytes))
-        for name, figures in result.matchers.items():
-            parts[result.input][name].add(figures)
-    if not parts:
+        for label in {'', result.input}:
+            part = parts.setdefault(label, {})
+            for name, figures in result.matchers.items():
+                part.setdefault(name, _Total()).add(figures)
+    if not frames:
         raise ValueError('there are no results to summarise')
     inputs = {label: {name: total.summary() for name, total in part.items()}
               for label, part in parts.items()}
-    if len(inputs) == 1:
-        return Totals(frames, next(iter(inputs.values())), inputs, process_bytes)
-    whole = _totals()
-    for part in parts.values():
-        for name, total in part.items():
-            whole[name].extend(total)
-    return Totals(frames, {name: total.summary() for name, total in whole.items()}, inputs,
-                  process_bytes)
+    whole = inputs['']
+    if len(inputs) > 1:
+        del inputs['']
+    return Totals(frames, whole, inputs, process_bytes)
 
 
 class _Total:
@@ -192,65 +196,57 @@ class _Total:
         self._pooled: FrameScore | None = None
         self._means = Means()
         self._curves = Curves()
-        self._total, self._device = _numbers(), _numbers()
-        self._stages: dict[str, array.array[float]] = {}
+        self._times: dict[str, array.array[float]] = {'total': _numbers()}
         self._engine_bytes: int | None = None
         self._searched: collections.Counter[int | None] = collections.Counter()
 
     def add(self, figures: Figures) -> None:
-        published = figures.frame.whole.published
-        self._pool(figures.frame)
-        self._means.add(_averaged(figures))
-        self._curves.wrong.append(published.bad_known(3.0))
-        self._curves.coverage.append(published.coverage)
+        frame = figures.frame
+        self._pooled = frame if self._pooled is None else self._pooled + frame
+        self._means.add({key: value for key, value in figures.to_dict().items() if key not in (
+            'times_ms', 'engine_bytes', 'disparity_range')})
+        self._curves.wrong.append(frame.whole.published.bad_known(3.0))
+        self._curves.coverage.append(frame.whole.published.coverage)
         self._curves.median_ms.append(figures.median_ms)
-        self._total.extend(figures.times_ms)
-        if figures.device_ms is not None:
-            self._device.append(figures.device_ms)
-        for stage, ms in figures.stages_ms.items():
-            self._stages.setdefault(stage, _numbers()).append(ms)
+        self._times['total'].extend(figures.times_ms)
+        device = {} if figures.device_ms is None else {'device': figures.device_ms}
+        for stage, ms in {**device, **figures.stages_ms}.items():
+            self._times.setdefault(stage, _numbers()).append(ms)
         self._engine_bytes = most((self._engine_bytes, figures.engine_bytes))
         self._searched[figures.disparity_range] += 1
 
-    def extend(self, other: _Total) -> None:
-        """The frames of the other follow."""
-        if other._pooled is not None:
-            self._pool(other._pooled)
-        self._means.extend(other._means)
-        self._curves.extend(other._curves)
-        self._total.extend(other._total)
-        self._device.extend(other._device)
-        for stage, ms in other._stages.items():
-            self._stages.setdefault(stage, _numbers()).extend(ms)
-        self._engine_bytes = most((self._engine_bytes, other._engine_bytes))
-        self._searched += other._searched
-
-    def _pool(self, frame: FrameScore) -> None:
-        self._pooled = frame if self._pooled is None else self._pooled + frame
-
     def summary(self) -> Summary:
         assert self._pooled is not None
-        times = {'total': self._total, **({'device': self._device} if self._device else {}),
-                 **self._stages}
         # The order of confidence belongs to a frame: of many there is the mean alone.
         return Summary(
-            len(self._curves.median_ms), self._means.found(),
+            len(self._curves.median_ms), self._means.result(),
             dataclasses.replace(self._pooled, sparsification=None),
             statistics.median(self._curves.median_ms),
-            {name: percentiles(values) for name, values in times.items()}, self._engine_bytes,
-            self._total, self._curves, self._searched)
+            {name: percentiles(values) for name, values in self._times.items()},
+            self._engine_bytes, self._times['total'], self._curves, self._searched)
 
 
-def _totals() -> dict[str, _Total]:
-    """None yet; a matcher that is asked for is there."""
-    return collections.defaultdict(_Total)
+def report_of(results: Collection[Result], totals: Totals) -> dict[str, Any]:
+    """For JSON: every figure of the own matcher, and of the others below ``against``."""
+    own, *others = totals.matchers
+    return {**totals.own.to_dict(), 'process_bytes': totals.process_bytes,
+            'against': {name: totals.matchers[name].to_dict() for name in others},
+            'by_input': {label: part[own].to_dict() for label, part in totals.inputs.items()
+                         if label},
+            'pairs': Rows(lambda: (result.to_dict() for result in results), len(results))}
 
 
-def _averaged(figures: Figures) -> dict[str, Any]:
-    """Figures of which a mean over frames says something: not single runs, nor extremes."""
-    known = figures.to_dict()
-    del known['times_ms'], known['engine_bytes'], known['disparity_range']
-    return known
+def performance(times_ms: Sequence[float]) -> dict[str, float]:
+    """Rate and latency of runs one after another.
+
+    times_ms: from images in memory to a disparity in memory, of every run in their order.
+    """
+    whole = math.fsum(times_ms)
+    return {PERFORMANCE + key: value for key, value in {
+        'NUM_FRAMES_SENT': len(times_ms), 'MEAN_FRAME_RATE': 1e3 * len(times_ms) / whole,
+        'FIRST_INPUT_LATENCY': times_ms[0], 'LAST_INPUT_LATENCY': times_ms[-1],
+        'MIN_LATENCY': min(times_ms), 'MEAN_LATENCY': whole / len(times_ms),
+        'MAX_LATENCY': max(times_ms)}.items()}
 
 
 def most(values: Iterable[int | None]) -> int | None:
@@ -260,5 +256,52 @@ def most(values: Iterable[int | None]) -> int | None:
 
 def percentiles(values: Iterable[float]) -> dict[str, float]:
     """``p50``, ``p99`` and ``p99.9`` of values; of few the largest are interpolated."""
-    found = np.percentile(np.fromiter(values, float), PERCENTILES)
-    return {f'p{share:g}': float(value) for share, value in zip(PERCENTILES, found, strict=True)}
+    shares = np.percentile(np.fromiter(values, float), PERCENTILES)
+    return {f'p{percent:g}': float(value)
+            for percent, value in zip(PERCENTILES, shares, strict=True)}
+
+
+class Results(Collection[Result]):
+    """Results on the disk, in a file without a name: a long evaluation does not fill the memory.
+
+    A result with truth takes tens of kilobytes in memory, and about two in the file.
+
+    :raises OSError: there is no room for them.
+    """
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix='stereo_bp_')  # noqa: SIM115
+        self._ends = array.array('Q', [0])
+
+    def append(self, result: Result) -> None:
+        """Keep one more."""
+        self._ends.append(self._ends[-1] + self._file.write(zlib.compress(
+            pickle.dumps(result), 1)))
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __contains__(self, item: object) -> bool:
+        return any(one == item for one in self)
+
+    def __iter__(self) -> Iterator[Result]:
+        self._file.flush()
+        for start, end in itertools.pairwise(self._ends):
+            yield pickle.loads(zlib.decompress(os.pread(self._file.fileno(), end - start, start)))
+
+
+class Rows(list[Any]):
+    """A list for ``json.dump`` whose items are made when it writes them.
+
+    :param make: begins anew.
+    """
+
+    def __init__(self, make: Callable[[], Iterator[Any]], count: int) -> None:
+        super().__init__()
+        self._make, self._count = make, count
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._make()
+
+    def __len__(self) -> int:
+        return self._count

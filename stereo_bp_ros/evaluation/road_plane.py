@@ -16,7 +16,7 @@ TOLERANCE_PX = 1.0
 TRIALS, SAMPLES, SEED = 1000, 5000, 20
 """Planes tried, each through three pixels; pixels that vote for them; seed of both."""
 
-LEAST_PIXELS = 100
+MIN_PIXELS = 100
 """Fewer make no road."""
 
 
@@ -62,7 +62,7 @@ def fit_road(disparity: np.ndarray, valid: np.ndarray, infinity: float = 0.0) ->
     height, width = disparity.shape
     row, column = np.nonzero(valid[height // 2:] & np.isfinite(disparity[height // 2:]))
     row += height // 2
-    if row.size < LEAST_PIXELS:
+    if row.size < MIN_PIXELS:
         return None
     points = np.column_stack([column, row, disparity[row, column]]).astype(np.float64)
     random = np.random.default_rng(SEED)

@@ -22,7 +22,7 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines import host_memory
 from stereo_bp_ros.errors import StereoError
-from stereo_bp_ros.evaluation import peers, regions
+from stereo_bp_ros.evaluation import baselines, regions
 from stereo_bp_ros.evaluation.consistency import Consistency, View, judge_consistency
 from stereo_bp_ros.evaluation.frame_scores import FrameScore, score_frame
 from stereo_bp_ros.evaluation.obstacles import Corridor, Obstacles, count_obstacles
@@ -102,7 +102,7 @@ class Evaluation:
     """Matchers that are compared on the same pairs; to be closed, or used in ``with``.
 
     :param configs: names to configurations; the first is the one that is evaluated.
-    :param names:   of OpenCV's matchers (``peers.NAMES``), for the range of the first.
+    :param names:   of OpenCV's matchers (``baselines.NAMES``), for the range of the first.
 
     :raises ValueError: a name is there twice, or OpenCV's matchers cannot do what the first does.
     :raises BackendUnavailable: OpenCV has no stereo matchers, or a back end is not there.
@@ -115,7 +115,7 @@ class Evaluation:
             raise ValueError(f'two matchers have the name {twice.pop()}')
         self._own, *_ = configs
         self._configs = dict(configs)
-        self._peers = tuple(names)
+        self._baselines = tuple(names)
         self._method = method or Method()
         first = configs[self._own]
         if names and first.reference_image != 'left':
@@ -126,7 +126,7 @@ class Evaluation:
             raise ValueError('--consistency needs reference_image left: the left image is '
                              'compared with the right one')
         for name in names:
-            peers.Peer(name, first.disparity_range, first.min_disparity)
+            baselines.Baseline(name, first.disparity_range, first.min_disparity)
         self._before: tuple[Pair, dict[str, View]] | None = None
         self._frozen = checks.FrozenCameras()
         self._matchers: dict[str, StereoMatcher] = {}
@@ -164,8 +164,8 @@ class Evaluation:
         found = {name: matcher.device for name, matcher in self._matchers.items()}
         for one in found.values():
             one.pop('kernel cache', None)
-        with peers.threads(self._configs[self._own].num_threads) as threads:
-            return found | {name: peers.device(threads) for name in self._peers}
+        with baselines.threads(self._configs[self._own].num_threads) as threads:
+            return found | {name: baselines.device(threads) for name in self._baselines}
 
     def judge(self, pair: Pair) -> Matched:
         """Match a pair with every matcher, and compare with its truth.
@@ -193,14 +193,14 @@ class Evaluation:
         config = self._matchers[self._own].config
         if pair.truth is not None:
             doubts += checks.believe(checks.check_truth(pair.truth, config), config)
-        greys = self._greys(pair) if self._peers or self._method.consistency else None
-        for name in self._peers:
+        greys = self._greys(pair) if self._baselines or self._method.consistency else None
+        for name in self._baselines:
             assert greys is not None
-            peer = self._peer(name)
-            with peers.threads(config.num_threads):
-                maps[name], times_ms = self._timed(functools.partial(peer.compute, *greys))
+            baseline = self._baseline(name)
+            with baselines.threads(config.num_threads):
+                maps[name], times_ms = self._timed(functools.partial(baseline.compute, *greys))
             found[name] = Figures(times_ms, score_frame(*maps[name], **known),
-                                  disparity_range=peer.settings['NumDisparities'])
+                                  disparity_range=baseline.settings['NumDisparities'])
         consistency = self._consistency(pair, greys, maps, known['infinity'])
         obstacles = self._obstacles(pair, maps)
         for name, figures in found.items():
@@ -236,13 +236,13 @@ class Evaluation:
             self._adapt(matcher, self._configs[name], pair)
             maps[name] = _map(matcher.compute(*pair.images))
         greys = self._greys(pair)
-        for name in self._peers:
-            maps[name] = self._peer(name).compute(*greys)
+        for name in self._baselines:
+            maps[name] = self._baseline(name).compute(*greys)
         self._before = pair, {name: View(*greys, *one) for name, one in maps.items()}
 
-    def _peer(self, name: str) -> peers.Peer:
+    def _baseline(self, name: str) -> baselines.Baseline:
         config = self._matchers[self._own].config
-        return peers.Peer(name, config.disparity_range, config.min_disparity)
+        return baselines.Baseline(name, config.disparity_range, config.min_disparity)
 
     def _greys(self, pair: Pair) -> tuple[np.ndarray, np.ndarray]:
         scale = self._configs[self._own].mono16_scale
@@ -262,7 +262,7 @@ class Evaluation:
             before = self._before[1]
         self._before = pair, views
         return {name: judge_consistency(
-            view, self._peer(name).compute(*mirrored) if name in self._peers
+            view, self._baseline(name).compute(*mirrored) if name in self._baselines
             else _map(self._matchers[name].compute(*mirrored)), before.get(name), infinity)
             for name, view in views.items()}
 
@@ -287,7 +287,8 @@ class Evaluation:
         ground = corridor.ground(calibration, pair.truth)
         if ground is None:
             return {}
-        return {name: count_obstacles(*one, pair.truth, calibration, corridor, ground)
+        return {name: count_obstacles(*one, pair.truth, calibration, corridor, ground,
+                                      self._method.windows)
                 for name, one in maps.items()}
 
     def confidence(self, matched: Matched) -> np.ndarray | None:

@@ -11,7 +11,6 @@ from stereo_bp_ros.config import Value
 from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
-from stereo_bp_ros.evaluation.condition_words import FIGURES
 from stereo_bp_ros.evaluation.conditions import Condition, parse_condition
 from stereo_bp_ros.evaluation.obstacles import Corridor
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence, sequence_of
@@ -45,14 +44,12 @@ class Scenario:
 
     @property
     def windows(self) -> tuple[tuple[float, float], ...]:
-        """Distances whose pixels the conditions are about, metres, each once."""
-        return tuple(dict.fromkeys(one.window for one in self.conditions if one.window
-                                   and not FIGURES[one.figure].is_detection))
+        """Distances whose pixels and obstacles the conditions are about, metres, each once."""
+        return tuple(dict.fromkeys(window for one in self.conditions for window in one.windows))
 
-    def asks(self, what: str) -> str:
-        """The text of a condition that needs a part of an evaluation (``Figure.asks``), or ''."""
-        return next((one.text for one in self.conditions
-                     if FIGURES[one.figure].asks == what), '')
+    def asks(self, option: str) -> str:
+        """The text of a condition that needs an option (``conditions.OPTIONS``), or ''."""
+        return next((one.text for one in self.conditions if one.needs_option(option)), '')
 
 
 def read_scenario(path: pathlib.Path) -> Scenario:
@@ -73,17 +70,15 @@ def _scenario(path: pathlib.Path, content: Any) -> Scenario:
         if key not in KEYS:
             raise ValueError(f'it has the key {shown(key)}, but known are ' + ', '.join(KEYS)
                              + did_you_mean(str(key), KEYS))
-    conditions = tuple(parse_condition(text) for text in _texts(content, 'conditions'))
+    against = tuple(_texts(content, 'against'))
+    matchers = [name for text in against for name in
+                ([text.partition(':')[0]] if ':' in text else text.split(','))]
+    inputs = _inputs(path.parent, content.get('inputs'))
+    conditions = tuple(parse_condition(
+        text, matchers, [one.name for one in inputs] if len(inputs) > 1 else [])
+        for text in _texts(content, 'conditions'))
     if not conditions:
         raise ValueError('it has no conditions, so that it could not fail')
-    against = tuple(_texts(content, 'against'))
-    names = [name for text in against for name in
-             ([text.partition(':')[0]] if ':' in text else text.split(','))]
-    for one in conditions:
-        if one.other and one.other not in names:
-            raise ValueError(f'the condition {shown(one.text)} is relative to '
-                             f'{shown(one.other)}, but against has '
-                             + (', '.join(names) or 'nothing'))
     preset = content.get('preset', '')
     if not isinstance(preset, str):
         raise ValueError(f'preset is {shown(preset)}, but must be the name of one')
@@ -92,7 +87,7 @@ def _scenario(path: pathlib.Path, content: Any) -> Scenario:
             isinstance(value, bool | int | float | str) for value in settings.values()):
         raise ValueError(f'settings is {shown(settings)}, but must have a name and a value in '
                          'each line')
-    return Scenario(path, _inputs(path.parent, content.get('inputs')), conditions, preset,
+    return Scenario(path, inputs, conditions, preset,
                     {str(name): value for name, value in settings.items()}, against,
                     _whole(content, 'repeat', 3, 1), _whole(content, 'limit', 0, 0),
                     _corridor(content['corridor']) if 'corridor' in content else None)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 #: Share of the left images that may lack a partner without a word.
-FEW = 0.02
+MAX_ALONE = 0.02
 
 __all__ = ['Chunk', 'ChunkReader', 'Input', 'Pair', 'Sources', 'Unread', 'inputs_of',
            'open_pairs', 'pair_of_street']
@@ -91,7 +91,7 @@ class Sources:
         self._counts: list[int] = []
         self.warnings: list[str] = []
         for one in inputs:
-            with _opened(one.source, topics) as source:
+            with _open_source(one.source, topics) as source:
                 self._counts.append(min(source.count, limit or source.count))
                 if isinstance(source, _Numbered):
                     self.warnings += source.warnings
@@ -131,15 +131,15 @@ class Sources:
     def _unread_of(self, one: Input) -> Iterator[Unread]:
         label, count = self._label(one), self._counts[self.inputs.index(one)]
         found = 0
-        with _opened(one.source, self._topics) as source:
+        with _open_source(one.source, self._topics) as source:
             for pair in itertools.islice(source.unread(), count):
                 found += 1
-                yield _labelled(label, pair)
-        self._tell_alone(one, count, found)
+                yield _label_pair(label, pair)
+        self._warn_unpaired(one, count, found)
 
-    def _tell_alone(self, one: Input, count: int, found: int) -> None:
+    def _warn_unpaired(self, one: Input, count: int, found: int) -> None:
         """Warn of images without a partner, where all pairs of an input were found."""
-        if count - found > FEW * count and one.name not in self._told:
+        if count - found > MAX_ALONE * count and one.name not in self._told:
             self._told.add(one.name)
             _log.warning('%s: %d of %d left images have no partner (%s)', one, count - found,
                          count, sync_setting(_tolerance_s(self._topics)))
@@ -158,7 +158,7 @@ class Sources:
             whole = Chunk(Input(one.name, source), self._topics, 0, 0, label=self._label(one),
                           first=first)
             places = [0, *range(1, count, size), count]
-            with _opened(source, self._topics) as opened:
+            with _open_source(source, self._topics) as opened:
                 index: Iterator[Any] = opened.index()
                 for start, stop in itertools.pairwise(places):
                     entries = tuple(itertools.islice(index, stop - start))
@@ -170,7 +170,7 @@ class Sources:
                     before = dataclasses.replace(whole, start=stop - 1, stop=stop,
                                                  entries=entries[-1:])
                     first = whole.first + stop
-            self._tell_alone(one, count, first - whole.first)
+            self._warn_unpaired(one, count, first - whole.first)
 
     def _label(self, one: Input) -> str:
         return one.name if len(self.inputs) > 1 else ''
@@ -232,8 +232,8 @@ class _Numbered:
 
 
 @contextlib.contextmanager
-def _opened(source: pathlib.Path | RoadSequence, topics: StereoTopics | None
-            ) -> Iterator[_Numbered | bags.StereoBag]:
+def _open_source(source: pathlib.Path | RoadSequence, topics: StereoTopics | None
+                 ) -> Iterator[_Numbered | bags.StereoBag]:
     if isinstance(source, RoadSequence):
         yield _Numbered('the street', [f'{place:06d}' for place in range(len(source))],
                         functools.partial(pair_of_street, source))
@@ -278,13 +278,13 @@ class ChunkReader:
         if self._source != (source, chunk.topics):
             self._source = None
             self._opened.close()
-            self._reader: Any = self._opened.enter_context(_opened(source, chunk.topics))
+            self._reader: Any = self._opened.enter_context(_open_source(source, chunk.topics))
             self._source = source, chunk.topics
         for one in self._reader.unread_entries(chunk.entries):
-            yield _labelled(chunk.label, one)
+            yield _label_pair(chunk.label, one)
 
 
-def _labelled(label: str, one: Unread) -> Unread:
+def _label_pair(label: str, one: Unread) -> Unread:
     if not label:
         return one
     name = f'{label}/{one.name}'

@@ -1,15 +1,16 @@
-"""Axes of settings and their grid: what is kept of each point, and which one is chosen."""
+"""Sweeps of settings: a grid or an optimiser, what is kept of a point, which one is chosen."""
 
 from __future__ import annotations
 
 import dataclasses
 import decimal
+import functools
 import itertools
 import json
 import math
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -18,16 +19,32 @@ from stereo_bp_ros.config import MatcherConfig, Value
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown, visible
 from stereo_bp_ros.evaluation import files
-from stereo_bp_ros.evaluation.condition_words import DELIVERY, FIGURES
-from stereo_bp_ros.evaluation.conditions import Condition
+from stereo_bp_ros.evaluation.conditions import (
+    EVERY,
+    OPTIONS,
+    Condition,
+    judge,
+    known_paths,
+    look_up,
+)
+from stereo_bp_ros.evaluation.results import Summary
 
-MOST = 10_000
+if TYPE_CHECKING:
+    import optuna
+
+MAX_POINTS = 10_000
 """Points that a grid may have."""
 
 
-SWEPT = tuple(name for name, one in FIGURES.items()
-              if not one.asks and name not in ('process memory', *DELIVERY))
-"""Figures that every point has; all points have one process, whose memory is of none."""
+GREATER_IS_BETTER = frozenset((
+    'coverage', 'density', 'confirmed', 'static', 'road_inliers', 'seen', 'MEAN_FRAME_RATE'))
+"""Last keys of the paths of figures whose greater value is the better one; of others less is."""
+
+TIME = 'latency_ms.total.p50'
+"""Path of the time that a figure is weighed against."""
+
+DIGITS = 4
+"""Significant digits of a number that an optimiser proposes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,19 +66,23 @@ class Axis:
 class Point:
     """One point as it was measured.
 
-    changes: the swept settings; figures: words of ``conditions.FIGURES`` to value or None.
+    changes: the swept settings; figures: of ``swept_figures``.
     disparities: how many were searched, each number once, the smallest first.
     """
 
     changes: Mapping[str, Value]
     frames: int
-    figures: Mapping[str, float | None]
+    figures: Mapping[str, Any]
     disparities: Sequence[int] = ()
+
+    def figure(self, path: str) -> float | None:
+        """The value at a path of the report."""
+        return look_up(self.figures, path)
 
     @property
     def time_ms(self) -> float:
         """Median of all runs, milliseconds."""
-        value = self.figures['p50']
+        value = self.figure(TIME)
         assert value is not None
         return value
 
@@ -74,6 +95,20 @@ class Point:
         """For JSON."""
         return {'changes': dict(self.changes), 'frames': self.frames,
                 'disparities': list(self.disparities), 'figures': dict(self.figures)}
+
+
+def swept_figures(total: Summary) -> dict[str, Any]:
+    """What is kept of a point: the report of its matcher without regions."""
+    report = total.to_dict()
+    return {**report, 'regions': {}, 'mean': {**report['mean'], 'regions': {}}}
+
+
+@functools.lru_cache
+def swept_paths() -> dict[str, None]:
+    """Paths of the figures that every point has."""
+    return {path: None for path in known_paths(regions=())
+            if not path.startswith((EVERY, 'process_bytes', 'delivery.'))
+            and not OPTIONS.keys() & set(path.split('.'))}
 
 
 def parse_axis(text: str) -> Axis:
@@ -107,9 +142,9 @@ def _range(text: str, limits: Sequence[str]) -> list[str]:
         count = int((high - low) / step) + 1 if step > 0 else 0
     except (ValueError, decimal.DecimalException, OverflowError):
         count = -1
-    if not 0 < count <= MOST:
+    if not 0 < count <= MAX_POINTS:
         raise ValueError(f'--sweep {shown(text)} is not written NAME=FROM:TO:STEP, three numbers '
-                         f'with FROM <= TO and STEP > 0, of at most {MOST} values')
+                         f'with FROM <= TO and STEP > 0, of at most {MAX_POINTS} values')
     return [format(low + i * step, 'f') for i in range(count)]
 
 
@@ -136,8 +171,8 @@ def grid(axes: Sequence[Axis]) -> list[dict[str, Value]]:
             raise ValueError(f'--sweep {one.name} is not written NAME=FROM:TO:STEP: without '
                              'STEP it needs --trials')
     count = math.prod(len(one.values) for one in axes)
-    if count > MOST:
-        raise ValueError(f'--sweep has {count} points, but at most {MOST} are tried')
+    if count > MAX_POINTS:
+        raise ValueError(f'--sweep has {count} points, but at most {MAX_POINTS} are tried')
     return [dict(zip(names, values, strict=True))
             for values in itertools.product(*(one.values for one in axes))]
 
@@ -181,24 +216,59 @@ def _read(line: str) -> Iterator[tuple[str, Point]]:
     """The point of a line, by its identity; nothing where the line is none."""
     try:
         content = json.loads(line)
-        figures = {name: content['figures'][name] for name in SWEPT}
-        if isinstance(figures['p50'], float):
-            yield _key(content['identity']), Point(content['changes'], content['frames'], figures,
-                                                   tuple(content['disparities']))
+        point = Point(content['changes'], content['frames'], content['figures'],
+                      tuple(content['disparities']))
+        if point.figure(TIME) is not None:
+            yield _key(content['identity']), point
     except (ValueError, LookupError, TypeError, RecursionError):
         return
 
 
-def is_less_better(figure: str) -> bool:
-    """Whether a smaller value of a figure is the better one."""
-    return FIGURES[figure].is_less_better
-
-
 def cost(point: Point, figure: str) -> tuple[float, float]:
     """What is to be small: the figure (with the sign that makes it so), and the time."""
-    value = point.figures[figure]
+    value = point.figure(figure)
     assert value is not None
-    return (value if is_less_better(figure) else -value), point.time_ms
+    return (-value if figure.rpartition('.')[2] in GREATER_IS_BETTER else value), point.time_ms
+
+
+def search(axes: Sequence[Axis], figure: str, seed: int, trials: int,
+           measure: Callable[[dict[str, Value]], Point | None]) -> None:
+    """Let an optimiser propose the points: few of them where a grid would have many.
+
+    A figure and the time are to be small, so that there is a Pareto front. Optuna's TPE for
+    several objectives (Ozaki et al. 2022, doi:10.1613/jair.1.13188) needs tens of points. The same
+    seed and answers give the same points, so that an interrupted search goes on where it was.
+
+    :param measure: of settings within the axes; None: they cannot be used.
+    :raises ValueError: a setting is there twice.
+    :raises ImportError: without optuna.
+    """
+    import optuna
+    check_axes(axes)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+    def objective(trial: optuna.Trial) -> tuple[float, float]:
+        point = measure({axis.name: _suggest(trial, axis) for axis in axes})
+        is_feasible = point is not None and point.figure(figure) is not None
+        trial.set_constraint('refused', 0.0 if is_feasible else 1.0)
+        return cost(point, figure) if point and is_feasible else (0.0, 0.0)
+
+    optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed),
+                        directions=['minimize', 'minimize']).optimize(objective, trials)
+
+
+def _suggest(trial: optuna.Trial, axis: Axis) -> Value:
+    first, last = axis.values[0], axis.values[-1]
+    if axis.is_span and isinstance(first, int) and isinstance(last, int):
+        step = 2 if MatcherConfig.settings()[axis.name].odd else 1
+        return trial.suggest_int(axis.name, first, last, step=step)
+    if axis.is_span:
+        low, high = float(first), float(last)
+        value = trial.suggest_float(axis.name, low, high)
+        return min(max(low, float(f'{value:.{DIGITS}g}')), high)
+    if axis.is_ordered:
+        return axis.values[trial.suggest_int(axis.name, 0, len(axis.values) - 1)]
+    return axis.values[trial.suggest_categorical(axis.name, range(len(axis.values)))]
 
 
 def pareto(points: Sequence[Point], figure: str) -> list[Point]:
@@ -207,7 +277,7 @@ def pareto(points: Sequence[Point], figure: str) -> list[Point]:
     Points without the figure are none of them.
     """
     found: list[Point] = []
-    for point in sorted((one for one in points if one.figures[figure] is not None),
+    for point in sorted((one for one in points if one.figure(figure) is not None),
                         key=lambda one: cost(one, figure)[::-1]):
         if not found or cost(point, figure)[0] < cost(found[-1], figure)[0]:
             found.append(point)
@@ -229,10 +299,11 @@ def choose(points: Sequence[Point], figure: str, limits: Sequence[Condition],
                 return point
         raise ValueError('--choose names no point of the sweep; one is '
                          + (points[0].label if points else 'not there'))
-    able = [one for one in points if all(_holds(one, limit) for limit in limits)]
+    able = [one for one in points if all(
+        verdict.passed for verdict in judge(limits, {**one.figures, 'pairs': ()}))]
     if not able:
         raise ValueError('no point holds ' + ' and '.join(shown(one.text) for one in limits))
-    scored = [one for one in able if one.figures[figure] is not None]
+    scored = [one for one in able if one.figure(figure) is not None]
     if not scored:
         raise ValueError(f'no point has {figure}: name another figure with --by, or a point '
                          'with --choose NAME=VALUE')
@@ -240,20 +311,13 @@ def choose(points: Sequence[Point], figure: str, limits: Sequence[Condition],
 
 
 def check_limit(limit: Condition) -> None:
-    """Refuse conditions that a kept point cannot be judged by.
+    """Reject conditions that a kept point cannot be judged by.
 
-    :raises ValueError: it is about a part, another matcher or single frames, or about what a
-        sweep does not compute.
+    :raises ValueError: it is about a region, another matcher, single frames or an option.
     """
-    if limit.part or limit.other or limit.every or limit.figure not in SWEPT:
+    if not {limit.path, limit.other or limit.path} <= swept_paths().keys():
         raise ValueError(f'--choose {shown(limit.text)}: a point is chosen by figures of all '
-                         'frames, with a limit in numbers')
-
-
-def _holds(point: Point, limit: Condition) -> bool:
-    value = point.figures[limit.figure]
-    return value is not None and (value <= limit.number if limit.at_most
-                                  else value >= limit.number)
+                         'frames that need no option')
 
 
 def preset_text(config: MatcherConfig, comments: Sequence[str]) -> str:

@@ -6,7 +6,6 @@ import array
 import struct
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -74,7 +73,7 @@ class Compressor:
     def __init__(self, on_error: Callable[[Exception], None]) -> None:
         self._on_error = on_error
         self._changed = threading.Condition()
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, tuple[np.ndarray, Job]] = {}
         self._spare: dict[str, np.ndarray] = {}
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -85,11 +84,11 @@ class Compressor:
             if self._stopping:
                 return
             replaced = self._waiting.pop(topic, None)
-            copy = replaced.pixels if replaced else self._spare.pop(topic, None)
+            copy = replaced[0] if replaced else self._spare.pop(topic, None)
             if copy is None or copy.shape != pixels.shape or copy.dtype != pixels.dtype:
                 copy = np.empty_like(pixels)
             np.copyto(copy, pixels)
-            self._waiting[topic] = _Waiting(copy, job)
+            self._waiting[topic] = copy, job
             self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name='stereo_bp_compressor',
@@ -126,11 +125,6 @@ class Compressor:
                 self._spare[topic] = pixels
             # Nothing of a frame must live on while the thread waits.
             del pixels, job
-
-
-class _Waiting(NamedTuple):
-    pixels: np.ndarray
-    job: Job
 
 
 def _encoded(name: str, pixels: np.ndarray, options: list[int]) -> bytes:

@@ -218,7 +218,7 @@ class FrameProcessor:
                 self._outputs.publish_latency(stamp, latency)
                 self._latencies.add(latency.total)
         with self._after_publishing():
-            self._judge(pair, ready, frame, self._matcher_host.config_in_force or config)
+            self._judge(pair, ready, frame, self._matcher_host.effective_config or config)
         return None
 
     @contextlib.contextmanager

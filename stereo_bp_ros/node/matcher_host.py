@@ -54,9 +54,9 @@ class MatcherHost:
         self.built_at = -math.inf
 
     @property
-    def config_in_force(self) -> MatcherConfig | None:
-        """``StereoMatcher.config_in_force``; None before configure and after cleanup."""
-        return None if self.matcher is None else self.matcher.config_in_force
+    def effective_config(self) -> MatcherConfig | None:
+        """``StereoMatcher.effective_config``; None before configure and after cleanup."""
+        return None if self.matcher is None else self.matcher.effective_config
 
     def build(self, config: MatcherConfig, width: int, height: int,
               calibration: Calibration | None = None) -> float:
@@ -114,10 +114,10 @@ class MatcherHost:
         if matcher is None or (matcher.size == (width, height)
                                and calibration in (None, matcher.calibration)):
             return False
-        before = matcher.size, matcher.config_in_force
+        before = matcher.size, matcher.effective_config
         with self._backing_off(), self._building():
             seconds = matcher.prepare(width, height, calibration)
-        now = matcher.config_in_force
+        now = matcher.effective_config
         if before == ((width, height), now):
             return False
         self._note_built()

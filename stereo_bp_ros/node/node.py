@@ -169,28 +169,24 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         with self._transitions:
             if self._stopping:
                 return FAILURE
-            return self._work(name, work, state, undo)
-
-    def _work(self, name: str, work: Callable[[LifecycleState], None], state: LifecycleState,
-              undo: Callable[[LifecycleState], None] | None) -> TransitionCallbackReturn:
-        self._busy_with = name
-        try:
-            work(state)
-        except WorkerStopped:
+            self._busy_with = name
+            try:
+                work(state)
+                return SUCCESS
+            except WorkerStopped:
+                pass
+            except Exception as error:
+                # rclpy would swallow what leaves a transition.
+                text = (str(error) if isinstance(error, (StereoError, TimeoutError))
+                        else described(error))
+                if not self._stopping:
+                    if undo is not None:
+                        with contextlib.suppress(Exception):
+                            undo(state)
+                    self._conditions.hold('device', Level.ERROR, f'{name} failed: {text}')
+            finally:
+                self._busy_with = ''
             return FAILURE
-        except Exception as error:
-            # rclpy would swallow what leaves a transition.
-            text = (str(error) if isinstance(error, (StereoError, TimeoutError))
-                    else described(error))
-            if not self._stopping:
-                if undo is not None:
-                    with contextlib.suppress(Exception):
-                        undo(state)
-                self._conditions.hold('device', Level.ERROR, f'{name} failed: {text}')
-            return FAILURE
-        finally:
-            self._busy_with = ''
-        return SUCCESS
 
     def _configure(self, state: LifecycleState) -> None:
         self._conditions.clear('device')
@@ -339,7 +335,7 @@ class StereoBpNode(LifecycleNodeMixin, Node):
         processor = self._processor
         if processor is not None:
             processor.settings = settings
-        self._reconfiguration.apply(self._configuration)
+        self._reconfiguration.reconcile(self._configuration)
 
     def _measure(self) -> None:
         try:

@@ -56,8 +56,7 @@ class Generation:
 
 @dataclasses.dataclass(frozen=True)
 class Arrival:
-    """One image as it came in: the message, its stamp and when its callback began (seconds of
-    ``time.perf_counter``)."""
+    """One image, and when its callback began and it came here, ``time.perf_counter``."""
 
     message: Any
     stamp_ns: int

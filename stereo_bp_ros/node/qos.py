@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import itertools
 from typing import Any
 
 from rclpy.node import Node
@@ -46,19 +46,6 @@ def overriding_options() -> QoSOverridingOptions:
     return QoSOverridingOptions(OVERRIDABLE)
 
 
-def incompatible(topic: str, other: str, policy_kind: QoSPolicyKind,
-                 owners: Sequence[str]) -> str:
-    """The sentence for two ends that do not fit.
-
-    :param other: what the other end is, 'publisher' or 'subscription'.
-    :param owners: names of the nodes that it belongs to.
-    """
-    policy = qos_policy_name_from_kind(policy_kind).lower()
-    return (f'a {other} of {topic} has an incompatible QoS ({policy}): nothing passes between '
-            f'{" and ".join(owners)} and this node; change it there, or set '
-            f'qos_overrides.{topic}')
-
-
 class QosWatch:
     """Holds a condition for every topic on which nothing passes because of its QoS.
 
@@ -69,6 +56,7 @@ class QosWatch:
     def __init__(self, node: Node, conditions: Conditions) -> None:
         self._node = node
         self._conditions = conditions
+        #: By topic: what the other end is, 'publisher' or 'subscription', and the kind of policy.
         self._events: dict[str, tuple[str, Any]] = {}
 
     def subscription(self, topic: str) -> Any:
@@ -84,32 +72,33 @@ class QosWatch:
     def refresh(self) -> None:
         """Tell what does not fit by now."""
         for topic in list(self._events):
-            self._tell(topic)
+            self._hold_condition(topic)
 
     def _incompatible(self, topic: str, other: str, event: Any) -> None:
         self._events[topic] = other, event.last_policy_kind
-        self._tell(topic)
+        self._hold_condition(topic)
 
-    def _tell(self, topic: str) -> None:
-        other, policy = self._events[topic]
-        owners = sorted(self._owners(topic, other))
+    def _hold_condition(self, topic: str) -> None:
+        other, kind = self._events[topic]
+        policy = qos_policy_name_from_kind(kind).lower()
+        owners = ' and '.join(sorted(self._owners(topic, other)))
         self._conditions.hold(f'qos {topic}', Level.WARN, *(
-            [incompatible(topic, other, policy, owners)] if owners else []))
+            [f'a {other} of {topic} has an incompatible QoS ({policy}): nothing passes between '
+             f'{owners} and this node; change it there, or set qos_overrides.{topic}']
+            if owners else []))
 
     def _owners(self, topic: str, other: str) -> set[str]:
         """Names of the nodes whose end of the topic does not fit this node's."""
         publishers = self._node.get_publishers_info_by_topic(topic)
         subscriptions = self._node.get_subscriptions_info_by_topic(topic)
-        return {self._name(publisher if other == 'publisher' else subscription)
-                for publisher in publishers for subscription in subscriptions
-                if self._is_own(subscription if other == 'publisher' else publisher)
-                and qos_check_compatible(publisher.qos_profile, subscription.qos_profile)[0]
-                == QoSCompatibility.ERROR}
-
-    def _is_own(self, end: Any) -> bool:
-        return ((end.node_name, end.node_namespace)
-                == (self._node.get_name(), self._node.get_namespace()))
-
-    @staticmethod
-    def _name(end: Any) -> str:
-        return printable(f'{end.node_namespace.rstrip("/")}/{end.node_name}')
+        own_name = self._node.get_name(), self._node.get_namespace()
+        found = set()
+        for publisher, subscription in itertools.product(publishers, subscriptions):
+            own, foreign = publisher, subscription
+            if other == 'publisher':
+                own, foreign = foreign, own
+            if (own.node_name, own.node_namespace) == own_name and qos_check_compatible(
+                    publisher.qos_profile, subscription.qos_profile
+                    )[0] == QoSCompatibility.ERROR:
+                found.add(printable(f'{foreign.node_namespace.rstrip("/")}/{foreign.node_name}'))
+        return found

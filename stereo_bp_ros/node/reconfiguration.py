@@ -42,17 +42,13 @@ class Reconfiguration:
         self._log = log
         self._warm_up = warm_up or _warm_up
         self._lock = threading.Lock()
-        self._compiling = False
+        #: Whether a new configuration is being compiled, which the worker does not have yet.
+        self.compiling = False
         #: When a change that needs another engine was last asked for, and any last made.
         self._asked = self._made = -math.inf
         self._compiled: set[tuple[object, ...]] = set()
         self._size_told: tuple[int, int] | None = None
         self._infos_told: tuple[Any, Any] = None, None
-
-    @property
-    def compiling(self) -> bool:
-        """Whether a new configuration is being compiled, which the worker does not have yet."""
-        return self._compiling
 
     def forget_size(self) -> None:
         """The next camera_info tells the size anew."""
@@ -61,7 +57,8 @@ class Reconfiguration:
     def known_size(self, settings: NodeConfig) -> tuple[int, int]:
         """Width and height that images will have: of the engine, told by camera_info, or set by
         parameters; 0 = not known."""
-        return self._size_built() or self._size_told or _size_set(settings)
+        return self._size_built() or self._size_told or (
+            settings.image_width, settings.image_height)
 
     def check(self, active: MatcherConfig, wanted: MatcherConfig, settings: NodeConfig) -> None:
         """Whether a configuration fits, as far as the worker has asked its device before.
@@ -85,21 +82,22 @@ class Reconfiguration:
             if backend is not None:     # else the worker finds out
                 backend.fit_at_best(wanted, *size, 0 if plan is None else plan.total)
 
-    def apply(self, parameters: Parameters) -> None:
-        """Have the worker change over to the configuration that is wanted by then.
+    def reconcile(self, parameters: Parameters) -> None:
+        """Have the worker bring the engine in step with the parameters as they are by then.
 
-        What has to be compiled for it is compiled first, while the old engine goes on serving.
+        What has to be compiled for them is compiled first, while the old engine goes on serving.
+        Parameters that cannot be applied are set back.
         """
         active, wanted = self._matcher_host.config, parameters.matcher
         if active is not None and not active.is_live_change(self._matcher_host.effective(wanted)):
             self._asked = time.monotonic()
             with self._lock:
-                if self._compiling:     # that thread looks at the parameters again
+                if self.compiling:     # that thread looks at the parameters again
                     return
                 if self._missing_kernels(parameters):
                     self._compile_in_a_thread(parameters)
                     return
-        self._worker.post(lambda: self._apply(parameters))
+        self._worker.post(lambda: self._reconcile(parameters))
 
     def expect(self, left_info: Any, right_info: Any, parameters: Parameters) -> None:
         """Compile for the size that camera_info tells, or say that it will not do; memory is for
@@ -114,7 +112,7 @@ class Reconfiguration:
             return
         with self._lock:
             self._size_told = size
-            if not self._compiling and self._missing_kernels(parameters):
+            if not self.compiling and self._missing_kernels(parameters):
                 self._compile_in_a_thread(parameters)
         self._worker.post(lambda: self._foresee(*size))
 
@@ -141,7 +139,7 @@ class Reconfiguration:
 
     def _missing_kernels(self, parameters: Parameters) -> tuple[object, ...]:
         """What is to be compiled for the parameters, as ``Backend.kernels_of``; () = nothing."""
-        active, settings = self._matcher_host.config_in_force, parameters.node
+        active, settings = self._matcher_host.effective_config, parameters.node
         if active is None:
             return ()                   # configure compiles
         try:
@@ -150,14 +148,14 @@ class Reconfiguration:
             if old is None or new is None:
                 return ()               # the worker asks the device, and compiles
             self._compiled.add(old.kernels_of(
-                active, *(self._size_built() or _size_set(settings))))
+                active, *(self._size_built() or (settings.image_width, settings.image_height))))
             kernels = new.kernels_of(wanted, *self.known_size(settings))
         except StereoError:
             return ()                   # refused where it is applied, and set back
         return () if kernels in self._compiled else kernels
 
     def _compile_in_a_thread(self, parameters: Parameters) -> None:
-        self._compiling = True
+        self.compiling = True
         threading.Thread(target=self._compile_ahead, args=(parameters,),
                          name='stereo_bp_compiler', daemon=True).start()
 
@@ -168,8 +166,8 @@ class Reconfiguration:
                 size = self.known_size(parameters.node)
                 missing = self._missing_kernels(parameters)
                 if not missing:
-                    self._compiling = False
-                    self._worker.post(lambda: self._apply(parameters))
+                    self.compiling = False
+                    self._worker.post(lambda: self._reconcile(parameters))
                     return
             # What cannot be compiled is refused where it is applied, too.
             with contextlib.suppress(Exception):
@@ -188,7 +186,7 @@ class Reconfiguration:
         while (seconds := min(self._asked + QUIET, end) - time.monotonic()) > 0:
             time.sleep(seconds)
 
-    def _apply(self, parameters: Parameters) -> None:
+    def _reconcile(self, parameters: Parameters) -> None:
         active, wanted = self._matcher_host.config, parameters.matcher
         if active is None or self._matcher_host.effective(wanted) == active:
             return
@@ -196,7 +194,7 @@ class Reconfiguration:
         try:
             if not active.is_live_change(self._matcher_host.effective(wanted)):
                 self._let_a_burst_end()
-                if self._compiling:     # that thread comes back to it
+                if self.compiling:     # that thread comes back to it
                     return
                 wanted = parameters.matcher
             if self._matcher_host.reconfigure(wanted, self._calibration(wanted)):
@@ -230,7 +228,3 @@ def _warm_up(config: MatcherConfig, width: int, height: int) -> None:
     backend = engines.known(config)
     if backend is not None:
         backend.warm_up(config, width, height)
-
-
-def _size_set(settings: NodeConfig) -> tuple[int, int]:
-    return settings.image_width, settings.image_height

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rclpy.callback_groups import CallbackGroup
@@ -99,26 +100,20 @@ class InputSubscriptions:
 
     def _on_image(self, side: str, message: Any) -> None:
         received = time.perf_counter()
-        try:
+        with self._guarded():
             stamp_ns = _stamp_ns(message)
             self.images[side].tick(self._now(), message, stamp_ns)
             self._hand_on(self._pairing.add_image(side, message, stamp_ns, received))
-        except Exception as error:
-            self._failed(error)
 
     def _on_info(self, side: str, message: Any) -> None:
-        try:
+        with self._guarded():
             self.infos[side].tick(self._now(), message)
             self._hand_on(self._pairing.add_camera_info(side, message, _stamp_ns(message)))
             self._on_camera_info()
-        except Exception as error:
-            self._failed(error)
 
     def _on_timer(self) -> None:
-        try:
+        with self._guarded():
             self._hand_on(self._pairing.release())
-        except Exception as error:
-            self._failed(error)
 
     def _hand_on(self, pairs: list[StereoPair]) -> None:
         for pair in pairs:
@@ -131,12 +126,15 @@ class InputSubscriptions:
             else:
                 timer.cancel()
 
-    def _failed(self, error: Exception) -> None:
-        # An exception that leaves a callback ends the executor, and with it the node. One that
-        # meets the end of the subscriptions is no news.
-        if self._timer is not None:
-            self._conditions.error('input',
-                                   f'a message could not be taken in: {described(error)}')
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """An exception that left a callback would end the executor, and with it the node."""
+        try:
+            yield
+        except Exception as error:
+            if self._timer is not None:         # else it is one of the end of the subscriptions
+                self._conditions.error('input',
+                                       f'a message could not be taken in: {described(error)}')
 
 
 def _stamp_ns(message: Any) -> int:

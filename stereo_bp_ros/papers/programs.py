@@ -101,7 +101,6 @@ TUNABLE = ('only default without exact has tilings to tune, and plain_steps, wit
 #: fast. A kernel takes the compiler 11 s then, and 99 s at 512 labels.
 MAX_UNROLLED = 128
 
-
 #: What ``program`` means, for its setting.
 MEANING = 'program that matches: the fastest, or one that repeats a paper (' + ', '.join(
     f'{name} of {program.algorithm}' for name, program in PROGRAMS.items()) + ')'

@@ -87,14 +87,6 @@ def account(sent: Mapping[str, int], recorded: int, before: Counters, now: Count
             'lost_in_transport': lost_to_node + lost_from_node}
 
 
-def is_complete(sent: Mapping[str, int], recorded: int, before: Counters, now: Counters) -> bool:
-    """Whether all that was sent arrived and was answered or dropped: nothing can change then."""
-    return (all(now[f'received {side}'] - before.get(f'received {side}', 0) == sent[side]
-                for side in SIDES)
-            and not in_progress(now)
-            and now['published'] - before.get('published', 0) == recorded)
-
-
 class Settling:
     """Tells whether a run has come to its end, from all that is told of it.
 
@@ -114,7 +106,11 @@ class Settling:
         """Whether the counters that the node told at a time, in seconds, are its last."""
         # The worker holds a pair for a moment after it is counted.
         is_busy = in_progress(now) or now['held']
-        if not is_busy and is_complete(self._sent, recorded, self._before, now):
+        # When all that was sent has arrived and was answered or dropped, nothing can change.
+        expected = {f'received {side}': count for side, count in self._sent.items()}
+        expected['published'] = recorded
+        if not is_busy and all(now[name] - self._before.get(name, 0) == count
+                               for name, count in expected.items()):
             return True
         if is_busy or (now, recorded) != self._last:
             self._last, self._since = (now, recorded), told_s

@@ -7,22 +7,33 @@ import pathlib
 import threading
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
+from rcl_interfaces.srv import GetParameters
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from rclpy.parameter import parameter_value_to_python
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 from stereo_msgs.msg import DisparityImage
 
+from stereo_bp_ros.config import MatcherConfig, Value
 from stereo_bp_ros.replay import frames
 
 #: Topics that are recorded, relative to the node's namespace unless they begin with '/'.
 RECORDED: Mapping[str, type] = {
     'disparity': DisparityImage, 'latency': DiagnosticArray, '/diagnostics': DiagnosticArray}
+
+
+#: Settings that say which images are a pair.
+SYNC = ('approximate_sync', 'approximate_sync_tolerance_seconds')
+
+#: Seconds that the node's settings are waited for; it has compiled by then.
+SETTINGS_LIMIT_S = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +90,33 @@ class Recorder:
         with self._lock:
             self._writer.close()
         self._executor.shutdown()
+
+    def settings_of_publisher(self, topic: str) -> dict[str, Value]:
+        """Settings of the matcher and ``SYNC`` of the node that publishes a topic.
+
+        Empty where it does not tell.
+        """
+        publishers = self._node.get_publishers_info_by_topic(self._node.resolve_topic_name(topic))
+        if len(publishers) != 1:
+            return {}
+        where = f'{publishers[0].node_namespace.rstrip("/")}/{publishers[0].node_name}'
+        client = self._node.create_client(GetParameters, f'{where}/get_parameters')
+        try:
+            if not client.wait_for_service(SETTINGS_LIMIT_S):
+                return {}
+            # Every node has these; settings of a single program are not parameters.
+            names = [*MatcherConfig().to_mapping(), *SYNC]
+            told = threading.Event()
+            future: Any = client.call_async(GetParameters.Request(names=names))
+            future.add_done_callback(lambda _: told.set())
+            if not told.wait(SETTINGS_LIMIT_S) or future.result() is None:
+                return {}
+            values = future.result().values
+            # A node that lacks one of them answers with none.
+            return {name: parameter_value_to_python(value)
+                    for name, value in zip(names, values, strict=False)}
+        finally:
+            self._node.destroy_client(client)
 
     def _spin(self) -> None:
         while not self._closing.is_set():

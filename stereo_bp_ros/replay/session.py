@@ -26,7 +26,7 @@ from stereo_bp_ros import transport
 from stereo_bp_ros.config import Value, stamp_tolerance_s
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
-from stereo_bp_ros.replay import frames, node_settings
+from stereo_bp_ros.replay import frames
 from stereo_bp_ros.replay.source import open_source
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def record_session(source: pathlib.Path, directory: pathlib.Path, *,
     """
     import rclpy
 
-    from stereo_bp_ros.replay.recorder import Recorder
+    from stereo_bp_ros.replay.recorder import SYNC, Recorder
 
     report = progress or (lambda stage, count: None)
     images = open_source(source, topics=topics).image_topic('left')
@@ -220,7 +220,7 @@ def record_session(source: pathlib.Path, directory: pathlib.Path, *,
             log = directory / 'node.log' if node else None
             _wait_until_active(ros_node, images, recorder, node, log)
             ready_s = time.perf_counter() - start
-            settings = node_settings.of_publisher(ros_node, 'disparity')
+            settings = recorder.settings_of_publisher('disparity')
             report('ready', 0)
             sent = _play([str(source), '--clock', '--json', '--wait', f'{_MATCH_LIMIT_S:g}',
                           *player_options,
@@ -233,7 +233,7 @@ def record_session(source: pathlib.Path, directory: pathlib.Path, *,
             recorder.close()
     finally:
         rclpy.try_shutdown(context=context)
-    sync = {name: settings.pop(name) for name in node_settings.SYNC if name in settings}
+    sync = {name: settings.pop(name) for name in SYNC if name in settings}
     return SessionResult(sent, dict(recorder.counts), found, directory / 'output', status,
                          ready_s, settings, recorder.device,
                          stamp_tolerance_s(sync) if sync else None)

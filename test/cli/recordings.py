@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pathlib
-from collections.abc import Iterable
+import shutil
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import cv2
 import numpy as np
 from rosbags import rosbag1
+from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
@@ -56,6 +59,20 @@ def write(path: pathlib.Path, recorded: Iterable[Recorded], kind: str = 'mcap',
                     else store.serialize_cdr(message, name))
             writer.write(connections[topic], time_ns, data)
     return path
+
+
+def rewritten(source: pathlib.Path, target: pathlib.Path, topic: str, places: Collection[int],
+              change: Callable[[bytes], bytes]) -> None:
+    """A copy of a bag with other bytes in the messages of this topic and these numbers, from 0."""
+    shutil.rmtree(target, ignore_errors=True)
+    numbers = itertools.count()
+    with AnyReader([source]) as reader, Writer(target, version=9) as writer:
+        connections = {one.id: writer.add_connection(one.topic, one.msgtype, typestore=STORE)
+                       for one in reader.connections}
+        for connection, time_ns, data in reader.messages():
+            if connection.topic == topic and next(numbers) in places:
+                data = change(data)
+            writer.write(connections[connection.id], time_ns, data)
 
 
 def _of_ros1(message: Any) -> Any:

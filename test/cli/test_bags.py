@@ -62,48 +62,6 @@ def test_stamps_are_read_and_replaced_in_the_bytes():
     assert bytes(changed[12:]) == bytes(data[12:])
 
 
-def topics_of(*names: str) -> dict[str, str]:
-    """Topics and types: camera_info by the last word, else images."""
-    return {name: bags.CAMERA_INFO if name.endswith('info') else bags.IMAGE for name in names}
-
-
-TWO_CAMERAS = topics_of(*(f'/{camera}/{side}/{name}' for camera in ('front', 'rear')
-                          for side in ('left', 'right') for name in ('image_rect', 'camera_info')))
-
-
-def test_several_stereo_cameras_are_listed_with_what_chooses_one():
-    with pytest.raises(StereoError, match=r'several stereo pairs: /front/left/image_rect and '
-                       r'/front/right/image_rect; /rear/left/image_rect and .*--left'):
-        bags.find_stereo_topics(TWO_CAMERAS)
-    found = bags.find_stereo_topics(TWO_CAMERAS, bags.StereoTopics('rear/left/image_rect'))
-    assert found == bags.StereoTopics(
-        '/rear/left/image_rect', '/rear/right/image_rect', '/rear/left/camera_info',
-        '/rear/right/camera_info')
-
-
-def test_topics_are_named_one_by_one_where_their_names_tell_nothing():
-    topics = topics_of('/a/image', '/b/image', '/a/info', '/b/info')
-    with pytest.raises(StereoError, match=r'no pair of left.*/a/image, /b/image.*--left'):
-        bags.find_stereo_topics(topics)
-    with pytest.raises(StereoError, match=r'no camera_info belongs to /a/image.*--left-info'):
-        bags.find_stereo_topics(topics, bags.StereoTopics('/a/image', '/b/image'))
-    with pytest.raises(StereoError, match=r'^the bag has no camera_info; record that of both'):
-        bags.find_stereo_topics(topics_of('/left/image_rect', '/right/image_rect'))
-    named = bags.StereoTopics('/a/image', '/b/image', '/a/info', '/b/info')
-    assert bags.find_stereo_topics(topics, named) == named
-    with pytest.raises(StereoError, match=r'no image topic /c/image among /a/image, /b/image'):
-        bags.find_stereo_topics(topics, bags.StereoTopics('/c/image', '/b/image'))
-
-
-def test_topics_without_a_stereo_pair_are_listed():
-    with pytest.raises(StereoError, match=r'no pair of left and right.*/a/left, /b/left'):
-        bags.find_stereo_topics(topics_of('/a/left', '/b/left'))
-    with pytest.raises(StereoError, match=r'no pair of left and right.*/imu'):
-        bags.find_stereo_topics({'/imu': 'sensor_msgs/msg/Imu'})
-    with pytest.raises(StereoError, match='camera_info is the only camera_info'):
-        bags.find_stereo_topics(topics_of('/left', '/right', '/camera_info'))
-
-
 def write_ros1_bag(path, sides=('left', 'right'), name='image_rect', d=(0.0,) * 5, count=3):
     """Pairs in a ROS 1 bag, with header.seq and CameraInfo's D, K, R and P."""
     recorded = []

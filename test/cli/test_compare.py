@@ -14,7 +14,7 @@ SCENARIO = """
 inputs: {rendered: {width: 96, height: 64, max_disparity: 12, frames: 7}}
 settings: {disparity_range: 16, levels: 3, iterations: 5, backend: cpu}
 repeat: 1
-conditions: density >= 0 %
+conditions: mean.score.density >= 0
 """
 
 

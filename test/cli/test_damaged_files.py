@@ -22,8 +22,8 @@ from stereo_bp_ros.errors import ConfigError
 from stereo_bp_ros.evaluation import files
 from test.cases import examples, slow
 from test.cli import recordings
+from test.cli.recordings import rewritten
 from test.cli.runs import check, run, steady, words
-from test.evaluation.rewriting import rewritten
 
 FAST = ('--backend', 'cpu', '--set', 'stereo_algorithm=sad', '--set', 'disparity_range=8',
         '--set', 'correlation_window_size=5')

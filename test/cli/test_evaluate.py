@@ -219,15 +219,6 @@ def test_the_mean_counts_frames_and_all_counts_pixels(folder, capsys):
     assert report['frames'] == 2
 
 
-def test_a_report_says_where_its_figures_come_from(folder, capsys):
-    report = evaluated(capsys, folder, '--limit', '1')
-    assert report['settings']['disparity_range'] == 16
-    assert {'stereo_bp_ros', 'python', 'numpy'} <= report['versions'].keys()
-    assert report['machine']['processor']
-    assert report['date'].startswith('20')
-    assert (report['matcher'], report['against']) == ('bp', {})
-
-
 def test_opencvs_matchers_are_scored_by_the_same_rules(folder, capsys):
     report = evaluated(capsys, folder, '--against', 'sgbm,bm', '--set', 'num_threads=1')
     assert list(report['against']) == ['sgbm', 'bm']

@@ -120,6 +120,7 @@ def test_a_spread_evaluation_says_that_its_times_are_shared(folders, capsys, mon
     assert report['devices'] == reported(capsys, *folders)['devices']
     text = told(capsys, monkeypatch, *folders, '--workers', '2')
     assert '2 processes shared the machine' in text
+    assert 'shared the machine' not in told(capsys, monkeypatch, *folders, '--workers', '1')
 
 
 def test_devices_of_several_workers_are_counted():
@@ -135,7 +136,7 @@ def test_the_last_json_line_of_a_scenario_says_what_has_matched_and_how_far(fold
                                                                            capsys):
     path = tmp_path / 'scenario.yaml'
     path.write_text(f'inputs: [{folders[0]}]\nsettings: {{stereo_algorithm: sad}}\n'
-                    'conditions: [density >= 1 %]\n')
+                    'conditions: [mean.score.density >= 1]\n')
     assert main(['evaluate', '--scenario', str(path), '--json-lines', '--backend', 'cpu']) == 0
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last['searched'][0]['disparities'] == 40

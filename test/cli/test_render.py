@@ -174,6 +174,6 @@ def test_a_scenario_draws_the_street_that_the_verb_draws(tmp_path, arguments, op
     path = tmp_path / 'one.yaml'
     size = {'width': 640, 'height': 480, 'max_disparity': 62, 'frames': 10}
     path.write_text(json.dumps({'inputs': [{'rendered': {**size, **options}}],
-                                'conditions': ['bad3 <= 1 %']}))
+                                'conditions': ['mean.score.mae <= 1']}))
     drawn, = read_scenario(path).inputs
     assert drawn.source == chosen(*arguments)

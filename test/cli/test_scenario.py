@@ -48,12 +48,13 @@ def test_the_matcher_holds_what_the_street_holds_it_to(repository, capsys):
 
 
 def test_a_condition_that_does_not_hold_is_status_1(small, capsys):
-    path = small('bad3 <= 99 %', 'density >= 99.99 %', 'epe <= 0.000001 px')
+    path = small('mean.score.bad_3_estimated <= 99', 'mean.score.density >= 99.99',
+                 'mean.score.mae <= 1e-6')
     assert main(['evaluate', '--scenario', str(path), '--json-lines']) == 1
     first, second, third, last = lines(capsys)
     assert (first['passed'], second['passed'], third['passed']) == (True, False, False)
-    assert (second['type'], second['condition'], second['unit'], second['limit']) == (
-        'condition', 'density >= 99.99 %', '%', 99.99)
+    assert (second['type'], second['condition'], second['path'], second['limit']) == (
+        'condition', 'mean.score.density >= 99.99', 'mean.score.density', 99.99)
     assert 0 < second['value'] < 99.99
     assert (last['passed'], last['conditions'], last['failed']) == (False, 3, 2)
     assert last['settings']['disparity_range'] == 16
@@ -61,7 +62,8 @@ def test_a_condition_that_does_not_hold_is_status_1(small, capsys):
 
 
 def test_rate_and_latency_have_the_keys_of_isaac_ros_benchmark(small, capsys):
-    path = small('rate >= 0.001 Hz', 'max <= 100000 ms', more='limit: 2\n')
+    path = small('BasicPerformanceMetrics.MEAN_FRAME_RATE >= 0.001',
+                 'BasicPerformanceMetrics.MAX_LATENCY <= 100000', more='limit: 2\n')
     assert main(['evaluate', '--scenario', str(path), '--json']) == 0
     report = json.loads(capsys.readouterr().out)
     assert report['method']['limit'] == 2
@@ -78,22 +80,23 @@ def test_rate_and_latency_have_the_keys_of_isaac_ros_benchmark(small, capsys):
 
 
 def test_the_table_says_which_condition_fails_and_why(small, capsys):
-    path = small('bad3 <= 99 %', 'p99 of refine <= 1 ms between 1 and 2 m')
+    path = small('latency_ms.refine.p98 <= 1')
     assert main(['evaluate', '--scenario', str(path)]) == 2
-    assert 'refine has no distances' in capsys.readouterr().err
-    path = small('bad3 <= 99 %', 'bad3 <= 99 % between 0 and 0.1 m')
+    assert 'did you mean latency_ms.refine.p99?' in capsys.readouterr().err
+    good, bad = 'mean.score.mae <= 99', 'mean.regions.0_0.1_m.score.mae <= 99'
+    path = small(good, bad)
     assert main(['evaluate', '--scenario', str(path)]) == 1
     printed = capsys.readouterr().out
     rows = {line.split('│')[1].strip(): line for line in printed.splitlines() if ' <= ' in line
             and '│' in line}
-    assert 'pass' in rows['bad3 <= 99 %']
-    assert 'FAIL' in rows['bad3 <= 99 % between 0 and 0.1 m']
-    assert 'bad3 <= 99 % between 0 and 0.1 m: no data between 0 and 0.1 m: needs' in printed
+    assert 'pass' in rows[good]
+    assert 'FAIL' in rows[bad]
+    assert f'{bad}: no data of mean.regions.0_0.1_m.score.mae: needs truth at' in printed
     assert '1 of 2 conditions fail' in printed
 
 
 def test_distances_are_scored_exactly_between_the_two(small, tmp_path, capsys):
-    path = small('bad1 <= 99 % between 3 and 9.5 m')
+    path = small('mean.regions.3_9.5_m.score.bad_1_estimated <= 99')
     assert main(['evaluate', '--scenario', str(path), '--output', str(tmp_path / 'out')]) == 0
     page = (tmp_path / 'out/report.html').read_text(encoding='utf-8')
     assert ' conditions hold' in page
@@ -105,33 +108,32 @@ def test_distances_are_scored_exactly_between_the_two(small, tmp_path, capsys):
 
 
 def test_what_conditions_need_is_computed_without_an_option(small, capsys):
-    path = small('left-right confirmed >= 1 %', 'bad3 ause <= 99 %',
-                 'false obstacles per frame <= 99', 'error_m <= 999 between 2 and 9 m',
-                 'engine memory <= 999 MiB', 'process memory <= 99999 MiB',
+    path = small('mean.consistency.confirmed >= 1', 'mean.sparsification.bad_3.ause <= 99',
+                 'mean.obstacles.false_per_frame <= 99', 'mean.regions.2_9_m.depth.mean_m <= 999',
+                 'engine_bytes <= 1e9', 'process_bytes <= 1e11',
                  more='corridor: {width: 9, length: 40}\n')
     assert main(['evaluate', '--scenario', str(path), '--json-lines']) == 0
     *conditions, _ = lines(capsys)
     assert [one['frames'] for one in conditions] == [2] * 6
-    assert [one['unit'] for one in conditions] == ['%', '%', '', 'm', 'MiB', 'MiB']
     assert every(one['passed'] for one in conditions)
     assert conditions[4]['value'] > 0
     assert conditions[5]['value'] > conditions[4]['value']
 
 
 def test_obstacles_need_a_corridor_of_the_file_or_of_the_command_line(small, capsys):
-    path = small('obstacles per frame <= 99')
+    path = small('mean.obstacles.found_per_frame <= 99')
     assert main(['evaluate', '--scenario', str(path)]) == 2
-    assert "'obstacles per frame <= 99' needs a corridor" in capsys.readouterr().err
+    assert "'mean.obstacles.found_per_frame <= 99' needs a corridor" in capsys.readouterr().err
     assert main(['evaluate', '--scenario', str(path), '--corridor', '9x40', '--json']) == 0
     report = json.loads(capsys.readouterr().out)
     assert report['conditions'][0]['value'] == report['mean']['obstacles']['found_per_frame']
-    path = small('bad3 <= 99 %', more='corridor: {width: 9, length: 40}\n')
+    path = small('mean.score.mae <= 99', more='corridor: {width: 9, length: 40}\n')
     assert main(['evaluate', '--scenario', str(path), '--corridor', '9x40']) == 2
     assert 'exclude each other' in capsys.readouterr().err
 
 
 def test_set_and_backend_win_over_the_file(small, capsys):
-    path = small('bad3 <= 99 %', more='against: [sgbm]\n')
+    path = small('mean.score.mae <= 99', more='against: [sgbm]\n')
     assert main(['evaluate', '--scenario', str(path), '--set', 'iterations=2', '--json']) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report['settings']['iterations'], report['settings']['levels']) == (2, 3)
@@ -143,7 +145,7 @@ def test_set_and_backend_win_over_the_file(small, capsys):
     (['--repeat', '1'], '--repeat and --scenario'), (['--json', '--json-lines'], 'in place of'),
     (['--set', 'x=1'], 'no setting of this name')])
 def test_what_the_scenario_chooses_is_not_chosen_twice(small, capsys, arguments, words):
-    assert main(['evaluate', '--scenario', str(small('bad3 <= 9 %')), *arguments]) == 2
+    assert main(['evaluate', '--scenario', str(small('mean.score.mae <= 9')), *arguments]) == 2
     error = capsys.readouterr().err
     assert words in error
     assert error.count('\n') == 1
@@ -173,7 +175,9 @@ inputs: [drive, pair]
 settings: {disparity_range: 16, backend: cpu}
 repeat: 1
 limit: 2
-conditions: [bad1 <= 1 % between 15 and 25 m, bad1 <= 1 %]
+conditions:
+  - mean.regions.15_25_m.score.bad_1_estimated <= 1
+  - mean.score.bad_1_estimated <= 1
 """)
     assert main(['evaluate', '--scenario', str(path), '--json-lines']) == 0
     near, everywhere, last = lines(capsys)

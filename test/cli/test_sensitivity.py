@@ -9,7 +9,9 @@ import xml.etree.ElementTree
 import pytest
 
 from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.evaluation import plots
 from stereo_bp_ros.evaluation.sensitivity import QUANTITIES, Row, Street, doubled
+from test.cases import every
 
 SMALL = ['--size', '240x96', '--disparities', '24', '--frames', '1', '--backend', 'cpu']
 SAD = ['--set', 'stereo_algorithm=sad', '--set', 'correlation_window_size=7']
@@ -94,15 +96,18 @@ def test_where_wrong_pixels_double():
     assert doubled([row(0, 1.0), row(1, 1.9)], 'road') is None
 
 
-def test_the_same_curves_give_the_same_file(tmp_path):
+def test_the_same_curves_give_the_same_file_below_the_upper_edge(tmp_path):
+    """Where values hardly differ, the usual margin is less than the line is wide."""
     pytest.importorskip('matplotlib')
-    from stereo_bp_ros.evaluation.sensitivity_plot import draw
     curves = {name: (QUANTITIES[name], [
-        Row(value, {'road': {'bad_3_filled': 2.0 * place}})
+        Row(value, {'road': {'bad_3_filled': 50.0 + 0.01 * place}})
         for place, value in enumerate(QUANTITIES[name].values)]) for name in ('pitch', 'night')}
     for name in ('one.svg', 'two.svg'):
-        draw(curves, tmp_path / name)
+        figure = plots.draw_sensitivity(curves)
+        plots.save(figure, tmp_path / name)
     assert (tmp_path / 'one.svg').read_text() == (tmp_path / 'two.svg').read_text()
+    limits = [axes.get_ylim() for axes in figure.axes]
+    assert every(low == 0 and high > 1.03 * 50.06 for low, high in limits)
 
 
 def without_matplotlib(monkeypatch):
@@ -119,27 +124,4 @@ def test_figures_are_written_without_matplotlib_and_the_missing_plot_is_told(
     report = json.loads(capsys.readouterr().out)
     assert json.loads((tmp_path / 'out/sensitivity.json').read_text()) == report
     assert not (tmp_path / 'out/sensitivity.svg').exists()
-    assert 'sensitivity.svg is not drawn: that needs matplotlib: pip install' in caplog.text
-
-
-def test_no_curve_reaches_the_upper_edge_of_its_panel(tmp_path):
-    """Where values hardly differ, the usual margin is less than the line is wide."""
-    pytest.importorskip('matplotlib')
-    from matplotlib import pyplot
-
-    from stereo_bp_ros.evaluation.sensitivity_plot import draw
-    limits = []
-    close = pyplot.close
-
-    def closed(figure):
-        limits.extend(axes.get_ylim() for axes in figure.axes)
-        close(figure)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pyplot, 'close', closed)
-        draw({'pitch': (QUANTITIES['pitch'], [
-            Row(value, {'road': {'bad_3_filled': 50.0 + 0.01 * place}})
-            for place, value in enumerate(QUANTITIES['pitch'].values)])}, tmp_path / 'one.svg')
-    (low, high), = limits
-    assert low == 0
-    assert high > 1.03 * 50.06
+    assert 'sensitivity.svg is not written: that needs matplotlib: pip install' in caplog.text

@@ -151,3 +151,40 @@ def test_a_ring_of_cameras_is_no_stereo_camera_unless_the_user_says_so():
 def test_images_that_are_made_from_those_of_the_cameras_are_no_pair(name):
     with pytest.raises(StereoError, match='no pair of left and right image topics'):
         find_stereo_topics(beside(f'/zed/left/{name}', f'/zed/right/{name}'))
+
+
+TWO_CAMERAS = topics_of(*(f'/{camera}/{side}/{name}' for camera in ('front', 'rear')
+                          for side in ('left', 'right') for name in ('image_rect', 'camera_info')))
+
+
+def test_several_stereo_cameras_are_listed_with_what_chooses_one():
+    with pytest.raises(StereoError, match=r'several stereo pairs: /front/left/image_rect and '
+                       r'/front/right/image_rect; /rear/left/image_rect and .*--left'):
+        find_stereo_topics(TWO_CAMERAS)
+    found = find_stereo_topics(TWO_CAMERAS, StereoTopics('rear/left/image_rect'))
+    assert found == StereoTopics(
+        '/rear/left/image_rect', '/rear/right/image_rect', '/rear/left/camera_info',
+        '/rear/right/camera_info')
+
+
+def test_topics_are_named_one_by_one_where_their_names_tell_nothing():
+    topics = topics_of('/a/image', '/b/image', '/a/info', '/b/info')
+    with pytest.raises(StereoError, match=r'no pair of left.*/a/image, /b/image.*--left'):
+        find_stereo_topics(topics)
+    with pytest.raises(StereoError, match=r'no camera_info belongs to /a/image.*--left-info'):
+        find_stereo_topics(topics, StereoTopics('/a/image', '/b/image'))
+    with pytest.raises(StereoError, match=r'^the bag has no camera_info; record that of both'):
+        find_stereo_topics(topics_of('/left/image_rect', '/right/image_rect'))
+    named = StereoTopics('/a/image', '/b/image', '/a/info', '/b/info')
+    assert find_stereo_topics(topics, named) == named
+    with pytest.raises(StereoError, match=r'no image topic /c/image among /a/image, /b/image'):
+        find_stereo_topics(topics, StereoTopics('/c/image', '/b/image'))
+
+
+def test_topics_without_a_stereo_pair_are_listed():
+    with pytest.raises(StereoError, match=r'no pair of left and right.*/a/left, /b/left'):
+        find_stereo_topics(topics_of('/a/left', '/b/left'))
+    with pytest.raises(StereoError, match=r'no pair of left and right.*/imu'):
+        find_stereo_topics({'/imu': 'sensor_msgs/msg/Imu'})
+    with pytest.raises(StereoError, match='camera_info is the only camera_info'):
+        find_stereo_topics(topics_of('/left', '/right', '/camera_info'))

@@ -152,7 +152,7 @@ def test_a_calibration_ends_the_search_from_its_frame_on(matcher: StereoMatcher,
     assert matcher.compute(*pair, calibration=wider).max_disparity == 31
     assert matcher.compute(*pair).max_disparity == 31       # the latest one counts
     assert (matcher.config, matcher.calibration) == (SMALL, wider)
-    assert matcher.config_in_force == SMALL.replace(min_depth=0.0, disparity_range=32)
+    assert matcher.effective_config == SMALL.replace(min_depth=0.0, disparity_range=32)
 
 
 def test_only_a_calibration_that_changes_the_range_builds_an_engine(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import MatcherConfig, StereoMatcher
-from stereo_bp_ros.evaluation import peers
+from stereo_bp_ros.evaluation import baselines
 
 pytest.importorskip('numba')
 
@@ -17,15 +17,15 @@ WIDTH, HEIGHT, DISPARITIES = 1242, 375, 128
 ROUNDS = 5
 
 
-@pytest.mark.parametrize(('preset', 'peer', 'most'), [('road_fast', 'sgbm', 1.0),
+@pytest.mark.parametrize(('preset', 'baseline', 'most'), [('road_fast', 'sgbm', 1.0),
                                                       ('sad_fast', 'sgbm', 0.5)])
-def test_a_preset_takes_at_most_so_many_times_what_opencv_takes(preset, peer, most):
+def test_a_preset_takes_at_most_so_many_times_what_opencv_takes(preset, baseline, most):
     left = np.random.default_rng(0).integers(0, 256, (HEIGHT, WIDTH), np.uint8)
     right = np.roll(left, -7, axis=1)
     config = MatcherConfig.preset(preset).replace(
         backend='cpu', num_threads=1, disparity_range=DISPARITIES)
-    other = peers.Peer(peer, DISPARITIES)
-    with StereoMatcher(config) as matcher, peers.threads(1):
+    other = baselines.Baseline(baseline, DISPARITIES)
+    with StereoMatcher(config) as matcher, baselines.threads(1):
         matcher.prepare(WIDTH, HEIGHT)
         own_s, other_s = least_times(lambda: matcher.compute(left, right),
                                      lambda: other.compute(left, right))

@@ -9,13 +9,14 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration, MatcherConfig, RawImage, StereoMatcher, engines, partitions
+from stereo_bp_ros import MatcherConfig, RawImage, StereoMatcher, engines, partitions
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.types import OUTPUTS
 from test.engines.support.outputs import rubbish
+from test.engines.support.pairs import CALIBRATION
+from test.engines.support.pairs import noisy_pair as pair
 from test.settings import five_sets
 
-CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 on_gpu = pytest.mark.gpu
 BACKENDS = ['cpu', pytest.param('cuda', marks=on_gpu)]
 
@@ -27,18 +28,6 @@ EVERYTHING = {'subpixel': True, 'uniqueness_ratio': 3.0, 'disp12_max_diff': 1,
 def config_of(**changes: Any) -> MatcherConfig:
     return five_sets(**{'disparity_range': 24, 'levels': 3, 'border': 'keep',
                         'partition_padding': 9, **changes})
-
-
-def pair(width: int, height: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Smooth texture, two disparities, a plain patch and noise."""
-    rng = np.random.default_rng(seed)
-    left = cv2.GaussianBlur(rng.integers(0, 256, (height, width), dtype=np.uint8), (0, 0), 1.0)
-    left = cv2.normalize(left, None, 0, 255, cv2.NORM_MINMAX)
-    left[height // 4:height // 2, width // 3:width // 2] = 128
-    right = np.roll(left, -3, axis=1)
-    right[height // 2:] = np.roll(left[height // 2:], -7, axis=1)
-    noise = rng.integers(0, 256, (height, width), dtype=np.uint8)
-    return left, np.where(rng.random((height, width)) < 0.1, noise, right)
 
 
 def matched(config: MatcherConfig, left: np.ndarray, right: np.ndarray, backend: str,

@@ -7,7 +7,8 @@ import re
 
 import numpy as np
 
-from stereo_bp_ros.evaluation import pictures, plots, report
+from stereo_bp_ros.evaluation import plots, report
+from stereo_bp_ros.evaluation.conditions import Condition, Verdict
 from stereo_bp_ros.evaluation.showing import Showing, View
 
 #: What somebody may call a folder, a frame, a setting or a condition.
@@ -57,7 +58,7 @@ def outside(page: str) -> list[str]:
     read = Reader(page)
     found = [value for name in ('src', 'href', 'xlink:href', 'srcset', 'action', 'data', 'poster')
              for value in read.attributes(name)
-             if not re.match(r'#|data:image/(png|jpeg);base64,', value)]
+             if not re.match(r'#|data:image/(png|jpeg|svg\+xml);base64,', value)]
     styles = [*read.attributes('style'), *re.findall(r'<style>.*?</style>', page, re.DOTALL)]
     return found + [one for style in styles
                     for one in re.findall(r'url\((?!["\']?#)[^)]*\)|@import[^;]*', style)]
@@ -83,22 +84,25 @@ def showing(frames: int = 4, **options) -> Showing:
     return found
 
 
+def verdict(text: str = 'frames <= 2', value: float | None = 1.0) -> Verdict:
+    """Of a condition; without a value it has failed."""
+    return Verdict(Condition(text, 'frames', '<=', 2.0), value, 2.0, 1)
+
+
 def sections(text: str, frames: int = 4) -> list[report.Section]:
     """Every kind of part, with a text wherever one can be."""
     shown = showing(frames, name=text)
-    uri = pictures.data_uri(np.full((20, 30, 3), 99, np.uint8))
+    bars = plots.bars([text, 'b'], {text: [1, 2], 'c': [3, None]}, text)
+    lines = plots.lines([1, 2, 3], {text: [1, None, 2]}, text, text, {text: 1.5},
+                        {text: [0, 1, 2]})
     return [
         report.Section(text, [
             report.Tiles([(text, text)]),
-            report.Conditions([report.Condition(text, text, text, passed)
-                               for passed in (True, False, None)])], text),
-        report.Section('Plots', [report.Beside([
-            report.Plot(text, plots.bars(text, [text, 'b'], {text: [1, 2], 'c': [3, None]}, text),
-                        text),
-            report.Plot(text, plots.lines(text, [1, 2, 3], {text: [1, None, 2]}, text, text,
-                                          {text: 1.5}, {text: [0, 1, 2]}))])]),
+            report.Conditions([verdict(text, value) for value in (1.0, 3.0, None)])], text),
+        report.Section('Plots', [report.Image(text, plots.data_uri(one), text)
+                                 for one in (bars, lines)]),
         report.Section('Frames', shown.viewer(text), shown.chosen()),
-        report.Section('Where', [*shown.maps(), report.Picture(uri, text, text)]),
+        report.Section('Where', shown.maps()),
         report.Section('Tables', [
             report.Table(text, [text, *map(str, range(20))], [[text, *['12.34'] * 20]] * 3,
                          bars=[0, 0.5, 1]),

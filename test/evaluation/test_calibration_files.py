@@ -8,17 +8,14 @@ import pytest
 import yaml
 
 from stereo_bp_ros import Calibration
-from stereo_bp_ros.evaluation import calibrations, files
+from stereo_bp_ros.evaluation.calibrations import read_calibration as read
 from stereo_bp_ros.evaluation.datasets import open_dataset
+from test.evaluation.layouts import save
 
 CALIBRATION = Calibration(400.0, 0.12, 300.0, 302.0, 200.0)
 LEFT_P = [400.0, 0.0, 300.0, 0.0, 0.0, 400.0, 200.0, 0.0, 0.0, 0.0, 1.0, 0.0]
 RIGHT_P = [400.0, 0.0, 302.0, -48.0, 0.0, 400.0, 200.0, 0.0, 0.0, 0.0, 1.0, 0.0]
 Q = [[1, 0, 0, -300], [0, 1, 0, -200], [0, 0, 0, 400], [0, 0, 1 / 0.12, -2 / -0.12]]
-
-
-def read(path):
-    return calibrations.read_calibration(path)
 
 
 def assert_read(path):
@@ -52,7 +49,7 @@ def test_camera_info_that_opencv_wrote_is_that_of_ros(tmp_path, named):
 
 def test_camera_info_beside_images_may_end_in_yml(tmp_path):
     for side, p in (('left', LEFT_P), ('right', RIGHT_P)):
-        files.write_image(tmp_path / f'{side}.png', np.zeros((4, 6), np.uint8))
+        save(tmp_path / f'{side}.png')
         write_with_opencv(tmp_path / f'{side}.yml', {
             'image_width': 640, 'image_height': 400, 'projection_matrix': np.reshape(p, (3, 4))})
     assert open_dataset(tmp_path)[0].calibration.baseline_m == pytest.approx(0.12)
@@ -182,8 +179,7 @@ def test_a_camchain_of_one_camera_or_without_a_pose_is_rejected(tmp_path):
 def write_euroc(folder, distortion):
     for camera, (cx, x) in enumerate(((300.0, 0.0), (302.0, 0.12))):
         place = folder / f'cam{camera}'
-        (place / 'data').mkdir(parents=True)
-        files.write_image(place / 'data' / '1403715273262142976.png', np.zeros((4, 6), np.uint8))
+        save(place / 'data' / '1403715273262142976.png')
         # From the camera to the body, which is turned against both.
         pose = np.eye(4)
         pose[:3, :3] = [[0, -1, 0], [1, 0, 0], [0, 0, 1]]

@@ -1,7 +1,5 @@
 """Calibrations in the files of data sets, of ROS and of OpenCV, and what readers refuse."""
 
-import pathlib
-
 import cv2
 import numpy as np
 import pytest
@@ -11,6 +9,7 @@ from stereo_bp_ros import Calibration
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import calibrations, files
 from stereo_bp_ros.evaluation.datasets import open_dataset
+from test.evaluation.layouts import save, save_pair
 
 CALIBRATION = Calibration(400.0, 0.12, 300.0, 302.0, 200.0)
 
@@ -181,19 +180,14 @@ def test_cameras_one_above_the_other_are_refused(tmp_path):
 
 
 CONTENTS = {
-    'middlebury': 'cam0=[400 0 300; 0 400 200; 0 0 1]\ncam1=[400 0 302; 0 400 200; 0 0 1]\n'
-                  'doffs=2\nbaseline=120\nndisp=64\n',
-    'kitti': 'P0: {}\nP1: {}\n'.format(*(' '.join(map(str, p)) for p in (LEFT_P, RIGHT_P))),
-    'kitti colour alone': 'P2: {}\nP3: {}\n'.format(
-        *(' '.join(map(str, p)) for p in (LEFT_P, RIGHT_P))),
-    'driving stereo': 'S_101: 1 2\nT_103: -0.12 0 0\nP_rect_101: {}\nP_rect_103: {}\n'.format(
-        *(' '.join(map(str, p)) for p in (LEFT_P, RIGHT_P)))}
+    'kitti colour alone': 'P2: {}\nP3: {}\n', 'driving stereo':
+        'S_101: 1 2\nT_103: -0.12 0 0\nP_rect_101: {}\nP_rect_103: {}\n'}
 
 
 @pytest.mark.parametrize('kind', CONTENTS)
 def test_the_content_of_a_calibration_tells_its_format(tmp_path, kind):
     path = tmp_path / 'calib.txt'
-    path.write_text(CONTENTS[kind])
+    path.write_text(CONTENTS[kind].format(*(' '.join(map(str, p)) for p in (LEFT_P, RIGHT_P))))
     assert calibrations.read_calibration(path) == CALIBRATION
 
 
@@ -219,30 +213,22 @@ def test_a_calibration_of_no_known_format_is_refused_with_those_that_are(tmp_pat
     assert 'calib.txt' in str(error.value)
 
 
-def write_pair(folder: pathlib.Path):
-    folder.mkdir(exist_ok=True)
-    for side in ('left', 'right'):
-        cv2.imwrite(str(folder / f'{side}.png'), np.zeros((4, 6), np.uint8))
-
-
 @pytest.mark.parametrize('name', ['stereo.yaml', 'stereo.yml', 'extrinsics.yml'])
 def test_a_folder_of_a_pair_may_have_the_calibration_of_opencv(tmp_path, name):
-    write_pair(tmp_path)
+    save_pair(tmp_path)
     opencv_stereo(tmp_path / name, ('P1', 'P2'))
     assert open_dataset(tmp_path)[0].calibration.baseline_m == pytest.approx(0.12, abs=1e-5)
 
 
 def test_a_folder_of_a_pair_or_a_sequence_may_have_the_calibration_of_ros(tmp_path):
-    write_pair(tmp_path / 'hall')
+    save_pair(tmp_path / 'hall')
     camera_info(tmp_path / 'hall' / 'left.yaml', LEFT_P)
     assert open_dataset(tmp_path / 'hall')[0].calibration is None       # of one camera alone
-    write_camera_infos(tmp_path / 'hall')
-    assert open_dataset(tmp_path / 'hall')[0].calibration == CALIBRATION
     for side in ('left', 'right'):
-        (tmp_path / 'drive' / side).mkdir(parents=True)
-        cv2.imwrite(str(tmp_path / 'drive' / side / '1.png'), np.zeros((4, 6), np.uint8))
-    write_camera_infos(tmp_path / 'drive')
-    assert open_dataset(tmp_path / 'drive')[0].calibration == CALIBRATION
+        save(tmp_path / 'drive' / side / '1.png')
+    for name in ('hall', 'drive'):
+        write_camera_infos(tmp_path / name)
+        assert open_dataset(tmp_path / name)[0].calibration == CALIBRATION
 
 
 def test_match_takes_its_depth_from_the_calibration_of_ros(tmp_path):

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from stereo_bp_ros.evaluation import consistency, frame_scores
+from stereo_bp_ros.evaluation import consistency
 from stereo_bp_ros.evaluation.consistency import Consistency, View, judge_consistency
 
 HEIGHT, WIDTH, SHIFT = 40, 60, 4
@@ -181,16 +181,6 @@ def test_frames_add_up():
     assert sum(both.grey_counts) == both.partners
     assert both.as_dict()['confirmed'] == pytest.approx(100 * 56 / (56 + 53))
     assert first + Consistency() == first
-
-
-def test_frames_with_and_without_the_figures_add_up():
-    truth = np.full((HEIGHT, WIDTH), SHIFT, np.float32)
-    plain = frame_scores.score_frame(truth, truth > 0, truth)
-    found = dataclasses.replace(plain, consistency=judge_consistency(view(), mirrored()))
-    assert 'consistency' not in plain.as_dict()
-    for total in (plain + found, found + plain):
-        assert total.consistency == found.consistency
-    assert (found + found).as_dict()['consistency']['confirmed'] == 100
 
 
 def test_the_page_of_metrics_has_every_key_and_limit(repository):

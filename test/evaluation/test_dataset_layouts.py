@@ -6,11 +6,7 @@ import pytest
 
 from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.datasets import open_dataset
-
-
-def save(path, image):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_image(path, np.asarray(image))
+from test.evaluation.layouts import save
 
 
 def save_views(folder, names, rows, columns, suffix='.png'):

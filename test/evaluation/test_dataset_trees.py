@@ -9,22 +9,13 @@ from stereo_bp_ros import bounded
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import datasets, files
 from stereo_bp_ros.evaluation.datasets import entries, open_dataset
+from test.evaluation.layouts import save, save_pair, save_pfm
 
 FAST = ('--backend', 'cpu', '--repeat', '1', '--set', 'stereo_algorithm=sad', '--set',
         'disparity_range=8', '--set', 'correlation_window_size=5')
 
 CALIBRATION = ('cam0=[500 0 30; 0 500 20; 0 0 1]\ncam1=[500 0 30; 0 500 20; 0 0 1]\n'
                'baseline=60\nwidth=64\nheight=48\nndisp=8\n')
-
-
-def save(path, value=0, size=(48, 64)):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_image(path, np.full(size, value, np.uint8))
-
-
-def save_truth(path, disparity=4.0, size=(48, 64)):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_pfm(path, np.full(size, disparity, np.float32))
 
 
 def save_set(folder):
@@ -50,10 +41,10 @@ TREES = {
 def test_a_truth_in_a_tree_of_its_own_is_that_of_the_set_of_the_same_name(tmp_path, tree, name):
     images, truths = (tmp_path / place for place in TREES[tree])
     save_set(images)
-    save_truth(truths / name)
+    save_pfm(truths / name)
     save(truths / 'mask0nocc.png', 255)
     (truths.parent / 'other').mkdir()
-    save_truth(truths.parent / 'other' / name, 7.0)
+    save_pfm(truths.parent / 'other' / name, 7.0)
     for start in (images, images.parent, images.parent.parent):
         pair, = open_dataset(start)
         assert pair.truth.max() == 4
@@ -64,15 +55,10 @@ def test_a_truth_in_a_tree_of_its_own_is_that_of_the_set_of_the_same_name(tmp_pa
 
 def test_truths_of_another_size_of_the_third_evaluation_are_not_taken(tmp_path):
     save_set(tmp_path / 'MiddEval3' / 'trainingQ' / 'hall')
-    save_truth(tmp_path / 'MiddEval3-GT0-H' / 'MiddEval3' / 'trainingH' / 'hall' / 'disp0GT.pfm')
+    save_pfm(tmp_path / 'MiddEval3-GT0-H' / 'MiddEval3' / 'trainingH' / 'hall' / 'disp0GT.pfm')
     dataset = open_dataset(tmp_path / 'MiddEval3')
     assert not dataset.has_truth
     assert 'MiddEval3-GT0-H' in dataset.warnings[0]
-
-
-def save_pair(folder):
-    for side in ('left', 'right'):
-        save(folder / f'{side}.png')
 
 
 def test_pairs_are_found_four_levels_below_and_no_further(tmp_path):
@@ -115,11 +101,11 @@ def test_a_tree_with_too_many_folders_is_rejected_with_the_limit(tmp_path, monke
 def test_listing_a_tree_decodes_no_image_and_reads_no_truth(tmp_path, monkeypatch):
     for name in ('one', 'two'):
         save_set(tmp_path / 'two_view_training' / name)
-        save_truth(tmp_path / 'two_view_training_gt' / name / 'disp0GT.pfm')
+        save_pfm(tmp_path / 'two_view_training_gt' / name / 'disp0GT.pfm')
     for frame in ('0', '1'):
         for side in ('left', 'right'):
             save(tmp_path / 'flying' / 'frames_cleanpass' / 'A' / side / f'{frame}.png')
-        save_truth(tmp_path / 'flying' / 'disparity' / 'A' / 'left' / f'{frame}.pfm')
+        save_pfm(tmp_path / 'flying' / 'disparity' / 'A' / 'left' / f'{frame}.pfm')
     read = []
 
     content = bounded.read_bytes
@@ -174,7 +160,7 @@ def test_a_truth_that_is_not_read_is_named_with_what_the_layout_needs(tmp_path, 
 def test_what_is_no_truth_is_not_warned_of(tmp_path):
     save_pair(tmp_path / 'hall')
     save(tmp_path / 'hall' / 'disparity_picture.png')
-    save_truth(tmp_path / 'two_view_training_gt' / 'hall' / 'disp0GT.pfm')
+    save_pfm(tmp_path / 'two_view_training_gt' / 'hall' / 'disp0GT.pfm')
     save_set(tmp_path / 'two_view_training' / 'hall')
     save_set(tmp_path / 'two_view_testing' / 'yard')
     (tmp_path / 'depth_of_field').mkdir()
@@ -187,7 +173,7 @@ def test_parts_for_a_test_have_no_truth_and_no_warning(tmp_path):
     save_set(tmp_path / 'MiddEval3' / 'trainingQ' / 'hall')
     save_set(tmp_path / 'MiddEval3' / 'testQ' / 'yard')
     truths = tmp_path / 'MiddEval3-GT0-Q' / 'MiddEval3' / 'trainingQ' / 'hall'
-    save_truth(truths / 'disp0GT.pfm')
+    save_pfm(truths / 'disp0GT.pfm')
     assert not open_dataset(tmp_path / 'MiddEval3').warnings
     (truths / 'disp0GT.pfm').rename(truths / 'disp.pfm')
     assert 'MiddEval3-GT0-Q' in open_dataset(tmp_path / 'MiddEval3').warnings[0]
@@ -201,7 +187,7 @@ def test_many_folders_without_a_truth_make_one_warning(tmp_path):
 
 
 def test_evaluate_names_a_truth_that_it_does_not_read(tmp_path, capsys, caplog):
-    save_pair(tmp_path / 'hall')
+    save_pair(tmp_path / 'hall', (48, 64))
     assert main(['evaluate', str(tmp_path), *FAST]) == 0
     assert 'There is no truth.' in capsys.readouterr().out
     save(tmp_path / 'hall' / 'disp.png')
@@ -217,7 +203,7 @@ def test_evaluate_names_a_truth_that_it_does_not_read(tmp_path, capsys, caplog):
 def test_a_truth_in_pfm_of_both_sides_is_no_sequence_of_images(tmp_path):
     save_pair(tmp_path / 'hall')
     for side in ('left', 'right'):
-        save_truth(tmp_path / 'disparity' / side / '1.pfm')
+        save_pfm(tmp_path / 'disparity' / side / '1.pfm')
     assert open_dataset(tmp_path).names == ('hall',)
 
 
@@ -225,8 +211,8 @@ def test_a_sequence_may_have_its_truth_beside_it(tmp_path):
     for side in ('left', 'right'):
         for name in ('1', '2', '3'):
             save(tmp_path / side / f'{name}.png')
-    save_truth(tmp_path / 'disparity' / '1.pfm', 2.5)
-    files.write_disparity_png(tmp_path / 'disparity' / '2.png', np.full((48, 64), 3.5))
+    save_pfm(tmp_path / 'disparity' / '1.pfm', 2.5)
+    files.write_disparity_png(tmp_path / 'disparity' / '2.png', np.full((4, 6), 3.5))
     truths = [pair.truth for pair in open_dataset(tmp_path)]
     assert (truths[0].max(), truths[1].max(), truths[2]) == (2.5, 3.5, None)
 
@@ -238,8 +224,8 @@ def test_a_sequence_may_have_its_truth_beside_it(tmp_path):
 def test_folders_of_a_sequence_may_have_other_names(tmp_path, left, right):
     for name, value in ((left, 1), (right, 2)):
         save(tmp_path / name / '17.png', value)
-    save_truth(tmp_path / 'disp_left' / '17.pfm')
-    save_truth(tmp_path / 'disp_right' / '17.pfm')
+    save_pfm(tmp_path / 'disp_left' / '17.pfm')
+    save_pfm(tmp_path / 'disp_right' / '17.pfm')
     pair, = open_dataset(tmp_path)
     assert (pair.left.max(), pair.right.max(), pair.stamp_ns) == (1, 2, 17)
 
@@ -284,4 +270,4 @@ def test_the_reference_lists_every_layout_of_the_table(repository):
 
 
 def test_an_unreadable_folder_holds_nothing(tmp_path):
-    assert entries.listed(tmp_path / 'nowhere') == []
+    assert entries.list_folder(tmp_path / 'nowhere') == []

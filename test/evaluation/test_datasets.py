@@ -8,20 +8,11 @@ from stereo_bp_ros.config.files import read_yaml
 from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.datasets import open_dataset, plain
 from stereo_bp_ros.evaluation.metrics import score
-
-
-def make_image(path, grey=100, size=(4, 6)):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_image(path, np.full(size, grey, np.uint8))
-
-
-def make_pair(folder, **options):
-    make_image(folder / 'left.png', 10, **options)
-    make_image(folder / 'right.png', 20, **options)
+from test.evaluation.layouts import save, save_pair
 
 
 def test_a_plain_pair_is_a_data_set_of_one(tmp_path):
-    make_pair(tmp_path / 'hall')
+    save_pair(tmp_path / 'hall')
     dataset = open_dataset(tmp_path / 'hall')
     assert (dataset.name, len(dataset), dataset.names) == ('hall', 1, ('hall',))
     pair = dataset[0]
@@ -31,7 +22,7 @@ def test_a_plain_pair_is_a_data_set_of_one(tmp_path):
 
 def test_the_truth_of_a_plain_pair_may_be_pfm_or_png(tmp_path):
     for name in ('pfm', 'wide'):
-        make_pair(tmp_path / name)
+        save_pair(tmp_path / name)
     disparity = np.full((4, 6), 3.5, np.float32)
     files.write_pfm(tmp_path / 'pfm' / 'disparity.pfm', disparity)
     files.write_disparity_png(tmp_path / 'wide' / 'disparity.png', disparity)
@@ -48,7 +39,7 @@ VALUES = ('.inf', '.nan', '0', '-8', '1' + 400 * '0', '[8]', 'eight', '2001-13-4
     '[1, 2]', 's: 3', 's: {disparities: 16}', 's: {b: [', '{}',
     *(f's: {{{keys.format(value)}}}' for keys in KEYS for value in VALUES)])
 def test_a_description_that_makes_no_sense_is_refused_by_name(tmp_path, text):
-    make_pair(tmp_path / 's')
+    save_pair(tmp_path / 's')
     (tmp_path / 'sets.yaml').write_text(text)
     with pytest.raises(ValueError, match=r'sets\.yaml'):
         open_dataset(tmp_path)
@@ -60,7 +51,7 @@ def test_the_description_of_many_sets_is_read_once(tmp_path, monkeypatch, form):
     monkeypatch.setattr(plain, 'read_yaml', lambda path: read.append(path) or read_yaml(path))
     disparity = np.full((4, 6), 3.5, np.float32)
     for index in range(5):
-        make_pair(tmp_path / f's{index}')
+        save_pair(tmp_path / f's{index}')
         path = tmp_path / f's{index}' / f'disparity.{form}'
         if form == 'png':
             files.write_disparity_png(path, disparity)
@@ -75,7 +66,7 @@ def test_the_description_of_many_sets_is_read_once(tmp_path, monkeypatch, form):
 
 @pytest.mark.parametrize('stamp', ['-1', '1.5', 'now', str(2**63), '[1]'])
 def test_a_stamp_that_is_none_is_refused_by_name(tmp_path, stamp):
-    make_pair(tmp_path / 's')
+    save_pair(tmp_path / 's')
     path = tmp_path / 'sets.yaml'
     path.write_text('s: {disparities: 16, disparity_scale: 8, stamp_ns: 123}\n')
     assert open_dataset(tmp_path)[0].stamp_ns == 123
@@ -85,8 +76,8 @@ def test_a_stamp_that_is_none_is_refused_by_name(tmp_path, stamp):
 
 
 def test_a_number_of_disparities_that_is_none_is_refused_by_name(tmp_path):
-    make_image(tmp_path / 'im0.png')
-    make_image(tmp_path / 'im1.png')
+    save(tmp_path / 'im0.png', 100)
+    save(tmp_path / 'im1.png', 100)
     for value in ('\u00b2', '9' * 400, '-3', ''):
         (tmp_path / 'calib.txt').write_text(f'ndisp={value}\n')
         with pytest.raises(ValueError, match=r'calib\.txt: ndisp is'):
@@ -95,8 +86,8 @@ def test_a_number_of_disparities_that_is_none_is_refused_by_name(tmp_path):
 
 def test_described_sets_keep_their_order_scale_and_search_range(tmp_path):
     for name in ('b', 'a'):
-        make_pair(tmp_path / name)
-        make_image(tmp_path / name / 'disparity.png', 40)
+        save_pair(tmp_path / name)
+        save(tmp_path / name / 'disparity.png', 40)
     (tmp_path / 'sets.yaml').write_text(
         'b: {disparities: 16, disparity_scale: 8}\na: {disparities: 32, disparity_scale: 4}\n')
     pairs = list(open_dataset(tmp_path))
@@ -109,7 +100,7 @@ def test_described_sets_keep_their_order_scale_and_search_range(tmp_path):
 def test_frames_of_a_sequence_come_in_the_order_of_their_stamps(tmp_path):
     for stamp in (1000, 900, 20):
         for side in ('left', 'right'):
-            make_image(tmp_path / side / f'{stamp}.png')
+            save(tmp_path / side / f'{stamp}.png', 100)
     (tmp_path / 'P_left.txt').write_text('400 0 300 0\n0 400 200 0\n0 0 1 0\n')
     (tmp_path / 'P_right.txt').write_text('400 0 300 -40\n0 400 200 0\n0 0 1 0\n')
     dataset = open_dataset(tmp_path)
@@ -119,7 +110,7 @@ def test_frames_of_a_sequence_come_in_the_order_of_their_stamps(tmp_path):
 
 def test_kitti_is_found_in_its_folder_and_in_training(tmp_path):
     for side in ('image_0', 'image_1'):
-        make_image(tmp_path / 'kitti' / 'training' / side / '000007_10.png')
+        save(tmp_path / 'kitti' / 'training' / side / '000007_10.png', 100)
     for path in (tmp_path / 'kitti', tmp_path / 'kitti' / 'training', tmp_path):
         dataset = open_dataset(path)
         assert [name.rpartition('/')[2] for name in dataset.names] == ['000007_10']
@@ -130,8 +121,8 @@ def test_kitti_2015_has_its_truth_vehicles_and_the_calibration_of_its_cameras(tm
     training = tmp_path / 'training'
     for name in ('000007_10', '000007_11'):
         for side in ('image_2', 'image_3'):
-            make_image(training / side / f'{name}.png')
-    make_image(training / 'obj_map' / '000007_10.png', 3)
+            save(training / side / f'{name}.png', 100)
+    save(training / 'obj_map' / '000007_10.png', 3)
     (training / 'disp_occ_0').mkdir()
     files.write_disparity_png(training / 'disp_occ_0' / '000007_10.png',
                               np.full((4, 6), 9, np.float32))
@@ -149,7 +140,7 @@ def test_kitti_2015_has_its_truth_vehicles_and_the_calibration_of_its_cameras(tm
 def test_the_classes_of_kitti_are_numbers_of_cityscapes(tmp_path):
     for side in ('image_2', 'image_3'):
         for name in ('000007_10', '000007_11'):
-            make_image(tmp_path / side / f'{name}.png')
+            save(tmp_path / side / f'{name}.png', 100)
     numbers = np.array([[0, 3, 4, 7, 17, 23], [20, 21, 26, 33, 34, 255]], np.uint8)
     (tmp_path / 'semantic').mkdir()
     files.write_image(tmp_path / 'semantic' / '000007_10.png', np.repeat(numbers, 2, axis=0))
@@ -163,16 +154,16 @@ def test_the_classes_of_kitti_are_numbers_of_cityscapes(tmp_path):
 
 
 def test_classes_of_a_pair_are_masks_by_their_names(tmp_path):
-    make_pair(tmp_path / 'hall')
-    make_image(tmp_path / 'hall' / 'classes' / 'pole.png', 1)
-    make_image(tmp_path / 'hall' / 'classes' / 'sky.png', 1)
+    save_pair(tmp_path / 'hall')
+    save(tmp_path / 'hall' / 'classes' / 'pole.png', 1)
+    save(tmp_path / 'hall' / 'classes' / 'sky.png', 1)
     pair = open_dataset(tmp_path / 'hall')[0]
     assert (list(pair.classes), pair.classes['pole'].all(), pair.sky.all()) == (
         ['pole'], True, True)
     # A mask of the sky beside the pair is the one that counts.
-    make_image(tmp_path / 'hall' / 'sky.png', 0)
+    save(tmp_path / 'hall' / 'sky.png', 0)
     assert not open_dataset(tmp_path / 'hall')[0].sky.any()
-    make_image(tmp_path / 'hall' / 'classes' / 'pole.png', 1, (4, 5))
+    save(tmp_path / 'hall' / 'classes' / 'pole.png', 1, (4, 5))
     with pytest.raises(ValueError, match=r'mask of the class pole of .*left\.png is 5 x 4'):
         open_dataset(tmp_path / 'hall')[0]
     (tmp_path / 'hall' / 'classes' / 'pole.png').rename(
@@ -182,12 +173,12 @@ def test_classes_of_a_pair_are_masks_by_their_names(tmp_path):
 
 
 def test_masks_lie_beside_a_pair_and_have_its_size(tmp_path):
-    make_pair(tmp_path / 'hall')
-    make_image(tmp_path / 'hall' / 'vehicles.png', 1)
-    make_image(tmp_path / 'hall' / 'sky.png', 0)
+    save_pair(tmp_path / 'hall')
+    save(tmp_path / 'hall' / 'vehicles.png', 1)
+    save(tmp_path / 'hall' / 'sky.png', 0)
     pair = open_dataset(tmp_path / 'hall')[0]
     assert (pair.vehicles.dtype, pair.vehicles.all(), pair.sky.any()) == (np.bool_, True, False)
-    make_image(tmp_path / 'hall' / 'sky.png', 0, (4, 5))
+    save(tmp_path / 'hall' / 'sky.png', 0, (4, 5))
     with pytest.raises(ValueError, match=r'mask of the sky of .*left\.png is 5 x 4, '
                        'the image 6 x 4'):
         open_dataset(tmp_path / 'hall')[0]
@@ -197,8 +188,8 @@ def test_masks_lie_beside_a_pair_and_have_its_size(tmp_path):
 
 
 def test_files_are_read_only_when_a_pair_is_asked_for(tmp_path):
-    make_pair(tmp_path / 'one')
-    make_pair(tmp_path / 'two')
+    save_pair(tmp_path / 'one')
+    save_pair(tmp_path / 'two')
     (tmp_path / 'two' / 'right.png').write_bytes(b'damaged')
     dataset = open_dataset(tmp_path)
     assert dataset[0].name == 'one'
@@ -209,22 +200,22 @@ def test_files_are_read_only_when_a_pair_is_asked_for(tmp_path):
 def test_a_missing_folder_and_a_file_are_named(tmp_path):
     with pytest.raises(ValueError, match=r'there is no folder .*nowhere'):
         open_dataset(tmp_path / 'nowhere')
-    make_image(tmp_path / 'left.png')
+    save(tmp_path / 'left.png', 100)
     with pytest.raises(ValueError, match=r'left\.png is a file'):
         open_dataset(tmp_path / 'left.png')
 
 
 def test_a_folder_without_pairs_says_what_was_looked_for(tmp_path):
-    make_image(tmp_path / 'left.png')
+    save(tmp_path / 'left.png', 100)
     with pytest.raises(ValueError, match='image_0/ with image_1/') as error:
         open_dataset(tmp_path)
     assert str(tmp_path.name) in str(error.value)
 
 
 def test_an_image_without_partner_is_named(tmp_path):
-    make_image(tmp_path / 'left' / '1.png')
-    make_image(tmp_path / 'left' / '2.png')
-    make_image(tmp_path / 'right' / '1.png')
+    save(tmp_path / 'left' / '1.png', 100)
+    save(tmp_path / 'left' / '2.png', 100)
+    save(tmp_path / 'right' / '1.png', 100)
     with pytest.raises(ValueError, match=r'left/2\.png has no partner'):
         open_dataset(tmp_path)
 
@@ -237,11 +228,11 @@ def test_empty_image_folders_are_an_error(tmp_path):
 
 
 def test_images_and_truth_of_different_sizes_are_refused(tmp_path):
-    make_image(tmp_path / 'left.png', size=(4, 6))
-    make_image(tmp_path / 'right.png', size=(4, 7))
+    save(tmp_path / 'left.png', size=(4, 6))
+    save(tmp_path / 'right.png', size=(4, 7))
     with pytest.raises(ValueError, match='7 x 4'):
         open_dataset(tmp_path)[0]
-    make_image(tmp_path / 'right.png', size=(4, 6))
+    save(tmp_path / 'right.png', size=(4, 6))
     files.write_pfm(tmp_path / 'disparity.pfm', np.ones((3, 6), np.float32))
     with pytest.raises(ValueError, match='ground truth'):
         open_dataset(tmp_path)[0]

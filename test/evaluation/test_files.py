@@ -72,11 +72,9 @@ def test_a_disparity_png_keeps_values_to_half_a_level_and_holes_as_holes(tmp_pat
     np.testing.assert_allclose(back[known], expected, atol=0.5 / 256 + 1e-6)
 
 
-def test_pixels_that_are_not_valid_are_stored_as_unknown(tmp_path):
-    disparity = np.array([[3.0, 4.0, -1.0]], np.float32)
-    files.write_disparity_png(tmp_path / 'd.png', disparity, np.array([[True, False, True]]))
-    np.testing.assert_array_equal(files.read_disparity_png(tmp_path / 'd.png'),
-                                  [[3.0, np.nan, np.nan]])
+def test_a_disparity_below_0_is_stored_as_unknown(tmp_path):
+    files.write_disparity_png(tmp_path / 'd.png', np.array([[3.0, -1.0]], np.float32))
+    np.testing.assert_array_equal(files.read_disparity_png(tmp_path / 'd.png'), [[3.0, np.nan]])
 
 
 def test_a_disparity_beyond_16_bits_is_refused_rather_than_wrapped(tmp_path):

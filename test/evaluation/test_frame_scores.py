@@ -7,13 +7,20 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros.evaluation import frame_scores
-from stereo_bp_ros.evaluation.frame_scores import mean_of_frames, score_frame
-from stereo_bp_ros.evaluation.metrics import Score, score
+from stereo_bp_ros.evaluation.frame_scores import Means, score_frame
+from stereo_bp_ros.evaluation.metrics import score
 from stereo_bp_ros.evaluation.obstacles import Obstacles
 
 TRUTH = np.array([[10, 10, 10, 10], [20, 20, np.nan, 30]], np.float32)
 MAP = np.array([[10, 14, -1, 11], [-1, 20, 5, -1]], np.float32)
 VALID = MAP >= 0
+
+
+def mean_of_frames(frames):
+    means = Means()
+    for frame in frames:
+        means.add(frame)
+    return means.result()
 
 
 def test_published_and_filled_pixels_are_scored_apart():
@@ -93,6 +100,9 @@ def test_a_mean_leaves_out_frames_without_the_figure():
     assert mean['sparsification'] == known.as_dict()['sparsification']
     assert mean_of_frames([unknown.as_dict()])['score']['mae'] is None
     json.dumps(mean, allow_nan=False)
+    late = [{'a': {'b': 1.0}, 'd': None}, {'a': {'b': None}, 'c': [2.0, 4.0], 'd': {'e': 3.0}},
+            {'c': [4.0, 4.0]}]
+    assert mean_of_frames(late) == {'a': {'b': 1.0}, 'c': [3.0, 4.0], 'd': {'e': 3.0}}
 
 
 @pytest.mark.parametrize('valid', [VALID, np.zeros_like(VALID)])
@@ -101,10 +111,3 @@ def test_a_map_without_truth_counts_as_filled_without_being_filled(valid, monkey
     expected = score(frame_scores.fill_background(MAP, valid), unknown)
     monkeypatch.delattr(frame_scores, 'fill_background')
     assert score_frame(MAP, valid, unknown).whole.filled == expected
-
-
-def test_scores_of_different_thresholds_are_not_added():
-    first = score_frame(MAP, VALID, TRUTH)
-    other = Score(thresholds=(1.0,), bad=(0,))
-    with pytest.raises(ValueError, match='thresholds'):
-        first.whole.published + other

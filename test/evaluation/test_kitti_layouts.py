@@ -10,6 +10,7 @@ from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.calibrations import read_calibration
 from stereo_bp_ros.evaluation.datasets import open_dataset
+from test.evaluation.layouts import save
 
 P = '{f} 0 609.6 {x} 0 {f} 172.9 {y} 0 0 1 0'
 FOCAL = 721.5377
@@ -30,11 +31,6 @@ RAW = ('calib_time: 09-Jan-2012 13:57:47\n' + 'S_rect_00: 1.242000e+03 3.750000e
 
 #: The same, of images of 96 x 48.
 RAW_OF_A_STRIP = RAW.replace('1.242000e+03 3.750000e+02', '96 48')
-
-
-def save(path):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_image(path, np.zeros((4, 6), np.uint8))
 
 
 def save_sequence(folder, cameras, names=('000000', '000001')):

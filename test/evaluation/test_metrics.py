@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from stereo_bp_ros.evaluation.metrics import THRESHOLDS, Score, combine, score
+from stereo_bp_ros.evaluation.metrics import THRESHOLDS, Score, score
 
 TRUTH = np.array([[10.0, 10.0, 10.0, 10.0], [20.0, 20.0, np.nan, np.inf]], np.float32)
 ESTIMATE = np.array([[10.0, 11.0, 11.5, 14.0], [20.0, -1.0, 5.0, 5.0]], np.float32)
@@ -117,14 +117,10 @@ def test_scores_with_different_thresholds_are_not_added():
         score(ESTIMATE, TRUTH, thresholds=(1.0,)) + score(ESTIMATE, TRUTH)
 
 
-def test_no_scores_combine_to_an_empty_one():
-    assert combine([]) == Score()
-
-
 @given(maps, maps, masks)
 def test_the_scores_of_two_halves_add_up_to_the_score_of_the_whole(disparity, truth, mask):
     whole = score(disparity, truth)
-    parts = combine([score(disparity, truth, mask=mask), score(disparity, truth, mask=~mask)])
+    parts = score(disparity, truth, mask=mask) + score(disparity, truth, mask=~mask)
     assert (parts.pixels, parts.known, parts.estimated, parts.bad, parts.outliers) == (
         whole.pixels, whole.known, whole.estimated, whole.bad, whole.outliers)
     assert parts.absolute_error == pytest.approx(whole.absolute_error)

@@ -7,7 +7,7 @@ import pytest
 
 from stereo_bp_ros import Calibration
 from stereo_bp_ros.evaluation import obstacles
-from stereo_bp_ros.evaluation.frame_scores import mean_of_frames
+from stereo_bp_ros.evaluation.frame_scores import Means
 from stereo_bp_ros.evaluation.obstacles import Corridor, Detection, Obstacles, count_obstacles
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 
@@ -198,8 +198,10 @@ def test_extremes_add_up_and_have_no_mean():
     total = (first + second + Obstacles(1)).as_dict()['by_distance']['4_8_m']
     assert total == {'there': 3, 'seen': pytest.approx(100 / 3), 'smallest_seen_m': 0.5,
                      'largest_missed_m': 0.4}
-    mean = mean_of_frames([first.as_dict(), second.as_dict()])
-    assert mean['by_distance'] == {'4_8_m': {'seen': 50}}
+    means = Means()
+    means.add(first.as_dict())
+    means.add(second.as_dict())
+    assert means.result()['by_distance'] == {'4_8_m': {'seen': 50}}
 
 
 def test_the_ground_of_the_rendered_street_is_found_and_its_vehicles_are_seen():
@@ -232,7 +234,7 @@ def test_the_page_of_metrics_has_every_key_and_limit(repository):
     assert {*obstacles.MEANINGS, 'by_distance'} == Obstacles().as_dict().keys()
     keys = [*Obstacles().as_dict(), *Detection().as_dict()]
     assert [key for key in keys if f'`{key}`' not in page] == []
-    for text in (f'at least {obstacles.LEAST_PIXELS} pixels', f'more than {obstacles.LOW_M:g} m',
+    for text in (f'at least {obstacles.MIN_PIXELS} pixels', f'more than {obstacles.LOW_M:g} m',
                  f'{obstacles.HIGH_M:g} m above', f'{obstacles.WIDER_M:g} m wider',
                  f'{obstacles.LONGER:g} times as long',
                  f'more than {obstacles.LOW_M * obstacles.LOWER:g} m'):

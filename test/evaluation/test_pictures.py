@@ -1,6 +1,5 @@
 """Pictures for people: stable colours, distinct kinds of pixels, and sheets without overlap."""
 
-import cv2
 import numpy as np
 import pytest
 
@@ -159,12 +158,6 @@ def test_a_comparison_has_two_panels_without_truth_and_four_with(height, width):
 def test_a_sheet_without_panels_is_refused():
     with pytest.raises(ValueError, match='0 panels'):
         pictures.sheet([])
-
-
-def test_a_sheet_can_be_written_and_read_as_png(tmp_path):
-    picture = pictures.comparison(np.zeros((24, 32), np.uint8), ramp(24, 32), high=63)
-    cv2.imwrite(str(tmp_path / 'sheet.png'), picture)
-    np.testing.assert_array_equal(cv2.imread(str(tmp_path / 'sheet.png')), picture)
 
 
 @pytest.mark.parametrize('size', [(1, 1), (2, 40), (12, 16), (23, 30), (24, 30)])

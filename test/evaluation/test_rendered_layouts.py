@@ -8,19 +8,7 @@ import pytest
 from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.datasets import open_dataset
 from test.cases import every
-
-SIZE = (4, 6)
-
-
-def save(path, value=0, size=SIZE):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_image(path, np.full(size, value, np.uint8 if value < 256 else np.uint16))
-
-
-def save_pfm(path, disparity):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_pfm(path, np.full(SIZE, disparity, np.float32))
-
+from test.evaluation.layouts import SIZE, save, save_pfm
 
 SCENES = {
     'FlyingThings3D': ['TRAIN/A/0000', 'TRAIN/B/0001', 'TEST/C/0149'],

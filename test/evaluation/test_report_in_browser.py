@@ -25,7 +25,8 @@ def browser(tmp_path_factory):
 @pytest.fixture(scope='module')
 def path(tmp_path_factory):
     """A page of every part and hostile names, with five frames."""
-    pytest.importorskip('matplotlib')
+    for module in report.MODULES:
+        pytest.importorskip(module)
     path = tmp_path_factory.mktemp('page') / 'report.html'
     report.write_html(path, pages.HOSTILE, 'lead', pages.sections(pages.HOSTILE, frames=5))
     return path
@@ -43,7 +44,7 @@ SHOWN = '[...document.querySelectorAll(".frame")].filter((f) => f.offsetParent)'
 
 
 def test_a_page_fails_nowhere_and_fetches_nothing(page, path):
-    assert page.value('document.querySelectorAll("img").length') > 15
+    assert page.value('document.querySelectorAll("img").length') == 5 + 2 + 1
     assert page.value('[...document.images].every((i) => i.complete && i.naturalWidth > 0)')
     assert page.said == []
     assert {address for address in page.fetched if not address.startswith('data:')} == {
@@ -126,7 +127,6 @@ def test_a_page_fits_its_window_in_both_schemes(page, width, scheme):
     assert (np.median(shot) > 200) == (scheme == 'light')
     assert contrast(page, 'color', 'body') > 7
     assert contrast(page, 'color', '.lead') > 4.5
-    assert contrast(page, 'fill', 'svg text') > 4.5
 
 
 def contrast(page, what, selector):

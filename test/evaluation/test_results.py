@@ -1,14 +1,20 @@
-"""Figures of all frames: times on a device's clock, memory, and what CUDA alone has."""
+"""Figures of all frames, those of CUDA alone among them, and results that stay on the disk."""
 
 from __future__ import annotations
+
+import gc
+import io
+import json
+import tracemalloc
 
 import numpy as np
 import pytest
 
-from stereo_bp_ros import MatcherConfig
+from stereo_bp_ros import Calibration, MatcherConfig
 from stereo_bp_ros.cli import evaluate_report
+from stereo_bp_ros.evaluation import regions
 from stereo_bp_ros.evaluation.frame_scores import score_frame
-from stereo_bp_ros.evaluation.results import Figures, Result, most, totals_of
+from stereo_bp_ros.evaluation.results import Figures, Result, Results, most, totals_of
 from stereo_bp_ros.evaluation.runs import Evaluation, Method
 from stereo_bp_ros.evaluation.sources import Pair
 from stereo_bp_ros.evaluation.timing import device_ms
@@ -74,3 +80,112 @@ def test_an_engine_tells_its_memory_for_every_size(textured_pair):
     assert 0 < figures[0].engine_bytes < figures[1].engine_bytes < large.process_bytes
     assert large.matchers['bm'].engine_bytes is None
     assert every(one.device_ms is None for one in figures)        # the CPU has no clock of its own
+
+
+FRAMES = 200
+CALIBRATION = Calibration(100, 0.5, 16, 16, 12)
+
+
+def frame(number: int) -> Result:
+    """With truth and a calibration: regions, errors in metres, histograms."""
+    random = np.random.default_rng(number)
+    truth = np.tile(np.linspace(2, 30, 32, dtype=np.float32), (24, 1))
+    found = truth + random.normal(0, 1, truth.shape).astype(np.float32)
+    scores = score_frame(found, random.random(truth.shape) > 0.1, truth, calibration=CALIBRATION,
+                         regions=regions.find_regions(truth, truth > 20, CALIBRATION))
+    return Result(f'{number:06}', 32, 24, {
+        'own': Figures([1.0 + number, 2.0], scores, {'cost': 0.5}, None, 100, 16),
+        'bm': Figures([3.0], scores, disparity_range=16)}, 1000 + number, 'ab'[number % 2])
+
+
+@pytest.fixture(scope='module')
+def both() -> tuple[list[Result], Results]:
+    results, kept = [frame(number) for number in range(FRAMES)], Results()
+    for one in results:
+        kept.append(one)
+    return results, kept
+
+
+def document(results) -> str:
+    totals = totals_of(results)
+    found = evaluate_report.summary_of(results, totals, source='x', backend='cpu', settings={})
+    file = io.StringIO()
+    json.dump({key: value for key, value in found.items() if key not in ('date', 'machine')},
+              file, allow_nan=False)
+    return file.getvalue()
+
+
+def test_kept_results_are_those_that_were_appended(both):
+    results, kept = both
+    assert len(kept) == FRAMES
+    assert [one.to_dict() for one in kept] == [one.to_dict() for one in results]
+    assert not list(Results())
+
+
+def test_a_report_of_kept_results_is_the_report_of_a_list(both):
+    results, kept = both
+    assert document(kept) == document(results)
+    assert len(json.loads(document(kept))['pairs']) == FRAMES
+
+
+def test_totals_are_those_of_all_frames_and_of_each_input(both):
+    results, kept = both
+    totals = totals_of(kept)
+    assert (totals.frames, list(totals.matchers), totals.process_bytes) == (
+        FRAMES, ['own', 'bm'], 1000 + FRAMES - 1)
+    assert {name: part['own'].frames for name, part in totals.inputs.items()} == {
+        'a': FRAMES // 2, 'b': FRAMES // 2}
+    for label, part in (('a', totals.inputs['a']), ('', totals.matchers)):
+        frames = [one.matchers['own'] for one in results if one.input == label or not label]
+        wrong = [one.frame.whole.published.bad_known(3.0) for one in frames]
+        assert part['own'].mean['score']['bad_3_known'] == pytest.approx(np.mean(wrong), rel=1e-14)
+        assert part['own'].pooled.whole.published.known == 24 * 32 * len(frames)
+        assert part['own'].searched == {16: len(frames)}
+        assert list(part['bm'].times_ms) == [3.0] * len(frames)
+        assert part['own'].latency_ms['total']['p50'] == np.median(
+            [ms for one in frames for ms in one.times_ms])
+        assert list(part['own'].curves.wrong) == wrong
+
+
+def test_a_frame_takes_less_than_a_hundred_bytes_of_memory():
+    """A result of a list takes over 20 kilobytes."""
+    results, kept = [], Results()
+    one = frame(0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for _ in range(500):
+            kept.append(one)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 500 * 100
+        before = tracemalloc.get_traced_memory()[0]
+        results = [frame(number) for number in range(20)]
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - before > 20 * 20_000
+    finally:
+        tracemalloc.stop()
+    assert len(results) == 20
+
+
+@pytest.mark.slow
+def test_a_report_is_written_without_all_of_its_frames_in_memory(both, tmp_path):
+    """Twice as many frames take no more memory, but for their times."""
+    _, kept = both
+
+    def peak(count: int) -> int:
+        part = Results()
+        for _, one in zip(range(count), kept, strict=False):
+            part.append(one)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            with open(tmp_path / 'report.json', 'w', encoding='utf-8') as file:
+                totals = totals_of(part)
+                json.dump(evaluate_report.summary_of(
+                    part, totals, source='x', backend='cpu', settings={}), file, indent=2)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(2)
+    assert peak(FRAMES) - peak(FRAMES // 2) < FRAMES // 2 * 1_000

@@ -63,7 +63,7 @@ def test_the_horizon_is_where_the_disparity_is_that_of_infinity():
 
 def test_too_few_pixels_make_no_road():
     valid = np.zeros(ROW.shape, bool)
-    valid[100, :road_plane.LEAST_PIXELS - 1] = True
+    valid[100, :road_plane.MIN_PIXELS - 1] = True
     assert fit_road(ROAD.at(COLUMN, ROW), valid) is None
 
 

@@ -142,16 +142,20 @@ def test_sums_over_many_pixels_do_not_depend_on_the_threads_of_a_process(cluster
     assert every(one['consistency']['road_rms'] for one in found)
 
 
-class Slow:
+class Collector:
+    """What all chunks have collected is what one of them has."""
+
+    def __add__(self, other):
+        return self
+
+
+class Slow(Collector):
     """Writes the process and the object that has judged a pair; delays the first ones."""
 
     def __init__(self, folder: pathlib.Path, seconds: float, slow: str = '') -> None:
         self.folder = folder
         self.seconds = seconds
         self.slow = slow
-
-    def __add__(self, other):
-        return self
 
     def collect(self, place, evaluation, matched) -> None:
         with open(self.folder / f'{matched.result.name}.{os.getpid()}', 'a') as file:
@@ -180,16 +184,13 @@ def test_only_a_few_chunks_are_under_way(cluster, folder):
     assert len(taken) == PAIRS
 
 
-class Deadly:
+class Deadly(Collector):
     """Ends the process that judges a pair, as the system does where memory is short."""
 
     def __init__(self, folder: pathlib.Path, name: str, times: int) -> None:
         self.folder = folder
         self.name = name
         self.times = times
-
-    def __add__(self, other):
-        return self
 
     def collect(self, place, evaluation, matched) -> None:
         if matched.result.name == self.name and len(list(self.folder.iterdir())) < self.times:
@@ -221,11 +222,8 @@ def test_an_error_names_the_pair_behind_those_that_are_sound(cluster, folder, tm
     assert len(list(spread(cluster, folder))) == PAIRS
 
 
-class Refuses:
+class Refuses(Collector):
     """Fails in a way that nobody has foreseen."""
-
-    def __add__(self, other):
-        return self
 
     def collect(self, place, evaluation, matched) -> None:
         raise KeyError(matched.result.name)
@@ -377,7 +375,7 @@ inputs: [drive, {rendered: {width: 96, height: 64, max_disparity: 12, frames: 3}
 settings: {stereo_algorithm: sad, disparity_range: 16, backend: cpu, num_threads: 1}
 limit: 4
 repeat: 1
-conditions: [density >= 1 %, bad3 <= 0 %]
+conditions: [mean.score.density >= 1, mean.score.bad_3_estimated <= 0]
 """)
     reports = []
     for more in ([], ['--workers', '2']):

@@ -24,7 +24,7 @@ pytest.importorskip('cryptography')
 bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
 
 from stereo_bp_ros.evaluation import scale  # noqa: E402  (needs distributed)
-from test.evaluation.rewriting import rewritten  # noqa: E402  (needs rosbags)
+from test.cli.recordings import rewritten  # noqa: E402  (needs rosbags)
 
 PAIRS = 12
 CONFIG = MatcherConfig(stereo_algorithm='sad', disparity_range=16, backend='cpu', num_threads=1)

@@ -151,8 +151,8 @@ def test_a_limit_ends_the_chunks(tmp_path, folder):
 
 def test_a_chunk_of_a_bag_decodes_no_image_of_another(tmp_path, monkeypatch):
     decoded = []
-    decode = bags.Reader.decoded
-    monkeypatch.setattr(bags.Reader, 'decoded', lambda self, kind, data: (
+    decode = bags.Reader.decode
+    monkeypatch.setattr(bags.Reader, 'decode', lambda self, kind, data: (
         decoded.append(kind), decode(self, kind, data))[1])
     bags.write_bag(tmp_path / 'bag', CALIBRATION, (
         (10**18 + index * 10**8, image(index, 'left'), image(index, 'right'),

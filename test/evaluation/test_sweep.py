@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.config import load_parameter_file
+from stereo_bp_ros.evaluation import plots
 from stereo_bp_ros.evaluation.conditions import parse_condition
 from stereo_bp_ros.evaluation.sweep import (
-    MOST,
-    SWEPT,
+    MAX_POINTS,
     Point,
     Store,
     check_limit,
@@ -18,14 +20,17 @@ from stereo_bp_ros.evaluation.sweep import (
     pareto,
     parse_axis,
     preset_text,
+    search,
 )
-from stereo_bp_ros.evaluation.sweep_plot import draw_sweep
 
 
 def point(levels: int, ms: float, bad: float | None, density: float = 90.0) -> Point:
-    figures = dict.fromkeys(SWEPT) | {'p50': ms, 'p99': 2 * ms, 'filled bad3': bad,
-                                        'density': density}
-    return Point({'levels': levels}, 3, figures)
+    return Point({'levels': levels}, 3, {
+        'frames': 3, 'latency_ms': {'total': {'p50': ms, 'p99': 2 * ms}},
+        'mean': {'filled': {'bad_3_known': bad}, 'score': {'density': density}}})
+
+
+BAD, DENSITY = 'mean.filled.bad_3_known', 'mean.score.density'
 
 
 def test_a_range_has_both_ends_and_the_numbers_as_they_are_written():
@@ -45,7 +50,7 @@ def test_a_list_has_values_of_any_type():
     ('levels', 'is not written'), ('levels=', 'is not written'), ('levels=2:1', 'FROM < TO'),
     ('subpixel=1:2', 'three numbers'), ('levels=1:2:3:4', 'three numbers'),
     ('levels=1:2:0', 'STEP > 0'), ('levels=3:2:1', 'FROM <= TO'), ('levels=1:x:1', 'three numb'),
-    ('levels=1:nan:1', 'three numbers'), ('levels=1:1e9:0.1', f'at most {MOST}'),
+    ('levels=1:nan:1', 'three numbers'), ('levels=1:1e9:0.1', f'at most {MAX_POINTS}'),
     ('levels=1:inf:1', 'three numbers'), ('level=1:2:1', 'did you mean levels?'),
     ('levels=1:2:0.5', 'levels is '), ('levels=0:3:1', 'levels is 0'),
     ('image_width=3', 'a matcher has no setting')])
@@ -106,38 +111,39 @@ def test_lines_that_are_no_points_are_passed_over(tmp_path, line):
 def test_the_front_has_the_points_that_no_other_one_beats():
     points = [point(1, 30, 2.0), point(2, 10, 5.0), point(3, 20, 5.0), point(4, 20, 3.0),
               point(5, 40, 2.0), point(6, 5, None), point(7, 10, 6.0)]
-    assert [one.changes['levels'] for one in pareto(points, 'filled bad3')] == [2, 4, 1]
+    assert [one.changes['levels'] for one in pareto(points, BAD)] == [2, 4, 1]
     dense = [point(1, 10, 1, 80), point(2, 20, 1, 70), point(3, 30, 1, 95)]
-    assert [one.changes['levels'] for one in pareto(dense, 'density')] == [1, 3]
+    assert [one.changes['levels'] for one in pareto(dense, DENSITY)] == [1, 3]
 
 
 def test_the_best_point_within_the_limits_is_chosen():
     points = [point(1, 30, 2.0), point(2, 10, 5.0, 70), point(3, 12, 3.0), point(4, 50, 2.0)]
 
-    def chosen(*limits: str, figure: str = 'filled bad3', **named):
+    def chosen(*limits: str, figure: str = BAD, **named):
         return choose(points, figure, [parse_condition(text) for text in limits],
                       named).changes['levels']
 
     assert chosen() == 1                                # as good as 4, and faster
-    assert chosen('p99 <= 25 ms') == 3
-    assert chosen('p50 <= 11 ms') == 2
-    assert chosen('p50 <= 30 ms', 'filled bad3 >= 2.5 %') == 3
-    assert chosen('density >= 0.8', figure='density') == 3
+    assert chosen('latency_ms.total.p99 <= 25') == 3
+    assert chosen('latency_ms.total.p50 < 11') == 2
+    assert chosen('latency_ms.total.p50 <= 30', f'{BAD} >= 2.5') == 3
+    assert chosen(f'{DENSITY} >= 80', figure=DENSITY) == 3
     assert chosen(levels=4) == 4
-    with pytest.raises(ValueError, match="no point holds 'p50 <= 1 ms' and 'density"):
-        chosen('p50 <= 1 ms', 'density >= 80 %')
-    with pytest.raises(ValueError, match='no point has epe: name another'):
-        chosen(figure='epe')
+    with pytest.raises(ValueError, match=f"no point holds '.*p50 <= 1' and '{DENSITY}"):
+        chosen('latency_ms.total.p50 <= 1', f'{DENSITY} >= 80')
+    with pytest.raises(ValueError, match=r'no point has mean\.score\.mae: name'):
+        chosen(figure='mean.score.mae')
     with pytest.raises(ValueError, match='one is levels=1'):
         chosen(levels=9)
 
 
-@pytest.mark.parametrize('text', ['bad3 <= 1 % between 1 and 2 m', 'bad3 <= 1 x bm',
-                                  'density >= 80 % in every frame', 'p99 of cost <= 1 ms',
-                                  'flicker <= 1 %', 'process memory <= 1 MiB'])
+@pytest.mark.parametrize('text', [
+    'mean.regions.1_2_m.score.mae <= 1', 'mean.score.mae <= 1 * against.bm.mean.score.mae',
+    'pairs.*.score.density >= 80', 'mean.consistency.flicker <= 1', 'process_bytes <= 1',
+    'delivery.lost <= 1'])
 def test_a_limit_that_a_kept_point_does_not_tell_is_refused(text):
     with pytest.raises(ValueError, match='figures of all frames'):
-        check_limit(parse_condition(text))
+        check_limit(parse_condition(text, ['bm']))
 
 
 @pytest.mark.parametrize('preset', ['road', 'sad_fast', 'tsukuba_2009', 'tsukuba_2019'])
@@ -152,10 +158,89 @@ def test_the_preset_is_read_back_as_the_same_configuration(tmp_path, preset):
 def test_the_plot_labels_the_front_and_the_chosen_point(tmp_path):
     pytest.importorskip('matplotlib')
     points = [point(i, 10 + i, 9 - 0.2 * i) for i in range(30)] + [point(31, 5, None)]
-    path = tmp_path / 'sweep.png'
-    assert draw_sweep(points, 'filled bad3', points[3], 'a title', path)
-    assert path.read_bytes().startswith(b'\x89PNG')
-    assert draw_sweep(points, 'filled bad3', points[-1], 'a title', path)
-    missing = tmp_path / 'none.svg'
-    assert not draw_sweep(points, 'epe', points[3], 'a title', missing)
-    assert not missing.exists()
+    figure = plots.draw_sweep(points, BAD, points[3], 'a title')
+    axes, = figure.axes
+    front = pareto(points, BAD)
+    assert {one.get_text() for one in axes.texts} <= {one.label for one in front}
+    assert 2 < len(axes.texts) <= plots.MAX_LABELS
+    plots.save(figure, tmp_path / 'sweep.png')
+    assert (tmp_path / 'sweep.png').read_bytes().startswith(b'\x89PNG')
+    assert plots.draw_sweep(points, BAD, points[-1], 'a title')
+    assert plots.draw_sweep(points, 'mean.score.mae', points[3], 'a title') is None
+
+
+def measured(changes) -> Point | None:
+    """Wrong pixels grow with the distance of data_weight from 0.3, times with the levels."""
+    if changes['filling'] == 'background':
+        return None
+    bad = 100 * abs(changes['data_weight'] - 0.3) + 10 / changes['levels']
+    return Point(changes, 3, {'latency_ms': {'total': {'p50': 1.0 + changes['levels']}},
+                              'mean': {'filled': {'bad_3_known': bad}}})
+
+
+AXES = [parse_axis(text) for text in (
+    'data_weight=0.05:0.9', 'levels=1:8', 'median_window_size=0:4:2',
+    'filling=none,plane,background')]
+
+
+def searched(trials: int, seed: int = 1) -> list[tuple[dict, Point | None]]:
+    pytest.importorskip('optuna')
+    points = []
+
+    def measure(changes):
+        points.append((changes, measured(changes)))
+        return points[-1][1]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter('error', RuntimeWarning)
+        search(AXES, BAD, seed, trials, measure)
+    return points
+
+
+def test_every_point_lies_within_its_axes():
+    points = [changes for changes, _ in searched(40)]
+    for one in points:
+        assert list(one) == [axis.name for axis in AXES]
+        assert 0.05 <= one['data_weight'] <= 0.9
+        assert one['data_weight'] == float(f'{one["data_weight"]:.4g}')
+        assert one['levels'] in range(1, 9)
+        assert type(one['levels']) is int
+        assert one['median_window_size'] in (0, 2, 4)
+    assert {one['filling'] for one in points} == {'none', 'plane', 'background'}
+    assert len({one['data_weight'] for one in points}) > 20
+
+
+def test_an_interrupted_search_that_is_told_the_same_goes_on_where_it_was():
+    assert searched(25)[:12] == searched(12)
+    assert searched(12, seed=2) != searched(12)
+
+
+def test_later_points_are_nearer_to_the_front_and_stay_away_from_refused_ones():
+    found = searched(80)
+    early, late = found[:20], found[-40:]
+
+    def refused(part):
+        return sum(point is None for _, point in part) / len(part)
+
+    def off(part):
+        return sum(abs(changes['data_weight'] - 0.3) for changes, _ in part) / len(part)
+
+    assert refused(late) < refused(early)
+    assert off(late) < 0.5 * off(early)
+    front = pareto([point for _, point in found if point], BAD)
+    assert len(front) >= 3
+
+
+def test_only_odd_numbers_are_tried_where_a_setting_is_odd():
+    pytest.importorskip('optuna')
+    sizes = set()
+    search([parse_axis('correlation_window_size=5:15')], BAD, 1, 20,
+           lambda changes: sizes.add(changes['correlation_window_size']))
+    assert sizes <= set(range(5, 16, 2))
+    assert len(sizes) > 2
+
+
+def test_an_axis_of_a_search_is_there_once():
+    pytest.importorskip('optuna')
+    with pytest.raises(ValueError, match='levels twice'):
+        search([parse_axis('levels=1:2'), parse_axis('levels=3')], BAD, 1, 1, measured)

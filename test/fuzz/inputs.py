@@ -169,7 +169,8 @@ def _calibrations_of_rigs(p: list[str]) -> list[str]:
 def parameter_files() -> list[bytes]:
     """The presets, and a scenario."""
     scenario = ('inputs:\n  - pairs\n  - rendered: {frames: 2, width: 320, hard: true}\n'
-                'conditions: [bad3 <= 2 % between 10 and 50 m, p50 <= 10 x sgbm,\n'
+                'conditions: [mean.regions.10_50_m.score.bad_3_estimated <= 2,\n'
+                '  latency_ms.total.p50 <= 10 * against.sgbm.latency_ms.total.p50,\n'
                 '  d1 of vehicles <= 2.5 % in every frame]\nagainst: [sgbm]\n'
                 'preset: road\nsettings: {levels: 3}\nrepeat: 1\n')
     return [scenario.encode(),

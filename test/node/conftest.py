@@ -9,11 +9,20 @@ from typing import Any
 
 import pytest
 
+from test.machine import ros_context
 from test.node.client import Client
 from test.node.processes import NodeProcess, running_node
 
 #: Parameters of the node that modules share, as far as they name no others.
 SHARED = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'backend': 'cpu'}
+
+
+@pytest.fixture(scope='module')
+def context() -> Iterator[Any]:
+    """A context of rclpy in a domain of its own."""
+    pytest.importorskip('rclpy')
+    with ros_context() as made:
+        yield made
 
 
 @pytest.fixture

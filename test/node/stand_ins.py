@@ -73,7 +73,7 @@ class FakeMatcher:
     compile_time = 0.0
 
     @property
-    def config_in_force(self) -> MatcherConfig:
+    def effective_config(self) -> MatcherConfig:
         return geometry.searched(self.config, self.calibration)
 
     def prepare(self, width: int = 0, height: int = 0, calibration: Any = None) -> float:
@@ -99,7 +99,7 @@ class FakeMatcher:
         self.outputs.append(tuple(outputs))
         self.rectifications.append(rectification)
         arrays = dict(out or {})
-        config = self.config_in_force
+        config = self.effective_config
         for values in arrays.values():
             values[:] = config.min_disparity
         return DisparityFrame(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from typing import Any
 
@@ -57,14 +56,9 @@ def results(client: Any, after: int) -> list[tuple[int, int, float]]:
              m.min_disparity) for m in client.received['disparity'][after:]]
 
 
-#: Each order and each way to stamp once.
-QUICK = (('images first', 'both'), ('infos first', 'left'), ('side by side', 'neither'))
-
-
 @pytest.mark.parametrize(('rate', 'frames'), [(20.0, 60), *slow((60.0, 400))])
 @pytest.mark.parametrize(('order', 'stamped'), [
-    *QUICK, *slow(*(case for case in itertools.product(ORDERS, ('both', 'left', 'neither'))
-                    if case not in QUICK))])
+    ('images first', 'both'), ('infos first', 'left'), ('side by side', 'neither')])
 def test_no_frame_mixes_the_calibrations_of_its_sides(
         client: Any, textured_pair: Any, order: str, stamped: str, rate: float, frames: int
         ) -> None:

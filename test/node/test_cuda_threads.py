@@ -56,12 +56,12 @@ def callers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 @pytest.fixture
 def bench(callers: list[str]) -> Iterator[types.SimpleNamespace]:
     """Its worker is a thread that has asked for the device, as at configure."""
-    host = types.SimpleNamespace(config=OLD, config_in_force=OLD, matcher=None,
+    host = types.SimpleNamespace(config=OLD, effective_config=OLD, matcher=None,
                                  effective=lambda wanted: wanted)
 
     def reconfigure(wanted: MatcherConfig, calibration: object = None) -> bool:
         engines.choose(wanted)
-        host.config = host.config_in_force = wanted
+        host.config = host.effective_config = wanted
         return True
 
     host.reconfigure = reconfigure
@@ -81,7 +81,7 @@ def test_validating_a_change_and_compiling_for_it_call_no_cuda(
     for changes in ({'message_type': 'float32'}, {'disparity_range': 128}):
         wanted = OLD.replace(**changes)
         bench.reconfiguration.check(bench.host.config, wanted, SIZE)
-        bench.reconfiguration.apply(types.SimpleNamespace(matcher=wanted, node=SIZE))
+        bench.reconfiguration.reconcile(types.SimpleNamespace(matcher=wanted, node=SIZE))
         end = time.monotonic() + 60
         while bench.host.config != wanted:
             assert time.monotonic() < end

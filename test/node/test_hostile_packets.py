@@ -265,8 +265,7 @@ def test_frames_go_on_beside_hostile_packets(
     client.wait_until(lambda: process.poll() is not None or stranger.be_known(),
                       what='a greeting after these packets')
     assert process.poll() is None, f'{process.poll()} {client.log()[-800:]}'
-    client.send_infos({side: client.info(side, W, H) for side in ('left', 'right')})
-    client.first_result(*map(client.image, textured_pair(W, H, 5)))
+    client.match(*textured_pair(W, H, 5))
     client.wait_until(lambda: resident(process.pid) - before < MOST_GROWTH, what='memory again')
 
 

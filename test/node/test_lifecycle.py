@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from test.cases import every
@@ -25,9 +26,8 @@ def unconfigured(client: Any) -> None:
 
 
 @pytest.fixture(scope='module')
-def images(client: Any, textured_pair: Callable[..., Any]) -> tuple[Any, Any]:
-    left, right = textured_pair(W, H, 5)
-    return client.image(left), client.image(right)
+def pair(textured_pair: Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
+    return textured_pair(W, H, 5)
 
 
 @pytest.fixture
@@ -42,19 +42,9 @@ def activate(client: Any) -> None:
     assert client.change_state('configure')
     assert client.change_state('activate')
     client.connect()
-    send_infos(client)
 
 
-def send_infos(client: Any, width: int = W, height: int = H) -> None:
-    for side in ('left', 'right'):
-        client.send_info(side, client.info(side, width, height))
-
-
-def match(client: Any, images: tuple[Any, Any]) -> Any:
-    return client.result('disparity', client.send_pair(*images))
-
-
-def test_the_whole_way_and_back(client: Any, images: tuple[Any, Any]) -> None:
+def test_the_whole_way_and_back(client: Any, pair: Any) -> None:
     assert client.change_state('configure')
     assert client.state() == 'inactive'
     assert client.status('pairing').message == 'inactive'
@@ -62,8 +52,7 @@ def test_the_whole_way_and_back(client: Any, images: tuple[Any, Any]) -> None:
     assert client.image_publishers['left'].get_subscription_count() == 0
     assert client.change_state('activate')
     client.connect()
-    send_infos(client)
-    match(client, images)
+    client.match(*pair)
     assert client.change_state('deactivate')
     client.wait_until(
         lambda: client.image_publishers['left'].get_subscription_count() == 0, what='unsubscribe')
@@ -80,14 +69,15 @@ def test_a_configuration_that_cannot_run_leaves_the_node_unconfigured_and_says_w
     assert client.change_state('configure')
     assert client.change_state('activate')
     client.connect()
-    send_infos(client)
+    for side, info in client.infos(W, H).items():
+        client.send_info(side, info)
     status = client.wait_for_status('input', lambda s: 'memory_limit' in s.message)
     assert status.level == 2
     assert client.set_parameters(memory_limit=0)[0].successful
     assert client.change_state('deactivate')
 
 
-def test_nothing_is_published_after_deactivate_returns(client: Any, images: tuple[Any, Any],
+def test_nothing_is_published_after_deactivate_returns(client: Any, pair: Any,
                                                        active: None) -> None:
     from diagnostic_msgs.msg import DiagnosticArray
     from sensor_msgs.msg import Image
@@ -101,12 +91,12 @@ def test_nothing_is_published_after_deactivate_returns(client: Any, images: tupl
             kind, topic, lambda message, info, topic=topic: published.append(
                 (topic, info['source_timestamp'])), 100)
     client.wait_until_known()
-    match(client, images)
+    client.match(*pair)
     stop = threading.Event()
 
     def load() -> None:
         while not stop.wait(0.005):
-            client.send_pair(*images)
+            client.send_frame(*pair)
 
     thread = threading.Thread(target=load)
     thread.start()
@@ -136,16 +126,14 @@ def test_nothing_is_published_after_deactivate_returns(client: Any, images: tupl
 
 
 def test_services_answer_while_a_frame_is_computed(
-        client: Any, textured_pair: Callable[..., Any], images: tuple[Any, Any], active: None
+        client: Any, textured_pair: Callable[..., Any], pair: Any, active: None
         ) -> None:
     slow = {'stereo_algorithm': 'bp', 'disparity_range': 64, 'iterations': 200}
     assert every(result.successful for result in client.set_parameters(True, **slow))
     client.wait_for_algorithm('bp')
-    width, height = 400, 300
-    send_infos(client, width, height)
-    large = [client.image(pixels) for pixels in textured_pair(width, height, 5)]
-    client.first_result(*large)                         # the engine is there
-    stamp_ns, answers = client.send_pair(*large), 0
+    large = textured_pair(400, 300, 5)
+    client.match(*large)                                # the engine is there
+    stamp_ns, answers = client.send_frame(*large), 0
     while stamp_ns not in client.stamps():
         assert client.set_parameters(speckle_size=answers)[0].successful
         assert client.state() == 'active'
@@ -156,20 +144,18 @@ def test_services_answer_while_a_frame_is_computed(
     fast = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'iterations': 7}
     assert every(result.successful for result in client.set_parameters(True, **fast))
     client.wait_for_algorithm('sad')
-    send_infos(client)
-    client.first_result(*images)
+    client.match(*pair)
 
 
 def test_every_frame_during_rebuilds_is_of_one_configuration(
-        client: Any, images: tuple[Any, Any], active: None) -> None:
-    stamp_ns = client.send_pair(*images)
-    client.result('disparity', stamp_ns)
-    first = client.stamps().index(stamp_ns)
+        client: Any, pair: Any, active: None) -> None:
+    client.match(*pair)
+    first = len(client.stamps()) - 1
     stop = threading.Event()
 
     def load() -> None:
         while not stop.wait(0.02):
-            client.send_pair(*images)
+            client.send_frame(*pair)
 
     thread = threading.Thread(target=load)
     thread.start()
@@ -184,14 +170,14 @@ def test_every_frame_during_rebuilds_is_of_one_configuration(
     client.settled()
 
 
-def test_configuring_twice_is_refused_and_harms_nothing(client: Any, images: tuple[Any, Any],
+def test_configuring_twice_is_refused_and_harms_nothing(client: Any, pair: Any,
                                                         active: None) -> None:
     assert not client.change_state('configure', 10)
-    match(client, images)
+    client.match(*pair)
 
 
 def test_repeated_activation_leaks_neither_threads_nor_memory(client: Any,
-                                                              images: tuple[Any, Any]) -> None:
+                                                              pair: Any) -> None:
     def cycle() -> None:
         for transition in ('configure', 'activate', 'deactivate', 'cleanup'):
             assert client.change_state(transition)
@@ -212,13 +198,13 @@ def test_repeated_activation_leaks_neither_threads_nor_memory(client: Any,
 
 
 def test_without_autostart_the_node_waits_for_transitions_up_to_shutdown(
-        start: Any, images: tuple[Any, Any]) -> None:
+        start: Any, pair: Any) -> None:
     client = start({'stereo_algorithm': 'sad', 'max_input_age': 30.0, 'autostart': False}, wait='')
     client.wait_for_status('device', lambda s: (s.level, s.message) == (0, 'unconfigured'))
     assert not client.change_state('activate', 10)
     assert client.state() == 'unconfigured'
     activate(client)
-    match(client, images)
+    client.match(*pair)
     assert client.change_state('shutdown')
     assert client.state() == 'finalized'
     assert client.status('device').message == 'finalized'

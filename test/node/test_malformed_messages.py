@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip('rclpy')
-from test.node.client import stamp_of
-
 pytestmark = pytest.mark.ros
 
 W, H = 96, 64
@@ -28,34 +26,20 @@ def pair(textured_pair: Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
 
 def good(client: Any, pair: Any) -> None:
     """The node goes on: a good pair is matched, whatever came before."""
-    client.send_infos({side: client.info(side, W, H) for side in ('left', 'right')})
-    left, right = (client.image(image) for image in pair)
-    stamps: set[int] = set()
-
-    def answer() -> Any:            # until the good camera_info is in force
-        stamps.add(client.send_pair(left, right))
-        time.sleep(0.05)
-        return next((message for message in list(client.received['disparity'])
-                     if stamp_of(message) in stamps), None)
-
-    message = client.wait_until(answer, what='a good frame')
+    message = client.match(*pair)
     assert np.frombuffer(message.image.data, '<f4').max() >= 5
 
 
-def expect_refusal(client: Any, reason: str, send: Callable[[], int]) -> str:
-    """What is sent is refused for a reason, by name, and nothing is published for it."""
-    stamps = []
-
-    def refused(status: Any) -> bool:
-        # Again, should a new camera_info have come after the images.
-        stamps.append(send())
-        return f'bad input: {reason}: ' in status.message
-
-    stamps.append(send())
-    status = client.wait_for_status('input', refused)
+def expect_refusal(client: Any, reason: str, images: Any, **cameras: Any) -> str:
+    """A frame is refused for a reason, by name, and nothing is published for it."""
+    after = client.reports
+    stamp = client.send_frame(*images, cameras=client.infos(**{
+        'width': W, 'height': H, **cameras}))
+    status = client.wait_for_status(
+        'input', lambda s: f'bad input: {reason}: ' in s.message, after=after)
     assert status.level == 2
     assert int(status.values[f'bad input: {reason}']) > 0
-    assert not set(stamps[1:]) & set(client.stamps())
+    assert stamp not in client.stamps()
     return str(status.message)
 
 
@@ -72,25 +56,19 @@ IMAGES = {
 @pytest.mark.parametrize('name', IMAGES)
 def test_malformed_images(client: Any, pair: Any, name: str) -> None:
     reason, fields = IMAGES[name]
-    good(client, pair)
-    left, right = client.image(pair[0], **fields), client.image(pair[1])
-    text = expect_refusal(client, reason, lambda: client.send_pair(left, right))
+    text = expect_refusal(client, reason, (client.image(pair[0], **fields), pair[1]))
     if reason == 'unknown encoding':
         assert 'yuv422_yuy2' in text
     good(client, pair)
 
 
 def test_sizes_that_differ(client: Any, pair: Any) -> None:
-    good(client, pair)
-    left, right = client.image(pair[0]), client.image(pair[1][:-1])
-    expect_refusal(client, 'size mismatch', lambda: client.send_pair(left, right))
+    expect_refusal(client, 'size mismatch', (pair[0], pair[1][:-1]))
     good(client, pair)
 
 
 def test_images_that_are_not_of_the_size_in_camera_info(client: Any, pair: Any) -> None:
-    good(client, pair)
-    left, right = (client.image(image[:32]) for image in pair)
-    text = expect_refusal(client, 'camera_info size', lambda: client.send_pair(left, right))
+    text = expect_refusal(client, 'camera_info size', (pair[0][:32], pair[1][:32]))
     assert '96 x 32' in text
     assert '96 x 64' in text
     good(client, pair)
@@ -98,9 +76,8 @@ def test_images_that_are_not_of_the_size_in_camera_info(client: Any, pair: Any) 
 
 def test_an_image_that_needs_more_memory_than_allowed(client: Any, pair: Any) -> None:
     good(client, pair)
-    large = client.image(np.zeros((300, 400), np.uint8))
-    client.send_infos({side: client.info(side, 400, 300) for side in ('left', 'right')})
-    text = expect_refusal(client, 'too large', lambda: client.send_pair(large, large))
+    large = np.zeros((300, 400), np.uint8)
+    text = expect_refusal(client, 'too large', (large, large), width=400, height=300)
     assert 'are allowed (memory_limit' in text
     good(client, pair)
 
@@ -115,12 +92,8 @@ CALIBRATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize('name', CALIBRATIONS)
 def test_malformed_calibrations(client: Any, pair: Any, name: str) -> None:
-    reason, *sides = CALIBRATIONS[name]
-    good(client, pair)
-    client.send_infos({side: client.info(side, W, H, **fields)
-                       for side, fields in zip(('left', 'right'), sides, strict=True)})
-    left, right = (client.image(image) for image in pair)
-    expect_refusal(client, reason, lambda: client.send_pair(left, right))
+    reason, left, right = CALIBRATIONS[name]
+    expect_refusal(client, reason, pair, left=left, right=right)
     good(client, pair)
 
 
@@ -131,7 +104,7 @@ def test_everything_refused_is_accounted_for_and_the_log_is_not_flooded(client: 
     left, right = client.image(pair[0], encoding='flood'), client.image(pair[1])
     began = time.monotonic()
     for _ in range(50):
-        client.send_pair(left, right)
+        client.send_frame(left, right)
     values = client.settled()
     dropped = values['dropped pairs: bad input'] - before['dropped pairs: bad input']
     reason = 'bad input: unknown encoding'

@@ -113,10 +113,10 @@ def test_on_cuda_the_kernels_of_the_range_are_compiled_ahead(
     wait_for_compiler(keeper)
     assert compiled == [(24, 32, 24)]
     parameters.matcher = CONFIG.replace(min_depth=0.5)
-    keeper.apply(parameters)
+    keeper.reconcile(parameters)
     wait_for_compiler(keeper)
     assert compiled[1:] == [(48, 32, 24)]
-    assert keeper._matcher_host.config_in_force == CONFIG.replace(min_depth=0.0,
+    assert keeper._matcher_host.effective_config == CONFIG.replace(min_depth=0.0,
                                                                   disparity_range=48)
     assert not keeper.said              # type: ignore[attr-defined]
 

@@ -14,19 +14,16 @@ PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 8, 'correlation_wind
               'min_depth': 2.0, 'max_input_age': 0.0}
 
 
-def last_disparity(client: Any, images: Any, **calibration: float) -> float:
+def last_disparity(client: Any, pair: Any, **calibration: float) -> float:
     """``max_disparity`` of a pair with this calibration."""
-    stamp = client.now_ns()
-    for side in ('left', 'right'):
-        client.send_info(side, client.info(side, W, H, **calibration), stamp)
-    message = client.result('disparity', client.send_pair(*images, stamp))
+    message = client.match(*pair, cameras=client.infos(W, H, **calibration))
     assert message.t == pytest.approx(calibration['baseline'])
     return float(message.max_disparity)
 
 
 def test_a_node_searches_as_far_as_min_depth_is_with_every_calibration(
         client: Any, textured_pair: Any) -> None:
-    images = [client.image(pixels) for pixels in textured_pair(W, H, 5)]
+    images = textured_pair(W, H, 5)
     waiting = client.wait_for_status('device', lambda status: 'disparities' in status.values)
     assert waiting.values['disparities'] == '0 to 7: min_depth 2 m waits for a calibration'
     # 500 px x B over 2 m, and whole chunks of 8 labels.
@@ -41,7 +38,7 @@ def test_a_node_searches_as_far_as_min_depth_is_with_every_calibration(
 
 def test_a_parameter_ends_the_search_elsewhere_or_is_refused_with_the_remedy(
         client: Any, textured_pair: Any) -> None:
-    images = [client.image(pixels) for pixels in textured_pair(W, H, 5)]
+    images = textured_pair(W, H, 5)
     assert last_disparity(client, images, baseline=0.1) == 31
     result, = client.set_parameters(min_depth=0.05)
     assert not result.successful

@@ -117,7 +117,7 @@ def receive_and_lose(ledger: Ledger) -> None:
 def test_a_rebuild_is_a_warning_and_the_wait_for_results_begins_anew_after_it() -> None:
     pytest.importorskip('rclpy')
     from stereo_bp_ros.node.diagnostics.report import MAX_BUILD, nothing_published
-    from test.node.reports import make_report
+    from test.node.test_diagnostics import make_report
 
     ledger, monitor = Ledger(), OutputMonitor()
     ledger.count('published')

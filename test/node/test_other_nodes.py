@@ -62,25 +62,15 @@ def everything(client: Any) -> Any:
     return client
 
 
-def send(client: Any, images: list[Any], infos: dict[str, Any] | None = None) -> int:
-    """Send the messages of a pair with camera_infos of its stamp; returns the stamp."""
-    stamp = client.now_ns()
-    for side in ('left', 'right'):
-        client.send_info(side, infos[side] if infos else client.info(side, W, H), stamp)
-    return client.send_pair(*images, stamp)
-
-
 def frame_of(client: Any, pair: list[np.ndarray], case: str) -> types.SimpleNamespace:
     """Everything of one frame: what was sent, and every result by its topic."""
     fields, parameters = CASES[case]
     assert every(answer.successful for answer in client.set_parameters(
         **{'reference_image': 'left', 'pre_adjust_disparity': True, **parameters}))
-    own = {side: fields.get(side, {}) for side in ('left', 'right')}
-    common = {'width': W, 'height': H, **{k: v for k, v in fields.items() if k not in own}}
-    infos = {side: client.info(side, **{**common, **own[side]}) for side in own}
+    infos = client.infos(**{'width': W, 'height': H, **fields})
     sent = [client.image(image, 'bgr8', frame_id=f'{side}_camera')
-            for side, image in zip(own, pair, strict=True)]
-    stamp = send(client, sent, infos)
+            for side, image in zip(infos, pair, strict=True)]
+    stamp = client.send_frame(*sent, cameras=infos)
     results = {topic: client.result(topic, stamp) for topic in TOPICS}
     reference = parameters.get('reference_image', 'left')
     return types.SimpleNamespace(case=case, infos=infos, image=sent[reference == 'right'],
@@ -212,10 +202,8 @@ def test_disparity_view_shows_the_disparities_of_every_camera(frame: Any) -> Non
 @pytest.mark.parametrize(('first', 'labels'), [(-3, 10), (-15, 16), (2, 2), (0, 512)])
 def test_disparity_view_shows_disparities_of_every_range(
         everything: Any, pair: list[np.ndarray], first: int, labels: int) -> None:
-    sent = [everything.image(image, 'bgr8') for image in pair]
-
     def matched() -> Any:
-        message = everything.result('disparity', send(everything, sent))
+        message = everything.match(*pair, 'bgr8')
         return message if message.max_disparity == first + labels - 1 else None
 
     try:
@@ -243,9 +231,8 @@ def test_subscriptions_of_other_nodes_get_results_with_the_qos_that_they_ask_for
     made = [node.create_subscription(kind, 'disparity', one.append, qos)
             for one, qos in zip(heard, SUBSCRIPTIONS, strict=True)]
     everything.wait_until_known()
-    images = [everything.image(image, 'bgr8') for image in pair]
     for _ in range(50):                         # best effort may lose some
-        everything.result('disparity', send(everything, images))
+        everything.match(*pair, 'bgr8')
         if all(heard):
             break
     assert every(heard)
@@ -305,8 +292,8 @@ def test_cv_bridge_reads_every_image_and_its_images_are_matched(
     np.testing.assert_array_equal(
         bridge.compressed_imgmsg_to_cv2(results['disparity_color/compressed']),
         other_nodes.pixels(results['disparity_color']))
-    stamp = send(everything, [bridge.cv2_to_imgmsg(image, 'bgr8') for image in pair])
-    assert everything.result('disparity', stamp).image.data == results['disparity'].image.data
+    found = everything.match(*(bridge.cv2_to_imgmsg(image, 'bgr8') for image in pair))
+    assert found.image.data == results['disparity'].image.data
 
 
 def test_point_cloud2_of_sensor_msgs_py_reads_points_with_and_without_gaps(

@@ -31,6 +31,8 @@ rclpy.spin(node)
 """
 
 
+PARAMETERS = {'max_input_age': 30.0}
+
 #: Seconds between pairs.
 PERIOD = 0.02
 
@@ -76,10 +78,8 @@ class Setter:
 
 
 @pytest.fixture
-def matching(start: Any, textured_pair: Any) -> Iterator[types.SimpleNamespace]:
+def matching(client: Any, textured_pair: Any) -> Iterator[types.SimpleNamespace]:
     """A node that matches small pairs at 50 Hz: its client, and how many were ``sent``."""
-    client = start({'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0},
-                   client={'topics': ['disparity']})
     pair = textured_pair(96, 64, 5)
     client.match(*pair)
     left, right = map(client.image, pair)

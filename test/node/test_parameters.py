@@ -18,7 +18,6 @@ from stereo_bp_ros.errors import ConfigError, StereoError
 
 pytest.importorskip('rclpy')
 
-import rclpy
 from rcl_interfaces.msg import SetParametersResult
 from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.exceptions import InvalidParameterTypeException, InvalidParameterValueException
@@ -27,19 +26,9 @@ from rclpy.parameter import Parameter
 from stereo_bp_ros.node.node import StereoBpNode
 from stereo_bp_ros.node.parameters import set_together
 from test.cases import every
-from test.machine import domain
 from test.node.stand_ins import FakeMatcher
 
 pytestmark = pytest.mark.ros
-
-
-@pytest.fixture(scope='module')
-def context() -> Iterator[Any]:
-    context = rclpy.Context()
-    with domain() as number:
-        rclpy.init(context=context, args=[], domain_id=number)
-        yield context
-        context.try_shutdown()
 
 
 class Bench:
@@ -370,10 +359,11 @@ def values_of(client: Any) -> dict[str, Any]:
                                                      ).result.names))
 
 
-def test_live_changes_refusals_dump_and_load(start: Any, textured_pair: Any,
+PARAMETERS = {'max_input_age': 30.0}
+
+
+def test_live_changes_refusals_dump_and_load(client: Any, start: Any, textured_pair: Any,
                                              tmp_path: pathlib.Path) -> None:
-    client = start({'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0,
-                    'backend': 'cpu'})
     pair = textured_pair(96, 64, 5)
     assert client.match(*pair).max_disparity == 15.0
     # Live: from the next frame on.
@@ -401,13 +391,12 @@ def test_live_changes_refusals_dump_and_load(start: Any, textured_pair: Any,
     assert 'qos_overrides./left/image_rect.subscription.depth' in dumped
     path = tmp_path / 'dump.yaml'
     path.write_text(yaml.safe_dump({'/stereo_bp': {'ros__parameters': dumped}}))
-    quiet = {'topics': ()}
-    assert values_of(start({}, '--params-file', str(path), client=quiet)) == dumped
-    other = start({'stereo_algorithm': 'sad', 'exact': True, 'message_type': 'float32'},
-                  client=quiet)
-    results = other.set_parameters(**dumped)
+    assert values_of(start({}, '--params-file', str(path), client={'topics': ()})) == dumped
+    assert client.set_parameters(True, disparity_range=64, min_disparity=0, exact=True,
+                                 message_type='float32')[0].successful
+    results = client.set_parameters(**dumped)
     assert [(n, r.reason) for n, r in zip(dumped, results, strict=True) if not r.successful] == []
-    assert values_of(other) == dumped
+    assert values_of(client) == dumped
 
 
 def test_without_post_set_callbacks_parameters_work_all_the_same(

@@ -1,4 +1,4 @@
-"""Pictures over ROS: depth with its camera_info, confidence, colors, and compressed ones."""
+"""Pictures over ROS: depth with its camera_info, confidence, colors, compressed ones, points."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ import pytest
 
 pytest.importorskip('rclpy')
 
+from std_msgs.msg import Header
+
 from test.cases import every
-from test.node.test_compression import decoded_color, decoded_depth
+from test.node.test_messages import colours_of, decoded_color, decoded_depth, points_of
 
 pytestmark = pytest.mark.ros
 
 W, H, DISPARITY = 160, 120, 8
 PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0,
               'correlation_window_size': 11, 'compressed_format': 'png'}
-FOCAL, BASELINE = 500.0, 0.1
+FOCAL, BASELINE = 500.0, 0.1        # as ``Client.info`` has them
+USUAL = {'points_organized': True, 'points_decimation': 1, 'points_min_depth': 0.0,
+         'points_max_depth': 0.0, 'reference_image': 'left', 'pre_adjust_disparity': True}
 TOPICS = ('depth', 'depth/image_rect', 'depth/camera_info', 'depth/image_rect/compressedDepth',
           'confidence', 'disparity_color', 'disparity_color/compressed')
 
@@ -52,11 +56,18 @@ def connected(client: Any) -> Iterator[Any]:
         yield client
 
 
+@pytest.fixture
+def subscriber(client: Any) -> Iterator[Any]:
+    """With a subscription of points; every test starts with the same parameters."""
+    client.subscribe('points2')
+    yield client
+    client.unsubscribe('points2')
+    client.set_parameters(**USUAL)
+
+
 @contextlib.contextmanager
 def subscribed(client: Any) -> Iterator[None]:
-    """Calibrations that are in force, and a subscription of every picture."""
-    client.send_infos({side: client.info(side, W, H, focal=FOCAL, baseline=BASELINE)
-                       for side in ('left', 'right')})
+    """A subscription of every picture."""
     topics = [topic for topic in TOPICS if topic not in client.subscriptions]
     for topic in topics:
         client.subscribe(topic)
@@ -67,7 +78,7 @@ def subscribed(client: Any) -> Iterator[None]:
 
 def match(client: Any, pair: Any) -> tuple[int, np.ndarray]:
     """The stamp of a pair that is sent, and its disparities; NaN = invalid."""
-    stamp = client.send_pair(*(client.image(image, frame_id='optical') for image in pair))
+    stamp = client.send_frame(*pair, frame_id='optical')
     message = client.result('disparity', stamp)
     pixels = np.frombuffer(message.image.data, '<f4').reshape(H, W)
     valid = pixels >= message.min_disparity
@@ -195,3 +206,107 @@ def test_compression_that_does_not_end_delays_neither_results_nor_the_end_of_the
             client.result('disparity_color', stamp)
     assert client.node_process.end() == 0
     assert 'Traceback' not in client.log()
+
+
+# Points
+
+def cloud_of(client: Any, images: Any, *arguments: Any, **options: Any
+             ) -> tuple[Any, Any, np.ndarray]:
+    """Send a pair; returns the cloud, the disparity's message and the depth in metres."""
+    stamp = client.send_frame(*images, *arguments, **options)
+    cloud, disparity, depth = (client.result(topic, stamp)
+                               for topic in ('points2', 'disparity', 'depth'))
+    return cloud, disparity, np.frombuffer(depth.data, '<f4').reshape(H, W)
+
+
+def test_points_are_an_image_of_places_in_the_reference_cameras_frame(subscriber: Any, pair: Any
+                                                                      ) -> None:
+    cloud, disparity, depth = cloud_of(subscriber, pair)
+    assert cloud.header == disparity.header
+    assert cloud.header.frame_id == 'left_camera'
+    assert (cloud.width, cloud.height, cloud.is_dense) == (W, H, False)
+    points = points_of(cloud)
+    assert np.array_equal(points[..., 2], depth, equal_nan=True)
+    assert np.nanmedian(depth) == pytest.approx(FOCAL * BASELINE / DISPARITY)
+    is_there = np.isfinite(depth)
+    assert 0.5 < is_there.mean() < 1
+    assert np.isnan(points[~is_there][:, :3]).all()
+    # x to the right and y down of the principal point.
+    row, column = np.mgrid[:H, :W]
+    cy = subscriber.info('left', W, H).p[6]
+    for axis, offset in ((0, column - 80.0), (1, row - cy)):
+        np.testing.assert_allclose(points[is_there][:, axis], (offset * depth / FOCAL)[is_there],
+                                   rtol=1e-6)
+    assert np.array_equal(colours_of(points), pair[0] * np.uint32(0x10101))
+
+
+def test_colours_are_those_of_the_reference_image(subscriber: Any, pair: Any) -> None:
+    assert subscriber.set_parameters(reference_image='right')[0].successful
+    colours = [np.stack([image, image // 2, 255 - image], -1) for image in pair]
+    cloud, disparity, depth = cloud_of(subscriber, colours, 'bgr8')
+    assert cloud.header == disparity.header
+    assert cloud.header.frame_id == 'right_camera'
+    points = points_of(cloud)
+    blue, green, red = (colours[1][..., i].astype(np.uint32) for i in range(3))
+    assert np.array_equal(colours_of(points), red << 16 | green << 8 | blue)
+    assert np.array_equal(points[..., 2], depth, equal_nan=True)
+
+
+def test_points_of_a_right_camera_in_the_left_ones_frame_are_in_that_frame(subscriber: Any,
+                                                                            pair: Any) -> None:
+    assert subscriber.set_parameters(reference_image='right')[0].successful
+    own = points_of_right(subscriber, pair, 'right_camera')
+    lefts = points_of_right(subscriber, pair, 'left_camera')
+    np.testing.assert_allclose(lefts[..., 0], own[..., 0] + BASELINE, atol=1e-6)
+    assert np.array_equal(lefts[..., 1:], own[..., 1:], equal_nan=True)
+
+
+def points_of_right(client: Any, pair: Any, frame_id: str) -> np.ndarray:
+    """The points of the right image, whose camera_info names a frame."""
+    cameras = client.infos(W, H, right={'header': Header(frame_id=frame_id)})
+    cloud = cloud_of(client, pair, cameras=cameras)[0]
+    assert cloud.header.frame_id == frame_id
+    return points_of(cloud)
+
+
+def test_options_are_live(subscriber: Any, pair: Any) -> None:
+    whole = points_of(cloud_of(subscriber, pair)[0])
+    assert subscriber.set_parameters(points_decimation=3)[0].successful
+    cloud = cloud_of(subscriber, pair)[0]
+    assert (cloud.width, cloud.height) == (54, 40)
+    assert np.array_equal(points_of(cloud), whole[::3, ::3], equal_nan=True)
+
+    assert subscriber.set_parameters(points_organized=False)[0].successful
+    cloud = cloud_of(subscriber, pair)[0]
+    thinned = whole[::3, ::3]
+    there = thinned[np.isfinite(thinned[..., 2])]
+    assert (cloud.height, cloud.width, cloud.is_dense) == (1, len(there), True)
+    assert np.array_equal(points_of(cloud)[0], there)
+
+    assert every(answer.successful for answer in subscriber.set_parameters(
+        points_decimation=1, points_organized=True, points_min_depth=6.24))
+    near = points_of(cloud_of(subscriber, pair)[0])
+    expected = whole.copy()
+    expected[~(whole[..., 2] >= 6.24), :3] = np.nan
+    assert np.isfinite(expected[..., 2]).any()
+    assert np.array_equal(near, expected, equal_nan=True)
+    answer, = subscriber.set_parameters(points_max_depth=1.0)
+    assert not answer.successful
+    assert 'points_min_depth (6.24)' in answer.reason
+
+
+def test_points_are_computed_for_their_subscribers_alone(subscriber: Any, pair: Any) -> None:
+    def milliseconds(*, has_points: bool = True) -> float:
+        stamp = subscriber.send_frame(*pair)
+        status, = subscriber.result('latency', stamp).status
+        if has_points:
+            subscriber.result('points2', stamp)
+        return float({value.key: value.value for value in status.values}['points'])
+
+    assert milliseconds() > 0
+    received = len(subscriber.received['points2'])
+    subscriber.unsubscribe('points2')
+    assert milliseconds(has_points=False) == 0
+    assert len(subscriber.received['points2']) == received
+    subscriber.subscribe('points2')
+    assert milliseconds() > 0

@@ -12,13 +12,11 @@ import pytest
 from stereo_bp_ros import Calibration, MatcherConfig, Rectification, StereoMatcher
 from stereo_bp_ros.replay import session
 from test import other_nodes
-from test.cases import every
 from test.raw_cameras import (
     BASELINE,
     FOCAL,
     HEIGHT,
     MODELS,
-    PLUMB_BOB,
     WIDTH,
     camera_info,
     raw_image,
@@ -58,14 +56,6 @@ def infos_of(client: Any, **fields: Any) -> dict[str, Any]:
     return found
 
 
-def send(client: Any, raw: list[np.ndarray], infos: dict[str, Any]) -> Any:
-    """The disparity message of a raw pair whose camera_infos have its stamp."""
-    stamp = client.now_ns()
-    for side, info in infos.items():
-        client.send_info(side, info, stamp)
-    return client.result('disparity', client.send_pair(*map(client.image, raw), stamp))
-
-
 def pixels(message: Any) -> np.ndarray:
     image = message.image
     return np.frombuffer(image.data, np.float32).reshape(image.height, image.width)
@@ -83,23 +73,11 @@ def test_raw_images_get_the_disparity_and_geometry_of_the_rectified_ones(client:
     raw = [raw_image(image, camera_info(side))
            for side, image in zip(('left', 'right'), scene(WIDTH, HEIGHT, 6.0), strict=True)]
     infos = infos_of(client)
-    message = send(client, raw, infos)
+    message = client.match(*raw, cameras=infos)
     np.testing.assert_array_equal(pixels(message), expected(raw, infos))
     assert abs(np.median(pixels(message)[15:-15, 25:-25]) - 6) < 0.25
     assert (message.f, message.t) == (FOCAL, pytest.approx(BASELINE))
     assert message.header.frame_id == 'left_camera'
-
-
-def test_a_change_of_d_k_or_r_alone_is_a_new_calibration(client: Any) -> None:
-    raw = list(np.random.default_rng(0).integers(0, 256, (2, HEIGHT, WIDTH), np.uint8))
-    found = []
-    for fields in ({}, {'d': (*PLUMB_BOB[:4], 0.2)}, {'k': (82, 0, 47, 0, 81, 30, 0, 0, 1)},
-                   {'r': (0.0,) * 9}, {'model': 'equidistant', 'd': (0.02, 0.01, 0.0, 0.0)}, {}):
-        infos = infos_of(client, **fields)
-        found.append(pixels(send(client, raw, infos)))
-        np.testing.assert_array_equal(found[-1], expected(raw, infos))
-    assert every((one != found[0]).any() for one in found[1:-1])
-    np.testing.assert_array_equal(found[-1], found[0])
 
 
 def test_rectified_images_take_another_size_while_the_node_runs(client: Any) -> None:
@@ -107,13 +85,13 @@ def test_rectified_images_take_another_size_while_the_node_runs(client: Any) -> 
     infos, size = infos_of(client), {'rectified_width': 60, 'rectified_height': 40}
     try:
         assert client.set_parameters(atomically=True, **size)[0].successful
-        client.wait_until(lambda: send(client, raw, infos).image.width == 60)
-        message = send(client, raw, infos)
+        client.wait_until(lambda: client.match(*raw, cameras=infos).image.width == 60)
+        message = client.match(*raw, cameras=infos)
         np.testing.assert_array_equal(pixels(message), expected(raw, infos, **size))
         assert message.f == pytest.approx(FOCAL * 60 / WIDTH)
     finally:
         client.set_parameters(atomically=True, rectified_width=0, rectified_height=0)
-        client.wait_until(lambda: send(client, raw, infos).image.width == WIDTH)
+        client.wait_until(lambda: client.match(*raw, cameras=infos).image.width == WIDTH)
 
 
 def of_image_proc(raw: list[np.ndarray], infos: dict[str, Any]) -> Any:
@@ -148,7 +126,7 @@ def test_raw_images_get_the_disparity_of_those_that_image_proc_rectifies(
     if is_cropped:
         for side, info in infos.items():
             info.p = cropped(side)
-    message = send(client, raw, infos)
+    message = client.match(*raw, cameras=infos)
     np.testing.assert_array_equal(pixels(message), of_image_proc(raw, infos))
 
 
@@ -156,36 +134,10 @@ def test_a_camera_without_distortion_is_rotated_where_image_proc_leaves_it(clien
     raw = [raw_image(image, camera_info(side, d=(0.0,) * 5))
            for side, image in zip(('left', 'right'), scene(WIDTH, HEIGHT, 6.0), strict=True)]
     infos = infos_of(client, d=(0.0,) * 5)
-    found = pixels(send(client, raw, infos))
+    found = pixels(client.match(*raw, cameras=infos))
     np.testing.assert_array_equal(found, expected(raw, infos))
     assert abs(np.median(found[15:-15, 25:-25]) - 6) < 0.25
     assert (found != of_image_proc(raw, infos)).mean() > 0.5
-
-
-@pytest.mark.parametrize('size', [(0, 0), (60, 40)])
-def test_depth_of_raw_images_makes_the_points_of_points2_with_its_camera_info(
-        client: Any, size: tuple[int, int]) -> None:
-    """As depth_image_proc makes them: repeated, not run."""
-    topics = ('depth/image_rect', 'depth/camera_info', 'points2')
-    for topic in topics:
-        client.subscribe(topic)
-    raw = list(np.random.default_rng(0).integers(0, 256, (2, HEIGHT, WIDTH), np.uint8))
-    width, height = (a or b for a, b in zip(size, (WIDTH, HEIGHT), strict=True))
-    try:
-        client.set_parameters(atomically=True, rectified_width=size[0], rectified_height=size[1])
-        client.wait_until(lambda: send(client, raw, infos_of(client)).image.width == width)
-        stamp = client.stamps()[-1]
-        depth, info, cloud = (client.result(topic, stamp) for topic in topics)
-    finally:
-        client.set_parameters(atomically=True, rectified_width=0, rectified_height=0)
-        for topic in topics:
-            client.unsubscribe(topic)
-    assert (info.width, info.height) == (depth.width, depth.height) == (width, height)
-    assert not any(info.d)
-    found = np.stack([other_nodes.channel(cloud, name) for name in 'xyz'], -1)
-    assert np.isfinite(found).any()
-    np.testing.assert_allclose(other_nodes.points_of_depth(depth, info), found, rtol=1e-6,
-                               atol=1e-12)
 
 
 def test_an_uncalibrated_camera_is_an_error_in_words_until_it_is_calibrated(client: Any) -> None:
@@ -197,7 +149,7 @@ def test_an_uncalibrated_camera_is_an_error_in_words_until_it_is_calibrated(clie
     status = client.wait_for_status('input', lambda status: 'K[0]' in status.message)
     assert 'left K[0] is 0; the focal length must be > 0: is the camera calibrated?' \
         in status.message
-    assert send(client, raw, infos_of(client)).f == FOCAL
+    assert client.match(*raw, cameras=infos_of(client)).f == FOCAL
 
 
 def test_the_setting_is_for_the_start_of_the_node(client: Any) -> None:

@@ -10,6 +10,7 @@ import sys
 import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from benchmarks.frame_loop import FrameLoop
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.node import frames, main
 from stereo_bp_ros.node.diagnostics.monitors import WINDOW
-from test.machine import domain
 from test.node.stand_ins import FakeMatcher
 
 #: Frames after which everything bounded is full, and those that are watched.
@@ -113,23 +113,18 @@ def test_what_lives_when_the_node_is_configured_is_not_looked_at_again(thawed: N
 
 
 @pytest.mark.ros
-def test_the_node_tells_when_it_is_configured() -> None:
-    rclpy = pytest.importorskip('rclpy')
+def test_the_node_tells_when_it_is_configured(context: Any) -> None:
     from stereo_bp_ros.node.node import StereoBpNode
     told: list[str] = []
-    context = rclpy.Context()
-    with domain() as number:
-        rclpy.init(context=context, args=[], domain_id=number)
-        node = StereoBpNode(matcher_factory=FakeMatcher, context=context,
-                            on_configured=lambda: told.append('configured'))
-        try:
-            assert not told
-            assert node.trigger_configure().name == 'SUCCESS'
-            assert told == ['configured']
-        finally:
-            node.stop(1.0)
-            node.destroy_node()
-            context.try_shutdown()
+    node = StereoBpNode(matcher_factory=FakeMatcher, context=context,
+                        on_configured=lambda: told.append('configured'))
+    try:
+        assert not told
+        assert node.trigger_configure().name == 'SUCCESS'
+        assert told == ['configured']
+    finally:
+        node.stop(1.0)
+        node.destroy_node()
 
 
 @pytest.mark.ros

@@ -32,7 +32,7 @@ class Host:
         self.built: list[MatcherConfig] = []
 
     @property
-    def config_in_force(self) -> MatcherConfig:
+    def effective_config(self) -> MatcherConfig:
         return geometry.searched(self.config, self.calibration)
 
     def effective(self, wanted: MatcherConfig) -> MatcherConfig:
@@ -107,7 +107,7 @@ def info(width: int, height: int) -> types.SimpleNamespace:
 
 def test_the_old_engine_serves_until_the_new_one_is_compiled(bench):
     wanted = parameters(message_type='float32')
-    bench.reconfiguration.apply(wanted)
+    bench.reconfiguration.reconcile(wanted)
     assert bench.compiler.begun.wait(10)
     assert bench.host.config == OLD
     bench.compiler.finish.set()
@@ -118,18 +118,18 @@ def test_the_old_engine_serves_until_the_new_one_is_compiled(bench):
 @pytest.mark.parametrize('changes', [{'speckle_size': 10}, {'disparity_range': 48}])
 def test_a_change_without_new_kernels_waits_for_no_compiler(bench, changes):
     wanted = parameters(**changes)
-    bench.reconfiguration.apply(wanted)
+    bench.reconfiguration.reconcile(wanted)
     assert bench.host.config == wanted.matcher
     assert not bench.compiler.compiled
 
 
 def test_what_was_compiled_once_is_not_compiled_again(bench):
     bench.compiler.finish.set()
-    bench.reconfiguration.apply(parameters(message_type='float32'))
+    bench.reconfiguration.reconcile(parameters(message_type='float32'))
     assert bench.done.wait(10)
     for changes in ({}, {'message_type': 'float32'}):
         bench.done.clear()
-        bench.reconfiguration.apply(parameters(**changes))
+        bench.reconfiguration.reconcile(parameters(**changes))
         assert bench.done.wait(10)
         assert bench.host.config == OLD.replace(**changes)
     assert len(bench.compiler.compiled) == 1
@@ -137,12 +137,12 @@ def test_what_was_compiled_once_is_not_compiled_again(bench):
 
 def test_of_several_changes_during_a_compilation_the_last_is_applied(bench):
     wanted = parameters(message_type='float32')
-    bench.reconfiguration.apply(wanted)
+    bench.reconfiguration.reconcile(wanted)
     assert bench.compiler.begun.wait(10)
     for changes in ({'disparity_range': 48}, {'stereo_algorithm': 'sad'}):
         wanted.matcher = OLD.replace(**changes)
         if changes.get('stereo_algorithm'):
-            bench.reconfiguration.apply(wanted)
+            bench.reconfiguration.reconcile(wanted)
     bench.compiler.finish.set()
     assert bench.done.wait(10)
     assert bench.host.config.stereo_algorithm == 'sad'
@@ -154,7 +154,7 @@ def test_a_configuration_that_cannot_be_compiled_is_left_to_the_worker_to_refuse
         raise RuntimeError('no compiler')
 
     bench.reconfiguration._warm_up = fail
-    bench.reconfiguration.apply(parameters(message_type='float32'))
+    bench.reconfiguration.reconcile(parameters(message_type='float32'))
     assert bench.done.wait(10)
     assert bench.host.config.message_type == 'float32'
 
@@ -176,7 +176,7 @@ def test_of_a_burst_of_changes_the_first_and_the_last_are_built(in_a_thread, mon
     wanted = parameters()
     for disparities in range(17, 117):
         wanted.matcher = OLD.replace(disparity_range=disparities, levels=4)
-        bench.reconfiguration.apply(wanted)
+        bench.reconfiguration.reconcile(wanted)
         bench.posted[0].result(10)      # the first; the others come while it is new
     assert len(bench.posted) == 100
     for done in bench.posted:
@@ -189,7 +189,7 @@ def test_a_burst_without_an_end_is_applied_all_the_same(in_a_thread, monkeypatch
     monkeypatch.setattr(reconfiguration, 'QUIET', 30.0)
     monkeypatch.setattr(reconfiguration, 'LONGEST_BURST', 0.2)
     for disparities in (17, 18):
-        bench.reconfiguration.apply(parameters(disparity_range=disparities))
+        bench.reconfiguration.reconcile(parameters(disparity_range=disparities))
         bench.posted[-1].result(10)
     assert bench.host.config.disparity_range == 18
 
@@ -199,7 +199,7 @@ def test_no_pair_is_matched_with_the_old_engine_during_a_burst(in_a_thread, monk
     bench = in_a_thread
     monkeypatch.setattr(reconfiguration, 'QUIET', 0.2)
     for disparities in (17, 18):
-        bench.reconfiguration.apply(parameters(disparity_range=disparities))
+        bench.reconfiguration.reconcile(parameters(disparity_range=disparities))
         bench.posted[0].result(10)
     bench.reconfiguration._worker.post(lambda: bench.host.config.disparity_range)
     assert bench.posted[-1].result(10) == 18
@@ -211,7 +211,7 @@ def test_changes_far_apart_are_each_built_at_once(bench, monkeypatch):
     for disparities in (17, 18):
         time.sleep(0.05)
         start = time.monotonic()
-        bench.reconfiguration.apply(parameters(disparity_range=disparities))
+        bench.reconfiguration.reconcile(parameters(disparity_range=disparities))
         assert bench.host.config.disparity_range == disparities
         assert time.monotonic() - start < 5.0
 
@@ -222,7 +222,7 @@ def test_a_live_change_asks_for_no_back_end(bench, monkeypatch):
         monkeypatch.setattr(engines, name, lambda config: pytest.fail('asked'))
     wanted = parameters(speckle_size=9)
     bench.reconfiguration.check(OLD, wanted.matcher, NodeConfig(image_width=640, image_height=480))
-    bench.reconfiguration.apply(wanted)
+    bench.reconfiguration.reconcile(wanted)
     assert bench.host.config == wanted.matcher
 
 
@@ -238,7 +238,7 @@ def compiled(bench) -> list[tuple[int, int]]:
 def test_compiling_ahead_is_for_the_size_of_the_images(bench):
     bench.compiler.finish.set()
     bench.reconfiguration.expect(info(640, 480), info(640, 480), parameters())
-    bench.reconfiguration.apply(parameters(message_type='float32'))
+    bench.reconfiguration.reconcile(parameters(message_type='float32'))
     assert compiled(bench) == [(640, 480)]
 
 
@@ -290,7 +290,7 @@ def test_a_change_during_a_burst_is_compiled_before_the_worker_has_it(in_a_threa
     wanted = parameters()
     for changes in ({'disparity_range': 17}, {'disparity_range': 18}, {'message_type': 'float32'}):
         wanted.matcher = OLD.replace(**changes)
-        bench.reconfiguration.apply(wanted)
+        bench.reconfiguration.reconcile(wanted)
         bench.posted[0].result(10)
     assert bench.compiler.begun.wait(10)
     bench.posted[1].result(10)          # the end of the burst, which leaves it to the compiler

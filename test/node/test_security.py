@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
 import shutil
 import subprocess
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,7 +18,7 @@ import rclpy
 from rclpy.parameter import Parameter
 
 from stereo_bp_ros.node.node import StereoBpNode
-from test.machine import domain
+from test.machine import domain, ros_context
 from test.node.processes import START_LIMIT, running_node
 from test.node.stand_ins import FakeMatcher
 
@@ -46,21 +44,6 @@ NEWER = {'/stereo_bp/get_type_description'}
 @pytest.fixture
 def policy(repository: pathlib.Path) -> pathlib.Path:
     return repository / 'config' / 'stereo_bp.policy.xml'
-
-
-@contextlib.contextmanager
-def a_context() -> Iterator[Any]:
-    made = rclpy.Context()
-    with domain() as number:
-        rclpy.init(context=made, args=[], domain_id=number)
-        yield made
-        made.try_shutdown()
-
-
-@pytest.fixture
-def context() -> Iterator[Any]:
-    with a_context() as made:
-        yield made
 
 
 def granted(policy: pathlib.Path, kind: str, attribute: str) -> list[str]:
@@ -96,7 +79,7 @@ def test_the_policy_names_exactly_what_the_node_has(policy: pathlib.Path) -> Non
     found: dict[tuple[str, str], set[str]] = {kind: set() for kind in KINDS}
     for mode in MODES:
         # Of its own: nothing is left of the node before.
-        with a_context() as context:
+        with ros_context() as context:
             for kind, names in names_of_a_node(context, mode).items():
                 found[kind] |= names
     for kind in KINDS:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 pytest.importorskip('rclpy')
-import rclpy
 from rclpy.parameter import Parameter
 
 from stereo_bp_ros.node.node import StereoBpNode
@@ -59,15 +58,12 @@ class Watched:
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    context = rclpy.Context()
-    rclpy.init(context=context)
+def watched(context: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     node = StereoBpNode(matcher_factory=FakeMatcher, context=context, parameter_overrides=[
         Parameter('autostart', value=True)])
     yield Watched(node, monkeypatch)
     node.stop(1.0)
     node.destroy_node()
-    context.try_shutdown()
 
 
 def thread_of(work: Callable[[], object]) -> threading.Thread:

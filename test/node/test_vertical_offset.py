@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros.alignment import WIDEST, vertical_offset
+from stereo_bp_ros.alignment import MAX_WIDTH, vertical_offset
 from stereo_bp_ros.evaluation.datasets import open_dataset
 from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
@@ -139,7 +139,7 @@ def test_negative_disparities_are_searched_where_they_are_the_range() -> None:
 
 def test_images_that_are_made_smaller_have_the_offset_of_their_own_pixels() -> None:
     left, right = plane(width=2560, height=480)
-    assert left.shape[1] > WIDEST
+    assert left.shape[1] > MAX_WIDTH
     found = vertical_offset(left, np.roll(right, 5, axis=0), 0, LAST)
     assert found is not None
     assert found.offset == pytest.approx(5, abs=0.1)

@@ -186,9 +186,9 @@ def _trends(report: Mapping[str, Any]) -> list[html.Part]:
         [row(name, found) for name, found in report['trends'].items()])]
     for rig, lives in report['usage'].items():
         values = [one for life in lives for one in life]
-        if plots.available() and len(values) > 1:
-            parts.append(html.Plot(f'Memory of the {rig} node', plots.lines(
-                'memory over time', [60 * one['hours'] for one in values],
+        if len(values) > 1:
+            parts.append(html.Image(f'Memory of the {rig} node', plots.data_uri(plots.lines(
+                [60 * one['hours'] for one in values],
                 {key: [one[key] for one in values] for key in ('RSS MiB', 'private MiB')},
-                'minutes', 'MiB')))
+                'minutes', 'MiB'))))
     return parts

@@ -129,16 +129,16 @@ class CpuEngine(Engine):
         for side in ('left', 'right'):
             if self.config.has_combined_cost:
                 preprocess.smooth(self._arrays[f'{side}_grey'], self.config.smoothing_sigma,
-                                  self._smooth(side))
-                features.extract(self._smooth(side), side, self.config, self._arrays)
+                                  self._smoothed(side))
+                features.extract(self._smoothed(side), side, self.config, self._arrays)
                 continue
             preprocess.preprocess(self._arrays[f'{side}_grey'], self.config,
-                                  self._smooth(side), self._arrays[f'{side}_matched'],
+                                  self._smoothed(side), self._arrays[f'{side}_matched'],
                                   self._arrays)
 
-    def _smooth(self, side: str) -> np.ndarray[Any, Any]:
+    def _smoothed(self, side: str) -> np.ndarray[Any, Any]:
         """The image after the Gaussian: without one it is the grey image itself."""
-        return self._arrays[f'{side}_smooth' if self.config.smoothing_sigma else f'{side}_grey']
+        return self._arrays[f'{side}_smoothed' if self.config.smoothing_sigma else f'{side}_grey']
 
     def _refine(self, matches: Matches, confidences: np.ndarray[Any, Any] | None
                 ) -> np.ndarray[Any, Any]:
@@ -147,7 +147,7 @@ class CpuEngine(Engine):
         found = confidences
         if factor > 1 and confidences is not None:
             found = arrays['reduced_confidence']
-        refine.refine(matches, self._smooth('left'), self.config, arrays, found,
+        refine.refine(matches, self._smoothed('left'), self.config, arrays, found,
                       self._largest_cost())
         if factor == 1:
             return arrays['final']

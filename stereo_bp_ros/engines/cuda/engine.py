@@ -81,7 +81,7 @@ class CudaEngine(Engine):
             self.compile_time = time.perf_counter() - compiling
             self._pipeline.initialise(self._stream.ptr)
             self._stream.synchronize()
-        # Of refinement, and of the outputs; one and the same but for where they write.
+        # Of refinement, and of the outputs; one and the same except for where they write.
         self._parameters = [refine.Parameters.from_buffer(each.data)
                             for each in arena.host['parameters']]
         self._fill(plan.config, None)

@@ -41,7 +41,7 @@ def on_device(config: ResolvedConfig, source: tuple[int, int], image: tuple[int,
         kinds['matched'] = 'float32'
     enlarged: Wanted = [('reduced_final', reduced, 'int16'),
                         ('reduced_confidence', reduced, 'float32')]
-    return [*_uploaded(source), *map_arrays(config, image[1], image[0]),
+    return [*_upload_arrays(source), *map_arrays(config, image[1], image[0]),
             ('texture', reduced, 'float32'), ('contrast', reduced, 'float32'),
             *((f'{side}_{name}', reduced, kind) for name, kind in kinds.items()
               for side in ('left', 'right')),
@@ -52,7 +52,7 @@ def on_device(config: ResolvedConfig, source: tuple[int, int], image: tuple[int,
 
 def on_host(source: tuple[int, int], image: tuple[int, int]) -> Wanted:
     """The pinned arrays on the host; sizes as for ``on_device``."""
-    return [*_uploaded(source), ('sources', (2,), 'uint64'),
+    return [*_upload_arrays(source), ('sources', (2,), 'uint64'),
             ('stamps', (len(STAMPS),), 'uint64'),
             *((name, output.shape(image), output.dtype) for name, output in OUTPUTS.items())]
 
@@ -64,7 +64,7 @@ def matches(config: ResolvedConfig, image: tuple[int, int]) -> Wanted:
             ('second', image, costs), ('right_keys', image, 'uint64')]
 
 
-def _uploaded(source: tuple[int, int]) -> Wanted:
+def _upload_arrays(source: tuple[int, int]) -> Wanted:
     """What goes up with a frame, under the same names on both sides."""
     size = (source[0] * source[1] * MAX_PIXEL_BYTES,)
     return [('parameters', (2, PARAMETER_BYTES), 'uint8'), ('left_raw', size, 'uint8'),

@@ -20,8 +20,8 @@ from stereo_bp_ros.evaluation.datasets.entries import (
     TRUTH_NAME,
     Entry,
     StereoPair,
-    listed,
-    subfolders,
+    list_folder,
+    list_folders,
 )
 from stereo_bp_ros.evaluation.datasets.plain import MAX_SCALE, read_truth, truth_scale
 
@@ -186,7 +186,7 @@ def _walk(folder: Path, levels: int, seen: set[tuple[int, int]], tolerance_s: fl
         if entries is not None:
             yield Dataset(folder.name, folder, layout.name, tuple(entries))
             return
-    for child in subfolders(folder) if levels else ():
+    for child in list_folders(folder) if levels else ():
         identity = _identity(child)
         if identity in seen:
             continue
@@ -222,10 +222,10 @@ def _unread_truth(folder: Path, layout: Layout) -> str:
 
     Looked at are the folder, the folders beside it, and those beside the two above it.
     """
-    found = [path for path in listed(folder)
+    found = [path for path in list_folder(folder)
              if TRUTH_NAME.search(path.name) and not NO_TRUTH.search(path.name)]
     for own in (folder, *folder.parents[:2]):
-        beside = [path for path in listed(own.parent) if path != own]
+        beside = [path for path in list_folder(own.parent) if path != own]
         found += [path for path in beside if OUTSIDE_NAME.search(path.name) and path.is_dir()
                   and not any(path.name.startswith(other.name) for other in beside
                               if other != path)]

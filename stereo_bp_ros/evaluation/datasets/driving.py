@@ -20,14 +20,14 @@ from stereo_bp_ros.evaluation.calibrations import read_calibration
 from stereo_bp_ros.evaluation.datasets.entries import (
     IMAGE_SUFFIXES,
     Entry,
-    both_folders,
-    calibration,
-    images_in,
-    matched,
-    partners,
-    partners_by_side,
+    defer,
+    defer_calibration,
+    find_folders,
+    list_images,
+    pair_by_name,
+    pair_by_side,
+    pair_images,
     read_cityscapes,
-    reading,
 )
 
 FIRST_STAMP_NS = 10**18
@@ -81,26 +81,26 @@ def _has_truth(folder: Path, suffix: str) -> bool:
 
 def _kitti_pairs(folder: Path, left_name: str, right_name: str, truth_suffix: str = ''
            ) -> list[Entry] | None:
-    folders = both_folders(folder, left_name, right_name)
+    folders = find_folders(folder, left_name, right_name)
     if folders is None:
         return None
     entries = []
     stamps = _stamps(folder, folders[0])
     of_all = _kitti_calibration_of_all(folder)
-    for left, right in partners(*folders):
+    for left, right in pair_by_name(*folders):
         name = f'{left.stem}.png'
         known, visible = (folder / f'disp_{which}{truth_suffix}' / name
                           for which in ('occ', 'noc'))
         is_numbered = left.stem.isdecimal() and int(left.stem) < len(stamps)
         entries.append(Entry(
             left.stem, left, right,
-            reading(files.read_disparity_png, known) or reading(files.read_disparity_png, visible),
+            defer(files.read_disparity_png, known) or defer(files.read_disparity_png, visible),
             stamp_ns=stamps[int(left.stem)] if is_numbered else None,
-            calibration=reading(read_calibration, _kitti_calibration(folder, left) or of_all,
-                                image=left),
-            vehicles=reading(files.read_mask, folder / 'obj_map' / name),
-            occluded=reading(_occluded, known, visible),
-            classes=reading(read_cityscapes, folder / 'semantic' / name)))
+            calibration=defer(read_calibration, _kitti_calibration(folder, left) or of_all,
+                              image=left),
+            vehicles=defer(files.read_mask, folder / 'obj_map' / name),
+            occluded=defer(_occluded, known, visible),
+            classes=defer(read_cityscapes, folder / 'semantic' / name)))
     return entries
 
 
@@ -182,13 +182,13 @@ def _driving_stereo(folder: Path, size: str) -> list[Entry]:
         if not (left_folder.is_dir() and right_folder.is_dir()):
             continue
         truths = _images_below(truth_folder)
-        pairs = matched(_images_below(left_folder), _images_below(right_folder), left_folder,
-                        right_folder)
+        pairs = pair_images(_images_below(left_folder), _images_below(right_folder), left_folder,
+                            right_folder)
         for left, right in pairs:
             entries.append(Entry(
                 left.stem, left, right,
-                reading(files.read_disparity_png, truths.get(left.with_suffix('.png').name),
-                        scale=DRIVING_STEREO_SCALES[size]),
+                defer(files.read_disparity_png, truths.get(left.with_suffix('.png').name),
+                      scale=DRIVING_STEREO_SCALES[size]),
                 calibration=numbers(left.stem.split('_')[0])))
     return entries
 
@@ -203,7 +203,7 @@ def _driving_stereo_calibration(folder: Path, size: str, drive: str
                                 ) -> Callable[[], Calibration] | None:
     """Of a drive, in the folder of the calibrations: beside the images, or one folder above."""
     name = f'{size.partition("-")[0]}-image-calib'
-    found = (reading(read_calibration, base / inside / name / f'{drive}.txt')
+    found = (defer(read_calibration, base / inside / name / f'{drive}.txt')
              for base in (folder, folder.parent)
              for inside in ('', 'calib', 'train-calib', 'test-calib'))
     return next(filter(None, found), None)
@@ -211,7 +211,7 @@ def _driving_stereo_calibration(folder: Path, size: str, drive: str
 
 def argoverse(folder: Path) -> list[Entry] | None:
     """A log of Argoverse 1 stereo, or None. Names end with the stamp in nanoseconds."""
-    folders = both_folders(folder, 'stereo_front_left_rect', 'stereo_front_right_rect')
+    folders = find_folders(folder, 'stereo_front_left_rect', 'stereo_front_right_rect')
     if folders is None:
         return None
     # The truths lie beside rectified_stereo_images_v1.1, below folders of the same names.
@@ -219,12 +219,12 @@ def argoverse(folder: Path) -> list[Entry] | None:
     inside = f'{split.name}/{folder.name}/{folders[0].name}_disparity'
     truths = {path.stem.rpartition('_')[2]: path
               for place in sorted(split.parent.parent.glob(f'disparity_maps*/{inside}'))[:1]
-              for path in images_in(place).values()}
+              for path in list_images(place).values()}
     entries = []
-    for name, left, right in partners_by_side(*folders):
+    for name, left, right in pair_by_side(*folders):
         stamp = name.rpartition('_')[2]
         entries.append(Entry(
-            stamp, left, right, reading(files.read_disparity_png, truths.get(stamp)),
+            stamp, left, right, defer(files.read_disparity_png, truths.get(stamp)),
             stamp_ns=int(stamp) if stamp.isdecimal() and len(stamp) < 20 else None,
-            calibration=calibration(folder)))
+            calibration=defer_calibration(folder)))
     return entries

@@ -156,8 +156,8 @@ class Entry:
             checked('mask of occluded pixels', self.occluded and self.occluded()), classes)
 
 
-def reading(read: Callable[..., T], *paths: Path | None, **options: object
-            ) -> Callable[[], T] | None:
+def defer(read: Callable[..., T], *paths: Path | None, **options: object
+          ) -> Callable[[], T] | None:
     """What reads these files when it is called; None where one of them is missing."""
     if all(path is not None and path.is_file() for path in paths):
         return functools.partial(read, *paths, **options)
@@ -202,31 +202,31 @@ def _masks(codes: np.ndarray, names: Mapping[int, str]) -> Classes:
     return {names[code]: codes == code for code in np.unique(codes).tolist() if code in names}
 
 
-def image(folder: Path, stem: str) -> Path | None:
+def find_image(folder: Path, stem: str) -> Path | None:
     """The image of a name without its suffix, or None."""
     # Every folder of a tree is asked for a dozen names: pathlib would take most of the time.
     paths = (os.path.join(folder, stem + suffix) for suffix in IMAGE_SUFFIXES)
     return next((Path(path) for path in paths if os.path.isfile(path)), None)
 
 
-def single_pair(folder: Path, left: str, right: str) -> tuple[Path, Path] | None:
+def find_pair(folder: Path, left: str, right: str) -> tuple[Path, Path] | None:
     """The two images of these names without suffixes, or None."""
-    found = image(folder, left), image(folder, right)
+    found = find_image(folder, left), find_image(folder, right)
     return None if found[0] is None or found[1] is None else (found[0], found[1])
 
 
-def both_folders(folder: Path, left: str, right: str) -> tuple[Path, Path] | None:
+def find_folders(folder: Path, left: str, right: str) -> tuple[Path, Path] | None:
     """The two folders of these names in a folder, or None."""
     found = folder / left, folder / right
     return found if found[0].is_dir() and found[1].is_dir() else None
 
 
-def calibration(folder: Path) -> Callable[[], Calibration] | None:
+def defer_calibration(folder: Path) -> Callable[[], Calibration] | None:
     """Reader of the calibration beside images, by the names that it may have, or None."""
-    return reading(calibrations.read_calibration, calibrations.find_calibration(folder))
+    return defer(calibrations.read_calibration, calibrations.find_calibration(folder))
 
 
-def listed(folder: Path) -> list[Path]:
+def list_folder(folder: Path) -> list[Path]:
     """What is in a folder, by name; nothing where it may not be read."""
     try:
         return sorted(folder.iterdir())
@@ -234,39 +234,34 @@ def listed(folder: Path) -> list[Path]:
         return []
 
 
-def subfolders(folder: Path) -> list[Path]:
+def list_folders(folder: Path) -> list[Path]:
     """The folders in a folder that are not hidden, by name."""
-    return [path for path in listed(folder)
+    return [path for path in list_folder(folder)
             if os.path.isdir(path) and not path.name.startswith('.')]
 
 
-def images_in(folder: Path) -> dict[str, Path]:
+def list_images(folder: Path) -> dict[str, Path]:
     """The images in a folder by their names."""
-    return {path.name: path for path in listed(folder)
+    return {path.name: path for path in list_folder(folder)
             if path.suffix.lower() in IMAGE_SUFFIXES}
 
 
-def partners(left: Path, right: Path) -> list[tuple[Path, Path]]:
-    """Images of the same name in two folders.
-
-    :raises ValueError: there are none, or one has no partner.
-    """
-    return matched(images_in(left), images_in(right), left, right)
+def pair_by_name(left: Path, right: Path) -> list[tuple[Path, Path]]:
+    """Images of the same name in two folders; as ``pair_images``."""
+    return pair_images(list_images(left), list_images(right), left, right)
 
 
-def partners_by_side(left: Path, right: Path) -> list[tuple[str, Path, Path]]:
-    """Images in two folders whose names differ by left and right, with the name they share.
-
-    :raises ValueError: there are none, or one has no partner.
-    """
-    sides = [{re.sub(rf'[._]?{side}', '', path.stem): path for path in images_in(folder).values()}
+def pair_by_side(left: Path, right: Path) -> list[tuple[str, Path, Path]]:
+    """Images in two folders whose names differ by left and right, with the name they share."""
+    sides = [{re.sub(rf'[._]?{side}', '', path.stem): path
+              for path in list_images(folder).values()}
              for folder, side in ((left, 'left'), (right, 'right'))]
-    pairs = matched(sides[0], sides[1], left, right)
+    pairs = pair_images(sides[0], sides[1], left, right)
     return [(name, *pair) for name, pair in zip(sides[0], pairs, strict=True)]
 
 
-def matched(left: dict[str, Path], right: dict[str, Path], left_folder: Path, right_folder: Path
-            ) -> list[tuple[Path, Path]]:
+def pair_images(left: dict[str, Path], right: dict[str, Path], left_folder: Path,
+                right_folder: Path) -> list[tuple[Path, Path]]:
     """Images of the same name, of two tables from names to images.
 
     :raises ValueError: there are none, or one has no partner.

@@ -21,11 +21,11 @@ from stereo_bp_ros.evaluation.datasets.entries import (
     GROUND_TRUTH,
     Entry,
     Reader,
-    calibration,
-    image,
-    reading,
-    single_pair,
-    subfolders,
+    defer,
+    defer_calibration,
+    find_image,
+    find_pair,
+    list_folders,
 )
 
 TSUKUBA = ('scene1.row3.col3', 'scene1.row3.col4', 'truedisp.row3.col3')
@@ -58,15 +58,15 @@ UNKNOWN_SCALE = ('so that its scale is unknown: rename to left.png, right.png an
 def tsukuba(folder: Path) -> list[Entry] | None:
     """The set 'tsukuba' of 2001, or None."""
     *names, truth = TSUKUBA
-    pair = single_pair(folder, *names)
-    return pair and [Entry(folder.name, *pair, reading(
-        files.read_disparity_png, image(folder, truth), scale=TSUKUBA_SCALE))]
+    pair = find_pair(folder, *names)
+    return pair and [Entry(folder.name, *pair, defer(
+        files.read_disparity_png, find_image(folder, truth), scale=TSUKUBA_SCALE))]
 
 
 def from_2001_or_2003(folder: Path) -> list[Entry] | None:
     """Views im0 to im8, of which im2 and im6 have the truths disp2 and disp6; or None."""
-    pair = single_pair(folder, 'im2', 'im6')
-    return pair and [Entry(folder.name, *pair, reading(_truth_2003, image(folder, 'disp2')))]
+    pair = find_pair(folder, 'im2', 'im6')
+    return pair and [Entry(folder.name, *pair, defer(_truth_2003, find_image(folder, 'disp2')))]
 
 
 def _truth_2003(path: Path) -> np.ndarray:
@@ -85,10 +85,10 @@ def from_2005_or_2006(folder: Path) -> list[Entry] | None:
     Images and truths are cropped by ``dmin.txt`` pixels of the full size, which belong to a depth
     but not to the disparity between the images: the calibration has them as its shift.
     """
-    pair = single_pair(folder, 'view1', 'view5')
+    pair = find_pair(folder, 'view1', 'view5')
     return pair and [Entry(
-        folder.name, *pair, reading(_truth_2006, folder / 'disp1.png'),
-        calibration=reading(_calibration_2006, folder / 'dmin.txt', pair[0]))]
+        folder.name, *pair, defer(_truth_2006, folder / 'disp1.png'),
+        calibration=defer(_calibration_2006, folder / 'dmin.txt', pair[0]))]
 
 
 def _truth_2006(path: Path) -> np.ndarray:
@@ -120,7 +120,7 @@ def _calibration_2006(path: Path, left: Path) -> Calibration:
 
 def since_2014(folder: Path) -> list[Entry] | None:
     """im0 and im1 with calib.txt, of 2014, 2021, the third evaluation, or ETH3D; or None."""
-    pair = single_pair(folder, 'im0', 'im1')
+    pair = find_pair(folder, 'im0', 'im1')
     if pair is None:
         return None
     truth: Reader | None = None
@@ -130,8 +130,8 @@ def since_2014(folder: Path) -> list[Entry] | None:
     if place is not None:
         truth = functools.partial(files.read_pfm, place)
         for path in (folder / MASK_2014, place.with_name(MASK_2014)):
-            occluded = occluded or reading(_occluded, path, truth=truth)
-    return [Entry(folder.name, *pair, truth, calibration=calibration(folder),
+            occluded = occluded or defer(_occluded, path, truth=truth)
+    return [Entry(folder.name, *pair, truth, calibration=defer_calibration(folder),
                   disparities=_ndisp(folder / 'calib.txt'), occluded=occluded)]
 
 
@@ -144,7 +144,7 @@ def _truth_folders(folder: Path) -> Iterator[Path]:
     yield folder
     part = folder.parent
     for above in part.parents[:3]:
-        for tree in subfolders(above):
+        for tree in list_folders(above):
             if GROUND_TRUTH.search(tree.name):
                 yield tree / part.parent.name / part.name / folder.name
                 yield tree / part.name / folder.name

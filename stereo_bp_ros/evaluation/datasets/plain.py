@@ -21,15 +21,15 @@ from stereo_bp_ros.evaluation.calibrations import read_calibration
 from stereo_bp_ros.evaluation.datasets.entries import (
     TRUTH_NAME,
     Entry,
-    calibration,
-    images_in,
-    listed,
-    matched,
-    partners_by_side,
+    defer,
+    defer_calibration,
+    find_pair,
+    list_folder,
+    list_folders,
+    list_images,
+    pair_by_side,
+    pair_images,
     read_classes,
-    reading,
-    single_pair,
-    subfolders,
 )
 from stereo_bp_ros.stamps import SIDES, Image, PairFinder, sync_setting
 
@@ -118,22 +118,22 @@ def pair(folder: Path, description: Mapping[str, float] | None = None) -> list[E
 
     :param description: of a sets.yaml; None: of the one beside the folder, if there is one.
     """
-    images = single_pair(folder, 'left', 'right')
+    images = find_pair(folder, 'left', 'right')
     if images is None:
         return None
     if description is None:
         is_described = (folder.parent / 'sets.yaml').is_file()
         description = _descriptions(folder.parent).get(folder.name, {}) if is_described else {}
-    truth = (reading(read_truth, folder / 'disparity.pfm')
-             or reading(read_truth, folder / 'disparity.png',
-                        scale=description.get('disparity_scale')))
+    truth = (defer(read_truth, folder / 'disparity.pfm')
+             or defer(read_truth, folder / 'disparity.png',
+                      scale=description.get('disparity_scale')))
     if truth is None and (folder / 'right_disp.png').is_file():
-        truth = reading(_wide_truth, folder / 'left_disp.png', scale=INSTEREO2K_SCALE)
+        truth = defer(_wide_truth, folder / 'left_disp.png', scale=INSTEREO2K_SCALE)
     stamp_ns, disparities = (None if value is None else int(value) for value in map(
         description.get, ('stamp_ns', 'disparities')))
-    vehicles, sky, occluded = (reading(files.read_mask, folder / f'{name}.png')
+    vehicles, sky, occluded = (defer(files.read_mask, folder / f'{name}.png')
                                for name in ('vehicles', 'sky', 'occluded'))
-    return [Entry(folder.name, *images, truth, stamp_ns, calibration(folder), disparities,
+    return [Entry(folder.name, *images, truth, stamp_ns, defer_calibration(folder), disparities,
                   vehicles, sky, occluded,
                   functools.partial(read_classes, folder / 'classes'))]
 
@@ -153,7 +153,7 @@ def side_by_side(folder: Path) -> list[Entry] | None:
     CREStereo has them so.
     """
     found: tuple[dict[str, Path], dict[str, Path]] = ({}, {})
-    for path in images_in(folder).values():
+    for path in list_images(folder).values():
         if OTHER_IMAGES.search(path.stem):
             continue
         side = re.match(r'(left|right)_|.*_(left|right)$', path.stem)
@@ -164,12 +164,12 @@ def side_by_side(folder: Path) -> list[Entry] | None:
     lefts, rights = found
     if not lefts or not rights:
         return None
-    numbers = calibration(folder)
+    numbers = defer_calibration(folder)
     entries = []
-    for name, (left, right) in zip(lefts, matched(lefts, rights, folder, folder), strict=True):
+    for name, (left, right) in zip(lefts, pair_images(lefts, rights, folder, folder), strict=True):
         entries.append(Entry(
-            name, left, right, reading(_wide_truth, folder / f'{left.stem}.disp.png',
-                                       scale=CRESTEREO_SCALE), calibration=numbers))
+            name, left, right, defer(_wide_truth, folder / f'{left.stem}.disp.png',
+                                     scale=CRESTEREO_SCALE), calibration=numbers))
     return entries
 
 
@@ -184,11 +184,11 @@ def sequence(folder: Path, tolerance_s: float = 0.0) -> list[Entry] | None:
         return None
     left_folder, right_folder = found
     of_euroc = left_folder.parent / 'sensor.yaml' if left_folder.name == 'data' else None
-    numbers = reading(read_calibration, of_euroc) or calibration(folder)
+    numbers = defer(read_calibration, of_euroc) or defer_calibration(folder)
     truths = folder / 'disparity'
     entries = [
-        Entry(left.stem, left, right, reading(read_truth, truths / f'{left.stem}.pfm')
-              or reading(read_truth, truths / f'{left.stem}.png'), calibration=numbers,
+        Entry(left.stem, left, right, defer(read_truth, truths / f'{left.stem}.pfm')
+              or defer(read_truth, truths / f'{left.stem}.png'), calibration=numbers,
               stamp_ns=int(left.stem) if left.stem.isdecimal() else None)
         for left, right in _frames(left_folder, right_folder, tolerance_s)]
     # Names are numbers of any length: their order as text is not the order in time.
@@ -200,14 +200,14 @@ def _frames(left_folder: Path, right_folder: Path, tolerance_s: float
             ) -> list[tuple[Path, Path]]:
     """Images of the same names, of names that differ by left and right alone, or of stamps that
     are equal within the tolerance."""
-    lefts, rights = images_in(left_folder), images_in(right_folder)
+    lefts, rights = list_images(left_folder), list_images(right_folder)
     if lefts and rights and not lefts.keys() & rights.keys() and all(
             'left' in name for name in lefts):
-        return [(left, right) for _, left, right in partners_by_side(left_folder, right_folder)]
+        return [(left, right) for _, left, right in pair_by_side(left_folder, right_folder)]
     if lefts.keys() == rights.keys() or not all(
             path.stem.isdecimal() for path in (*lefts.values(), *rights.values())):
-        return matched(lefts, rights, left_folder, right_folder)
-    return _of_stamps(left_folder, lefts, rights, tolerance_s) or matched(
+        return pair_images(lefts, rights, left_folder, right_folder)
+    return _of_stamps(left_folder, lefts, rights, tolerance_s) or pair_images(
         lefts, rights, left_folder, right_folder)
 
 
@@ -228,7 +228,7 @@ def _of_stamps(folder: Path, lefts: Mapping[str, Path], rights: Mapping[str, Pat
     if len(pairs) < max(len(lefts), len(rights)):
         if not tolerance_s:
             return []
-        _tell_alone(folder, len(lefts) - len(pairs), len(lefts), tolerance_s)
+        _warn_unpaired(folder, len(lefts) - len(pairs), len(lefts), tolerance_s)
     stamps = [left.stamp_ns for left, _ in pairs]
     step_s = min(map(operator.sub, stamps[1:], stamps), default=2**63) * 1e-9
     if step_s <= tolerance_s:
@@ -238,7 +238,7 @@ def _of_stamps(folder: Path, lefts: Mapping[str, Path], rights: Mapping[str, Pat
 
 
 @functools.cache        # a folder is opened more than once
-def _tell_alone(folder: Path, alone: int, of: int, tolerance_s: float) -> None:
+def _warn_unpaired(folder: Path, alone: int, of: int, tolerance_s: float) -> None:
     if alone > 0:
         _log.warning('%s: %d of %d left images have no partner (%s)', folder, alone, of,
                      sync_setting(tolerance_s))
@@ -253,11 +253,12 @@ def _image_folders(folder: Path) -> tuple[Path, Path] | None:
         left, right = (folder / name for name in names)
         if left.is_dir() and right.is_dir():
             # A truth of both sides, in PFM, has such folders, too.
-            empty = not (images_in(left) or images_in(right))
-            return None if empty and (listed(left) or listed(right)) else (left, right)
-    found = [(left, right) for left in subfolders(folder)
+            empty = not (list_images(left) or list_images(right))
+            return None if empty and (list_folder(left) or list_folder(right)) else (left, right)
+    found = [(left, right) for left in list_folders(folder)
              if 'left' in left.name.lower() and not OTHER_IMAGES.search(left.name)
-             and (right := other_side_of(left)).is_dir() and images_in(left) and images_in(right)]
+             and (right := other_side_of(left)).is_dir()
+             and list_images(left) and list_images(right)]
     if len(found) > 1:
         raise ValueError(f'{folder} has several pairs of folders: '
                          + ', '.join(f'{left.name} with {right.name}' for left, right in found)

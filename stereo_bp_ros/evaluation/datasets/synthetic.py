@@ -13,15 +13,15 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.evaluation import calibrations, files
 from stereo_bp_ros.evaluation.datasets.entries import (
     Entry,
-    both_folders,
-    images_in,
-    matched,
-    partners,
-    partners_by_side,
+    defer,
+    find_folders,
+    list_folders,
+    list_images,
+    pair_by_name,
+    pair_by_side,
+    pair_images,
     read_virtual_kitti,
     read_virtual_vehicles,
-    reading,
-    subfolders,
 )
 
 FARTHEST = 65535
@@ -46,17 +46,17 @@ def virtual_kitti(folder: Path) -> list[Entry] | None:
     frames = folder / 'frames'
     if not (frames / 'rgb' / 'Camera_0').is_dir():
         return None
-    numbers = reading(calibrations.read_calibration, folder / 'intrinsic.txt')
+    numbers = defer(calibrations.read_calibration, folder / 'intrinsic.txt')
     entries = []
-    for left, right in partners(frames / 'rgb' / 'Camera_0', frames / 'rgb' / 'Camera_1'):
+    for left, right in pair_by_name(frames / 'rgb' / 'Camera_0', frames / 'rgb' / 'Camera_1'):
         number = left.stem.rpartition('_')[2]
         depth = frames / 'depth' / 'Camera_0' / f'depth_{number}.png'
         seen = frames / 'classSegmentation' / 'Camera_0' / f'classgt_{number}.png'
         entries.append(Entry(
             left.stem, left, right,
-            numbers and reading(_disparity_of_levels, depth, calibration=numbers, per_metre=100),
-            calibration=numbers, vehicles=reading(read_virtual_vehicles, seen),
-            sky=reading(_is_sky, depth), classes=reading(read_virtual_kitti, seen)))
+            numbers and defer(_disparity_of_levels, depth, calibration=numbers, per_metre=100),
+            calibration=numbers, vehicles=defer(read_virtual_vehicles, seen),
+            sky=defer(_is_sky, depth), classes=defer(read_virtual_kitti, seen)))
     return entries
 
 
@@ -78,22 +78,22 @@ def scene_flow(folder: Path) -> list[Entry] | None:
         for scene in _with_both_sides(folder if inside else top, SCENE_FLOW_LEVELS):
             truths = top.parent / 'disparity' / scene.relative_to(top)
             start = scene.relative_to(folder if inside or len(tops) > 1 else top)
-            for left, right in partners(scene / 'left', scene / 'right'):
+            for left, right in pair_by_name(scene / 'left', scene / 'right'):
                 name = f'{left.stem}.pfm'
                 # Samples of the set have no folder for the left truths.
                 entries.append(Entry(
                     (start / left.stem).as_posix(), left, right,
-                    reading(_scene_flow_truth, truths / 'left' / name)
-                    or reading(_scene_flow_truth, truths / name)))
+                    defer(_scene_flow_truth, truths / 'left' / name)
+                    or defer(_scene_flow_truth, truths / name)))
     return entries or None
 
 
 def _with_both_sides(folder: Path, levels: int) -> Iterator[Path]:
     """The folders, down to so many levels, that have left/ and right/."""
-    if both_folders(folder, 'left', 'right'):
+    if find_folders(folder, 'left', 'right'):
         yield folder
     elif levels:
-        for child in subfolders(folder):
+        for child in list_folders(folder):
             yield from _with_both_sides(child, levels - 1)
 
 
@@ -109,18 +109,18 @@ def sintel(folder: Path) -> list[Entry] | None:
     if any((folder / 'training' / f'{one}_left').is_dir() for one in SINTEL_PASSES):
         folder = folder / 'training'
     passes = {one: folders for one in SINTEL_PASSES
-              if (folders := both_folders(folder, f'{one}_left', f'{one}_right'))}
+              if (folders := find_folders(folder, f'{one}_left', f'{one}_right'))}
     entries = []
     for one, (lefts, rights) in passes.items():
-        for scene in subfolders(lefts):
-            for left, right in partners(scene, rights / scene.name):
+        for scene in list_folders(lefts):
+            for left, right in pair_by_name(scene, rights / scene.name):
                 name = f'{scene.name}/{left.stem}'
                 truth, hidden, outside = (folder / kind / f'{name}.png' for kind in (
                     'disparities', 'occlusions', 'outofframe'))
                 entries.append(Entry(
                     f'{one}/{name}' if len(passes) > 1 else name, left, right,
-                    reading(_sintel_truth, truth),
-                    occluded=reading(_either, hidden, outside) if truth.is_file() else None))
+                    defer(_sintel_truth, truth),
+                    occluded=defer(_either, hidden, outside) if truth.is_file() else None))
     return entries or None
 
 
@@ -141,20 +141,20 @@ def _either(*paths: Path) -> np.ndarray:
 
 def tartan_air(folder: Path) -> list[Entry] | None:
     """A trajectory (P000) with image_left and image_right, or None."""
-    folders = both_folders(folder, 'image_left', 'image_right')
+    folders = find_folders(folder, 'image_left', 'image_right')
     if folders is None or not any(
-            name.rpartition('.')[0].endswith('_left') for name in images_in(folders[0])):
+            name.rpartition('.')[0].endswith('_left') for name in list_images(folders[0])):
         return None
     return [Entry(name, left, right,
-                  reading(_tartan_air_truth, folder / 'depth_left' / f'{name}_left_depth.npy'),
+                  defer(_tartan_air_truth, folder / 'depth_left' / f'{name}_left_depth.npy'),
                   calibration=_tartan_air_calibration)
-            for name, left, right in partners_by_side(*folders)]
+            for name, left, right in pair_by_side(*folders)]
 
 
 def _tartan_air_calibration() -> Calibration:
     """Of all sets."""
-    return calibrations.rectified(
-        'of TartanAir', *calibrations.projections(320.0, 0.25, 320.0, 240.0), (640, 480))
+    return calibrations.make_calibration(
+        'of TartanAir', *calibrations.make_projections(320.0, 0.25, 320.0, 240.0), (640, 480))
 
 
 def _tartan_air_truth(path: Path) -> np.ndarray:
@@ -173,16 +173,16 @@ def _tartan_air_truth(path: Path) -> np.ndarray:
 def falling_things(folder: Path) -> list[Entry] | None:
     """Images NAME.left.jpg and NAME.right.jpg, or None."""
     lefts, rights = ({path.name.partition('.')[0]: path for name, path in
-                      images_in(folder).items() if f'.{side}.' in name and '.depth.' not in name
+                      list_images(folder).items() if f'.{side}.' in name and '.depth.' not in name
                       and '.seg.' not in name} for side in ('left', 'right'))
     if not lefts.keys() & rights.keys():
         return None
-    numbers = reading(_falling_things_calibration, folder / '_camera_settings.json')
+    numbers = defer(_falling_things_calibration, folder / '_camera_settings.json')
     return [Entry(name, left, right,
-                  numbers and reading(_disparity_of_levels, folder / f'{name}.left.depth.png',
-                                      calibration=numbers, per_metre=10000),
+                  numbers and defer(_disparity_of_levels, folder / f'{name}.left.depth.png',
+                                    calibration=numbers, per_metre=10000),
                   calibration=numbers)
-            for name, (left, right) in zip(lefts, matched(lefts, rights, folder, folder),
+            for name, (left, right) in zip(lefts, pair_images(lefts, rights, folder, folder),
                                            strict=True)]
 
 
@@ -198,8 +198,8 @@ def _falling_things_calibration(path: Path) -> Calibration:
             RecursionError) as error:
         raise ValueError(f'calibration {path} has no intrinsic_settings with fx, fy, cx and cy: '
                          f'{error}') from error
-    return calibrations.rectified(
-        path, *calibrations.projections(fx, FALLING_THINGS_BASELINE, cx, cy, fy), (width, height))
+    p = calibrations.make_projections(fx, FALLING_THINGS_BASELINE, cx, cy, fy)
+    return calibrations.make_calibration(path, *p, (width, height))
 
 
 def _disparity_of_levels(path: Path, calibration: Callable[[], Calibration], per_metre: int

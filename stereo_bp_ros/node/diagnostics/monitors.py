@@ -43,12 +43,8 @@ WINDOW = 300
 
 @dataclasses.dataclass(frozen=True)
 class TopicReport:
-    """One topic at the moment of the report.
+    """One topic: Hz since the report before, seconds of silence, what the last message was.
 
-    rate:   messages per second since the report before.
-    silent: seconds since the last message, or since the subscription; never below 0.
-    seen:   whether any message has come since the subscription.
-    detail: what the last message was, e.g. '640 x 480 mono8'.
     stamps: nanoseconds, of what came since the report before; None where the first message came
             since then.
     ahead:  seconds by which the stamp of the last message was ahead of its arrival.
@@ -170,10 +166,8 @@ def _common(left: list[int], right: list[int], tolerance_ns: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class OutputStall:
-    """Images came and nothing was published.
+    """Images came and nothing was published for some seconds, ``since`` counters were so.
 
-    seconds: since when.
-    since:   the counters then.
     building: seconds for which a new engine has been in the making; None = none is.
     """
 
@@ -312,11 +306,8 @@ class GpuMonitor:
     """Reads clock, heat, load, memory and throttling of one GPU; ``report`` is for any thread.
 
     NVML (package ``nvidia-ml-py``) answers from any thread and makes no CUDA context. Without the
-    package, without a driver, and for what a device does not tell, there are no keys.
-
-    :param conditions: is told when heat or power hold the clock down.
-    :param load: imports NVML's module.
-    :param now: seconds of a clock that never goes back.
+    package, without a driver, and for what a device does not tell, there are no keys. Heat or
+    power that hold the clock down are a condition.
     """
 
     def __init__(self, conditions: Conditions,

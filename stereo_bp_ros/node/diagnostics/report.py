@@ -53,16 +53,13 @@ class Report:
     state:      of the lifecycle, with what it is busy with: 'active', 'configuring', ...
     images, infos: one report per topic; empty while there are no subscriptions.
     missing:    topics of camera_infos that have never come, while images have.
-    conditions: what is wrong, of all keys.
     counts, before: the counters now and at the report before.
     stall:      images come and nothing is published; None where all is well.
     waiting, held: images per side that wait for a partner, pairs that are on their way; looked
                 up where they are, so that they check the counters instead of following them.
     closest_miss: seconds between the stamps that came closest without pairing, or None.
     quality:    of the frame that was looked at last, or None.
-    vertical:   keys and values of the vertical offset between the images.
     distribution, recent: latency of the last frames, and of those since the report before.
-    device:     name of the device, how it computes, and its state.
     """
 
     state: str
@@ -311,7 +308,7 @@ def device_status(report: Report) -> Status:
 
 def _search(matcher: StereoMatcher) -> str:
     """First and last disparity of the search between the images as they are, and why."""
-    config, depth = matcher.config_in_force, matcher.config.min_depth
+    config, depth = matcher.effective_config, matcher.config.min_depth
     text = f'{config.min_disparity} to {config.max_disparity}'
     if not depth:
         return text

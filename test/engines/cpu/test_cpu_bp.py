@@ -186,11 +186,12 @@ WHOLE_STEPS = {'data_weight': 1.0, 'data_truncation': 60.0, 'levels': 2,
 
 
 @pytest.mark.parametrize(('changes', 'messages', 'costs'), [
-    *(({'discontinuity_slope': slope, 'disparity_range': disparities, 'data_weight': 10.0,
-        'levels': 1}, kept, 'uint16')
-      for slope, kept in ((127.0, 'int8'), (128.0, 'uint16')) for disparities in (12, 40)),
+    *(({'discontinuity_slope': 127.0, 'disparity_range': disparities, 'data_weight': 4.0,
+        'levels': 1}, 'int8', 'uint8') for disparities in (12, 40)),
     ({'data_truncation': 255.4, 'disparity_range': 9}, 'int8', 'uint8'),
-    *slow(({'data_truncation': 255.5, 'disparity_range': 9}, 'int8', 'uint16'))], ids=str)
+    *slow(({'discontinuity_slope': 128.0, 'disparity_range': 40, 'data_weight': 10.0,
+            'levels': 1}, 'uint16', 'uint16'),
+          ({'data_truncation': 255.5, 'disparity_range': 9}, 'int8', 'uint16'))], ids=str)
 def test_the_largest_values_of_a_type_lose_nothing(changes: dict[str, Any], messages: str,
                                                    costs: str) -> None:
     config = MatcherConfig(preprocessing='none', **{**WHOLE_STEPS, **changes})

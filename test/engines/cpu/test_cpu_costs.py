@@ -11,6 +11,7 @@ import pytest
 
 from test.cases import slow
 from test.engines.support import naive_bp, naive_costs
+from test.engines.support.pairs import noisy_pair as pair
 
 pytest.importorskip('numba')
 from stereo_bp_ros import ConfigError, MatcherConfig, RawImage, partitions
@@ -30,17 +31,6 @@ TRUNCATION = {'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0}
 
 def combined(disparity_range: int, **changes: Any) -> MatcherConfig:
     return MatcherConfig(disparity_range=disparity_range, **{'levels': 3, **TRUNCATION, **changes})
-
-
-def pair(width: int, height: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Texture of all grey values, moved by 3 and by 7 pixels, and noise."""
-    rng = np.random.default_rng(seed)
-    left = cv2.GaussianBlur(rng.integers(0, 256, (height, width), dtype=np.uint8), (0, 0), 1.0)
-    left = cv2.normalize(left, None, 0, 255, cv2.NORM_MINMAX)
-    right = np.roll(left, -3, axis=1)
-    right[height // 2:] = np.roll(left[height // 2:], -7, axis=1)
-    noise = rng.integers(0, 256, (height, width), dtype=np.uint8)
-    return left, np.where(rng.random((height, width)) < 0.1, noise, right)
 
 
 def by_pixel(values: np.ndarray, level: memory.Level) -> np.ndarray:

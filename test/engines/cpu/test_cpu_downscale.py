@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
-from stereo_bp_ros import Calibration, MatcherConfig, StereoMatcher, geometry
+from stereo_bp_ros import MatcherConfig, StereoMatcher, geometry
 from stereo_bp_ros.config import preset_names
 from stereo_bp_ros.engines.cpu.outputs import enlarge_confidences, enlarge_disparities
 from stereo_bp_ros.engines.cpu.stages import preprocess
@@ -17,13 +17,12 @@ from stereo_bp_ros.evaluation.scenes.plane import SlantedPlane
 from stereo_bp_ros.types import OUTPUTS
 from test.cases import slow
 from test.engines.support import naive_downscale as naive
-from test.engines.support.pairs import noisy_pair
+from test.engines.support.pairs import CALIBRATION, noisy_pair
 from test.raw_cameras import rectification
 from test.settings import plain, tiled
 
 FACTORS = (2, 3, 4)
 SHAPES = ((24, 36), (25, 37), (11, 23), (7, 6), (2, 50), (1, 1))
-CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 COMBINED = {'stereo_algorithm': 'bp', 'message_type': 'int16', 'census_weight': 0.8,
             'path_sums': True, 'levels': 2, 'iterations': 3, 'discontinuity_slope': 20.0,
             'discontinuity_truncation': 120.0, 'filling': 'plane', 'disp12_max_diff': 1}

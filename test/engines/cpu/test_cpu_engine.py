@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 pytest.importorskip('numba')
-from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros import MatcherConfig, RawImage
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.types import DERIVED, ENGINE_STAGES, OUTPUTS
 from test.cases import slow
 from test.engines.support.outputs import rubbish
+from test.engines.support.pairs import CALIBRATION
 
-CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 WIDTH, HEIGHT = 96, 50
 
 KINDS = {

@@ -17,7 +17,7 @@ from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.engines.cpu.stages import convert, rectify
 from stereo_bp_ros.images import ENCODINGS
 from test.cases import slow
-from test.engines.support import naive_downscale
+from test.engines.support import naive_downscale, pairs
 from test.engines.support.naive_rectification import remapped
 from test.raw_cameras import (
     BASELINE,
@@ -35,12 +35,7 @@ WIDTH, HEIGHT = 98, 61        # even: YUV needs it
 
 
 def random_raw(encoding: str, padding: int = 3, seed: int = 0, shape=(HEIGHT, WIDTH)) -> RawImage:
-    known = ENCODINGS[encoding]
-    height, width = shape
-    height -= height % 2 if known.has_even_height else 0
-    row = width * known.pixel_bytes + padding
-    data = np.random.default_rng(seed).integers(0, 256, (known.rows(height), row), np.uint8)
-    return RawImage(data.tobytes(), height, width, row, encoding)
+    return pairs.random_raw(encoding, *shape[::-1], seed, padding)
 
 
 def arrays_of(config: MatcherConfig, width: int, height: int, source: tuple[int, int]

@@ -21,6 +21,7 @@ import pytest
 pytest.importorskip('numba')
 from stereo_bp_ros import MatcherConfig, StereoMatcher
 from stereo_bp_ros.engines.cpu.simd import runtime
+from test.cases import slow
 
 Child = Callable[..., str]
 
@@ -112,7 +113,7 @@ def test_only_the_caches_used_last_are_kept(cache_home: pathlib.Path) -> None:
     assert kept == {directory.name, *map(str, range(runtime.CACHES_KEPT - 1))}
 
 
-@pytest.mark.parametrize('room', ['engines.cpu', 'papers.plain_steps'])
+@pytest.mark.parametrize('room', ['engines.cpu', *slow('papers.plain_steps')])
 def test_a_changed_helper_is_compiled_anew_in_spite_of_the_cache(
         repository: pathlib.Path, tmp_path: pathlib.Path, child: Child, room: str) -> None:
     package = tmp_path / 'stereo_bp_ros'

@@ -149,7 +149,7 @@ def shifted_texture(width, height, disparity):
     spectrum = np.fft.rfft(random, axis=1) * (frequencies < 0.25)
     pair = [np.fft.irfft(spectrum * np.exp(2j * np.pi * frequencies * shift), width + 32, axis=1)
             for shift in (0, disparity)]
-    return [np.clip(60 * image + 128, 0, 255).round().astype(np.uint8)[:, 16:16 + width]
+    return [np.clip(60 * image[:, 16:16 + width] + 128, 0, 255).round().astype(np.uint8)
             for image in pair]
 
 

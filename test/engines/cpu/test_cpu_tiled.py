@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from test.engines.support import naive_tiled
+from test.engines.support.pairs import noisy_pair
 
 pytest.importorskip('numba')
 from stereo_bp_ros import ConfigError, MatcherConfig, StereoMatcher
@@ -21,16 +22,6 @@ from test.settings import paper, tiled
 def configuration(**changes: Any) -> MatcherConfig:
     return paper(**{'stereo_algorithm': 'tiled_bp', 'disparity_range': 9, 'tile_size': 5,
                            'discontinuity_truncation': 2.5, **changes})
-
-
-def noisy_pair(width: int, height: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    left = cv2.GaussianBlur(rng.integers(0, 256, (height, width), dtype=np.uint8), (0, 0), 1.0)
-    left = cv2.normalize(left, None, 0, 255, cv2.NORM_MINMAX)
-    right = np.roll(left, -3, axis=1)
-    right[height // 2:] = np.roll(left[height // 2:], -6, axis=1)
-    noise = rng.integers(0, 256, (height, width), dtype=np.uint8)
-    return left, np.where(rng.random((height, width)) < 0.1, noise, right)
 
 
 def matched(config: MatcherConfig, left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -117,6 +108,7 @@ def test_energy_of_two_inner_iterations_is_below_that_of_an_untiled_one(data: pa
     assert limit < once < 1.05 * limit
 
 
+@pytest.mark.slow
 def test_energy_is_below_that_of_one_raster_iteration_without_tiles(data: pathlib.Path) -> None:
     pair = {one.name: one for one in open_dataset(data / 'middlebury')}['tsukuba']
     left, right = ((cv2.cvtColor(side, cv2.COLOR_RGB2GRAY) if side.ndim == 3 else side)

@@ -13,7 +13,7 @@ from stereo_bp_ros.engines.cuda.costs import stage, terms
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from test.engines.support import naive_costs
-from test.engines.support.cuda_runs import CALIBRATION, run
+from test.engines.support.cuda_runs import run
 from test.engines.support.pairs import all_outputs, compare_engines, noisy_pair
 
 pytestmark = pytest.mark.gpu
@@ -35,7 +35,7 @@ def configured(disparities: int, **changes: Any) -> MatcherConfig:
 def test_both_engines_find_the_same(disparities: int, min_disparity: int, width: int,
                                     height: int, path_sums: bool) -> None:
     config = configured(disparities, min_disparity=min_disparity, path_sums=path_sums)
-    compare_engines(config, *noisy_pair(width, height), CALIBRATION)
+    compare_engines(config, *noisy_pair(width, height))
 
 
 @pytest.mark.parametrize('changes', [
@@ -56,7 +56,7 @@ def test_both_engines_find_the_same(disparities: int, min_disparity: int, width:
      'discontinuity_edge_truncation': 300.0, 'levels': 1}])
 def test_both_engines_find_the_same_with_path_sums_and(changes: dict[str, Any]) -> None:
     config = configured(40, path_sums=True, **changes)
-    compare_engines(config, *noisy_pair(149, 75), CALIBRATION)
+    compare_engines(config, *noisy_pair(149, 75))
 
 
 def test_a_gaussian_leaves_hardly_a_pixel_another_value() -> None:
@@ -65,7 +65,7 @@ def test_a_gaussian_leaves_hardly_a_pixel_another_value() -> None:
     from stereo_bp_ros.engines.cpu.engine import CpuEngine
     config = configured(40, path_sums=True, smoothing_sigma=0.7)
     left, right = noisy_pair(149, 75)
-    found, expected = (all_outputs(kind.of(config, 149, 75), left, right, CALIBRATION)
+    found, expected = (all_outputs(kind.of(config, 149, 75), left, right)
                        for kind in (CudaEngine, CpuEngine))
     for name in ('disparity', 'confidence'):
         assert np.mean(found[name] != expected[name]) < 0.002, name

@@ -12,7 +12,7 @@ pytest.importorskip('numba')
 from stereo_bp_ros import MatcherConfig, StereoMatcher
 from stereo_bp_ros.types import OUTPUTS
 from test.cases import every
-from test.engines.support.cuda_runs import CALIBRATION
+from test.engines.support.pairs import CALIBRATION
 
 pytestmark = pytest.mark.gpu
 

@@ -23,10 +23,10 @@ from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.stages import refine
 from stereo_bp_ros.types import ENGINE_STAGES, OUTPUTS
 from test.cases import every
-from test.engines.support.cuda_runs import CALIBRATION, naive_labels, run
 from test.engines.support.cuda_runs import labels as labels_of
+from test.engines.support.cuda_runs import naive_labels, run
 from test.engines.support.outputs import rubbish
-from test.engines.support.pairs import noisy_pair
+from test.engines.support.pairs import CALIBRATION, noisy_pair
 from test.settings import paper
 
 pytestmark = pytest.mark.gpu

@@ -27,7 +27,7 @@ RANGES = (2, 12, 21, 40, 64, 77, 128, 150, 300, 512)
 def kinds_of(disparities: int) -> list[tuple[str, tuple[float, float], float]]:
     """Ways to keep float32, and limits of layout for which it is so: costs of whole numbers, of
     three bytes."""
-    never, always = float('inf'), formats.LEAST_COST_OF_THREE_BYTES
+    never, always = float('inf'), formats.MIN_COST_OF_THREE_BYTES
     halves = disparities > 56
     found = [('Float32ThreeBytesSplit' if halves else 'Float32ThreeBytes', (never, never), always),
              ('Float32Split' if halves else 'Float32', (never, never), never)]
@@ -46,7 +46,7 @@ def test_fewer_bytes_are_as_good_as_four(monkeypatch: pytest.MonkeyPatch, dispar
     results = []
     for kind, fixed, least in kinds_of(disparities):
         monkeypatch.setattr(formats, 'COSTS_OF_FIXED', fixed)
-        monkeypatch.setattr(formats, 'LEAST_COST_OF_THREE_BYTES', least)
+        monkeypatch.setattr(formats, 'MIN_COST_OF_THREE_BYTES', least)
         forget()
         assert MessageFormat.of(config).name == kind
         results.append(run(config, left, right, ('disparity', 'confidence')))
@@ -71,7 +71,7 @@ def test_labels_with_a_lead_are_found_whatever_a_step_is(monkeypatch: pytest.Mon
     assert decided.mean() > 0.4
     for kind, fixed, in_bytes in kinds_of(disparities):
         monkeypatch.setattr(formats, 'COSTS_OF_FIXED', fixed)
-        monkeypatch.setattr(formats, 'LEAST_COST_OF_THREE_BYTES', in_bytes)
+        monkeypatch.setattr(formats, 'MIN_COST_OF_THREE_BYTES', in_bytes)
         forget()
         assert MessageFormat.of(config).name == kind
         found = labels(config, run(config, left, right)['disparity'])
@@ -94,7 +94,7 @@ def test_whole_numbers_are_exact_where_float32_is(monkeypatch: pytest.MonkeyPatc
     results = []
     for kind, fixed, least in kinds_of(disparities)[::2]:
         monkeypatch.setattr(formats, 'COSTS_OF_FIXED', fixed)
-        monkeypatch.setattr(formats, 'LEAST_COST_OF_THREE_BYTES', least)
+        monkeypatch.setattr(formats, 'MIN_COST_OF_THREE_BYTES', least)
         forget()
         assert MessageFormat.of(config).name == kind
         results.append(run(config, left, right, OUTPUTS))

@@ -21,6 +21,7 @@ from stereo_bp_ros.engines.cuda.stages import convert, preprocess
 from stereo_bp_ros.images import ENCODINGS
 from test.cases import every
 from test.engines.support import device_memory
+from test.engines.support.pairs import random_raw
 from test.settings import five_sets
 
 pytestmark = pytest.mark.gpu
@@ -205,17 +206,6 @@ def test_costs_are_packed_only_where_whole_numbers_give_them() -> None:
     assert cost_formats.packed(config.replace(data_truncation=200.0, levels=2)) is None
 
 
-def random_image(encoding: str, width: int, height: int, padding: int, big_endian: bool,
-                 seed: int) -> RawImage:
-    """An image whose rows are followed by rubbish; one row less where two share their chroma."""
-    layout = ENCODINGS[encoding]
-    height -= height % 2 if layout.has_even_height else 0
-    row = width * layout.pixel_bytes
-    data = np.random.default_rng(seed).integers(
-        0, 256, (layout.rows(height), row + padding), dtype=np.uint8)
-    return RawImage(data.tobytes(), height, width, row + padding, encoding, big_endian)
-
-
 def cpu_grey(raw: RawImage, config: MatcherConfig) -> np.ndarray:
     """Grey values as the CPU engine has them."""
     pytest.importorskip('numba')
@@ -274,7 +264,7 @@ def test_grey_values_equal_those_of_the_cpu_engine(encoding: str, padding: int,
                            mono16_scale=0.0039)
     for width, height in ((34, 19), (16, 16), (130, 47)):
         for big_endian in (False, True):
-            pair = [random_image(encoding, width, height, padding, big_endian, seed)
+            pair = [random_raw(encoding, width, height, seed, padding, big_endian)
                     for seed in (1, 2)]
             kind, *images = converted(config, *pair)
             assert kind == ('values' if ENCODINGS[encoding].bits == 16 else 'grey')
@@ -286,7 +276,7 @@ def test_grey_values_equal_those_of_the_cpu_engine(encoding: str, padding: int,
                                              ('bayer_gbrg8', 'mono16'), ('bayer_rggb16', 'nv24')])
 def test_the_images_of_a_pair_may_have_two_encodings(left: str, right: str) -> None:
     config = MatcherConfig(disparity_range=2, levels=1)
-    pair = [random_image(encoding, 50, 21, 3, False, 5) for encoding in (left, right)]
+    pair = [random_raw(encoding, 50, 21, 5, 3) for encoding in (left, right)]
     _, *images = converted(config, *pair)
     for image, raw in zip(images, pair, strict=True):
         np.testing.assert_array_equal(image, cpu_grey(raw, config))
@@ -296,7 +286,7 @@ def test_the_images_of_a_pair_may_have_two_encodings(left: str, right: str) -> N
 @pytest.mark.parametrize('encoding', ['mono8', 'mono16', 'rgb8'])
 def test_images_in_pinned_memory_are_read_where_they_lie(encoding: str, is_told: bool) -> None:
     config = MatcherConfig(disparity_range=2, levels=1)
-    pair = [random_image(encoding, 64, 33, 0, False, seed) for seed in (1, 2)]
+    pair = [random_raw(encoding, 64, 33, seed, 0) for seed in (1, 2)]
     pinned = [pinned_copy(raw) for raw in pair]
     assert [convert.pinned_address(raw) for raw in pair] == [0, 0]
     assert [convert.pinned_address(raw) for raw in pinned] == [raw.data.ctypes.data
@@ -311,7 +301,7 @@ def test_an_engine_takes_pinned_and_ordinary_images_in_turn() -> None:
     engine = cuda.CudaEngine.of(config, 64, 48)
     results = []
     for seed in (1, 2):
-        pair = [random_image('mono8', 64, 48, 0, False, seed + side) for side in (0, 1)]
+        pair = [random_raw('mono8', 64, 48, seed + side, 0) for side in (0, 1)]
         for images in (pair, [pinned_copy(raw) for raw in pair]):
             out = {'disparity': np.empty((48, 64), np.float32)}
             timings = engine.compute(images[0], images[1], None, out)
@@ -328,7 +318,7 @@ def test_pinned_images_and_outputs_may_come_again_and_change() -> None:
     config = MatcherConfig(disparity_range=8, levels=2, iterations=2)
     engine = cuda.CudaEngine.of(config, width, height)
     ordinary = cuda.CudaEngine.of(config, width, height)
-    pairs = [[pinned_copy(random_image('mono8', width, height, 0, False, seed + side))
+    pairs = [[pinned_copy(random_raw('mono8', width, height, seed + side, 0))
               for side in (0, 1)] for seed in range(0, 24, 2)]
     targets = [{'disparity': np.empty((height, width), np.float32)},
                {'disparity': np.zeros((height, width), np.float32),
@@ -373,7 +363,7 @@ def test_every_stage_that_runs_on_the_device_is_timed(encoding: str, preprocessi
     config = MatcherConfig(disparity_range=8, levels=2, iterations=2,
                            preprocessing=preprocessing)
     engine = cuda.CudaEngine.of(config, 320, 240)
-    pair = [random_image(encoding, 320, 240, 0, False, seed) for seed in (1, 2)]
+    pair = [random_raw(encoding, 320, 240, seed, 0) for seed in (1, 2)]
     out = {'disparity': np.empty((240, 320), np.float32)}
     for _ in range(3):
         timings = engine.compute(pair[0], pair[1], None, out)

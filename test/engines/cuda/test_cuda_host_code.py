@@ -71,7 +71,7 @@ def assert_in_cpp(file: str, checks: list[str]) -> None:
 
 # File, C++ expression, value in Python.
 CONSTANTS = [
-    ('hierarchical/messages.cu', 'LARGEST_HALO', launch.LARGEST_HALO),
+    ('hierarchical/messages.cu', 'MAX_HALO', launch.MAX_HALO),
     ('hierarchical/messages.cu', 'FROM_ZERO', launch.FROM_ZERO),
     ('hierarchical/messages.cu', 'FROM_PARENTS', launch.FROM_PARENTS),
     ('hierarchical/messages.cu', 'FROM_MESSAGES', launch.FROM_MESSAGES),
@@ -101,11 +101,11 @@ CONSTANTS = [
     ('costs/pyramid.cu', 'ARRANGED', combined.ARRANGED),
     ('costs/pyramid.cu', 'ARRANGING', combined.ARRANGING),
     ('costs/pyramid.cu', 'NODES', combined.NODES),
-    ('costs/pyramid.cu', 'Sharing<64>::WARPS', combined.MOST_WARPS),
+    ('costs/pyramid.cu', 'Sharing<64>::WARPS', combined.MAX_WARPS),
     ('frame/preprocess.cu', 'TILE_WIDTH', preprocess.TILE_WIDTH),
     ('frame/preprocess.cu', 'TILE_HEIGHT', preprocess.TILE_HEIGHT),
     ('frame/preprocess.cu', 'THREADS', preprocess.BLOCK[0] * preprocess.BLOCK[1]),
-    ('frame/preprocess.cu', 'MOST_RADIUS', preprocess.MOST_RADIUS),
+    ('frame/preprocess.cu', 'MAX_RADIUS', preprocess.MAX_RADIUS),
     *(('frame/convert.cu', name, getattr(convert, name))
       for name in ('CHANNEL', 'COLOUR', 'MOSAIC', 'WIDE', 'WIDE_MOSAIC', 'VALUES')),
     ('frame/bands.cu', 'COLUMNS', refine.BAND_COLUMNS),
@@ -115,7 +115,7 @@ CONSTANTS = [
     ('frame/speckles.cu', 'TILE_WIDTH', refine.TILE),
     ('frame/speckles.cu', 'TILE_HEIGHT', refine.TILE),
     ('sad/sad.cu', 'STRIP', sad_launch.STRIP),
-    ('sad/sad.cu', 'KEY_SCALE', sad_launch.MOST_LABELS),
+    ('sad/sad.cu', 'KEY_SCALE', sad_launch.MAX_LABELS),
     ('hierarchical/labels.cu', 'THREADS', labels.THREADS),
     ('sad/sad.cu', 'resident_threads(2, LABELS_ALONE)', sad_launch.RESIDENT_THREADS),
     ('tiled/tiled.cu', 'PLANES', tiled_launch.PLANES),

@@ -290,8 +290,8 @@ def test_long_vectors_of_floats_are_whole_numbers_where_these_are_as_good(
     # The slope is whole, and such that 16 bits hold it.
     own_slope, own_truncation = quantisation.message_smoothness(config)
     assert steps == pytest.approx(own_slope * scale, abs=1e-6)
-    assert 2 ** 14 <= steps <= formats.LARGEST_SLOPE_OF_FIXED
-    assert np.log2(scale) % 1 == 0 or steps == formats.LARGEST_SLOPE_OF_FIXED
+    assert 2 ** 14 <= steps <= formats.MAX_SLOPE_OF_FIXED
+    assert np.log2(scale) % 1 == 0 or steps == formats.MAX_SLOPE_OF_FIXED
     assert isinstance(steps, int)
     assert isinstance(truncation, int)
     assert abs(truncation - scale * min(own_truncation, own_slope * (disparities - 1))) <= 0.5
@@ -391,7 +391,7 @@ def test_pairs_of_pinned_images_are_known_when_they_come_again() -> None:
     # The first time of each, then as many as there may be.
     assert [known.see(pair) for pair in pairs] == [(convert.ANYWHERE, [])] * len(pairs)
     found = [known.see(pair)[0] for _ in range(3) for pair in pairs]
-    assert found == 3 * (pairs[:known.MOST_KNOWN] + [convert.ANYWHERE] * 3)
+    assert found == 3 * (pairs[:known.MAX_KNOWN] + [convert.ANYWHERE] * 3)
     # What has not come for long makes room.
     for _ in range(known.LONG_AGO):
         known.see(pairs[1])

@@ -8,19 +8,13 @@ import pytest
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, RawImage, Rectification, StereoMatcher
 from stereo_bp_ros.images import ENCODINGS
+from test.engines.support.pairs import random_raw
 from test.raw_cameras import MODELS, camera_info, rectification
 
 pytestmark = pytest.mark.gpu
 WIDTH, HEIGHT = 98, 60
 CONFIG = MatcherConfig(rectify=True, disparity_range=16, levels=3, disp12_max_diff=1)
 OUTPUTS = ('disparity', 'depth', 'points')
-
-
-def random_raw(encoding: str, seed: int) -> RawImage:
-    known = ENCODINGS[encoding]
-    row = WIDTH * known.pixel_bytes + 3
-    data = np.random.default_rng(seed).integers(0, 256, (known.rows(HEIGHT), row), np.uint8)
-    return RawImage(data.tobytes(), HEIGHT, WIDTH, row, encoding)
 
 
 @pytest.mark.parametrize(('size', 'factor'), [((0, 0), 1), ((0, 0), 2), ((50, 40), 1)])
@@ -31,7 +25,7 @@ def test_frames_have_the_bits_of_the_cpu_engine_as_calibrations_change(
     pytest.importorskip('numba')
     config = CONFIG.replace(reference_image=reference, rectified_width=size[0],
                             rectified_height=size[1], downscale=factor)
-    pair = [random_raw(encoding, seed) for seed in (1, 2)]
+    pair = [random_raw(encoding, WIDTH, HEIGHT, seed, 3) for seed in (1, 2)]
     with StereoMatcher(config, 'cuda') as on_cuda, StereoMatcher(config, 'cpu') as on_cpu:
         for model, d in (*MODELS, MODELS[0]):
             found = Rectification.from_camera_info(*(

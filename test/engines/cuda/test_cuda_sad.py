@@ -11,19 +11,20 @@ import pytest
 
 pytest.importorskip('cupy')
 pytest.importorskip('numba')
-from stereo_bp_ros import Calibration, MatcherConfig, RawImage, StereoMatcher
+from stereo_bp_ros import MatcherConfig, RawImage, StereoMatcher
 from stereo_bp_ros.engines import choose
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
 from stereo_bp_ros.types import OUTPUTS
-from test.engines.support.pairs import all_outputs, compare_engines, noisy_pair
+from test.engines.support.pairs import CALIBRATION, noisy_pair
+from test.engines.support.pairs import all_outputs as run
+from test.engines.support.pairs import compare_engines as compare
 from test.settings import streamed
 
 pytestmark = pytest.mark.gpu
 
-CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 VARIANTS = ('global', 'shared_one', 'shared_all')
 
 #: Everything that SAD fills, read by what these settings publish.
@@ -34,46 +35,44 @@ def configuration(**changes: Any) -> MatcherConfig:
     return MatcherConfig.from_mapping({'stereo_algorithm': 'sad', **changes})
 
 
-def run(engine: Any, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
-    return all_outputs(engine, left, right, CALIBRATION)
+@pytest.mark.parametrize(('changes', 'width', 'height'), [
+    *(({'correlation_window_size': window, 'disparity_range': disparities},
+       disparities + window + 77, window + 41)
+      for window in (1, 3, 5, 7, 9, 15, 17, 19, 21, 33, 35, 49, 51)
+      for disparities in (2, 21, 64, 130)),
+    *(({'correlation_window_size': 7, 'disparity_range': disparities, 'preprocessing': 'none',
+        'subpixel': subpixel}, disparities + 101, 50)
+      for disparities in (2, 3, 8, 9, 16, 17, 40, 63, 65, 72, 100, 128, 129, 192, 256, 300, 449,
+                          511, 512) for subpixel in (True, False)),
+    *(({'correlation_window_size': 9, 'disparity_range': 16}, width, height)
+      for width, height in ((24, 9), (31, 64), (130, 17), (39, 100), (300, 19))),
+    *(({'correlation_window_size': 5, 'disparity_range': 24, 'min_disparity': first,
+        'reference_image': reference}, 141, 60)
+      for first in (-31, -16, -3, 2, 19) for reference in ('left', 'right')),
+    *(({'correlation_window_size': window, 'disparity_range': disparities, 'min_disparity': first,
+        **streamed(variant)}, disparities + window + 60, window + 30)
+      for window, disparities, first in ((5, 64, 0), (1, 2, -1), (13, 30, -9), (51, 40, 3))
+      for variant in VARIANTS),
+    *(({'correlation_window_size': 5, 'disparity_range': 16, 'preprocessing': preprocessing,
+        'reference_image': reference, **streamed(variant)}, 90, 40)
+      for preprocessing in ('none', 'sobel_x') for reference in ('left', 'right')
+      for variant in VARIANTS)], ids=str)
+def test_frames_have_the_bits_of_the_cpu_engine(changes: dict[str, Any], width: int, height: int
+                                                ) -> None:
+    found = compare(configuration(**EVERYTHING, **changes),
+                    *noisy_pair(width, height, nearer=9))
+    assert (found['confidence'] > 0).any()
 
 
-def compare(config: MatcherConfig, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
-    return compare_engines(config, left, right, CALIBRATION)
-
-
-@pytest.mark.parametrize('window', [1, 3, 5, 7, 9, 15, 17, 19, 21, 33, 35, 49, 51])
-@pytest.mark.parametrize('disparities', [2, 21, 64, 130])
-def test_every_window_gives_what_the_cpu_engine_gives(window: int, disparities: int) -> None:
-    config = configuration(correlation_window_size=window, disparity_range=disparities,
-                           **EVERYTHING)
-    found = compare(config, *noisy_pair(disparities + window + 77, window + 41, window, nearer=9))
-    assert (found['disparity'] >= 0).any()
-
-
-@pytest.mark.parametrize('disparities', [2, 3, 8, 9, 16, 17, 40, 63, 65, 72, 100, 128, 129, 192,
-                                         256, 300, 449, 511, 512])
-@pytest.mark.parametrize('subpixel', [True, False])
-def test_every_range_gives_what_the_cpu_engine_gives(disparities: int, subpixel: bool) -> None:
-    config = configuration(correlation_window_size=7, disparity_range=disparities,
-                           preprocessing='none', subpixel=subpixel, **EVERYTHING)
-    compare(config, *noisy_pair(disparities + 101, 50, disparities, nearer=9))
-
-
-@pytest.mark.parametrize(('width', 'height'), [(16, 16), (24, 9), (25, 8), (31, 64), (130, 17),
-                                               (39, 100), (300, 19), (2, 2), (5, 3)])
-def test_odd_narrow_and_too_small_images(width: int, height: int) -> None:
-    config = configuration(correlation_window_size=9, disparity_range=16, **EVERYTHING)
+@pytest.mark.parametrize(('width', 'height', 'first'), [
+    (16, 16, 0), (25, 8, 0), (2, 2, 0), (5, 3, 0), (141, 60, -200), (141, 60, 150)])
+@pytest.mark.parametrize('variant', ['auto', *VARIANTS])
+def test_images_without_a_valid_window_have_no_confidence(variant: str, width: int, height: int,
+                                                          first: int) -> None:
+    config = configuration(correlation_window_size=9, disparity_range=16, min_disparity=first,
+                           **streamed(variant), **EVERYTHING)
     found = compare(config, *noisy_pair(width, height, nearer=9))
-    assert (found['confidence'] > 0).any() == (width >= 24 and height >= 9)
-
-
-@pytest.mark.parametrize('first', [-200, -31, -16, -3, 2, 19, 150])
-@pytest.mark.parametrize('reference', ['left', 'right'])
-def test_both_references_and_signs_of_the_first_disparity(first: int, reference: str) -> None:
-    config = configuration(correlation_window_size=5, disparity_range=24, min_disparity=first,
-                           reference_image=reference, **EVERYTHING)
-    compare(config, *noisy_pair(141, 60, nearer=9))
+    assert not (found['confidence'] > 0).any()
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -140,26 +139,6 @@ def test_devices_with_little_shared_memory_keep_one_copy(monkeypatch: pytest.Mon
     monkeypatch.setattr(sad_launch, 'LEAST_ROWS', 1000)
     assert sad_launch.launch_of(config, 400, 100).copies == 1
     compare(config, *noisy_pair(400, 100, nearer=9))
-
-
-@pytest.mark.parametrize('variant', VARIANTS)
-@pytest.mark.parametrize(('window', 'disparities', 'first'), [(5, 64, 0), (1, 2, -1), (13, 30, -9),
-                                                              (51, 40, 3)])
-def test_every_variant_gives_what_the_cpu_engine_gives(variant: str, window: int,
-                                                       disparities: int, first: int) -> None:
-    config = configuration(correlation_window_size=window, disparity_range=disparities,
-                           min_disparity=first, **streamed(variant), **EVERYTHING)
-    compare(config, *noisy_pair(disparities + window + 60, window + 30, nearer=9))
-
-
-@pytest.mark.parametrize('variant', VARIANTS)
-def test_every_variant_takes_every_kind_of_frame(variant: str) -> None:
-    for preprocessing, reference in itertools.product(('none', 'sobel_x'), ('left', 'right')):
-        compare(configuration(correlation_window_size=5, disparity_range=16,
-                              preprocessing=preprocessing, reference_image=reference,
-                              **streamed(variant)), *noisy_pair(90, 40, nearer=9))
-    compare(configuration(correlation_window_size=9, disparity_range=16, **streamed(variant)),
-            *noisy_pair(20, 40, nearer=9))
 
 
 def test_auto_takes_the_gpu_and_says_so() -> None:

@@ -46,7 +46,7 @@ def test_blocks_cover_every_window_and_fit_the_device(window: int, disparities: 
         assert found.grid[1] * found.rows >= valid.height
         assert (found.grid[1] - 1) * found.rows < valid.height
         assert found.chunks * found.label_tiles * 8 >= disparities
-        assert found.label_tiles * 8 <= sad_launch.MOST_LABELS
+        assert found.label_tiles * 8 <= sad_launch.MAX_LABELS
         assert 16 * found.tiles >= window + 15
         assert found.threads <= sad_launch.RESIDENT_THREADS
         assert found.shared_bytes <= device.shared_memory - 1024     # type: ignore[attr-defined]

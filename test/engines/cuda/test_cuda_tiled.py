@@ -10,17 +10,18 @@ import pytest
 
 pytest.importorskip('cupy')
 pytest.importorskip('numba')
-from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros import MatcherConfig, RawImage
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.types import OUTPUTS
-from test.engines.support.pairs import all_outputs, compare_engines, noisy_pair
+from test.engines.support.pairs import CALIBRATION, noisy_pair
+from test.engines.support.pairs import all_outputs as run
+from test.engines.support.pairs import compare_engines as compare
 from test.settings import five_sets, tiled
 
 pytestmark = pytest.mark.gpu
 
-CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 SCHEDULES = ('speculative', 'rows', 'cooperative', 'lock_free', 'launches')
 
 #: Those that any image fits, and any number of inner iterations; and those with barriers.
@@ -33,14 +34,6 @@ EVERYTHING = {'uniqueness_ratio': 8.0, 'disp12_max_diff': 1}
 def configuration(**changes: Any) -> MatcherConfig:
     return five_sets(**{'stereo_algorithm': 'tiled_bp', 'disparity_range': 16, 'tile_size': 6,
                         **changes})
-
-
-def run(engine: Any, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
-    return all_outputs(engine, left, right, CALIBRATION)
-
-
-def compare(config: MatcherConfig, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
-    return compare_engines(config, left, right, CALIBRATION)
 
 
 @pytest.mark.parametrize('schedule', SCHEDULES)

@@ -123,7 +123,7 @@ def test_zeros_are_bytes_of_zero(library: Any, in_halves: bool) -> None:
 @pytest.mark.parametrize('chunks', [8, 13, 16])
 def test_whole_numbers_lose_a_constant_and_nothing_else(library: Any, chunks: int) -> None:
     rng = np.random.default_rng(1)
-    slope, bound = formats.LARGEST_SLOPE_OF_FIXED, 127 * formats.LARGEST_SLOPE_OF_FIXED
+    slope, bound = formats.MAX_SLOPE_OF_FIXED, 127 * formats.MAX_SLOPE_OF_FIXED
     for steps in (rng.integers(-slope, slope + 1, 4 * chunks),
                   np.full(4 * chunks, slope), np.full(4 * chunks, -slope)):
         # From the middle, where the other side is, outwards.

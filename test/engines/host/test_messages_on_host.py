@@ -175,7 +175,7 @@ def test_halves_of_floats_are_exact_where_sums_are(
         disparities: int, width: int, kind: str, least_cost: float,
         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, 'COSTS_OF_FIXED', (float('inf'), float('inf')))
-    monkeypatch.setattr(formats, 'LEAST_COST_OF_THREE_BYTES', least_cost)
+    monkeypatch.setattr(formats, 'MIN_COST_OF_THREE_BYTES', least_cost)
     formats.forget()
     # Everything is a multiple of 1/8.
     config = configured(disparities, data_weight=0.125, discontinuity_slope=0.5,

@@ -12,7 +12,6 @@ from test.engines.support.host_arena import HostArena
 
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig, RawImage
-from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.outputs import (
     Finished,
@@ -30,11 +29,11 @@ from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.types import DERIVED, OUTPUTS
 from test.engines.host.test_convert_on_host import random_image
 from test.engines.support.outputs import rubbish
+from test.engines.support.pairs import CALIBRATION
 
 pytestmark = [pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++'),
               pytest.mark.usefixtures('host_kernels')]
 
-CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 
 
 def random_map(shape: tuple[int, int], disparities: int) -> np.ndarray:

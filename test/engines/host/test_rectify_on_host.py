@@ -19,19 +19,11 @@ from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.engines.cuda.stages import convert, rectify
 from stereo_bp_ros.images import ENCODINGS
 from test.engines.support.host_arena import HostArena
+from test.engines.support.pairs import random_raw
 from test.raw_cameras import MODELS, camera_info, rectification
 
 pytestmark = [pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++'),
               pytest.mark.usefixtures('host_kernels')]
-
-
-def random_raw(encoding: str, width: int, height: int, seed: int, big_endian: bool = False
-               ) -> RawImage:
-    known = ENCODINGS[encoding]
-    height -= height % 2 if known.has_even_height else 0
-    row = width * known.pixel_bytes + 5
-    data = np.random.default_rng(seed).integers(0, 256, (known.rows(height), row), np.uint8)
-    return RawImage(data, height, width, row, encoding, big_endian)
 
 
 def of_kernel(config: MatcherConfig, pair: tuple[RawImage, RawImage], found: Rectification
@@ -97,7 +89,8 @@ def test_every_encoding_is_rectified_to_the_bits_of_the_cpu(encoding: str, refer
 @pytest.mark.parametrize('big_endian', [False, True])
 @pytest.mark.parametrize('left', ['mono8', 'mono16', 'bayer_grbg8'])
 def test_images_of_8_and_16_bits_make_a_pair(left: str, big_endian: bool) -> None:
-    pair = (random_raw(left, 97, 61, 1, big_endian), random_raw('mono16', 97, 61, 2, big_endian))
+    pair = tuple(random_raw(encoding, 97, 61, seed, big_endian=big_endian)
+                 for seed, encoding in enumerate((left, 'mono16')))
     check(CONFIG, pair, rectification())
 
 

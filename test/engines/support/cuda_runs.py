@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros import MatcherConfig, RawImage
 from stereo_bp_ros.engines.cuda import engine as cuda
 from test.engines.support import naive_bp
 from test.engines.support.outputs import rubbish
-
-CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
+from test.engines.support.pairs import CALIBRATION
 
 
 def run(config: MatcherConfig, left: np.ndarray, right: np.ndarray,

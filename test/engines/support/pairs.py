@@ -8,8 +8,11 @@ import cv2
 import numpy as np
 
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.types import OUTPUTS
 from test.engines.support.outputs import rubbish
+
+CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 
 
 def noisy_pair(width: int, height: int, seed: int = 0, *, nearer: int = 7
@@ -25,24 +28,33 @@ def noisy_pair(width: int, height: int, seed: int = 0, *, nearer: int = 7
     return left, np.where(rng.random((height, width)) < 0.1, noise, right)
 
 
-def all_outputs(engine: Any, left: np.ndarray, right: np.ndarray, calibration: Calibration
-                ) -> dict[str, np.ndarray]:
+def random_raw(encoding: str, width: int, height: int, seed: int = 0, padding: int = 5,
+               big_endian: bool = False) -> RawImage:
+    """An image whose rows are followed by rubbish; one row less where two share their chroma."""
+    layout = ENCODINGS[encoding]
+    height -= height % 2 if layout.has_even_height else 0
+    row = width * layout.pixel_bytes + padding
+    data = np.random.default_rng(seed).integers(0, 256, (layout.rows(height), row), np.uint8)
+    return RawImage(data.tobytes(), height, width, row, encoding, big_endian)
+
+
+def all_outputs(engine: Any, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
     """What an engine finds, which is closed afterwards."""
     outputs = rubbish(OUTPUTS, left.shape[:2])
     for _ in range(3):      # no result may depend on what earlier frames left behind
-        engine.compute(RawImage.from_array(left), RawImage.from_array(right), calibration,
+        engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION,
                        outputs)
     engine.close()
     return outputs
 
 
-def compare_engines(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
-                    calibration: Calibration) -> dict[str, np.ndarray]:
+def compare_engines(config: MatcherConfig, left: np.ndarray, right: np.ndarray
+                    ) -> dict[str, np.ndarray]:
     """Run both engines and demand equal bits; returns them."""
     from stereo_bp_ros.engines.cpu.engine import CpuEngine
     from stereo_bp_ros.engines.cuda.engine import CudaEngine
     height, width = left.shape[:2]
-    expected, found = (all_outputs(kind.of(config, width, height), left, right, calibration)
+    expected, found = (all_outputs(kind.of(config, width, height), left, right)
                        for kind in (CpuEngine, CudaEngine))
     for name in OUTPUTS:
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)

@@ -26,13 +26,13 @@ PATH_THREADS = 128
 
 #: Pixels of a block of ``arrange_costs`` and threads, nodes of a block of ``add_children`` and the
 #: most warps; as in ``pyramid.cu``.
-ARRANGED, ARRANGING, NODES, MOST_WARPS = 32, 256, 32, 8
+ARRANGED, ARRANGING, NODES, MAX_WARPS = 32, 256, 32, 8
 
 #: Sides from which paths come.
 SIDES = 4
 
 #: No cost of a coarser level is above so many truncations.
-MOST_TRUNCATIONS = 4
+MAX_TRUNCATIONS = 4
 
 _Pair = ctypes.c_void_p * 2
 
@@ -149,7 +149,7 @@ class CombinedCost:
         self._arrange = ArrangeLaunch(volumes, found['cost_0'], *self._levels[0])
         self._coarser = [
             CoarserLaunch(found[f'cost_{k - 1}'], found[f'cost_{k}'], *self._levels[k - 1],
-                          *self._levels[k], MOST_TRUNCATIONS * _truncation(config))
+                          *self._levels[k], MAX_TRUNCATIONS * _truncation(config))
             for k in range(1, len(self._levels))]
 
     def load(self, image: str, _has_whole_grey: bool = True, _base: str | None = None) -> None:
@@ -186,7 +186,7 @@ class CombinedCost:
             self._run(stream, _paths(config), (blocks, 1, 1), PATH_THREADS, self._follow)
         self._run(stream, _arranged(config),
                   (2 * level.columns // ARRANGED * level.height, 1, 1), ARRANGING, self._arrange)
-        warps = min(MOST_WARPS, -(-config.disparity_range // formats.CHUNK))
+        warps = min(MAX_WARPS, -(-config.disparity_range // formats.CHUNK))
         for k, launch in enumerate(self._coarser, 1):
             self._run(stream, _coarser(config, k),
                       (-(-launch.width // NODES), launch.height, 1), NODES * warps, launch)

@@ -21,7 +21,7 @@ from stereo_bp_ros.partitions import Partition, Partitioning
 TILE_WIDTH, TILE_HEIGHT, TILE_LEVELS = 32, 16, 5
 
 #: Warps of a block of ``data_cost``: the most that compute, and the least that load.
-MOST_WARPS, LEAST_WARPS = 8, 4
+MAX_WARPS, MIN_WARPS = 8, 4
 
 #: Columns of a block of ``parent_cost``, and parts of the chunks.
 PARENT_BLOCK = (64, 4, 1)
@@ -91,7 +91,7 @@ def kernels(config: ResolvedConfig, image: str, has_whole_grey: bool, base: str 
 
 
 def parameters(config: ResolvedConfig, table: int) -> CostLaunch:
-    """Arguments of whatever computes data costs, but for images, levels and stamp.
+    """Arguments of whatever computes data costs, except for images, levels and stamp.
 
     :param table: address of the table on the device.
     """
@@ -165,5 +165,5 @@ class Cost:
 
 def _warps(chunks: int) -> int:
     """Warps of a block of ``data_cost``; as ``Warps`` in ``cost.cuh``."""
-    rounds = -(-chunks // MOST_WARPS)
-    return max(LEAST_WARPS, -(-chunks // rounds))
+    rounds = -(-chunks // MAX_WARPS)
+    return max(MIN_WARPS, -(-chunks // rounds))

@@ -14,13 +14,13 @@ from stereo_bp_ros.engines.cuda.hierarchical.formats import (
 )
 
 #: The largest multiple that 4 bits hold.
-LARGEST_NIBBLE = 15
+MAX_NIBBLE = 15
 
 #: 16 bits hold the sum of the differences of a node of the coarsest level up to this.
-LARGEST_SUM = 65535
+MAX_SUM = 65535
 
 #: The kernels round products of a byte and the real factor to whole numbers below this.
-LARGEST_PRODUCT = 2 ** 22
+MAX_PRODUCT = 2 ** 22
 
 
 class Packed(NamedTuple):
@@ -74,7 +74,7 @@ class CostFormat(NamedTuple):
         elif base == 'Multiples' and whole:
             largest = 4 ** level * whole.truncation
             is_small = (level <= 2 and largest <= MAX_BYTE
-                        and largest * real_factor(config) < LARGEST_PRODUCT)
+                        and largest * real_factor(config) < MAX_PRODUCT)
             name = base if is_small else 'MultipleSums'
         return CostFormat(name, factor)
 
@@ -112,7 +112,7 @@ def packed(config: ResolvedConfig) -> Packed | None:
     if not MessageFormat.of(config).is_int16:
         truncation = min(config.data_truncation, 255.0)
         is_whole = (truncation < 128 and truncation == int(truncation)
-                    and truncation * 4 ** (config.levels - 1) <= LARGEST_SUM)
+                    and truncation * 4 ** (config.levels - 1) <= MAX_SUM)
         return Packed(1, int(truncation)) if is_whole else None
     if not _fits_bytes(config, 0):
         return None

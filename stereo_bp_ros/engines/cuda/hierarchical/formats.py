@@ -15,34 +15,34 @@ from stereo_bp_ros.config import ResolvedConfig, quantisation
 CHUNK = 8
 
 #: Registers of 32 bits that one thread has for the words of one vector.
-LARGEST_VECTOR_REGISTERS = 64
+MAX_VECTOR_REGISTERS = 64
 
 #: The largest value of a byte.
 MAX_BYTE = 255
 
 #: The largest range of differences: their sums must fit the bits that a word has for them.
-LARGEST_RANGE_OF_DIFFERENCES = 128
+MAX_RANGE_OF_DIFFERENCES = 128
 
 #: Differences up to this fit 6 bits with their sign.
 LARGEST_SLOPE_OF_SIX_BITS = 31
 
 #: float32 messages take three bytes where the largest cost of a pixel is at least this part of the
 #: largest message: their steps are 2^-22 of that or less, and show nowhere.
-LEAST_COST_OF_THREE_BYTES = 2.0 ** -10
+MIN_COST_OF_THREE_BYTES = 2.0 ** -10
 
 #: Vectors of floats of so many chunks or more are split over two lanes: a thread's part is half as
 #: long then, and no part of the envelope is computed twice.
-LEAST_CHUNKS_OF_SPLIT = 8
+MIN_CHUNKS_OF_SPLIT = 8
 
 #: ``Fixed32`` needs a largest cost of a pixel between these multiples of the slope, so that 2^14
 #: steps of the slope resolve costs as float32 does ...
 COSTS_OF_FIXED = 0.25, 32.0
 
 #: ... and a largest message of at least so many slopes, which are 2^16 steps.
-LEAST_MESSAGE_OF_FIXED = 4
+MIN_MESSAGE_OF_FIXED = 4
 
 #: The slope in steps of ``Fixed32``: 16 bits hold a difference of neighbouring labels.
-LARGEST_SLOPE_OF_FIXED = 32766
+MAX_SLOPE_OF_FIXED = 32766
 
 
 class Level(NamedTuple):
@@ -149,7 +149,7 @@ class MessageFormat(abc.ABC):
 
     @functools.cached_property
     def _parts(self) -> int:
-        most = LARGEST_VECTOR_REGISTERS // self._chunk_registers
+        most = MAX_VECTOR_REGISTERS // self._chunk_registers
         return next(parts for parts in (1, 2, 4, 8) if self.chunks <= most * parts)
 
     @property
@@ -214,7 +214,7 @@ class Int16SixBits(Int16):
         _, slope, truncation = cls.numbers(config)
         sums = largest_cost(config) * 4 ** (config.levels - 1) + 6 * truncation
         return (-(-config.disparity_range // CHUNK) % 8 == 0
-                and config.disparity_range <= LARGEST_RANGE_OF_DIFFERENCES
+                and config.disparity_range <= MAX_RANGE_OF_DIFFERENCES
                 and slope <= LARGEST_SLOPE_OF_SIX_BITS and sums <= quantisation.MAX_INT16)
 
     @property
@@ -251,7 +251,7 @@ class Float32ThreeBytes(Float32):
     def suits(cls, config: ResolvedConfig) -> bool:
         return (super().suits(config) and _is_default_program(config)
                 and quantisation.largest_cost(config)
-                >= LEAST_COST_OF_THREE_BYTES * _largest_message(config) > 0)
+                >= MIN_COST_OF_THREE_BYTES * _largest_message(config) > 0)
 
     @classmethod
     def numbers(cls, config: ResolvedConfig) -> tuple[float, float, float]:
@@ -274,10 +274,10 @@ class Fixed32(MessageFormat):
     @classmethod
     def suits(cls, config: ResolvedConfig) -> bool:
         if (not _is_default_program(config) or not _is_split(config)
-                or config.disparity_range > LARGEST_RANGE_OF_DIFFERENCES):
+                or config.disparity_range > MAX_RANGE_OF_DIFFERENCES):
             return False
         slope, largest = quantisation.message_smoothness(config)[0], _largest_message(config)
-        if not 0 < LEAST_MESSAGE_OF_FIXED * slope <= largest:
+        if not 0 < MIN_MESSAGE_OF_FIXED * slope <= largest:
             return False
         least, most = COSTS_OF_FIXED
         cost = quantisation.largest_cost(config)
@@ -287,8 +287,8 @@ class Fixed32(MessageFormat):
     @staticmethod
     def _scale(slope: float) -> float:
         """Steps of 1: a power of two where the slope is whole then, or such that it is."""
-        scale = 2.0 ** math.floor(math.log2(LARGEST_SLOPE_OF_FIXED / slope))
-        return scale if (slope * scale).is_integer() else LARGEST_SLOPE_OF_FIXED / slope
+        scale = 2.0 ** math.floor(math.log2(MAX_SLOPE_OF_FIXED / slope))
+        return scale if (slope * scale).is_integer() else MAX_SLOPE_OF_FIXED / slope
 
     @classmethod
     def numbers(cls, config: ResolvedConfig) -> tuple[float, float, float]:
@@ -319,7 +319,7 @@ def _first_step(config: ResolvedConfig, slope: float) -> int | None:
 
 def _is_split(config: ResolvedConfig) -> bool:
     return (config.message_type != 'int16'
-            and -(-config.disparity_range // CHUNK) >= LEAST_CHUNKS_OF_SPLIT)
+            and -(-config.disparity_range // CHUNK) >= MIN_CHUNKS_OF_SPLIT)
 
 
 def _is_default_program(config: ResolvedConfig) -> bool:

@@ -12,7 +12,7 @@ from stereo_bp_ros.engines.cuda.hierarchical.formats import (
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 
 #: Nodes around a tile that a launch can reach; the kernels have the same constants.
-LARGEST_HALO = 15
+MAX_HALO = 15
 
 #: Bytes of shared memory that a block takes beside what is asked for.
 STATIC_SHARED = 1024
@@ -85,7 +85,7 @@ class Launch(NamedTuple):
 # times directions: those of all vectors that a thread sends at once.
 
 #: Registers of a multiprocessor, and threads of its largest block, on every architecture.
-MULTIPROCESSOR_REGISTERS, LARGEST_BLOCK = 65536, 1024
+MULTIPROCESSOR_REGISTERS, MAX_BLOCK = 65536, 1024
 
 #: Float vectors of more registers in one lane leave fewer threads to a single iteration.
 FLOAT_REGISTERS = 32
@@ -150,7 +150,7 @@ def streamed_tiling(message: MessageFormat) -> Tiling:
     """The tiling of single iterations that stream through device memory.
 
     Floats: whole lines of memory, two vectors of a thread on their way. Split vectors: as many
-    nodes as a block has teams, but for many labels.
+    nodes as a block has teams, except for many labels.
     """
     if message.is_int16:
         return Tiling(1, 16, 8, 128, _directions(message))
@@ -230,7 +230,7 @@ def resident_threads(message: MessageFormat, directions: int, needed: int) -> in
         each, more = RESIDENT_FLOATS if message.lanes == 1 else RESIDENT_SPLIT_FLOATS
     threads = -(-needed // RESIDENT_STEP) * RESIDENT_STEP
     registers = each * message.registers * directions + more
-    is_too_many = threads > LARGEST_BLOCK or MULTIPROCESSOR_REGISTERS // threads < registers
+    is_too_many = threads > MAX_BLOCK or MULTIPROCESSOR_REGISTERS // threads < registers
     return None if is_too_many else threads
 
 

@@ -15,8 +15,8 @@ from stereo_bp_ros.engines.cuda.hierarchical.formats import MessageFormat
 from stereo_bp_ros.engines.cuda.hierarchical.labels import Matches
 from stereo_bp_ros.engines.cuda.hierarchical.launch import (
     LABELS,
-    LARGEST_HALO,
     LAST_COLOUR,
+    MAX_HALO,
     OWN_LABELS,
     Launch,
 )
@@ -25,7 +25,7 @@ from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages.refine import Frame
 from stereo_bp_ros.partitions import Partitioning
 
-_CountsOfColour = ctypes.c_int * (LARGEST_HALO + 1)
+_CountsOfColour = ctypes.c_int * (MAX_HALO + 1)
 _Counts = _CountsOfColour * 2
 
 
@@ -49,7 +49,7 @@ def base_cost(config: ResolvedConfig, image: str, launches: list[Launch]) -> str
             if steps[-1].finish != LAST_COLOUR:
                 return 'Multiples'
         elif (message.message_bytes <= formats.CHUNK * message.chunks and message.lanes == 1
-              and whole.truncation <= cost_formats.LARGEST_NIBBLE
+              and whole.truncation <= cost_formats.MAX_NIBBLE
               and steps[-1].finish == LABELS
               and all(step.iterations == 1 and not step.tiling.resident for step in steps)):
             return 'Nibbles'

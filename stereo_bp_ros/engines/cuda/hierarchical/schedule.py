@@ -16,8 +16,8 @@ from stereo_bp_ros.engines.cuda.hierarchical.launch import (
     FROM_PARENTS,
     FROM_ZERO,
     LABELS,
-    LARGEST_HALO,
     LAST_COLOUR,
+    MAX_HALO,
     Launch,
     Tiling,
 )
@@ -65,12 +65,12 @@ def nodes_of(step: Launch) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int
             for y in range(-halo, height + halo)
             for x in range(-halo, width + halo) if (x + y) % 2 == colour)
         lists.append(tuple(
-            x + LARGEST_HALO + 1 | (y + LARGEST_HALO + 1) << 8
+            x + MAX_HALO + 1 | (y + MAX_HALO + 1) << 8
             | ((y + step.halo_rows) * step.halo_tile_columns
                + (x + step.halo_columns) // 2) << 16
             for _, y, x in nodes))
         counts.append(tuple(bisect.bisect_right(nodes, m, key=lambda node: node[0])
-                            for m in range(LARGEST_HALO + 1)))
+                            for m in range(MAX_HALO + 1)))
     return tuple(lists), tuple(counts)
 
 

@@ -121,7 +121,7 @@ WIDTHS, LABEL_WIDTHS = (64, 48, 40, 32, 24, 16, 12, 8, 4, 2), (32, 24, 16, 12, 8
 LABEL_ROWS, EARLY_ROWS, FEW_LABELS, EARLY_ITERATIONS = 32, 16, 32, 3
 
 #: Waves of resident tiles that are worth a smaller tile.
-LARGEST_WAVES = 3
+MAX_WAVES = 3
 
 #: Threads of a warp of each scheduler, and of resident nodes what a direction waits for each
 #: label, and a warp's other instructions of an iteration, in those of a label.
@@ -300,7 +300,7 @@ def _resident(site: Site, iterations: int, finish: int) -> Tiling | None:
                 return tiling
         return None
 
-    for waves in range(1, LARGEST_WAVES + 1):
+    for waves in range(1, MAX_WAVES + 1):
         for size in RESIDENT_TILES:
             if site.waves(*size) <= waves and (tiling := of(*size)):
                 return tiling

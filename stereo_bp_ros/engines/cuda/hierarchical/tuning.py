@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from stereo_bp_ros.config import ResolvedConfig
 from stereo_bp_ros.engines import cache, programs
 from stereo_bp_ros.engines.cuda.hierarchical import schedule
-from stereo_bp_ros.engines.cuda.hierarchical.launch import LARGEST_HALO, Tiling
+from stereo_bp_ros.engines.cuda.hierarchical.launch import MAX_HALO, Tiling
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.device import Properties
 from stereo_bp_ros.engines.cuda.tunable import Tunable
@@ -187,7 +187,7 @@ def sound(config: ResolvedConfig, content: dict[str, Any], device: Properties) -
 def _is_sound(tiling: Tiling) -> bool:
     numbers = tiling[:5]
     return (all(isinstance(number, int) and number > 0 for number in numbers)
-            and tiling.iterations < LARGEST_HALO and max(tiling.width, tiling.height) <= 128
+            and tiling.iterations < MAX_HALO and max(tiling.width, tiling.height) <= 128
             and tiling.width % 2 == tiling.height % 2 == tiling.threads % 32 == 0
             and tiling.directions in (1, 2, 4) and isinstance(tiling.resident, bool))
 

@@ -12,7 +12,7 @@ from stereo_bp_ros.geometry import Wanted
 
 #: Windows in x of one warp, most labels of one warp, and threads that a multiprocessor holds of
 #: the kernel; as in ``sad.cu``.
-STRIP, MOST_LABELS, RESIDENT_THREADS = 32, 64, 512
+STRIP, MAX_LABELS, RESIDENT_THREADS = 32, 64, 512
 
 #: Warps of a block, unless the range needs more.
 BLOCK_WARPS = 4
@@ -81,7 +81,7 @@ def _launch(config: ResolvedConfig, block: Launch, columns: int, height: int, ro
 
 def _block(config: ResolvedConfig, device: Properties) -> Launch:
     """One block, of no rows yet."""
-    chunks = -(-config.disparity_range // MOST_LABELS)
+    chunks = -(-config.disparity_range // MAX_LABELS)
     label_tiles = -(-config.disparity_range // (8 * chunks))
     strips = max(1, BLOCK_WARPS // chunks)
     found = Launch(window_tiles(config), label_tiles, chunks, strips, 4, 0, (1, 1, 1), 0)

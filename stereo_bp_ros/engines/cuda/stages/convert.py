@@ -17,10 +17,10 @@ from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.images import ENCODINGS, RawImage
 
 #: Threads of a block, and blocks that suffice for the speed of the bus.
-UPLOAD_THREADS, MOST_UPLOAD_BLOCKS = 256, 64
+UPLOAD_THREADS, MAX_UPLOAD_BLOCKS = 256, 64
 
 #: Blocks where each asks through the bus where its image lies: 41 take 5 to 13 us longer.
-MOST_ASKING_BLOCKS = 4
+MAX_ASKING_BLOCKS = 4
 
 #: Bytes that one thread copies at once.
 UNIT = 16
@@ -127,7 +127,7 @@ class PinnedSources:
 
     #: Pairs with a graph; looks since the last of one after which another may have its place;
     #: pairs that are remembered after one look.
-    MOST_KNOWN, LONG_AGO, MOST_SEEN = 8, 64, 64
+    MAX_KNOWN, LONG_AGO, MAX_SEEN = 8, 64, 64
 
     def __init__(self) -> None:
         self._looks = 0
@@ -142,11 +142,11 @@ class PinnedSources:
             return sources, []
         if sources not in self._seen:
             self._seen[sources] = None
-            if len(self._seen) > self.MOST_SEEN:
+            if len(self._seen) > self.MAX_SEEN:
                 del self._seen[next(iter(self._seen))]
             return ANYWHERE, []
         dropped = []
-        if len(self._known) == self.MOST_KNOWN:
+        if len(self._known) == self.MAX_KNOWN:
             oldest = min(self._known, key=self._known.__getitem__)
             if self._looks - self._known[oldest] <= self.LONG_AGO:
                 return ANYWHERE, []
@@ -258,7 +258,7 @@ class Convert:
         most = max(segment.count for segment in segments)
         if most == 0:
             return False
-        blocks = min(MOST_ASKING_BLOCKS if sources == ANYWHERE else MOST_UPLOAD_BLOCKS,
+        blocks = min(MAX_ASKING_BLOCKS if sources == ANYWHERE else MAX_UPLOAD_BLOCKS,
                      -(-most // UPLOAD_THREADS))
         compiler.kernel(self._device, 'frame/convert.cu', 'upload').launch(
             stream, (blocks, 3, 1), (UPLOAD_THREADS, 1, 1), 0,

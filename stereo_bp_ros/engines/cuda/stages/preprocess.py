@@ -14,7 +14,7 @@ from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 #: Pixels and threads of a block, and the widest Gaussian; as in ``preprocess.cu``.
 TILE_WIDTH, TILE_HEIGHT = 32, 16
 BLOCK = (32, 8, 1)
-MOST_RADIUS = 41
+MAX_RADIUS = 41
 
 #: The C++ type of the pixels of an array, by the end of its name.
 PIXELS = {'grey': 'uint8', 'values': 'float', 'smoothed': 'float', 'matched': 'float',
@@ -147,9 +147,9 @@ class Preprocess:
     def _gaussian(self, source: str, target: str) -> _Launch:
         weights = gaussian_weights(self._config.smoothing_sigma)
         radius = len(weights) - 1
-        return _Launch(f'gaussian<{PIXELS[source]}>', _shared(radius, 4, 4),
+        return _Launch(f'gaussian<{PIXELS[source]}>', _shared_bytes(radius, 4, 4),
                        _Gaussian(self._planes(source, target), radius,
-                                 (ctypes.c_float * (MOST_RADIUS + 1))(*weights)))
+                                 (ctypes.c_float * (MAX_RADIUS + 1))(*weights)))
 
     def _sobel(self, source: str, target: str, is_magnitude: bool) -> _Launch:
         config = self._config
@@ -160,14 +160,14 @@ class Preprocess:
     def _residual(self, source: str, target: str) -> _Launch:
         side, pixel = self._config.residual_window_size, PIXELS[source]
         sum_bytes, element_bytes = (4, 1) if pixel == 'uint8' else (8, 4)
-        return _Launch(f'residual<{pixel}>', _shared(side // 2, sum_bytes, element_bytes),
+        return _Launch(f'residual<{pixel}>', _shared_bytes(side // 2, sum_bytes, element_bytes),
                        _Box(self._planes(source, target), side // 2, 1.0 / (side * side)))
 
     def _texture(self, source: str) -> _Launch:
         radius = self._config.correlation_window_size // 2
         planes = self._planes(source, source)
         planes.to[0] = self._arena.device['texture']
-        return _Launch('texture', _shared(radius, 8, 4), _Box(planes, radius), 1)
+        return _Launch('texture', _shared_bytes(radius, 8, 4), _Box(planes, radius), 1)
 
     def _contrast(self, source: str) -> _Launch:
         planes = self._planes(source, source)
@@ -182,7 +182,7 @@ class Preprocess:
         return _Planes(both(source), both(target), *self._size)
 
 
-def _shared(halo: int, sum_bytes: int, element_bytes: int) -> int:
+def _shared_bytes(halo: int, sum_bytes: int, element_bytes: int) -> int:
     """Bytes of shared memory of a tile with its halo; as ``FilterTile``."""
     return (TILE_HEIGHT + 2 * halo) * (
         TILE_WIDTH * sum_bytes + (TILE_WIDTH + 2 * halo) * element_bytes)

@@ -16,7 +16,7 @@ PLANES, STAGES = 5, 4
 ROW_WARPS = 24
 
 #: Warps of a block of ``speculate``, and most tiles (a bit for each in half a word).
-SPECULATIVE_WARPS, LONGEST_RUN = 16, 16
+SPECULATIVE_WARPS, MAX_RUN = 16, 16
 
 #: Least warps of a block that visits one tile after the other (all of them load), and most (each
 #: is to have registers enough).
@@ -73,7 +73,7 @@ def team(config: ResolvedConfig) -> Team:
 
 
 def check(config: ResolvedConfig, device: Properties = TYPICAL) -> None:
-    """Refuse tiles that a block cannot have on chip.
+    """Reject tiles that a block cannot have on chip.
 
     :raises ConfigError: and names the largest tile that fits.
     """
@@ -124,7 +124,7 @@ def _all_on_chip(config: ResolvedConfig, rows: int, columns: int, device: Proper
         return None
     run = -(-columns // (device.multiprocessors // rows))
     shared = _shared_bytes(config, config.tile_size, 'speculative', run)
-    if run > LONGEST_RUN or shared > device.shared_memory:
+    if run > MAX_RUN or shared > device.shared_memory:
         return None
     return Launch('speculative', rows, columns, rows * -(-columns // run), 32 * SPECULATIVE_WARPS,
                shared, run=run)

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros import BackendUnavailable
-from stereo_bp_ros.evaluation import peers
+from stereo_bp_ros.evaluation import baselines
 
 
-@pytest.mark.parametrize('name', peers.NAMES)
+@pytest.mark.parametrize('name', baselines.NAMES)
 @pytest.mark.parametrize(('first', 'disparity'), [(0, 6), (-12, -7), (3, 17)])
 def test_a_peer_finds_the_disparity_in_the_same_range(textured_pair, name, first, disparity):
     left, right = textured_pair(160, 60, disparity)
-    found, valid = peers.Peer(name, 16, first).compute(left, right)
+    found, valid = baselines.Baseline(name, 16, first).compute(left, right)
     assert (found.dtype, valid.dtype) == (np.float32, np.bool_)
     assert valid[20:40, 60:100].mean() > 0.9
     assert np.median(found[valid]) == pytest.approx(disparity, abs=0.1)
@@ -21,32 +21,32 @@ def test_a_peer_finds_the_disparity_in_the_same_range(textured_pair, name, first
 
 @pytest.mark.parametrize(('wanted', 'searched'), [(2, 16), (16, 16), (17, 32), (128, 128)])
 def test_the_range_is_rounded_up_to_what_opencv_takes(wanted, searched):
-    assert peers.Peer('bm', wanted).settings['NumDisparities'] == searched
+    assert baselines.Baseline('bm', wanted).settings['NumDisparities'] == searched
 
 
 def test_settings_are_what_the_matcher_has():
-    settings = peers.Peer('sgbm', 128).settings
+    settings = baselines.Baseline('sgbm', 128).settings
     assert (settings['P1'], settings['P2'], settings['BlockSize']) == (200, 800, 5)
-    matcher = peers.Peer('sgbm', 128)._matcher
+    matcher = baselines.Baseline('sgbm', 128)._matcher
     assert {key: getattr(matcher, f'get{key}')() for key in settings} == settings
 
 
 def test_an_image_that_opencv_refuses_is_a_value_error():
     image = np.zeros((8, 40), np.uint8)
     with pytest.raises(ValueError, match='StereoBM does not match 40 x 8'):
-        peers.Peer('bm', 16).compute(image, image)
+        baselines.Baseline('bm', 16).compute(image, image)
 
 
 def test_an_opencv_without_stereo_is_named(monkeypatch):
     monkeypatch.delattr(cv2, 'StereoSGBM')
     with pytest.raises(BackendUnavailable, match='without StereoSGBM'):
-        peers.Peer('sgbm', 16)
+        baselines.Baseline('sgbm', 16)
 
 
 def test_threads_are_given_back():
     before = cv2.getNumThreads()
-    with peers.threads(1) as used:
+    with baselines.threads(1) as used:
         assert used == cv2.getNumThreads() == 1
     assert cv2.getNumThreads() == before
-    with peers.threads(0) as used:
+    with baselines.threads(0) as used:
         assert used == before

@@ -24,7 +24,7 @@ SETTINGS: dict[str, dict[str, int]] = {
 """Settings of each matcher but its range, by the names of OpenCV."""
 
 
-class Peer:
+class Baseline:
     """One of OpenCV's matchers for a range of disparities.
 
     name:     'sgbm' (its mode 3WAY) or 'bm'.
