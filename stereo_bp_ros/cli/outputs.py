@@ -7,7 +7,6 @@ import os
 import pathlib
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 
 from stereo_bp_ros.errors import StereoError
@@ -88,11 +87,11 @@ def _is_same(one: pathlib.Path, other: pathlib.Path) -> bool:
         return False
     # Links that lead nowhere yet lead to the file that is written.
     one, other = one.resolve(), other.resolve()
-    if one.parent != other.parent and not (one.parent.exists() and other.parent.exists()
-                                           and os.path.samefile(one.parent, other.parent)):
+    if one.name != other.name:
         return False
-    return one.name == other.name or (one.name.casefold() == other.name.casefold()
-                                      and _ignores_case(one.parent))
+    with contextlib.suppress(OSError):
+        return os.path.samefile(one.parent, other.parent)
+    return one.parent == other.parent
 
 
 def _is_inside(path: pathlib.Path, folder: pathlib.Path) -> bool:
@@ -102,13 +101,3 @@ def _is_inside(path: pathlib.Path, folder: pathlib.Path) -> bool:
     above = {parent for one in (path.resolve(), pathlib.Path(os.path.abspath(path)))
              for parent in one.parents}
     return any(parent.exists() and os.path.samefile(parent, folder) for parent in above)
-
-
-def _ignores_case(folder: pathlib.Path) -> bool:
-    """Whether names that differ in their case alone are one file there."""
-    try:
-        with tempfile.NamedTemporaryFile(prefix='.Aa', dir=folder) as file:
-            path = pathlib.Path(file.name)
-            return path.with_name(path.name.swapcase()).exists()
-    except OSError:
-        return False

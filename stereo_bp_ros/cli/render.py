@@ -15,24 +15,25 @@ import argparse
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import yaml
+from rich.progress import Progress
 
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
-from stereo_bp_ros.evaluation.scenes.misalignment import LARGEST
+from stereo_bp_ros.evaluation.scenes.misalignment import MAX_ERRORS
 from stereo_bp_ros.evaluation.scenes.renderer import SceneFrame
 
 HELP = 'render pairs of a street with exact truth: weather, night, errors of calibration'
 NEEDS = ()
 
-LARGEST_SIDE = 8192
-FEW_FRAMES = 8
+MAX_SIDE = 8192
+MAX_FRAMES_IN_ONE_PROCESS = 8
 """So many frames are drawn before other processes have started."""
 
 
@@ -99,7 +100,7 @@ def _number(group: Any, option: str, name: str, unit: str, least: float, most: f
 
 
 def _error(group: Any, option: str, name: str, unit: str, text: str) -> None:
-    most = LARGEST[name]
+    most = MAX_ERRORS[name]
     group.add_argument(option, type=shared.real(-most, most), dest=name, metavar=unit,
                        default=0.0, help=f'{text}, -{most:g} to {most:g} (default 0)')
 
@@ -112,52 +113,34 @@ def run(options: argparse.Namespace) -> int:
     if folder.is_dir() and any(folder.iterdir()):
         raise ValueError(f'{folder} is not empty: name another folder, or remove it')
     folder.mkdir(parents=True, exist_ok=True)
+    shared.tell(f'rendering {options.frames} pairs')
+    sets = {}
     with shared.progress_bar() as bar:
-        shared.tell(f'rendering {options.frames} pairs')
-        task = bar.add_task('Rendering', total=options.frames)
-        write(sequence, folder, workers_for(options.frames),
-              lambda done, _: bar.update(task, completed=done))
+        for frame in bar.track(scenes.render(sequence, workers_for(options.frames)),
+                               total=options.frames, description='Rendering'):
+            name = f'{frame.index:06}'
+            _write_frame(frame, sequence, folder / name)
+            # The scale is that of a disparity.png, which a set may have instead.
+            sets[name] = {'disparities': options.disparities,
+                          'disparity_scale': int(files.KITTI_SCALE), 'stamp_ns': frame.stamp_ns}
+    shared.write_json(folder / 'scene.json', dataclasses.asdict(sequence))
+    (folder / 'sets.yaml').write_text(yaml.safe_dump(sets, sort_keys=False), encoding='utf-8')
     shared.say(f'{folder}: {options.frames} pairs of {sequence.width} x {sequence.height}, '
                f'{options.disparities} disparities, focal length {sequence.focal_px:g} px, '
                f'baseline {sequence.baseline_m:g} m')
     return 0
 
 
-def write(sequence: scenes.RoadSequence, folder: pathlib.Path, workers: int = 0,
-          progress: Callable[[int, int], None] | None = None) -> None:
-    """Draw all frames of a sequence into an empty folder, as `evaluation.datasets` reads them.
-
-    Each frame is a folder, 000000 and so on, with left.png, right.png, disparity.pfm, the masks
-    vehicles.png, sky.png and occluded.png (255 where they are), those of `SceneFrame.classes` in
-    classes/, and P_left.txt and P_right.txt of the perfect pair. sets.yaml says how many
-    disparities to search and the time of each frame, scene.json how all was drawn.
-
-    workers, progress: as of `scenes.render`.
-
-    :raises ValueError: a file cannot be written.
-    """
-    sets = {}
-    for frame in scenes.render(sequence, workers, progress):
-        name = f'{frame.index:06}'
-        (folder / name).mkdir()
-        _write_frame(frame, sequence, folder / name)
-        # The scale is that of a disparity.png, which a set may have instead.
-        sets[name] = {'disparities': sequence.max_disparity + scenes.SPARE_DISPARITIES,
-                      'disparity_scale': int(files.KITTI_SCALE), 'stamp_ns': frame.stamp_ns}
-    shared.write_json(folder / 'scene.json', dataclasses.asdict(sequence))
-    (folder / 'sets.yaml').write_text(yaml.safe_dump(sets, sort_keys=False), encoding='utf-8')
-
-
 def _write_frame(frame: SceneFrame, sequence: scenes.RoadSequence, folder: pathlib.Path) -> None:
-    files.write_image(folder / 'left.png', frame.left)
-    files.write_image(folder / 'right.png', frame.right)
-    files.write_pfm(folder / 'disparity.pfm', frame.disparity)
+    """Images, disparity.pfm, masks (255 where they are), and calibrations of the perfect pair."""
+    (folder / 'classes' if frame.classes else folder).mkdir(parents=True)
+    pictures = {'left': frame.left, 'right': frame.right}
     masks = {name: getattr(frame, name) for name in ('vehicles', 'sky', 'occluded')}
     masks |= {f'classes/{name}': mask for name, mask in frame.classes.items()}
-    if frame.classes:
-        (folder / 'classes').mkdir()
-    for name, mask in masks.items():
-        files.write_image(folder / f'{name}.png', np.uint8(255) * mask)
+    pictures |= {name: np.uint8(255) * mask for name, mask in masks.items()}
+    for name, picture in pictures.items():
+        files.write_image(folder / f'{name}.png', picture)
+    files.write_pfm(folder / 'disparity.pfm', frame.disparity)
     focal = sequence.focal_px
     for side, x in (('left', 0.0), ('right', -focal * sequence.baseline_m)):
         (folder / f'P_{side}.txt').write_text(
@@ -171,16 +154,16 @@ def size_of(text: str) -> tuple[int, int]:
     :raises ValueError: it is none, or too large to be drawn.
     """
     width, height = shared.parse_size(text, 'WIDTHxHEIGHT', (64, 48))
-    if max(width, height) > LARGEST_SIDE:
+    if max(width, height) > MAX_SIDE:
         raise ValueError(f'--size is {shown(text)}, but must be at most '
-                         f'{LARGEST_SIDE}x{LARGEST_SIDE}')
+                         f'{MAX_SIDE}x{MAX_SIDE}')
     return width, height
 
 
 def workers_for(frames: int) -> int:
     """Processes that draw so many frames; 0 = this one."""
     cores = len(os.sched_getaffinity(0))
-    return min(4, cores) if cores > 1 and frames > FEW_FRAMES else 0
+    return min(4, cores) if cores > 1 and frames > MAX_FRAMES_IN_ONE_PROCESS else 0
 
 
 def chosen_sequence(options: argparse.Namespace) -> scenes.RoadSequence:
@@ -195,3 +178,14 @@ def chosen_sequence(options: argparse.Namespace) -> scenes.RoadSequence:
     return scenes.sequence_of({
         **values, 'hard': options.street == 'hard', 'width': width, 'height': height,
         'max_disparity': options.disparities - scenes.SPARE_DISPARITIES})
+
+
+def render_bag(sequence: scenes.RoadSequence, path: pathlib.Path, bar: Progress) -> None:
+    """Draw a street into a bag with its truth; ``bar`` shows how far it is."""
+    from stereo_bp_ros.evaluation import bags
+    frames = bar.track(scenes.render(sequence, workers_for(len(sequence))), total=len(sequence),
+                       description=f'Rendering {sequence.width} x {sequence.height}')
+    bags.write_bag(path, Calibration(sequence.focal_px, sequence.baseline_m, sequence.cx,
+                                     sequence.cx, sequence.cy),
+                   ((frame.stamp_ns, frame.left, frame.right, frame.disparity)
+                    for frame in frames))

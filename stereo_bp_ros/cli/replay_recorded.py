@@ -7,18 +7,19 @@ import dataclasses
 import logging
 import pathlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import evaluate_report, evaluate_scenario, run_report
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli.demo import render_bag
 from stereo_bp_ros.cli.outputs import replace_folder
+from stereo_bp_ros.cli.render import render_bag
 from stereo_bp_ros.cli.run_report import MATCHER
 from stereo_bp_ros.config import Value, load_parameter_file
 from stereo_bp_ros.errors import StereoError, shown
 from stereo_bp_ros.evaluation import report
+from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.evaluation.conditions import DELIVERY, judge
 from stereo_bp_ros.evaluation.results import PERFORMANCE, totals_of
 from stereo_bp_ros.evaluation.runs import Method
@@ -108,56 +109,71 @@ def _warn(log: pathlib.Path) -> None:
 
 def _perform(name: str, one: Input, sources: Sources, scenario: Scenario,
              options: argparse.Namespace, parameters: Mapping[str, Value]) -> RecordedRun:
-    """One session: its own player and, unless it runs already, its own node."""
-    folder = options.output / name
-    folder.mkdir()
-    topics = shared.chosen_topics(options)
+    """One session with the node that the options are about."""
     player = ['--rate', str(options.rate), '--loop', str(options.loop),
               '--period', str(options.period), '--wait', str(options.wait),
               '--longest-gap', str(options.longest_gap)]
-    if options.focal:
-        player += ['--focal', str(options.focal), '--baseline', str(options.baseline)]
     calibration = None
     if options.focal:
+        player += ['--focal', str(options.focal), '--baseline', str(options.baseline)]
         calibration = Calibration(options.focal, options.baseline, 0, 0, 0)
-    known: dict[str, Any] = {'topics': topics, 'player_options': tuple(player)}
+
+    def play(source: pathlib.Path, folder: pathlib.Path, **known: Any) -> session.SessionResult:
+        arguments = tuple(options.ros_arguments)
+        try:
+            if options.start:
+                shared.tell(f'stereo_bp replay: {options.start}')
+                return session.run_command(source, folder, shlex.split(options.start),
+                                           ros_arguments=arguments, **known)
+            if parameters:
+                shared.tell('stereo_bp replay: starting the node')
+                return session.run_session(source, folder, parameters, **known)
+            shared.tell('stereo_bp replay: waiting for a node with use_sim_time, at most '
+                        f'{session.START_LIMIT_S:g} s')
+            return session.record_session(source, folder, ros_arguments=arguments, **known)
+        finally:
+            _warn(folder / 'node.log')
+
+    return record_run(
+        name, one, sources, shared.chosen_topics(options), options.output / name, play, player,
+        loops=options.loop, period_s=options.period,
+        method=Method(repeat=1, calibration=calibration, windows=scenario.windows))
+
+
+def record_run(name: str, one: Input, sources: Sources, topics: StereoTopics,
+               folder: pathlib.Path, play: Callable[..., session.SessionResult],
+               player: Sequence[str], *, loops: int = 1, **judging: Any) -> RecordedRun:
+    """Play an input to a node, record what it answers into a folder, and judge that.
+
+    :param play: plays a source to its node, with the folder and options of ``run_session``.
+    :param player: options of the player.
+    :param judging: further arguments of ``run_report.judge``.
+    """
+    folder.mkdir(exist_ok=True)
+    told: set[str] = set()
     with shared.progress_bar() as bar:
         source = one.source
         if isinstance(source, RoadSequence):
             render_bag(source, folder / 'input', bar)
             source = folder / 'input'
-        count = open_source(source, topics=topics).pairs
-        task = bar.add_task('waiting for the node', total=count * options.loop)
-        known['progress'] = lambda stage, done: bar.update(task, completed=done, description=stage)
-        result = _play(source, folder, options, parameters, known)
-        judged = bar.add_task('comparing with the truth', total=result.recorded['disparity'])
+        task = bar.add_task(f'{name}: waiting for the node',
+                            total=open_source(source, topics=topics).pairs * loops)
+
+        def show(stage: str, done: int) -> None:
+            if stage not in told:
+                told.add(stage)
+                shared.tell(f'{name}: {stage}')
+            bar.update(task, completed=done, description=f'{name}: {stage}')
+
+        result = play(source, folder, topics=topics, player_options=tuple(player), progress=show)
+        judged = bar.add_task(f'{name}: comparing with the truth',
+                              total=result.recorded['disparity'])
         if result.tolerance_s not in (None, topics.tolerance_s):
             # A result has the stamp of its left image: its pair is the node's.
-            sources = Sources(scenario.inputs, dataclasses.replace(
+            sources = Sources(sources.inputs, dataclasses.replace(
                 topics, tolerance_s=result.tolerance_s))
-        return run_report.judge(
-            name, one.name, lambda: sources.pairs_of(one), result,
-            period_s=options.period, advance=lambda: bar.advance(judged),
-            method=Method(repeat=1, calibration=calibration, windows=scenario.windows))
-
-
-def _play(source: pathlib.Path, folder: pathlib.Path, options: argparse.Namespace,
-          parameters: Mapping[str, Value], known: Mapping[str, Any]) -> session.SessionResult:
-    """To the node that the options are about; says what one that was started has warned of."""
-    arguments = tuple(options.ros_arguments)
-    try:
-        if options.start:
-            shared.tell(f'stereo_bp replay: {options.start}')
-            return session.run_command(source, folder, shlex.split(options.start),
-                                       ros_arguments=arguments, **known)
-        if parameters:
-            shared.tell('stereo_bp replay: starting the node')
-            return session.run_session(source, folder, parameters, **known)
-        shared.tell('stereo_bp replay: waiting for a node with use_sim_time, at most '
-                    f'{session.START_LIMIT_S:g} s')
-        return session.record_session(source, folder, ros_arguments=arguments, **known)
-    finally:
-        _warn(folder / 'node.log')
+        return run_report.judge(name, one.name, lambda: sources.pairs_of(one), result,
+                                advance=lambda: bar.advance(judged), **judging)
 
 
 def _check_settings(wanted: Mapping[str, Value], told: Mapping[str, Value]) -> None:

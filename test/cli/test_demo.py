@@ -12,7 +12,7 @@ pytest.importorskip('rclpy', reason='the demo needs rclpy')
 
 from stereo_bp_ros import Calibration
 from stereo_bp_ros.cli import run_report
-from stereo_bp_ros.cli.demo import LEAST_PUBLISHED
+from stereo_bp_ros.cli.demo import MIN_PUBLISHED
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.evaluation.results import Result
@@ -27,7 +27,7 @@ def recorded(**frames) -> run_report.RecordedRun:
               'lost_to_node': 0, 'lost_from_node': 0, **frames}
     figures = Analysis(counts, {}, [], rate_hz=10.0)
     judged = [Result(str(index), 8, 8, {}) for index in range(counts['recorded'])]
-    return run_report.RecordedRun('bp', 'a run', figures, LEAST_PUBLISHED, results=judged)
+    return run_report.RecordedRun('bp', 'a run', figures, MIN_PUBLISHED, results=judged)
 
 
 def test_a_run_with_every_frame_accounted_for_at_its_rate_passes():

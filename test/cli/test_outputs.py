@@ -96,24 +96,6 @@ def test_a_link_that_leads_nowhere_yet_is_the_file_that_it_will_be(here):
         outputs.check_files({'-o': here / 'a.pfm', '--depth': here / 'depth.pfm'})
 
 
-@pytest.mark.parametrize('ignores', [True, False])
-def test_names_that_differ_in_case_are_one_file_where_the_file_system_says_so(
-        here, monkeypatch, ignores):
-    monkeypatch.setattr(outputs, '_ignores_case', lambda folder: ignores)
-    both = {'-o': here / 'A.pfm', '--depth': here / 'a.pfm'}
-    if ignores:
-        with pytest.raises(ValueError, match='are one file'):
-            outputs.check_files(both)
-    else:
-        outputs.check_files(both)
-
-
-def test_whether_a_folder_ignores_case_is_tried_there(here):
-    (here / 'Case').touch()
-    assert outputs._ignores_case(here) == (here / 'cASE').exists()
-    assert sorted(path.name for path in here.iterdir() if path.name.startswith('.')) == []
-
-
 def test_outputs_of_an_earlier_run_are_written_again(here, capsys):
     for _ in range(2):
         assert main(['match', 'left.png', 'right.png', *SAD, '-o', 'a.png']) == 0

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from stereo_bp_ros import Calibration, StereoError
-from stereo_bp_ros.cli import replay_recorded, run_report
+from stereo_bp_ros.cli import run_report
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags, files
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
@@ -203,7 +203,3 @@ def test_a_replay_judges_the_pairs_that_its_node_has_made(
     assert set(stamps(report)) <= {START + index * PERIOD for index in range(COUNT)}
     assert run['valid_percent'] > 40
     assert run['unjudged'] == {}
-
-
-def test_a_node_says_how_far_the_stamps_of_a_pair_may_be(tmp_path):
-    assert replay_recorded.session.SessionResult({}, {}, {}, tmp_path, 0, 0.0).tolerance_s is None

@@ -113,7 +113,7 @@ def test_masks_do_not_overlap():
 def test_a_fence_across_the_pavement_has_its_period_in_mask_and_picture():
     camera = renderer.Camera(2000, 400, 2400.0, 999.5, 200.0, 0.5)
     distance = street.PANELS[3][1]
-    fence = meshes.join([mesh for row in street.fences(np.random.default_rng(0))
+    fence = meshes.join([mesh for row in street.make_fences(np.random.default_rng(0))
                          for mesh in row.pose(0.0)]).moved(y=CAMERA_HEIGHT_M)
     view = camera.view(meshes.split_by_depth(fence), np.zeros((801, 4001), np.uint8))
     row = round(200 + 2400 * (CAMERA_HEIGHT_M - 1.3) / distance)
@@ -235,7 +235,7 @@ def test_a_wet_road_shows_a_bright_thing_upside_down():
     ground = meshes.patch(meshes.Texture(np.full((8, 8), 60, np.uint8)), (-9, 1.0, 1.0),
                           (18, 0, 0), (0, 0, 30), kind=meshes.GROUND)
     water = meshes.patch(meshes.Texture(np.full((8, 8), 255, np.uint8)), (-9, 1.0, 1.0),
-                         (18, 0, 0), (0, 0, 30), kind=meshes.WET, gloss=1.0)
+                         (18, 0, 0), (0, 0, 30), kind=meshes.WET).marked(gloss=1.0)
     lamp = meshes.patch(meshes.Texture(np.full((8, 8), 250, np.uint8)), (-0.4, 0.2, 5.0),
                         (0.8, 0, 0), (0, 0.3, 0), outward=(0, 0, -1))
     sky = np.zeros((161, 121), np.uint8)

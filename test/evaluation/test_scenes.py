@@ -67,20 +67,15 @@ def test_the_truth_stays_within_the_range_asked_for(options):
         assert largest > 0.45 * sequence.max_disparity
 
 
-@pytest.mark.parametrize('options', [
-    {'hard': False}, {'hard': True},
-    {'hard': False, 'visibility_m': 40.0, 'daylight': 0.2, 'drops': 20, 'dirt': 0.15}], ids=str)
-def test_frames_are_the_same_every_time_and_another_seed_is_another_street(options):
-    make = RoadSequence.hard if options['hard'] else RoadSequence
-    options = {'width': 240, 'height': 120, 'frames': 9,
-               **{name: value for name, value in options.items() if name != 'hard'}}
-    alone = make(**options).frame(3)
+def test_frames_are_the_same_every_time_and_another_seed_is_another_street():
+    hard = RoadSequence.hard(width=240, height=120, frames=9)
+    alone = hard.frame(3)
     for cache in (street.street, street.surroundings):
         cache.cache_clear()
-    again = list(make(**options | {'frames': 4}))[3]
+    again = list(dataclasses.replace(hard, frames=4))[3]
     assert_same(again, alone)
     assert again.stamp_ns == alone.stamp_ns
-    other = make(**options, seed=2).frame(3)
+    other = dataclasses.replace(hard, seed=2).frame(3)
     assert np.mean(other.disparity != alone.disparity) > 0.1
     assert np.mean(other.labels != alone.labels) > 0.05
 
@@ -197,10 +192,8 @@ def test_a_textureless_sky_has_nothing_but_the_noise_of_each_sensor():
 
 def test_processes_draw_the_same_frames_in_order():
     sequence = dataclasses.replace(SMALL, frames=5)
-    done = []
-    frames = list(render(sequence, workers=2, progress=lambda *count: done.append(count)))
+    frames = list(render(sequence, workers=2))
     assert [frame.index for frame in frames] == [0, 1, 2, 3, 4]
-    assert done == [(number, 5) for number in range(1, 6)]
     for frame, expected in zip(frames, render(sequence), strict=True):
         assert_same(frame, expected)
 

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from stereo_bp_ros.evaluation.scenes.misalignment import LARGEST, Misalignment
+from stereo_bp_ros.evaluation.scenes.misalignment import MAX_ERRORS, Misalignment
 from stereo_bp_ros.evaluation.scenes.renderer import Camera
 from stereo_bp_ros.evaluation.scenes.sequence import RoadSequence
 from test.evaluation.streets import TRUTH, assert_same
@@ -158,8 +158,8 @@ def test_noise_is_that_of_the_sensor_and_not_interpolated():
     assert (noisy.right - clean)[use].std() == pytest.approx(4.0, rel=0.05)
 
 
-@pytest.mark.parametrize('name', LARGEST)
+@pytest.mark.parametrize('name', MAX_ERRORS)
 def test_an_error_beyond_its_bounds_is_refused_in_words(name):
-    for value in (-1.1 * LARGEST[name], float('nan')):
+    for value in (-1.1 * MAX_ERRORS[name], float('nan')):
         with pytest.raises(ValueError, match=f'{name} is .* but must be from -'):
             Misalignment(**{name: value})

@@ -53,7 +53,7 @@ def test_at_the_visibility_a_twentieth_of_the_contrast_is_left():
     # Towards the corner the way through the fog is longer than the depth.
     assert passing[0, 0] == pytest.approx(0.05 ** np.sqrt(1 + 0.4 ** 2 + 0.3 ** 2))
     light = np.where(np.arange(41) % 2, 180, 40).astype(np.float32) * np.ones((31, 1), np.float32)
-    seen = weather.fog(light, passing)
+    seen = weather.add_fog(light, passing)
     assert seen[15, 21] - seen[15, 20] == pytest.approx(0.05 * 140, rel=0.01)
 
 
@@ -79,7 +79,7 @@ def test_a_dark_day_darkens_by_its_root_and_strengthens_the_noise_by_it(daylight
 
 @pytest.mark.parametrize('part', [0.05, 0.3])
 def test_dirt_lies_before_its_part_of_the_picture(part):
-    opacity = weather.dirt(part, 1, 0, 480, 240)
+    opacity = weather.draw_dirt(part, 1, 0, 480, 240)
     assert (opacity > 0.5).mean() == pytest.approx(part, rel=0.01)
     clear, dirty = drawn(), drawn(dirt=part)
     np.testing.assert_array_equal(dirty.left[opacity == 0], clear.left[opacity == 0])

@@ -132,7 +132,7 @@ UNIT_SQUARE: Sequence[Point] = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0))
 
 def patch(texture: Texture, origin: Point, u: Point, v: Point, *,
           outline: Sequence[Point] = UNIT_SQUARE, outward: Point | None = None,
-          kind: int = SOLID, gloss: float = 0.0) -> Mesh:
+          kind: int = SOLID) -> Mesh:
     """One patch; with `outward`, it is seen only from the side that this vector points to."""
     corners = [tuple(corner) for corner in outline]
     corners += [corners[-1]] * (MAX_CORNERS - len(corners))
@@ -141,7 +141,7 @@ def patch(texture: Texture, origin: Point, u: Point, v: Point, *,
         facing = -float(np.sign(np.dot(np.cross(u, v), outward)))
     return Mesh(np.array([origin], float), np.array([u], float), np.array([v], float),
                 np.array([corners], float), np.array([facing]), np.array([kind]),
-                np.array([OTHER]), np.array([gloss]), [texture])
+                np.array([OTHER]), np.zeros(1), [texture])
 
 
 def upright(texture: Texture, x: float, y: float, z: float, width: float, height: float,

@@ -15,7 +15,7 @@ import numpy as np
 
 from stereo_bp_ros.evaluation.scenes.renderer import Camera
 
-LARGEST = {'vertical_offset_px': 100.0, 'pitch_deg': 10.0, 'yaw_deg': 10.0, 'roll_deg': 10.0,
+MAX_ERRORS = {'vertical_offset_px': 100.0, 'pitch_deg': 10.0, 'yaw_deg': 10.0, 'roll_deg': 10.0,
            'focal_error_percent': 20.0}
 """Of each error, in either direction."""
 
@@ -38,7 +38,7 @@ class Misalignment:
 
     It turns by yaw first, then by pitch, then by roll, each about its own axes.
 
-    :raises ValueError: an error is larger than `LARGEST`.
+    :raises ValueError: an error is larger than `MAX_ERRORS`.
     """
 
     vertical_offset_px: float = 0.0
@@ -48,7 +48,7 @@ class Misalignment:
     focal_error_percent: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, most in LARGEST.items():
+        for name, most in MAX_ERRORS.items():
             if not abs(getattr(self, name)) <= most:
                 raise ValueError(f'{name} is {getattr(self, name)}, but must be from {-most:g} '
                                  f'to {most:g}')
@@ -59,14 +59,10 @@ class Misalignment:
 
     def homography(self, camera: Camera) -> np.ndarray:
         """From places (x, y, 1) in the perfect picture to those in this one, float64 3 x 3."""
-        pitch, yaw, roll = (math.radians(angle)
-                            for angle in (self.pitch_deg, self.yaw_deg, self.roll_deg))
-        by_yaw = np.array([[math.cos(yaw), 0, -math.sin(yaw)], [0, 1, 0],
-                           [math.sin(yaw), 0, math.cos(yaw)]])
-        by_pitch = np.array([[1, 0, 0], [0, math.cos(pitch), math.sin(pitch)],
-                             [0, -math.sin(pitch), math.cos(pitch)]])
-        by_roll = np.array([[math.cos(roll), math.sin(roll), 0],
-                            [-math.sin(roll), math.cos(roll), 0], [0, 0, 1]])
+        by_pitch, by_yaw, by_roll = (
+            cv2.Rodrigues(-math.radians(angle) * axis)[0]
+            for angle, axis in zip((self.pitch_deg, self.yaw_deg, self.roll_deg), np.eye(3),
+                                   strict=True))
         longer = camera.focal_px * (1 + self.focal_error_percent / 100)
         to_pixels = np.array([[longer, 0, camera.cx],
                               [0, longer, camera.cy + self.vertical_offset_px], [0, 0, 1]])

@@ -122,7 +122,7 @@ class SceneFrame:
         return {name: mask for name, mask in found.items() if mask.any()}
 
 
-def hidden(truth: np.ndarray, right: np.ndarray) -> np.ndarray:
+def find_occluded(truth: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Left pixels whose point is not in the right picture, whose disparities are at half pixels.
 
     A point is hidden when both neighbouring samples of the right camera lie in front of it; on a

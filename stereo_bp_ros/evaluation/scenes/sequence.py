@@ -16,7 +16,7 @@ import math
 import multiprocessing
 import typing
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,8 +29,8 @@ from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.scenes import street, textures, weather
 from stereo_bp_ros.evaluation.scenes.meshes import SOLID, Mesh, split_by_depth
-from stereo_bp_ros.evaluation.scenes.misalignment import LARGEST, Misalignment
-from stereo_bp_ros.evaluation.scenes.renderer import Camera, SceneFrame, View, hidden
+from stereo_bp_ros.evaluation.scenes.misalignment import MAX_ERRORS, Misalignment
+from stereo_bp_ros.evaluation.scenes.renderer import Camera, SceneFrame, View, find_occluded
 
 CAMERA_HEIGHT_M = 1.45
 HORIZON = 0.46
@@ -48,7 +48,7 @@ At 510 a sky stays saturated with half the exposure, and with any usual noise.
 CLOUDY_GREY = 225.0
 """What vehicles mirror of a sky with clouds."""
 
-BRIGHTEST_MIRRORED = 300.0
+MAX_MIRRORED_GREY = 300.0
 """Grey level of a saturated sky in vehicles: brighter, they would be white."""
 
 MAX_SLOPE = 0.2
@@ -112,8 +112,8 @@ class RoadSequence:
                     fog.
     daylight:       part of the daylight that is left, above 0 to 1 (`weather.exposure_at`): the
                     picture gets darker by its root, and its noise stronger.
-    drops:          of rain on the glass of each camera, at other places (`lens.wet`).
-    dirt:           part of each picture that dirt lies before, 0 to 1 (`lens.dirty`).
+    drops:          of rain on the glass of each camera, at other places (`weather.add_drops`).
+    dirt:           part of each picture that dirt lies before, 0 to 1 (`weather.add_dirt`).
     misalignment:   of the right camera, whose picture alone it moves.
 
     Chosen numbers are stored, so `dataclasses.replace` keeps them unless told otherwise.
@@ -236,7 +236,7 @@ class RoadSequence:
         return SceneFrame(
             index, self.stamp_ns(index), self._sensor(lights[0], random),
             self._sensor(lights[1], random, self.exposure_gain, self.exposure_offset),
-            truth, hidden(truth, right.disparity), truth == 0, left.labels())
+            truth, find_occluded(truth, right.disparity), truth == 0, left.labels())
 
     def surfaces(self, index: int) -> Mesh:
         """The street before the left camera at the time of a frame, in its coordinates."""
@@ -250,7 +250,7 @@ class RoadSequence:
         around = mirror = None
         if self.reflections > 0:
             around = street.surroundings(
-                self.seed, min(PLAIN_SKIES.get(self.sky, CLOUDY_GREY), BRIGHTEST_MIRRORED))
+                self.seed, min(PLAIN_SKIES.get(self.sky, CLOUDY_GREY), MAX_MIRRORED_GREY))
         if self.wetness > 0:
             below = mesh.select(np.flatnonzero(mesh.kind == SOLID)).mirrored(*self.road_plane)
             mirror = cv2.GaussianBlur(
@@ -271,11 +271,11 @@ class RoadSequence:
     def _glass(self, light: np.ndarray, index: int, camera: int) -> np.ndarray:
         """What passes the glass of a camera: with glare, drops and dirt, float32 H x W."""
         if self.glare > 0:
-            light = light + weather.glare(self.width, self.height, self.glare,
+            light = light + weather.draw_glare(self.width, self.height, self.glare,
                                           index / self.rate_hz, camera)
         if self.drops > 0:
-            light = weather.wet(light, self.drops, self.seed, camera)
-        return weather.dirty(light, self.dirt, self.seed, camera) if self.dirt > 0 else light
+            light = weather.add_drops(light, self.drops, self.seed, camera)
+        return weather.add_dirt(light, self.dirt, self.seed, camera) if self.dirt > 0 else light
 
     def _light(self, view: View, camera: Camera) -> np.ndarray:
         """What reaches the lens, float32 H x W: grey levels, and a sky's may be above 255."""
@@ -288,7 +288,7 @@ class RoadSequence:
         haze = np.where(disparity > 0, unit / (unit + disparity), np.float32(0))
         image = np.asarray(image + haze.astype(np.float32) * (np.float32(HAZE_GREY) - image))
         if self.visibility_m > 0:
-            image = weather.fog(image, weather.transmission(disparity, camera,
+            image = weather.add_fog(image, weather.transmission(disparity, camera,
                                                             self.visibility_m))
         if self.daylight < 1:
             image = image * np.float32(weather.exposure_at(self.daylight)[0])
@@ -317,23 +317,17 @@ def _clouds(seed: int, grid: Camera, mirrored: bool) -> np.ndarray:
     return textures.sky(np.random.default_rng([seed, 2]), columns, -rows if mirrored else rows)
 
 
-def render(sequence: RoadSequence, workers: int = 0,
-           progress: Callable[[int, int], None] | None = None) -> Iterator[SceneFrame]:
+def render(sequence: RoadSequence, workers: int = 0) -> Iterator[SceneFrame]:
     """Draw all frames, in several processes, and yield them in order.
 
-    workers:  processes; 0 draws in this one. They are spawned, so a script that asks for some
-              must guard its main part with ``if __name__ == '__main__'``.
-    progress: called with (frames done, frames in all) after each frame.
+    workers: processes; 0 draws in this one. They are spawned, so a script that asks for some
+             must guard its main part with ``if __name__ == '__main__'``.
 
     At most two frames per process are drawn ahead of the one that is taken.
     """
-    for frame in _draw_ahead(sequence, workers) if workers > 0 else sequence:
-        if progress is not None:
-            progress(frame.index + 1, len(sequence))
-        yield frame
-
-
-def _draw_ahead(sequence: RoadSequence, workers: int) -> Iterator[SceneFrame]:
+    if workers <= 0:
+        yield from sequence
+        return
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context('spawn'), cv2.setNumThreads,
                                (1,))
     try:
@@ -351,7 +345,7 @@ def _draw_ahead(sequence: RoadSequence, workers: int) -> Iterator[SceneFrame]:
 KINDS: dict[str, type] = {
     **{name: kind for name, kind in typing.get_type_hints(RoadSequence).items()
        if kind in (bool, int, float, str)},
-    **dict.fromkeys(LARGEST, float), 'hard': bool, 'weather': str}
+    **dict.fromkeys(MAX_ERRORS, float), 'hard': bool, 'weather': str}
 """Type of every option: those of `RoadSequence`, those of `Misalignment` for its right camera,
 `hard`, which begins with `HARD`, and `weather`, which adds those of `WEATHER`."""
 
@@ -365,7 +359,7 @@ def sequence_of(options: Mapping[str, Any]) -> RoadSequence:
     weather = values.pop('weather', 'clear')
     if weather not in WEATHER:
         raise ValueError(f'weather is {shown(weather)}, but must be one of ' + ', '.join(WEATHER))
-    errors = {name: values.pop(name) for name in LARGEST if name in values}
+    errors = {name: values.pop(name) for name in MAX_ERRORS if name in values}
     begin = HARD if values.pop('hard', False) else {}
     return RoadSequence(**{**begin, **WEATHER[weather], **values},
                         misalignment=Misalignment(**errors))

@@ -120,7 +120,7 @@ class Street:
         self._draw = rng.integers(0, 1 << 30, 64)
         # What is not on every street draws from its own numbers: the rest stays the same.
         rng = np.random.default_rng([seed, 4])
-        self._fences = fences(rng)
+        self._fences = make_fences(rng)
         self._poles = [_pole(rng, number) for number in range(POLE_KINDS)]
         self._pole_order = rng.permutation(np.repeat(np.arange(POLE_KINDS), 4))
         self._water = Texture(np.clip(150 + 75 * textures.noise(rng, WATER_SHAPE, 128, 8, 0.7),
@@ -290,7 +290,7 @@ def _signpost(rng: textures.Rng, kind: int) -> Mesh:
                  upright(texture, -width / 2, -3.0, -0.05, width, height)])
 
 
-def fences(rng: textures.Rng) -> tuple[Row, Row]:
+def make_fences(rng: textures.Rng) -> tuple[Row, Row]:
     """A balustrade along the right kerb, and panels of bars across both pavements."""
     height = BALUSTRADE_HEIGHT_M
     section = lengthwise(

@@ -69,10 +69,9 @@ class Vehicle:
         self.shape = shape
         self._rng = rng
         self._paint = paint
-        parts = ((self._ends(), 1.0), (self._underside(), 0.0), (self._sides(), 1.0),
-                 (self._top(), 1.0))
-        self.mesh = join([panel.marked(gloss=gloss) for panels, gloss in parts
-                          for panel in panels]).marked(label=VEHICLE)
+        self.mesh = join([
+            join(self._ends()).marked(gloss=1.0), *self._underside(),
+            join(self._sides() + self._top()).marked(gloss=1.0)]).marked(label=VEHICLE)
         margin = SHADOW_MARGIN_M
         wide, long = shape.width + 2 * margin, shape.length + 2 * margin
         self.shadow = patch(textures.ground_shadow(shape.width, shape.length, margin),
@@ -119,10 +118,9 @@ class Vehicle:
         canvas.box(0.05, height - 0.12, width - 0.05, height, 42)
         lamp = (0.30, 0.22) if not self.shape.panelled else (0.15, 0.36)
         for x, side in ((0.03, 1), (width - 0.03, -1)):
-            inner = x + side * lamp[0]
-            canvas.box(min(x, inner), 0.06, max(x, inner), 0.06 + lamp[1], 72)
-            canvas.box(min(x, inner) + 0.02, 0.08, max(x, inner) - 0.02, 0.06 + 0.55 * lamp[1],
-                       104)
+            low, high = sorted((x, x + side * lamp[0]))
+            canvas.box(low, 0.06, high, 0.06 + lamp[1], 72)
+            canvas.box(low + 0.02, 0.08, high - 0.02, 0.06 + 0.55 * lamp[1], 104)
             bulb = x + side * lamp[0] * 0.3
             canvas.box(bulb - 0.035, 0.065 + 0.6 * lamp[1], bulb + 0.035, 0.05 + lamp[1], 205)
             canvas.box(x + side * 0.12 - 0.07, height - 0.2, x + side * 0.12 + 0.07,

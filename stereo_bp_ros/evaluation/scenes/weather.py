@@ -1,7 +1,8 @@
 """Fog, darkness, glare, rain and dirt: what lies between a scene and the sensor of a camera.
 
 The two cameras of a pair have other drops, other dirt and glare at other places. Drops and dirt
-stay where they are in the picture.
+stay where they are in the picture. Pictures are float32 H x W, grey levels; `camera` is 0 for the
+left one and 1 for the right one.
 """
 
 from __future__ import annotations
@@ -58,10 +59,9 @@ def transmission(disparity: np.ndarray, camera: Camera, visibility_m: float) -> 
     return np.exp(distance * (math.log(CONTRAST_AT_VISIBILITY) / visibility_m)).astype(np.float32)
 
 
-def fog(light: np.ndarray, passing: np.ndarray) -> np.ndarray:
+def add_fog(light: np.ndarray, passing: np.ndarray) -> np.ndarray:
     """Koschmieder's law (1924): L exp(-k d) + A (1 - exp(-k d)), with A = `FOG_GREY`.
 
-    light:   float32 H x W, grey levels.
     passing: float32 H x W, of `transmission`.
     """
     grey = np.float32(FOG_GREY)
@@ -81,12 +81,8 @@ def exposure_at(daylight: float) -> tuple[float, float]:
     return daylight * gain, gain
 
 
-def glare(width: int, height: int, levels: float, seconds: float, camera: int) -> np.ndarray:
-    """Light that the lens scatters into the image, float32 H x W, grey levels.
-
-    levels: in the middle of the spot of the left image.
-    camera: 0 = left, 1 = right.
-    """
+def draw_glare(width: int, height: int, levels: float, seconds: float, camera: int) -> np.ndarray:
+    """Light that the lens scatters; `levels` is its grey in the middle of the left spot."""
     x, y, radius, strength = GLARES[camera]
     sway = 0.04 * np.sin(0.7 * seconds)
     across = (np.arange(width) / width - x - sway) / radius
@@ -95,34 +91,24 @@ def glare(width: int, height: int, levels: float, seconds: float, camera: int) -
     return np.asarray((levels * strength * spot).astype(np.float32))
 
 
-def wet(light: np.ndarray, drops: int, seed: int, camera: int) -> np.ndarray:
-    """A picture through drops of rain, float32 H x W, grey levels.
-
-    light:  float32 H x W, grey levels.
-    drops:  how many lie before the picture.
-    camera: 0 = left, 1 = right.
-    """
+def add_drops(light: np.ndarray, drops: int, seed: int, camera: int) -> np.ndarray:
+    """A picture through this number of drops of rain."""
     height, width = light.shape
-    x, y, share = _drops(drops, seed, camera, width, height)
+    x, y, share = _draw_drops(drops, seed, camera, width, height)
     soft = cv2.GaussianBlur(light, (0, 0), OUT_OF_FOCUS * width)
     through = cv2.remap(soft, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT)
     return np.asarray(light + share * (through - light))
 
 
-def dirty(light: np.ndarray, part: float, seed: int, camera: int) -> np.ndarray:
-    """A picture through dirt, float32 H x W, grey levels.
-
-    light:  float32 H x W, grey levels.
-    part:   of the picture that dirt lies before, 0 to 1.
-    camera: 0 = left, 1 = right.
-    """
+def add_dirt(light: np.ndarray, part: float, seed: int, camera: int) -> np.ndarray:
+    """A picture of which dirt lies before this part, 0 to 1."""
     height, width = light.shape
-    opacity = np.float32(DIRT_OPACITY) * dirt(part, seed, camera, width, height)
+    opacity = np.float32(DIRT_OPACITY) * draw_dirt(part, seed, camera, width, height)
     return np.asarray(light + opacity * (np.float32(DIRT_GREY) * light.mean() - light))
 
 
 @lru_cache(maxsize=2)
-def dirt(part: float, seed: int, camera: int, width: int, height: int) -> np.ndarray:
+def draw_dirt(part: float, seed: int, camera: int, width: int, height: int) -> np.ndarray:
     """Where dirt lies, float32 H x W from 0 to 1, above 0.5 at ``part`` of the pixels.
 
     It is out of focus, so its edges are soft.
@@ -137,8 +123,8 @@ def dirt(part: float, seed: int, camera: int, width: int, height: int) -> np.nda
 
 
 @lru_cache(maxsize=2)
-def _drops(count: int, seed: int, camera: int, width: int, height: int
-           ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _draw_drops(count: int, seed: int, camera: int, width: int, height: int
+                ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Column and row that drops show at every pixel, and the drops' share: float32 H x W."""
     rng = np.random.default_rng([seed, 6, camera])
     y, x = np.mgrid[:height, :width].astype(np.float32)

@@ -350,15 +350,17 @@ def _on_chip(site: Site, iterations: int, finish: int, parities: tuple[int, ...]
         found = []
         for w in LABEL_WIDTHS if has_labels else WIDTHS:
             rows = waves * site.device.multiprocessors // -(-width // w)
-            if not rows:
-                continue
-            h = 2 * -(-height // (2 * rows))
+            h = 2 * -(-height // (2 * rows)) if rows else largest + 1
+            if h > (largest if message.is_split else min(w, largest)):
+                continue                # long rows are whole lines of memory
             threads, directions = launch.block(message, w * h, iterations)
             tiling = Tiling(iterations, w, h, threads, directions)
-            if h <= largest and site.holds(tiling, finish, parities):
-                # Split vectors wait for rows that arrive.
-                loaded = (w + 2 * halo + 4 * message.is_split) * (h + 2 * halo)
-                found.append((has_labels and w != LABEL_WIDTHS[0], loaded, -w, tiling))
+            if site.holds(tiling, finish, parities):
+                # The first iteration updates all, the last the tile; split vectors wait for rows
+                # that arrive.
+                updated = (w + 2 * halo + 4 * message.is_split) * (h + 2 * halo) + (
+                    0 if message.is_split else w * h)
+                found.append((has_labels and w != LABEL_WIDTHS[0], updated, -w, tiling))
         if found:
             return min(found)[-1]
         waves += 1 + waves // 8         # many are alike
