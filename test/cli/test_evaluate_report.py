@@ -50,7 +50,7 @@ def written(folder, tmp_path, *arguments, fast=FAST) -> pages.Reader:
 
 def plots_of(page: pages.Reader) -> list[str]:
     return [attributes['alt'] for tag, attributes in page.elements
-            if tag == 'img' and 'svg' in attributes['src']
+            if tag == 'img' and attributes['src'].startswith('data:image/svg')
             and not attributes['alt'].startswith('Images of')]
 
 
