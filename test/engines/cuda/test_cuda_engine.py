@@ -148,7 +148,8 @@ def test_messages_kept_in_few_bits_change_nothing(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize('disparities', [64, 128])
 def test_tiles_of_whole_rounds_change_nothing(disparities: int) -> None:
     # Threads of their own where images are of 8 bits and labels are all that is wanted.
-    config = paper(disparities, levels=2, iterations=2, data_truncation=15.0)
+    config = paper(disparities, levels=2, iterations=2, discontinuity_slope=0.5)
+    assert isinstance(MessageFormat.of(config), formats.Int16SixBits)
     whole = launch.Tiling(1, 16, 8, 128, 2)
     left, right = noisy_pair(149, 75)
     for changes in ({}, {'preprocessing': 'sobel_x'}, {'uniqueness_ratio': 3.0, 'subpixel': True}):
