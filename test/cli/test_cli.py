@@ -263,7 +263,7 @@ def test_evaluate_scores_every_pair_of_a_folder(tmp_path, textured_pair, capsys)
     assert json.loads((output / 'report.json').read_text()) == report
     page = (output / 'report.html').read_text()
     for pair in report['pairs']:
-        assert f'alt="error of {pair["name"]}"' in page
+        assert f'error and confidence of {pair["name"]}"' in page
 
 
 def test_a_range_that_the_user_names_wins_over_the_data_sets(tmp_path, textured_pair, capsys):

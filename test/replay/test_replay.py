@@ -354,7 +354,7 @@ def test_the_verb_records_and_reports_what_a_node_answers_that_runs_already(
         assert all_is_well(run['frames'], 12)
         assert run['accuracy']['bad_3_estimated'] < 5
     page = (tmp_path / 'report/report.html').read_text()
-    assert page.count('alt="error of ') == 12
+    assert page.count('error and confidence of ') == 12
     assert not list((tmp_path / 'report').glob('*.png'))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import pathlib
@@ -106,5 +107,5 @@ def test_the_page_tells_faults_violations_and_what_was_skipped(tmp_path: pathlib
     assert 'skipped: no &lt;such&gt; machine' in text
     assert '59 of 60' in text
     assert '--seed 5' in text
-    assert '&quot;-11&quot;: 2' in text or '"-11": 2' in text
+    assert '"-11": 2' in html.unescape(text)
     assert 'grows' in text
