@@ -337,7 +337,8 @@ def test_the_command_reports_the_same_from_a_cluster_that_is_there(scheduler, fo
     assert found['settings']['num_threads'] == 1
     assert (found['scheduler'], alone['scheduler']) == (scheduler, '')
     assert scores(found) == scores(alone)
-    pictures = [re.findall(r'data:image/jpeg[^"\')]+', (tmp_path / name / 'report.html').read_text())
+    pictures = [re.findall(r'data:image/jpeg[^"\')]+',
+                           (tmp_path / name / 'report.html').read_text())
                 for name in ('report', 'alone')]
     assert len(pictures[0]) >= 9        # of every frame
     assert pictures[0] == pictures[1]
