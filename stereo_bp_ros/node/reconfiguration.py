@@ -20,7 +20,7 @@ from stereo_bp_ros.node.parameters import Parameters
 from stereo_bp_ros.node.worker import Mailbox, Worker
 
 #: Seconds without another change that end a burst of them, and that its end is waited for at most.
-QUIET, LONGEST_BURST = 0.05, 0.5
+QUIET, MAX_BURST = 0.05, 0.5
 
 
 class Reconfiguration:
@@ -182,7 +182,7 @@ class Reconfiguration:
         """
         if self._asked > self._made + QUIET:
             return
-        end = time.monotonic() + LONGEST_BURST
+        end = time.monotonic() + MAX_BURST
         while (seconds := min(self._asked + QUIET, end) - time.monotonic()) > 0:
             time.sleep(seconds)
 

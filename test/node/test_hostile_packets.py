@@ -32,7 +32,7 @@ W, H = 96, 64
 PARAMETERS = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'max_input_age': 30.0}
 
 #: Bytes that the node's resident memory may keep of the packets.
-MOST_GROWTH = 256 * 2**20
+MAX_GROWTH = 256 * 2**20
 
 # Submessages, parameters and entities of the RTPS specification 2.3, 8.3.7, 9.3.1.2 and 9.6.2.2.
 ACKNACK, HEARTBEAT, GAP, NACK_FRAG, HEARTBEAT_FRAG, DATA, DATA_FRAG = 6, 7, 8, 18, 19, 21, 22
@@ -266,7 +266,7 @@ def test_frames_go_on_beside_hostile_packets(
                       what='a greeting after these packets')
     assert process.poll() is None, f'{process.poll()} {client.log()[-800:]}'
     client.match(*textured_pair(W, H, 5))
-    client.wait_until(lambda: resident(process.pid) - before < MOST_GROWTH, what='memory again')
+    client.wait_until(lambda: resident(process.pid) - before < MAX_GROWTH, what='memory again')
 
 
 def test_a_profile_closes_the_ports_to_other_machines(

@@ -172,7 +172,7 @@ def in_a_thread(bench):
 def test_of_a_burst_of_changes_the_first_and_the_last_are_built(in_a_thread, monkeypatch):
     bench = in_a_thread
     monkeypatch.setattr(reconfiguration, 'QUIET', 1.0)
-    monkeypatch.setattr(reconfiguration, 'LONGEST_BURST', 60.0)       # on a busy machine, too
+    monkeypatch.setattr(reconfiguration, 'MAX_BURST', 60.0)       # on a busy machine, too
     wanted = parameters()
     for disparities in range(17, 117):
         wanted.matcher = OLD.replace(disparity_range=disparities, levels=4)
@@ -187,7 +187,7 @@ def test_of_a_burst_of_changes_the_first_and_the_last_are_built(in_a_thread, mon
 def test_a_burst_without_an_end_is_applied_all_the_same(in_a_thread, monkeypatch):
     bench = in_a_thread
     monkeypatch.setattr(reconfiguration, 'QUIET', 30.0)
-    monkeypatch.setattr(reconfiguration, 'LONGEST_BURST', 0.2)
+    monkeypatch.setattr(reconfiguration, 'MAX_BURST', 0.2)
     for disparities in (17, 18):
         bench.reconfiguration.reconcile(parameters(disparity_range=disparities))
         bench.posted[-1].result(10)
@@ -207,7 +207,7 @@ def test_no_pair_is_matched_with_the_old_engine_during_a_burst(in_a_thread, monk
 
 def test_changes_far_apart_are_each_built_at_once(bench, monkeypatch):
     monkeypatch.setattr(reconfiguration, 'QUIET', 0.01)
-    monkeypatch.setattr(reconfiguration, 'LONGEST_BURST', 30.0)
+    monkeypatch.setattr(reconfiguration, 'MAX_BURST', 30.0)
     for disparities in (17, 18):
         time.sleep(0.05)
         start = time.monotonic()

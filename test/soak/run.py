@@ -32,7 +32,7 @@ WARM_UP = 10 / 60
 LONG = 30
 
 #: Violations after which there is no use in going on.
-MOST_VIOLATIONS = 20
+MAX_VIOLATIONS = 20
 
 
 def run(*, minutes: float, seed: int, output: pathlib.Path, backend: str,
@@ -61,7 +61,7 @@ def run(*, minutes: float, seed: int, output: pathlib.Path, backend: str,
         try:
             end = time.monotonic() + 60 * minutes
             for fault in deal(seed, tried):
-                if time.monotonic() > end or len(soak.violations) > MOST_VIOLATIONS:
+                if time.monotonic() > end or len(soak.violations) > MAX_VIOLATIONS:
                     break
                 _tell(soak.attempt(fault))
         finally:

@@ -135,7 +135,7 @@ def test_messages_kept_in_few_bits_change_nothing(monkeypatch: pytest.MonkeyPatc
         results = []
         for kind, largest, steepest in kinds:
             monkeypatch.setattr(formats, 'MAX_BYTE', largest)
-            monkeypatch.setattr(formats, 'LARGEST_SLOPE_OF_SIX_BITS', steepest)
+            monkeypatch.setattr(formats, 'MAX_SIX_BIT_SLOPE', steepest)
             forget()
             assert MessageFormat.of(config).name == kind
             results.append(run(config, left, right, OUTPUTS if changes else ('disparity',)))

@@ -136,7 +136,7 @@ def test_devices_with_little_shared_memory_keep_one_copy(monkeypatch: pytest.Mon
                                                          window: int, disparities: int) -> None:
     config = configuration(correlation_window_size=window, disparity_range=disparities,
                            **EVERYTHING)
-    monkeypatch.setattr(sad_launch, 'LEAST_ROWS', 1000)
+    monkeypatch.setattr(sad_launch, 'MIN_ROWS', 1000)
     assert sad_launch.launch_of(config, 400, 100).copies == 1
     compare(config, *noisy_pair(400, 100, nearer=9))
 

@@ -24,7 +24,7 @@ MAX_BYTE = 255
 MAX_RANGE_OF_DIFFERENCES = 128
 
 #: Differences up to this fit 6 bits with their sign.
-LARGEST_SLOPE_OF_SIX_BITS = 31
+MAX_SIX_BIT_SLOPE = 31
 
 #: float32 messages take three bytes where the largest cost of a pixel is at least this part of the
 #: largest message: their steps are 2^-22 of that or less, and show nowhere.
@@ -215,7 +215,7 @@ class Int16SixBits(Int16):
         sums = largest_cost(config) * 4 ** (config.levels - 1) + 6 * truncation
         return (-(-config.disparity_range // CHUNK) % 8 == 0
                 and config.disparity_range <= MAX_RANGE_OF_DIFFERENCES
-                and slope <= LARGEST_SLOPE_OF_SIX_BITS and sums <= quantisation.MAX_INT16)
+                and slope <= MAX_SIX_BIT_SLOPE and sums <= quantisation.MAX_INT16)
 
     @property
     def neutral(self) -> bytes:

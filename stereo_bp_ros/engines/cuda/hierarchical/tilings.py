@@ -129,7 +129,7 @@ SCHEDULED_THREADS = 128
 BYTE_TIMES, WORD_TIMES, FLOAT_TIMES = (1.09, 29.5, 1.5), (0.0, 11.0, 1.5), (2.06, 0.0, 1.0)
 
 #: The longest launch that the tuner tries.
-LONGEST = 7
+MAX_ITERATIONS = 7
 
 
 class Site(NamedTuple):
@@ -179,7 +179,7 @@ def alternatives(config: ResolvedConfig, width: int, height: int, k: int, device
                  ) -> list[Tiling]:
     """Other ways to divide the iterations of level ``k``, those most like the table's first."""
     site, row = _site(config, width, height, k, device)
-    rows = [Row(ANY, kind, longest, last_kind) for longest in range(1, LONGEST + 1)
+    rows = [Row(ANY, kind, longest, last_kind) for longest in range(1, MAX_ITERATIONS + 1)
             for kind, last_kind in ((ON_CHIP, ON_CHIP), (ON_CHIP, RESIDENT), (RESIDENT, None))]
     rows += [Row(ANY, STREAMED, 1, last_kind, last)
              for last_kind in (ON_CHIP, RESIDENT) for last in (2, 3)]

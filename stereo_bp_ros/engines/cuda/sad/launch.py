@@ -21,7 +21,7 @@ BLOCK_WARPS = 4
 RESERVED = 4096
 
 #: Where a block cannot keep four copies of a row for this many rows of windows, it keeps one.
-LEAST_ROWS = 16
+MIN_ROWS = 16
 
 
 class Launch(NamedTuple):
@@ -85,7 +85,7 @@ def _block(config: ResolvedConfig, device: Properties) -> Launch:
     label_tiles = -(-config.disparity_range // (8 * chunks))
     strips = max(1, BLOCK_WARPS // chunks)
     found = Launch(window_tiles(config), label_tiles, chunks, strips, 4, 0, (1, 1, 1), 0)
-    if _shared_bytes(config, found._replace(rows=LEAST_ROWS)) > _room(device):
+    if _shared_bytes(config, found._replace(rows=MIN_ROWS)) > _room(device):
         return found._replace(copies=1)
     return found
 
