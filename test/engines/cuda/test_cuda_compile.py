@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import logging
 import os
 import pathlib
 import re
@@ -360,6 +361,6 @@ def test_files_that_others_remove_meanwhile_disturb_nobody(
     (directory / 'gone.cubin').symlink_to(tmp_path / 'nowhere')
     for name in ('first', 'second', 'third', 'third'):
         assert compiler.compiled('frame/refine.cu', name, 'sm_90') == (b'code', name)
-    assert caplog.messages == []
+    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
     kept = {cache.read(file) for file in directory.glob('*.cubin')}
     assert kept == {b'second\ncode', b'third\ncode'}
