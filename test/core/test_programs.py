@@ -109,5 +109,3 @@ def test_yaml_nests_with_or_without_dots(tmp_path: pathlib.Path) -> None:
         file.write_text(f'/**:\n  ros__parameters:\n    levels: {text}\n')
         with pytest.raises(ConfigError):
             MatcherConfig.from_mapping(load_parameter_file(file))
-
-
