@@ -33,8 +33,8 @@ def test_differences_and_changes_have_the_same_names() -> None:
     assert config.differences(other) == ['levels', 'plain_steps.registers']
     assert config.differences(MatcherConfig()) == list(PLAIN)
     assert not config.is_live_change(other)
-    # Another program begins with its defaults.
-    assert config.replace(program='default') == MatcherConfig()
+    # Another program begins with its defaults; what is no program's stays.
+    assert other.replace(program='default') == MatcherConfig(levels=3)
     assert config.replace(program='default').replace(
         program='plain_steps').plain_steps == PlainSteps()
 
