@@ -160,7 +160,7 @@ class PlainSteps(CudaMatching, Tunable):
         device = self._arena.device
         names = cuda_arrays.kernels(self._config, preprocess.PIXELS[matched])
         out = labels.matches(self._config, self._width, self._height, self._arena, self._image,
-                              wanted.fraction, wanted.costs, wanted.right)
+                             wanted.fraction, wanted.costs, wanted.right)
         self._memory.begin()
         try:
             self._enqueue_costs(stream, names, device[f'left_{matched}'],
@@ -223,7 +223,7 @@ class PlainSteps(CudaMatching, Tunable):
             stream, (-(-((level.width + 1) // 2) // columns), -(-level.height // height), 1),
             (width, height, 1), cuda_arrays.shared_bytes(config),
             StorageLaunch(level, (iteration + 1) % 2, int(slope), int(truncation), slope,
-                        truncation, stamp))
+                          truncation, stamp))
 
     def _launch(self, stream: int, name: str, k: int, *arguments: Any) -> None:
         """One thread for each node of a level."""
