@@ -211,5 +211,3 @@ def test_a_range_that_does_not_fit_the_memory_is_refused(textured_pair: Pair) ->
             with pytest.raises(MemoryLimitError):
                 matcher.compute(*pair, calibration=dataclasses.replace(NEAR, baseline_m=2.0))
         assert matcher.compute(*pair, calibration=NEAR).max_disparity == 23
-
-

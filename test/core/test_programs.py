@@ -33,8 +33,8 @@ def test_differences_and_changes_have_the_same_names() -> None:
     assert config.differences(other) == ['levels', 'plain_steps.registers']
     assert config.differences(MatcherConfig()) == list(PLAIN)
     assert not config.is_live_change(other)
-    # Another program begins with its defaults.
-    assert config.replace(program='default') == MatcherConfig()
+    # Another program begins with its defaults; what is no program's stays.
+    assert other.replace(program='default') == MatcherConfig(levels=3)
     assert config.replace(program='default').replace(
         program='plain_steps').plain_steps == PlainSteps()
 
@@ -109,5 +109,3 @@ def test_yaml_nests_with_or_without_dots(tmp_path: pathlib.Path) -> None:
         file.write_text(f'/**:\n  ros__parameters:\n    levels: {text}\n')
         with pytest.raises(ConfigError):
             MatcherConfig.from_mapping(load_parameter_file(file))
-
-

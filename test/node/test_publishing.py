@@ -98,7 +98,6 @@ class Bench:
         return {topic: publisher.published for topic, publisher in self.node.publishers.items()
                 if publisher.published}
 
-
     def compressed(self, topic: str, stamp: int = 12) -> Any:
         """Wait for the message of this stamp."""
         end = time.monotonic() + 60

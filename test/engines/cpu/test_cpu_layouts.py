@@ -13,32 +13,23 @@ import pytest
 import yaml
 
 pytest.importorskip('numba')
-from stereo_bp_ros import Calibration, ConfigError, MatcherConfig, RawImage, geometry
+from stereo_bp_ros import ConfigError, MatcherConfig, RawImage, geometry
 from stereo_bp_ros.engines import choose
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cpu.plan import plan_of
 from stereo_bp_ros.papers.plain_steps import cpu_arrays
 from stereo_bp_ros.types import OUTPUTS
 from test.cases import every, slow
-from test.engines.support.outputs import rubbish
+from test.engines.support.outputs import assert_same, rubbish
+from test.engines.support.pairs import CALIBRATION, noisy_pair
 from test.settings import five_sets, plain
 
-CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 LAYOUTS = ['disparity_major', *slow('pixel_major')]
 
 
 def paper(disparities: int, **changes: Any) -> MatcherConfig:
     return five_sets(disparities, **{'border': 'keep', 'message_type': 'float32',
                                      'backend': 'cpu', **changes})
-
-
-def noisy_pair(width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(width)
-    left = cv2.GaussianBlur(rng.integers(0, 256, (height, width), dtype=np.uint8), (0, 0), 1.0)
-    right = np.roll(left, -3, axis=1)
-    right[height // 2:] = np.roll(left[height // 2:], -7, axis=1)
-    noise = rng.integers(0, 256, (height, width), dtype=np.uint8)
-    return left, np.where(rng.random((height, width)) < 0.1, noise, right)
 
 
 def frame(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
@@ -50,11 +41,6 @@ def frame(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
                        outputs)
     engine.close()
     return outputs
-
-
-def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
-    for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
 @pytest.mark.parametrize('vectorised', [True, False])

@@ -79,11 +79,16 @@ def test_the_right_reference_is_mirrored_back(config):
 def test_sad_needs_a_second_best_above_the_ratio(ratio):
     config = sad(uniqueness_ratio=ratio)
     inputs = matched(config)
+    # As in OpenCV, a second best at exactly a ratio of 10 is rejected.
+    inputs['best'][10, 30:33], inputs['second'][10, 30:33] = 100, (109, 110, 111)
     expected = plain_sixteenths(config, inputs)
     for (y, x), best in np.ndenumerate(inputs['best']):
         if ratio and 100.0 * int(inputs['second'][y, x]) <= (100.0 + ratio) * int(best):
             expected[y, x] = -16
-    np.testing.assert_array_equal(refined(config, inputs), expected)
+    found = refined(config, inputs)
+    np.testing.assert_array_equal(found, expected)
+    if ratio == 10:
+        assert (found[10, 30:33] >= 0).tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize('message_type', ['int16', 'float32'])

@@ -308,6 +308,14 @@ def test_a_thousand_frames_allocate_and_compile_nothing(
     engine.close()
 
 
+@pytest.mark.parametrize('disparities', [16, 128])
+def test_labels_do_not_depend_on_what_else_is_wanted(disparities: int) -> None:
+    config = paper(disparities, message_type='int16', data_weight=0.07)
+    pair = noisy_pair(240, 130)
+    assert np.array_equal(run(config, *pair)['disparity'],
+                          run(config, *pair, OUTPUTS)['disparity'])
+
+
 def test_two_engines_in_two_threads_do_not_disturb_each_other() -> None:
     configs = (paper(16, discontinuity_truncation=1.7), paper(40, data_weight=0.3, levels=3))
     pairs = (noisy_pair(97, 80, 1), noisy_pair(121, 64, 2))

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 import yaml
 
-from stereo_bp_ros import Calibration, ConfigError, MatcherConfig, RawImage, geometry
+from stereo_bp_ros import ConfigError, MatcherConfig, RawImage, geometry
 from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.papers.plain_steps import cuda_arrays
 from stereo_bp_ros.types import OUTPUTS
 from test.cases import every
-from test.engines.support.outputs import rubbish
+from test.engines.support.outputs import assert_same, rubbish
+from test.engines.support.pairs import CALIBRATION, noisy_pair
 from test.settings import paper, plain
 
-CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 FIVE_SETS = ('tsukuba', 'venus', 'barn1', 'cones_quarter', 'cones_half')
 
 STORAGES: dict[str, dict[str, Any]] = {
@@ -136,18 +136,6 @@ def test_local_accesses_are_those_of_the_warps_with_a_node_to_update(
 # --- results
 
 
-def noisy_pair(width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
-    """Smooth texture, two disparities, a plain patch and noise."""
-    rng = np.random.default_rng(3)
-    left = cv2.GaussianBlur(rng.integers(0, 256, (height, width), dtype=np.uint8), (0, 0), 1.0)
-    left = cv2.normalize(left, None, 0, 255, cv2.NORM_MINMAX)
-    left[height // 4:height // 2, width // 3:width // 2] = 128
-    right = np.roll(left, -3, axis=1)
-    right[height // 2:] = np.roll(left[height // 2:], -7, axis=1)
-    noise = rng.integers(0, 256, (height, width), dtype=np.uint8)
-    return left, np.where(rng.random((height, width)) < 0.1, noise, right)
-
-
 def frame(engine: Any, left: np.ndarray, right: np.ndarray,
           names: tuple[str, ...] = OUTPUTS) -> dict[str, np.ndarray]:
     outputs = rubbish(names, left.shape)
@@ -171,11 +159,6 @@ def on_cpu(config: MatcherConfig, left: np.ndarray, right: np.ndarray,
     found = frame(engine, left, right, names)
     engine.close()
     return found
-
-
-def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
-    for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
 @pytest.mark.gpu

@@ -35,7 +35,6 @@ pytestmark = [pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++'
               pytest.mark.usefixtures('host_kernels')]
 
 
-
 def put_costs(arena: HostArena, config: MatcherConfig, k: int, level: formats.Level,
               multiples: np.ndarray, base: str) -> None:
     """Write H x W x D whole numbers as ``kernels/README.md`` draws them."""

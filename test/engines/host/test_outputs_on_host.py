@@ -35,7 +35,6 @@ pytestmark = [pytest.mark.skipif(shutil.which('g++') is None, reason='needs g++'
               pytest.mark.usefixtures('host_kernels')]
 
 
-
 def random_map(shape: tuple[int, int], disparities: int) -> np.ndarray:
     """Sixteenths of surfaces, with holes."""
     rng = np.random.default_rng(3)

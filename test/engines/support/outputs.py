@@ -20,3 +20,8 @@ def rubbish(names: Iterable[str], image: tuple[int, ...], decimation: int = 1
     for array in arrays.values():
         array.view(np.uint8).fill(0x5b)
     return arrays
+
+
+def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)

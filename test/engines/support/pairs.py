@@ -10,7 +10,7 @@ import numpy as np
 from stereo_bp_ros import Calibration, MatcherConfig, RawImage
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.types import OUTPUTS
-from test.engines.support.outputs import rubbish
+from test.engines.support.outputs import assert_same, rubbish
 
 CALIBRATION = Calibration(focal_px=300, baseline_m=0.2, cx_left=40, cx_right=41.5, cy=30)
 
@@ -56,6 +56,5 @@ def compare_engines(config: MatcherConfig, left: np.ndarray, right: np.ndarray
     height, width = left.shape[:2]
     expected, found = (all_outputs(kind.of(config, width, height), left, right)
                        for kind in (CpuEngine, CudaEngine))
-    for name in OUTPUTS:
-        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    assert_same(found, expected)
     return found

@@ -134,4 +134,3 @@ class Labels:
         block_columns = 2 * THREADS // message.lanes
         compiler.kernel(self._device, 'hierarchical/labels.cu', name).launch(
             stream, (-(-width // block_columns), height, 1), (THREADS, 1, 1), 0, selection)
-

@@ -97,4 +97,3 @@ class Sad(CudaMatching):
         if wanted.right:
             right_labels.enqueue(self._device, stream, self._arena, 'uint32')
         return False
-
