@@ -316,7 +316,7 @@ class StereoMatcher:
         self._calibration = calibration
 
     def _plan_successor(self, old: engines.Engine, backend: engines.Backend, config: MatcherConfig
-                   ) -> tuple[engines.Plan, bool]:
+                        ) -> tuple[engines.Plan, bool]:
         """The plan of an engine after an older one, and whether it fits beside that.
 
         What the old one holds counts as free: the plan is that of a fresh start.

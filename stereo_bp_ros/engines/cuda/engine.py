@@ -155,7 +155,7 @@ class CudaEngine(Engine):
             if rectification is not None and rectification != self._rectification:
                 self._fill_maps(rectification)
             key = (left.encoding, left.big_endian, right.encoding, right.big_endian,
-                     self._sources, *outputs)
+                   self._sources, *outputs)
             if key != self._graph_key:
                 form = Form((convert.reading(left), convert.reading(right)),
                             self._sources, self._wanted(tuple(outputs)))

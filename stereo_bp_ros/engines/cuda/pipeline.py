@@ -111,12 +111,12 @@ class Pipeline:
         grey = self.convert.grey(form.readings)
         timed = []
         if self.convert.enqueue_upload(stream, form.readings, form.sources,
-                                        self._arena.stamp('upload')):
+                                       self._arena.stamp('upload')):
             timed.append('upload')
         if self.convert.enqueue(stream, form.readings, self._arena.stamp('convert')):
             timed.append('convert')
         if self.preprocess.enqueue(stream, grey, form.steps.texture,
-                                    form.steps.contrast, self._arena.stamp('preprocess')):
+                                   form.steps.contrast, self._arena.stamp('preprocess')):
             timed.append('preprocess')
         return timed, grey, self.preprocess.result(grey)
 

@@ -24,6 +24,7 @@ from stereo_bp_ros.engines.cuda.matching import CudaMatching
 from stereo_bp_ros.engines.cuda.plan import Plan
 from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.arena import Arena
+from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import preprocess, refine, right_labels
 from stereo_bp_ros.engines.cuda.tunable import Tunable
 from stereo_bp_ros.errors import StereoError
@@ -34,32 +35,20 @@ from stereo_bp_ros.papers.plain_steps.tune import OccupancyWalk, device_limits
 #: Blocks of the kernels around the messages.
 BLOCK = (32, 4, 1)
 
-_Pair = ctypes.c_void_p * 2
-_Four = ctypes.c_void_p * 4
 
-
+@declared_in('papers/plain_steps.cuh')
 class StorageLevel(ctypes.Structure):
     """``StorageLevel`` in ``plain_steps.cuh``."""
 
-    _fields_ = (('cost', _Pair), ('sent', _Four * 2), ('width', ctypes.c_int),
-                ('height', ctypes.c_int), ('pitch', ctypes.c_int))
 
-
+@declared_in('papers/plain_steps.cu')
 class StorageCost(ctypes.Structure):
     """``StorageCost`` in ``plain_steps.cu``."""
 
-    _fields_ = (('left', ctypes.c_void_p), ('right', ctypes.c_void_p), ('level', StorageLevel),
-                ('min_disparity', ctypes.c_int), ('factor', ctypes.c_double),
-                ('truncation', ctypes.c_double), ('float_factor', ctypes.c_float),
-                ('float_truncation', ctypes.c_float), ('stamp', ctypes.c_void_p))
 
-
+@declared_in('papers/plain_steps.cu')
 class StorageLaunch(ctypes.Structure):
     """``StorageLaunch`` in ``plain_steps.cu``."""
-
-    _fields_ = (('level', StorageLevel), ('colour', ctypes.c_int), ('slope', ctypes.c_int),
-                ('truncation', ctypes.c_int), ('float_slope', ctypes.c_float),
-                ('float_truncation', ctypes.c_float), ('stamp', ctypes.c_void_p))
 
 
 class Memory:
@@ -111,9 +100,8 @@ class Memory:
         """A level as kernels are given it; null = not there."""
         level = self._levels[k]
         sent = self._places.get(('sent', k), [0] * 8)
-        return StorageLevel(_Pair(*self._places['cost', k]),
-                            (_Four * 2)(_Four(*sent[:4]), _Four(*sent[4:])), level.width,
-                            level.height, level.pitch)
+        return StorageLevel(tuple(self._places['cost', k]), (tuple(sent[:4]), tuple(sent[4:])),
+                            level.width, level.height, level.pitch)
 
     def _allocate(self, size: int) -> int:
         from cupy.cuda import runtime
@@ -172,7 +160,7 @@ class PlainSteps(CudaMatching, Tunable):
         device = self._arena.device
         names = cuda_arrays.kernels(self._config, preprocess.PIXELS[matched])
         out = labels.matches(self._config, self._width, self._height, self._arena, self._image,
-                              wanted.fraction, wanted.costs, wanted.right)
+                             wanted.fraction, wanted.costs, wanted.right)
         self._memory.begin()
         try:
             self._enqueue_costs(stream, names, device[f'left_{matched}'],
@@ -235,7 +223,7 @@ class PlainSteps(CudaMatching, Tunable):
             stream, (-(-((level.width + 1) // 2) // columns), -(-level.height // height), 1),
             (width, height, 1), cuda_arrays.shared_bytes(config),
             StorageLaunch(level, (iteration + 1) % 2, int(slope), int(truncation), slope,
-                        truncation, stamp))
+                          truncation, stamp))
 
     def _launch(self, stream: int, name: str, k: int, *arguments: Any) -> None:
         """One thread for each node of a level."""

@@ -90,9 +90,9 @@ def walk(limits: Limits, occupancy: float, disparities: int, *,
     shared = min(disparities - in_registers, max(0, room) // (WARP * height * VALUE_BYTES))
     rest = disparities - in_registers - shared
     more = min(rest, max(0, max_values - in_registers))
-    return OccupancyChoice(WARP, height, blocks,
-                  min(limits.registers // threads, limits.thread_registers),
-                  Split(in_registers + more, shared, rest - more), threads / limits.threads)
+    return OccupancyChoice(
+        WARP, height, blocks, min(limits.registers // threads, limits.thread_registers),
+        Split(in_registers + more, shared, rest - more), threads / limits.threads)
 
 
 def candidates(limits: Limits, disparities: int, *,
@@ -171,4 +171,4 @@ def occupancy_walk(config: MatcherConfig, initial_values: int, max_values: int
     device.require(config.device_id)
     return [(most, settings_of(walked)) for most, walked in
             candidates(device_limits(config.device_id), config.disparity_range,
-                        initial_values=initial_values, max_values=max_values)]
+                       initial_values=initial_values, max_values=max_values)]

@@ -13,7 +13,7 @@ from stereo_bp_ros.papers import memory_bound
 from stereo_bp_ros.papers.tables.bench import Bench, Timed, milliseconds, speedup
 from stereo_bp_ros.papers.tables.images import ROAD, ROAD_DISPARITY, ROAD_OTHER_EXPOSURE
 from stereo_bp_ros.papers.tables.report import Axes, by_column
-from stereo_bp_ros.papers.tables.table import Cell, Missing, Row, Table, cell
+from stereo_bp_ros.papers.tables.table import Cell, Missing, Row, cell
 
 #: What is measured to image, number of labels and preset.
 FRAMES: Mapping[str, tuple[str, int, str]] = {
@@ -25,7 +25,7 @@ ROAD_NOTE = ('The road is a drawn street, 640 x 480 with disparities up to 32: t
              'the paper are not public any more.')
 
 
-def times(bench: Bench, table: Table) -> tuple[list[Row], list[str]]:
+def times(bench: Bench) -> tuple[list[Row], list[str]]:
     rows = []
     for name in FRAMES:
         timed = _compare(bench, name)
@@ -37,7 +37,7 @@ def times(bench: Bench, table: Table) -> tuple[list[Row], list[str]]:
         ROAD_NOTE, 'CPU times are those of all threads; the road is matched on Sobel images.']
 
 
-def preprocessing(bench: Bench, table: Table) -> tuple[list[Row], list[str]]:
+def preprocessing(bench: Bench) -> tuple[list[Row], list[str]]:
     rows = []
     for name, method in PREPROCESSING.items():
         settings = {**load_preset('road_2009'), 'preprocessing': method}
@@ -53,7 +53,7 @@ def preprocessing(bench: Bench, table: Table) -> tuple[list[Row], list[str]]:
         'exposure: the right camera sees 0.8 of the light and 10 grey levels more.']
 
 
-def memory(bench: Bench, table: Table) -> tuple[list[Row], list[str]]:
+def memory(bench: Bench) -> tuple[list[Row], list[str]]:
     rows = []
     for name, (image, labels, _) in FRAMES.items():
         timed = _compare(bench, name)

@@ -13,19 +13,20 @@ from stereo_bp_ros.papers.tables.table import PUBLISHED, Cell, Missing, Row, Tab
 MODULES = {'lcpc_2010': lcpc_2010, 'thesis_2019': thesis_2019, 'ai_2009': ai_2009,
            'gpu_cpu': gpu_cpu, 'sad': sad}
 
+
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     """A published table, what measures it, columns beyond the paper's, and how it is drawn."""
 
     published: Table
-    measure: Callable[[Bench, Table], tuple[Sequence[Row], Sequence[str]]]
+    measure: Callable[[Bench], tuple[Sequence[Row], Sequence[str]]]
     columns: tuple[str, ...] = ()
     axes: Axes | None = None
 
     def run(self, bench: Bench) -> Table:
         """Measure on the devices of a bench; one row says why where nothing can be measured."""
         try:
-            rows, notes = self.measure(bench, self.published)
+            rows, notes = self.measure(bench)
         except Missing as missing:
             count = len(self.published.columns) - 1 + len(self.columns)
             rows, notes = [Row('', (Cell(missing=str(missing)),) * count, bench.device)], []

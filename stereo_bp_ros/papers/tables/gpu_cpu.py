@@ -33,14 +33,13 @@ from stereo_bp_ros.papers.tables.table import (
     Cell,
     Missing,
     Row,
-    Table,
     cell,
     combined,
     joined,
 )
 
 Measured = tuple[list[Row], list[str]]
-Measure = Callable[[Bench, Table], Measured]
+Measure = Callable[[Bench], Measured]
 
 #: Names in the tables to images and their disparities.
 SETS: Mapping[str, tuple[str, int]] = {
@@ -81,7 +80,7 @@ def compare(bench: Bench, name: str, variants: Mapping[str, Settings]) -> dict[s
                          {key: {**setup, **settings} for key, settings in variants.items()})
 
 
-def table_1(bench: Bench, table: Table) -> Measured:
+def table_1(bench: Bench) -> Measured:
     rows = []
     for name, (image, disparities) in SETS.items():
         times = compare(bench, name, {'CPU': ONE_THREAD, 'initial': INITIAL, **DEFAULTS})
@@ -92,7 +91,7 @@ def table_1(bench: Bench, table: Table) -> Measured:
     return rows, [TSUKUBA_NOTE, DEFAULT_NOTE.format(bench.device)]
 
 
-def optimized(bench: Bench, table: Table) -> Measured:
+def optimized(bench: Bench) -> Measured:
     """The CUDA programs beside the CPU's: tables 6 and 7."""
     rows = []
     for name in SETS:
@@ -106,7 +105,7 @@ def optimized(bench: Bench, table: Table) -> Measured:
     return rows, [DEFAULT_NOTE.format(bench.device)]
 
 
-def cpu(bench: Bench, table: Table) -> Measured:
+def cpu(bench: Bench) -> Measured:
     """The CPU programs: tables 12 and 13."""
     rows = []
     for name in SETS:
@@ -120,7 +119,7 @@ def cpu(bench: Bench, table: Table) -> Measured:
     return rows, [DEFAULT_NOTE.format('the CPU')]
 
 
-def table_8(bench: Bench, table: Table) -> Measured:
+def table_8(bench: Bench) -> Measured:
     columns = []
     for name in SETS:
         times = compare(bench, name, {'one': ONE_THREAD, 'threads': PLAIN, 'both': PARALLEL})
@@ -144,7 +143,7 @@ def speedups(*rows: tuple[str, Settings, Settings], also: Settings | None = None
     """
     parts = {'': {}} if also is None else {', float': {}, ', half': also}
 
-    def measure(bench: Bench, table: Table) -> Measured:
+    def measure(bench: Bench) -> Measured:
         here = [row for row in rows if row[1]['backend'] in bench.devices] or rows
         return [Row(name, tuple(
             _gain(compare(bench, one, {f'{when}{part}': {**settings, **more}
@@ -157,10 +156,10 @@ def speedups(*rows: tuple[str, Settings, Settings], also: Settings | None = None
 
 def of_jetson(measure: Measure) -> Measure:
     """The same, measured on a Jetson only."""
-    def measured(bench: Bench, table: Table) -> Measured:
+    def measured(bench: Bench) -> Measured:
         if not JETSON.search(bench.machine):
             raise Missing('this table is of a Jetson, and this machine is none')
-        return measure(bench, table)
+        return measure(bench)
     return measured
 
 

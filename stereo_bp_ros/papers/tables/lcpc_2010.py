@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.papers.tables.bench import Bench, Settings, Timed, milliseconds, speedup
 from stereo_bp_ros.papers.tables.report import Axes, by_series
-from stereo_bp_ros.papers.tables.table import Cell, Missing, Row, Table, cell, combined, joined
+from stereo_bp_ros.papers.tables.table import Cell, Missing, Row, cell, combined, joined
 
 Measured = tuple[list[Row], list[str]]
 
@@ -88,7 +88,7 @@ class Tried(NamedTuple):
         return f'{registers}-{shared}-{labels - registers - shared}'
 
 
-def table_1(bench: Bench, table: Table) -> Measured:
+def table_1(bench: Bench) -> Measured:
     preset = load_preset('tsukuba_2010')
     times = bench.compare('tsukuba', 15, {
         name: {**preset, **settings} for name, settings in STORAGES.items()})
@@ -97,7 +97,7 @@ def table_1(bench: Bench, table: Table) -> Measured:
             for name, one in times.items()], [ACCESSES]
 
 
-def table_2(bench: Bench, table: Table) -> Measured:
+def table_2(bench: Bench) -> Measured:
     best = _best(one for tried in _splits(bench).values() for one in tried)
     return [Row('', (
         best.block, Cell(text=best.split(CONES[1])), *_resources(best.timed),
@@ -105,7 +105,7 @@ def table_2(bench: Bench, table: Table) -> Measured:
             'The best of the splits of figure 3.', ACCESSES]
 
 
-def figure_3(bench: Bench, table: Table) -> Measured:
+def figure_3(bench: Bench) -> Measured:
     device = bench.require('cuda')
     return [Row(one.split(CONES[1]), (
         one.block, milliseconds(one.timed, '{} ms'), one.gain), device)
@@ -114,7 +114,7 @@ def figure_3(bench: Bench, table: Table) -> Measured:
         if kind == 'register' or one.settings['plain_steps.shared'] != CONES[1]], []
 
 
-def figure_4(bench: Bench, table: Table) -> Measured:
+def figure_4(bench: Bench) -> Measured:
     device = bench.require('cuda')
     return [Row(f'{one.occupancy:.2f}', (
         milliseconds(one.timed, '{} ms'), one.gain, one.block, Cell(text=one.split(CONES[1])),
@@ -123,7 +123,7 @@ def figure_4(bench: Bench, table: Table) -> Measured:
             'An occupancy whose configuration is that of a lower one is left out.']
 
 
-def table_3(bench: Bench, table: Table) -> Measured:
+def table_3(bench: Bench) -> Measured:
     device, rows = bench.require('cuda'), []
     for name, constants in WALKS.items():
         best = _best(_walk(bench, *CONES, constants))
@@ -137,7 +137,7 @@ def table_3(bench: Bench, table: Table) -> Measured:
         'MAX_REG_VALUES; the paper has none in registers on the GTX 470.']
 
 
-def table_4(bench: Bench, table: Table) -> Measured:
+def table_4(bench: Bench) -> Measured:
     rows = []
     for name, constants in WALKS.items():
         half, full = (_in_parts(bench, *image, constants) for image in SPLIT)

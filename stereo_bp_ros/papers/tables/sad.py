@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.papers.tables.bench import Bench, Streaming, milliseconds
 from stereo_bp_ros.papers.tables.report import Axes, by_row
-from stereo_bp_ros.papers.tables.table import Cell, Missing, Row, Table
+from stereo_bp_ros.papers.tables.table import Cell, Missing, Row
 
 #: Sizes of a workgroup, threads.
 BLOCKS = (32, 64, 128, 256, 512)
@@ -29,7 +29,7 @@ FRAME_NOTE = 'CPU: whole frames, which have no workgroups.'
 FIT = 'its rows do not fit the shared memory'
 
 
-def figure_8(bench: Bench, table: Table) -> tuple[list[Row], list[str]]:
+def figure_8(bench: Bench) -> tuple[list[Row], list[str]]:
     rows, notes = [], []
     if 'cuda' in bench.devices:
         device = bench.devices['cuda']
@@ -50,7 +50,7 @@ def figure_8(bench: Bench, table: Table) -> tuple[list[Row], list[str]]:
     return rows, notes
 
 
-def figure_9(bench: Bench, table: Table) -> tuple[list[Row], list[str]]:
+def figure_9(bench: Bench) -> tuple[list[Row], list[str]]:
     device = bench.require('cuda')
     return [Row(name, tuple(map(_cell, decreases(times))), device)
             for name, times in _stream(bench)[1].items()], [KERNEL_NOTE]

@@ -6,9 +6,11 @@ the costs nor the mask of the thesis are known, so both cost settings of the oth
 
 from __future__ import annotations
 
+import functools
+
 from stereo_bp_ros.config.files import load_preset
 from stereo_bp_ros.papers.tables.bench import Bench, Settings, milliseconds
-from stereo_bp_ros.papers.tables.table import Row, Table, cell
+from stereo_bp_ros.papers.tables.table import Row, cell
 
 #: Number of a table to its image.
 IMAGES = {'table 5.2': 'tsukuba', 'table 5.3': 'red_barrel'}
@@ -19,8 +21,7 @@ NOTE = ('The thesis names neither its costs nor which pixels it counts: mismatch
         'all pixels with known truth.')
 
 
-def measure(bench: Bench, table: Table) -> tuple[list[Row], list[str]]:
-    image = IMAGES[table.number]
+def measure(image: str, bench: Bench) -> tuple[list[Row], list[str]]:
     variants: dict[str, Settings] = {}
     for costs in ('five_sets', 'tsukuba_2010'):
         base = load_preset(costs)
@@ -36,4 +37,4 @@ def measure(bench: Bench, table: Table) -> tuple[list[Row], list[str]]:
         for name, settings in variants.items()], [NOTE]
 
 
-TABLES = {number: (measure,) for number in IMAGES}
+TABLES = {number: (functools.partial(measure, image),) for number, image in IMAGES.items()}

@@ -106,8 +106,8 @@ def test_a_first_step_is_kept_as_the_messages_are() -> None:
     assert MessageFormat.of(steep).name == 'Int16Bytes'
 
 
-@pytest.mark.parametrize('iterations', [0, 1, 2, 5, 16, *slow(3, 8, 11)])
-@pytest.mark.parametrize('disparities', [2, 128, 512, *slow(21, 40, 200)])
+@pytest.mark.parametrize('iterations', [0, 1, 2, 5, 7, 16, *slow(3, 8, 11)])
+@pytest.mark.parametrize('disparities', [2, 16, 64, 128, 512, *slow(21, 40, 200)])
 @pytest.mark.parametrize('message_type', ['int16', 'float32'])
 def test_launches_follow_each_other_and_fit_their_blocks(disparities: int, iterations: int,
                                                        message_type: str) -> None:

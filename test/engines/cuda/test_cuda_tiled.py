@@ -151,7 +151,6 @@ def test_the_arithmetic_of_older_devices_gives_the_same_labels(
         monkeypatch: pytest.MonkeyPatch, architecture: str, computation: str) -> None:
     monkeypatch.setattr(device.Properties, 'architecture', architecture)
     monkeypatch.setattr(compiler, '_loaded', {})
-    # Clusters are what only newer ones have.
     compare(configuration(disparity_range=21,
                           **tiled('cooperative', computation=computation)), *noisy_pair(61, 37))
 

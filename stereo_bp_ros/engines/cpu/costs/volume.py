@@ -186,7 +186,7 @@ def _finish_strip(level: Level, y: int, tile: int, volume: Any, cost: Any, down:
 
 @by_types
 def _added_costs(terms: Any, total: Any, left: Any, left_row: int, right: Any, right_row: int,
-                own: int, others: int) -> Any:
+                 own: int, others: int) -> Any:
     """``total`` plus the costs of 64 labels of a pixel.
 
     :param terms: the last ones of ``layout.terms``, their four numbers one after the other.
@@ -212,12 +212,12 @@ def _added_costs(terms: Any, total: Any, left: Any, left_row: int, right: Any, r
 
 @kernel
 def _costs_of_pixel(terms: Any, left: Any, left_row: int, right: Any, right_row: int,
-                   image_width: int, x: int, labels: int, label_bytes: int, min_disparity: int,
-                   outside: int, costs: Any, place: int) -> None:
+                    image_width: int, x: int, labels: int, label_bytes: int, min_disparity: int,
+                    outside: int, costs: Any, place: int) -> None:
     """All labels of the pixel ``x`` of the left image, from ``costs[place]`` on."""
     for label in range(0, labels, VECTOR_BYTES):
         total = _added_costs(terms, splat(np.uint8(0)), left, left_row, right, right_row, x,
-                            image_width - 1 - x + label)
+                             image_width - 1 - x + label)
         store_bytes(costs, place + label, total)
     # Labels [first, end) have a partner.
     first = min(labels, x - min_disparity - image_width + 1)
@@ -232,7 +232,7 @@ def _costs_of_pixel(terms: Any, left: Any, left_row: int, right: Any, right_row:
 
 @kernel
 def _fill_tiles(pixels: Any, row: int, label_bytes: int, level: Level, y: int, tile: int,
-               cost: Any) -> None:
+                cost: Any) -> None:
     """A tile [plane][lane] of each colour from its pixels' labels.
 
     :param row: where the labels of the row's first pixel start, bytes.

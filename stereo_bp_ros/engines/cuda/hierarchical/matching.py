@@ -154,8 +154,8 @@ class Hierarchical(CudaMatching, Tunable):
             if self._edges:
                 self._edges.enqueue(stream, image, device[f'left_{matched}'], part)
             out = labels.matches(self._config, self._width, self._height, self._arena, part,
-                                  wanted.fraction and of_costs is None, wanted.costs,
-                                  wanted.right)
+                                 wanted.fraction and of_costs is None, wanted.costs,
+                                 wanted.right)
             self._messages.enqueue(stream, base, out, frame if publishes else None)
             self._labels.enqueue(stream, base, out, frame if publishes else None)
             if of_costs:

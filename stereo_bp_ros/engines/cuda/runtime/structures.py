@@ -42,8 +42,9 @@ def _fields(file: str, name: str) -> list[tuple[str, type[Any]]]:
     """Names and types of the members, which stand before all functions."""
     source = re.sub('//.*', '', (KERNELS / file).read_text(encoding='utf-8'))
     body = source.partition(f'\nstruct {name} {{')[2].partition('\n};')[0]
-    _constants.update((constant, int(value))
-                      for constant, value in re.findall(r'(\w+) = (\d+)\b', source))
+    for constants in re.findall('constexpr int ([^;]*);', source):
+        _constants.update((constant, int(value))
+                          for constant, value in re.findall(r'(\w+) = (\d+)\b', constants))
     found = []
     for words, pointer, names in re.findall(r'([\w ]+)(\*?) (\w[^;(]*);',
                                             body.partition('__device__')[0]):

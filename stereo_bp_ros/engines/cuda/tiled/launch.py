@@ -127,7 +127,7 @@ def _all_on_chip(config: ResolvedConfig, rows: int, columns: int, device: Proper
     if run > MAX_RUN or shared > device.shared_memory:
         return None
     return Launch('speculative', rows, columns, rows * -(-columns // run), 32 * SPECULATIVE_WARPS,
-               shared, run=run)
+                  shared, run=run)
 
 
 def asked_schedule(config: ResolvedConfig) -> str:

@@ -111,7 +111,7 @@ class Tiled(CudaMatching):
         pad = tiled_launch.pad(config)
         image = partitions.whole(width, height).partitions[0]
         out = labels.matches(config, width, height, self._arena, image, wanted.fraction,
-                              wanted.costs, wanted.right)
+                             wanted.costs, wanted.right)
         costs = cost.parameters(config, device['table'])
         costs.levels[0] = cost.CostLevel(None, width, height, 0)
         return TiledLaunch(
