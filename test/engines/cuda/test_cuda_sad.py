@@ -67,10 +67,11 @@ def test_frames_have_the_bits_of_the_cpu_engine(changes: dict[str, Any], width: 
 @pytest.mark.parametrize(('width', 'height', 'first'), [
     (16, 16, 0), (25, 8, 0), (2, 2, 0), (5, 3, 0), (141, 60, -200), (141, 60, 150)])
 @pytest.mark.parametrize('variant', ['auto', *VARIANTS])
-def test_images_without_a_valid_window_have_no_confidence(variant: str, width: int, height: int,
-                                                          first: int) -> None:
+@pytest.mark.parametrize('reference', ['left', 'right'])
+def test_images_without_a_valid_window_have_no_confidence(reference: str, variant: str, width: int,
+                                                          height: int, first: int) -> None:
     config = configuration(correlation_window_size=9, disparity_range=16, min_disparity=first,
-                           **streamed(variant), **EVERYTHING)
+                           reference_image=reference, **streamed(variant), **EVERYTHING)
     found = compare(config, *noisy_pair(width, height, nearer=9))
     assert not (found['confidence'] > 0).any()
 

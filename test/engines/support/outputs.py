@@ -23,5 +23,6 @@ def rubbish(names: Iterable[str], image: tuple[int, ...], decimation: int = 1
 
 
 def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert found.keys() == expected.keys()
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values, err_msg=name)
