@@ -19,10 +19,10 @@ from stereo_bp_ros.config import NodeConfig
 from stereo_bp_ros.errors import described
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
-from stereo_bp_ros.node.diagnostics.ledger import SIDES
 from stereo_bp_ros.node.diagnostics.monitors import TopicMonitor
 from stereo_bp_ros.node.pairing import Pairing, StereoPair
 from stereo_bp_ros.node.qos import QosWatch
+from stereo_bp_ros.stamps import SIDES
 
 #: Seconds between two looks at pairs that wait for their camera_info.
 RELEASE_PERIOD_S = 0.02
