@@ -252,7 +252,7 @@ def reliable_overrides(namespace: str = '', *, image: str = 'image_rect',
     :param depth: messages that wait in every queue.
     """
     images = {f'qos_overrides.{namespace}/{side}/{topic}.subscription.{policy}': value
-              for side in ('left', 'right')
+              for side in SIDES
               for topic in (image, f'{image}/compressed', 'camera_info')
               for policy, value in (('reliability', 'reliable'), ('depth', depth))}
     # A result without its latency is not judged.
