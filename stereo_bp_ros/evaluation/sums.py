@@ -30,8 +30,8 @@ class Sums:
 
 
 def _add(one: Any, other: Any) -> Any:
-    if one in (None, (), {}) or other in (None, (), {}):
-        return other if one in (None, (), {}) else one
+    if not one or not other:
+        return one or other
     if isinstance(one, tuple):
         return tuple(a + b for a, b in zip(one, other, strict=True))
     if isinstance(one, Mapping):
