@@ -340,7 +340,7 @@ def test_the_command_reports_the_same_from_a_cluster_that_is_there(scheduler, fo
     pictures = [re.findall(r'data:image/jpeg[^"\')]+',
                            (tmp_path / name / 'report.html').read_text())
                 for name in ('report', 'alone')]
-    assert len(pictures[0]) >= 9        # of every frame
+    assert len(pictures[0]) == 9        # of every frame
     assert pictures[0] == pictures[1]
 
 
