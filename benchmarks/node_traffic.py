@@ -34,6 +34,7 @@ from benchmarks import common
 from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.replay import frames, session
+from stereo_bp_ros.stamps import SIDES
 
 #: Seconds before its due time at which a message is no longer slept for: sleep is that coarse.
 SPIN = 0.0003
@@ -139,7 +140,7 @@ class Listener:
 
         ``has_settled`` tells whether it is; it is not after ``session.SETTLE_LIMIT_S`` seconds.
         """
-        each = dict.fromkeys(frames.SIDES, sent)
+        each = dict.fromkeys(SIDES, sent)
         before = self._before
         settling = frames.Settling(each, before, session.QUIET_S)
         seen, deadline = self._told, time.monotonic() + session.SETTLE_LIMIT_S

@@ -21,8 +21,7 @@ from stereo_bp_ros.camera import (
     projection,
 )
 from stereo_bp_ros.errors import InputError, InputReason, quoted
-
-SIDES = ('left', 'right')
+from stereo_bp_ros.stamps import SIDES
 
 #: How many coefficients each distortion model of ROS may have; none = no distortion.
 COEFFICIENTS = {'plumb_bob': (0, 4, 5, 8, 12, 14), 'rational_polynomial': (0, 4, 5, 8, 12, 14),

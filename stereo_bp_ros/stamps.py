@@ -13,6 +13,12 @@ SIDES = ('left', 'right')
 APART_S = 1.0
 
 
+def header_stamp(message: Any) -> int:
+    """Nanoseconds, of a message with a header."""
+    stamp = message.header.stamp
+    return int(stamp.sec) * 10**9 + int(stamp.nanosec)
+
+
 def find_partner(waiting: Collection[int], stamp_ns: int, tolerance_s: float
                  ) -> tuple[int | None, int]:
     """The stamp among those of the other side that an image pairs with, and how far it is.

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import pathlib
-import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from stereo_bp_ros.cli import evaluate_origin
 from stereo_bp_ros.cli import evaluate_tables as tables
-from stereo_bp_ros.cli.machine import machine, versions
+from stereo_bp_ros.cli.machine import origin
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.evaluation import metrics, plots, regions, report
 from stereo_bp_ros.evaluation.conditions import Verdict, look_up
@@ -56,10 +55,8 @@ def summary_of(results: Collection[Result], totals: Totals, *, source: str, back
     """
     own = next(iter(totals.matchers))
     summary: dict[str, Any] = {
-        'source': source, 'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'),
-        'versions': versions(), 'machine': machine(), 'backend': backend, 'matcher': own,
-        'repeat': repeat, **more, 'searched': evaluate_origin.searched(totals),
-        'settings': dict(settings),
+        'source': source, **origin(), 'backend': backend, 'matcher': own, 'repeat': repeat, **more,
+        'searched': evaluate_origin.searched(totals), 'settings': dict(settings),
         'metrics': {'maps': evaluate_origin.MAPS, 'edge_distance_px': regions.EDGE_DISTANCE,
                     'sparsification_shares': list(SHARES),
                     'meanings': {key: {'meaning': words, 'unit': unit}

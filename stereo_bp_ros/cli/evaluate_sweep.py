@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stereo_bp_ros import __version__, engines
 from stereo_bp_ros.cli import evaluate_origin
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli.machine import machine, processor, versions
+from stereo_bp_ros.cli.machine import origin, processor
 from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig, Value, parse_assignments
 from stereo_bp_ros.config.settings import did_you_mean
@@ -95,21 +94,20 @@ def run(options: argparse.Namespace, method: Method, sources: Sources) -> int:
         figure = plots.draw_sweep(found, choice.figure, chosen, sources.title)
         if figure:
             plots.save(figure, options.output / 'sweep.svg')
-    origin = {
-        'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'), 'versions': versions(),
-        'machine': machine(), 'devices': meter.devices, 'repeat': method.repeat,
+    about = {
+        **origin(), 'devices': meter.devices, 'repeat': method.repeat,
         'method': evaluate_origin.method_of(method, options.limit), 'settings': meter.base}
     if options.json:
         front = sweep.pareto(found, choice.figure)
         shared.print_json({
-            'source': str(sources), **origin,
+            'source': str(sources), **about,
             'by': choice.figure, 'measured': measured,
             'trials': options.trials, 'seed': options.seed,
             'points': [{**one.to_dict(), 'pareto': one in front} for one in found],
             'refused': refused, 'chosen': chosen.to_dict(), 'preset': str(preset)})
     else:
         _print(options, sources.title, found, chosen, choice, refused, measured)
-        _print_origin(origin, found)
+        _print_origin(about, found)
     return 0
 
 
@@ -241,12 +239,12 @@ def _print(options: argparse.Namespace, title: str, points: Sequence[Point], cho
     shared.say(f'Chosen: {chosen.label}, written to {options.output / "chosen.yaml"}')
 
 
-def _print_origin(origin: Mapping[str, Any], points: Sequence[Point]) -> None:
+def _print_origin(about: Mapping[str, Any], points: Sequence[Point]) -> None:
     ranges = sorted({count for one in points for count in one.disparities})
     shared.say(*evaluate_origin.folded([
         LEGEND, 'Disparities searched: ' + ', '.join(map(str, ranges))
-        + f' ({evaluate_origin.whose_range(origin["method"])}).']),
-        *evaluate_origin.lines({**origin, 'devices': {'every point': origin['devices']}}))
+        + f' ({evaluate_origin.whose_range(about["method"])}).']),
+        *evaluate_origin.lines({**about, 'devices': {'every point': about['devices']}}))
 
 
 def _cell(value: float | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import time
 from typing import Any
 
 from stereo_bp_ros import __version__
@@ -12,6 +13,12 @@ from stereo_bp_ros.engines import host_memory
 
 PACKAGES = ('numpy', 'opencv-python-headless', 'opencv-python', 'numba', 'llvmlite', 'tbb',
             'cupy-cuda12x', 'cupy-cuda13x', 'rosbags', 'rclpy')
+
+
+def origin() -> dict[str, Any]:
+    """For JSON: the date, ``versions`` and ``machine`` of figures."""
+    return {'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'), 'versions': versions(),
+            'machine': machine()}
 
 
 def versions() -> dict[str, str]:

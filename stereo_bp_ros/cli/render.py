@@ -21,7 +21,6 @@ import numpy as np
 import yaml
 from rich.progress import Progress
 
-from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation import files
@@ -185,7 +184,5 @@ def render_bag(sequence: scenes.RoadSequence, path: pathlib.Path, bar: Progress)
     from stereo_bp_ros.evaluation import bags
     frames = bar.track(scenes.render(sequence, workers_for(len(sequence))), total=len(sequence),
                        description=f'Rendering {sequence.width} x {sequence.height}')
-    bags.write_bag(path, Calibration(sequence.focal_px, sequence.baseline_m, sequence.cx,
-                                     sequence.cx, sequence.cy),
-                   ((frame.stamp_ns, frame.left, frame.right, frame.disparity)
-                    for frame in frames))
+    bags.write_bag(path, sequence.calibration, (
+        (frame.stamp_ns, frame.left, frame.right, frame.disparity) for frame in frames))

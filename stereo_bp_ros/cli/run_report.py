@@ -7,14 +7,13 @@ import dataclasses
 import logging
 import pathlib
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli.machine import machine, versions
+from stereo_bp_ros.cli.machine import origin
 from stereo_bp_ros.config import Value
 from stereo_bp_ros.evaluation import metrics, plots, report
 from stereo_bp_ros.evaluation.results import Figures, Result, totals_of
@@ -172,9 +171,8 @@ def finish(output: pathlib.Path, runs: Sequence[RecordedRun], *, title: str, lea
 
     Returns the exit status: 1 where a run does not reach what it is held to, which is said.
     """
-    date, known, where = time.strftime('%Y-%m-%dT%H:%M:%S%z'), versions(), machine()
-    summary = {'output': str(output), 'date': date, 'versions': known, 'machine': where, 'runs': {
-        one.name: one.to_dict() for one in runs}}
+    about = origin()
+    summary = {'output': str(output), **about, 'runs': {one.name: one.to_dict() for one in runs}}
     shared.write_json(output / 'report.json', summary)
     if not shared.missing(report.MODULES):
         report.write_html(
@@ -182,8 +180,9 @@ def finish(output: pathlib.Path, runs: Sequence[RecordedRun], *, title: str, lea
             f'{lead} Every frame is accounted for; latency counts from the receipt of the later '
             'image to the return of publish.',
             [*(section_of(one) for one in runs),
-             report.Section('Machine', [report.facts('Machine', {**where, 'date': date}),
-                                        report.facts('Versions', known)]),
+             report.Section('Machine', [
+                 report.facts('Machine', {**about['machine'], 'date': about['date']}),
+                 report.facts('Versions', about['versions'])]),
              report.Section('What the figures mean', [report.definitions(
                  (key, *meaning) for key, meaning in metrics.meanings().items())])])
     if as_json:

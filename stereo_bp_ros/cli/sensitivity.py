@@ -14,13 +14,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import pathlib
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stereo_bp_ros.cli import against, evaluate_origin, render
 from stereo_bp_ros.cli import options as shared
-from stereo_bp_ros.cli.machine import machine, versions
+from stereo_bp_ros.cli.machine import origin
 from stereo_bp_ros.cli.outputs import check_folder
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.config.settings import did_you_mean
@@ -85,8 +84,7 @@ def run(options: argparse.Namespace) -> int:
                 _print(name, *curves[name])
         devices = evaluation.devices
     report = {
-        'date': time.strftime('%Y-%m-%dT%H:%M:%S%z'), 'versions': versions(),
-        'machine': machine(), 'devices': {name: [one] for name, one in devices.items()},
+        **origin(), 'devices': {name: [one] for name, one in devices.items()},
         'settings': {name: one.to_mapping() for name, one in configs.items()},
         'street': dataclasses.asdict(street),
         'quantities': {name: {'unit': quantity.unit, 'rows': [row.to_dict() for row in rows],

@@ -14,7 +14,8 @@ from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.bag_topics import is_rectified_name
 from stereo_bp_ros.grey import grey_values, to_8_bits
 from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.rectification import SIDES, Rectification
+from stereo_bp_ros.rectification import Rectification
+from stereo_bp_ros.stamps import SIDES
 
 #: Radians of R above which ``unused_rotation`` warns: less than a pixel at 1000 of focal length.
 MIN_TURN_RAD = 1e-3

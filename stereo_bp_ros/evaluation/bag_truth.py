@@ -26,6 +26,7 @@ from stereo_bp_ros.evaluation.bag_topics import (
     TRANSFORM_TYPES,
     StereoTopics,
 )
+from stereo_bp_ros.stamps import header_stamp
 
 #: Pairs that ``warnings`` compares with the truths.
 CHECKED = 100
@@ -317,8 +318,7 @@ class Transforms:
         samples = {child: (array.array('q'), array.array('d')) for child in wanted}
         for _, child, parent, transform in _transforms(reader):
             if child in wanted and parent == self._parents[child]:
-                stamp = transform.header.stamp
-                samples[child][0].append(stamp.sec * 10**9 + stamp.nanosec)
+                samples[child][0].append(header_stamp(transform))
                 samples[child][1].extend(_numbers(transform))
         found = {}
         for child, (stamps, numbers) in samples.items():

@@ -93,8 +93,10 @@ def confidence_picture(confidence: np.ndarray) -> np.ndarray:
     return np.asarray(picture)
 
 
-def grey_picture(image: np.ndarray) -> np.ndarray:
-    """An input image (mono8, mono16 or rgb8) as BGR; 16 bits are scaled to their maximum."""
+def grey_picture(image: np.ndarray | RawImage) -> np.ndarray:
+    """An input image (mono8, mono16, rgb8 or raw) as BGR; 16 bits are scaled to their maximum."""
+    if isinstance(image, RawImage):
+        image = _displayable(image)
     if image.dtype == np.uint16:
         image = (image.astype(np.float32) * (255.0 / max(int(image.max()), 1))).astype(np.uint8)
     code = cv2.COLOR_GRAY2BGR if image.ndim == 2 else cv2.COLOR_RGB2BGR
@@ -247,8 +249,7 @@ def comparison(left: np.ndarray | RawImage, disparity: np.ndarray, valid: np.nda
     low, high: range of the colours, pixels.
     confidence: as in `confidence_picture`; None: it is not shown.
     """
-    image = displayable(left) if isinstance(left, RawImage) else left
-    panels = [(captions[0], grey_picture(image)),
+    panels = [(captions[0], grey_picture(left)),
               (captions[1], disparity_picture(disparity, valid, low, high))]
     height = disparity.shape[0]
     legends = [disparity_bar(height, low, high)]
@@ -261,8 +262,8 @@ def comparison(left: np.ndarray | RawImage, disparity: np.ndarray, valid: np.nda
     return sheet(panels, columns, legends, title)
 
 
-def displayable(image: RawImage) -> np.ndarray:
-    """A raw image of any encoding as mono8, mono16 or rgb8, as `grey_picture` takes it.
+def _displayable(image: RawImage) -> np.ndarray:
+    """A raw image of any encoding as mono8, mono16 or rgb8.
 
     Bayer mosaics are left as they are: at the size of a picture their pattern is not seen.
     """

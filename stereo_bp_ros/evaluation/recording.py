@@ -29,7 +29,6 @@ from stereo_bp_ros.evaluation.bag_topics import CAMERA_INFO, COMPRESSED_IMAGE
 from stereo_bp_ros.evaluation.frame_scores import WITHOUT_MEAN
 from stereo_bp_ros.evaluation.results import Result
 from stereo_bp_ros.evaluation.runs import Evaluation, Matched
-from stereo_bp_ros.images import RawImage
 
 OPTIONS = {'jpeg': [cv2.IMWRITE_JPEG_QUALITY, 90], 'png': [cv2.IMWRITE_PNG_COMPRESSION, 6]}
 """How pictures are compressed: PNG where colours are steps, or a truth is sparse, else JPEG."""
@@ -105,10 +104,9 @@ class Recording:
         if pair.calibration is not None:
             self._put('/left/camera_info', CAMERA_INFO, serialize_camera_info(
                 self._time_ns, 'left', pair.calibration, left.width, left.height))
-        image = pictures.displayable(pair.left) if isinstance(pair.left, RawImage) else pair.left
         assert frame.disparity is not None
         low, high = frame.min_disparity, frame.max_disparity
-        self._picture('/left/image_rect', pictures.grey_picture(image))
+        self._picture('/left/image_rect', pictures.grey_picture(pair.left))
         self._picture('/disparity_color', pictures.disparity_picture(
             frame.disparity, frame.valid, low, high))
         if pair.truth is not None:

@@ -175,10 +175,11 @@ def totals_of(results: Iterable[Result]) -> Totals:
     for result in results:
         frames += 1
         process_bytes = most((process_bytes, result.process_bytes))
-        for label in {'', result.input}:
-            part = parts.setdefault(label, {})
-            for name, figures in result.matchers.items():
-                part.setdefault(name, _Total()).add(figures)
+        for name, figures in result.matchers.items():
+            averaged = {key: value for key, value in figures.to_dict().items() if key not in (
+                'times_ms', 'engine_bytes', 'disparity_range')}
+            for label in {'', result.input}:
+                parts.setdefault(label, {}).setdefault(name, _Total()).add(figures, averaged)
     if not frames:
         raise ValueError('there are no results to summarise')
     inputs = {label: {name: total.summary() for name, total in part.items()}
@@ -200,11 +201,10 @@ class _Total:
         self._engine_bytes: int | None = None
         self._searched: collections.Counter[int | None] = collections.Counter()
 
-    def add(self, figures: Figures) -> None:
+    def add(self, figures: Figures, averaged: Mapping[str, Any]) -> None:
         frame = figures.frame
         self._pooled = frame if self._pooled is None else self._pooled + frame
-        self._means.add({key: value for key, value in figures.to_dict().items() if key not in (
-            'times_ms', 'engine_bytes', 'disparity_range')})
+        self._means.add(averaged)
         self._curves.wrong.append(frame.whole.published.bad_known(3.0))
         self._curves.coverage.append(frame.whole.published.coverage)
         self._curves.median_ms.append(figures.median_ms)

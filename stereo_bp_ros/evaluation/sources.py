@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import datasets
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_bag
@@ -294,7 +293,7 @@ def _label_pair(label: str, one: Unread) -> Unread:
 def pair_of_street(street: RoadSequence, place: int) -> Pair:
     """Draw a pair. The sky is no truth, as for a laser scanner; it is scored by its mask."""
     frame = street.frame(place)
-    calibration = Calibration(street.focal_px, street.baseline_m, street.cx, street.cx, street.cy)
     return Pair(f'{frame.index:06d}', frame.left, frame.right,
-                np.where(frame.sky, np.float32(np.nan), frame.disparity), None, calibration,
-                frame.stamp_ns, frame.vehicles, frame.sky, frame.occluded, frame.classes)
+                np.where(frame.sky, np.float32(np.nan), frame.disparity), None,
+                street.calibration, frame.stamp_ns, frame.vehicles, frame.sky, frame.occluded,
+                frame.classes)

@@ -22,7 +22,7 @@ from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.clocks import Clocks, Ticker
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
-from stereo_bp_ros.node.diagnostics.ledger import SIDES, Ledger, PairDrop
+from stereo_bp_ros.node.diagnostics.ledger import Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import GpuMonitor, LatencyWindow, OutputMonitor
 from stereo_bp_ros.node.diagnostics.quality import OffsetMonitor
 from stereo_bp_ros.node.diagnostics.report import Report, diagnostics_message, nothing_published
@@ -35,6 +35,7 @@ from stereo_bp_ros.node.qos import QosWatch
 from stereo_bp_ros.node.reconfiguration import Reconfiguration
 from stereo_bp_ros.node.subscriptions import InputSubscriptions
 from stereo_bp_ros.node.worker import Mailbox, Worker, WorkerStopped
+from stereo_bp_ros.stamps import SIDES
 from stereo_bp_ros.transport import lock_memory
 
 #: Seconds that a transition waits for the worker: compiling everything takes minutes at most.

@@ -19,10 +19,10 @@ from stereo_bp_ros.config import NodeConfig
 from stereo_bp_ros.errors import described
 from stereo_bp_ros.node import qos
 from stereo_bp_ros.node.diagnostics.conditions import Conditions
-from stereo_bp_ros.node.diagnostics.ledger import SIDES
 from stereo_bp_ros.node.diagnostics.monitors import TopicMonitor
 from stereo_bp_ros.node.pairing import Pairing, StereoPair
 from stereo_bp_ros.node.qos import QosWatch
+from stereo_bp_ros.stamps import SIDES, header_stamp
 
 #: Seconds between two looks at pairs that wait for their camera_info.
 RELEASE_PERIOD_S = 0.02
@@ -101,14 +101,14 @@ class InputSubscriptions:
     def _on_image(self, side: str, message: Any) -> None:
         received = time.perf_counter()
         with self._guarded():
-            stamp_ns = _stamp_ns(message)
+            stamp_ns = header_stamp(message)
             self.images[side].tick(self._now(), message, stamp_ns)
             self._hand_on(self._pairing.add_image(side, message, stamp_ns, received))
 
     def _on_info(self, side: str, message: Any) -> None:
         with self._guarded():
             self.infos[side].tick(self._now(), message)
-            self._hand_on(self._pairing.add_camera_info(side, message, _stamp_ns(message)))
+            self._hand_on(self._pairing.add_camera_info(side, message, header_stamp(message)))
             self._on_camera_info()
 
     def _on_timer(self) -> None:
@@ -135,8 +135,3 @@ class InputSubscriptions:
             if self._timer is not None:         # else it is one of the end of the subscriptions
                 self._conditions.error('input',
                                        f'a message could not be taken in: {described(error)}')
-
-
-def _stamp_ns(message: Any) -> int:
-    stamp = message.header.stamp
-    return int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)

@@ -14,6 +14,7 @@ from rosbags.typesys import Stores, get_typestore
 
 from stereo_bp_ros.evaluation import metrics
 from stereo_bp_ros.replay.session import SessionResult
+from stereo_bp_ros.stamps import header_stamp
 
 PERCENTILES = (50, 95, 99, 99.9)
 
@@ -80,7 +81,7 @@ def answers(bag: pathlib.Path) -> Iterator[Answer]:
     for stamp_ns, found in _latencies(bag):     # a loop has the same stamps again
         latencies.setdefault(stamp_ns, deque()).append(found)
     for _, message in _messages(bag, ('/disparity',)):
-        stamp_ns = _stamp_ns(message)
+        stamp_ns = header_stamp(message)
         image = message.image
         values = np.ndarray((image.height, image.width), '>f4' if image.is_bigendian else '<f4',
                             buffer=image.data, strides=(image.step, 4)).astype(np.float32)
@@ -93,13 +94,8 @@ def answers(bag: pathlib.Path) -> Iterator[Answer]:
 def _latencies(bag: pathlib.Path) -> Iterator[tuple[int, dict[str, float]]]:
     """Stamp and milliseconds by stage of every frame, in order."""
     for _, message in _messages(bag, ('/latency',)):
-        yield _stamp_ns(message), {pair.key: float(pair.value)
-                                   for pair in message.status[0].values}
-
-
-def _stamp_ns(message: Any) -> int:
-    stamp = message.header.stamp
-    return int(stamp.sec * 10**9 + stamp.nanosec)
+        yield header_stamp(message), {pair.key: float(pair.value)
+                                      for pair in message.status[0].values}
 
 
 def _messages(bag: pathlib.Path, topics: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

@@ -13,6 +13,7 @@ from stereo_bp_ros.errors import ConfigError, StereoError
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics, is_rectified_name
 from stereo_bp_ros.replay import session
 from stereo_bp_ros.replay.source import open_source
+from stereo_bp_ros.stamps import SIDES
 
 #: Folder of the report where ``output`` is not set, and the word for none.
 OUTPUT, NO_OUTPUT = 'stereo_bp_replay', 'none'
@@ -95,5 +96,5 @@ def _remappings(given: Mapping[str, str], image: str) -> dict[str, str]:
     names = {'image_rect': image, 'image_rect/compressed': f'{image}/compressed',
              'camera_info': 'camera_info'}
     found = {f'{side}/{name}': f'{given.get(f"{side}_namespace") or side}/{target}'
-             for side in ('left', 'right') for name, target in names.items()}
+             for side in SIDES for name, target in names.items()}
     return {topic: target for topic, target in found.items() if topic != target}

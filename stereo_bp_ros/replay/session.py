@@ -28,6 +28,7 @@ from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation.bag_topics import StereoTopics
 from stereo_bp_ros.replay import frames
 from stereo_bp_ros.replay.source import open_source
+from stereo_bp_ros.stamps import SIDES
 
 if TYPE_CHECKING:
     from stereo_bp_ros.replay.recorder import Recorder
@@ -251,7 +252,7 @@ def reliable_overrides(namespace: str = '', *, image: str = 'image_rect',
     :param depth: messages that wait in every queue.
     """
     images = {f'qos_overrides.{namespace}/{side}/{topic}.subscription.{policy}': value
-              for side in ('left', 'right')
+              for side in SIDES
               for topic in (image, f'{image}/compressed', 'camera_info')
               for policy, value in (('reliability', 'reliable'), ('depth', depth))}
     # A result without its latency is not judged.
@@ -352,7 +353,7 @@ def _settled_frames(recorder: Recorder, sent: Mapping[str, int]) -> dict[str, An
     :param sent: messages that the player published, by topic.
     """
     images = {side: sum(count for topic, count in sent.items()
-                        if topic.startswith(f'{side}/image')) for side in frames.SIDES}
+                        if topic.startswith(f'{side}/image')) for side in SIDES}
     assert recorder.first is not None
     before = recorder.first.counters
     settling = frames.Settling(images, before, QUIET_S)

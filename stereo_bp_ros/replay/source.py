@@ -12,6 +12,7 @@ from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.errors import StereoError
 from stereo_bp_ros.evaluation import bags, datasets
 from stereo_bp_ros.evaluation.bag_topics import is_bag
+from stereo_bp_ros.stamps import SIDES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +115,6 @@ def _folder_source(path: pathlib.Path, period_s: float,
                 yield Event(f'{side}/image_rect', stamp_ns,
                             bags.serialize_image(stamp_ns, side, pixels, encoding))
 
-    types = {f'{side}/{name}': kind for side in ('left', 'right')
+    types = {f'{side}/{name}': kind for side in SIDES
              for name, kind in (('camera_info', bags.CAMERA_INFO), ('image_rect', bags.IMAGE))}
     return Source(path.name, types, len(dataset), events, dataset.warnings)

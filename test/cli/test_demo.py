@@ -16,6 +16,7 @@ from stereo_bp_ros.cli.demo import MIN_PUBLISHED
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.evaluation.results import Result
+from stereo_bp_ros.evaluation.showing import View
 from stereo_bp_ros.evaluation.sources import open_pairs
 from stereo_bp_ros.replay.analysis import Analysis, Answer
 from stereo_bp_ros.replay.session import SessionResult
@@ -122,12 +123,15 @@ def test_the_demo_scores_without_the_shift_of_principal_points(tmp_path, monkeyp
     result = SessionResult({}, {'disparity': 1}, {}, tmp_path, 0, 0.0)
     monkeypatch.setattr('stereo_bp_ros.replay.analysis.analyse',
                         lambda _: recorded(recorded=1).figures)
+    shown = []
+    monkeypatch.setattr(run_report, 'View', lambda *parts: shown.append(View(*parts)) or shown[-1])
     judged = run_report.judge('bp', 'a run', lambda: open_pairs(tmp_path / 'bag')[1], result)
     score = judged.figures.score
     assert score.known == truth.size
     assert score.mae == 0
     shot, = judged.showing.worst_first()
     assert (shot.name, shot.badness) == (str(10**18), 0)
+    assert (shown[0].low, shown[0].high) == (0, 63)
 
 
 def test_the_advice_on_lost_frames_leads_somewhere(repository):

@@ -86,8 +86,7 @@ def test_a_road_and_a_wall_that_are_seen_at_a_slant_are_kept():
 def street():
     """A street with poles, its left view's truth, and what a scanner 0.6 m beside it sees."""
     sequence = RoadSequence(width=400, height=240, frames=1, poles=True, seed=5)
-    calibration = Calibration(sequence.focal_px, sequence.baseline_m, sequence.cx, sequence.cx,
-                              sequence.cy)
+    calibration = sequence.calibration
     mesh = split_by_depth(sequence.surfaces(0))
     views = []
     for x in (0.0, -0.6):

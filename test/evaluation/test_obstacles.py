@@ -206,8 +206,7 @@ def test_extremes_add_up_and_have_no_mean():
 
 def test_the_ground_of_the_rendered_street_is_found_and_its_vehicles_are_seen():
     sequence = RoadSequence(width=320, height=240, frames=1)
-    calibration = Calibration(sequence.focal_px, sequence.baseline_m, sequence.cx, sequence.cx,
-                              sequence.cy)
+    calibration = sequence.calibration
     truth = sequence.frame(0).disparity
     level = Corridor(3, 60, 1.45).ground(calibration, None)
     found = Corridor(3, 60).ground(calibration, truth)

@@ -140,6 +140,12 @@ def test_blur_softens_both_images_and_leaves_the_truth():
     np.testing.assert_array_equal(soft.disparity, plain.disparity)
 
 
+def test_surfaces_have_texture_that_a_matcher_can_use(clean_frame):
+    image = clean_frame.left.astype(np.float32)
+    spread = cv2.blur(image ** 2, (9, 9)) - cv2.blur(image, (9, 9)) ** 2
+    assert (spread > 1.5 ** 2)[clean_frame.disparity > 0].mean() > 0.97
+
+
 def test_a_common_matcher_finds_the_truth():
     frame = RoadSequence().frame(20)
     matcher = cv2.StereoSGBM_create(0, 64, 5, 200, 800, 1, uniquenessRatio=10)

@@ -66,6 +66,17 @@ def test_only_frames_that_may_stay_are_drawn(monkeypatch):
     assert len(drawn) <= WORST + SPREAD + 1
 
 
+def test_the_picture_of_a_frame_has_its_truth_and_confidence(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(pictures, 'sheet', lambda panels, *_: drawn.append(
+        [caption.partition(',')[0] for caption, _ in panels]) or np.zeros((1, 1, 3), np.uint8))
+    shown = Showing(2)
+    shown.add(0, pages.view(0, 0.5), lambda: np.ones((48, 96), np.float32))
+    shown.add(1, pages.view(1, 0.5, has_truth=False))
+    assert drawn == [['left image', 'disparity', 'ground truth', 'error', 'confidence'],
+                     ['left image', 'disparity']]
+
+
 def test_a_map_has_the_rate_of_each_block():
     truth = np.full((48, 96), 20, np.float32)
     truth[:, 92:] = np.nan

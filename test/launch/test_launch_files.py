@@ -139,7 +139,7 @@ def test_other_values_than_the_choices_are_refused(bench: Bench, argument: str) 
 def test_an_end_or_a_lost_device_is_followed_by_a_new_start(bench: Bench, status: int) -> None:
     bench.install_telling('stereo_bp_node', seconds=0.1, status=status)
     with bench.running('stereo_bp.launch.py'):
-        bench.wait_for('process started with pid', 15, count=2)
+        bench.wait_for('process started with pid', 15, count=3)
     assert 'not started again' not in bench.log
 
 

@@ -22,7 +22,7 @@ from stereo_bp_ros.node.diagnostics.conditions import (
     Conditions,
     Level,
 )
-from stereo_bp_ros.node.diagnostics.ledger import SIDES, ImageDrop, Ledger, PairDrop
+from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import (
     Distribution,
     OutputStall,
@@ -32,6 +32,7 @@ from stereo_bp_ros.node.diagnostics.monitors import (
 )
 from stereo_bp_ros.node.diagnostics.quality import VERTICAL_OFFSET, FrameQuality
 from stereo_bp_ros.node.diagnostics.report import Report, diagnostics_message
+from stereo_bp_ros.stamps import SIDES
 
 pytestmark = pytest.mark.ros
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
-from stereo_bp_ros.node.diagnostics.ledger import SIDES, ImageDrop, Ledger, PairDrop
+from stereo_bp_ros.node.diagnostics.ledger import ImageDrop, Ledger, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import (
     BUS,
     FRESH,
@@ -20,6 +20,7 @@ from stereo_bp_ros.node.diagnostics.monitors import (
     OutputMonitor,
     TopicMonitor,
 )
+from stereo_bp_ros.stamps import SIDES
 
 
 def test_percentiles_are_taken_over_the_window() -> None:

@@ -10,7 +10,6 @@ import types
 import pytest
 import yaml
 
-from stereo_bp_ros import Calibration
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
@@ -33,8 +32,7 @@ def recording(tmp_path, ros_environment, monkeypatch) -> str:
     for name in ('ROS_DOMAIN_ID', 'ROS_AUTOMATIC_DISCOVERY_RANGE'):
         monkeypatch.setenv(name, ros_environment[name])
     drive = scenes.RoadSequence(width=160, height=120, max_disparity=14, frames=6)
-    calibration = Calibration(drive.focal_px, drive.baseline_m, drive.cx, drive.cx, drive.cy)
-    bags.write_bag(tmp_path / 'bag', calibration,
+    bags.write_bag(tmp_path / 'bag', drive.calibration,
                    ((f.stamp_ns, f.left, f.right, f.disparity) for f in drive))
     return str(tmp_path / 'bag')
 

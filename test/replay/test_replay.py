@@ -48,10 +48,8 @@ def recording(tmp_path_factory):
     """Twelve frames of a street at 10 Hz, with truth."""
     path = tmp_path_factory.mktemp('street') / 'bag'
     sequence = scenes.RoadSequence(width=160, height=120, max_disparity=14, frames=12)
-    calibration = Calibration(sequence.focal_px, sequence.baseline_m, sequence.cx, sequence.cx,
-                              sequence.cy)
-    bags.write_bag(path, calibration, ((f.stamp_ns, f.left, f.right, f.disparity)
-                                       for f in sequence))
+    bags.write_bag(path, sequence.calibration, (
+        (f.stamp_ns, f.left, f.right, f.disparity) for f in sequence))
     return path
 
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 import yaml
 
-from stereo_bp_ros import Calibration, StereoError
+from stereo_bp_ros import StereoError
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.evaluation import bags
 from stereo_bp_ros.evaluation.scenes import sequence as scenes
@@ -31,9 +31,8 @@ def recording(tmp_path_factory) -> pathlib.Path:
     """Six frames of a street at 10 Hz, with truth."""
     path = tmp_path_factory.mktemp('street') / 'bag'
     drive = scenes.RoadSequence(**STREET)
-    calibration = Calibration(drive.focal_px, drive.baseline_m, drive.cx, drive.cx, drive.cy)
-    bags.write_bag(path, calibration, ((f.stamp_ns, f.left, f.right, f.disparity)
-                                       for f in drive))
+    bags.write_bag(path, drive.calibration, (
+        (f.stamp_ns, f.left, f.right, f.disparity) for f in drive))
     return path
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from test.soak.ledger import SIDES, Ledger, Shown
+from stereo_bp_ros.stamps import SIDES
+from test.soak.ledger import Ledger, Shown
 
 #: Disparities that pairs show. Each has its own texture: halves of two pairs match nowhere.
 DISPARITIES = range(3, 26)

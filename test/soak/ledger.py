@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-SIDES = ('left', 'right')
+from stereo_bp_ros.stamps import SIDES
 
 #: Sent frames that are remembered; a result of an older one is unknown, and a violation.
 REMEMBERED = 20_000

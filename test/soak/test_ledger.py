@@ -80,6 +80,13 @@ def test_a_result_of_another_pair_is_found(ledger: Ledger, found: Found, words: 
     assert words in violation
 
 
+def test_stamps_that_go_back_are_right_in_the_order_of_sending(ledger: Ledger) -> None:
+    ledger.receive(3 * MS, RIGHT, 2.5)
+    ledger.send(2 * MS + 1, SHOWN, 3.0)
+    ledger.receive(2 * MS + 1, RIGHT, 3.5)
+    assert ledger.take_violations() == []
+
+
 COUNTERS = {'received left': 10, 'received right': 9, 'pairs': 8, 'published': 5, 'held': 1,
             'waiting left': 1, 'waiting right': 0, 'dropped left: unmatched': 1,
             'dropped right: duplicate stamp': 1, 'dropped pairs: stale': 2, 'clock jumps': 3}
@@ -153,6 +160,15 @@ def test_a_grain_is_no_growth_and_few_values_tell_nothing() -> None:
     assert grain.interval[0] > 0
     assert not grain.grows
     assert trend([line(10, 1)[:5]], 2) is None
+
+
+def test_the_interval_holds_the_slope_about_as_often_as_it_says() -> None:
+    held = 0
+    for seed in range(40):
+        found = trend([line(3, 5, seed=seed)], 2)
+        assert found is not None
+        held += found.interval[0] <= 3 <= found.interval[1]
+    assert held >= 33
 
 
 def test_the_beginning_of_a_life_is_left_out() -> None:

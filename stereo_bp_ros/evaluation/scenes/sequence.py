@@ -25,6 +25,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from stereo_bp_ros.camera import Calibration
 from stereo_bp_ros.config.settings import did_you_mean
 from stereo_bp_ros.errors import shown
 from stereo_bp_ros.evaluation.scenes import street, textures, weather
@@ -189,6 +190,11 @@ class RoadSequence:
     def cy(self) -> float:
         """Row of the principal point of both cameras, which is also the horizon's, pixels."""
         return float(round(HORIZON * (self.height - 1)))
+
+    @property
+    def calibration(self) -> Calibration:
+        """Of the perfect pair, whatever the misalignment."""
+        return Calibration(self.focal_px, self.baseline_m, self.cx, self.cx, self.cy)
 
     @property
     def nearest_m(self) -> float:

@@ -21,8 +21,7 @@ import threading
 from typing import Literal
 
 from stereo_bp_ros.errors import InputReason
-
-SIDES = ('left', 'right')
+from stereo_bp_ros.stamps import SIDES
 
 
 class ImageDrop(str, enum.Enum):

@@ -19,7 +19,8 @@ from stereo_bp_ros.errors import Doubt, ignored_keys
 from stereo_bp_ros.grey import to_8_bits
 from stereo_bp_ros.images import RawImage
 from stereo_bp_ros.node.diagnostics.conditions import Conditions, Level
-from stereo_bp_ros.rectification import SIDES, Rectification
+from stereo_bp_ros.rectification import Rectification
+from stereo_bp_ros.stamps import SIDES
 from stereo_bp_ros.types import DisparityFrame
 
 #: Every so many rows are looked at.

@@ -11,7 +11,7 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from stereo_bp_ros.config import MatcherConfig, NodeConfig
 from stereo_bp_ros.matcher import StereoMatcher
 from stereo_bp_ros.node.diagnostics.conditions import Condition, Level
-from stereo_bp_ros.node.diagnostics.ledger import QUIET_DROPS, SIDES, Counts, ImageDrop, PairDrop
+from stereo_bp_ros.node.diagnostics.ledger import QUIET_DROPS, Counts, ImageDrop, PairDrop
 from stereo_bp_ros.node.diagnostics.monitors import (
     Distribution,
     OutputStall,
@@ -19,7 +19,7 @@ from stereo_bp_ros.node.diagnostics.monitors import (
     missing_images,
 )
 from stereo_bp_ros.node.diagnostics.quality import FrameQuality
-from stereo_bp_ros.stamps import APART_S, sync_setting, why_apart, why_no_pair
+from stereo_bp_ros.stamps import APART_S, SIDES, sync_setting, why_apart, why_no_pair
 
 IDLE = 'idle: no subscribers'
 

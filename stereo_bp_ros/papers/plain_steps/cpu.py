@@ -17,7 +17,7 @@ import numpy as np
 from stereo_bp_ros.config import ResolvedConfig, quantisation
 from stereo_bp_ros.config.quantisation import NO_SECOND
 from stereo_bp_ros.engines.cpu.hierarchical.labels import sixteenths
-from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP
+from stereo_bp_ros.engines.cpu.memory import DOWN, LEFT, RIGHT, UP, Matches
 from stereo_bp_ros.engines.cpu.simd.runtime import kernel, parallel_kernel
 from stereo_bp_ros.engines.cpu.simd.vectors import (
     load,
@@ -96,15 +96,12 @@ def pass_messages(config: ResolvedConfig, levels: list[PlainLevel], memory: Memo
                            is_pixel_major, True if config.plain_steps.vectorised else None)
 
 
-def choose_labels(config: ResolvedConfig, levels: list[PlainLevel], memory: Memory,
-                  label: np.ndarray, fraction: np.ndarray, best: np.ndarray | None,
-                  second: np.ndarray | None, right_label: np.ndarray | None,
+def choose_labels(config: ResolvedConfig, levels: list[PlainLevel], memory: Memory, out: Matches,
                   arrays: Mapping[str, np.ndarray]) -> None:
-    """Step 4: as ``matching.Matches`` says; ``arrays`` stand in for what is not wanted."""
+    """Step 4; ``out`` is filled."""
     _choose_labels(memory.take('cost_0'), memory.take('sent_0'), levels[0],
-                   config.min_disparity, label, fraction, best is not None, arrays['best'],
-                   arrays['second'], right_label is not None, arrays['right_label'],
-                   arrays['plain_values'], arrays['plain_right'], _flag(config))
+                   config.min_disparity, out, arrays['plain_values'], arrays['plain_right'],
+                   _flag(config))
 
 
 def _flag(config: ResolvedConfig) -> bool | None:
@@ -365,10 +362,9 @@ def _store_vectors(sent: Any, level: PlainLevel, target: int, column: int, first
 
 
 @parallel_kernel
-def _choose_labels(cost: Any, sent: Any, level: PlainLevel, min_disparity: int, label: Any,
-                   fraction: Any, with_costs: bool, best: Any, second: Any, with_right: bool,
-                   right_label: Any, scratch: Any, right: Any,
-                   is_pixel_major: bool | None) -> None:
+def _choose_labels(cost: Any, sent: Any, level: PlainLevel, min_disparity: int, out: Any,
+                   scratch: Any, right: Any, is_pixel_major: bool | None) -> None:
+    label, fraction, best, second, right_label, with_costs, with_right = out
     parts, height, width, labels = scratch.shape[0], level.height, level.width, level.labels
     for part in numba.prange(parts):
         beliefs, least, owner = scratch[part], right[part, 0], right[part, 1]

@@ -36,7 +36,4 @@ class PlainSteps(CpuMatching):
             cpu.data_cost(arrays['left_matched'], arrays['right_matched'], config, levels, memory)
         with stopwatch(timings, 'messages'):
             cpu.pass_messages(config, levels, memory, arrays['plain_values'])
-            cpu.choose_labels(config, levels, memory, out.label, out.fraction,
-                              out.best if out.with_costs else None,
-                              out.second if out.with_costs else None,
-                              out.right_label if out.with_right else None, arrays)
+            cpu.choose_labels(config, levels, memory, out, arrays)

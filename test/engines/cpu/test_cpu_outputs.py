@@ -198,6 +198,15 @@ def test_without_a_range_the_first_and_the_last_disparity_have_the_first_and_las
     np.testing.assert_array_equal(picture[10, 30:33], [[128, 0, 0], [0, 0, 128], [0, 0, 0]])
 
 
+@pytest.mark.parametrize('name', OUTPUTS)
+@pytest.mark.parametrize('config', [sad(), bp(), sad(reference_image='right')], ids=str)
+def test_each_output_is_the_same_alone_and_with_the_others(config, name):
+    inputs = matched(config)
+    together = refine(config, inputs, CALIBRATION, OUTPUTS)
+    np.testing.assert_array_equal(refine(config, inputs, CALIBRATION, (name,))[name],
+                                  together[name])
+
+
 @pytest.mark.parametrize(('config', 'outputs', 'expected'), [
     (sad(), ('disparity', 'depth'), (False, False)),
     (sad(), ('confidence',), (True, False)),

@@ -142,9 +142,9 @@ def compiled(text: str) -> ctypes.CDLL:
 
     :raises CalledProcessError: it does not compile.
     """
-    header = HERE / 'host_cuda.h'
+    headers = [path.read_text() for path in sorted(HERE.glob('*.h'))]
     options = ['-std=c++17', '-O1', '-w', '-shared', '-fPIC', *sanitizing()]
-    key = '\0'.join([text, header.read_text(), *options, _compiler()])
+    key = '\0'.join([text, *headers, *options, _compiler()])
     folder = cache.open_directory('host_kernels')
     library = folder / f'{hashlib.sha256(key.encode()).hexdigest()[:32]}.so'
     if library.exists():

@@ -10,7 +10,8 @@ import numpy as np
 
 from stereo_bp_ros.engines.cpu.stages import convert
 from stereo_bp_ros.images import RawImage
-from stereo_bp_ros.rectification import SIDES, Rectification
+from stereo_bp_ros.rectification import Rectification
+from stereo_bp_ros.stamps import SIDES
 
 
 def fill_maps(rectification: Rectification, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:

@@ -13,7 +13,8 @@ from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.runtime.structures import declared_in
 from stereo_bp_ros.engines.cuda.stages import convert
 from stereo_bp_ros.engines.cuda.stages.convert import CONVERT_BLOCK, Reading
-from stereo_bp_ros.rectification import SIDES, Rectification
+from stereo_bp_ros.rectification import Rectification
+from stereo_bp_ros.stamps import SIDES
 
 
 @declared_in('frame/convert.cu')
