@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.engines.backend import SHARE, Backend, Engine, Plan
 from stereo_bp_ros.errors import BackendUnavailable, ConfigError
+
+if TYPE_CHECKING:
+    from stereo_bp_ros.engines.cuda.runtime.device import Properties
 
 __all__ = ['SHARE', 'Backend', 'Engine', 'Plan', 'choose', 'create_engine', 'known', 'warm_up']
 
@@ -21,16 +25,8 @@ def choose(config: MatcherConfig) -> Backend[Any]:
     :raises BackendUnavailable: the asked-for back end cannot run here.
     :raises ConfigError: backend cuda, and a setting that only the CPU engine has.
     """
-    from stereo_bp_ros.engines.cuda import backend, plan
-    if config.backend == 'cuda':
-        plan.resolve(config)
-    if config.backend != 'cpu':
-        try:
-            backend.ask(config.device_id)
-        except BackendUnavailable:
-            if config.backend == 'cuda':
-                raise
-    chosen = known(config)
+    from stereo_bp_ros.engines.cuda.backend import ask
+    chosen = _choose(config, ask)
     assert chosen is not None
     return chosen
 
@@ -42,12 +38,18 @@ def known(config: MatcherConfig) -> Backend[Any] | None:
 
     :raises BackendUnavailable, ConfigError: as ``choose``.
     """
+    from stereo_bp_ros.engines.cuda.backend import remember
+    return _choose(config, remember)
+
+
+def _choose(config: MatcherConfig, properties_of: Callable[[int], Properties | None]
+            ) -> Backend[Any] | None:
     from stereo_bp_ros.engines.cpu.backend import CpuBackend
-    from stereo_bp_ros.engines.cuda.backend import CudaBackend, remember
+    from stereo_bp_ros.engines.cuda.backend import CudaBackend
     if config.backend == 'cpu':
         return CpuBackend('asked for')
     try:
-        device = remember(config.device_id)
+        device = properties_of(config.device_id)
         if device is None:
             return None
         cuda = CudaBackend(device, 'asked for' if config.backend == 'cuda'
