@@ -13,7 +13,8 @@ from stereo_bp_ros.errors import BackendUnavailable, ConfigError
 if TYPE_CHECKING:
     from stereo_bp_ros.engines.cuda.runtime.device import Properties
 
-__all__ = ['SHARE', 'Backend', 'Engine', 'Plan', 'choose', 'create_engine', 'known', 'warm_up']
+__all__ = ['SHARE', 'Backend', 'Engine', 'Plan', 'best_preset', 'choose', 'create_engine', 'known',
+           'warm_up']
 
 
 def choose(config: MatcherConfig) -> Backend[Any]:
@@ -60,6 +61,20 @@ def _choose(config: MatcherConfig, properties_of: Callable[[int], Properties | N
         if config.backend == 'cuda':
             raise
         return CpuBackend(str(error))
+
+
+def best_preset(config: MatcherConfig, width: int = 0, height: int = 0) -> tuple[str, str]:
+    """The preset with the fewest errors that keeps 10 Hz where ``config`` would be computed.
+
+    Returns its name, and a sentence that says so and why.
+
+    :param width, height: of the images, pixels; 0 = not known.
+    :raises BackendUnavailable, ConfigError: as ``choose``.
+    """
+    backend = choose(config)
+    name = backend.best_preset(config, width, height)
+    size = f', images of {width} x {height}' if width else ''
+    return name, f'preset auto takes {name} on {backend.name} ({backend.reason}){size}'
 
 
 def create_engine(config: MatcherConfig, width: int, height: int) -> Engine:
