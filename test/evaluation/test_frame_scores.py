@@ -79,17 +79,6 @@ def test_a_mean_leaves_out_frames_without_the_figure():
     assert mean_of_frames(late) == {'a': {'b': 1.0}, 'c': [3.0, 4.0], 'd': {'e': 3.0}}
 
 
-@pytest.mark.parametrize('valid', [VALID, np.zeros_like(VALID)])
-def test_a_map_without_truth_counts_as_filled_without_being_filled(valid, monkeypatch):
-    unknown = np.full_like(TRUTH, np.nan)
-    expected = score(frame_scores.fill_background(MAP, valid), unknown)
-    if not valid.any():
-        found = score_frame(MAP, valid, TRUTH, confidence=np.zeros_like(MAP))
-        assert (found.sparsification, found.whole.filled.bad_known(3.0)) == (None, 100)
-    monkeypatch.delattr(frame_scores, 'fill_background')
-    assert score_frame(MAP, valid, unknown).whole.filled == expected
-
-
 def test_regions_are_scored_after_the_whole_map_is_filled_and_the_sky_is_infinitely_far():
     mask = np.array([[0, 0, 1, 0], [0, 0, 0, 1]], np.uint8)
     sky = np.array([[1, 1, 1, 1], [0, 0, 0, 0]], np.uint8)
@@ -99,3 +88,15 @@ def test_regions_are_scored_after_the_whole_map_is_filled_and_the_sky_is_infinit
     assert (part.filled.estimated, part.filled.absolute_error) == (2, 26)
     assert found.sky.coverage == pytest.approx(75)
     assert found.sky.bad_estimated(3.0) == pytest.approx(100 / 3)
+
+
+def test_maps_without_a_valid_pixel_or_without_truth(monkeypatch):
+    nowhere, unknown = np.zeros_like(VALID), np.full_like(TRUTH, np.nan)
+    found = score_frame(MAP, nowhere, TRUTH, confidence=np.zeros_like(MAP))
+    assert (found.sparsification, found.whole.filled.bad_known(3.0)) == (None, 100)
+    # Without truth a map counts as filled without being filled.
+    expected = [score(frame_scores.fill_background(MAP, valid), unknown)
+                for valid in (VALID, nowhere)]
+    monkeypatch.delattr(frame_scores, 'fill_background')
+    assert [score_frame(MAP, valid, unknown).whole.filled
+            for valid in (VALID, nowhere)] == expected
