@@ -143,6 +143,7 @@ FIRST_STEP = {**WHOLE_STEPS, 'level_iterations': '2, 3', 'data_weight': 10.0,
               'discontinuity_truncation': 120.0}
 WIDE_FIRST_STEP = {**WHOLE_STEPS, 'level_iterations': '2, 3', 'discontinuity_slope': 200.0,
                    'discontinuity_first_step': 70.0}
+SHORT = {'min_disparity': -5, 'levels': 3, 'iterations': 3}
 
 
 @pytest.mark.parametrize(('changes', 'messages', 'costs'), [
@@ -151,10 +152,10 @@ WIDE_FIRST_STEP = {**WHOLE_STEPS, 'level_iterations': '2, 3', 'discontinuity_slo
     ({**WHOLE_STEPS, 'data_truncation': 255.4, 'disparity_range': 9}, 'int8', 'uint8'),
     *(({**FIRST_STEP, 'disparity_range': disparities}, 'int8', None)
       for disparities in (21, 64, 130)),
-    *(({**INT16, 'disparity_range': disparities, 'min_disparity': -5, 'levels': 3}, 'int8', None)
+    *(({**INT16, **SHORT, 'disparity_range': disparities}, 'int8', None)
       for disparities in (2, 31, 32, 512)),
-    *(({**EXACT, 'disparity_range': disparities, 'min_disparity': -5, 'levels': 3}, 'float32',
-       None) for disparities in (3, 32, 512)),
+    *(({**EXACT, **SHORT, 'disparity_range': disparities}, 'float32', None)
+      for disparities in (3, 32, 512)),
     *slow(({**WHOLE_STEPS, 'discontinuity_slope': 128.0, 'disparity_range': 40,
             'data_weight': 10.0, 'levels': 1}, 'uint16', 'uint16'),
           ({**WHOLE_STEPS, 'data_truncation': 255.5, 'disparity_range': 9}, 'int8', 'uint16'),
