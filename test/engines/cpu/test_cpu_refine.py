@@ -14,10 +14,8 @@ from stereo_bp_ros.engines.cpu import scratch
 from test.cases import slow
 from test.engines.support import naive_refinement
 from test.engines.support.refinement import (
-    CALIBRATION,
     HEIGHT,
     WIDTH,
-    D,
     bp,
     combined,
     holed,
