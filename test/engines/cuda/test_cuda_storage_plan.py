@@ -16,27 +16,22 @@ TESLA_C870 = Limits(768, 8, 8192, 124, 16 * 1024, 16 * 1024, 128, 512)
 GTX_470 = Limits(1536, 8, 32768, 63, 48 * 1024, 48 * 1024, 0, 1024)
 
 
-def test_the_walk_finds_the_best_split_of_the_gtx_285() -> None:
+@pytest.mark.parametrize(('limits', 'occupancy', 'bounds', 'expected'), [
     # Table 3: best at 0.14, as fast as 34-31-0 of table 2, which has two blocks of 32 x 2 in
     # place of one of 32 x 4: the same four rows.
-    found = storage_plan.walk(GTX_285, 0.14, 65)
-    assert found.split == Split(34, 31, 0)
-    assert (found.block_width, found.block_height, found.blocks) == (32, 4, 1)
-    assert found.registers == 124
-    assert found.occupancy == 0.125
-
-
-def test_the_walk_on_the_tesla_c870_needs_no_local_memory() -> None:
-    # Table 3: best at 0.10.
-    found = storage_plan.walk(TESLA_C870, 0.10, 65)
-    assert (found.block_height, found.blocks, found.split) == (2, 1, Split(12, 53, 0))
-    assert found.occupancy == pytest.approx(0.083, abs=5e-4)
-
-
-def test_the_walk_without_registers_on_the_gtx_470() -> None:
+    (GTX_285, 0.14, {}, (4, 1, Split(34, 31, 0), 0.125)),
+    # Table 3: best at 0.10. No local memory.
+    (TESLA_C870, 0.10, {}, (2, 1, Split(12, 53, 0), 0.083)),
     # Table 3, shared memory favoured: best at 0.16, seven rows.
-    found = storage_plan.walk(GTX_470, 0.16, 65, initial_values=0, max_values=0)
-    assert (found.block_height, found.blocks, found.split) == (7, 1, Split(0, 54, 11))
+    (GTX_470, 0.16, {'initial_values': 0, 'max_values': 0}, (7, 1, Split(0, 54, 11), 0.146))])
+def test_the_walk_finds_the_best_splits_of_the_paper(
+        limits: Limits, occupancy: float, bounds: dict[str, int],
+        expected: tuple[int, int, Split, float]) -> None:
+    found = storage_plan.walk(limits, occupancy, 65, **bounds)
+    assert (found.block_height, found.blocks, found.split) == expected[:3]
+    assert found.occupancy == pytest.approx(expected[3], abs=5e-4)
+    assert found.block_width == 32
+    assert limits is not GTX_285 or found.registers == 124
 
 
 def test_rows_that_no_block_divides_give_way_to_fewer() -> None:
@@ -46,10 +41,7 @@ def test_rows_that_no_block_divides_give_way_to_fewer() -> None:
 
 
 def test_fifty_values_at_most_go_into_registers() -> None:
-    found = storage_plan.walk(GTX_285, 1.0, 129)
-    assert found.split.registers == 50
-    assert sum(found.split) == 129
-    assert found.split.local == 129 - 50 - found.split.shared
+    assert storage_plan.walk(GTX_285, 1.0, 129).split.registers == 50
 
 
 def test_the_paper_tries_49_occupancies() -> None:
