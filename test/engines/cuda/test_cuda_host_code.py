@@ -142,6 +142,14 @@ def test_constants_structures_and_formats_are_the_same_in_both_languages(file):
         nvrtc.destroyProgram(program)
 
 
+def test_costs_are_computed_in_float32_only_where_it_is_exact():
+    assert cost.is_exact_in_float32(MatcherConfig())
+    assert cost.is_exact_in_float32(MatcherConfig.preset('road_sobel'))
+    # Some costs are so close to a half that float32 rounds them to the other side.
+    for changes in ({'smoothing_sigma': 0.7}, {'preprocessing': 'residual'}, {'sobel_scale': 0.3}):
+        assert not cost.is_exact_in_float32(MatcherConfig(**changes))
+
+
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     """Replaces CUDA, and notes kernels."""

@@ -276,6 +276,10 @@ def test_costs_of_floats_take_bytes_where_products_of_theirs_are_exact() -> None
     for changes in ({'data_truncation': 128.0}, {'data_truncation': 15.5},
                     {'data_truncation': 127.0, 'levels': 6}):
         assert cost_formats.packed(five_sets(64, message_type='float32', **changes)) is None
+    whole = five_sets(16)
+    assert cost_formats.packed(whole) == (round(0.1 * quantisation.message_scale(whole)), 15)
+    for changes in ({'data_truncation': 15.3}, {'data_truncation': 200.0, 'levels': 2}):
+        assert cost_formats.packed(whole.replace(**changes)) is None
 
 
 @pytest.mark.parametrize('changes', [

@@ -1,14 +1,26 @@
-"""The papers' rules for storage: numbers of their devices, and what holds on any."""
+"""The papers' rules for storage, limits and arrays: arithmetic without CuPy or a GPU."""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stereo_bp_ros import ConfigError, geometry
+from stereo_bp_ros.engines.cuda.plan import plan_of
+from stereo_bp_ros.engines.cuda.runtime import device
+from stereo_bp_ros.papers.plain_steps import cuda_arrays
 from stereo_bp_ros.papers.plain_steps import tune as storage_plan
 from stereo_bp_ros.papers.plain_steps.cuda_arrays import Split
 from stereo_bp_ros.papers.plain_steps.tune import TYPICAL, Limits
+from test.cases import every
+from test.engines.support.plain_steps import LAYOUTS, TYPES
+from test.settings import paper, plain
 
 # Before compute capability 2.0 the arguments of a kernel lie in its blocks' shared memory.
 GTX_285 = Limits(1024, 8, 16384, 124, 16 * 1024, 16 * 1024, 128, 512)
@@ -73,3 +85,82 @@ def test_candidates_are_each_configuration_once() -> None:
     assert len({walked for _, walked in found}) == len(found)
     for occupancy, walked in found:
         assert storage_plan.walk(TYPICAL, occupancy, 64) == walked
+
+
+@pytest.mark.parametrize(('field', 'limit', 'change'), [
+    ('storage', 'hold 113 for blocks of 512', {'storage': 'shared', 'block_height': 16}),
+    ('shared', 'hold 56 for blocks of 1024', {
+        'storage': 'hybrid', 'shared': 57, 'block_height': 32}),
+    ('shared', 'at most 28', {'storage': 'hybrid', 'registers': 100, 'shared': 29}),
+    ('block_height', '2048 threads', {
+        'storage': 'local', 'block_width': 64, 'block_height': 32}),
+    ('registers', 'storage hybrid', {'storage': 'shared', 'registers': 2}),
+    ('vectorised', 'use backend cpu', {'storage': 'local', 'vectorised': False}),
+    ('packed_halves', 'float16', {'storage': 'local', 'packed_halves': True}),
+])
+def test_combinations_that_cannot_be_are_refused_with_their_limit(
+        field: str, limit: str, change: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=limit) as refused:
+        plan_of(paper(128, **plain(**change)), 64, 48)
+    assert refused.value.field == f'plain_steps.{field}'
+
+
+def test_a_smaller_device_refuses_sooner() -> None:
+    config = paper(128, **plain(storage='shared'))
+    plan_of(config, 64, 48)
+    with pytest.raises(ConfigError, match='65536 bytes of shared memory hold 128') as refused:
+        plan_of(config.replace(disparity_range=129), 64, 48,
+                dataclasses.replace(device.TYPICAL, shared_memory=64 * 1024))
+    assert refused.value.field == 'plain_steps.storage'
+
+
+@pytest.mark.parametrize('layout', LAYOUTS)
+@pytest.mark.parametrize('kind', TYPES)
+def test_arrays_of_a_block_do_not_overlap_and_lie_at_multiples_of_their_values(
+        kind: str, layout: str) -> None:
+    config = paper(9, **{**LAYOUTS[layout], **TYPES[kind]})
+    levels = cuda_arrays.levels(config, 53, 37)
+    costs, messages, total = cuda_arrays.block_offsets(config, levels)
+    _, stored, sums = cuda_arrays.kind(config)
+    spans = []
+    for k, level in enumerate(levels):
+        assert level.pitch >= (level.width + 1) // 2
+        assert level.pitch % 16 == 0 or not config.plain_steps.aligned_rows
+        values = level.height * level.pitch * 9
+        kinds = [np.dtype(stored if k == 0 else sums)] * 2 + [np.dtype(stored)] * 8
+        starts = [*(costs[k] + at for at in level.cost), *(messages[k] + at for at in level.sent)]
+        for dtype, start in zip(kinds, starts, strict=True):
+            assert start % (64 if config.plain_steps.aligned_rows else dtype.itemsize) == 0
+            spans.append((start, start + values * dtype.itemsize))
+    spans.sort()
+    assert every(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+    assert spans[-1][1] <= total
+
+
+def test_what_a_frame_allocates_is_not_in_the_plan_of_the_engine() -> None:
+    def names(allocation: str) -> set[str]:
+        config = paper(9, **plain(allocation=allocation))
+        return {spec.name for spec in plan_of(config, 53, 37).memory.arrays}
+    assert 'storage' in names('once')
+    assert 'storage' not in names('single') | names('separate')
+
+
+@pytest.mark.parametrize('packed', [False, True])
+@pytest.mark.parametrize('block', [(32, 4), (16, 3), (5, 7)])
+def test_local_accesses_are_those_of_the_warps_with_a_node_to_update(
+        block: tuple[int, int], packed: bool) -> None:
+    changes = TYPES['half2'] if packed else {}
+    config = paper(12, levels=2, iterations=3, **{**changes, **plain(
+        storage='hybrid', registers=2, shared=3, block_width=block[0], block_height=block[1])})
+    warps = set()
+    for k, (width, height) in enumerate(geometry.pyramid(71, 23, 2)):
+        for t in range(3):
+            for y in range(1, height - 1):
+                for x in range((y + t) % 2 + 1, width - 1, 2):
+                    column = x // 2 // (2 if packed else 1)
+                    thread = y % block[1] * block[0] + column % block[0]
+                    warps.add((k, t, column // block[0], y // block[1], thread // 32))
+    expected = len(warps) * 7 * 4 * 4
+    assert cuda_arrays.local_accesses(config, 71, 23) == (expected, expected)
+    config = paper(12, **plain(storage='shared'))
+    assert cuda_arrays.local_accesses(config, 71, 23) == (0, 0)
