@@ -50,7 +50,7 @@ def random_raw(encoding: str, width: int, height: int, seed: int = 0, padding: i
 
 def all_outputs(engine: Any, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
     """What an engine finds, which is closed afterwards."""
-    outputs = rubbish(OUTPUTS, left.shape[:2])
+    outputs = rubbish(OUTPUTS, left.shape[:2], engine.config.points_decimation)
     for _ in range(3):      # no result may depend on what earlier frames left behind
         engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION,
                        outputs)
