@@ -170,8 +170,8 @@ def test_labels_are_those_of_the_definitions(changes: dict[str, Any]) -> None:
     uncut = partitions.whole(width, height)
     for parts in (uncut, parts_of(width, height, 2, 1, 5, partitions.alignment(config))):
         expected = np.zeros((height, width), np.int64)
-        for (x, y, kept), costs in zip(parts.partitions, expected_costs(left, right, config, parts),
-                                       strict=True):
+        costs_of_parts = expected_costs(left, right, config, parts)
+        for (x, y, kept), costs in zip(parts.partitions, costs_of_parts, strict=True):
             rows, columns = costs[0].shape[:2]
             grey = left[y:y + rows, x:x + columns]
             labels = naive_bp.labels(naive_bp.beliefs_from(
