@@ -398,8 +398,8 @@ def test_the_shared_motorcycle_has_one_score_with_and_without_its_calibration(da
     scores = []
     for arguments in ([], ['--calibration', str(folder / 'calib.txt')]):
         assert main(['match', str(folder / 'im0.png'), str(folder / 'im1.png'), '--truth',
-                     str(folder / 'disp0.pfm'), '-o', str(tmp_path / 'd.pfm'), '--backend', 'cpu', '--preset', 'none',
-                     '--json', *arguments]) == 0
+                     str(folder / 'disp0.pfm'), '-o', str(tmp_path / 'd.pfm'), '--backend', 'cpu',
+                     '--preset', 'none', '--json', *arguments]) == 0
         scores.append(report_of(capsys)['score'])
     assert scores[1] == pytest.approx(scores[0], abs=0.01)
     assert scores[0]['bad_1_known'] < 25
