@@ -15,7 +15,7 @@ from rclpy.parameter import Parameter
 from stereo_bp_ros.config import MatcherConfig
 from stereo_bp_ros.errors import StereoError
 from test.cases import every
-from test.node.test_parameters import Bench, make  # noqa: F401
+from test.node.bench import Bench
 
 pytestmark = pytest.mark.ros
 
