@@ -182,6 +182,7 @@ def run(options: argparse.Namespace) -> int:
     doubts = examine_inputs(sources, config, method)
     for finding in doubts:
         _log.warning('%s', finding)
+    shared.say_preset(options)
     if options.sweep:
         return evaluate_sweep.run(options, method, sources)
     recording = _recording(options)

@@ -16,7 +16,7 @@ from stereo_bp_ros import engines, papers
 from stereo_bp_ros.cli import options as shared
 from stereo_bp_ros.cli.machine import machine, versions
 from stereo_bp_ros.config import IGNORED, MatcherConfig, NodeConfig, Setting
-from stereo_bp_ros.config.files import AUTO
+from stereo_bp_ros.config.files import AUTO, NONE
 from stereo_bp_ros.errors import BackendUnavailable
 
 HELP = 'versions, devices, and the memory plan for an image size'
@@ -51,7 +51,9 @@ def run(options: argparse.Namespace) -> int:
         values['disparity_range'] = options.disparities
     config = MatcherConfig.from_mapping(values)
     report: dict[str, Any] = {'versions': versions(), 'machine': machine(),
-                              'backend': _backend(config), 'settings': config.to_mapping()}
+                              'backend': _backend(config),
+                              'preset': options.why_preset or options.preset or NONE,
+                              'settings': config.to_mapping()}
     if options.size:
         report['memory'] = _memory(config, width, height)
     if options.json:
@@ -59,8 +61,9 @@ def run(options: argparse.Namespace) -> int:
         return 0
     shared.print_table('Versions', ('package', 'version'), list(report['versions'].items()))
     shared.print_table('Machine', ('', 'value'),
-                       [(k, str(v)) for k, v in {**report['machine'],
-                                                 **report['backend']}.items()], is_text=True)
+                       [(k, str(v)) for k, v in {
+                           **report['machine'], **report['backend'],
+                           'preset': report['preset']}.items()], is_text=True)
     if 'memory' in report:
         memory = report['memory']
         rows = [(a['name'], ' x '.join(map(str, a['shape'])), a['dtype'],

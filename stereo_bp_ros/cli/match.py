@@ -83,6 +83,7 @@ def run(options: argparse.Namespace) -> int:
                              f'the image {left.shape[1]} x {left.shape[0]}')
     config = MatcherConfig.from_mapping(shared.chosen_settings(
         options, otherwise=AUTO, size=(left.shape[1], left.shape[0])))
+    shared.say_preset(options)
     if config.min_depth and calibration is None:
         _log.warning('min_depth has no effect without --calibration; %d disparities are searched',
                      config.disparity_range)

@@ -222,7 +222,8 @@ def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] |
                     otherwise: str = NONE, size: tuple[int, int] = (0, 0)) -> dict[str, Value]:
     """Settings that the command line names: the preset's, those of a file, --set, --backend.
 
-    ``options.preset`` becomes the name of the preset whose settings these are.
+    ``options.preset`` becomes the name of the preset whose settings these are, and
+    ``options.why_preset`` says which one ``auto`` is; '' = it was not ``auto``.
 
     :param settings: of a scenario, which win over the preset's.
     :param otherwise: the preset where nothing says how is matched.
@@ -250,15 +251,24 @@ def chosen_settings(options: argparse.Namespace, settings: Mapping[str, Value] |
 
 def _load_preset(options: argparse.Namespace, values: Mapping[str, Value],
                  size: tuple[int, int]) -> dict[str, Value]:
-    """The settings of ``options.preset``; says which one ``auto`` is."""
+    """The settings of ``options.preset``."""
+    options.why_preset = getattr(options, 'why_preset', '')
     if options.preset == AUTO:
         machine = MatcherConfig.from_mapping({name: value for name, value in values.items()
                                               if name in ('backend', 'device_id', 'num_threads')})
-        options.preset, sentence = engines.best_preset(machine, *size)
-        say(f'stereo_bp {options.verb}: {sentence}', file=sys.stderr)
+        try:
+            options.preset, options.why_preset = engines.best_preset(machine, *size)
+        except BackendUnavailable:      # as whoever wants to match is told
+            options.preset = None
     elif options.preset == NONE:
         options.preset = None
     return load_preset(options.preset or NONE)
+
+
+def say_preset(options: argparse.Namespace) -> None:
+    """Say on standard error which preset ``auto`` is."""
+    if options.why_preset:
+        say(f'stereo_bp {options.verb}: {options.why_preset}', file=sys.stderr)
 
 
 def _of_matcher(parameters: Mapping[str, Value], options: argparse.Namespace

@@ -70,6 +70,7 @@ def run(options: argparse.Namespace) -> int:
         check_folder(options.output, ('sensitivity.json', 'sensitivity.svg'),
                      [options.params_file])
         options.output.mkdir(parents=True, exist_ok=True)
+    shared.say_preset(options)
     configs = {own: config, **others}
     method = Method(repeat=1, own_range=shared.names_range(options))
     curves: dict[str, tuple[Quantity, list[Row]]] = {}

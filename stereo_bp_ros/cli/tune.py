@@ -50,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
     sizes = _sizes(options, MatcherConfig.from_mapping(values))
     first = MatcherConfig.from_mapping({**values, 'disparity_range': sizes[0][3]})
     backend = engines.choose(first)
+    shared.say_preset(options)
     if backend.tools is None:
         if options.json:
             shared.print_json({'device': backend.describe(first), 'results': []})

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import pathlib
 
+import numpy as np
 import pytest
 
 from stereo_bp_ros import MatcherConfig, engines, preset_names
@@ -13,6 +16,7 @@ from stereo_bp_ros.config.matcher import provided_by
 from stereo_bp_ros.config.matcher_settings import NOT_OF_PRESETS
 from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
+from stereo_bp_ros.evaluation import files
 
 
 @pytest.mark.parametrize(('threads', 'size', 'name'), [
@@ -49,13 +53,12 @@ def test_a_preset_provides_every_setting_of_matching_and_no_other():
 @pytest.mark.parametrize(('arguments', 'name'), [
     ([], 'road_fast'), (['--size', '64x48'], 'road'), (['--preset', 'auto'], 'road_fast'),
     (['--set', 'num_threads=1', '--set', 'color_map=jet'], 'road_fast'),
-    (['--set', 'levels=5'], None), (['--preset', 'none'], None), (['--preset', 'indoor'], None)])
+    (['--set', 'levels=5', '--preset', 'none'], None), (['--preset', 'indoor'], None)])
 def test_a_verb_says_which_preset_it_takes_where_nothing_says_how_is_matched(
         arguments, name, capsys):
     assert main(['info', '--backend', 'cpu', '--json', *arguments]) == 0
-    said = capsys.readouterr().err
-    assert said.count('preset auto takes') == (name is not None)
-    assert name is None or f'stereo_bp info: preset auto takes {name} on cpu' in said
+    said = json.loads(capsys.readouterr().out)['preset']
+    assert said.startswith(f'preset auto takes {name} on cpu' if name else arguments[-1])
 
 
 def test_a_parameter_file_keeps_its_meaning(tmp_path, capsys):
@@ -63,6 +66,18 @@ def test_a_parameter_file_keeps_its_meaning(tmp_path, capsys):
     for text, said in (('queue_size: 7', False), ('preset: auto', True)):
         file.write_text('/**:\n  ros__parameters:\n    ' + text)
         assert main(['info', '--backend', 'cpu', '--json', '--params-file', str(file)]) == 0
-        printed = capsys.readouterr()
-        assert ('preset auto takes road_fast' in printed.err) == said
-        assert ('"census_weight": 0.8' in printed.out) == said
+        report = json.loads(capsys.readouterr().out)
+        assert report['preset'].startswith('preset auto takes' if said else 'none')
+        assert (report['settings']['census_weight'] > 0) == said
+
+
+def test_match_says_which_preset_it_takes(tmp_path, capsys):
+    pair = [str(tmp_path / name) for name in ('left.png', 'right.png')]
+    for name in pair:
+        files.write_image(pathlib.Path(name), np.zeros((48, 64), np.uint8))
+    for arguments, said in (([], True), (['--set', 'levels=5'], False)):
+        assert main(['match', *pair, '-o', str(tmp_path / 'd.pfm'), '--backend', 'cpu',
+                     *arguments]) == 0
+        text = capsys.readouterr().err
+        assert ('stereo_bp match: preset auto takes road on cpu (asked for), images of 64 x 48'
+                in text) == said
