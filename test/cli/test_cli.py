@@ -53,14 +53,14 @@ def test_a_verb_starts_without_the_others():
     assert done.stdout.splitlines()[-1] == 'match'
 
 
-@pytest.mark.parametrize('verb', VERBS)
+@pytest.mark.parametrize('verb', [*VERBS, 'benchmark papers'])
 def test_the_help_of_every_verb_shows_how_to_call_it_and_what_it_needs(verb, capsys):
     with pytest.raises(SystemExit) as exit_:
-        main([verb, '--help'])
+        main([*verb.split(), '--help'])
     assert exit_.value.code == 0
     printed = capsys.readouterr().out
     assert f'stereo_bp {verb}' in printed
-    draws = verb in ('evaluate', 'sensitivity', 'benchmark', 'replay', 'demo')
+    draws = verb in ('evaluate', 'sensitivity', 'benchmark papers', 'replay', 'demo')
     assert bool(re.search(r'needs? (jinja2 and )?matplotlib', ' '.join(printed.split()))) == draws
     for key in metrics.Score().as_dict():
         assert (f'\n  {key} ' in printed) == (verb in ('match', 'evaluate'))
@@ -208,29 +208,6 @@ def test_a_mistake_is_one_line_and_status_2(pair, tmp_path, capsys, monkeypatch,
     assert text in error
     assert error.startswith('stereo_bp match: ')
     assert error.count('\n') == 1
-
-
-def test_evaluate_scores_every_pair_of_a_folder(tmp_path, textured_pair, capsys):
-    for name, shift in (('one', 4), ('two', 9)):
-        folder = tmp_path / 'sets' / name
-        folder.mkdir(parents=True)
-        left, right = textured_pair(96, 48, shift, seed=shift)
-        cv2.imwrite(str(folder / 'left.png'), left)
-        cv2.imwrite(str(folder / 'right.png'), right)
-        cv2.imwrite(str(folder / 'disparity.png'), np.full((48, 96), shift * 8, np.uint8))
-    (tmp_path / 'sets' / 'sets.yaml').write_text(
-        'one: {disparities: 8, disparity_scale: 8}\ntwo: {disparities: 12, disparity_scale: 8}\n')
-    output = tmp_path / 'report'
-    assert main(['evaluate', str(tmp_path / 'sets'), '--output', str(output), '--json',
-                 '--set', 'levels=3', '--set', 'iterations=4']) == 0
-    report = report_of(capsys)
-    assert [p['name'] for p in report['pairs']] == ['one', 'two']
-    assert [p['disparity_range'] for p in report['pairs']] == [8, 12]
-    assert report['all']['bad_1_estimated'] < 2
-    assert json.loads((output / 'report.json').read_text()) == report
-    page = (output / 'report.html').read_text()
-    for pair in report['pairs']:
-        assert f'error and confidence of {pair["name"]}"' in page
 
 
 def test_benchmark_times_every_variant_on_every_size(tmp_path, capsys):

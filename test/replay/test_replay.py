@@ -163,7 +163,13 @@ def test_the_verb_publishes_at_the_time_of_publishing(folder, capsys, alone):
         node.create_subscription(CameraInfo, f'{side}/camera_info', lambda _: None, 10)
     executor = SingleThreadedExecutor(context=context)
     executor.add_node(node)
-    spinning = threading.Thread(target=executor.spin)
+    ended = threading.Event()
+
+    def spin():
+        while not ended.is_set():
+            executor.spin_once(0.05)
+
+    spinning = threading.Thread(target=spin)
     spinning.start()
     try:
         assert main(['replay', str(folder), '--json', '--wait', '60']) == 0
@@ -171,8 +177,9 @@ def test_the_verb_publishes_at_the_time_of_publishing(folder, capsys, alone):
         while min(map(len, stamps.values())) < 3 and time.monotonic() < deadline:
             time.sleep(0.01)
     finally:
-        rclpy.try_shutdown(context=context)
+        ended.set()
         spinning.join()
+        rclpy.try_shutdown(context=context)
     assert json.loads(capsys.readouterr().out)['pairs'] == 3
     assert stamps['left'] == stamps['right']
     steps = np.diff(stamps['left'])

@@ -117,27 +117,30 @@ def test_what_comes_back_over_dds_is_what_the_matcher_computes_and_evaluate_find
 
 @pytest.mark.ros
 def test_frames_too_fast_for_a_node_that_runs_already_are_counted_and_fail_their_condition(
-        recording, tmp_path, capsys, alone):
-    """At 2 kHz most frames are superseded, and nothing is lost on the way."""
-    parameters = parameter_file(tmp_path, iterations=40, use_sim_time=True,
+        tmp_path, textured_pair, capsys, alone):
+    """At 40 Hz some frames are superseded, and nothing is lost on the way."""
+    parameters = parameter_file(tmp_path, iterations=400, use_sim_time=True,
                                 **session.reliable_overrides('/robot'))
     street = {'width': 160, 'height': 120, 'max_disparity': 14, 'frames': 6, 'pitch_deg': 0.1}
     path = scenario(tmp_path, [{'rendered': street}], 'delivery.lost <= 0',
                     'delivery.superseded >= 1', 'delivery.published >= 0.95 * delivery.sent',
                     'mean.sky.coverage >= 0.1', 'mean.filled.bad_3_known <= 100')
+    # Before the street, whose first stamp is 1 s; its clock begins 0.2 s before.
+    bags.write_bag(tmp_path / 'bag', Calibration(100, 0.1, 80, 80, 60), [
+        ((k + 2) * 10**8, *textured_pair(160, 120, 6), None) for k in range(6)])
     with subprocess.Popen([*session.node_command(), *ROBOT, '--params-file', parameters]) as node:
         try:
             # What the node has done for others is not counted.
-            assert main(['replay', str(recording), '--clock', '--rate', '20', '--wait', '60',
-                         '--json', *ROBOT]) == 0
+            assert main(['replay', str(tmp_path / 'bag'), '--clock', '--wait', '60', '--json',
+                         *ROBOT]) == 0
             assert json.loads(capsys.readouterr().out)['pairs'] == 6
             report = report_of(capsys, 'replay', '--scenario', path, '--output',
-                               str(tmp_path / 'out'), '--rate', '200', *ROBOT, status=1)
+                               str(tmp_path / 'out'), '--rate', '4', *ROBOT, status=1)
             assert node.poll() is None
         finally:
             node.kill()
     frames = report['runs']['replay']['frames']
-    assert is_accounted_for(frames, 6, 'clock jump')
+    assert is_accounted_for(frames, 6)
     assert len(report['pairs']) == frames['published']
     lost, superseded, published, sky, bad = report['conditions']
     assert (lost['value'], lost['passed']) == (0, True)
@@ -176,45 +179,21 @@ def test_a_command_starts_the_node_and_is_stopped_with_all_that_it_has_started(
 @pytest.mark.ros
 @pytest.mark.slow
 def test_a_looped_run_is_reported_as_one(recording, tmp_path):
-    """Stamps begin again with each loop: rate, truth and pictures follow them."""
+    """Stamps begin again with each loop, by less than jump_threshold; all follows them."""
     result = session.run_session(recording, tmp_path, FAST, player_options=('--loop', '6'))
     judged = run_report.judge('run', 'A run', lambda: open_pairs(recording)[1], result)
     frames, rate = judged.figures.frames, judged.figures.rate_hz
     assert is_accounted_for(frames, 36, 'clock jump')       # the last frame of a loop
+    assert frames['dropped'].get('clock jump', 0) <= 6
     assert rate <= 10.01
     assert rate == pytest.approx(10, abs=0.01) or frames['dropped']
     assert judged.figures.score.bad_estimated(3.0) < 5
     shots = judged.showing.worst_first()
     assert 8 <= len(shots) <= 16
     assert max(shot.place for shot in shots) > 24       # later loops, too
-
-
-@pytest.mark.ros
-@pytest.mark.slow
-def test_every_loop_shorter_than_jump_threshold_is_matched(tmp_path, textured_pair):
-    """The clock goes back by half a second, and nothing starves."""
-    frame_count, loops, period_ms = 10, 30, 50
-    settings = {'stereo_algorithm': 'sad', 'disparity_range': 16, 'correlation_window_size': 5,
-                'image_width': 96, 'image_height': 64}
-    bags.write_bag(tmp_path / 'bag', Calibration(100, 0.1, 48, 48, 32), (
-        (10**18 + k * period_ms * 10**6, *textured_pair(96, 64, 4, seed=k), None)
-        for k in range(frame_count)))
-    (tmp_path / 'run').mkdir()
-    result = session.run_session(tmp_path / 'bag', tmp_path / 'run', settings,
-                                 player_options=('--loop', str(loops)))
-    frames = analyse(result).frames
-    dropped = frames['dropped']
-    lost = sum(dropped.values())
-    assert frames['sent'] == frames['published'] + lost == frame_count * loops
-    assert 'duplicate stamp' not in dropped
-    # A busy machine plays late, supersedes frames, and has not done the last ones of a loop.
-    is_busy = 'superseded' in dropped or result.sent['worst_delay_ms'] > period_ms / 2
-    assert lost - dropped.get('superseded', 0) <= (
-        2 * loops if is_busy else 0.03 * frame_count * loops), frames
-    # The end of a loop shows in the answers, unless as many frames as a loop has are dropped.
     stamps = [answer.stamp_ns for answer in answers(result.bag)]
     ends = sum(after <= before for before, after in itertools.pairwise(stamps))
-    assert ends >= loops - 1 - lost // frame_count, frames
+    assert ends >= 5 - (36 - frames['published']) // 6      # none where a whole loop is dropped
 
 
 @pytest.mark.ros
