@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,8 @@ from test.cli.runs import run, steady
 
 pytest.importorskip('numba')
 from stereo_bp_ros.cli.main import main
+from stereo_bp_ros.evaluation import datasets
+from stereo_bp_ros.papers.tables import images
 
 ROAD = ['--paper', 'ai_2009', '--table', 'times', '--table', 'preprocessing', '--backend', 'cpu',
         '--frames', '1']
@@ -26,7 +29,11 @@ def no_data(monkeypatch, tmp_path):
     return str(tmp_path / 'data')
 
 
-def test_papers_writes_markdown_json_and_plots_and_reads_them_again(no_data, tmp_path, capsys):
+def test_papers_writes_markdown_json_and_plots_and_reads_them_again(
+        no_data, tmp_path, textured_pair, capsys, monkeypatch):
+    truth = np.full((64, 96), 6, np.float32)
+    monkeypatch.setattr(images, '_draw_road', lambda name: datasets.StereoPair(
+        name, *textured_pair(96, 64, 6), truth))
     first, second = tmp_path / 'first', tmp_path / 'second'
     assert main(['benchmark', 'papers', no_data, *ROAD, '--json', '--output', str(first)]) == 0
     report = json.loads(capsys.readouterr().out)
