@@ -8,17 +8,16 @@ import io
 import json
 import shutil
 
-import cv2
 import numpy as np
 import pytest
 from rich.console import Console
 
-from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros import MatcherConfig, RawImage
 from stereo_bp_ros.cli import options
 from stereo_bp_ros.cli.main import INTERRUPTED, main
 from stereo_bp_ros.engines.cpu import scratch
 from stereo_bp_ros.engines.cpu.stages.convert import to_grey
-from stereo_bp_ros.evaluation import bags, files
+from stereo_bp_ros.evaluation import files
 from stereo_bp_ros.evaluation.runs import Evaluation
 from stereo_bp_ros.grey import to_8_bits as grey_of
 from stereo_bp_ros.images import ENCODINGS
@@ -303,25 +302,6 @@ def test_another_configuration_is_judged_on_the_same_pairs(sets, capsys):
     pair = report['pairs'][0]
     assert pair['against']['one_step']['score']['known'] == pair['score']['known']
     assert pair['against']['one_step']['filled'] != pair['filled']
-
-
-def test_opencvs_matchers_take_colour_and_16_bits_from_a_bag(tmp_path, textured_pair, capsys):
-    left, right = textured_pair(96, 48, 6)
-    truth = np.full((48, 96), 6, np.float32)
-    for name, convert in (('colour', lambda image: cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)),
-                          ('wide', lambda image: image.astype(np.uint16) * 256)):
-        pair = tmp_path / name / 'pair'
-        pair.mkdir(parents=True)
-        for side, image in (('left', left), ('right', right)):
-            files.write_image(pair / f'{side}.png', convert(image))
-        files.write_pfm(pair / 'disparity.pfm', truth)
-        report = evaluated(capsys, pair, '--against', 'sgbm', '--set', 'mono16_scale=0.00390625')
-        assert report['against']['sgbm']['mean']['score']['bad_1_estimated'] < 1
-    bags.write_bag(tmp_path / 'bag', Calibration(100, 0.5, 48, 48, 24),
-                   [(10**18, left, right, truth)])
-    report = evaluated(capsys, tmp_path / 'bag', '--against', 'bm')
-    assert report['against']['bm']['mean']['score']['bad_1_estimated'] < 1
-    assert report['regions']['8_16_m']['score']['known'] == 48 * 96
 
 
 @pytest.mark.parametrize('encoding', sorted(ENCODINGS))
