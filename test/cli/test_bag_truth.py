@@ -261,8 +261,6 @@ def test_a_cloud_without_its_transforms_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize(('topic', 'message', 'words'), [
-    ('/points', recordings.cloud(START, np.ones((4, 3)), 'camera', names='abc'),
-     "no x, y and z, but the fields 'intensity', 'a', 'b', 'c'"),
     ('/d/depth', recordings.image(START, np.ones((8, 8), np.float32), '32FC1'),
      'it is 8 x 8, but the left image 96 x 48'),
     ('/d/depth', recordings.image(START, np.ones(SHAPE, np.uint8), 'mono8'),

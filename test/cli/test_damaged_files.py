@@ -107,10 +107,10 @@ def test_any_sets_yaml_ends_in_a_status(pair, parts, whole):
     check('evaluate', str(pair), '--repeat', '1', *FAST)
 
 
-def write_bag(path: pathlib.Path, textured_pair, kind: str = 'sqlite3', coded: str = '') -> None:
+def write_bag(path: pathlib.Path, textured_pair, kind: str = 'sqlite3') -> None:
     calibration, truth = Calibration(100, 0.5, 32, 32, 24), np.full((48, 64), 4, np.float32)
     recordings.write(path, [one for stamp_ns in (10**18, 10**18 + 10**8) for one in (
-        *recordings.pair(stamp_ns, *textured_pair(64, 48, 4), calibration, coded=coded),
+        *recordings.pair(stamp_ns, *textured_pair(64, 48, 4), calibration),
         recordings.truth(stamp_ns, truth))], kind)
 
 

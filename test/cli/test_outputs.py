@@ -52,9 +52,8 @@ def contents(folder: pathlib.Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(folder.rglob('*')) if path.is_file()}
 
 
-def linked(there: str, *links: tuple[str, str]) -> None:
-    for kind, name in links:
-        (os.symlink if kind == 'symbolic' else os.link)(there, name)
+def linked(there: str, kind: str, name: str) -> None:
+    (os.symlink if kind == 'symbolic' else os.link)(there, name)
 
 
 @pytest.mark.parametrize(('made', 'arguments', 'words'), [
@@ -76,7 +75,7 @@ def test_match_keeps_its_inputs_and_every_output(
     (here / 'sub').mkdir()
     (here / 'folder.png').mkdir()
     if made:
-        linked('left.png', made)
+        linked('left.png', *made)
     before = contents(here)
     assert main(['match', 'left.png', 'right.png', *arguments]) == 2
     assert words in capsys.readouterr().err
@@ -84,7 +83,7 @@ def test_match_keeps_its_inputs_and_every_output(
 
 
 def test_a_link_that_leads_nowhere_yet_is_the_file_that_it_will_be(here):
-    linked('depth.pfm', ('symbolic', 'a.pfm'))
+    linked('depth.pfm', 'symbolic', 'a.pfm')
     with pytest.raises(ValueError, match='are one file'):
         outputs.check_files({'-o': here / 'a.pfm', '--depth': here / 'depth.pfm'})
 
@@ -117,7 +116,7 @@ def test_verbs_that_write_beside_what_they_read_keep_it(
         if '--scenario' in verb:
             (here / f'out/{made}').write_text(yaml.safe_dump(
                 {'inputs': [str(here / 'data')], 'conditions': ['mean.score.density >= 1']}))
-        linked(f'out/{made}', ('symbolic', 'p.yaml'))
+        linked(f'out/{made}', 'symbolic', 'p.yaml')
     before = contents(here)
     assert main(verb) == 2
     assert 'would overwrite what is read from' in capsys.readouterr().err

@@ -3,7 +3,6 @@ that does not come to its queue, a subscriber that never acknowledges."""
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 import signal
 import subprocess
@@ -122,62 +121,50 @@ def test_a_node_that_does_not_come_to_its_callbacks_for_a_second_loses_no_image(
     assert len(stamps) == FRAMES
 
 
-@dataclasses.dataclass
-class Pauses:
-    """How a play of sixty pairs stood still.
-
-    pauses: images that were published before each pause, and how long it was.
-    """
-
-    report: player.PlayReport
-    clock: list[float]
-    times: list[float]
-    pauses: list[tuple[int, float]]
-
-
 @pytest.fixture
-def pauses(play: Callable[..., Any], tmp_path: pathlib.Path) -> Callable[..., Pauses]:
-    """Plays to a subscriber that acknowledges nothing within some seconds."""
+def paused(play: Callable[..., Any], tmp_path: pathlib.Path) -> Callable[..., Any]:
+    """Plays to a subscriber that acknowledges nothing within some seconds.
+
+    Gives the report, times of /clock and of left images, and for each pause how many images came
+    before it, and how long it was.
+    """
     source = open_source(write(tmp_path / 'bag', np.zeros((16, 32), np.uint8)))
 
-    def pauses(silent: tuple[float, float], clock: bool = True) -> Pauses:
+    def paused(silent: tuple[float, float], clock: bool = True) -> Any:
         report, sent, _ = play(source, silent=silent, clock=clock)
         assert report.pairs == FRAMES
-        times = [when for topic, _, when in sent if topic == 'left/image_rect']
+        told, times = ([when for topic, _, when in sent if topic == name]
+                       for name in ('/clock', 'left/image_rect'))
         steps = np.diff(times)
         assert np.median(steps) == pytest.approx(PERIOD_S, rel=0.01)
-        return Pauses(report, [when for topic, _, when in sent if topic == '/clock'], times, [
-            (int(place) + 1, float(steps[place]))
-            for place in np.flatnonzero(steps > 2 * PERIOD_S)])
+        return report, told, times, [(place + 1, float(steps[place]))
+                                     for place in np.flatnonzero(steps > 2 * PERIOD_S)]
 
-    return pauses
+    return paused
 
 
 def test_a_recorded_run_stands_still_before_it_overwrites_what_is_on_its_way(
-        pauses: Callable[..., Pauses]) -> None:
-    played = pauses((0.5, 2.5))
-    (count, pause), = played.pauses
-    missing = sum(0.5 <= when < 0.5 + PERIOD_S * (player.DEPTH + 1)
-                  for when in played.times[:count])
+        paused: Callable[..., Any]) -> None:
+    report, clock, times, ((count, pause),) = paused((0.5, 2.5))
+    missing = sum(0.5 <= when < 0.5 + PERIOD_S * (player.DEPTH + 1) for when in times[:count])
     assert player.DEPTH // 2 <= missing <= player.DEPTH
-    assert played.report.waited_s == pytest.approx(pause, abs=2 * PERIOD_S)
-    begin, end = played.times[count - 1] + 0.1, played.times[count] - 0.1
-    assert not [when for when in played.clock if begin < when < end]
+    assert report.waited_s == pytest.approx(pause, abs=2 * PERIOD_S)
+    begin, end = times[count - 1] + 0.1, times[count] - 0.1
+    assert not [when for when in clock if begin < when < end]
 
 
 def test_one_message_goes_alone_until_the_subscriber_knows_the_publisher(
-        pauses: Callable[..., Pauses]) -> None:
+        paused: Callable[..., Any]) -> None:
     """Discovery has two directions; that it takes a while is not the fault of the machine."""
-    played = pauses((0, 3))
-    assert [count for count, _ in played.pauses] == [1]
-    assert played.report.waited_s == 0
+    report, _, _, ((count, _),) = paused((0, 3))
+    assert (count, report.waited_s) == (1, 0)
 
 
 @pytest.mark.parametrize('start', [0, 0.5])
 def test_a_subscriber_that_stops_for_good_holds_a_recorded_run_up_once_and_a_camera_never(
-        pauses: Callable[..., Pauses], start: float) -> None:
+        paused: Callable[..., Any], start: float) -> None:
     for clock in (True, False):
-        played = pauses((start, 1e9), clock)
-        assert len(played.pauses) == clock
-        assert played.report.waited_s == pytest.approx(
+        report, _, _, pauses = paused((start, 1e9), clock)
+        assert len(pauses) == clock
+        assert report.waited_s == pytest.approx(
             player.ACKNOWLEDGE_LIMIT_S if clock else 0, rel=1e-3)
