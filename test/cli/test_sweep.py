@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 
 import numpy as np
@@ -163,15 +162,3 @@ def test_a_mistake_is_one_line_before_anything_is_matched(folder, capsys, argume
     out, error = capsys.readouterr()
     assert words in error
     assert (out, error.count('\n')) == ('', 1)
-
-
-def test_a_sweep_chooses_without_matplotlib_and_tells_the_missing_plot(
-        folder, capsys, caplog, monkeypatch):
-    found = importlib.util.find_spec
-    monkeypatch.setattr('importlib.util.find_spec',
-                        lambda name, *rest: None if name == 'matplotlib' else found(name, *rest))
-    assert swept(capsys, folder, '--sweep', 'levels=1,2')['chosen']
-    output = folder.parent / 'sweep'
-    assert (output / 'chosen.yaml').is_file()
-    assert not (output / 'sweep.svg').exists()
-    assert 'sweep.svg is not written: that needs matplotlib' in caplog.text
