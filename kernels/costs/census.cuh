@@ -8,8 +8,7 @@ struct Census : OfPixels {
     using Distance = Hamming;
     static_assert(WIDTH * HEIGHT <= 65, "a bit for each neighbour");
 
-    static __device__ __forceinline__ uint64 feature(const GreyTile& tile, int x, int y,
-                                                     const FeatureSettings&) {
+    static DEVICE uint64 feature(const GreyTile& tile, int x, int y, const FeatureSettings&) {
         const int centre = tile.at(x, y);
         uint32 bits[2] = {0, 0};
 #pragma unroll

@@ -25,9 +25,8 @@ template <int PADDED, typename... Costs> struct Rows;
 
 template <int PADDED>
 struct Rows<PADDED> {
-    __device__ __forceinline__ void load(const CombineLaunch&, int, size_t, int, int) {}
-    __device__ __forceinline__ void add(const CombineLaunch&, int, int, int,
-                                        uint32 (&)[4][4]) const {}
+    DEVICE void load(const CombineLaunch&, int, size_t, int, int) {}
+    DEVICE void add(const CombineLaunch&, int, int, int, uint32 (&)[4][4]) const {}
 };
 
 template <int PADDED, typename Cost, typename... Others>
@@ -39,8 +38,8 @@ struct Rows<PADDED, Cost, Others...> {
     Rows<PADDED, Others...> others;
 
     // By all lanes of a warp. ``line``: first element of the row in an image.
-    __device__ __forceinline__ void load(const CombineLaunch& p, int index, size_t line,
-                                         int first_x, int first_other_x) {
+    DEVICE void load(const CombineLaunch& p, int index, size_t line, int first_x,
+                     int first_other_x) {
         const Value* const own = static_cast<const Value*>(p.left[index]) + line;
         const Value* const other = static_cast<const Value*>(p.right[index]) + line;
         for (int i = threadIdx.x % 32; i < ROW_WIDTH; i += 32)
@@ -52,8 +51,8 @@ struct Rows<PADDED, Cost, Others...> {
         others.load(p, index + 1, line, first_x, first_other_x);
     }
     // Adds the costs of four labels of four pixels.
-    __device__ __forceinline__ void add(const CombineLaunch& p, int index, int u, int first,
-                                        uint32 (&sums)[4][4]) const {
+    DEVICE void add(const CombineLaunch& p, int index, int u, int first,
+                    uint32 (&sums)[4][4]) const {
         const typename Distance::Four distance(row, u, first);
         const Term term = p.terms[index];
 #pragma unroll

@@ -19,11 +19,11 @@ struct Hamming {
         alignas(16) uint32 own[2][OWN];  // lower and upper half
         alignas(16) uint32 other[2][OTHER];
 
-        __device__ __forceinline__ void set_own(int at, Value value) {
+        DEVICE void set_own(int at, Value value) {
             own[0][at] = uint32(value);
             own[1][at] = uint32(value >> 32);
         }
-        __device__ __forceinline__ void set_other(int at, Value value) {
+        DEVICE void set_other(int at, Value value) {
             other[0][at] = uint32(value);
             other[1][at] = uint32(value >> 32);
         }
@@ -33,7 +33,7 @@ struct Hamming {
         uint32 own[2][4], other[2][8];
 
         template <typename Row>
-        __device__ __forceinline__ Four(const Row& row, int u, int first) {
+        DEVICE Four(const Row& row, int u, int first) {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 take(own[half], &row.own[half][u]);
@@ -41,14 +41,14 @@ struct Hamming {
                 take(other[half] + 4, &row.other[half][first + 4]);
             }
         }
-        static __device__ __forceinline__ void take(uint32* to, const uint32* from) {
+        static DEVICE void take(uint32* to, const uint32* from) {
             const uint4 four = *reinterpret_cast<const uint4*>(from);
             to[0] = four.x;
             to[1] = four.y;
             to[2] = four.z;
             to[3] = four.w;
         }
-        __device__ __forceinline__ int operator()(int j, int k) const {
+        DEVICE int operator()(int j, int k) const {
             return __popc(own[0][j] ^ other[0][3 - k + j])
                 + __popc(own[1][j] ^ other[1][3 - k + j]);
         }
@@ -64,15 +64,15 @@ struct AbsoluteDifference {
         alignas(16) Value own[OWN];
         alignas(16) Value other[OTHER];
 
-        __device__ __forceinline__ void set_own(int at, Value value) { own[at] = value; }
-        __device__ __forceinline__ void set_other(int at, Value value) { other[at] = value; }
+        DEVICE void set_own(int at, Value value) { own[at] = value; }
+        DEVICE void set_other(int at, Value value) { other[at] = value; }
     };
 
     struct Four {
         uint32 differences[4];  // of each pixel, label 3 in the lowest byte
 
         template <typename Row>
-        __device__ __forceinline__ Four(const Row& row, int u, int first) {
+        DEVICE Four(const Row& row, int u, int first) {
             const uint32 own = *reinterpret_cast<const uint32*>(&row.own[u]);
             const uint2 others = make_uint2(
                 *reinterpret_cast<const uint32*>(&row.other[first]),
@@ -82,8 +82,6 @@ struct AbsoluteDifference {
                 differences[j] = __vabsdiffu4(__byte_perm(own, 0, 0x1111 * j),
                                               __funnelshift_r(others.x, others.y, 8 * j));
         }
-        __device__ __forceinline__ int operator()(int j, int k) const {
-            return differences[j] >> 8 * (3 - k) & 0xff;
-        }
+        DEVICE int operator()(int j, int k) const { return differences[j] >> 8 * (3 - k) & 0xff; }
     };
 };

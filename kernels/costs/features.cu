@@ -4,8 +4,7 @@
 extern __shared__ uint4 shared[];
 
 template <typename Cost>
-__device__ __forceinline__ void make_feature(const FeatureLaunch& p, const GreyTile& tile,
-                                             void* features) {
+DEVICE void make_feature(const FeatureLaunch& p, const GreyTile& tile, void* features) {
     auto* const to = static_cast<typename Cost::Distance::Value*>(features);
     for (int i = threadIdx.x; i < TILE_WIDTH * TILE_HEIGHT; i += THREADS) {
         const int column = i % TILE_WIDTH, row = i / TILE_WIDTH;

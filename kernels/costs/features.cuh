@@ -22,13 +22,13 @@ struct FeatureLaunch {
 };
 
 // Rounded half up to 8 bits; exact, as in whole numbers.
-__device__ __forceinline__ uint8 rounded(uint8 value) { return value; }
-__device__ __forceinline__ uint8 rounded(float value) {
+DEVICE uint8 rounded(uint8 value) { return value; }
+DEVICE uint8 rounded(float value) {
     const float kept = fminf(fmaxf(value, 0.0f), 255.0f), below = floorf(kept);
     return uint8(int(below) + (kept - below >= 0.5f));
 }
 
-__device__ __forceinline__ uint8 cut_to_byte(int value) { return uint8(min(max(value, 0), 255)); }
+DEVICE uint8 cut_to_byte(int value) { return uint8(min(max(value, 0), 255)); }
 
 // Borders are replicated.
 struct GreyTile {
@@ -36,13 +36,13 @@ struct GreyTile {
     int* sums;      // [rows][TILE_WIDTH], of the rows of a box
     int halo, rows, columns;
 
-    __device__ __forceinline__ GreyTile(void* shared, int halo)
+    DEVICE GreyTile(void* shared, int halo)
         : halo(halo), rows(TILE_HEIGHT + 2 * halo), columns(TILE_WIDTH + 2 * halo) {
         sums = static_cast<int*>(shared);
         pixels = reinterpret_cast<uint8*>(sums + rows * TILE_WIDTH);
     }
     template <typename Pixel>
-    __device__ __forceinline__ void load(const Pixel* from, int width, int height) const {
+    DEVICE void load(const Pixel* from, int width, int height) const {
         const int first_x = blockIdx.x * TILE_WIDTH - halo;
         const int first_y = blockIdx.y * TILE_HEIGHT - halo;
         for (int i = threadIdx.x; i < rows * columns; i += THREADS) {
@@ -52,12 +52,10 @@ struct GreyTile {
         }
     }
     // Of the pixel (x, y) of the tile; both may lie in the halo.
-    __device__ __forceinline__ int at(int x, int y) const {
-        return pixels[(y + halo) * columns + x + halo];
-    }
+    DEVICE int at(int x, int y) const { return pixels[(y + halo) * columns + x + halo]; }
 };
 
 // A cost whose feature depends on pixels alone.
 struct OfPixels {
-    static __device__ __forceinline__ void prepare(const GreyTile&, const FeatureSettings&) {}
+    static DEVICE void prepare(const GreyTile&, const FeatureSettings&) {}
 };

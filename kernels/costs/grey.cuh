@@ -6,8 +6,7 @@
 struct Grey : OfPixels {
     using Distance = AbsoluteDifference;
 
-    static __device__ __forceinline__ uint8 feature(const GreyTile& tile, int x, int y,
-                                                    const FeatureSettings&) {
+    static DEVICE uint8 feature(const GreyTile& tile, int x, int y, const FeatureSettings&) {
         return uint8(tile.at(x, y));
     }
 };

@@ -21,8 +21,7 @@ struct Path {
 
     // L = min(C + min(L(d), L(d - 1) + step, L(d + 1) + step) - min L, C + jump, 255). What waits
     // for the least of all lanes is a subtraction and a minimum.
-    __device__ __forceinline__ typename V::Bytes follow(const typename V::Bytes& cost,
-                                                        uint32 step, uint32 jump) {
+    DEVICE typename V::Bytes follow(const typename V::Bytes& cost, uint32 step, uint32 jump) {
         const uint32 least = before.template least<V::LANES>();
         uint32 left = __shfl_up_sync(~0u, before.odd[WORDS - 1], 1, V::LANES);
         uint32 right = __shfl_down_sync(~0u, before.even[0], 1, V::LANES);
@@ -50,7 +49,7 @@ struct Path {
         before.store(bytes);
         return bytes;
     }
-    static __device__ __forceinline__ uint32 cut(uint32 sum, uint32 least, uint32 jumped) {
+    static DEVICE uint32 cut(uint32 sum, uint32 least, uint32 jumped) {
         return Int16::least_small(sum - least, Int16::least_small(jumped, 0x00ff00ffu));
     }
 };

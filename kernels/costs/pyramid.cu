@@ -13,17 +13,15 @@ struct ArrangeLaunch {
 
 // Costs of one lane's labels of a pixel. ``offset``: of the volume.
 template <int DISPARITIES>
-__device__ __forceinline__ const typename Volume<DISPARITIES>::Bytes* labels_at(
-    const ArrangeLaunch& p, size_t offset, int x, int y, int lane) {
+DEVICE const typename Volume<DISPARITIES>::Bytes* labels_at(const ArrangeLaunch& p, size_t offset,
+                                                            int x, int y, int lane) {
     using V = Volume<DISPARITIES>;
     return reinterpret_cast<const typename V::Bytes*>(
         p.volumes + offset + (size_t(y) * p.width + x) * V::PADDED + lane * V::LANE_LABELS);
 }
 
 // A quarter of both values, rounded half up.
-__device__ __forceinline__ uint32 quarter(uint32 word) {
-    return (word + 0x00020002u) >> 2 & 0x3fff3fffu;
-}
+DEVICE uint32 quarter(uint32 word) { return (word + 0x00020002u) >> 2 & 0x3fff3fffu; }
 
 // The costs of level 0 in bytes. With four volumes, a quarter of what their sum exceeds its least
 // by. A block has pixels of one row: first their labels lie side by side, then their columns.

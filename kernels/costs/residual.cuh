@@ -7,8 +7,7 @@ struct Residual {
     using Distance = AbsoluteDifference;
 
     // Sums over the rows of the box of every pixel.
-    static __device__ __forceinline__ void prepare(const GreyTile& tile,
-                                                   const FeatureSettings& settings) {
+    static DEVICE void prepare(const GreyTile& tile, const FeatureSettings& settings) {
         const int radius = settings.residual_radius;
         for (int i = threadIdx.x; i < tile.rows * TILE_WIDTH; i += THREADS) {
             const int x = i % TILE_WIDTH, y = i / TILE_WIDTH - tile.halo;
@@ -17,8 +16,8 @@ struct Residual {
             tile.sums[i] = sum;
         }
     }
-    static __device__ __forceinline__ uint8 feature(const GreyTile& tile, int x, int y,
-                                                    const FeatureSettings& settings) {
+    static DEVICE uint8 feature(const GreyTile& tile, int x, int y,
+                                const FeatureSettings& settings) {
         const int radius = settings.residual_radius;
         const int count = (2 * radius + 1) * (2 * radius + 1);
         int sum = 0;

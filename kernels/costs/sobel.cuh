@@ -6,8 +6,8 @@
 struct Sobel : OfPixels {
     using Distance = AbsoluteDifference;
 
-    static __device__ __forceinline__ uint8 feature(const GreyTile& tile, int x, int y,
-                                                    const FeatureSettings& settings) {
+    static DEVICE uint8 feature(const GreyTile& tile, int x, int y,
+                                const FeatureSettings& settings) {
         int derivative = 0;
 #pragma unroll
         for (int row = -1; row <= 1; ++row)

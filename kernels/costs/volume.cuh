@@ -17,9 +17,7 @@ struct Volume {
 };
 
 #if __CUDA_ARCH__ >= 800
-__device__ __forceinline__ uint32 reduce_least(uint32 value) {
-    return __reduce_min_sync(~0u, value);
-}
+DEVICE uint32 reduce_least(uint32 value) { return __reduce_min_sync(~0u, value); }
 #else
 __device__ uint32 reduce_least(uint32 value);  // there is no such instruction
 #endif
@@ -30,7 +28,7 @@ struct Labels {
     uint32 even[WORDS], odd[WORDS];
 
     template <typename Bytes>
-    __device__ __forceinline__ void add(const Bytes& bytes) {
+    DEVICE void add(const Bytes& bytes) {
 #pragma unroll
         for (int i = 0; i < WORDS; ++i) {
             even[i] += bytes.words[i] & 0x00ff00ffu;
@@ -39,13 +37,13 @@ struct Labels {
     }
     // Of values up to 255.
     template <typename Bytes>
-    __device__ __forceinline__ void store(Bytes& bytes) const {
+    DEVICE void store(Bytes& bytes) const {
 #pragma unroll
         for (int i = 0; i < WORDS; ++i) bytes.words[i] = even[i] | odd[i] << 8;
     }
     // The least label of all lanes of a pixel, in both values of a word.
     template <int LANES>
-    __device__ __forceinline__ uint32 least() const {
+    DEVICE uint32 least() const {
         uint32 both = Int16::least(even[0], odd[0]);
 #pragma unroll
         for (int i = 1; i < WORDS; ++i) both = Int16::least(both, Int16::least(even[i], odd[i]));

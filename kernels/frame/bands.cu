@@ -21,14 +21,14 @@ struct Sums {
     int n, u, t, uu, ut, tt, v, uv, tv;
 };
 
-__device__ __forceinline__ int quotient(long long part, long long whole, int least, int most) {
+DEVICE int quotient(long long part, long long whole, int least, int most) {
     const double found = floor(__dadd_rn(__dmul_rn(4096.0, __ddiv_rn(double(part), double(whole))),
                                          0.5));
     return int(fmin(fmax(found, double(least)), double(most)));
 }
 
 // Least squares by Cramer's rule; false = there is no plane. No determinant reaches 2^61.
-__device__ __forceinline__ bool solve(const Sums& s, Plane& plane) {
+DEVICE bool solve(const Sums& s, Plane& plane) {
     const long long n = s.n, u = s.u, t = s.t, uu = s.uu, ut = s.ut, tt = s.tt, v = s.v,
                     uv = s.uv, tv = s.tv;
     const long long minor = tt * n - t * t, with_v = tv * n - t * v;
@@ -43,7 +43,7 @@ __device__ __forceinline__ bool solve(const Sums& s, Plane& plane) {
 }
 
 // The lower median of the block's values that are not below 0, by bisection.
-__device__ __forceinline__ int lower_median(int value) {
+DEVICE int lower_median(int value) {
     const int count = __syncthreads_count(value >= 0);
     int least = 0, most = (1 << 15) - 1;
     while (least < most) {

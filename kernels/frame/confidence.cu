@@ -6,7 +6,7 @@ constexpr int MAX_RADIUS = 25, ROW_BLOCK = 256;
 constexpr int JUMP = 32;  // sixteenths; neighbours that differ by more are on both sides of one
 
 // Whether the disparity jumps or ends between a pixel and one of its four neighbours.
-__device__ __forceinline__ bool is_at_jump(const Frame& f, int x, int y) {
+DEVICE bool is_at_jump(const Frame& f, int x, int y) {
     const short* const own = f.filtered + y * f.width + x;
     const auto jumps_to = [&](int step) {
         return (*own < 0) != (own[step] < 0) || abs(*own - own[step]) > JUMP;

@@ -92,8 +92,7 @@ struct RawPair {
 // The four raw values around a rectified pixel; outside the image they are 0.
 struct Corners { int upper_left, upper_right, lower_left, lower_right; };
 
-__device__ __forceinline__ Corners corners_at(const RawPair& p, const Source& source, int x,
-                                              int y) {
+DEVICE Corners corners_at(const RawPair& p, const Source& source, int x, int y) {
     const auto value = [&](int column, int row) {
         const bool is_inside = column >= 0 && column < p.width && row >= 0 && row < p.height;
         return is_inside ? value_at(source, column, row, p.width, p.height) : 0;
@@ -102,14 +101,14 @@ __device__ __forceinline__ Corners corners_at(const RawPair& p, const Source& so
 }
 
 // As cv2.remap: in whole numbers where there are 8 bits, rounded half up.
-__device__ __forceinline__ int bilinear(const Corners& at, int right, int down) {
+DEVICE int bilinear(const Corners& at, int right, int down) {
     const int upper = at.upper_left * (32 - right) + at.upper_right * right;
     const int lower = at.lower_left * (32 - right) + at.lower_right * right;
     return (upper * (32 - down) + lower * down + 512) >> 10;
 }
 
 // As cv2.remap of scaled values: products and sums in its order, each rounded.
-__device__ __forceinline__ float bilinear(const Corners& at, int right, int down, float scale) {
+DEVICE float bilinear(const Corners& at, int right, int down, float scale) {
     const auto product = [&](int value, int weight) {
         return __fmul_rn(__fmul_rn(float(value), scale), float(weight) * (1.0f / 1024));
     };

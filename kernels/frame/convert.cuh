@@ -24,7 +24,7 @@ struct Source {
 };
 
 // OpenCV's integer BT.601: 15 bits, rounded half up.
-__device__ __forceinline__ int luma(int red, int green, int blue) {
+DEVICE int luma(int red, int green, int blue) {
     return (9798 * red + 19235 * green + 3735 * blue + (1 << 14)) >> 15;
 }
 
@@ -33,7 +33,7 @@ struct WideSamples {
     const uint8* bytes;
     int upper;  // number of the more significant byte
 
-    __device__ __forceinline__ uint32 operator[](int i) const {
+    DEVICE uint32 operator[](int i) const {
         const uint8* const at = bytes + 2 * i;
         return uint32(at[upper]) << 8 | at[1 - upper];
     }
@@ -42,8 +42,7 @@ struct WideSamples {
 // OpenCV's bilinear demosaicing to grey in one step; a border pixel is its inner neighbour. Sums
 // of 16 bits take all 32 bits.
 template <typename Samples>
-__device__ __forceinline__ uint32 demosaiced(const Samples& at, int x, int y, int width,
-                                             int height, int red) {
+DEVICE uint32 demosaiced(const Samples& at, int x, int y, int width, int height, int red) {
     constexpr uint32 RED = 4899, GREEN = 9617, BLUE = 1868;  // 14 bits
     if (width < 3 || height < 3) return 0;
     x = min(max(x, 1), width - 2);
@@ -61,8 +60,7 @@ __device__ __forceinline__ uint32 demosaiced(const Samples& at, int x, int y, in
         >> 16;
 }
 
-__device__ __forceinline__ int value_at(const Source& source, int x, int y, int width,
-                                        int height) {
+DEVICE int value_at(const Source& source, int x, int y, int width, int height) {
     const uint8* const at = source.bytes + (size_t(y) * width + x) * source.pixel_bytes;
     const int first = source.first;
     switch (source.layout) {

@@ -25,7 +25,7 @@ __global__ void refine_matches(const __grid_constant__ Frame f) {
 // + 2 values neither the least nor the greatest can be the median. Both leave, another value comes
 // in, and so on.
 template <int COUNT>
-__device__ __forceinline__ uint32 median_of(uint32 (&values)[COUNT]) {
+DEVICE uint32 median_of(uint32 (&values)[COUNT]) {
     constexpr int END = (COUNT + 3) / 2;
     const auto order = [&](int a, int b) {
         const uint32 least = Int16::least(values[a], values[b]);
@@ -80,20 +80,20 @@ __global__ void median(const __grid_constant__ Frame f) {
 }
 
 // The region of a valid pixel is small.
-__device__ __forceinline__ bool is_speckle(const Frame& f, int at, int largest) {
+DEVICE bool is_speckle(const Frame& f, int at, int largest) {
     while (f.regions[at] != at) at = f.regions[at];
     return f.region_sizes[at] <= largest;
 }
 
 // The nearest valid pixel before x, or -1, and after x, or ``width``; one bit for each pixel of a
 // row.
-__device__ __forceinline__ int valid_before(const uint32* valid, int x) {
+DEVICE int valid_before(const uint32* valid, int x) {
     int i = x / 32;
     uint32 word = valid[i] & ~(~0u << x % 32);
     while (word == 0 && i > 0) word = valid[--i];
     return 32 * i + 31 - __clz(word);
 }
-__device__ __forceinline__ int valid_after(const uint32* valid, int x, int width) {
+DEVICE int valid_after(const uint32* valid, int x, int width) {
     int i = x / 32;
     uint32 word = valid[i] & ~1u << x % 32;
     while (word == 0 && 32 * (i + 1) < width) word = valid[++i];
@@ -103,8 +103,8 @@ __device__ __forceinline__ int valid_after(const uint32* valid, int x, int width
 // Removes speckles, fills from the background side and hands each pixel to ``take``, with its
 // value and whether it was filled. ``valid`` has a bit for each pixel.
 template <typename Take>
-__device__ __forceinline__ void fill_row(const Frame& f, const Parameters& p, bool fills,
-                                         uint32* valid, const Take& take) {
+DEVICE void fill_row(const Frame& f, const Parameters& p, bool fills, uint32* valid,
+                     const Take& take) {
     const int y = blockIdx.x, ahead = y * f.width;
     short* const row = f.filtered + ahead;
     for (int x = threadIdx.x; x < (f.width + 31) / 32 * 32; x += blockDim.x) {
@@ -154,7 +154,7 @@ __global__ void fill_matches(const __grid_constant__ Filling filling) {
     });
 }
 // Whether confidence and contrast of a valid pixel reach what is asked for.
-__device__ __forceinline__ bool is_trusted(const Filling& filling, const Parameters& p, int at) {
+DEVICE bool is_trusted(const Filling& filling, const Parameters& p, int at) {
     const Frame& f = filling.frame;
     if (p.confidence_threshold > 0.0) {
         const float confidence = filling.confidence != nullptr ? filling.confidence[at]

@@ -76,16 +76,16 @@ struct Filling {
     int most;                 // sixteenths of the last label
 };
 
-__device__ __forceinline__ double cost_at(const Frame& f, const void* costs, int at) {
+DEVICE double cost_at(const Frame& f, const void* costs, int at) {
     return f.has_float_costs ? double(static_cast<const float*>(costs)[at])
                              : double(static_cast<const uint32*>(costs)[at]);
 }
 
-__device__ __forceinline__ bool is_outside(const Frame& f, int x, int y) {
+DEVICE bool is_outside(const Frame& f, int x, int y) {
     return x < f.x_begin || x >= f.x_end || y < f.y_begin || y >= f.y_end;
 }
 
-__device__ __forceinline__ short reject(const Frame& f, const Parameters& p, int x, int y) {
+DEVICE short reject(const Frame& f, const Parameters& p, int x, int y) {
     const int at = y * f.width + x;
     const int label = f.label[at];
     if (label < 0 || (!p.keeps_border && is_outside(f, x, y))) return INVALID;
@@ -108,7 +108,7 @@ __device__ __forceinline__ short reject(const Frame& f, const Parameters& p, int
 }
 
 // By how much the best label leads the second, in 0 to 1.
-__device__ __forceinline__ double own_confidence(const Frame& f, const Parameters& p, int at) {
+DEVICE double own_confidence(const Frame& f, const Parameters& p, int at) {
     const double second = cost_at(f, f.second, at);
     const double value = __ddiv_rn(__dadd_rn(second, -cost_at(f, f.best, at)),
                                    f.is_sad ? fmax(second, 1.0) : p.largest_cost);
@@ -119,8 +119,7 @@ __device__ __forceinline__ double own_confidence(const Frame& f, const Parameter
 // millimetres, and where other outputs are computed from. Kernels that select labels have no
 // registers left for that.
 template <bool KEEPS>
-__device__ __forceinline__ void write_disparity(const Parameters& p, int to, int min_disparity,
-                                                int sixteenths) {
+DEVICE void write_disparity(const Parameters& p, int to, int min_disparity, int sixteenths) {
     if (KEEPS && p.final != nullptr) p.final[to] = short(sixteenths < 0 ? INVALID : sixteenths);
     if (p.fixed_disparity != nullptr)
         p.fixed_disparity[to] = short(16 * min_disparity
@@ -143,9 +142,8 @@ __device__ __forceinline__ void write_disparity(const Parameters& p, int to, int
 
 // ``averaged``: confidences; null = each pixel's own.
 template <bool KEEPS>
-__device__ __forceinline__ void publish(const Frame& f, const Parameters& p, int x, int y,
-                                        int sixteenths, bool is_filled,
-                                        const float* averaged = nullptr) {
+DEVICE void publish(const Frame& f, const Parameters& p, int x, int y, int sixteenths,
+                    bool is_filled, const float* averaged = nullptr) {
     const int at = y * f.width + x;
     const int to = f.is_mirrored ? y * f.width + f.width - 1 - x : at;
     write_disparity<KEEPS>(p, to, f.min_disparity, sixteenths);
@@ -159,15 +157,14 @@ __device__ __forceinline__ void publish(const Frame& f, const Parameters& p, int
 
 // Rejects and publishes a tile whose labels the block has selected, where no filter lies between:
 // a warp for each row.
-__device__ __forceinline__ void publish_tile(const Frame& f, int left, int top, int width,
-                                             int height) {
+DEVICE void publish_tile(const Frame& f, int left, int top, int width, int height) {
     const Parameters p = *f.parameters;
     for (int y = top + threadIdx.x / 32; y < min(top + height, f.height); y += blockDim.x / 32)
         for (int x = left + threadIdx.x % 32; x < min(left + width, f.width); x += 32)
             publish<false>(f, p, x, y, reject(f, p, x, y), false);
 }
 // The same for a part of one row; a thread has a pixel.
-__device__ __forceinline__ void publish_row(const Frame& f, int left, int y, int width) {
+DEVICE void publish_row(const Frame& f, int left, int y, int width) {
     const Parameters p = *f.parameters;
     const int end = min(left + width, f.width);
     for (int x = left + threadIdx.x; x < end; x += blockDim.x)

@@ -12,11 +12,11 @@
 constexpr int TILE_WIDTH = 32, TILE_HEIGHT = 32,
               TILE_PIXELS = TILE_WIDTH * TILE_HEIGHT;  // a warp for each row of a tile
 
-__device__ __forceinline__ bool are_joined(int a, int b, int range) {
+DEVICE bool are_joined(int a, int b, int range) {
     return a != INVALID && b != INVALID && abs(a - b) <= range;
 }
 
-__device__ __forceinline__ int root_of(const int* links, int at) {
+DEVICE int root_of(const int* links, int at) {
     for (int next = links[at]; next != at; next = links[at]) at = next;
     return at;
 }

@@ -17,14 +17,14 @@ struct NodeBelief {
     Word bound;
     typename Message::Running next[4];  // last value of each message
 
-    __device__ __forceinline__ void restart() {
+    DEVICE void restart() {
         if constexpr (Message::IS_DELTAS) {
 #pragma unroll
             for (int direction = 0; direction < 4; ++direction)
                 next[direction] = Message::begin(bound);
         }
     }
-    __device__ __forceinline__ void message(int direction, int chunk, Word (&part)[4]) {
+    DEVICE void message(int direction, int chunk, Word (&part)[4]) {
         const typename V::From place = from[direction];
         if constexpr (Message::HAS_SIX_BITS) {
             uint32 packed[3];
@@ -46,7 +46,7 @@ struct NodeBelief {
             V::template load<READ_ONLY>(V::unit(place, chunk), place.stride, lane, part);
         }
     }
-    __device__ __forceinline__ void costs(int chunk, Word (&words)[4]) const {
+    DEVICE void costs(int chunk, Word (&words)[4]) const {
         if (S::FILLERS != 0 && chunk < 0) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) words[i] = Message::zero();
@@ -55,21 +55,20 @@ struct NodeBelief {
         if constexpr (S::SIDES == 2) cost.load(chunk, V::side(lane), words);
         else cost.load(chunk, words);
     }
-    __device__ __forceinline__ void belief(int chunk, Word (&words)[4]) {
+    DEVICE void belief(int chunk, Word (&words)[4]) {
         costs(chunk, words);
 #pragma unroll
         for (int direction = 0; direction < 4; ++direction) {
             Word part[4];
             message(direction, chunk, part);
-#pragma unroll
-            for (int i = 0; i < 4; ++i) words[i] = Message::add(words[i], part[i]);
+            add_words<Message>(words, part);
         }
     }
     // Adds the messages to the costs of a lane's chunk j, in the order of 4 / DIRECTIONS threads
     // that send DIRECTIONS messages each: they take turns with the costs and begin with their own
     // messages.
     template <int DIRECTIONS>
-    __device__ __forceinline__ void add_in_turn(int chunk, int j, Word (&sums)[4]) {
+    DEVICE void add_in_turn(int chunk, int j, Word (&sums)[4]) {
         constexpr int SENDERS = 4 / DIRECTIONS;
         if (S::FILLERS != 0 && chunk < 0) return;
         Word parts[SENDERS][4];
@@ -98,7 +97,7 @@ struct NodeBelief {
     // Constant offset of the beliefs. Delta-coded messages are known up to a constant; this
     // returns the sum of their minima (0 for formats that store values). All lanes of a vector
     // call it; ``distance``: threads of the warp from one of them to the next.
-    __device__ __forceinline__ Value constant_offset(int distance) {
+    DEVICE Value constant_offset(int distance) {
         if constexpr (!Message::IS_DELTAS) {
             return 0;
         } else {

@@ -1,18 +1,15 @@
 // Stage cost: the data cost of level 0, and the pyramid over it.
 #include "hierarchical/cost.cuh"
 
-__device__ __forceinline__ uint32 shuffle_down(uint32 word, int lanes) {
-    return __shfl_down_sync(~0u, word, lanes);
-}
-__device__ __forceinline__ float2 shuffle_down(float2 word, int lanes) {
+DEVICE uint32 shuffle_down(uint32 word, int lanes) { return __shfl_down_sync(~0u, word, lanes); }
+DEVICE float2 shuffle_down(float2 word, int lanes) {
     return make_float2(__shfl_down_sync(~0u, word.x, lanes), __shfl_down_sync(~0u, word.y, lanes));
 }
 
 // Writes the cost of the node (x, y) of a level above 0 if it lies inside. Kind is its format
 // there.
 template <typename Kind, int DISPARITIES, typename Word>
-__device__ __forceinline__ void store_node(const CostLevel& level, int x, int y, int chunk,
-                                           const Word (&words)[4]) {
+DEVICE void store_node(const CostLevel& level, int x, int y, int chunk, const Word (&words)[4]) {
     if (level.cost == nullptr || x >= level.width || y >= level.height) return;
     const size_t line = 2 * y + ((x + y) & 1);
     auto* const to = static_cast<typename Kind::Unit*>(level.cost)
@@ -25,8 +22,8 @@ __device__ __forceinline__ void store_node(const CostLevel& level, int x, int y,
 // Cost of a parent from its children: this lane has the upper left one, the lane ``right`` further
 // the one beside it, and the lane ``down`` further the one below.
 template <typename Sum>
-__device__ __forceinline__ void add_children(const typename Sum::Word (&child)[4], int right,
-                                             int down, typename Sum::Word (&sum)[4]) {
+DEVICE void add_children(const typename Sum::Word (&child)[4], int right, int down,
+                         typename Sum::Word (&sum)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const typename Sum::Word below = shuffle_down(child[i], down);
@@ -104,9 +101,7 @@ __global__ void __launch_bounds__(32 * Warps<Shape<Kind, DISPARITIES>::CHUNKS>::
             for (int side = 0; side < 2; ++side) {
                 totals[side].store(p, sums + (side ^ parent) * line_above, above.columns,
                                    above.cost != nullptr && y + 2 * parent < base.height);
-#pragma unroll
-                for (int i = 0; i < 4; ++i)
-                    level_2[i] = Sum::add(level_2[i], totals[side].words[i]);
+                add_words<Sum>(level_2, totals[side].words);
             }
             sums += 2 * line_above;
         }
@@ -144,8 +139,7 @@ __global__ void parent_cost(const __grid_constant__ CostLevel children,
                     + (line * S::UNITS + chunk * Message::UNITS_PER_CHUNK) * children.columns
                     + column,
                 children.columns, word);
-#pragma unroll
-            for (int i = 0; i < 4; ++i) sum[i] = Message::add(sum[i], word[i]);
+            add_words<Message>(sum, word);
         }
         store_node<Message, DISPARITIES>(parents, column, row, chunk, sum);
     }

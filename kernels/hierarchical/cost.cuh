@@ -45,7 +45,7 @@ struct ImageTile {
 
     // All threads of the block fill both; 0 outside the image.
     template <typename Image>
-    __device__ __forceinline__ void load(const CostLaunch& p, int first_x, int first_y) {
+    DEVICE void load(const CostLaunch& p, int first_x, int first_y) {
         const Image* const own = static_cast<const Image*>(p.left);
         const Image* const other = static_cast<const Image*>(p.right);
         const int width = p.levels[0].width, height = p.levels[0].height;
@@ -76,70 +76,50 @@ struct ImageTile {
 // Four neighbouring pixels of a row of the tile, from u on, and the pixels that one chunk of their
 // labels meets. Label 4 chunk + i of pixel j meets the element ``rising`` + 3 - i + j, its mirror
 // image PADDED - 1 - 4 chunk - i the element ``falling`` + i + j.
-template <typename Element, int PADDED> struct Meeting;
+template <typename Element, int PADDED>
+struct Meeting {
+    using Four = typename Conditional<sizeof(Element) == 1, uint32, float4>::Type;
+    Four pixels, rising[2], falling[2];
 
-template <int PADDED>
-struct Meeting<uint8, PADDED> {
-    uint32 pixels, rising[2], falling[2];
-
-    __device__ __forceinline__ Meeting(const ImageTile<uint8, PADDED>& tile, int row, int u,
-                                       int chunk) {
-        pixels = *reinterpret_cast<const uint32*>(&tile.left[row][u]);
-        const uint32* const words = reinterpret_cast<const uint32*>(&tile.right[row][u]);
+    DEVICE Meeting(const ImageTile<Element, PADDED>& tile, int row, int u, int chunk) {
+        pixels = *reinterpret_cast<const Four*>(&tile.left[row][u]);
+        const Four* const words = reinterpret_cast<const Four*>(&tile.right[row][u]);
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             rising[i] = words[PADDED / 4 - 1 - chunk + i];
             falling[i] = words[chunk + i];
         }
     }
-    __device__ __forceinline__ uint32 pixel(int j) const { return pixels >> 8 * j & 0xff; }
-    // The elements of a pixel's labels, the first one in the lowest byte.
-    static __device__ __forceinline__ uint32 four(const uint32 (&words)[2], int j) {
+    DEVICE auto pixel(int j) const { return one(pixels, j); }
+    DEVICE auto low(int i, int j) const { return one(rising, 3 - i, j); }
+    DEVICE auto high(int i, int j) const { return one(falling, i, j); }
+    // The elements of pixel j's labels, the first one in the lowest byte.
+    static DEVICE uint32 four(const uint32 (&words)[2], int j) {
         return __funnelshift_r(words[0], words[1], 8 * j);
     }
-    __device__ __forceinline__ uint32 low(int i, int j) const {
-        return four(rising, j) >> 8 * (3 - i) & 0xff;
-    }
-    __device__ __forceinline__ uint32 high(int i, int j) const {
-        return four(falling, j) >> 8 * i & 0xff;
-    }
-};
 
-template <int PADDED>
-struct Meeting<float, PADDED> {
-    float4 pixels, rising[2], falling[2];
-
-    __device__ __forceinline__ Meeting(const ImageTile<float, PADDED>& tile, int row, int u,
-                                       int chunk) {
-        pixels = *reinterpret_cast<const float4*>(&tile.left[row][u]);
-        const float4* const words = reinterpret_cast<const float4*>(&tile.right[row][u]);
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            rising[i] = words[PADDED / 4 - 1 - chunk + i];
-            falling[i] = words[chunk + i];
-        }
+private:
+    static DEVICE uint32 one(uint32 words, int i) { return words >> 8 * i & 0xff; }
+    static DEVICE float one(const float4& words, int i) { return (&words.x)[i]; }
+    static DEVICE uint32 one(const uint32 (&words)[2], int i, int j) {
+        return one(four(words, j), i);
     }
-    __device__ __forceinline__ float pixel(int j) const { return (&pixels.x)[j]; }
-    __device__ __forceinline__ float low(int i, int j) const {
-        return (&rising[(3 - i + j) / 4].x)[(3 - i + j) % 4];
-    }
-    __device__ __forceinline__ float high(int i, int j) const {
-        return (&falling[(i + j) / 4].x)[(i + j) % 4];
+    static DEVICE float one(const float4 (&words)[2], int i, int j) {
+        return one(words[(i + j) / 4], (i + j) % 4);
     }
 };
 
 // Writes two units side by side where they lie inside; all lanes of a warp together. Memory
 // reaches its full rate with whole lines alone. So the eight lanes of a row exchange units of 16
 // bytes until each has its column of the first eight and of the last eight.
-__device__ __forceinline__ void store_pair(uint32* to, uint32 first, uint32 second,
-                                           bool is_inside) {
+DEVICE void store_pair(uint32* to, uint32 first, uint32 second, bool is_inside) {
     if (is_inside) *reinterpret_cast<uint2*>(to) = make_uint2(first, second);
 }
-__device__ __forceinline__ void store_pair(uint2* to, uint2 first, uint2 second, bool is_inside) {
+DEVICE void store_pair(uint2* to, uint2 first, uint2 second, bool is_inside) {
     if (is_inside)
         *reinterpret_cast<uint4*>(to) = make_uint4(first.x, first.y, second.x, second.y);
 }
-__device__ __forceinline__ void store_pair(uint4* to, uint4 first, uint4 second, bool is_inside) {
+DEVICE void store_pair(uint4* to, uint4 first, uint4 second, bool is_inside) {
 #pragma unroll
     for (int other = 1; other < 8; other *= 2) {
         const bool is_right = threadIdx.x & other;
@@ -174,7 +154,7 @@ struct PackedCosts {
         uint2 bytes = {0, 0};           // the same where bytes suffice
         uint32 words[4];                // the cost, once it has been stored
 
-        __device__ __forceinline__ void add(uint2 differences) {
+        DEVICE void add(uint2 differences) {
             if constexpr (HAS_BYTE_SUMS) {
                 bytes.x += differences.x;
                 bytes.y += differences.y;
@@ -186,8 +166,8 @@ struct PackedCosts {
             }
         }
         // After all differences have been added.
-        __device__ __forceinline__ void store(const CostLaunch& p, typename Parent::Unit* to,
-                                              int columns, bool is_inside) {
+        DEVICE void store(const CostLaunch& p, typename Parent::Unit* to, int columns,
+                          bool is_inside) {
             if constexpr (HAS_BYTE_SUMS) {
                 pack(p, bytes, bytes);
                 if (is_inside) *to = bytes;
@@ -205,7 +185,7 @@ struct PackedCosts {
     };
 
     // min(|pixel - other|, truncation) of every byte.
-    static __device__ __forceinline__ uint32 four(uint32 pixel, uint32 others, uint32 truncation) {
+    static DEVICE uint32 four(uint32 pixel, uint32 others, uint32 truncation) {
         const uint32 difference = __vabsdiffu4(pixel, others);
         // The top bit of a byte tells whether the difference reaches the truncation, which has 7
         // bits.
@@ -216,8 +196,8 @@ struct PackedCosts {
     }
 
     // Pixel j's differences from the labels of a chunk, in the order of a unit of Bytes.
-    static __device__ __forceinline__ uint2 differences(const CostLaunch& p, const Row& row, int j,
-                                                        int chunk, bool has_evidence) {
+    static DEVICE uint2 differences(const CostLaunch& p, const Row& row, int j, int chunk,
+                                    bool has_evidence) {
         const uint32 truncation = has_evidence ? p.packed_truncation : 0;
         const uint32 pixel = __byte_perm(row.pixels, 0, 0x1111 * j);
         const uint32 low = four(pixel, row.four(row.rising, j), truncation);
@@ -230,12 +210,10 @@ struct PackedCosts {
         return make_uint2(__byte_perm(low, high, 0x5243), __byte_perm(low, high, 0x7061));
     }
 
-    static __device__ __forceinline__ void pack(const CostLaunch& p, uint2 differences,
-                                                uint2& unit) {
+    static DEVICE void pack(const CostLaunch& p, uint2 differences, uint2& unit) {
         unit = make_uint2(differences.x * p.packed_factor, differences.y * p.packed_factor);
     }
-    static __device__ __forceinline__ void pack(const CostLaunch&, uint2 differences,
-                                                uint32& unit) {
+    static DEVICE void pack(const CostLaunch&, uint2 differences, uint32& unit) {
         // Bytes 0 and 2 are low values: two of them, of words 0 and 1, in bits 0 to 7.
         const uint32 low = __byte_perm(differences.x, differences.y, 0x6420);
         const uint32 high = __byte_perm(differences.x, differences.y, 0x7531);
@@ -243,9 +221,9 @@ struct PackedCosts {
     }
 
     // Pixels 0 and 2 have one colour and lie side by side from ``even`` on, 1 and 3 from ``odd``.
-    static __device__ __forceinline__ void store(const CostLaunch& p, const Row& row, int chunk,
-                                                 const bool (&has_evidence)[4], bool is_inside,
-                                                 Unit* even, Unit* odd, int, Total (&totals)[2]) {
+    static DEVICE void store(const CostLaunch& p, const Row& row, int chunk,
+                             const bool (&has_evidence)[4], bool is_inside, Unit* even, Unit* odd,
+                             int, Total (&totals)[2]) {
         Unit units[4];
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
@@ -263,61 +241,49 @@ struct PackedCosts {
 // floor(factor * min(|own - other|, truncation) + 0.5):
 struct TableCost {
     using Element = uint8;
-    static __device__ __forceinline__ uint32 weight(const CostLaunch&, bool has_evidence) {
+    static DEVICE uint32 weight(const CostLaunch&, bool has_evidence) {
         return has_evidence ? 0xffff : 0;
     }
-    static __device__ __forceinline__ uint32 of(const CostLaunch& p, uint32 weight, uint32 own,
-                                                uint32 other) {
+    static DEVICE uint32 of(const CostLaunch& p, uint32 weight, uint32 own, uint32 other) {
         return static_cast<const uint16*>(p.table)[abs(int(own) - int(other))] & weight;
     }
-    static __device__ __forceinline__ uint32 word(uint32 low, uint32 high) {
-        return low | high << 16;
-    }
+    static DEVICE uint32 word(uint32 low, uint32 high) { return low | high << 16; }
 };
 
 // As the CPU engine: every step is rounded in float64, none is contracted.
 struct Float64Cost {
     using Element = float;
-    static __device__ __forceinline__ double weight(const CostLaunch& p, bool has_evidence) {
+    static DEVICE double weight(const CostLaunch& p, bool has_evidence) {
         return has_evidence ? p.factor : 0.0;
     }
-    static __device__ __forceinline__ uint32 of(const CostLaunch& p, double weight, float own,
-                                                float other) {
+    static DEVICE uint32 of(const CostLaunch& p, double weight, float own, float other) {
         const double difference = fabs(__dadd_rn(double(own), -double(other)));
         const double kept = difference < p.truncation ? difference : p.truncation;
         return uint32(__dadd_rn(__dmul_rn(weight, kept), 0.5));
     }
-    static __device__ __forceinline__ uint32 word(uint32 low, uint32 high) {
-        return low | high << 16;
-    }
+    static DEVICE uint32 word(uint32 low, uint32 high) { return low | high << 16; }
 };
 
 // Costs of 32-bit floats.
 struct FloatCost {
     using Element = float;
-    static __device__ __forceinline__ float weight(const CostLaunch& p, bool has_evidence) {
+    static DEVICE float weight(const CostLaunch& p, bool has_evidence) {
         return has_evidence ? p.float_factor : 0.0f;
     }
-    static __device__ __forceinline__ float of(const CostLaunch& p, float weight, float own,
-                                               float other) {
+    static DEVICE float of(const CostLaunch& p, float weight, float own, float other) {
         return __fmul_rn(weight, fminf(fabsf(__fadd_rn(own, -other)), p.float_truncation));
     }
-    static __device__ __forceinline__ float2 word(float low, float high) {
-        return make_float2(low, high);
-    }
+    static DEVICE float2 word(float low, float high) { return make_float2(low, high); }
 };
 
 // The same whole numbers as Float64Cost; the caller has verified that float32 suffices.
 struct Float32Cost : FloatCost {
     // The cost in the low bits of the pattern of 2^23 + cost.
-    static __device__ __forceinline__ uint32 of(const CostLaunch& p, float weight, float own,
-                                                float other) {
+    static DEVICE uint32 of(const CostLaunch& p, float weight, float own, float other) {
         const float cost = __fadd_rn(FloatCost::of(p, weight, own, other), 0.5f);
         return __float_as_uint(__fadd_rz(cost, 8388608.0f));
     }
-    static __device__ __forceinline__ uint32 word(uint32 low, uint32 high) {
-        return __byte_perm(low, high, 0x5410);
-    }
+    static DEVICE uint32 word(uint32 low, uint32 high) { return __byte_perm(low, high, 0x5410); }
 };
 
 template <typename Kind, typename Parent, typename Cost, int DISPARITIES>
@@ -333,8 +299,8 @@ struct SingleCosts {
     struct Total {
         Word words[4] = {Sum::zero(), Sum::zero(), Sum::zero(), Sum::zero()};
 
-        __device__ __forceinline__ void store(const CostLaunch&, typename Parent::Unit* to,
-                                              int columns, bool is_inside) {
+        DEVICE void store(const CostLaunch&, typename Parent::Unit* to, int columns,
+                          bool is_inside) {
             if (!is_inside) return;
             if constexpr (sizeof(typename Parent::Unit) == sizeof(uint2)) *to = pack_bytes(words);
             else Parent::store(to, columns, words);
@@ -342,10 +308,9 @@ struct SingleCosts {
     };
 
     // Pixels 0 and 2 have one colour and lie side by side from ``even`` on, 1 and 3 from ``odd``.
-    static __device__ __forceinline__ void store(const CostLaunch& p, const Row& row, int chunk,
-                                                 const bool (&has_evidence)[4], bool is_inside,
-                                                 Unit* even, Unit* odd, int columns,
-                                                 Total (&totals)[2]) {
+    static DEVICE void store(const CostLaunch& p, const Row& row, int chunk,
+                             const bool (&has_evidence)[4], bool is_inside, Unit* even, Unit* odd,
+                             int columns, Total (&totals)[2]) {
 #pragma unroll
         for (int colour = 0; colour < 2; ++colour) {
             Unit units[2][Kind::UNITS_PER_CHUNK];
@@ -355,9 +320,7 @@ struct SingleCosts {
                 compute(p, row, 2 * i + colour, chunk, has_evidence[2 * i + colour], words);
                 if constexpr (sizeof(Unit) == sizeof(uint2)) units[i][0] = pack_bytes(words);
                 else Kind::store(units[i], 1, words);
-#pragma unroll
-                for (int j = 0; j < 4; ++j)
-                    totals[i].words[j] = Sum::add(totals[i].words[j], words[j]);
+                add_words<Sum>(totals[i].words, words);
             }
 #pragma unroll
             for (int i = 0; i < Kind::UNITS_PER_CHUNK; ++i)
@@ -366,9 +329,8 @@ struct SingleCosts {
         }
     }
 
-    static __device__ __forceinline__ void compute(const CostLaunch& p, const Row& row, int j,
-                                                   int chunk, bool has_evidence,
-                                                   Word (&words)[4]) {
+    static DEVICE void compute(const CostLaunch& p, const Row& row, int j, int chunk,
+                               bool has_evidence, Word (&words)[4]) {
         const auto weight = Cost::weight(p, has_evidence);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {

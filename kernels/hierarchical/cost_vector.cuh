@@ -17,17 +17,17 @@ struct Cost {
     uint32 factor;  // of Nibbles; of multiples the pattern of a float
 
     // The node (x, y), whose colour is (x + y) % 2.
-    __device__ __forceinline__ Cost(const void* cost, int columns, uint32 factor, int x, int y)
+    DEVICE Cost(const void* cost, int columns, uint32 factor, int x, int y)
         : first(static_cast<const Unit*>(cost) + size_t(2 * y + ((x + y) & 1)) * UNITS * columns
                 + (x >> 1)),
           columns(columns), factor(factor) {}
-    __device__ __forceinline__ void load(int chunk, Word (&part)[4]) const {
+    DEVICE void load(int chunk, Word (&part)[4]) const {
         if constexpr (IS_SMALL) expand(unit(chunk), factor, true, part);
         else V::template load<true>(V::unit({first, columns}, chunk), columns, 0, part);
     }
     // The same for one side, as floats or as whole numbers.
     template <typename Value>
-    __device__ __forceinline__ void load(int chunk, int side, Value (&part)[4]) const {
+    DEVICE void load(int chunk, int side, Value (&part)[4]) const {
         if constexpr (IS_SMALL) {
             expand(one_side(unit(chunk), side), factor, true, part);
         } else {
@@ -37,47 +37,39 @@ struct Cost {
             for (int i = 0; i < 4; ++i) convert(side ? both[i].y : both[i].x, part[i]);
         }
     }
-    static __device__ __forceinline__ void convert(float cost, float& value) { value = cost; }
-    static __device__ __forceinline__ void convert(float cost, int& value) {
-        value = __float2int_rn(cost);
-    }
-    __device__ __forceinline__ Unit unit(int chunk) const {
-        return __ldg(first + unsigned(chunk * columns));
-    }
+    static DEVICE void convert(float cost, float& value) { value = cost; }
+    static DEVICE void convert(float cost, int& value) { value = __float2int_rn(cost); }
+    DEVICE Unit unit(int chunk) const { return __ldg(first + unsigned(chunk * columns)); }
     // The bytes of a unit that belong to one side.
-    static __device__ __forceinline__ uint32 one_side(uint2 bytes, int side) {
+    static DEVICE uint32 one_side(uint2 bytes, int side) {
         return __byte_perm(bytes.x, bytes.y, side ? 0x7531 : 0x6420);
     }
-    static __device__ __forceinline__ uint2 one_side(uint4 sums, int side) {
+    static DEVICE uint2 one_side(uint4 sums, int side) {
         const uint32 selectors = side ? 0x7632 : 0x5410;
         return make_uint2(__byte_perm(sums.x, sums.y, selectors),
                           __byte_perm(sums.z, sums.w, selectors));
     }
     // The words of a unit, or of one side of it, where ``is_wanted``; else zeros.
-    static __device__ __forceinline__ void expand(uint2 bytes, uint32, bool is_wanted,
-                                                  uint32 (&part)[4]) {
+    static DEVICE void expand(uint2 bytes, uint32, bool is_wanted, uint32 (&part)[4]) {
         const uint32 even = is_wanted ? 0x4140 : 0x4444, odd = is_wanted ? 0x4342 : 0x4444;
         part[0] = __byte_perm(bytes.x, 0, even);
         part[1] = __byte_perm(bytes.x, 0, odd);
         part[2] = __byte_perm(bytes.y, 0, even);
         part[3] = __byte_perm(bytes.y, 0, odd);
     }
-    static __device__ __forceinline__ void expand(uint32 nibbles, uint32 factor, bool is_wanted,
-                                                  uint32 (&part)[4]) {
+    static DEVICE void expand(uint32 nibbles, uint32 factor, bool is_wanted, uint32 (&part)[4]) {
 #pragma unroll
         for (int i = 0; i < 4; ++i)
             part[i] = (nibbles >> 4 * i & 0x000f000fu) * (is_wanted ? factor : 0);
     }
-    static __device__ __forceinline__ void expand(uint2 bytes, uint32 factor, bool is_wanted,
-                                                  float2 (&part)[4]) {
+    static DEVICE void expand(uint2 bytes, uint32 factor, bool is_wanted, float2 (&part)[4]) {
         const uint32 words[2] = {is_wanted ? bytes.x : 0, is_wanted ? bytes.y : 0};
 #pragma unroll
         for (int i = 0; i < 4; ++i)
             part[i] = make_float2(product(words[i / 2], 0x7440 + 2 * i % 4, factor),
                                   product(words[i / 2], 0x7440 + (2 * i + 1) % 4, factor));
     }
-    static __device__ __forceinline__ void expand(uint4 sums, uint32 factor, bool is_wanted,
-                                                  float2 (&part)[4]) {
+    static DEVICE void expand(uint4 sums, uint32 factor, bool is_wanted, float2 (&part)[4]) {
         const uint32 words[4] = {sums.x, sums.y, sums.z, sums.w};
 #pragma unroll
         for (int i = 0; i < 4; ++i)
@@ -85,21 +77,18 @@ struct Cost {
                                   product(is_wanted ? words[i] : 0, 0x7432, factor));
     }
     template <typename Value>
-    static __device__ __forceinline__ void expand(uint2 sums, uint32 factor, bool is_wanted,
-                                                  Value (&part)[4]) {
+    static DEVICE void expand(uint2 sums, uint32 factor, bool is_wanted, Value (&part)[4]) {
         const uint32 words[2] = {is_wanted ? sums.x : 0, is_wanted ? sums.y : 0};
 #pragma unroll
         for (int i = 0; i < 4; ++i)
             convert(product(words[i / 2], i % 2 ? 0x7432 : 0x7410, factor), part[i]);
     }
-    static __device__ __forceinline__ void expand(uint32 bytes, uint32 factor, bool is_wanted,
-                                                  float (&part)[4]) {
+    static DEVICE void expand(uint32 bytes, uint32 factor, bool is_wanted, float (&part)[4]) {
         if (!is_wanted) bytes = 0;
 #pragma unroll
         for (int i = 0; i < 4; ++i) part[i] = product(bytes, 0x7440 + i, factor);
     }
-    static __device__ __forceinline__ void expand(uint32 bytes, uint32 factor, bool is_wanted,
-                                                  int (&part)[4]) {
+    static DEVICE void expand(uint32 bytes, uint32 factor, bool is_wanted, int (&part)[4]) {
         // Up to 2^22 the products are the low bits of their sums with 1.5 * 2^23.
         constexpr uint32 ONE_AND_A_HALF = 0x4b400000;
         if (!is_wanted) bytes = 0;
@@ -113,11 +102,11 @@ struct Cost {
 
 private:
     // 2^23 + b, whose lowest bytes are the bytes b that ``selectors`` take.
-    static __device__ __forceinline__ float shifted(uint32 word, uint32 selectors) {
+    static DEVICE float shifted(uint32 word, uint32 selectors) {
         return __uint_as_float(__byte_perm(word, 0x4b000000u, selectors));
     }
     // b times the factor, rounded once.
-    static __device__ __forceinline__ float product(uint32 word, uint32 selectors, uint32 factor) {
+    static DEVICE float product(uint32 word, uint32 selectors, uint32 factor) {
         const float one = __uint_as_float(factor);
         return __fmaf_rn(shifted(word, selectors), one, -8388608.0f * one);
     }

@@ -18,11 +18,11 @@ struct EdgeLaunch {
 // The grey value of a node: of level 0 rounded to 8 bits, else the sum of its children. The last
 // row and the last column count twice where their number is odd.
 template <typename Value>
-__device__ __forceinline__ int sum_at(const EdgeLaunch& p, int x, int y) {
+DEVICE int sum_at(const EdgeLaunch& p, int x, int y) {
     return rounded(static_cast<const Value*>(p.grey)[y * p.pitch + x]);
 }
 template <>
-__device__ __forceinline__ int sum_at<int>(const EdgeLaunch& p, int x, int y) {
+DEVICE int sum_at<int>(const EdgeLaunch& p, int x, int y) {
     const int right = min(2 * x + 1, p.grey_width - 1), below = min(2 * y + 1, p.grey_height - 1);
     const int* const children = static_cast<const int*>(p.grey);
     return children[2 * y * p.pitch + 2 * x] + children[2 * y * p.pitch + right]

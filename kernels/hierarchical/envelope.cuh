@@ -23,8 +23,8 @@ struct Envelope {
 
     // ``distance``: threads of the warp from one lane of a vector to the next. Returns the value
     // of the lower label in the middle, to lanes of one side that have the last part.
-    static __device__ __forceinline__ Word compute(Word (&h)[S::WORDS], int lane, int distance,
-                                                   Smoothness<Word> smooth) {
+    static DEVICE Word compute(Word (&h)[S::WORDS], int lane, int distance,
+                               Smoothness<Word> smooth) {
         normalise(h, lane, distance, smooth.bound);
         if constexpr (HAS_FIRST_STEP<Message>) {
             scan_with_first_step(h, lane, distance, smooth);
@@ -36,8 +36,7 @@ struct Envelope {
 
 private:
     // h = min(h - min h, truncation); labels beyond the range are at the truncation.
-    static __device__ __forceinline__ void normalise(Word (&h)[S::WORDS], int lane, int distance,
-                                                     Word truncation) {
+    static DEVICE void normalise(Word (&h)[S::WORDS], int lane, int distance, Word truncation) {
         Word smallest = Message::masked();
         const auto kept = [&](int r) {
             return V::is_pad(lane, r) ? V::without_pad(h[r], lane) : h[r];
@@ -68,8 +67,7 @@ private:
     // The forward scan, towards the middle of the range, and the backward scan, away from it. A
     // scan that runs twice changes nothing, so parts of a vector wait for each other by repeating
     // theirs until the value of the farthest part has arrived.
-    static __device__ __forceinline__ Word scan(Word (&h)[S::WORDS], int lane, int distance,
-                                                Smoothness<Word> smooth) {
+    static DEVICE Word scan(Word (&h)[S::WORDS], int lane, int distance, Smoothness<Word> smooth) {
         const Word slope = smooth.slope, truncation = smooth.bound;
         const int self = threadIdx.x % 32, part = V::part_of(lane);
         Word carry = truncation;
@@ -112,9 +110,8 @@ private:
     // that it leaves, so it must not run twice over what it has left: parts of a vector wait by
     // repeating it without writing. What the second scan starts from has gone the other way
     // before; there and back costs more than the direct way, and changes nothing.
-    static __device__ __forceinline__ void scan_with_first_step(Word (&h)[S::WORDS], int lane,
-                                                                int distance,
-                                                                Smoothness<Word> smooth) {
+    static DEVICE void scan_with_first_step(Word (&h)[S::WORDS], int lane, int distance,
+                                            Smoothness<Word> smooth) {
         static_assert(S::SIDES == 1, "both sides in one lane");
         const Word slope = smooth.slope, truncation = smooth.bound;
         const int self = threadIdx.x % 32, part = V::part_of(lane);
@@ -143,7 +140,7 @@ private:
     }
 
     // One word of a scan; ``carry``: the value that it goes on with.
-    static __device__ __forceinline__ void step(Word& word, Word& carry, Smoothness<Word> smooth) {
+    static DEVICE void step(Word& word, Word& carry, Smoothness<Word> smooth) {
         const Word before = carry;
         carry = Message::least_step(before, smooth.slope, word);
         word = Message::least_step(before, smooth.first_step, word);

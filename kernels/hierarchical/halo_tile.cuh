@@ -4,24 +4,21 @@
 
 // Units from the slots of one direction to those of the next. The last unit belongs to no node:
 // threads without a node read it.
-__device__ __forceinline__ int plane_units(const Launch& p) {
-    return p.halo_tile_height * p.halo_tile_columns + 1;
-}
+DEVICE int plane_units(const Launch& p) { return p.halo_tile_height * p.halo_tile_columns + 1; }
 
 // The part of the image that one block works on.
 struct HaloTile {
     int left, top;            // first node of the tile itself
     int halo_left, halo_top;  // first node of the halo
 
-    __device__ __forceinline__ explicit HaloTile(const Launch& p)
+    DEVICE explicit HaloTile(const Launch& p)
         : left(blockIdx.x * p.tile_width), top(blockIdx.y * p.tile_height),
           halo_left(left - p.halo_columns), halo_top(top - p.halo_rows) {}
 
     // Fills all slots with zero messages where the halo reaches beyond the interior of the image,
     // whose nodes alone write theirs. Returns whether it did.
     template <typename Message>
-    __device__ __forceinline__ bool clear(const Launch& p, typename Message::Unit* slots,
-                                          int units) const {
+    DEVICE bool clear(const Launch& p, typename Message::Unit* slots, int units) const {
         const bool is_inner = halo_left > 0 && halo_top > 0
             && halo_left + 2 * p.halo_tile_columns < p.width
             && halo_top + p.halo_tile_height < p.height;
@@ -38,7 +35,7 @@ struct Slots {
     int offset[4];  // by direction
     int odd;        // added left and right where x is odd
 
-    __device__ __forceinline__ Slots(const Launch& p, int colour) : odd(1 - colour) {
+    DEVICE Slots(const Launch& p, int colour) : odd(1 - colour) {
         const int plane = plane_units(p);
 #pragma unroll
         for (int direction = 0; direction < 4; ++direction)
@@ -47,7 +44,7 @@ struct Slots {
                 : ((direction ^ 1) * plane + row_step(direction) * p.halo_tile_columns
                    - (direction == LEFT));
     }
-    __device__ __forceinline__ int of(int x, int direction) const {
+    DEVICE int of(int x, int direction) const {
         // A selection of constants: an array that is indexed at run time would lie in local
         // memory.
         const int vertical = direction & 1 ? offset[DOWN] : offset[UP];
@@ -58,7 +55,7 @@ struct Slots {
 
 // Copies a unit from device memory to shared memory; complete when ``copied`` returns.
 template <typename Unit>
-__device__ __forceinline__ void copy_unit(Unit* to, const Unit* from) {
+DEVICE void copy_unit(Unit* to, const Unit* from) {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;"
                  :
@@ -68,7 +65,7 @@ __device__ __forceinline__ void copy_unit(Unit* to, const Unit* from) {
     *to = __ldg(from);
 #endif
 }
-__device__ __forceinline__ void copied() {
+DEVICE void copied() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
@@ -79,7 +76,7 @@ struct Nodes {
     const uint32* const list;
     const int count;
 
-    __device__ __forceinline__ Nodes(const Launch& p, int colour, int halo)
+    DEVICE Nodes(const Launch& p, int colour, int halo)
         : list(colour ? p.nodes[1] : p.nodes[0]),
           count(colour ? p.counts[1][halo] : p.counts[0][halo]) {}
 };
@@ -89,14 +86,13 @@ struct Node {
     int x, y, slot;
     bool exists;  // inside the image and off its border
 
-    __device__ __forceinline__ Node(const Launch& p, const HaloTile& tile, uint32 packed,
-                                    bool is_there)
+    DEVICE Node(const Launch& p, const HaloTile& tile, uint32 packed, bool is_there)
         : x(tile.left + int(packed & 255u) - MAX_HALO - 1),
           y(tile.top + int(packed >> 8 & 255u) - MAX_HALO - 1), slot(packed >> 16),
           exists(is_there && unsigned(x - 1) < unsigned(p.width - 2)
                  && unsigned(y - 1) < unsigned(p.height - 2)) {}
     // The neighbour of an existing node in this direction is on the border.
-    __device__ __forceinline__ bool ends(const Launch& p, int direction) const {
+    DEVICE bool ends(const Launch& p, int direction) const {
         return direction & 2 ? x == (direction == LEFT ? 1 : p.width - 2)
                              : y == (direction == UP ? 1 : p.height - 2);
     }

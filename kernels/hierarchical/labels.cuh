@@ -17,7 +17,7 @@ struct LeastLabel<Message, PADDED, true> {
     // Labels of the low and of the high values of a chunk.
     struct ChunkLabels {
         uint32 low, high;
-        __device__ __forceinline__ explicit ChunkLabels(int chunk) {
+        DEVICE explicit ChunkLabels(int chunk) {
             if constexpr (FITS_BYTES) {
                 low = 0x03020100u + uint32(chunk) * 0x04040404u;
                 high = uint32(PADDED - 1) * 0x01010101u - low;
@@ -26,26 +26,26 @@ struct LeastLabel<Message, PADDED, true> {
                 high = PADDED - 1 - 4 * chunk;
             }
         }
+        // The lowest and the highest label; only where they do not fit bytes.
+        DEVICE ChunkLabels(uint32 low, uint32 high) : low(low), high(high) {}
     };
 
     uint32 least = ~0u;
 
-    __device__ __forceinline__ void take_low(uint32 word, ChunkLabels labels, int i) {
+    DEVICE void take_low(uint32 word, ChunkLabels labels, int i) {
         // Four bytes: the label, the value, and twice the label's sign, which is 0.
         if constexpr (FITS_BYTES)
             least = min(least, permute_signed(word, labels.low, 0xc104 + 0x1001 * i));
         else least = min(least, (word & 0xffffu) << BITS | (labels.low + i));
     }
-    __device__ __forceinline__ void take_high(uint32 word, ChunkLabels labels, int i) {
+    DEVICE void take_high(uint32 word, ChunkLabels labels, int i) {
         if constexpr (FITS_BYTES)
             least = min(least, permute_signed(word, labels.high, 0xc324 + 0x1001 * i));
         else least = min(least, (word >> 16) << BITS | (labels.high - i));
     }
-    __device__ __forceinline__ void take_other(int mask) {
-        least = min(least, __shfl_xor_sync(~0u, least, mask));
-    }
-    __device__ __forceinline__ int label() const { return least & ((1 << BITS) - 1); }
-    __device__ __forceinline__ uint32 value() const { return least >> BITS; }
+    DEVICE void take_other(int mask) { least = min(least, __shfl_xor_sync(~0u, least, mask)); }
+    DEVICE int label() const { return least & ((1 << BITS) - 1); }
+    DEVICE uint32 value() const { return least >> BITS; }
 };
 
 // Real numbers, or whole numbers of 32 bits.
@@ -53,32 +53,30 @@ template <typename Message, int PADDED>
 struct LeastLabel<Message, PADDED, false> {
     struct ChunkLabels {
         int low, high;
-        __device__ __forceinline__ explicit ChunkLabels(int chunk)
-            : low(4 * chunk), high(PADDED - 1 - 4 * chunk) {}
+        DEVICE explicit ChunkLabels(int chunk) : low(4 * chunk), high(PADDED - 1 - 4 * chunk) {}
+        DEVICE ChunkLabels(int low, int high) : low(low), high(high) {}
     };
 
     using Value = typename Message::Value;
     Value least = Message::largest();
     int found = PADDED;
 
-    __device__ __forceinline__ void take(Value value, int label) {
+    DEVICE void take(Value value, int label) {
         if (value < least || (value == least && label < found)) {
             least = value;
             found = label;
         }
     }
-    __device__ __forceinline__ void take_low(float2 word, ChunkLabels labels, int i) {
-        take(word.x, labels.low + i);
-    }
-    __device__ __forceinline__ void take_high(float2 word, ChunkLabels labels, int i) {
+    DEVICE void take_low(float2 word, ChunkLabels labels, int i) { take(word.x, labels.low + i); }
+    DEVICE void take_high(float2 word, ChunkLabels labels, int i) {
         take(word.y, labels.high - i);
     }
-    __device__ __forceinline__ void take_other(int mask) {
+    DEVICE void take_other(int mask) {
         const Value other = __shfl_xor_sync(~0u, least, mask);
         take(other, __shfl_xor_sync(~0u, found, mask));
     }
-    __device__ __forceinline__ int label() const { return found; }
-    __device__ __forceinline__ Value value() const { return least; }
+    DEVICE int label() const { return found; }
+    DEVICE Value value() const { return least; }
 };
 
 // Where labels go; all arrays are H x W of the matched image, from the first pixel of level 0 on,
@@ -96,11 +94,23 @@ struct Matches {
     int image_width;
     int kept_left, kept_top, kept_width, kept_height;  // of level 0; the others get no label
 
-    __device__ __forceinline__ bool keeps(int x, int y) const {
+    // Beliefs of the label ``found`` of a pixel, and of the best one further than 1 from it.
+    template <int DISPARITIES, typename Value>
+    DEVICE void write_costs(int at, int found, Value least, Value least_beyond) const {
+        static_cast<Value*>(best)[at] = least;
+        static_cast<Value*>(second)[at] = found > 1 || found < DISPARITIES - 2 ? least_beyond
+                                                                               : Value(NO_SECOND);
+    }
+    DEVICE bool keeps(int x, int y) const {
         return unsigned(x - kept_left) < unsigned(kept_width)
             && unsigned(y - kept_top) < unsigned(kept_height);
     }
 };
+
+// Offers a belief, in the order of the values, to a pixel of the other image.
+DEVICE void offer(uint64* to, uint32 belief, int label) {
+    atomicMin(to, uint64(belief) << 32 | uint32(label));
+}
 
 // Selects a label from the beliefs of a node.
 template <typename Message, int DISPARITIES>
@@ -117,9 +127,8 @@ struct LabelSelection {
     // node ``exists``. MORE: also the rest of Matches, for which ``node`` (a NodeBelief) reads the
     // messages again.
     template <bool MORE, typename Node>
-    static __device__ __forceinline__ void select(const Word (&beliefs)[S::WORDS], int distance,
-                                                  bool exists, Node& node, int x, int y,
-                                                  const Matches& out) {
+    static DEVICE void select(const Word (&beliefs)[S::WORDS], int distance, bool exists,
+                              Node& node, int x, int y, const Matches& out) {
         Least best;
 #pragma unroll
         for (int j = 0; j < S::LANE_CHUNKS; ++j) {
@@ -133,9 +142,8 @@ struct LabelSelection {
 
     // The same where a lane has found its ``best`` already. Only MORE needs the beliefs.
     template <bool MORE, int KNOWN, typename Node>
-    static __device__ __forceinline__ void finish(const Word (&beliefs)[KNOWN], Least& best,
-                                                  int distance, bool exists, Node& node, int x,
-                                                  int y, const Matches& out) {
+    static DEVICE void finish(const Word (&beliefs)[KNOWN], Least& best, int distance, bool exists,
+                              Node& node, int x, int y, const Matches& out) {
         const int lane = node.lane;
         const bool writes = exists && lane == 0;
 #pragma unroll
@@ -149,9 +157,8 @@ struct LabelSelection {
 private:
     // The rest of Matches for the label that was found.
     template <typename Node>
-    static __device__ __forceinline__ void more(const Word (&beliefs)[S::WORDS], int found,
-                                                Value least, int distance, bool exists, Node& node,
-                                                int x, int y, const Matches& out) {
+    static DEVICE void more(const Word (&beliefs)[S::WORDS], int found, Value least, int distance,
+                            bool exists, Node& node, int x, int y, const Matches& out) {
         const int at = y * out.image_width + x, lane = node.lane;
         if (out.fraction != nullptr) {
             const Value before = value_of(beliefs, lane, distance, found - 1);
@@ -166,8 +173,8 @@ private:
     }
 
     // The belief of one label; 0 where there is no such label.
-    static __device__ __forceinline__ Value value_of(const Word (&beliefs)[S::WORDS], int lane,
-                                                     int distance, int label) {
+    static DEVICE Value value_of(const Word (&beliefs)[S::WORDS], int lane, int distance,
+                                 int label) {
         const int mirrored = S::PADDED - 1 - label;
         const int wanted = label < mirrored ? label : mirrored;
         Word word = Message::zero();
@@ -183,9 +190,8 @@ private:
     // The least belief, the second least, and every belief offered to its pixel of the other
     // image; each lane has labels of its vector.
     template <typename Node>
-    static __device__ __forceinline__ void compare(Node& node, int distance, bool exists,
-                                                   int found, Value least, int x, int y,
-                                                   const Matches& out) {
+    static DEVICE void compare(Node& node, int distance, bool exists, int found, Value least,
+                               int x, int y, const Matches& out) {
         const int at = y * out.image_width + x, lane = node.lane;
         const bool offers = out.right != nullptr && exists && x >= out.first_x && x < out.end_x;
         const Value constant_offset = out.right != nullptr ? node.constant_offset(distance)
@@ -199,7 +205,7 @@ private:
             if constexpr (Message::IS_WHOLE)
                 has_partner &= unsigned(x + out.first_partner - label)
                     < unsigned(out.image_width);
-            if (has_partner) offer(row - label, value - constant_offset, label);
+            if (has_partner) offer(row - label, Message::bits(value - constant_offset), label);
         };
         node.restart();
 #pragma unroll 1
@@ -227,14 +233,7 @@ private:
         for (int i = 1; i < S::LANES; i *= 2)
             second = min(second, __shfl_xor_sync(~0u, second, i * distance));
         if (!exists || lane != 0) return;
-        static_cast<Value*>(out.best)[at] = least;
-        static_cast<Value*>(out.second)[at] = found > 1 || found < DISPARITIES - 2
-            ? second
-            : Value(NO_SECOND);
-    }
-
-    static __device__ __forceinline__ void offer(uint64* at, Value belief, int label) {
-        atomicMin(at, uint64(Message::bits(belief)) << 32 | uint32(label));
+        out.write_costs<DISPARITIES>(at, found, least, second);
     }
 };
 
@@ -243,10 +242,9 @@ private:
 // find the same label.
 template <bool MORE, int DIRECTIONS, typename Message, int DISPARITIES, typename Kind,
           bool READ_ONLY>
-__device__ __forceinline__ void select_label(
-    NodeBelief<Message, DISPARITIES, Kind, READ_ONLY>& node,
-    Smoothness<typename Message::Word> smooth, int distance, bool exists, int x, int y,
-    const Matches& out) {
+DEVICE void select_label(NodeBelief<Message, DISPARITIES, Kind, READ_ONLY>& node,
+                         Smoothness<typename Message::Word> smooth, int distance, bool exists,
+                         int x, int y, const Matches& out) {
     using V = Vector<Message, DISPARITIES>;
     using S = typename V::S;
     node.bound = smooth.bound;

@@ -47,15 +47,14 @@ struct Launch {
     Frame frame;
 };
 
-__device__ __forceinline__ bool is_border(int x, int y, int width, int height) {
+DEVICE bool is_border(int x, int y, int width, int height) {
     return x <= 0 || y <= 0 || x >= width - 1 || y >= height - 1;
 }
 
 // Place in device memory of the message that arrives at (x, y) from its neighbour in a direction.
 // Border nodes send zero messages on every level, and their children inherit these.
 template <typename Unit, int UNITS>
-__device__ __forceinline__ Place<Unit> incoming(const Launch& p, int x, int y, int direction,
-                                                bool is_valid) {
+DEVICE Place<Unit> incoming(const Launch& p, int x, int y, int direction, bool is_valid) {
     const Place<Unit> zero = {static_cast<const Unit*>(p.zero), 0};
     x += column_step(direction);
     y += row_step(direction);

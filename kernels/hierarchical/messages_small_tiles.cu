@@ -22,9 +22,8 @@ struct SmallTileNode {
 
     // ``first``: the iteration that updates this colour first. Nodes that no iteration updates get
     // no slots: some of these would lie beyond the halo.
-    __device__ __forceinline__ SmallTileNode(const Launch& p, const HaloTile& tile, const T& team,
-                                             Unit* all_slots, int row, int column, int colour,
-                                             int first, bool selects)
+    DEVICE SmallTileNode(const Launch& p, const HaloTile& tile, const T& team, Unit* all_slots,
+                         int row, int column, int colour, int first, bool selects)
         : y(tile.halo_top + row) {
         x = tile.halo_left + 2 * column + ((y + colour) & 1);
         const int outside = max(max(tile.left - x, x - (tile.left + p.tile_width - 1)),
@@ -54,8 +53,8 @@ struct SmallTileNode {
     }
 
     // h = the messages that have arrived before the first iteration, from device memory.
-    __device__ __forceinline__ void read(const Launch& p, const T& team, Smoothness<Word> smooth,
-                                         Word (&h)[DIRECTIONS][S::WORDS]) const {
+    DEVICE void read(const Launch& p, const T& team, Smoothness<Word> smooth,
+                     Word (&h)[DIRECTIONS][S::WORDS]) const {
 #pragma unroll
         for (int k = 0; k < DIRECTIONS; ++k)
             V::template read<true>(
@@ -64,19 +63,17 @@ struct SmallTileNode {
     }
 
     // h = the messages that have arrived, from the slots.
-    __device__ __forceinline__ void read(const Launch& p, const T& team, int stride,
-                                         Smoothness<Word> smooth,
-                                         Word (&h)[DIRECTIONS][S::WORDS]) const {
+    DEVICE void read(const Launch& p, const T& team, int stride, Smoothness<Word> smooth,
+                     Word (&h)[DIRECTIONS][S::WORDS]) const {
 #pragma unroll
         for (int k = 0; k < DIRECTIONS; ++k)
             V::template read<false>({slots[k], stride}, team.lane, smooth, h[k]);
     }
 
     // Computes the messages of iteration i from ``h`` and writes them.
-    __device__ __forceinline__ void update_node(const Launch& p, const T& team, int stride, int i,
-                                                Smoothness<Word> smooth, bool to_slots,
-                                                Unit* target,
-                                                Word (&h)[DIRECTIONS][S::WORDS]) const {
+    DEVICE void update_node(const Launch& p, const T& team, int stride, int i,
+                            Smoothness<Word> smooth, bool to_slots, Unit* target,
+                            Word (&h)[DIRECTIONS][S::WORDS]) const {
         typename U::Least none;
         Word middles[DIRECTIONS];
         U::template compute_messages<false>(h, cost, team, smooth, crossings, none, middles);

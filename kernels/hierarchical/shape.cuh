@@ -22,9 +22,17 @@ struct Shape {
     static constexpr int FILLERS = PARTS * LANE_CHUNKS - CHUNKS;
 };
 
+// Adds so many words to others.
+template <typename Format, int COUNT>
+DEVICE void add_words(typename Format::Word (&sums)[COUNT],
+                      const typename Format::Word (&words)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) sums[i] = Format::add(sums[i], words[i]);
+}
+
 // A parameter in both values of a word.
 template <typename Message>
-__device__ __forceinline__ typename Message::Word splat(int integer, float real) {
+DEVICE typename Message::Word splat(int integer, float real) {
     // By way of float, which holds the integer exactly. From an integer the compiler would derive
     // further constants for every word anew.
     return Message::splat(Message::IS_WHOLE ? integer : real);

@@ -16,7 +16,7 @@ struct NodeTeam {
 
     int node, sender, lane;
 
-    __device__ __forceinline__ NodeTeam() {
+    DEVICE NodeTeam() {
         const int self = threadIdx.x % 32;
         node = self % NODES;
         sender = SENDERS == 1 ? 0 : self / NODES % SENDERS;
@@ -27,7 +27,7 @@ struct NodeTeam {
 // Hides ``colour`` from the optimiser: recomputing the addresses for each node costs less than the
 // registers that hoisting them out of the loop would take.
 template <typename Message>
-__device__ __forceinline__ int hide_from_optimiser(int colour) {
+DEVICE int hide_from_optimiser(int colour) {
     if constexpr (Message::HAS_SIX_BITS || Message::SIDES == 2) asm volatile("" : "+r"(colour));
     return colour;
 }
@@ -42,7 +42,7 @@ struct Update {
     using Unit = typename Message::Unit;
     using Least = LeastLabel<Message, S::PADDED>;
 
-    static __device__ __forceinline__ Smoothness<Word> smoothness(const Launch& p) {
+    static DEVICE Smoothness<Word> smoothness(const Launch& p) {
         Smoothness<Word> smooth = {splat<Message>(p.slope, p.float_slope),
                                    splat<Message>(p.truncation, p.float_truncation)};
         if constexpr (HAS_FIRST_STEP<Message>) {
@@ -56,15 +56,14 @@ struct Update {
     struct Crossings {
         uint32 bits;
 
-        __device__ __forceinline__ Crossings() : bits(0) {}
-        __device__ __forceinline__ Crossings(const Launch& p, const T& team, int x, int y)
-            : bits(0) {
+        DEVICE Crossings() : bits(0) {}
+        DEVICE Crossings(const Launch& p, const T& team, int x, int y) : bits(0) {
             if constexpr (HAS_FIRST_STEP<Message>)
                 if (p.edges != nullptr)
                     bits = uint32(__ldg(p.edges + y * p.width + x)) >> team.sender * DIRECTIONS;
         }
         // The smoothness cost of message k.
-        __device__ __forceinline__ Smoothness<Word> of(int k, Smoothness<Word> smooth) const {
+        DEVICE Smoothness<Word> of(int k, Smoothness<Word> smooth) const {
             if constexpr (HAS_FIRST_STEP<Message>)
                 if (bits >> k & 1) smooth.bound = smooth.edge_bound;
             return smooth;
@@ -81,7 +80,7 @@ struct Update {
         Part units[HAS_UNITS ? CHUNKS : 1];
         Word words[HAS_UNITS ? 1 : CHUNKS][4];
 
-        __device__ __forceinline__ void load(const C& cost, const T& team) {
+        DEVICE void load(const C& cost, const T& team) {
             factor = cost.factor;
 #pragma unroll
             for (int j = 0; j < CHUNKS; ++j) {
@@ -103,7 +102,7 @@ struct Update {
             }
         }
         // The words of chunk j where the chunk is this thread's, else zeros.
-        __device__ __forceinline__ void expand(int j, const T& team, Word (&part)[4]) const {
+        DEVICE void expand(int j, const T& team, Word (&part)[4]) const {
             const bool is_mine = j % T::SENDERS == team.sender;
             if constexpr (HAS_UNITS) {
                 C::expand(units[j / T::SENDERS], factor, is_mine, part);
@@ -117,8 +116,7 @@ struct Update {
 
     // Word r of the belief of a node: the data cost (``share``: this thread's) plus all four
     // messages that arrive (h: this thread's directions).
-    static __device__ __forceinline__ Word belief(const Word (&h)[DIRECTIONS][S::WORDS],
-                                                  Word share, int r) {
+    static DEVICE Word belief(const Word (&h)[DIRECTIONS][S::WORDS], Word share, int r) {
 #pragma unroll
         for (int k = 0; k < DIRECTIONS; ++k) share = Message::add(share, h[k][r]);
 #pragma unroll
@@ -131,11 +129,10 @@ struct Update {
     // from the receiver, lower envelope. ``middles``: see Envelope. LABELS: ``best`` becomes the
     // least belief of a lane.
     template <bool LABELS>
-    static __device__ __forceinline__ void compute_messages(Word (&h)[DIRECTIONS][S::WORDS],
-                                                            const CostShare& cost, const T& team,
-                                                            Smoothness<Word> smooth,
-                                                            Crossings crossings, Least& best,
-                                                            Word (&middles)[DIRECTIONS]) {
+    static DEVICE void compute_messages(Word (&h)[DIRECTIONS][S::WORDS], const CostShare& cost,
+                                        const T& team, Smoothness<Word> smooth,
+                                        Crossings crossings, Least& best,
+                                        Word (&middles)[DIRECTIONS]) {
 #pragma unroll
         for (int j = 0; j < S::LANE_CHUNKS; ++j) {
             const typename Least::ChunkLabels labels(V::chunk(team.lane, j));
@@ -157,17 +154,15 @@ struct Update {
     }
 
     // Writes a thread's message k to device memory.
-    static __device__ __forceinline__ void write(const Launch& p, const T& team, int x, int y,
-                                                 const Word (&h)[S::WORDS], Word middle, int k,
-                                                 Unit* target) {
+    static DEVICE void write(const Launch& p, const T& team, int x, int y,
+                             const Word (&h)[S::WORDS], Word middle, int k, Unit* target) {
         const int direction = team.sender * DIRECTIONS + k;
         V::store(h, middle, team.lane,
                  target + size_t(4 * y + direction) * S::UNITS * p.columns + (x >> 1), p.columns);
     }
 
     // Copies the messages that arrive at the nodes of the first colour into the slots of the tile.
-    static __device__ __forceinline__ void load_slots(const Launch& p, const HaloTile& tile,
-                                                      int halo, Unit* slots) {
+    static DEVICE void load_slots(const Launch& p, const HaloTile& tile, int halo, Unit* slots) {
         const int colour = (p.first + 1) & 1, stride = 4 * plane_units(p);
         const Slots where(p, colour);
         const Nodes nodes(p, colour, halo);
@@ -193,10 +188,9 @@ struct Update {
     // label of a node ``inside`` the tile. Threads without a node take part in the shuffles and
     // write nothing.
     template <bool FIRST, bool LABELS>
-    static __device__ __forceinline__ void update_node(const Launch& p, const T& team,
-                                                       const Node& node, const Slots& where,
-                                                       Unit* slots, bool to_slots, Unit* target,
-                                                       bool inside) {
+    static DEVICE void update_node(const Launch& p, const T& team, const Node& node,
+                                   const Slots& where, Unit* slots, bool to_slots, Unit* target,
+                                   bool inside) {
         const int stride = 4 * plane_units(p);
         const Smoothness<Word> smooth = smoothness(p);
         // Any place will do for threads without a node.
@@ -242,10 +236,9 @@ struct Update {
     // One iteration: updates the nodes of one colour, those of the tile and of its halo up to
     // ``halo`` nodes away. ``target`` and LABELS concern the nodes of the tile itself.
     template <bool FIRST, bool LABELS>
-    static __device__ __forceinline__ void update_colour(const Launch& p, const HaloTile& tile,
-                                                         const T& team, int colour, int halo,
-                                                         Unit* slots, bool to_slots,
-                                                         Unit* target) {
+    static DEVICE void update_colour(const Launch& p, const HaloTile& tile, const T& team,
+                                     int colour, int halo, Unit* slots, bool to_slots,
+                                     Unit* target) {
         const Slots where(p, colour);
         const int inside = Nodes(p, colour, 0).count, count = Nodes(p, colour, halo).count;
         const int step = blockDim.x / (32 / T::NODES);
@@ -261,7 +254,7 @@ struct Update {
     }
 
     // Refines and publishes a tile once its labels are selected, if the launch is to.
-    static __device__ __forceinline__ void publish(const Launch& p, const HaloTile& tile) {
+    static DEVICE void publish(const Launch& p, const HaloTile& tile) {
         if (!p.publishes) return;
         __syncthreads();
         publish_tile(p.frame, tile.left, tile.top, p.tile_width, p.tile_height);
@@ -271,8 +264,8 @@ struct Update {
     // Labels of the nodes of one colour of a tile from the messages in their slots, or with FIRST
     // in device memory. MORE: and the rest of Matches.
     template <bool FIRST, bool MORE>
-    static __device__ __forceinline__ void select_colour(const Launch& p, const HaloTile& tile,
-                                                         int colour, Unit* slots) {
+    static DEVICE void select_colour(const Launch& p, const HaloTile& tile, int colour,
+                                     Unit* slots) {
         using Alone = NodeTeam<Message, DISPARITIES, 4>;
         const Alone team;
         const Slots where(p, colour);

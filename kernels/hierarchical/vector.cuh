@@ -4,12 +4,8 @@
 
 enum Direction { UP, DOWN, LEFT, RIGHT };  // opposite directions differ in the last bit
 
-__device__ __forceinline__ int column_step(int direction) {
-    return (direction == RIGHT) - (direction == LEFT);
-}
-__device__ __forceinline__ int row_step(int direction) {
-    return (direction == DOWN) - (direction == UP);
-}
+DEVICE int column_step(int direction) { return (direction == RIGHT) - (direction == LEFT); }
+DEVICE int row_step(int direction) { return (direction == DOWN) - (direction == UP); }
 
 // Where one vector lies: its first unit, and units from one of its units to the next.
 template <typename Unit>
@@ -35,24 +31,19 @@ struct Vector {
     static_assert(!Message::IS_DELTAS || S::PARTS == 1, "differences need all that follow");
 
     // The side and the part of a vector that belong to a lane.
-    static __device__ __forceinline__ int side(int lane) {
-        return S::SIDES == 1 ? 0 : lane / S::PARTS;
-    }
-    static __device__ __forceinline__ int part_of(int lane) {
-        return S::PARTS == 1 ? 0 : lane % S::PARTS;
-    }
+    static DEVICE int side(int lane) { return S::SIDES == 1 ? 0 : lane / S::PARTS; }
+    static DEVICE int part_of(int lane) { return S::PARTS == 1 ? 0 : lane % S::PARTS; }
     // Number in the whole vector of a lane's chunk j; below 0: it holds no label.
-    static __device__ __forceinline__ int chunk(int lane, int j) {
+    static DEVICE int chunk(int lane, int j) {
         return (S::PARTS == 1 ? 0 : part_of(lane) * S::LANE_CHUNKS) + j - S::FILLERS;
     }
-    static __device__ __forceinline__ const Unit* unit(From place, int chunk) {
+    static DEVICE const Unit* unit(From place, int chunk) {
         return place.first + unsigned(chunk * Message::UNITS_PER_CHUNK * place.stride);
     }
 
     // A chunk, or one side of it.
     template <bool READ_ONLY>
-    static __device__ __forceinline__ void load(const Unit* at, int stride, int lane,
-                                                Word (&part)[4]) {
+    static DEVICE void load(const Unit* at, int stride, int lane, Word (&part)[4]) {
         if constexpr (S::SIDES == 2) {
             Message::template load<READ_ONLY>(at, stride, side(lane), part);
         } else {
@@ -65,14 +56,13 @@ struct Vector {
     }
     // A lane's share of a chunk of differences.
     template <bool READ_ONLY>
-    static __device__ __forceinline__ uint2 differences(From place, int chunk, int lane) {
+    static DEVICE uint2 differences(From place, int chunk, int lane) {
         return fetch<READ_ONLY>(reinterpret_cast<const uint2*>(unit(place, chunk)) + side(lane));
     }
 
     // Calls show(r, word) for each word of a vector of 6-bit differences, from the middle on.
     template <bool READ_ONLY, typename Show>
-    static __device__ __forceinline__ void each_sum(From place, Smoothness<Word> smooth,
-                                                    const Show& show) {
+    static DEVICE void each_sum(From place, Smoothness<Word> smooth, const Show& show) {
         uint32 packed[4 * S::UNITS];
 #pragma unroll
         for (int i = S::UNITS - 1; i >= 0; --i) {
@@ -96,8 +86,8 @@ struct Vector {
     // words = vector. Of differences the middle value is taken to be the bound: the vector is
     // right up to a constant.
     template <bool READ_ONLY>
-    static __device__ __forceinline__ void read(From place, int lane, Smoothness<Word> smooth,
-                                                Word (&words)[S::WORDS]) {
+    static DEVICE void read(From place, int lane, Smoothness<Word> smooth,
+                            Word (&words)[S::WORDS]) {
         if constexpr (Message::HAS_SIX_BITS) {
             each_sum<READ_ONLY>(place, smooth, [&](int r, Word value) { words[r] = value; });
         } else if constexpr (Message::IS_DELTAS) {
@@ -128,9 +118,8 @@ struct Vector {
 
     // total += vector, as ``read`` returns it.
     template <bool READ_ONLY>
-    static __device__ __forceinline__ void accumulate(From place, int lane,
-                                                      Smoothness<Word> smooth,
-                                                      Word (&total)[S::WORDS]) {
+    static DEVICE void accumulate(From place, int lane, Smoothness<Word> smooth,
+                                  Word (&total)[S::WORDS]) {
         if constexpr (Message::HAS_SIX_BITS) {
             each_sum<READ_ONLY>(place, smooth, [&](int r, Word value) { total[r] += value; });
         } else if constexpr (Message::IS_DELTAS) {
@@ -158,8 +147,8 @@ struct Vector {
     }
 
     // Writes a vector; ``middle``: the result of ``Envelope::compute``.
-    static __device__ __forceinline__ void store(const Word (&words)[S::WORDS], Word middle,
-                                                 int lane, Unit* to, int stride) {
+    static DEVICE void store(const Word (&words)[S::WORDS], Word middle, int lane, Unit* to,
+                             int stride) {
         if constexpr (Message::HAS_SIX_BITS) {
             uint32 packed[4 * S::UNITS];
 #pragma unroll
@@ -199,44 +188,44 @@ struct Vector {
     }
 
     // The word after word r on the way to the middle of the range, where low and high values meet.
-    static __device__ __forceinline__ Word after(const Word (&words)[S::WORDS], int r) {
+    static DEVICE Word after(const Word (&words)[S::WORDS], int r) {
         return r + 1 < S::WORDS ? words[r + 1 < S::WORDS ? r + 1 : 0]
                                 : __byte_perm(words[r], 0, 0x1010);
     }
 
     // Word r of a lane holds labels in both values, in the low one alone (a pad), or none (a
     // filler).
-    static __device__ __forceinline__ bool is_filler(int lane, int r) {
+    static DEVICE bool is_filler(int lane, int r) {
         // Ranges of 2 and 3 labels end in the low values of their only chunk.
         if (S::LANES == 1 && r >= DISPARITIES) return true;
         return S::FILLERS != 0 && chunk(lane, r / 4) < 0;
     }
-    static __device__ __forceinline__ bool is_pad(int lane, int r) {
+    static DEVICE bool is_pad(int lane, int r) {
         if (S::PADS == 0 || (S::PARTS == 1 && r >= S::PADS)) return false;
         const int c = chunk(lane, r / 4);
         return c < 2 && 4 * c + r % 4 < S::PADS;
     }
 
     // A word whose label beyond the range is above all others, or replaced by ``pad``.
-    static __device__ __forceinline__ Word without_pad(Word word, int lane) {
+    static DEVICE Word without_pad(Word word, int lane) {
         if constexpr (S::SIDES == 2) return side(lane) ? Message::masked() : word;
         else return Message::mask_high(word);
     }
-    static __device__ __forceinline__ Word with_pad(Word word, Word pad, int lane) {
+    static DEVICE Word with_pad(Word word, Word pad, int lane) {
         if constexpr (S::SIDES == 2) return side(lane) ? pad : word;
         else return Message::with_high(word, pad);
     }
 
     // One value of a word; 0 in the lane of the other side.
-    static __device__ __forceinline__ Value value(Word word, int lane, bool is_high) {
+    static DEVICE Value value(Word word, int lane, bool is_high) {
         if constexpr (S::SIDES == 2) return side(lane) == is_high ? word : Value(0);
         else return is_high ? Message::high(word) : Message::low(word);
     }
 
     // Offers the labels of word r of a lane to ``best``.
     template <typename Least>
-    static __device__ __forceinline__ void take(Word word, int lane, int r,
-                                                typename Least::ChunkLabels labels, Least& best) {
+    static DEVICE void take(Word word, int lane, int r, typename Least::ChunkLabels labels,
+                            Least& best) {
         if (is_filler(lane, r)) return;
         if constexpr (S::SIDES == 2) {
             if (is_pad(lane, r) && side(lane)) return;

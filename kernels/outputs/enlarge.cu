@@ -15,7 +15,7 @@ struct Enlarging {
 // Two reduced pixels around the centre of a pixel, in one direction, and the weight of the second
 // in parts of 2 * factor.
 struct Place { int first, second, weight; };
-__device__ __forceinline__ Place place_of(int at, int factor, int length) {
+DEVICE Place place_of(int at, int factor, int length) {
     const int place = 2 * at + 1 - factor;
     const int first = place < 0 ? -1 : place / (2 * factor);
     return {min(max(first, 0), length - 1), min(first + 1, length - 1),

@@ -2,8 +2,7 @@
 #include "outputs/finished.cuh"
 
 // Red << 16 | green << 8 | blue; three times its grey value where a pixel has no colours.
-__device__ __forceinline__ uint32 packed_colour(const Finished& f, float wide_scale, int x,
-                                                int y) {
+DEVICE uint32 packed_colour(const Finished& f, float wide_scale, int x, int y) {
     const int width = f.reference_width, height = f.reference_height;
     x = min(x / f.reference_factor, width - 1);
     y = min(y / f.reference_factor, height - 1);
@@ -26,7 +25,7 @@ __device__ __forceinline__ uint32 packed_colour(const Finished& f, float wide_sc
 }
 
 // At once, where that can be: the caller's array may begin at any float.
-__device__ __forceinline__ void write_point(float* to, float x, float y, float z, float colour) {
+DEVICE void write_point(float* to, float x, float y, float z, float colour) {
     if (reinterpret_cast<size_t>(to) % sizeof(float4) == 0) {
         *reinterpret_cast<float4*>(to) = {x, y, z, colour};
     } else {

@@ -242,8 +242,7 @@ __global__ void choose_labels(const __grid_constant__ StorageLevel level,
             before = last;
         }
         last = value;
-        if (offers)
-            atomicMin(row - label, uint64(Kind::ordered_bits(value)) << 32 | uint32(label));
+        if (offers) offer(row - label, Kind::ordered_bits(value), label);
     }
     out.label[at] = short(found);
     if (out.fraction != nullptr)

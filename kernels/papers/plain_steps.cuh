@@ -16,20 +16,20 @@ struct StorageLevel {
 
 // Element of label 0 of a node in any array of a level, and elements from one label to the next.
 template <int DISPARITIES, Layout LAYOUT>
-__device__ __forceinline__ size_t element(const StorageLevel& level, int y, int column) {
+DEVICE size_t element(const StorageLevel& level, int y, int column) {
     return LAYOUT == DISPARITY_MAJOR ? size_t(y) * DISPARITIES * level.pitch + column
                                      : (size_t(y) * level.pitch + column) * DISPARITIES;
 }
-template <Layout LAYOUT> __device__ __forceinline__ int label_step(const StorageLevel& level) {
+template <Layout LAYOUT> DEVICE int label_step(const StorageLevel& level) {
     return LAYOUT == DISPARITY_MAJOR ? level.pitch : 1;
 }
 
-__device__ __forceinline__ float widen_float16(uint16 bits) {
+DEVICE float widen_float16(uint16 bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
     return value;
 }
-__device__ __forceinline__ uint16 narrow_to_float16(float value) {
+DEVICE uint16 narrow_to_float16(float value) {
     uint16 bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     return bits;
@@ -47,15 +47,15 @@ struct Singles {
     static constexpr int PIXELS = 1;
     static constexpr bool USES_MEAN = true;
 
-    static __device__ __forceinline__ Value largest() { return __int_as_float(0x7f800000); }
-    static __device__ __forceinline__ Value parameter(float value, int) { return value; }
-    static __device__ __forceinline__ Value add(Value a, Value b) { return __fadd_rn(a, b); }
-    static __device__ __forceinline__ Value subtract(Value a, Value b) { return __fadd_rn(a, -b); }
-    static __device__ __forceinline__ Value least(Value a, Value b) { return fminf(a, b); }
-    static __device__ __forceinline__ Total widen(float stored) { return stored; }
-    static __device__ __forceinline__ Stored narrow(float value) { return value; }
+    static DEVICE Value largest() { return __int_as_float(0x7f800000); }
+    static DEVICE Value parameter(float value, int) { return value; }
+    static DEVICE Value add(Value a, Value b) { return __fadd_rn(a, b); }
+    static DEVICE Value subtract(Value a, Value b) { return __fadd_rn(a, -b); }
+    static DEVICE Value least(Value a, Value b) { return fminf(a, b); }
+    static DEVICE Total widen(float stored) { return stored; }
+    static DEVICE Stored narrow(float value) { return value; }
     // In the order of the values, some of which are negative.
-    static __device__ __forceinline__ uint32 ordered_bits(Total value) {
+    static DEVICE uint32 ordered_bits(Total value) {
         const uint32 bits = __float_as_uint(value);
         return bits >> 31 ? ~bits : bits | 0x80000000u;
     }
@@ -67,10 +67,8 @@ struct Halves : Singles {
     static constexpr bool USES_MEAN = false;
 
     using Singles::widen;
-    static __device__ __forceinline__ Total widen(uint16 stored) { return widen_float16(stored); }
-    static __device__ __forceinline__ Stored narrow(float value) {
-        return narrow_to_float16(value);
-    }
+    static DEVICE Total widen(uint16 stored) { return widen_float16(stored); }
+    static DEVICE Stored narrow(float value) { return narrow_to_float16(value); }
 };
 
 // float16 in memory and arithmetic, two nodes of a row at once. Values are at least 0, so the bit
@@ -79,24 +77,22 @@ struct PackedHalves : Halves {
     using Value = uint32;
     static constexpr int PIXELS = 2;
 
-    static __device__ __forceinline__ Value largest() { return 0x7c007c00u; }
-    static __device__ __forceinline__ Value pack(float low, float high) {
+    static DEVICE Value largest() { return 0x7c007c00u; }
+    static DEVICE Value pack(float low, float high) {
         return uint32(narrow_to_float16(low)) | uint32(narrow_to_float16(high)) << 16;
     }
-    static __device__ __forceinline__ Value parameter(float value, int) {
-        return pack(value, value);
-    }
-    static __device__ __forceinline__ Value add(Value a, Value b) {
+    static DEVICE Value parameter(float value, int) { return pack(value, value); }
+    static DEVICE Value add(Value a, Value b) {
         Value sum;
         asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
         return sum;
     }
-    static __device__ __forceinline__ Value subtract(Value a, Value b) {
+    static DEVICE Value subtract(Value a, Value b) {
         Value difference;
         asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(difference) : "r"(a), "r"(b));
         return difference;
     }
-    static __device__ __forceinline__ Value least(Value a, Value b) {
+    static DEVICE Value least(Value a, Value b) {
 #if __CUDA_ARCH__ >= 800
         Value smaller;
         asm("min.f16x2 %0, %1, %2;" : "=r"(smaller) : "r"(a), "r"(b));
@@ -116,14 +112,14 @@ struct Integers {
     static constexpr int PIXELS = 1;
     static constexpr bool USES_MEAN = false;
 
-    static __device__ __forceinline__ Value largest() { return NO_SECOND / 2; }
-    static __device__ __forceinline__ Value parameter(float, int value) { return value; }
-    static __device__ __forceinline__ Value add(Value a, Value b) { return a + b; }
-    static __device__ __forceinline__ Value subtract(Value a, Value b) { return a - b; }
-    static __device__ __forceinline__ Value least(Value a, Value b) { return min(a, b); }
-    static __device__ __forceinline__ Total widen(short stored) { return stored; }
-    static __device__ __forceinline__ Stored narrow(int value) { return short(value); }
-    static __device__ __forceinline__ uint32 ordered_bits(Total value) { return uint32(value); }
+    static DEVICE Value largest() { return NO_SECOND / 2; }
+    static DEVICE Value parameter(float, int value) { return value; }
+    static DEVICE Value add(Value a, Value b) { return a + b; }
+    static DEVICE Value subtract(Value a, Value b) { return a - b; }
+    static DEVICE Value least(Value a, Value b) { return min(a, b); }
+    static DEVICE Total widen(short stored) { return stored; }
+    static DEVICE Stored narrow(int value) { return short(value); }
+    static DEVICE uint32 ordered_bits(Total value) { return uint32(value); }
 };
 
 // Places of the values of the message under computation. The first lie in registers (their loops
@@ -136,7 +132,7 @@ struct MessageValues {
     Value* shared;  // of this thread; values of a label lie side by side
     Value* local;
 
-    template <typename Step> __device__ __forceinline__ void rising(Step step) const {
+    template <typename Step> DEVICE void rising(Step step) const {
 #pragma unroll
         for (int i = 0; i < REGISTERS; ++i) step(i, registers[i]);
 #pragma unroll 1
@@ -144,7 +140,7 @@ struct MessageValues {
 #pragma unroll 1
         for (int i = 0; i < LOCAL; ++i) step(REGISTERS + SHARED + i, local[i]);
     }
-    template <typename Step> __device__ __forceinline__ void falling(Step step) const {
+    template <typename Step> DEVICE void falling(Step step) const {
 #pragma unroll 1
         for (int i = LOCAL - 1; i >= 0; --i) step(REGISTERS + SHARED + i, local[i]);
 #pragma unroll 1
@@ -161,7 +157,7 @@ template <typename Kind, typename Element> struct NodeVector {
     Element* first;
     int apart, step;  // step: from one label to the next
 
-    __device__ __forceinline__ Value load(int label) const {
+    DEVICE Value load(int label) const {
         const Element* const at = first + label * step;
         if constexpr (Kind::PIXELS == 1) {
             return Kind::widen(__ldg(at));
@@ -170,7 +166,7 @@ template <typename Kind, typename Element> struct NodeVector {
             return uint32(__ldg(at)) | uint32(__ldg(at + apart)) << 16;
         }
     }
-    __device__ __forceinline__ void store(int label, Value value) const {
+    DEVICE void store(int label, Value value) const {
         Element* const at = first + label * step;
         if constexpr (Kind::PIXELS == 1) {
             *at = Kind::narrow(value);
@@ -185,7 +181,7 @@ template <typename Kind, typename Element> struct NodeVector {
     }
 
 private:
-    __device__ __forceinline__ bool is_word(const void* at) const {
+    DEVICE bool is_word(const void* at) const {
         return apart == 1 && (reinterpret_cast<size_t>(at) & 3) == 0;
     }
 };
@@ -197,7 +193,7 @@ template <typename Kind, typename Element> struct NodeCost : NodeVector<Kind, co
     static constexpr bool IS_SHIFTED = Kind::PIXELS == 2 && sizeof(Element) == 4;
     float least[2] = {0.0f, 0.0f}, cut = 0.0f;
 
-    template <int DISPARITIES> __device__ __forceinline__ void prepare(float truncation) {
+    template <int DISPARITIES> DEVICE void prepare(float truncation) {
         if constexpr (IS_SHIFTED) {
             cut = 4.0f * truncation;
             least[0] = least[1] = Singles::largest();
@@ -206,7 +202,7 @@ template <typename Kind, typename Element> struct NodeCost : NodeVector<Kind, co
                 for (int i = 0; i < 2; ++i) least[i] = fminf(least[i], at(label, i));
         }
     }
-    __device__ __forceinline__ typename Kind::Value cost(int label) const {
+    DEVICE typename Kind::Value cost(int label) const {
         if constexpr (IS_SHIFTED)
             return Kind::pack(fminf(at(label, 0) - least[0], cut),
                               fminf(at(label, 1) - least[1], cut));
@@ -214,7 +210,7 @@ template <typename Kind, typename Element> struct NodeCost : NodeVector<Kind, co
     }
 
 private:
-    __device__ __forceinline__ float at(int label, int i) const {
+    DEVICE float at(int label, int i) const {
         return __ldg(this->first + label * this->step + i * this->apart);
     }
 };

@@ -28,7 +28,7 @@ template <typename Pixel, Streaming STREAMING> struct Ring {
     Pixel* rows;
     int left_size, row_size;  // pixels
 
-    __device__ __forceinline__ Ring(Pixel* memory, const Windows& p)
+    DEVICE Ring(Pixel* memory, const Windows& p)
         : rows(memory), left_size(blockDim.x + p.window - 1),
           row_size(2 * left_size + p.disparities - 1) {}
 

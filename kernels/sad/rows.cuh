@@ -5,14 +5,14 @@
 // Four neighbouring pixels of an image of ``count``, from pixel ``at`` on, the first in the lowest
 // byte. Outside the image any readable value will do: windows that have a label lie inside. Free
 // of branches, so that many of these loads are under way at once.
-__device__ __forceinline__ uint32 four_pixels(const uint8* image, int at, int count, int) {
+DEVICE uint32 four_pixels(const uint8* image, int at, int count, int) {
     const uint32* const words = reinterpret_cast<const uint32*>(image);
     const int last = (count - 1) >> 2, word = at >> 2;
     return __funnelshift_r(words[min(max(word, 0), last)], words[min(max(word + 1, 0), last)],
                            8 * (at & 3));
 }
 
-__device__ __forceinline__ uint32 four_pixels(const float* image, int at, int count, int offset) {
+DEVICE uint32 four_pixels(const float* image, int at, int count, int offset) {
     uint32 word = 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i)
@@ -45,9 +45,8 @@ template <int TILES, int LABELS, int STRIPS, int COPIES> struct Rows {
     // Rows of up to 32 words, one in each lane. For SHIFTED copies the last lane holds the word
     // after that of the lane before it.
     template <typename Image, int SHIFTED, int WORDS>
-    static __device__ __forceinline__ void load_columns(uint32* to, const Windows& p,
-                                                        const void* image, int x, int y, int count,
-                                                        int first) {
+    static DEVICE void load_columns(uint32* to, const Windows& p, const void* image, int x, int y,
+                                    int count, int first) {
         constexpr int TOGETHER = 8;
         const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
         const int column = first + lane;

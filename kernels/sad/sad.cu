@@ -3,7 +3,7 @@
 #include "sad/sums.cuh"
 
 // Waits for the CHUNKS warps of one strip.
-template <int CHUNKS> __device__ __forceinline__ void wait_for_strip(int strip) {
+template <int CHUNKS> DEVICE void wait_for_strip(int strip) {
     if constexpr (CHUNKS == 1) __syncwarp();
     else asm volatile("barrier.sync %0, %1;" : : "r"(strip + 1), "n"(32 * CHUNKS) : "memory");
 }
@@ -95,21 +95,17 @@ __global__ void __launch_bounds__(32 * CHUNKS * STRIPS,
             p.second[pixel] = second >= BEYOND ? NO_SECOND : second >> KEY_BITS;
         }
     };
-    const auto enter = [&](int row) {
+    const auto slide = [&](const Band<TILES>& band, int row) {
         const int at = row * R::ROW_WORDS;
-        sums.template slide<COPIES>(entering, left + at, right + at, shift);
-    };
-    const auto leave = [&](int row) {
-        const int at = row * R::ROW_WORDS;
-        sums.template slide<COPIES>(leaving, left + at, right + at, shift);
+        sums.template slide<COPIES>(band, left + at, right + at, shift);
     };
 #pragma unroll 2
-    for (int row = 0; row < p.window; ++row) enter(row);
+    for (int row = 0; row < p.window; ++row) slide(entering, row);
 #pragma unroll 1
     for (int row = 0; row < rows; ++row) {
         if (row > 0) {
-            leave(row - 1);
-            enter(row + p.window - 1);
+            slide(leaving, row - 1);
+            slide(entering, row + p.window - 1);
             publish(row - 1);
         }
         int least[4];

@@ -23,7 +23,7 @@ struct Windows {
 };
 
 // A pixel in 8 bits: floor(value + offset + 1/2), clipped. Every step is exact.
-__device__ __forceinline__ uint32 rounded(float value, int offset) {
+DEVICE uint32 rounded(float value, int offset) {
     value = fminf(fmaxf(value, -512.0f), 512.0f);
     const float whole = floorf(value);
     return min(max(int(whole) + (value - whole >= 0.5f) + offset, 0), 255);

@@ -22,7 +22,7 @@ constexpr int STRIP_TILES = STRIP / 16;
 template <int TILES> struct Band {
     uint32 words[TILES][2];
 
-    __device__ __forceinline__ Band(int window, int lane) {
+    DEVICE Band(int window, int lane) {
 #pragma unroll
         for (int tile = 0; tile < TILES; ++tile)
 #pragma unroll
@@ -38,26 +38,21 @@ template <int TILES> struct Band {
     }
 
     // The band that subtracts: each byte times -1, 64 -> -64.
-    __device__ __forceinline__ void negate() {
+    DEVICE void negate() {
 #pragma unroll
-        for (int tile = 0; tile < TILES; ++tile)
-#pragma unroll
-            for (int part = 0; part < 2; ++part) words[tile][part] *= 3;
+        for (int i = 0; i < 2 * TILES; ++i) words[i / 2][i % 2] *= 3;
     }
 
     // Hides the origin of the words from the optimiser, which would compute them again in every
     // row.
-    __device__ __forceinline__ void hold() {
+    DEVICE void hold() {
 #pragma unroll
-        for (int tile = 0; tile < TILES; ++tile)
-#pragma unroll
-            for (int part = 0; part < 2; ++part) asm volatile("" : "+r"(words[tile][part]));
+        for (int i = 0; i < 2 * TILES; ++i) asm volatile("" : "+r"(words[i / 2][i % 2]));
     }
 };
 
 // sums += band x differences, for one or two tiles of 16 pixels; 16 windows and 8 labels.
-__device__ __forceinline__ void multiply(int (&sums)[4], const uint32 (&band)[2],
-                                         uint32 difference) {
+DEVICE void multiply(int (&sums)[4], const uint32 (&band)[2], uint32 difference) {
 #if __CUDA_ARCH__ >= 800
     asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.u8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
         "{%0, %1, %2, %3};"
@@ -72,9 +67,8 @@ __device__ __forceinline__ void multiply(int (&sums)[4], const uint32 (&band)[2]
 #endif
 }
 
-__device__ __forceinline__ void multiply(int (&sums)[4], const uint32 (&band)[2],
-                                         const uint32 (&band_after)[2], uint32 difference,
-                                         uint32 difference_after) {
+DEVICE void multiply(int (&sums)[4], const uint32 (&band)[2], const uint32 (&band_after)[2],
+                     uint32 difference, uint32 difference_after) {
 #if __CUDA_ARCH__ >= 800
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
         "{%8, %9}, {%0, %1, %2, %3};"
@@ -93,7 +87,7 @@ template <int LABEL_TILES> struct BestKeys {
     int4 keys[4][VECTORS][32];  // window j, label tile q / 4, lane
 
     // The SAD of a label, counted from the first of the warp, of window 8 j + g.
-    __device__ __forceinline__ int sad(int j, int g, uint32 label) const {
+    DEVICE int sad(int j, int g, uint32 label) const {
         const uint32 q = label >> 3, lane = 4 * g + (label >> 1 & 3);
         return reinterpret_cast<const int*>(&keys[j][0][0])[128 * (q >> 2) + 4 * lane + (q & 3)]
             >> KEY_BITS;
@@ -107,12 +101,10 @@ template <int TILES, int LABEL_TILES> struct Sums {
     static constexpr int OFFERS = (LABEL_TILES + 7) / 4;
     int keys[STRIP_TILES][LABEL_TILES][4];
 
-    __device__ __forceinline__ int& key(int j, int q, int e) {
-        return keys[j >> 1][q][(j & 1) * 2 + e];
-    }
+    DEVICE int& key(int j, int q, int e) { return keys[j >> 1][q][(j & 1) * 2 + e]; }
 
     // Labels from ``beyond`` on, counted from the first of this warp, lose to all others.
-    __device__ __forceinline__ void clear(int t, int beyond) {
+    DEVICE void clear(int t, int beyond) {
 #pragma unroll
         for (int q = 0; q < LABEL_TILES; ++q)
 #pragma unroll
@@ -127,8 +119,8 @@ template <int TILES, int LABEL_TILES> struct Sums {
     // Adds the products of one row with a band. ``left`` and ``right`` point at this lane's first
     // word; with one copy the words of the right row are ``shift`` bits further on.
     template <int COPIES>
-    __device__ __forceinline__ void slide(const Band<TILES>& band, const uint32* left,
-                                          const uint32* right, int shift) {
+    DEVICE void slide(const Band<TILES>& band, const uint32* left, const uint32* right,
+                      int shift) {
         constexpr int PIXEL_TILES = STRIP_TILES + TILES - 1;
         // A tile of pixels and 16 labels further is the same place in the right row.
         constexpr int PLACES = LABEL_TILES + 2 * (PIXEL_TILES - 1);
@@ -158,7 +150,7 @@ template <int TILES, int LABEL_TILES> struct Sums {
     }
 
     // The least key of each window; all lanes that hold the window get it.
-    __device__ __forceinline__ void least(int (&found)[4]) {
+    DEVICE void least(int (&found)[4]) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             found[j] = min(key(j, 0, 0), key(j, 0, 1));
@@ -170,7 +162,7 @@ template <int TILES, int LABEL_TILES> struct Sums {
     }
 
     // The least key of each window among the labels further than 1 from ``label``, as above.
-    __device__ __forceinline__ void second(const int (&label)[4], int t, int (&found)[4]) {
+    DEVICE void second(const int (&label)[4], int t, int (&found)[4]) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             const uint32 nearest = label[j] - 1 - 2 * t;
@@ -184,7 +176,7 @@ template <int TILES, int LABEL_TILES> struct Sums {
         share_least(found);
     }
 
-    static __device__ __forceinline__ void share_least(int (&found)[4]) {
+    static DEVICE void share_least(int (&found)[4]) {
 #pragma unroll
         for (int step = 1; step < 4; step *= 2)
 #pragma unroll
@@ -195,7 +187,7 @@ template <int TILES, int LABEL_TILES> struct Sums {
     // The least keys that the first ``count`` windows offer to pixels of the other image. Window
     // x with label l lies at pixel x - l; lane 4 g + t gets those of the pixels
     // 8 (OFFERS t + i - LABEL_TILES) + g.
-    __device__ __forceinline__ void offer(int count, int g, int t, int (&offers)[OFFERS]) {
+    DEVICE void offer(int count, int g, int t, int (&offers)[OFFERS]) {
         // Windows and labels 8 further lie at the same pixel: pixels 8 d + g - 2 t - e of each
         // lane, d = k - LABEL_TILES, go to the lane with this t whose g is theirs.
         int least[4 * OFFERS];
@@ -236,7 +228,7 @@ template <int TILES, int LABEL_TILES> struct Sums {
     }
 
     // The keys of window j with this e, one for each label tile.
-    __device__ __forceinline__ void choose(int j, bool e, int (&chosen)[KEYS]) {
+    DEVICE void choose(int j, bool e, int (&chosen)[KEYS]) {
 #pragma unroll
         for (int q = 0; q < KEYS; ++q) {
             const int at = q < LABEL_TILES ? q : 0;

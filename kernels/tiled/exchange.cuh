@@ -5,7 +5,7 @@
 
 // Copies COUNT registers of 32 bits from or to shared memory, as many at once as alignment allows.
 template <int COUNT>
-__device__ __forceinline__ void copy_registers(uint32* to, const uint32* from) {
+DEVICE void copy_registers(uint32* to, const uint32* from) {
     if constexpr (COUNT % 4 == 0) {
 #pragma unroll
         for (int i = 0; i < COUNT; i += 4)
@@ -23,7 +23,7 @@ __device__ __forceinline__ void copy_registers(uint32* to, const uint32* from) {
 // The same in global memory that other blocks access meanwhile. Each register arrives whole, in
 // any order.
 template <int COUNT>
-__device__ __forceinline__ void load_relaxed(uint32* to, const uint32* from) {
+DEVICE void load_relaxed(uint32* to, const uint32* from) {
     if constexpr (COUNT % 4 == 0) {
 #pragma unroll
         for (int i = 0; i < COUNT; i += 4)
@@ -41,7 +41,7 @@ __device__ __forceinline__ void load_relaxed(uint32* to, const uint32* from) {
     }
 }
 template <int COUNT>
-__device__ __forceinline__ void store_relaxed(uint32* to, const uint32* from) {
+DEVICE void store_relaxed(uint32* to, const uint32* from) {
     if constexpr (COUNT % 4 == 0) {
 #pragma unroll
         for (int i = 0; i < COUNT; i += 4)
@@ -60,7 +60,7 @@ __device__ __forceinline__ void store_relaxed(uint32* to, const uint32* from) {
     }
 }
 
-__device__ __forceinline__ uint32 load_acquire(const uint32* at) {
+DEVICE uint32 load_acquire(const uint32* at) {
     uint32 value;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
     return value;
@@ -68,6 +68,6 @@ __device__ __forceinline__ uint32 load_acquire(const uint32* at) {
 
 // A barrier of all THREADS of the block. Its warps may wait at different places of the code, for
 // which __syncthreads is not defined, nor bar.sync, which is short for barrier.sync.aligned.
-template <int THREADS> __device__ __forceinline__ void wait_for_block() {
+template <int THREADS> DEVICE void wait_for_block() {
     asm volatile("barrier.sync 1, %0;" : : "n"(THREADS) : "memory");
 }

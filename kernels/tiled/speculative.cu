@@ -13,8 +13,7 @@ struct Order {
     int from_x, from_y;    // sides on which they arrive
     bool has_before, has_next, has_row_before, has_next_row;
 
-    __device__ __forceinline__ Order(const TiledLaunch& p, int number, int row, int first,
-                                     int count)
+    DEVICE Order(const TiledLaunch& p, int number, int row, int first, int count)
         : visit{number / 2, number % 2 != 0, false, 0}, step(visit.is_reverse ? -1 : 1),
           along_x(visit.is_reverse ? LEFT : RIGHT), along_y(visit.is_reverse ? UP : DOWN),
           from_x(visit.is_reverse ? FROM_RIGHT : FROM_LEFT),
@@ -40,23 +39,23 @@ struct Notices {
 
     // The ``number``-th order since the arrays were made. Three counts take turns, and two places
     // of each block: some blocks may still read those of the order before, but no older ones.
-    __device__ __forceinline__ Notices(uint32* state, uint32 number)
+    DEVICE Notices(uint32* state, uint32 number)
         : settled(state + 1 + number % 3), next_settled(state + 1 + (number + 1) % 3),
           places(state + 4 + number % 2 * gridDim.x) {}
     // Notifies the block ``to`` that this block has sent it messages.
-    __device__ __forceinline__ void write(int to) const {
+    DEVICE void write(int to) const {
         atomicAdd(settled, ~0u);
         __threadfence();
         atomicAdd(places + to, 1u);
     }
     // Before the block counts any work.
-    __device__ __forceinline__ void begin() const {
+    DEVICE void begin() const {
         const uint32 none = 0;
         if (blockIdx.x == 0) store_relaxed<1>(next_settled, &none);
     }
     // At least ``least`` notices have come since the last ones were seen. Makes their messages
     // visible.
-    __device__ __forceinline__ bool look(uint32 least) {
+    DEVICE bool look(uint32 least) {
         uint32 now;
         load_relaxed<1>(&now, places + blockIdx.x);
         if (now == seen || now - seen < least) return false;
@@ -66,7 +65,7 @@ struct Notices {
         return true;
     }
     // Counts the work done and waits for notices. False: all blocks are done, none will come.
-    __device__ __forceinline__ bool wait(uint32 least) {
+    DEVICE bool wait(uint32 least) {
         __threadfence();
         atomicAdd(settled, due);
         due = 0;
@@ -79,7 +78,7 @@ struct Notices {
         return false;
     }
     // After all are done: the order after the next one uses the same places.
-    __device__ __forceinline__ void end() const {
+    DEVICE void end() const {
         const uint32 none = 0;
         store_relaxed<1>(places + blockIdx.x, &none);
     }
@@ -108,30 +107,30 @@ struct Run {
     Word* const sent;        // along y by each tile, along x by the run: [place][word]
     uint32* const gathered;  // two places that take turns
 
-    __device__ __forceinline__ Run(const TiledLaunch& p, uint4* memory, int runs)
+    DEVICE Run(const TiledLaunch& p, uint4* memory, int runs)
         : p(p), origin(memory), warp(warp_number()), row(blockIdx.x / runs),
           first(blockIdx.x % runs * RUN), count(min(RUN, p.columns - first)),
           steps(T::steps(p, V::lane())), border(origin.planes + PLANES * V::PLANE),
           sent(border + 2 * V::ROW),
           gathered(reinterpret_cast<uint32*>(sent + (RUN + 1) * SIZE * T::PIXEL)) {}
 
-    __device__ __forceinline__ Spot spot(int k) const { return Spot(p, row, first + k); }
+    DEVICE Spot spot(int k) const { return Spot(p, row, first + k); }
     // The tiles from ``begin`` to ``end`` as one.
-    __device__ __forceinline__ Spot spot(int begin, int end) const {
+    DEVICE Spot spot(int begin, int end) const {
         Spot found = spot(begin);
         found.width = spot(end - 1).x + spot(end - 1).width - found.x;
         return found;
     }
     // Calls work(task, warp of the sweep) for as many tasks.
     template <typename Work>
-    __device__ __forceinline__ void deal(int tasks, const Work& work) const {
+    DEVICE void deal(int tasks, const Work& work) const {
 #pragma unroll 1
         for (int task = warp; task < tasks * PARTS; task += WARPS)
             work(task / PARTS, task % PARTS);
     }
 
     // At the border of the tile k: the data cost plus the messages from above and from below.
-    __device__ __forceinline__ void sum_border(int k, int side, int place) const {
+    DEVICE void sum_border(int k, int side, int place) const {
         const Spot at = spot(k);
         const V tile = origin.beside(k);
         const int last = at.height - 1, y = side == FROM_ABOVE ? 0 : last;
@@ -140,18 +139,18 @@ struct Run {
         T::load(total, tile.at(COST, place, y) + own);
         if (y == 0) {
             T::load(part, tile.at(FROM_ABOVE, place, 0) + own);
-            T::add(total, part);
+            add_words<Message>(total, part);
         }
         if (y == last) {
             T::load(part, tile.at(FROM_BELOW, place, last) + own);
-            T::add(total, part);
+            add_words<Message>(total, part);
         }
         T::store(border + (y == last) * V::ROW + (k * SIZE + place) * T::PIXEL + own, total);
     }
 
     // Computes data costs; all messages that arrive are zero.
     template <typename Image, int WAY>
-    __device__ __forceinline__ void prepare() const {
+    DEVICE void prepare() const {
         origin.prepare();
         if (threadIdx.x < 2) gathered[threadIdx.x] = 0;
         origin.template compute_costs<Image, WAY>(p, spot(0, count), warp, WARPS);
@@ -173,8 +172,8 @@ struct Run {
     }
 
     // Sends a message of tile k if it has changed, or if ``is_new``. Returns whether it was sent.
-    __device__ __forceinline__ bool send(const Order& order, bool is_along_y, int k, int place,
-                                         const Words& message, bool is_new) const {
+    DEVICE bool send(const Order& order, bool is_along_y, int k, int place, const Words& message,
+                     bool is_new) const {
         Word* const known = sent + ((is_along_y ? k : RUN) * SIZE + place) * T::PIXEL
             + V::lane() * T::WORDS;
         Words before;
@@ -188,8 +187,8 @@ struct Run {
 
     // Messages along x in the direction of the order through ``end`` tiles from ``begin`` on, and
     // against it in the tiles of ``against``. Returns whether the next run gets a new message.
-    __device__ __forceinline__ bool pass_along_x(const Order& order, int begin, int end,
-                                                 uint32 against, bool is_new) const {
+    DEVICE bool pass_along_x(const Order& order, int begin, int end, uint32 against,
+                             bool is_new) const {
         const bool is_reverse = order.visit.is_reverse;
         bool has_sent = false;
         const auto pass = [&](const auto backward, bool is_against, int k, int part) {
@@ -221,8 +220,7 @@ struct Run {
 
     // Messages along y in the direction of the order in these tiles. Returns whether the next row
     // gets a new message.
-    __device__ __forceinline__ bool pass_along_y(const Order& order, int begin, int end,
-                                                 bool is_new) const {
+    DEVICE bool pass_along_y(const Order& order, int begin, int end, bool is_new) const {
         bool has_sent = false;
         const auto pass = [&](const auto backward, int k, int part) {
             constexpr bool BACKWARD = decltype(backward)::value;
@@ -241,7 +239,7 @@ struct Run {
     // Reads the messages of other blocks in this order: along x into the first tile, along y into
     // all of them. Returns the tiles that got a new one, counted from where the order begins:
     // along x in the lower 16 bits, along y in the upper ones.
-    __device__ __forceinline__ uint32 take(const Order& order, uint32* changed) const {
+    DEVICE uint32 take(const Order& order, uint32* changed) const {
         deal(1 + count, [&](int task, int part) {
             const bool is_along_y = task > 0;
             if (is_along_y ? !order.has_row_before : !order.has_before) return;
@@ -269,7 +267,7 @@ struct Run {
 
     // Selects labels. Messages along y against the order are read here alone, so they are computed
     // now.
-    __device__ __forceinline__ void finish() const {
+    DEVICE void finish() const {
         deal(count, [&](int k, int part) {
             origin.beside(k).template pass_vertically<IS_FAST, false, false, PARTS>(
                 spot(k), part, steps, [](int, const Words&) {});

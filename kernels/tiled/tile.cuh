@@ -4,7 +4,7 @@
 
 // The number of the warp in its block, in a form that tells the compiler that the whole warp
 // agrees.
-__device__ __forceinline__ int warp_number() { return __shfl_sync(~0u, threadIdx.x / 32, 0); }
+DEVICE int warp_number() { return __shfl_sync(~0u, threadIdx.x / 32, 0); }
 
 constexpr int POLL_NS = 20;  // between two reads of a message that has not arrived
 
@@ -18,9 +18,7 @@ struct Visit {
     bool follows;  // rows: waits for neighbours in y
     uint32 tag;    // top bit of each register that neighbours send, or 0
 
-    __device__ __forceinline__ bool is_last(const TiledLaunch& p) const {
-        return is_reverse && outer + 1 == p.outer;
-    }
+    DEVICE bool is_last(const TiledLaunch& p) const { return is_reverse && outer + 1 == p.outer; }
 };
 
 // The place of a tile of SIZE pixels in the image.
@@ -28,7 +26,7 @@ template <int SIZE>
 struct Spot {
     int row, column, x, y, width, height;
 
-    __device__ __forceinline__ Spot(const TiledLaunch& p, int row, int column)
+    DEVICE Spot(const TiledLaunch& p, int row, int column)
         : row(row), column(column), x(column * SIZE), y(row * SIZE),
           width(min(SIZE, p.cost.levels[0].width - x)),
           height(min(SIZE, p.cost.levels[0].height - y)) {}
@@ -51,35 +49,34 @@ struct SweepTile {
     Word* planes;  // [plane][y][x][word]
 
     // The ``stage``-th of several tiles side by side.
-    __device__ __forceinline__ explicit SweepTile(uint4* memory, int stage = 0)
+    DEVICE explicit SweepTile(uint4* memory, int stage = 0)
         : zeros(reinterpret_cast<Word*>(memory)),
           planes(zeros + (ROW + 3) / 4 * 4 + stage * PLANES * PLANE) {}
     // The ``k``-th tile to the right.
-    __device__ __forceinline__ SweepTile beside(int k) const {
+    DEVICE SweepTile beside(int k) const {
         SweepTile other = *this;
         other.planes += k * SIZE * T::PIXEL;
         return other;
     }
     // Runs before everything else.
-    __device__ __forceinline__ void prepare() const {
+    DEVICE void prepare() const {
         for (int i = threadIdx.x; i < ROW; i += blockDim.x) zeros[i] = Message::zero();
     }
-    __device__ __forceinline__ Word* at(int which, int x, int y) const {
+    DEVICE Word* at(int which, int x, int y) const {
         return planes + which * PLANE + y * ROW + x * T::PIXEL;
     }
     // The first place that a message from a side reaches.
-    __device__ __forceinline__ Word* entry(const Spot& spot, int side, int place) const {
+    DEVICE Word* entry(const Spot& spot, int side, int place) const {
         const int x = side == FROM_LEFT ? 0 : side == FROM_RIGHT ? spot.width - 1 : place;
         const int y = side == FROM_ABOVE ? 0 : side == FROM_BELOW ? spot.height - 1 : place;
         return at(side, x, y) + lane() * T::WORDS;
     }
-    static __device__ __forceinline__ int lane() { return threadIdx.x % 32 % T::LANES; }
-    static __device__ __forceinline__ int team() { return threadIdx.x % 32 / T::LANES; }
+    static DEVICE int lane() { return threadIdx.x % 32 % T::LANES; }
+    static DEVICE int team() { return threadIdx.x % 32 / T::LANES; }
 
     // Data costs, by ``warps`` warps of which this is number ``warp``; a warp for each row.
     template <typename Image, int WAY>
-    __device__ __forceinline__ void compute_costs(const TiledLaunch& p, const Spot& spot, int warp,
-                                                  int warps) const {
+    DEVICE void compute_costs(const TiledLaunch& p, const Spot& spot, int warp, int warps) const {
         using Cost = typename SingleCost<WAY>::Type;
         using Element = typename Cost::Element;
         const int width = p.cost.levels[0].width;
@@ -126,7 +123,7 @@ struct SweepTile {
             }
         }
     }
-    __device__ __forceinline__ void store_costs(Word (&costs)[T::WORDS], int x, int y) const {
+    DEVICE void store_costs(Word (&costs)[T::WORDS], int x, int y) const {
         if constexpr (Message::IS_WHOLE) {
 #pragma unroll
             for (int r = 0; r < T::WORDS; ++r) costs[r] += T::ABOVE_COST;
@@ -137,8 +134,8 @@ struct SweepTile {
     // Loads the messages of the neighbours: the latest ones of the tiles that this order visits
     // before this one, those of the order before from the others. In rows (``visit.follows``)
     // messages along x in this order are in place already, and messages along y are waited for.
-    __device__ __forceinline__ void load_edges(const TiledLaunch& p, const Spot& spot,
-                                               const Visit& visit, int warp, int warps) const {
+    DEVICE void load_edges(const TiledLaunch& p, const Spot& spot, const Visit& visit, int warp,
+                           int warps) const {
         const bool has_later = visit.is_reverse || visit.outer > 0;
         constexpr int ROUNDS = T::rounds(SIZE, 1);
         for (int task = warp; task < 4 * ROUNDS; task += warps) {
@@ -189,9 +186,8 @@ struct SweepTile {
     // leaves each. In the first iteration of a visit messages along y have arrived at the edges of
     // the tile alone.
     template <bool IS_FAST, bool WAITS, bool BACKWARD, int WARPS, typename Leave>
-    __device__ __forceinline__ void pass_horizontally(const Spot& spot, bool is_first, int warp,
-                                                      const typename T::Steps& steps,
-                                                      const Leave& leave) const {
+    DEVICE void pass_horizontally(const Spot& spot, bool is_first, int warp,
+                                  const typename T::Steps& steps, const Leave& leave) const {
         constexpr int STEP = BACKWARD ? -T::PIXEL : T::PIXEL;
         constexpr int SIDE = BACKWARD ? FROM_RIGHT : FROM_LEFT;
         const int begin = BACKWARD ? spot.width - 1 : 0, own = lane() * T::WORDS;
@@ -220,9 +216,8 @@ struct SweepTile {
 
     // The same down, or up if BACKWARD, of all columns: ``leave(x, message)``.
     template <bool IS_FAST, bool WAITS, bool BACKWARD, int WARPS, typename Leave>
-    __device__ __forceinline__ void pass_vertically(const Spot& spot, int warp,
-                                                    const typename T::Steps& steps,
-                                                    const Leave& leave) const {
+    DEVICE void pass_vertically(const Spot& spot, int warp, const typename T::Steps& steps,
+                                const Leave& leave) const {
         constexpr int STEP = BACKWARD ? -ROW : ROW, SIDE = BACKWARD ? FROM_BELOW : FROM_ABOVE;
         const int begin = BACKWARD ? spot.height - 1 : 0, own = lane() * T::WORDS;
 #pragma unroll 1
@@ -239,15 +234,14 @@ struct SweepTile {
         }
     }
 
-    static __device__ __forceinline__ uint32* edge(const TiledLaunch& p, int direction, int row,
-                                                   int column, int place) {
+    static DEVICE uint32* edge(const TiledLaunch& p, int direction, int row, int column,
+                               int place) {
         constexpr int EDGE = SIZE * T::PIXEL * WORD_REGISTERS;
         return p.edges[direction] + size_t(row) * p.columns * EDGE
             + (column * EDGE + place * T::PIXEL * WORD_REGISTERS + lane() * T::REGISTERS);
     }
-    __device__ __forceinline__ void send(const TiledLaunch& p, int direction, const Spot& spot,
-                                         int place, const Word (&message)[T::WORDS],
-                                         const Visit& visit) const {
+    DEVICE void send(const TiledLaunch& p, int direction, const Spot& spot, int place,
+                     const Word (&message)[T::WORDS], const Visit& visit) const {
         const uint32* const plain = reinterpret_cast<const uint32*>(message);
         const bool is_vertical = direction == UP || direction == DOWN;
         uint32 registers[T::REGISTERS];
@@ -258,7 +252,7 @@ struct SweepTile {
     }
 
     // The belief of one label.
-    __device__ __forceinline__ Value belief(int x, int y, int label) const {
+    DEVICE Value belief(int x, int y, int label) const {
         const int inside = label % T::LABELS, mirrored = T::LABELS - 1 - inside;
         const bool is_low = inside < mirrored;
         const int word = label / T::LABELS * T::WORDS + (is_low ? inside : mirrored);
@@ -272,8 +266,7 @@ struct SweepTile {
 
     // Labels of the tile, the lowest one on ties: a warp for some pixels of a row, a team for each
     // pixel.
-    __device__ __forceinline__ void select(const TiledLaunch& p, const Spot& spot, int warp,
-                                           int warps) const {
+    DEVICE void select(const TiledLaunch& p, const Spot& spot, int warp, int warps) const {
         const int parts = T::rounds(spot.width, 1);
 #pragma unroll 1
         for (int task = warp; task < parts * spot.height; task += warps) {
@@ -282,55 +275,32 @@ struct SweepTile {
         }
     }
 
-    __device__ __forceinline__ void select_pixel(const TiledLaunch& p, const Spot& spot, int x,
-                                                 int y, bool writes) const {
-        Value least = Message::largest();
-        int found = DISPARITIES;
+    DEVICE void select_pixel(const TiledLaunch& p, const Spot& spot, int x, int y,
+                             bool writes) const {
         Word beliefs[T::WORDS], part[T::WORDS];
         T::load(beliefs, at(COST, x, y) + lane() * T::WORDS);
 #pragma unroll
         for (int side = FROM_LEFT; side < PLANES; ++side) {
             T::load(part, at(side, x, y) + lane() * T::WORDS);
-            T::add(beliefs, part);
+            add_words<Message>(beliefs, part);
         }
         if constexpr (Message::IS_WHOLE) {
 #pragma unroll
             for (int r = 0; r < T::WORDS; ++r) beliefs[r] -= T::ABOVE_COST;
         }
-        const int first = lane() * T::LABELS;
-        if constexpr (WORD_REGISTERS == 1) {
-            // Value and label in one number, the value above.
-            uint32 key = ~0u;
-            const auto take = [&](uint32 value, int label) {
-                if (!HAS_PADS || label < DISPARITIES) key = min(key, value << 9 | label);
-            };
+        const int first = lane() * T::LABELS, end = first + T::LABELS;
+        using Least = LeastLabel<Message, 512>;  // keys of 9 bits
+        const typename Least::ChunkLabels labels(first, end - 1);
+        Least best;
 #pragma unroll
-            for (int r = 0; r < T::WORDS; ++r) {
-                take(Message::low(beliefs[r]), first + r);
-                take(Message::high(beliefs[r]), first + T::LABELS - 1 - r);
-            }
-#pragma unroll
-            for (int i = 1; i < T::LANES; i *= 2) key = min(key, __shfl_xor_sync(~0u, key, i));
-            least = key >> 9;
-            found = key & 511;
-        } else {
-            const auto take = [&](Value value, int label) {
-                if (label < DISPARITIES && (value < least || (value == least && label < found))) {
-                    least = value;
-                    found = label;
-                }
-            };
-#pragma unroll
-            for (int r = 0; r < T::WORDS; ++r) {
-                take(Message::low(beliefs[r]), first + r);
-                take(Message::high(beliefs[r]), first + T::LABELS - 1 - r);
-            }
-#pragma unroll
-            for (int i = 1; i < T::LANES; i *= 2) {
-                const Value value = __shfl_xor_sync(~0u, least, i);
-                take(value, __shfl_xor_sync(~0u, found, i));
-            }
+        for (int r = 0; r < T::WORDS; ++r) {
+            if (!HAS_PADS || first + r < DISPARITIES) best.take_low(beliefs[r], labels, r);
+            if (!HAS_PADS || end - 1 - r < DISPARITIES) best.take_high(beliefs[r], labels, r);
         }
+#pragma unroll
+        for (int i = 1; i < T::LANES; i *= 2) best.take_other(i);
+        const int found = best.label();
+        const Value least = best.value();
         const Matches& out = p.out;
         const int image_x = spot.x + x, width = p.cost.levels[0].width;
         const int to = (spot.y + y) * width + image_x;
@@ -350,22 +320,18 @@ struct SweepTile {
             if (label >= DISPARITIES) return;
             if (abs(label - found) > 1) second = min(second, value);
             if (offers)
-                atomicMin(out.right + to + out.first_partner - label,
-                          uint64(Message::bits(value)) << 32 | uint32(label));
+                offer(out.right + to + out.first_partner - label, Message::bits(value), label);
         };
 #pragma unroll
         for (int r = 0; r < T::WORDS; ++r) {
             compare(Message::low(beliefs[r]), first + r);
-            compare(Message::high(beliefs[r]), first + T::LABELS - 1 - r);
+            compare(Message::high(beliefs[r]), end - 1 - r);
         }
         if (out.second == nullptr) return;
 #pragma unroll
         for (int i = 1; i < T::LANES; i *= 2)
             second = min(second, __shfl_xor_sync(~0u, second, i));
         if (!is_first) return;
-        static_cast<Value*>(out.best)[to] = least;
-        static_cast<Value*>(out.second)[to] = found > 1 || found < DISPARITIES - 2
-            ? second
-            : Value(NO_SECOND);
+        out.write_costs<DISPARITIES>(to, found, least, second);
     }
 };

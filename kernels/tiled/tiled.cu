@@ -6,7 +6,7 @@
 enum Barrier { NO_BARRIER, COUNTING, LOCK_FREE };
 
 // One counter that every block increments.
-__device__ __forceinline__ void wait_counting(uint32* counter, uint32 number) {
+DEVICE void wait_counting(uint32* counter, uint32 number) {
     __syncthreads();
     if (threadIdx.x == 0) {
         __threadfence();
@@ -21,7 +21,7 @@ __device__ __forceinline__ void wait_counting(uint32* counter, uint32 number) {
 // synchronization, 2010). Each block writes its arrival to a place of the block. One block watches
 // all places and answers in as many. Today's memory model needs the fences, which the paper leaves
 // out.
-__device__ __forceinline__ void wait_lock_free(uint32* arrived, uint32 number) {
+DEVICE void wait_lock_free(uint32* arrived, uint32 number) {
     uint32* const released = arrived + gridDim.x;
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -122,8 +122,8 @@ constexpr int STAGES = 4;   // tiles on chip: one for each step of the wavefront
 struct Turn {
     int waits, number = 0, phase = 0;
 
-    __device__ __forceinline__ bool has_begun() const { return waits == 0; }
-    __device__ __forceinline__ void pass(int period) {
+    DEVICE bool has_begun() const { return waits == 0; }
+    DEVICE void pass(int period) {
         if (waits > 0) {
             --waits;
         } else if (++phase == period) {

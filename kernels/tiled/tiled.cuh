@@ -23,23 +23,19 @@ struct TiledLaunch {
 // Costs that are whole multiples of the difference.
 struct WholeCost {
     using Element = uint8;
-    static __device__ __forceinline__ uint32 weight(const CostLaunch& p, bool has_evidence) {
+    static DEVICE uint32 weight(const CostLaunch& p, bool has_evidence) {
         return has_evidence ? p.packed_factor : 0;
     }
-    static __device__ __forceinline__ uint32 of(const CostLaunch& p, uint32 weight, uint32 own,
-                                                uint32 other) {
+    static DEVICE uint32 of(const CostLaunch& p, uint32 weight, uint32 own, uint32 other) {
         return weight * min(uint32(abs(int(own) - int(other))), p.packed_truncation & 0xff);
     }
-    static __device__ __forceinline__ uint32 word(uint32 low, uint32 high) {
-        return low | high << 16;
-    }
+    static DEVICE uint32 word(uint32 low, uint32 high) { return low | high << 16; }
     // The same for LABELS labels of a pixel, as words of a team, four bytes at a time. ``others``:
     // the pixel that label 0 meets; the next labels meet those before it. Words without any of
     // these bytes are not read.
     template <int LABELS>
-    static __device__ __forceinline__ void of_row(const CostLaunch& p, bool has_evidence,
-                                                  uint8 own, const uint8* others,
-                                                  uint32 (&costs)[LABELS / 2]) {
+    static DEVICE void of_row(const CostLaunch& p, bool has_evidence, uint8 own,
+                              const uint8* others, uint32 (&costs)[LABELS / 2]) {
         constexpr int WORDS = LABELS / 4;
         const uint64 first = reinterpret_cast<uint64>(others - (LABELS - 1));
         const uint32* const aligned = reinterpret_cast<const uint32*>(first & ~uint64(3));
@@ -106,12 +102,11 @@ struct LabelTeam {
         Word span[LEVELS + 1];  // over a group of 1, 2, 4 ... lanes
     };
 
-    static __device__ __forceinline__ typename Message::Parameter step_over(const TiledLaunch& p,
-                                                                            int labels) {
+    static DEVICE typename Message::Parameter step_over(const TiledLaunch& p, int labels) {
         if constexpr (Message::WORD_REGISTERS == 1) return min(labels * p.slope, p.truncation);
         else return fminf(labels * p.float_slope, p.float_truncation);
     }
-    static __device__ __forceinline__ Steps steps(const TiledLaunch& p, int lane) {
+    static DEVICE Steps steps(const TiledLaunch& p, int lane) {
         Steps found;
         found.slope = Message::splat(step_over(p, 1));
         found.truncation = Message::splat(step_over(p, 1 << 12));
@@ -144,16 +139,15 @@ struct LabelTeam {
         return found;
     }
 
-    static __device__ __forceinline__ void load(Word (&words)[WORDS], const Word* at) {
+    static DEVICE void load(Word (&words)[WORDS], const Word* at) {
         copy_registers<REGISTERS>(reinterpret_cast<uint32*>(words),
                                   reinterpret_cast<const uint32*>(at));
     }
-    static __device__ __forceinline__ void store(Word* at, const Word (&words)[WORDS]) {
+    static DEVICE void store(Word* at, const Word (&words)[WORDS]) {
         copy_registers<REGISTERS>(reinterpret_cast<uint32*>(at),
                                   reinterpret_cast<const uint32*>(words));
     }
-    static __device__ __forceinline__ bool are_equal(const Word (&a)[WORDS],
-                                                     const Word (&b)[WORDS]) {
+    static DEVICE bool are_equal(const Word (&a)[WORDS], const Word (&b)[WORDS]) {
         uint32 differences = 0;
 #pragma unroll
         for (int r = 0; r < REGISTERS; ++r)
@@ -161,17 +155,13 @@ struct LabelTeam {
                 ^ reinterpret_cast<const uint32*>(b)[r];
         return differences == 0;
     }
-    static __device__ __forceinline__ void clear(Word (&words)[WORDS]) {
+    static DEVICE void clear(Word (&words)[WORDS]) {
 #pragma unroll
         for (int r = 0; r < WORDS; ++r) words[r] = Message::zero();
     }
-    static __device__ __forceinline__ void add(Word (&total)[WORDS], const Word (&other)[WORDS]) {
-#pragma unroll
-        for (int r = 0; r < WORDS; ++r) total[r] = Message::add(total[r], other[r]);
-    }
 
     // min(a + step, b)
-    static __device__ __forceinline__ Word lower(Word a, Word step, Word b) {
+    static DEVICE Word lower(Word a, Word step, Word b) {
 #if __CUDA_ARCH__ >= 900
         return Message::least_step(a, step, b);
 #else
@@ -180,7 +170,7 @@ struct LabelTeam {
     }
 
     // Minimum of the low and of the high values.
-    static __device__ __forceinline__ Word least_of(const Word (&h)[WORDS]) {
+    static DEVICE Word least_of(const Word (&h)[WORDS]) {
         Word part[WORDS];  // three at a time, for a short chain
 #pragma unroll
         for (int r = 0; r < WORDS; ++r) part[r] = h[r];
@@ -198,7 +188,7 @@ struct LabelTeam {
 
     // Two lanes: the value that can lower the other lane's nearest label, at distance 0 from the
     // border.
-    static __device__ __forceinline__ Word leaving(const Word (&h)[WORDS], const Steps& steps) {
+    static DEVICE Word leaving(const Word (&h)[WORDS], const Steps& steps) {
         if constexpr (IS_NEAR) {
             Word nearest = h[NEAR > 0 ? NEAR - 1 : 0];
 #pragma unroll
@@ -217,8 +207,8 @@ struct LabelTeam {
     // soon as they can. Then ``meanwhile`` is called, with a number that is 0 but known only after
     // that.
     template <bool IS_FAST, typename Meanwhile>
-    static __device__ __forceinline__ void message(Word (&h)[WORDS], int lane, const Steps& steps,
-                                                   const Meanwhile& meanwhile) {
+    static DEVICE void message(Word (&h)[WORDS], int lane, const Steps& steps,
+                               const Meanwhile& meanwhile) {
         Word smallest = least_of(h), others = smallest, arriving = h[0];
         if constexpr (LANES > 1) others = Message::shuffle_xor(smallest, 1);
         if constexpr (LANES == 2 && !IS_FAST && NEAR > 0) {
@@ -249,7 +239,7 @@ struct LabelTeam {
     }
 
     // The lower envelope within the lane, in place.
-    static __device__ __forceinline__ void own_envelope(Word (&h)[WORDS], Word slope) {
+    static DEVICE void own_envelope(Word (&h)[WORDS], Word slope) {
 #pragma unroll
         for (int r = 1; r < WORDS; ++r) h[r] = lower(h[r - 1], slope, h[r]);
         h[WORDS - 1] = lower(Message::swap(h[WORDS - 1]), slope, h[WORDS - 1]);
@@ -260,8 +250,7 @@ struct LabelTeam {
     // The lower envelope in O(D) (Felzenszwalb and Huttenlocher, section 3.1): within the lanes
     // first; then groups of lanes exchange the values at their borders, groups of twice the size
     // each time. ``arriving``: of two lanes, the other's value at the border.
-    static __device__ __forceinline__ void envelope(Word (&h)[WORDS], int lane, const Steps& steps,
-                                                    Word arriving) {
+    static DEVICE void envelope(Word (&h)[WORDS], int lane, const Steps& steps, Word arriving) {
         own_envelope(h, steps.slope);
         if constexpr (LANES == 2) {
 #pragma unroll
@@ -294,8 +283,7 @@ struct LabelTeam {
     // The same where a step crosses at most REACH labels: each label is compared with its
     // neighbours, and so step by step with those further away (Cheng, Liang, Lai, Chen & Chen,
     // Fast belief propagation process element, 2009).
-    static __device__ __forceinline__ void compare_neighbours(Word (&h)[WORDS], int lane,
-                                                              const Steps& steps) {
+    static DEVICE void compare_neighbours(Word (&h)[WORDS], int lane, const Steps& steps) {
         const int self = threadIdx.x % 32;
 #pragma unroll 1
         for (int step = 0; step < REACH; ++step) {
@@ -329,7 +317,7 @@ struct LabelTeam {
 // read.
 template <typename Message, int DISPARITIES, int REACH, bool IS_FAST, bool WAITS, int SIDES,
           int STEP, bool IS_LONG>
-__device__ __forceinline__ void sweep(
+DEVICE void sweep(
     const typename Message::Word* cost, const typename Message::Word* first,
     const typename Message::Word* second, typename Message::Word* arriving, int count, bool writes,
     int lane, const typename LabelTeam<Message, DISPARITIES, REACH>::Steps& steps,

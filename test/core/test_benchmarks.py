@@ -8,18 +8,20 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
 
-import cv2
 import numpy as np
 import pytest
-import yaml
 
 from test.cases import every
 
 pytest.importorskip('numba')
 
-from benchmarks import common
+from benchmarks import common, gpu_faults, sanitizers
+from benchmarks.frame_loop import FrameLoop
+from stereo_bp_ros.config import MatcherConfig
+from stereo_bp_ros.engines.cuda.plan import resolve, tuned_plan
+from stereo_bp_ros.engines.cuda.runtime import device
+from stereo_bp_ros.matcher import StereoMatcher
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = sorted({path.stem for path in (REPOSITORY / 'benchmarks').glob('*.py')}
@@ -70,25 +72,6 @@ def test_a_helper_that_does_not_answer_is_named_with_the_reason(
 
 
 @pytest.mark.slow
-def test_peers_on_the_cpu(
-        tmp_path: pathlib.Path,
-        textured_pair: Callable[..., tuple[np.ndarray, np.ndarray]]) -> None:
-    (tmp_path / 'small').mkdir()
-    for side, image in zip(('left', 'right'), textured_pair(160, 96, 5), strict=True):
-        cv2.imwrite(str(tmp_path / 'small' / f'{side}.png'), image)
-    cv2.imwrite(str(tmp_path / 'small' / 'disparity.png'), np.full((96, 160), 40, np.uint8))
-    (tmp_path / 'sets.yaml').write_text(
-        yaml.safe_dump({'small': {'disparities': 16, 'disparity_scale': 8}}))
-    report = tmp_path / 'report.json'
-    done = start('cpu_peers', tmp_path, '--rounds', 1, '--size', '160x96x16', '--output', report)
-    assert done.returncode == 0, done.stderr
-    assert [row[0] for row in rows(done.stdout)] == ['small', 'street 160x96x16']
-    times = json.loads(report.read_text())['median_and_minimum_ms']
-    assert list(times) == ['small', 'street 160x96x16']
-    assert every(0 < least <= median for pair in times.values() for median, least in pair.values())
-
-
-@pytest.mark.slow
 def test_an_evaluation_over_processes() -> None:
     pytest.importorskip('distributed')
     done = start('scale', '--frames', 300, '--workers', 2)
@@ -123,19 +106,120 @@ def test_the_node_on_the_cpu(tmp_path: pathlib.Path) -> None:
     assert stages[0] == 'bp_small'
 
 
-@pytest.mark.parametrize(('changes', 'step', 'reasons'), [
-    ({}, 'steady', []),
-    ({'lost_to_node': 1}, 'steady', ['1 of 10 frames were lost on the way to the node']),
-    ({'dropped': {'superseded': 2}}, 'steady', ['2 dropped, superseded']),
-    ({'waiting': 1}, 'steady', ['1 of 10 frames wait for a partner']),
-    ({'in_progress': 1}, 'steady', ['1 of 10 frames wait for the engine']),
-    ({'lost_from_node': 3}, 'steady', ['3 of 10 frames were lost on the way from the node']),
-    ({'lost_from_node': 3}, 'search', [])])
-def test_a_run_of_the_node_fails_for_reasons_that_are_said(
-        changes: dict[str, Any], step: str, reasons: list[str]) -> None:
+def test_a_run_of_the_node_fails_for_reasons_that_are_said() -> None:
     from benchmarks import node
-    frames = {'sent': 10, 'dropped': {}, **dict.fromkeys(
-        ('lost_to_node', 'waiting', 'in_progress', 'lost_from_node'), 0), **changes}
-    row = {'step': step, 'has_settled': True, 'frames': frames}
-    assert node.failures(row) == reasons
-    assert node.failures({**row, 'has_settled': False}) == ['the counters still change', *reasons]
+    frames = {'sent': 10, 'dropped': {'superseded': 2}, 'lost_to_node': 1, 'waiting': 2,
+              'in_progress': 3, 'lost_from_node': 4}
+    row = {'step': 'steady', 'has_settled': False, 'frames': frames}
+    assert node.failures(row) == [
+        'the counters still change', '1 of 10 frames were lost on the way to the node',
+        '2 of 10 frames wait for a partner', '3 of 10 frames wait for the engine',
+        '4 of 10 frames were lost on the way from the node', '2 dropped, superseded']
+    sound = {**dict.fromkeys(frames, 0), 'sent': 10, 'dropped': {}}
+    assert node.failures({**row, 'has_settled': True, 'frames': sound}) == []
+    lost = {**sound, 'lost_from_node': 4}
+    assert node.failures({**row, 'has_settled': True, 'step': 'search', 'frames': lost}) == []
+
+
+# Failing GPUs
+
+def test_a_published_frame_with_other_bits_is_a_wrong_one(
+        textured_pair: Callable[..., tuple[np.ndarray, np.ndarray]]) -> None:
+    config = MatcherConfig(disparity_range=8, stereo_algorithm='sad', backend='cpu')
+    left, right = textured_pair(64, 48, 3)
+    with StereoMatcher(config) as matcher:
+        expected = np.array(matcher.compute(left, right).disparity)
+    changed = expected.copy()
+    changed[24, 32] = np.nextafter(changed[24, 32], np.float32(9))
+    loop = FrameLoop([left, left], [right, right], [expected, changed])
+    loop.build(config)
+    counts = loop.frames(6)
+    loop.host.release()
+    assert (counts['right'], counts['wrong'], counts['none'], len(counts['ms'])) == (3, 3, 0, 6)
+
+
+@pytest.mark.parametrize('name', ['FAULT', 'LOAD'])
+def test_kernels_of_the_benchmark_compile(name: str) -> None:
+    pytest.importorskip('cupy')
+    from cupy_backends.cuda.libs import nvrtc
+    program = nvrtc.createProgram(getattr(gpu_faults, name), f'{name}.cu', (), ())
+    nvrtc.compileProgram(program, ('-arch=sm_90',))
+    assert nvrtc.getCUBIN(program)
+
+
+@pytest.mark.slow
+def test_a_loss_can_be_rehearsed_without_a_gpu(tmp_path: pathlib.Path) -> None:
+    report = tmp_path / 'report.json'
+    done = start('gpu_faults', '--backend', 'cpu', '--size', '64x48x16', '96x64x16', '--output',
+                 report)
+    assert done.returncode == 0, done.stderr
+    lost = json.loads(report.read_text())['rows']
+    assert [row['status'] for row in lost] == ['3', '0', '3', '0', '0']
+    assert every(not row['wrong'] and row['none'] == 1 and row['right'] > 20 and row['again_s']
+                 for row in lost)
+
+
+# Kernels under compute-sanitizer
+
+CLEAN = '========= COMPUTE-SANITIZER\nmatched road\n========= ERROR SUMMARY: 0 errors\n'
+WRITE = """========= COMPUTE-SANITIZER
+========= Invalid __global__ write of size 4 bytes
+=========     at speckles+0x1a0
+matched road
+========= ERROR SUMMARY: 37 errors
+========= ERROR SUMMARY: 17 errors were not printed. Use --print-limit option to adjust
+"""
+RACE = ('matched road\n'
+        '========= RACECHECK SUMMARY: 3 hazards displayed (1 error, 2 warnings)\n')
+
+
+@pytest.mark.parametrize(('tool', 'printed', 'status', 'count'), [
+    ('memcheck', CLEAN, 0, 0), ('memcheck', WRITE, 0, 37), ('racecheck', RACE, 0, 3),
+    ('', 'matched road\n', 0, 0), ('', 'matched road\n', 1, None),
+    ('memcheck', CLEAN.replace('matched road\n', ''), 0, None),
+    ('synccheck', 'matched road\n========= Error: No attachable process found.', 255, None)])
+def test_the_summary_of_a_tool_is_read(tool: str, printed: str, status: int,
+                                       count: int | None) -> None:
+    assert sanitizers.errors(tool, 'road', printed, status) == count
+
+
+def test_cuda_has_every_configuration_that_a_tool_runs() -> None:
+    for case in sanitizers.CASES.values():
+        resolve(case.config, device.TYPICAL)
+        planned = tuned_plan(case.config, case.width, case.height, device.TYPICAL)
+        assert planned.memory.total < 2**26, case
+
+
+def test_a_configuration_matches_two_frames(capsys: pytest.CaptureFixture[str],
+                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, 'argv', ['', '--match', 'rectified_colour', '--backend', 'cpu'])
+    sanitizers.main()
+    assert capsys.readouterr().out == 'matched rectified_colour\n'
+
+
+@pytest.mark.slow
+def test_findings_are_printed_and_make_the_status_1(tmp_path: pathlib.Path) -> None:
+    stand_in = tmp_path / 'sanitizer'
+    stand_in.write_text("""#!/bin/sh
+[ $2 = racecheck ] && found='RACECHECK SUMMARY: 2 hazards displayed (0 errors, 2 warnings)'
+while [ "$1" != --print-limit ]; do shift; done; shift 2
+[ "$found" ] || found='ERROR SUMMARY: 0 errors'
+"$@"
+echo "========= $found"
+""")
+    stand_in.chmod(0o755)
+    report = tmp_path / 'report.json'
+    done = start('sanitizers', '--backend', 'cpu', '--only', 'sad_fast', '--tools', 'memcheck',
+                 'racecheck', '--jobs', 1, '--sanitizer', stand_in, '--output', report)
+    assert done.returncode == 1, done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.startswith('| sad_fast'))
+    assert row.split(' | ')[-2:] == ['0', '2 |']
+    assert 'RACECHECK SUMMARY: 2 hazards' in done.stdout
+    counts = {one['tool']: one['findings'] for one in json.loads(report.read_text())['results']}
+    assert counts == {'': 0, 'memcheck': 0, 'racecheck': 2}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize('is_cleared', [True, False])
+def test_arrays_apart_match_on_a_gpu(is_cleared: bool) -> None:
+    sanitizers.match(sanitizers.CASES['road'], 'cuda', is_cleared=is_cleared)

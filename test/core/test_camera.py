@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import types
 
@@ -45,6 +44,9 @@ def test_binning_and_region_of_interest_are_applied():
     calibration = Calibration.from_camera_info(left, right)
     assert calibration == Calibration(250.0, 0.2, 140.0, 140.5, 110.0, width=200, height=150)
     assert image_size(left) == (200, 150)
+    # Zero counts as one, and as the full sensor.
+    assert image_size(camera_info()) == (640, 480)
+    assert image_size(camera_info(binning=(1, 2))) == (640, 240)
 
 
 def test_rows_and_columns_may_have_focal_lengths_of_their_own():
@@ -61,9 +63,7 @@ def test_rows_and_columns_may_have_focal_lengths_of_their_own():
 
 @pytest.mark.parametrize(('fields', 'words'), [
     ({'roi': (40, 20, 620, 300)}, 'ends at x = 660 (x_offset 40, width 620), and width is 640'),
-    ({'roi': (40, 200, 600, 300)}, 'ends at y = 500 (y_offset 200, height 300), and height is 4'),
-    ({'roi': (640, 0, 0, 0)}, 'ends at x = 641 (x_offset 640, width 0), and width is 640'),
-    ({'roi': (2**32 - 1, 0, 1, 1)}, 'ends at x = 4294967296'),
+    ({'roi': (2**32 - 1, 0, 0, 0)}, 'ends at x = 4294967296 (x_offset 4294967295, width 0), and'),
     ({'roi': (0, 0, 40, 40), 'binning': (41, 1)}, 'binning_x of the right camera_info is 41'),
     ({'binning': (1, 2**32 - 1)}, 'binning_y of the right camera_info is 4294967295')])
 def test_a_region_that_is_no_part_of_the_image_is_refused_in_words(fields, words):
@@ -93,17 +93,10 @@ def test_a_number_that_is_none_is_named_by_its_place(values, words):
     assert len(str(error.value)) < 200
 
 
-def test_zero_binning_counts_as_one_and_zero_roi_as_the_full_sensor():
-    assert image_size(camera_info()) == (640, 480)
-    assert image_size(camera_info(binning=(1, 2))) == (640, 240)
-
-
 @pytest.mark.parametrize(('left', 'right', 'reason'), [
     (camera_info(), camera_info('right', baseline=0.0), InputReason.ZERO_BASELINE),
     (camera_info(), camera_info('right', baseline=-0.2), InputReason.SWAPPED_CAMERAS),
-    (camera_info(), camera_info('right', baseline=1e-13), InputReason.ZERO_BASELINE),
     (camera_info(), vertical(baseline=0.2), InputReason.VERTICAL_PAIR),
-    (camera_info('right'), camera_info('left'), InputReason.SWAPPED_CAMERAS),
     (camera_info(focal=0.0), camera_info('right'), InputReason.BAD_CALIBRATION),
     (camera_info(cx=float('nan')), camera_info('right'), InputReason.BAD_CALIBRATION),
     (camera_info(), camera_info('right', focal=float('inf')), InputReason.BAD_CALIBRATION),
@@ -119,16 +112,12 @@ def test_calibrations_that_cannot_be_are_refused_with_their_reason(left, right, 
     ('focal_px', {'focal': 1e-46}),
     ('baseline_m', {'focal': 1e-10, 'baseline': 1e39}),
     ('focal_px x baseline_m', {'focal': 1e25, 'baseline': 1e10}),
-    ('cx_left', {'cx': 1e39}),
     ('cy', {'cy': -1e39}),
 ])
 def test_numbers_that_float32_does_not_hold_are_refused_by_name(name, fields):
     """They would leave in messages as infinite, or as 0."""
     with pytest.raises(InputError, match=rf'bad calibration: {name} is .*float32'):
         Calibration.from_camera_info(camera_info(**fields), camera_info('right', **fields))
-
-
-def test_principal_points_whose_difference_float32_does_not_hold_are_refused():
     with pytest.raises(InputError, match=r'cx_left - cx_right is .*float32'):
         Calibration.from_camera_info(camera_info(cx=3e38), camera_info('right', cx=-3e38))
 
@@ -155,28 +144,15 @@ def test_an_image_of_another_size_than_its_camera_info_is_refused_naming_both():
         check_image_size('left', camera_info(), 320, 240)
 
 
-def rows(left, right):
-    return [finding.text for finding in check_projections(projection('left', left),
-                                                          projection('right', right))]
-
-
-def test_rows_that_cannot_match_are_warned_about():
-    assert rows(camera_info(), camera_info('right')) == []
-    shifted = rows(camera_info(), camera_info('right', cy=243.0))
-    assert len(shifted) == 1
-    assert '3 rows' in shifted[0]
-    assert 'focal lengths differ' in rows(camera_info(), camera_info('right', focal=520.0))[0]
-
-
 @pytest.mark.parametrize(('index', 'value', 'words'), [
-    (7, 10.0, 'vertical baseline'), (7, 0.4, ''), (0, 505.0, 'depth is wrong'),
-    (5, 505.0, 'rows do not match')])
+    (0, 500.0, ''), (7, 10.0, 'vertical baseline'), (7, 0.4, ''), (0, 505.0, 'depth is wrong'),
+    (0, 520.0, 'focal lengths differ'), (5, 505.0, 'rows do not match'), (6, 243.0, '3 rows')])
 def test_each_number_of_the_right_camera_that_does_not_fit_is_named(index, value, words):
     """KITTI's colour cameras are 2.7 mm above each other: half a row at 100 px of disparity."""
     right = camera_info('right')
     right.p[index] = value
-    found = rows(camera_info(), right)
-    assert [words in text for text in found] == [True] * bool(words)
+    findings = check_projections(projection('left', camera_info()), projection('right', right))
+    assert [words in finding.text for finding in findings] == [True] * bool(words)
 
 
 def test_both_cameras_may_be_displaced_from_the_origin_of_the_rig():
@@ -186,12 +162,3 @@ def test_both_cameras_may_be_displaced_from_the_origin_of_the_rig():
     assert calibration.baseline_m == pytest.approx(0.5465, abs=1e-4)
     left.p[3], right.p[3] = 1e-13, -141.4
     assert Calibration.from_camera_info(left, right).baseline_m == pytest.approx(0.2, abs=1e-3)
-
-
-def test_a_calibration_cannot_be_changed() -> None:
-    calibration = Calibration(100.0, 0.1, 32.0, 32.0, 24.0)
-    for field in dataclasses.fields(calibration):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(calibration, field.name, 1.0)
-    # It stands for its content: what is known of one counts for its equal.
-    assert len({calibration, Calibration(100.0, 0.1, 32.0, 32.0, 24.0)}) == 1

@@ -59,34 +59,26 @@ def test_the_page_lists_every_check_with_what_it_does_and_who_asks(repository: p
         str(check.severity), check.about, ', '.join(check.programs),
         'yes' if check.can_be_ignored else 'no')) for key, check in CHECKS.items()}
     assert rows == expected
-
-
-def test_every_reason_and_every_doubt_is_a_check_with_a_program() -> None:
     assert set(CHECKS) == {one.value for one in (*InputReason, *Doubt)}
     assert every(check.programs and set(check.programs) <= set(PROGRAMS)
                  for check in CHECKS.values())
 
 
-def test_no_check_of_sizes_memory_or_numbers_can_be_ignored() -> None:
+def test_a_check_is_ignored_by_its_name_and_none_of_sizes_memory_or_numbers() -> None:
     assert len(IGNORABLE) == len(Doubt) + 1
     rejecting = {key for key, check in CHECKS.items()
                  if check.severity is Severity.REJECT and check.can_be_ignored}
     assert rejecting == {'exchanged images'}
-
-
-def test_a_check_is_ignored_by_its_name_and_no_other() -> None:
     same = raw(GREY, GREY)
-    assert keys(examine_pair(*same, CONFIG)) == ['identical images']
+    finding, = examine_pair(*same, CONFIG)
+    assert finding.check.key == 'identical images'
+    assert str(finding).endswith('[identical images]')
     ignoring = CONFIG.replace(ignored_checks='Identical images'.lower())
     assert examine_pair(*same, ignoring) == []
     assert ignored_keys('identical_images, frozen camera') == {'identical images', 'frozen camera'}
     for name in ('bad calibration', 'identical'):
         with pytest.raises(ConfigError, match=f'ignored_checks.*{name}'):
             CONFIG.replace(ignored_checks=name)
-
-
-def test_what_is_told_names_the_check_that_may_be_ignored() -> None:
-    assert str(examine_pair(*raw(GREY, GREY), CONFIG)[0]).endswith('[identical images]')
 
 
 # One image, and two beside each other
@@ -110,15 +102,19 @@ def test_doubtful_images_are_named(left: np.ndarray, right: np.ndarray, expected
             if not text.startswith(start)] == []
 
 
-@pytest.mark.parametrize('encoding', ['nv12', 'nv21', 'nv24'])
+@pytest.mark.parametrize('encoding', ['nv12', 'nv24', 'yuv422'])
 def test_chroma_makes_no_image_black_or_saturated(encoding: str) -> None:
-    rows = ENCODINGS[encoding].rows(8)
     for luma, chroma, expected in ((0, 255, ['the left image is black']), (128, 0, []),
                                    (255, 128, ['the left image is saturated'])):
-        array = np.full((rows, 8), chroma, np.uint8)
-        array[:8] = luma
+        if encoding == 'yuv422':
+            array = np.full((8, 8, 2), (chroma, luma), np.uint8)
+        else:
+            array = np.full((ENCODINGS[encoding].rows(8), 8), chroma, np.uint8)
+            array[:8] = luma
         other = array.copy()
         other[:8:2] = 90
+        if encoding == 'yuv422':
+            other[..., 0] = chroma
         left, right = (RawImage.from_array(image, encoding) for image in (array, other))
         assert [one.text for one in checks.examine_images(left, right, CONFIG)] == expected
 
@@ -134,17 +130,7 @@ def test_a_mosaic_of_16_bits_is_judged_after_its_scale(dtype: str) -> None:
         'the left image is saturated (does mono16_scale')
 
 
-def test_only_the_luma_of_yuv_says_whether_an_image_is_black() -> None:
-    yuv = np.zeros((8, 8, 2), np.uint8)
-    yuv[..., 0] = 128       # neutral colour
-    image = RawImage.from_array(yuv, 'yuv422')
-    other = RawImage.from_array(yuv + np.uint8(60), 'yuv422')
-    assert [one.text for one in checks.examine_images(image, other, CONFIG)] == [
-        'the left image is black']
-
-
-@pytest.mark.parametrize('bits', [8, 10, 12, 14, 16])
-@pytest.mark.parametrize('dtype', ['<u2', '>u2'])
+@pytest.mark.parametrize(('bits', 'dtype'), [(8, '<u2'), (12, '>u2'), (14, '<u2'), (16, '>u2')])
 def test_fewer_bits_than_16_are_told_with_the_factor_that_mends_them(bits: int, dtype: str
                                                                      ) -> None:
     highest = 2**bits - 1
@@ -156,9 +142,6 @@ def test_fewer_bits_than_16_are_told_with_the_factor_that_mends_them(bits: int, 
         scale = float(found[0].text.rpartition('set mono16_scale to ')[2])
         assert scale * highest == pytest.approx(255, rel=1e-5)
         assert checks.check_bits(left, right, scale) == []
-
-
-def test_images_of_8_bits_have_no_missing_bits() -> None:
     assert checks.check_bits(*raw(GREY // 16, GREY // 16), CONFIG.mono16_scale) == []
 
 
@@ -174,12 +157,9 @@ def test_a_camera_that_repeats_its_bytes_under_new_stamps_is_told_by_its_side() 
     both, = cameras.examine(*raw(images[2].copy(), images[4].copy()), 4 * 10**9)
     assert 'both images repeat for 1.0 s' in both.text
     assert cameras.examine(*raw(images[4], images[5]), 5 * 10**9) == []
-
-
-def test_a_pair_that_is_looked_at_again_under_its_stamp_is_not_frozen() -> None:
-    cameras = FrozenCameras()
-    for stamp_ns in (10**9, 10**9, 5 * 10**8):      # the last one: a bag that begins again
-        assert cameras.examine(*raw(GREY, GREY[::-1]), stamp_ns) == []
+    # The same pair again, and a bag that begins again.
+    for stamp_ns in (5 * 10**9, 10**8):
+        assert cameras.examine(*raw(images[4], images[5]), stamp_ns) == []
 
 
 # Both images together
@@ -190,19 +170,9 @@ def test_exchanged_images_are_rejected_with_where_their_corners_lie() -> None:
     with pytest.raises(InputError, match='left and right image are probably exchanged') as caught:
         examine_pair(*raw(right, left), CONFIG)
     assert caught.value.reason is InputReason.EXCHANGED_IMAGES
-
-
-def test_who_knows_better_may_match_exchanged_images() -> None:
-    left, right = plane()
-    ignoring = CONFIG.replace(ignored_checks='exchanged images')
-    assert examine_pair(*raw(right, left), ignoring) == []
-
-
-@pytest.mark.parametrize('first', [-64, -40])
-def test_a_scene_behind_converged_cameras_is_matched_where_negative_disparities_are_searched(
-        first: int) -> None:
-    left, right = plane()       # exchanged, all disparities are negative: as behind converged ones
-    assert examine_pair(*raw(right, left), CONFIG.replace(min_disparity=first)) == []
+    # Who knows better may match them; behind converged cameras all disparities are negative.
+    for changes in ({'ignored_checks': 'exchanged images'}, {'min_disparity': -40}):
+        assert examine_pair(*raw(right, left), CONFIG.replace(**changes)) == []
 
 
 @pytest.mark.parametrize('images', [
@@ -213,7 +183,7 @@ def test_images_that_tell_nothing_are_not_exchanged(images: tuple[np.ndarray, ..
     assert checks.check_exchanged(*images, CONFIG) == []
 
 
-@pytest.mark.parametrize('folder', ['kitti2012', 'middlebury', 'sequence', 'driving'])
+@pytest.mark.parametrize('folder', ['middlebury', 'sequence', 'driving'])
 def test_real_pairs_are_rejected_if_and_only_if_they_are_exchanged(data: pathlib.Path,
                                                                    folder: str) -> None:
     pairs = open_dataset(data / folder)
@@ -235,9 +205,8 @@ def test_rows_that_miss_each_other_are_told_with_how_far() -> None:
 # Calibration
 
 @pytest.mark.parametrize(('baseline', 'hint'), [
-    (0.005, None), (0.54, None), (10.0, None), (0.0004, 'If 0.12 m is right, P[3] is -baseline'),
-    (120.0, 'If 0.12 m is right, P[3] is in millimetres'), (1e-5, 'another unit'),
-    (20.0, 'another unit')])
+    (0.005, None), (10.0, None), (0.0004, 'If 0.12 m is right, P[3] is -baseline'),
+    (120.0, 'If 0.12 m is right, P[3] is in millimetres'), (20.0, 'another unit')])
 def test_baselines_that_nobody_builds_are_told_with_what_may_be_meant(
         baseline: float, hint: str | None) -> None:
     found = checks.check_baseline(Calibration(300.0, baseline, 160.0, 160.0, 120.0))
@@ -258,12 +227,11 @@ def test_a_calibration_of_another_size_is_rejected_by_check_and_by_matcher() -> 
             assert caught.value.reason is InputReason.CAMERA_INFO_SIZE
 
 
-@pytest.mark.parametrize(('factor', 'told'), [(0.5, True), (1.0, False), (2.0, True)])
-def test_a_principal_point_far_from_the_middle_is_told_where_the_size_is_not_known(
-        factor: float, told: bool) -> None:
-    scaled = Calibration(300 * factor, 0.2, 160 * factor, 160 * factor, 120 * factor)
-    found = examine_pair(*raw(*plane()), CONFIG, scaled)
-    assert keys(found) == ['principal point'] * told
+def test_a_principal_point_far_from_the_middle_is_told_where_the_size_is_not_known() -> None:
+    for factor, told in ((0.5, True), (1.0, False), (2.0, True)):
+        scaled = Calibration(300 * factor, 0.2, 160 * factor, 160 * factor, 120 * factor)
+        found = examine_pair(*raw(*plane()), CONFIG, scaled)
+        assert keys(found) == ['principal point'] * told
 
 
 # Truth
@@ -280,10 +248,7 @@ def test_truth_beyond_the_range_is_told_with_the_range_that_holds_it(
     truth[2, 0] = low
     found = checks.check_truth(truth, CONFIG)
     assert [str(settings) in one.text for one in found] == [True] * (settings is not None)
-
-
-def test_a_few_wrong_values_of_a_truth_are_no_range() -> None:
-    truth = np.full((100, 100), 20, np.float32)
-    truth[0, :40] = 100
-    assert checks.check_truth(truth, CONFIG) == []
-    assert checks.check_truth(np.full((4, 4), np.nan, np.float32), CONFIG) == []
+    # A few wrong values are no range.
+    few = np.full((100, 100), 20, np.float32)
+    few[0, :40] = 100
+    assert checks.check_truth(few, CONFIG) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -18,7 +17,6 @@ from stereo_bp_ros.config import (
     all_settings,
     parse_assignments,
     quantisation,
-    split,
 )
 from stereo_bp_ros.config.files import preset_names
 from stereo_bp_ros.config.parameter_blocks import load_parameter_file
@@ -42,23 +40,19 @@ def test_numbers_of_numpy_are_shown_as_numbers(value, text):
     assert str(ConfigError('levels', value, 'must not')) == f'levels is {text}, but must not'
 
 
-def test_a_refused_value_is_named_with_its_limit():
-    with pytest.raises(ConfigError, match='disparity_range is 1, but must be a whole number '
-                                          'from 2 to 512 pixels') as error:
-        MatcherConfig(disparity_range=1)
-    assert (error.value.field, error.value.value) == ('disparity_range', 1)
-
-
 @pytest.mark.parametrize(('name', 'value'), [
-    ('disparity_range', 513), ('disparity_range', 2.5), ('disparity_range', '64'),
-    ('disparity_range', True), ('correlation_window_size', 4), ('data_weight', 0),
-    ('data_weight', float('nan')), ('data_weight', float('inf')), ('preprocessing', 'census'),
-    ('stereo_algorithm', 3), ('stereo_algorithm', True), ('exact', 1), ('median_window_size', 4),
-])
-def test_wrong_types_ranges_and_choices_are_refused(name, value):
+    ('disparity_range', 513), ('disparity_range', 2.5), ('disparity_range', True),
+    ('correlation_window_size', 4), ('data_weight', 0), ('data_weight', float('nan')),
+    ('data_weight', [1]), ('levels', 10**400), ('levels', 16**5000), ('exact', 1), ('exact', None),
+    ('stereo_algorithm', 3), ('stereo_algorithm', True), ('stereo_algorithm', 'x' * 10**6),
+    ('median_window_size', np.array([1, 2])),
+], ids=lambda value: str(value)[:20] if isinstance(value, str) else type(value).__name__)
+def test_values_of_wrong_type_range_choice_or_length_are_refused_in_a_line(name, value):
     with pytest.raises(ConfigError) as error:
         MatcherConfig(**{name: value})
     assert error.value.field == name
+    assert str(error.value).startswith(f'{name} is ')
+    assert len(str(error.value)) < 400
 
 
 def test_numbers_of_numpy_and_whole_ones_where_a_float_is_meant_are_accepted():
@@ -68,6 +62,8 @@ def test_numbers_of_numpy_and_whole_ones_where_a_float_is_meant_are_accepted():
 
 
 @pytest.mark.parametrize(('kind', 'values', 'text'), [
+    (MatcherConfig, {'disparity_range': 1}, 'disparity_range is 1, but must be a whole number '
+                                            'from 2 to 512 pixels'),
     (MatcherConfig, {'disparities': 64}, 'no setting of this name'),
     (MatcherConfig, {'exact': True, 'message_type': 'int16'}, 'exact is True, but needs'),
     (MatcherConfig, {'message_type': 'int16', 'discontinuity_slope': 0.001},
@@ -75,7 +71,7 @@ def test_numbers_of_numpy_and_whole_ones_where_a_float_is_meant_are_accepted():
     (NodeConfig, {'image_width': 640}, 'set both, or neither'),
     (MatcherConfig, {'rectify': True, 'rectified_width': 640},
      'rectified_width is 640: set both, or neither')])
-def test_settings_that_do_not_go_together_are_refused_in_words(kind, values, text):
+def test_settings_that_do_not_fit_are_refused_in_words(kind, values, text):
     with pytest.raises(ConfigError, match=text):
         kind.from_mapping(values)
 
@@ -109,7 +105,7 @@ def test_the_int16_scale_cannot_overflow_and_is_at_least_a_quarter_of_what_could
 
 
 @pytest.mark.parametrize('message_type', ['int16', 'float16'])
-@pytest.mark.parametrize('disparities', [16, 21, 32, 64, 128])
+@pytest.mark.parametrize('disparities', [16, 21, 128])
 def test_16_bits_hold_the_parameters_of_the_five_sets_exactly(disparities, message_type):
     config = MatcherConfig.preset('five_sets', disparity_range=disparities,
                                   message_type=message_type)
@@ -125,28 +121,7 @@ def test_only_live_settings_change_without_a_new_engine():
     assert not config.is_live_change(config.replace(disparity_range=32, speckle_size=50))
 
 
-def test_what_is_declared_is_read_once_and_cannot_be_changed():
-    """A node asks for it at every change of a parameter."""
-    for kind in (MatcherConfig, NodeConfig):
-        assert kind.settings() is kind.settings()
-        with pytest.raises(TypeError):
-            kind.settings()['another'] = None
-    assert set(MatcherConfig.settings()) != set(NodeConfig.settings())
-
-
-def test_a_change_of_another_setting_searches_no_scale_anew(monkeypatch):
-    config = MatcherConfig()
-    assert quantisation.message_scale(MatcherConfig(message_type='float32')) == 1
-    scale = quantisation.message_scale(config)
-    monkeypatch.setattr(quantisation, 'round_half_up', lambda _: pytest.fail('searched'))
-    for changes in ({'uniqueness_ratio': 3.25}, {'speckle_size': 41}, {'num_threads': 3}):
-        assert quantisation.message_scale(config.replace(**changes)) == scale
-
-
 def test_every_preset_is_a_valid_configuration_and_a_ros_parameter_file():
-    assert {'tsukuba_2010', 'tsukuba_2009', 'cones_2010', 'road_2009', 'five_sets', 'road',
-            'road_fast', 'road_sobel',
-            'indoor', 'sad_venus', 'sad_fast', 'tsukuba_2019'} <= set(preset_names())
     for name in preset_names():
         MatcherConfig.preset(name)
         path = PRESETS / f'{name}.yaml'
@@ -187,11 +162,8 @@ def test_an_unknown_preset_lists_the_known_ones():
 
 
 @pytest.mark.parametrize(('text', 'value'), [
-    ('disparity_range=48', 48), ('data_weight=1', 1.0), ('subpixel=false', False),
-    ('stereo_algorithm=0', 'sad'), ('preset=road', 'road'), ('levels= 3 ', 3),
-    ('levels=+3', 3), ('levels=0x3', 3), ('data_weight=.5', 0.5),
-    ('exact=yes', True), ('stereo_algorithm=bp', 'bp'), ('stereo_algorithm=1', 'bp'),
-    ('preset=[1]', '[1]')])
+    ('data_weight=1', 1.0), ('subpixel=false', False), ('stereo_algorithm=0', 'sad'),
+    ('levels= 3 ', 3), ('levels=0x3', 3), ('exact=yes', True), ('preset=[1]', '[1]')])
 def test_a_value_is_read_as_a_plain_scalar_of_yaml(text, value):
     assert list(parse_assignments([text]).values()) == [value]
 
@@ -202,22 +174,6 @@ def test_a_malformed_assignment_is_refused(text):
         parse_assignments([text])
 
 
-def test_a_flat_mapping_splits_into_matcher_and_node():
-    matcher, node = split({'disparity_range': 32, 'queue_size': 7})
-    assert (matcher.disparity_range, node.queue_size) == (32, 7)
-
-
-@pytest.mark.parametrize('value', [
-    10**400, -10**400, 16**5000, [1], {'a': 1}, None, b'x', np.array([1, 2]), float('-inf'), 1j,
-    'x' * 10**6, 2**70], ids=lambda value: type(value).__name__)
-@pytest.mark.parametrize('name', ['data_weight', 'levels', 'stereo_algorithm', 'exact'])
-def test_a_value_of_any_type_and_length_is_refused_in_a_line(name, value):
-    with pytest.raises(ConfigError) as error:
-        MatcherConfig(**{name: value})
-    assert str(error.value).startswith(f'{name} is ')
-    assert len(str(error.value)) < 400
-
-
 def test_a_parameter_file_without_a_block_is_refused(tmp_path):
     path = tmp_path / 'parameters.yaml'
     path.write_text('a: 1\n')
@@ -225,11 +181,6 @@ def test_a_parameter_file_without_a_block_is_refused(tmp_path):
         load_parameter_file(path)
     with pytest.raises(ConfigError, match='cannot be read'):
         load_parameter_file(tmp_path / 'none.yaml')
-
-
-def test_a_configuration_cannot_be_changed_in_place():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        MatcherConfig().levels = 3      # type: ignore[misc]
 
 
 def test_approximate_sync_without_a_limit_is_refused_and_its_default_elsewhere_taken():

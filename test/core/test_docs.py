@@ -69,15 +69,6 @@ def test_every_link_between_files_and_to_headings_leads_somewhere(repository):
     assert [link for page in pages(repository) for link in broken_links(page)] == []
 
 
-def test_a_link_to_no_file_or_no_heading_is_found(tmp_path):
-    (tmp_path / 'other.md').write_text('# Here & there\n\n```\n# Not a heading\n```\n## Same\n'
-                                       '## Same\n')
-    page = tmp_path / 'page.md'
-    page.write_text('[a](other.md#here--there) [b](other.md#same-1) [c](#d) `[e](f.md)`\n'
-                    '[g](other.md#not-a-heading) [h](https://host/i) [j](k.md)\n# D\n')
-    assert broken_links(page) == ['page.md: other.md#not-a-heading', 'page.md: k.md']
-
-
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """Every verb that has options, with its parser; benchmark has verbs below it."""
     found = {}

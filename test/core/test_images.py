@@ -40,23 +40,19 @@ def test_16_bit_values_are_read_in_their_byte_order():
 @pytest.mark.parametrize(('changes', 'reason', 'text'), [
     ({'encoding': 'mono9'}, InputReason.UNKNOWN_ENCODING, 'mono8.*rgb8'),
     ({'width': 0}, InputReason.BAD_SIZE, ''),
-    ({'height': -1}, InputReason.BAD_SIZE, ''),
     ({'step': 9}, InputReason.BAD_STEP, ''),
     ({'height': 11}, InputReason.SHORT_DATA, ''),
     ({'height': 10**9, 'width': 10**9, 'step': 10**9}, InputReason.SHORT_DATA, ''),
     ({'encoding': 'yuv422', 'width': 5, 'step': 10}, InputReason.BAD_SIZE, 'width is even'),
-    ({'encoding': 'nv12', 'width': 5}, InputReason.BAD_SIZE, 'nv12 of width 5; .* is even'),
     ({'encoding': 'nv21', 'height': 5}, InputReason.BAD_SIZE, 'nv21 of height 5; .* is even'),
-    ({'encoding': 'nv12', 'height': 8}, InputReason.SHORT_DATA, ''),
     ({'encoding': 'nv21', 'height': 4, 'step': 30}, InputReason.SHORT_DATA, ''),
-    ({'encoding': 'nv24', 'height': 4}, InputReason.SHORT_DATA, ''),
     ({'encoding': 'bayer_rggb16'}, InputReason.BAD_STEP, ''),
     ({'encoding': 'bayer_bggr16', 'step': 20}, InputReason.SHORT_DATA, ''),
 ])
 def test_what_does_not_fit_is_refused_with_its_reason(changes, reason, text):
     values = {'data': bytes(100), 'height': 10, 'width': 10, 'step': 10, 'encoding': 'mono8',
               **changes}
-    with pytest.raises(InputError, match=text) as error:
+    with pytest.raises(InputError, match=text or None) as error:
         RawImage(**values)
     assert error.value.reason is reason
 
@@ -72,13 +68,6 @@ def test_chroma_follows_the_luma_and_must_be_there(name, rows):
     assert np.array_equal(RawImage.from_array(array_, name).pixels, image.pixels)
     assert RawImage(bytes(45), 3, 5, 5, 'nv24').pixels.shape == (3, 5)      # odd, nothing shared
     assert RawImage(bytes(12 + 10), 2, 10, 12, 'mono8').pixels.shape == (2, 10)
-
-
-@pytest.mark.parametrize(('rows', 'name'), [(5, 'nv12'), (7, 'nv21'), (4, 'nv24')])
-def test_an_array_with_rows_of_part_of_an_image_is_refused(rows, name):
-    with pytest.raises(InputError, match='rows of luma and chroma') as error:
-        RawImage.from_array(np.zeros((rows, 4), np.uint8), name)
-    assert error.value.reason is InputReason.BAD_ARRAY
 
 
 def test_a_message_is_read_through_its_fields_without_a_copy():
@@ -102,11 +91,15 @@ def test_arrays_become_raw_images_of_the_usual_encoding(shape, dtype, encoding):
 
 @pytest.mark.parametrize('array_', [
     np.zeros((4, 4), np.float32), np.zeros(4, np.uint8), np.zeros((4, 4, 5), np.uint8),
-    np.zeros((4, 4, 3), np.uint16), np.zeros((4, 4), bool), np.zeros((4, 4), np.int8)])
+    np.zeros((4, 4, 3), np.uint16), np.zeros((4, 4), bool)])
 def test_other_arrays_are_refused(array_):
     with pytest.raises(InputError) as error:
         RawImage.from_array(array_)
     assert error.value.reason is InputReason.BAD_ARRAY
+    for rows, name in ((5, 'nv12'), (7, 'nv21'), (4, 'nv24')):
+        with pytest.raises(InputError, match='rows of luma and chroma') as error:
+            RawImage.from_array(np.zeros((rows, 4), np.uint8), name)
+        assert error.value.reason is InputReason.BAD_ARRAY
 
 
 def test_pairs_of_two_sizes_and_too_large_pairs_are_refused():

@@ -90,6 +90,9 @@ def test_close_waits_for_every_frame_in_flight(held: Held, is_submitted: bool, c
     else:
         held.start(lambda: found.append(held.matcher.compute(*held.pair)))
     assert held.inside.wait(LIMIT)
+    if not is_submitted:
+        with pytest.raises(RuntimeError, match='two threads at once'):
+            held.matcher.compute(*held.pair)
     closing = [held.start_closing() for _ in range(closes)]
     closing[-1].join(A_WHILE)
     assert [thread.is_alive() for thread in closing] == [True] * closes

@@ -48,17 +48,15 @@ def test_without_min_depth_or_a_calibration_the_range_counts() -> None:
 
 
 @pytest.mark.parametrize(('depth', 'disparities'), [
-    (720 * 0.54 / 127, 128), (720 * 0.54 / 127.01, 136), (720 * 0.54 / 119.01, 128),
-    (720 * 0.54 / 119, 120), (1000.0, 8), (720 * 0.54 / 511, 512)])
+    (720 * 0.54 / 127, 128), (720 * 0.54 / 127.01, 136), (1000.0, 8), (720 * 0.54 / 511, 512)])
 def test_the_last_disparity_is_the_least_of_whole_chunks_that_reaches_the_depth(
         depth: float, disparities: int) -> None:
     found = geometry.searched(MatcherConfig(min_depth=depth, disparity_range=3), KITTI)
     assert (found.disparity_range, found.min_depth) == (disparities, 0.0)
 
 
-@pytest.mark.parametrize('preset', ['road', 'five_sets'])
-def test_the_range_leaves_no_label_of_cudas_chunks_empty(preset: str) -> None:
-    config = MatcherConfig.preset(preset)
+def test_the_range_leaves_no_label_of_cudas_chunks_empty() -> None:
+    config = MatcherConfig.preset('road')
     for last in range(5, 192, 7):
         found = geometry.searched(config.replace(min_depth=720 * 0.54 / last), KITTI)
         disparities = found.disparity_range
@@ -66,9 +64,8 @@ def test_the_range_leaves_no_label_of_cudas_chunks_empty(preset: str) -> None:
         assert terms.padded_labels(disparities) == disparities
 
 
-@pytest.mark.parametrize('shift', [-30.0, -0.5, 0.0, 0.5, 30.0])
-@pytest.mark.parametrize('first', [-8, 0, 12])
-@pytest.mark.parametrize('downscale', [1, 2, 4])
+@pytest.mark.parametrize(('shift', 'first', 'downscale'), [
+    (0.0, 0, 1), (-30.0, -8, 2), (0.5, 12, 4), (-0.5, 0, 2), (30.0, -8, 1)])
 def test_a_point_at_that_depth_lies_within_the_search_and_one_chunk_of_its_end(
         shift: float, first: int, downscale: int) -> None:
     calibration = dataclasses.replace(KITTI, cx_left=600.0 + shift)
@@ -123,7 +120,7 @@ def test_a_depth_out_of_reach_is_refused_with_the_least_that_is_not() -> None:
         geometry.searched(MatcherConfig(min_depth=10.0, min_disparity=64), KITTI)
 
 
-@pytest.mark.parametrize('downscale', [1, 2, 3, 4])
+@pytest.mark.parametrize('downscale', [1, 3])
 def test_what_is_not_refused_never_exceeds_the_largest_range(downscale: int) -> None:
     for disparity in range(480, 512):
         config = MatcherConfig(min_depth=720 * 0.54 / disparity, downscale=downscale)
@@ -160,20 +157,15 @@ def test_only_a_calibration_that_changes_the_range_builds_an_engine(
     pair = textured_pair(80, 40, 7)
     matcher.prepare(80, 40, NEAR)
     engines = [matcher._engine]
+    wider = dataclasses.replace(NEAR, baseline_m=0.3)
     for calibration in (NEAR, dataclasses.replace(NEAR, cy=3.0),            # the same search
-                        dataclasses.replace(NEAR, baseline_m=0.19), None,
-                        dataclasses.replace(NEAR, baseline_m=0.3)):
+                        dataclasses.replace(NEAR, baseline_m=0.19), None, wider):
         matcher.compute(*pair, calibration=calibration)
         engines.append(matcher._engine)
     assert [engine is engines[0] for engine in engines] == [True] * 5 + [False]
-
-
-def test_another_size_with_another_calibration_is_matched_with_its_own_range(
-        matcher: StereoMatcher, textured_pair: Pair) -> None:
-    matcher.compute(*textured_pair(80, 40, 7), calibration=NEAR)
-    wider = dataclasses.replace(NEAR, baseline_m=0.3)
-    assert matcher.compute(*textured_pair(64, 32, 7), calibration=wider).max_disparity == 31
-    assert matcher.compute(*textured_pair(80, 40, 7), calibration=NEAR).max_disparity == 23
+    # Another size with another calibration has its own range.
+    assert matcher.compute(*textured_pair(64, 32, 7), calibration=NEAR).max_disparity == 23
+    assert matcher.compute(*pair, calibration=wider).max_disparity == 31
 
 
 def test_reconfiguring_keeps_the_calibration(matcher: StereoMatcher, textured_pair: Pair) -> None:
@@ -192,10 +184,9 @@ def test_a_calibration_that_is_refused_leaves_the_one_before(
     pair = textured_pair(80, 40, 7)
     matcher.compute(*pair, calibration=NEAR)
     engine = matcher._engine
-    far = dataclasses.replace(NEAR, baseline_m=20.0)
     for _ in range(2):
         with pytest.raises(ConfigError, match='min_depth is 1'):
-            matcher.compute(*pair, calibration=far)
+            matcher.compute(*pair, calibration=dataclasses.replace(NEAR, baseline_m=20.0))
     assert matcher.compute(*pair, calibration=NEAR).max_disparity == 23
     assert matcher._engine is engine
 

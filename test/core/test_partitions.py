@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from typing import Any
 
 import numpy as np
@@ -78,16 +77,8 @@ def test_no_partitions_are_sought_for_an_image_that_no_engine_takes() -> None:
             backend.fit(config, width, height)
 
 
-def test_partitions_of_the_largest_image_are_found_within_seconds() -> None:
-    config = MatcherConfig(max_image_width=65536, max_image_height=65536, levels=1,
-                           partition_padding=1)
-    start = time.process_time()
-    assert choose(config, 65536, 65536, 5 * 2**30, plan_of).count > 1000
-    assert time.process_time() - start < 10
-
-
-@pytest.mark.parametrize('part', [0.9, 0.5, 0.2, 0.1])
-@pytest.mark.parametrize(('width', 'height'), [(1280, 720), (300, 2001), (4096, 511)])
+@pytest.mark.parametrize(('width', 'height', 'part'), [
+    (1280, 720, 0.9), (1280, 720, 0.2), (300, 2001, 0.5), (4096, 511, 0.1)])
 def test_of_the_partitions_that_fit_those_with_the_fewest_nodes_are_chosen(
         width: int, height: int, part: float) -> None:
     config = MatcherConfig(levels=4, partition_padding=32)
@@ -105,18 +96,17 @@ def test_of_the_partitions_that_fit_those_with_the_fewest_nodes_are_chosen(
 
 
 @pytest.mark.parametrize(('length', 'padding', 'finest'), [
-    (97, 1, 33), (96, 1, 32), (1280, 5, 32), (640, 8, 32), (300, 32, 108), (3000, 32, 104)])
+    (97, 1, 33), (1280, 5, 32), (300, 32, 108)])
 def test_the_finest_partitions_of_thrice_their_padding_are_found(
         length: int, padding: int, finest: int) -> None:
     """What needs least memory is thought of, and named where not even that fits."""
     config = MatcherConfig(levels=4, partition_padding=padding)
     with pytest.raises(MemoryLimitError) as error:
         choose(config, length, length, 1, plan_of)
-    sizes = [made.size for count in range(2, length)
-             if (made := split(length, count, 16, padding)) and made.size >= 3 * padding]
-    assert min(sizes) == finest
-    smallest = next(made for count in range(2, length)
-                    if (made := split(length, count, 16, padding)) and made.size == finest)
+    smallest = min((made for count in range(2, length)
+                    if (made := split(length, count, 16, padding)) and made.size >= 3 * padding),
+                   key=lambda made: made.size)
+    assert smallest.size == finest
     assert error.value.needed == plan_of(Partitioning(smallest, smallest)).total
     assert error.value.allowed == 1
 
@@ -149,13 +139,15 @@ def test_an_image_that_fits_is_not_cut_nor_one_that_is_not_for_belief_propagatio
         choose(config, 640, 480, 1000, plan_of)
 
 
-def test_the_choice_reads_the_plan_of_few_partitions() -> None:
+def test_the_choice_reads_the_plan_of_few_partitions_however_large_the_image_is() -> None:
     asked: list[Any] = []
 
     def counted(parts: Partitioning) -> MemoryPlan:
         asked.append(dataclasses.astuple(parts))
         return plan_of(parts)
 
-    parts = choose(MatcherConfig(), 4096, 3072, 2**31, counted)
-    assert parts.count > 1
-    assert len(asked) < 25
+    assert choose(MatcherConfig(), 4096, 3072, 2**31, counted).count > 1
+    config = MatcherConfig(max_image_width=65536, max_image_height=65536, levels=1,
+                           partition_padding=1)
+    assert choose(config, 65536, 65536, 5 * 2**30, counted).count > 1000
+    assert len(asked) < 50

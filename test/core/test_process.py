@@ -20,9 +20,9 @@ def status_of(code: str, *options: str, **arguments: object) -> int:
                           stderr=subprocess.DEVNULL, **arguments).returncode     # type: ignore
 
 
-@pytest.mark.parametrize('options', [(), ('-X', 'faulthandler')])
-@pytest.mark.parametrize('fault', ['ctypes.string_at(0)', 'os.abort()',
-                                   'os.kill(os.getpid(), signal.SIGBUS)'])
+@pytest.mark.parametrize(('fault', 'options'), [
+    ('ctypes.string_at(0)', ()), ('os.abort()', ('-X', 'faulthandler')),
+    ('os.kill(os.getpid(), signal.SIGBUS)', ())])
 def test_a_fault_of_c_at_the_end_leaves_the_status_as_it_was_decided(
         fault: str, options: tuple[str, ...]) -> None:
     assert status_of(f'{END}process.end_despite_faults(7, 0.2); {fault}', *options) == 7

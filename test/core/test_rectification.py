@@ -36,9 +36,9 @@ def positions(found: Rectification, side: str) -> np.ndarray:
     return whole + np.stack([parts % 32, parts // 32], -1) / 32
 
 
-@pytest.mark.parametrize('side', ['left', 'right'])
 @pytest.mark.parametrize(('model', 'd'), MODELS)
-def test_maps_lead_to_the_raw_pixel_that_shows_the_same_point(model, d, side):
+def test_maps_lead_to_the_raw_pixel_that_shows_the_same_point(model, d):
+    side = 'left' if len(d) == 5 else 'right'
     found = rectification(model=model, d=d)
     info = camera_info(side, model=model, d=d)
     y, x = np.mgrid[:HEIGHT, :WIDTH]
@@ -56,9 +56,9 @@ def test_image_geometry_of_python_rectifies_these_raw_pixels_to_the_same_pixels(
     camera = package('image_geometry').PinholeCameraModel()
     camera.fromCameraInfo(info)
     raw = positions(rectification(model=model, d=d), 'left')
-    for y, x in np.ndindex(HEIGHT // 10, WIDTH // 10):
-        found = camera.rectifyPoint(raw[10 * y, 10 * x])
-        np.testing.assert_allclose(found, (10 * x, 10 * y), atol=1 / 16)
+    for y, x in np.ndindex(HEIGHT // 20, WIDTH // 20):
+        found = camera.rectifyPoint(raw[20 * y, 20 * x])
+        np.testing.assert_allclose(found, (20 * x, 20 * y), atol=1 / 16)
 
 
 @pytest.mark.parametrize('model', COEFFICIENTS)
@@ -106,6 +106,10 @@ def test_another_size_of_the_rectified_images_scales_their_projection_alone():
 
 
 def test_rectifications_are_equal_and_hashed_by_value():
+    info = camera_info()
+    camera = RawCamera('plumb_bob', np.array(info.d), np.reshape(info.k, (3, 3)),
+                       np.reshape(info.r, (3, 3)), np.reshape(info.p, (3, 4)))
+    assert camera == RawCamera.from_camera_info('left', info)
     assert rectification() == rectification()
     assert len({rectification(), rectification(), rectification(d=PLUMB_BOB[:4])}) == 2
     changed = [rectification(**fields) for fields in (
@@ -114,27 +118,17 @@ def test_rectifications_are_equal_and_hashed_by_value():
     assert len(set(changed)) == len(changed)
 
 
-def test_arrays_and_messages_make_the_same_camera():
-    info = camera_info()
-    camera = RawCamera('plumb_bob', np.array(info.d), np.reshape(info.k, (3, 3)),
-                       np.reshape(info.r, (3, 3)), np.reshape(info.p, (3, 4)))
-    assert camera == RawCamera.from_camera_info('left', info)
-
-
 NAN = float('nan')
 
 
 @pytest.mark.parametrize(('fields', 'words'), [
-    ({'model': ''}, "distortion model is ''; rectify needs one of plumb_bob, rational"),
     ({'model': 'thin_prism'}, "distortion model is 'thin_prism'; rectify needs one of"),
     ({'d': (0.1,) * 3}, 'D has 3 values; it must have 0 or 4 or 5 or 8 or 12 or 14'),
     ({'model': 'equidistant', 'd': (0.1,) * 5}, 'D has 5 values; it must have 0 or 4'),
     ({'d': (0.1, NAN, 0, 0, 0)}, r'D\[1\] is nan; .*finite'),
     ({'k': (0,) * 9}, r'K\[0\] is 0; .*is the camera calibrated'),
     ({'k': (FOCAL, 0, NAN, *K[3:])}, r'K\[2\] is nan; .*finite'),
-    ({'k': (*K[:4], -1.0, *K[5:])}, r'K\[4\] is -1'),
     ({'r': (*IDENTITY[:8], NAN)}, r'R\[8\] is nan; .*finite'),
-    ({'r': (2.0, *IDENTITY[1:])}, r'R is \[2.0, .*must be a rotation'),
     ({'r': (-1.0, *IDENTITY[1:])}, r'R is \[-1.0, .*must be a rotation'),
     ({'r': (1e200, *IDENTITY[1:])}, r'R is \[1e\+200, .*must be a rotation'),
     ({'p': (0.0,) * 12}, r'P\[0\] is 0; .*is the camera calibrated'),
@@ -146,15 +140,12 @@ def test_what_no_image_can_be_rectified_with_is_refused_in_words(fields, words):
     assert error.value.reason is InputReason.BAD_CALIBRATION
 
 
-def test_the_side_that_is_bad_is_named():
-    with pytest.raises(InputError, match='right distortion model'):
-        Rectification.from_camera_info(camera_info(), camera_info('right', model='unknown'))
-
-
 def test_a_pair_that_has_no_geometry_is_refused():
     with pytest.raises(InputError) as error:
         Rectification.from_camera_info(camera_info('right'), camera_info('left'))
     assert error.value.reason is InputReason.SWAPPED_CAMERAS
+    with pytest.raises(InputError, match='right distortion model'):
+        Rectification.from_camera_info(camera_info(), camera_info('right', model='unknown'))
     with pytest.raises(InputError, match='97 x 61 and 96 x 61') as error:
         Rectification.from_camera_info(camera_info(), camera_info('right', size=(96, 61)))
     assert error.value.reason is InputReason.SIZE_MISMATCH

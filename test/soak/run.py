@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import pathlib
 import platform
@@ -109,8 +110,8 @@ def judge(soak: Soak, *, seed: int, minutes: float, backend: str, skipped: dict[
                      for name, rig in soak.rigs.items()},
         'faults': [{'name': fault.name, 'expects': fault.expects, 'rig': fault.rig,
                     'skipped': skipped.get(fault.name, '')} for fault in faults],
-        'trials': [trial.to_dict() for trial in soak.trials],
-        'trends': {name: found.to_dict() if found else None for name, found in trends.items()},
+        'trials': [dataclasses.asdict(trial) for trial in soak.trials],
+        'trends': {name: found and dataclasses.asdict(found) for name, found in trends.items()},
         'usage': {name: [[{'hours': hours, **values} for hours, values in life]
                          for life in lives] for name, lives in soak.lives.items()},
         'violations': violations}

@@ -18,27 +18,21 @@ struct Int16 {
     static constexpr bool IS_WHOLE = true;    // sums are the same in any order
     static constexpr bool IS_SCALED = false;  // data costs are multiples of a real factor
 
-    static __device__ __forceinline__ Word zero() { return 0; }
-    static __device__ __forceinline__ Value largest() { return 0x7fffffffu; }
-    static __device__ __forceinline__ Word splat(Parameter value) {
-        return uint32(value) * 0x00010001u;
-    }
-    static __device__ __forceinline__ Word add(Word a, Word b) { return a + b; }
-    static __device__ __forceinline__ Word subtract(Word a, Word b) { return a - b; }
-    static __device__ __forceinline__ Word swap(Word a) { return __byte_perm(a, a, 0x1032); }
-    static __device__ __forceinline__ Value low(Word a) { return a & 0xffffu; }
-    static __device__ __forceinline__ Value high(Word a) { return a >> 16; }
+    static DEVICE Word zero() { return 0; }
+    static DEVICE Value largest() { return 0x7fffffffu; }
+    static DEVICE Word splat(Parameter value) { return uint32(value) * 0x00010001u; }
+    static DEVICE Word add(Word a, Word b) { return a + b; }
+    static DEVICE Word subtract(Word a, Word b) { return a - b; }
+    static DEVICE Word swap(Word a) { return __byte_perm(a, a, 0x1032); }
+    static DEVICE Value low(Word a) { return a & 0xffffu; }
+    static DEVICE Value high(Word a) { return a >> 16; }
     // The word with its high value, a label beyond the range, above every other value.
-    static __device__ __forceinline__ Word mask_high(Word a) {
-        return __byte_perm(a, 0x7fff7fffu, 0x5410);
-    }
-    static __device__ __forceinline__ Word masked() { return 0x7fff7fffu; }
-    static __device__ __forceinline__ Word with_high(Word a, Word b) {
-        return __byte_perm(a, b, 0x7610);
-    }
+    static DEVICE Word mask_high(Word a) { return __byte_perm(a, 0x7fff7fffu, 0x5410); }
+    static DEVICE Word masked() { return 0x7fff7fffu; }
+    static DEVICE Word with_high(Word a, Word b) { return __byte_perm(a, b, 0x7610); }
 
     // Minimum of the low and of the high values, which are at most 32767.
-    static __device__ __forceinline__ Word least(Word a, Word b) {
+    static DEVICE Word least(Word a, Word b) {
 #if __CUDA_ARCH__ >= 900
         return __vmins2(a, b);
 #else
@@ -47,7 +41,7 @@ struct Int16 {
         return (a & ~greater) | (b & greater);
 #endif
     }
-    static __device__ __forceinline__ Word least(Word a, Word b, Word c) {
+    static DEVICE Word least(Word a, Word b, Word c) {
 #if __CUDA_ARCH__ >= 900
         return __vimin3_s16x2(a, b, c);
 #else
@@ -55,7 +49,7 @@ struct Int16 {
 #endif
     }
     // The same where one of the two values is at most 31743.
-    static __device__ __forceinline__ Word least_small(Word a, Word b) {
+    static DEVICE Word least_small(Word a, Word b) {
 #if __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 900
         // Up to infinity (31744) the bit patterns of binary16 are in the order of integers, and
         // the minimum with a NaN is the other operand.
@@ -67,7 +61,7 @@ struct Int16 {
 #endif
     }
     // min(a + step, b) with sums of at most 21845.
-    static __device__ __forceinline__ Word least_step(Word a, Word step, Word b) {
+    static DEVICE Word least_step(Word a, Word step, Word b) {
 #if __CUDA_ARCH__ >= 900
         return __viaddmin_s16x2(a, step, b);
 #else
@@ -76,7 +70,7 @@ struct Int16 {
     }
     // The operand that ``normalise`` subtracts by: the least value, negated where an instruction
     // adds.
-    static __device__ __forceinline__ Word offset(Word smallest) {
+    static DEVICE Word offset(Word smallest) {
 #if __CUDA_ARCH__ >= 900
         return __vneg2(smallest);
 #else
@@ -84,7 +78,7 @@ struct Int16 {
 #endif
     }
     // The same of a word whose two values are equal and above 0.
-    static __device__ __forceinline__ Word offset_of_equal(Word smallest) {
+    static DEVICE Word offset_of_equal(Word smallest) {
 #if __CUDA_ARCH__ >= 900
         return 0x10000u - smallest;
 #else
@@ -92,7 +86,7 @@ struct Int16 {
 #endif
     }
     // min(h - smallest, truncation); the truncation is at most 10922.
-    static __device__ __forceinline__ Word normalise(Word h, Word offset, Word truncation) {
+    static DEVICE Word normalise(Word h, Word offset, Word truncation) {
 #if __CUDA_ARCH__ >= 900
         return __viaddmin_s16x2(h, offset, truncation);
 #else
@@ -100,23 +94,19 @@ struct Int16 {
 #endif
     }
 
-    static __device__ __forceinline__ void load(const Unit* at, int, Word (&words)[4]) {
+    static DEVICE void load(const Unit* at, int, Word (&words)[4]) {
         const Unit unit = *at;
         words[0] = unit.x;
         words[1] = unit.y;
         words[2] = unit.z;
         words[3] = unit.w;
     }
-    static __device__ __forceinline__ void store(Unit* at, int, const Word (&words)[4]) {
+    static DEVICE void store(Unit* at, int, const Word (&words)[4]) {
         *at = make_uint4(words[0], words[1], words[2], words[3]);
     }
-    static __device__ __forceinline__ Word shuffle_xor(Word a, int mask) {
-        return __shfl_xor_sync(~0u, a, mask);
-    }
-    static __device__ __forceinline__ Word shuffle(Word a, int lane) {
-        return __shfl_sync(~0u, a, lane);
-    }
-    static __device__ __forceinline__ uint32 bits(Value value) { return value; }
+    static DEVICE Word shuffle_xor(Word a, int mask) { return __shfl_xor_sync(~0u, a, mask); }
+    static DEVICE Word shuffle(Word a, int lane) { return __shfl_sync(~0u, a, lane); }
+    static DEVICE uint32 bits(Value value) { return value; }
     // 0, but known only once the word is: it orders instructions. Values are at most 32767.
-    static __device__ __forceinline__ uint32 zero_after(Word a) { return a >> 31; }
+    static DEVICE uint32 zero_after(Word a) { return a >> 31; }
 };

@@ -15,8 +15,8 @@ struct Int16SixBits : Int16 {
     // Makes all words of the zero message equal: two differences of 0 in each 16-bit half.
     static constexpr uint32 FLIPPED = 0xa000a000u;
 
-    static __device__ __forceinline__ Running begin(Word bound) { return bound; }
-    static __device__ __forceinline__ void expand(uint32 a, uint32 b, uint32 c, Word (&found)[8]) {
+    static DEVICE Running begin(Word bound) { return bound; }
+    static DEVICE void expand(uint32 a, uint32 b, uint32 c, Word (&found)[8]) {
         constexpr uint32 ALL = 0x003f003fu, LOW = 0x000f000fu, HIGH = 0x00300030u;
         c ^= FLIPPED;
         found[0] = a & ALL;
@@ -28,8 +28,7 @@ struct Int16SixBits : Int16 {
         found[6] = c & ALL;
         found[7] = c >> 6 & ALL;
     }
-    static __device__ __forceinline__ void pack(const Word (&words)[8], uint32& a, uint32& b,
-                                                uint32& c) {
+    static DEVICE void pack(const Word (&words)[8], uint32& a, uint32& b, uint32& c) {
         constexpr uint32 LOW = 0x000f000fu, HIGH = 0x00300030u;
         a = words[0] + words[1] * 64 + (words[2] & LOW) * 4096;
         b = words[3] + words[4] * 64 + (words[5] & LOW) * 4096;

@@ -1,20 +1,23 @@
-"""Every kernel compiles for every architecture, without a driver or a GPU (NVRTC alone)."""
+"""Every kernel compiles for every architecture, without a driver or a GPU (NVRTC alone).
+
+One kernel of each file in ``make test``, all of them in ``make test-all``.
+"""
 
 from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import itertools
 import os
-import pathlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import pytest
 
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig
-from stereo_bp_ros.engines import cache
 from stereo_bp_ros.engines.cuda.costs import fractions
 from stereo_bp_ros.engines.cuda.costs import stage as combined
 from stereo_bp_ros.engines.cuda.hierarchical import cost, edges, labels, messages, schedule
@@ -30,7 +33,7 @@ from stereo_bp_ros.engines.cuda.tiled import launch as tiled_launch
 from stereo_bp_ros.engines.cuda.tiled import matching as tiled
 from stereo_bp_ros.papers.plain_steps import cuda_arrays
 from stereo_bp_ros.papers.streamed_sad import cuda
-from test.cases import every, slow
+from test.cases import slow
 from test.settings import five_sets, plain
 from test.settings import tiled as barriers
 
@@ -41,16 +44,6 @@ RANGES_OF_OTHERS = (21, 128)
 MESSAGE_TYPES = ('int16', 'float32')
 #: What combined costs are matched with.
 COMBINED = {'discontinuity_slope': 20.0, 'discontinuity_truncation': 120.0, 'levels': 3}
-#: The cases of belief propagation that take little.
-QUICK = ((16, 'int16', 'sm_90'), (64, 'float32', 'sm_90'))
-CASES = [pytest.param(disparities, message_type, architecture,
-                      marks=[] if (disparities, message_type, architecture) in QUICK
-                      else pytest.mark.slow)
-         for architecture in ARCHITECTURES for message_type in MESSAGE_TYPES
-         for disparities in (RANGES if architecture == 'sm_90' else RANGES_OF_OTHERS)]
-
-every_architecture = pytest.mark.parametrize('architecture', [
-    ARCHITECTURES[0], *slow(*ARCHITECTURES[1:])])
 
 
 def kernels_of(disparities: int, message_type: str) -> list[tuple[str, str]]:
@@ -92,14 +85,6 @@ def spilled_bytes(log: str) -> int:
     return max(map(int, found))
 
 
-@pytest.mark.parametrize(('disparities', 'message_type', 'architecture'), CASES)
-def test_kernels_of_belief_propagation_compile(disparities: int, message_type: str,
-                                               architecture: str) -> None:
-    logs = compile_all(kernels_of(disparities, message_type), architecture)
-    if architecture == 'sm_90':
-        assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
-
-
 #: A first step of its own: range, slope, first step, truncation and the format that follows.
 FIRST_STEPS = ((64, 20.0, 10.0, 120.0, 'Int16Bytes'), (128, 20.0, 10.0, 120.0, 'Int16Bytes'),
                (16, 20.0, 10.0, 120.0, 'Int16Bytes'), (256, 20.0, 10.0, 120.0, 'Int16Bytes'),
@@ -124,16 +109,6 @@ def kernels_of_a_first_step(case: tuple[int, float, float, float, str]) -> list[
                      for step in steps for has_more in (False, True))})
 
 
-@pytest.mark.parametrize('case', [
-    FIRST_STEPS[0], *(pytest.param(case, marks=pytest.mark.slow) for case in FIRST_STEPS[1:])])
-@every_architecture
-def test_kernels_of_a_first_step_compile(case: tuple[int, float, float, float, str],
-                                         architecture: str) -> None:
-    logs = compile_all(kernels_of_a_first_step(case), architecture)
-    if architecture == 'sm_90':
-        assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
-
-
 def kernels_of_the_other_stages() -> list[tuple[str, str]]:
     """Everything before and after matching, whatever the settings."""
     names = list(refine.KERNELS)
@@ -144,12 +119,6 @@ def kernels_of_the_other_stages() -> list[tuple[str, str]]:
                      for name in preprocess.kernels(MatcherConfig(preprocessing=method,
                                                                   smoothing_sigma=sigma))})
     return [*names, *map(right_labels.kernel, right_labels.KEYS)]
-
-
-@every_architecture
-def test_kernels_of_the_other_stages_compile(architecture: str) -> None:
-    logs = compile_all(kernels_of_the_other_stages(), architecture)
-    assert every(spilled_bytes(log) == 0 for log in logs.values())
 
 
 def kernels_of_combined_costs(disparities: int) -> list[tuple[str, str]]:
@@ -172,17 +141,6 @@ def kernels_of_combined_costs(disparities: int) -> list[tuple[str, str]]:
     return sorted(set(names))
 
 
-@pytest.mark.parametrize(('disparities', 'architecture'), [
-    pytest.param(disparities, architecture,
-                 marks=[] if (disparities, architecture) == (128, 'sm_90') else pytest.mark.slow)
-    for architecture in ARCHITECTURES
-    for disparities in (RANGES if architecture == 'sm_90' else RANGES_OF_OTHERS)])
-def test_kernels_of_combined_costs_compile(disparities: int, architecture: str) -> None:
-    logs = compile_all(kernels_of_combined_costs(disparities), architecture)
-    if architecture == 'sm_90':
-        assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
-
-
 def kernels_of_sad() -> list[tuple[str, str]]:
     """Kernels of every number of tiles and chunks, and of every variant."""
     names = [right_labels.kernel('uint32')]
@@ -201,13 +159,6 @@ def kernels_of_sad() -> list[tuple[str, str]]:
             variant = cuda.Variant(streaming, pixel, unrolled, 128)
             names.append(('papers/streamed_sad.cu', variant.kernel_name(5)))
     return [*names, ('papers/streamed_sad.cu', 'cut_to_8bit<float, int>')]
-
-
-@every_architecture
-def test_kernels_of_sad_compile(architecture: str) -> None:
-    logs = compile_all(kernels_of_sad(), architecture)
-    if architecture == 'sm_90':
-        assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
 
 
 def kernels_of_the_papers(image: str) -> list[tuple[str, str]]:
@@ -229,27 +180,10 @@ def kernels_of_the_papers(image: str) -> list[tuple[str, str]]:
     return sorted(set(names))
 
 
-@pytest.mark.parametrize('image', ['uint8', *slow('float')])
-@every_architecture
-def test_kernels_of_the_papers_compile(image: str, architecture: str) -> None:
-    logs = compile_all(kernels_of_the_papers(image), architecture)
-    if architecture != 'sm_90':
-        return
-    for name, log in logs.items():
-        if name.startswith('send_messages'):
-            numbers = [int(number) for number in re.findall(r' (\d+)', name)]
-            disparities, registers, shared = numbers[0], *numbers[-2:]
-            local = -(-4 * (disparities - registers - shared) // 8) * 8
-            assert spilled_bytes(log) >= local, name
-            # Values beyond what 255 registers hold are spilled, as in the paper.
-            assert disparities > 32 or spilled_bytes(log) == local, name
-
-
 FAST = {'tiled_barriers.computation': 'fast'}
 #: Tiles of every schedule: range, size of a tile, image, schedule, and what else is set.
 TILES = ((16, 13, 'uint8', 'speculative', FAST), (16, 13, 'uint8', 'rows', {}),
-         (64, 13, 'float', 'cooperative', {'preprocessing': 'sobel_x'}),
-         (512, 3, 'uint8', 'launches', {'message_type': 'float32'}))
+         (64, 13, 'float', 'cooperative', {'preprocessing': 'sobel_x'}))
 #: The other types, ways to compute costs, and numbers of lanes.
 OTHER_TILES = (
     (16, 13, 'uint8', 'speculative', {}),
@@ -258,7 +192,8 @@ OTHER_TILES = (
     (21, 13, 'float', 'rows', {'message_type': 'float32'}), (5, 20, 'uint8', 'cooperative', FAST),
     (128, 13, 'float', 'lock_free', {'tiled_barriers.synchronisation': 'all',
                                      'preprocessing': 'sobel'}),
-    (300, 5, 'uint8', 'launches', FAST))
+    (300, 5, 'uint8', 'launches', FAST),
+    (512, 3, 'uint8', 'launches', {'message_type': 'float32'}))
 
 
 def kernels_of_tiles(tiles: Iterable[tuple[int, int, str, str, dict[str, Any]]],
@@ -278,89 +213,61 @@ def kernels_of_tiles(tiles: Iterable[tuple[int, int, str, str, dict[str, Any]]],
     return names
 
 
-@pytest.mark.parametrize('tiles', [TILES, pytest.param(OTHER_TILES, marks=pytest.mark.slow)],
-                         ids=['schedules', 'others'])
-@every_architecture
-def test_kernels_of_tiles_compile(
-        tiles: Iterable[tuple[int, int, str, str, dict[str, Any]]], architecture: str) -> None:
-    logs = compile_all(kernels_of_tiles(tiles, architecture), architecture)
-    if architecture == 'sm_90':
-        assert {name: spilled_bytes(log) for name, log in logs.items() if spilled_bytes(log)} == {}
+Kernels = Callable[[str], list[tuple[str, str]]]
 
 
-@pytest.fixture
-def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Iterator[None]:
-    """A user's cache directory of its own for one test."""
-    monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
-    compiler.cache_directory.cache_clear()
-    yield
-    compiler.cache_directory.cache_clear()
+def of_any(kernels: Callable[..., list[tuple[str, str]]], *arguments: Any) -> Kernels:
+    """Kernels that are the same on every architecture."""
+    return lambda _: kernels(*arguments)
 
 
-@pytest.mark.usefixtures('empty_cache')
-def test_compiled_kernels_are_kept_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = compiler.origins()
-    first = compiler.compiled('frame/refine.cu', 'median<3>', 'sm_90')
-    assert compiler.origins()['compiled'] == before['compiled'] + 1
-    monkeypatch.setattr(compiler, 'compile_kernel', None)
-    assert compiler.compiled('frame/refine.cu', 'median<3>', 'sm_90') == first
-    assert compiler.origins()['disk'] == before['disk'] + 1
-    directory = compiler.cache_directory()
-    assert directory is not None
-    assert directory.stat().st_mode & 0o777 == 0o700
+#: Those of few ranges, for every architecture, and further ones for the first.
+GROUPS: dict[str, Kernels] = {
+    'other stages': of_any(kernels_of_the_other_stages), 'sad': of_any(kernels_of_sad),
+    **{f'papers {image}': of_any(kernels_of_the_papers, image) for image in ('uint8', 'float')},
+    **{f'tiles {name}': partial(kernels_of_tiles, tiles)
+       for name, tiles in (('schedules', TILES), ('others', OTHER_TILES))},
+    **{f'first step {case}': of_any(kernels_of_a_first_step, case) for case in FIRST_STEPS},
+    **{f'bp {labels} {kind}': of_any(kernels_of, labels, kind)
+       for labels, kind in itertools.product(RANGES_OF_OTHERS, MESSAGE_TYPES)},
+    **{f'combined costs {labels}': of_any(kernels_of_combined_costs, labels)
+       for labels in RANGES_OF_OTHERS}}
+FURTHER: dict[str, Kernels] = {
+    **{f'bp {labels} {kind}': of_any(kernels_of, labels, kind)
+       for labels, kind in itertools.product(RANGES, MESSAGE_TYPES)},
+    **{f'combined costs {labels}': of_any(kernels_of_combined_costs, labels)
+       for labels in RANGES}}
 
 
-@pytest.mark.usefixtures('empty_cache')
-def test_files_of_another_format_are_no_damaged_ones(monkeypatch: pytest.MonkeyPatch,
-                                                     tmp_path: pathlib.Path) -> None:
-    """After an update those of the version before stay as they are, and go unmentioned."""
-    monkeypatch.setattr(compiler, 'compile_kernel', lambda file, name, *_: (b'code', name))
-    for number in ('1', '2'):
-        monkeypatch.setattr(cache, 'FORMAT', f'stereo_bp_ros {number}')
-        compiler.compiled('frame/refine.cu', 'any', 'sm_90')
-    assert len(list(tmp_path.rglob('*.cubin'))) == 2
-    assert not list(tmp_path.rglob('*.damaged'))
+def assert_local_memory(name: str, log: str) -> None:
+    """No kernel has any, but where a paper keeps values there."""
+    if not name.startswith('send_messages'):
+        assert spilled_bytes(log) == 0, name
+        return
+    numbers = [int(number) for number in re.findall(r' (\d+)', name)]
+    disparities, registers, shared = numbers[0], *numbers[-2:]
+    local = -(-4 * (disparities - registers - shared) // 8) * 8
+    # Values beyond what 255 registers hold are spilled, as in the paper.
+    assert spilled_bytes(log) == local or (disparities > 32 and spilled_bytes(log) > local), name
 
 
-@pytest.mark.usefixtures('empty_cache')
-def test_without_a_cache_kernels_are_compiled_each_time(monkeypatch: pytest.MonkeyPatch,
-                                                       tmp_path: pathlib.Path) -> None:
-    monkeypatch.setattr(compiler, 'compile_kernel', lambda file, name, *_: (b'code', name))
-    (tmp_path / 'stereo_bp_ros').touch()
-    for _ in range(2):
-        before = compiler.origins()
-        assert compiler.compiled('frame/refine.cu', 'any', 'sm_90') == (b'code', 'any')
-        assert compiler.origins()['compiled'] == before['compiled'] + 1
+@pytest.mark.parametrize(('group', 'architecture'), slow(
+    *itertools.product(GROUPS, ARCHITECTURES),
+    *((group, ARCHITECTURES[0]) for group in FURTHER.keys() - GROUPS)))
+def test_all_kernels_compile(group: str, architecture: str) -> None:
+    logs = compile_all((GROUPS | FURTHER)[group](architecture), architecture)
+    assert logs
+    for name, log in logs.items():
+        if architecture == ARCHITECTURES[0] or group == 'other stages':
+            assert_local_memory(name, log)
 
 
-@pytest.mark.usefixtures('empty_cache')
-def test_kernels_compiled_side_by_side_are_found_on_the_disk() -> None:
-    names = [right_labels.kernel('uint64'), ('frame/preprocess.cu', 'texture'),
-             ('frame/preprocess.cu', 'texture')]
-    seen: list[tuple[int, int]] = []
-    before = compiler.origins()
-    compiler.compile_side_by_side(names, 'sm_90', lambda *done: seen.append(done))
-    assert seen == [(1, 2), (2, 2)]
-    assert compiler.origins()['compiled'] == before['compiled'] + 2
-    compiler.compiled(*names[0], 'sm_90')
-    assert compiler.origins()['disk'] == before['disk'] + 1
-    with pytest.raises(RuntimeError, match='does not compile'):
-        compiler.compile_side_by_side([('hierarchical/labels.cu', 'nothing')], 'sm_90')
-
-
-@pytest.mark.usefixtures('empty_cache')
-def test_files_that_others_remove_meanwhile_disturb_nobody(
-        monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path,
-        caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(compiler, '_progress', compiler.Progress('long'))   # nothing before
-    monkeypatch.setattr(compiler, 'FILES_KEPT', 2)
-    monkeypatch.setattr(compiler, 'compile_kernel', lambda file, name, *_: (b'code', name))
-    directory = compiler.cache_directory()
-    assert directory is not None
-    # Like a file that was there when the directory was read, and is not any more.
-    (directory / 'gone.cubin').symlink_to(tmp_path / 'nowhere')
-    for name in ('first', 'second', 'third', 'third'):
-        assert compiler.compiled('frame/refine.cu', name, 'sm_90') == (b'code', name)
-    assert caplog.messages == []
-    kept = {cache.read(file) for file in directory.glob('*.cubin')}
-    assert kept == {b'second\ncode', b'third\ncode'}
+def test_the_kernel_of_each_file_with_the_longest_name_compiles() -> None:
+    names: dict[str, str] = {}
+    for group in ('other stages', 'sad', 'papers uint8', 'tiles schedules', 'bp 21 int16',
+                  'bp 21 float32', 'combined costs 21'):      # few labels, which take little
+        for file, name in GROUPS[group](ARCHITECTURES[0]):
+            names[file] = max(names.get(file, ''), name, key=len)
+    assert len(names) == len(list(compiler.KERNELS.rglob('*.cu')))
+    for name, log in compile_all(list(names.items()), ARCHITECTURES[0]).items():
+        assert_local_memory(name, log)

@@ -9,9 +9,8 @@ import pytest
 
 pytest.importorskip('cupy')
 from stereo_bp_ros import MatcherConfig
-from stereo_bp_ros.engines.cuda.costs import stage, terms
+from stereo_bp_ros.engines.cuda.costs import terms
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
-from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from test.engines.support import naive_costs
 from test.engines.support.cuda_runs import run
 from test.engines.support.pairs import all_outputs, compare_engines, noisy_pair
@@ -86,12 +85,3 @@ def test_volumes_are_what_is_defined(disparities: int, width: int, height: int) 
     assert np.array_equal(found[..., :disparities],
                           naive_costs.combined_cost(left, right, config))
     assert (found[..., disparities:] == 255).all()
-
-
-def test_no_kernel_uses_local_memory() -> None:
-    found = device.properties(0)
-    for disparities in (2, 16, 21, 64, 128, 256, 512):
-        for path_sums in (False, True):
-            for file, name in stage.kernels(configured(disparities, path_sums=path_sums, **ALL),
-                                            'float'):
-                assert compiler.kernel(found, file, name).resources.local_bytes == 0, name

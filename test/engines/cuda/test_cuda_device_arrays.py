@@ -69,49 +69,34 @@ def test_images_on_the_device_are_copied_to_where_the_engine_reads(
             assert np.array_equal(found, expected)
 
 
-def test_the_right_image_as_reference_is_copied_to_the_place_of_the_left(log: Log) -> None:
-    left, right = random_rows(seed=1), random_rows(seed=2)
-    with StereoMatcher(CONFIG.replace(reference_image='right')) as matcher:
-        matcher.compute(WithInterface(left), WithInterface(right))
-        assert np.array_equal(on_device(matcher, 'left_raw', HEIGHT, WIDTH), right)
-        assert np.array_equal(on_device(matcher, 'right_raw', HEIGHT, WIDTH), left)
-
-
-def test_images_that_are_matched_reduced_are_copied_whole(log: Log) -> None:
-    left, right = random_rows(seed=1), random_rows(seed=2)
+@pytest.mark.parametrize('changes', [{'reference_image': 'right'}, {'downscale': 2}], ids=str)
+def test_mirrored_and_reduced_images_are_copied_whole(log: Log, changes: dict[str, Any]) -> None:
+    pair = [random_rows(seed=1), random_rows(seed=2)]
     out = WithInterface(np.zeros((HEIGHT, WIDTH), np.float32))
-    with StereoMatcher(CONFIG.replace(downscale=2)) as matcher:
-        matcher.compute(WithInterface(left), WithInterface(right), out={'disparity': out})
-        assert np.array_equal(on_device(matcher, 'left_raw', HEIGHT, WIDTH), left)
-        assert np.array_equal(on_device(matcher, 'right_raw', HEIGHT, WIDTH), right)
-        _, enlarged = matcher._engine._parameters       # type: ignore[union-attr]
-        assert enlarged.disparity == out.array.ctypes.data
+    with StereoMatcher(CONFIG.replace(**changes)) as matcher:
+        matcher.compute(*map(WithInterface, pair), out={'disparity': out})
+        if 'reference_image' in changes:
+            pair.reverse()
+        for side, rows in zip(('left', 'right'), pair, strict=True):
+            assert np.array_equal(on_device(matcher, f'{side}_raw', HEIGHT, WIDTH), rows)
+        parameters = matcher._engine._parameters[-1]        # type: ignore[union-attr]
+        assert parameters.disparity == out.array.ctypes.data
 
 
 @pytest.mark.parametrize('way', WAYS)
-def test_results_go_to_the_callers_address_and_are_what_the_caller_gave(
+def test_results_of_every_frame_go_to_its_caller_s_address_and_are_what_the_caller_gave(
         log: Log, way: Callable[..., Any]) -> None:
     image = way(random_rows())
-    out = {name: way(np.zeros((HEIGHT, WIDTH), kind)) for name, kind in (
-        ('disparity', np.float32), ('fixed_disparity', np.int16))}
+    targets = [{name: way(np.zeros((HEIGHT, WIDTH), kind)) for name, kind in (
+        ('disparity', np.float32), ('fixed_disparity', np.int16))} for _ in range(3)]
     with StereoMatcher(CONFIG) as matcher:
-        frame = matcher.compute(image, image, outputs=('confidence',), out=out)
-        parameters = matcher._engine._parameters[1]        # type: ignore[union-attr]
-        assert parameters.disparity == out['disparity'].array.ctypes.data
-        assert parameters.fixed_disparity == out['fixed_disparity'].array.ctypes.data
-    assert frame.disparity is out['disparity']
-    assert frame.fixed_disparity is out['fixed_disparity']
-    assert isinstance(frame.confidence, np.ndarray)
-
-
-def test_outputs_are_aimed_anew_for_every_frame(log: Log) -> None:
-    image = WithInterface(random_rows())
-    targets = [np.zeros((HEIGHT, WIDTH), np.float32) for _ in range(3)]
-    with StereoMatcher(CONFIG) as matcher:
-        for array in (*targets, *targets):
-            matcher.compute(image, image, out={'disparity': WithInterface(array)})
-            parameters = matcher._engine._parameters[1]    # type: ignore[union-attr]
-            assert parameters.disparity == array.ctypes.data
+        for out in (*targets, *targets):
+            frame = matcher.compute(image, image, outputs=('confidence',), out=out)
+            parameters = matcher._engine._parameters[1]        # type: ignore[union-attr]
+            for name, array in out.items():
+                assert getattr(parameters, name) == array.array.ctypes.data
+                assert getattr(frame, name) is array
+            assert isinstance(frame.confidence, np.ndarray)
 
 
 @pytest.mark.parametrize(('stream', 'handle'), [
@@ -127,37 +112,28 @@ def test_a_frame_waits_for_the_callers_stream(log: Log, stream: Any, handle: int
         assert log.frame[0] == f'event of stream {handle}'
 
 
-def test_an_output_on_the_device_alone_is_waited_for(log: Log, monkeypatch: pytest.MonkeyPatch
-                                                     ) -> None:
-    monkeypatch.setattr(convert, 'stage', lambda *_: None)
-    image, out = random_rows(), WithInterface(np.zeros((HEIGHT, WIDTH), np.float32))
-    with StereoMatcher(CONFIG) as matcher:
-        matcher.compute(image, image, out={'disparity': out}, stream=5)
-        assert log.frame == ['event of stream 5', 'wait', 'graph']
-        log.frame.clear()
-        matcher.compute(image, image, stream=5)     # nothing of the stream's
-        assert log.frame == ['graph']
-
-
-def test_one_image_may_be_on_the_host(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_and_outputs_may_be_on_the_host_and_in_turn(
+        log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     staged: list[RawImage] = []
     monkeypatch.setattr(convert, 'stage', lambda raw, _: staged.append(raw))
     left, right = random_rows(seed=1), random_rows(seed=2)
     with StereoMatcher(CONFIG) as matcher:
         matcher.compute(WithInterface(left), right)
         assert np.array_equal(on_device(matcher, 'left_grey', HEIGHT, WIDTH), left)
-    assert [np.array_equal(raw.pixels, right) for raw in staged] == [True]
-
-
-def test_images_of_all_places_in_turn_need_few_graphs(log: Log, monkeypatch: pytest.MonkeyPatch
-                                                      ) -> None:
-    monkeypatch.setattr(convert, 'stage', lambda *_: None)
-    host = [random_rows(seed=seed) for seed in (1, 2)]
+        assert [np.array_equal(raw.pixels, right) for raw in staged] == [True]
+        log.frame.clear()
+        out = WithInterface(np.zeros((HEIGHT, WIDTH), np.float32))
+        matcher.compute(left, right, out={'disparity': out}, stream=5)
+        assert log.frame == ['event of stream 5', 'wait', 'graph']
+        log.frame.clear()
+        matcher.compute(left, right, stream=5)      # nothing of the stream's
+        assert log.frame == ['graph']
+    log.frame.clear()
     with StereoMatcher(CONFIG) as matcher:
         for _ in range(5):
-            matcher.compute(*host)
-            matcher.compute(*map(WithInterface, host))
-            matcher.compute(*(WithDlpack(rows.copy()) for rows in host))
+            matcher.compute(left, right)
+            matcher.compute(WithInterface(left), WithInterface(right))
+            matcher.compute(WithDlpack(left.copy()), WithDlpack(right.copy()))
         assert len(matcher._engine._graphs) == 2        # type: ignore[union-attr]
     assert log.frame.count('copy') == 20
 
@@ -210,47 +186,25 @@ def from_torch(rows: np.ndarray) -> Any:
 @pytest.mark.gpu
 @pytest.mark.parametrize('library', [from_cupy, from_torch])
 @pytest.mark.parametrize('padding', [0, 5])
-@pytest.mark.parametrize('encoding', sorted(ENCODINGS))
+@pytest.mark.parametrize(('encoding', 'factor'), [
+    *((encoding, 1) for encoding in sorted(ENCODINGS)), ('rgb8', 2)])
 def test_bits_are_those_of_images_on_the_host(
-        library: Callable[[np.ndarray], Any], padding: int, encoding: str,
+        library: Callable[[np.ndarray], Any], padding: int, encoding: str, factor: int,
         monkeypatch: pytest.MonkeyPatch) -> None:
     pair = [random_rows(encoding, seed, padding) for seed in (1, 2)]
     there = [RawImage.from_dlpack(library(rows), encoding) for rows in pair]
-    out = cupy.zeros((HEIGHT, WIDTH), np.float32)
-    with StereoMatcher(CONFIG) as matcher:
-        expected = matcher.compute(*(RawImage.from_array(rows, encoding) for rows in pair))
+    out = {'disparity': library(np.zeros((HEIGHT, WIDTH), np.float32)),
+           'fixed_disparity': library(np.zeros((HEIGHT, WIDTH), np.int16))}
+    with StereoMatcher(CONFIG.replace(downscale=factor)) as matcher:
+        expected = matcher.compute(*(RawImage.from_array(rows, encoding) for rows in pair),
+                                   outputs=tuple(out))
         monkeypatch.setattr(convert, 'stage', lambda *_: pytest.fail('went through the host'))
         assert np.array_equal(matcher.compute(*there).disparity, expected.disparity)
-        frame = matcher.compute(*there, out={'disparity': out})
-    assert frame.disparity is out
-    assert np.array_equal(out.get(), expected.disparity)
-    assert np.array_equal(frame.valid.get(), expected.valid)
-
-
-@pytest.mark.gpu
-def test_reduced_images_have_the_bits_of_those_on_the_host() -> None:
-    pair = [random_rows('rgb8', seed, padding=3) for seed in (1, 2)]
-    out = cupy.zeros((HEIGHT, WIDTH), np.float32)
-    with StereoMatcher(CONFIG.replace(downscale=2)) as matcher:
-        expected = matcher.compute(*pair).disparity
-        matcher.compute(*map(from_cupy, pair), out={'disparity': out})
-    assert np.array_equal(out.get(), expected)
-
-
-@pytest.mark.gpu
-def test_outputs_of_pytorch_are_filled_on_the_device() -> None:
-    torch = pytest.importorskip('torch')
-    pair = [random_rows(seed=seed) for seed in (1, 2)]
-    tensors = [torch.from_numpy(rows).cuda() for rows in pair]
-    out = {'disparity': torch.zeros((HEIGHT, WIDTH), device='cuda'),
-           'fixed_disparity': torch.zeros((HEIGHT, WIDTH), dtype=torch.int16, device='cuda')}
-    with StereoMatcher(CONFIG) as matcher:
-        expected = matcher.compute(*pair, outputs=tuple(out))
-        frame = matcher.compute(*tensors, out=out, stream=torch.cuda.current_stream())
-    assert frame.disparity is out['disparity']
-    assert frame.valid.is_cuda
-    for name, tensor in out.items():
-        assert np.array_equal(tensor.cpu().numpy(), getattr(expected, name))
+        frame = matcher.compute(*there, out=out)
+    for name, array in out.items():
+        assert getattr(frame, name) is array
+        assert np.array_equal(cupy.asarray(array).get(), getattr(expected, name))
+    assert np.array_equal(cupy.asarray(frame.valid).get(), expected.valid)
 
 
 #: Spins for some clocks, then fills an image.

@@ -44,92 +44,60 @@ from test.settings import tiled as barriers
 importlib.import_module('stereo_bp_ros.papers.plain_steps.cuda')
 
 
-@pytest.mark.parametrize('name', structures.DECLARED)
-def test_a_structure_lies_in_memory_as_its_kernels_see_it(name):
-    file, structure = structures.DECLARED[name]
+#: Values in Python of C++ expressions, by file.
+CONSTANTS = {
+    'hierarchical/messages.cu': {
+        **{name: getattr(launch, name) for name in (
+            'MAX_HALO', 'FROM_ZERO', 'FROM_PARENTS', 'FROM_MESSAGES', 'LAST_COLOUR',
+            'BOTH_COLOURS', 'LABELS', 'OWN_LABELS')},
+        'Shape<Int16, 9>::PADDED': 2 * formats.CHUNK},
+    'hierarchical/edges.cu': {'EDGE_WIDTH': edges.WIDTH, 'EDGE_HEIGHT': edges.HEIGHT},
+    'hierarchical/cost.cu': {
+        **{name: getattr(cost, name) for name in ('TILE_WIDTH', 'TILE_HEIGHT', 'TILE_LEVELS')},
+        **{f'Warps<{chunks}>::COUNT': cost._warps(chunks)
+           for chunks in (1, 3, 5, 8, 9, 16, 17, 32, 64)}},
+    'hierarchical/labels.cu': {'THREADS': labels.THREADS},
+    'costs/features.cu': {name: getattr(combined, name)
+                          for name in ('TILE_WIDTH', 'TILE_HEIGHT', 'THREADS')},
+    'costs/combine.cu': {'ROW_WIDTH': combined.ROW_WIDTH, 'ROWS': combined.ROWS},
+    'costs/path_sums.cu': {
+        'PATH_THREADS': combined.PATH_THREADS,
+        **{f'Volume<{count}>::{name}': of(count)
+           for count in (2, 16, 21, 64, 96, 128, 129, 192, 256, 257, 300, 512)
+           for name, of in (('PADDED', terms.padded_labels), ('LANES', terms.lanes))}},
+    'costs/fractions.cu': {'FRACTION_WIDTH': fractions.WIDTH, 'FRACTION_HEIGHT': fractions.HEIGHT},
+    'costs/pyramid.cu': {
+        **{name: getattr(combined, name) for name in ('ARRANGED', 'ARRANGING', 'NODES')},
+        'Sharing<64>::WARPS': combined.MAX_WARPS},
+    'frame/preprocess.cu': {
+        **{name: getattr(preprocess, name) for name in ('TILE_WIDTH', 'TILE_HEIGHT',
+                                                        'MAX_RADIUS')},
+        'THREADS': math.prod(preprocess.BLOCK)},
+    'frame/convert.cu': {name: getattr(convert, name) for name in (
+        'CHANNEL', 'COLOUR', 'MOSAIC', 'WIDE', 'WIDE_MOSAIC', 'VALUES')},
+    'frame/bands.cu': {'COLUMNS': refine.BAND_COLUMNS},
+    'frame/confidence.cu': {'ROW_BLOCK': refine.ROW_BLOCK, 'JUMP': quantisation.JUMP},
+    'frame/speckles.cu': {'TILE_WIDTH': refine.TILE, 'TILE_HEIGHT': refine.TILE},
+    'outputs/disparity_color.cu': {'PIXELS': math.prod(outputs.BLOCK)},
+    'sad/sad.cu': {'STRIP': sad_launch.STRIP, 'KEY_SCALE': sad_launch.MAX_LABELS,
+                   'resident_threads(2, LABELS_ALONE)': sad_launch.RESIDENT_THREADS},
+    'tiled/tiled.cu': {
+        'PLANES': tiled_launch.PLANES, 'STAGES': tiled_launch.STAGES,
+        **{name.upper(): number for number, name in enumerate(tiled_launch.EDGES)}},
+}
+
+
+def structure_in_memory(name: str, structure: type[ctypes.Structure]) -> list[str]:
+    """Conditions on sizes and offsets."""
     assert structure._fields_
     # The compiler's own offsetof: NVRTC before 13.5 has no other, and no header.
-    assert_in_cpp(file, [f'sizeof({name}) == {ctypes.sizeof(structure)}', *(
+    return [f'sizeof({name}) == {ctypes.sizeof(structure)}', *(
         f'__INTADDR__(&(({name}*)0)->{field}) == {getattr(structure, field).offset}'
-        for field, _ in structure._fields_)])
+        for field, _ in structure._fields_)]
 
 
-def assert_in_cpp(file: str, checks: list[str]) -> None:
-    """Compile a kernel file with conditions that must hold in it."""
-    from cupy.cuda import nvrtc
-    source = (compiler.KERNELS / file).read_text(encoding='utf-8')
-    source += ''.join(f'\nstatic_assert({check}, "see the condition");' for check in checks)
-    program = nvrtc.createProgram(source, file, (), ())
-    try:
-        nvrtc.compileProgram(program, (*compiler.OPTIONS, '-arch=sm_90'))
-    except nvrtc.NVRTCError:
-        pytest.fail(nvrtc.getProgramLog(program))
-    finally:
-        nvrtc.destroyProgram(program)
-
-
-# File, C++ expression, value in Python.
-CONSTANTS = [
-    ('hierarchical/messages.cu', 'MAX_HALO', launch.MAX_HALO),
-    ('hierarchical/messages.cu', 'FROM_ZERO', launch.FROM_ZERO),
-    ('hierarchical/messages.cu', 'FROM_PARENTS', launch.FROM_PARENTS),
-    ('hierarchical/messages.cu', 'FROM_MESSAGES', launch.FROM_MESSAGES),
-    ('hierarchical/messages.cu', 'LAST_COLOUR', launch.LAST_COLOUR),
-    ('hierarchical/messages.cu', 'BOTH_COLOURS', launch.BOTH_COLOURS),
-    ('hierarchical/messages.cu', 'LABELS', launch.LABELS),
-    ('hierarchical/messages.cu', 'OWN_LABELS', launch.OWN_LABELS),
-    ('hierarchical/messages.cu', 'Shape<Int16, 9>::PADDED', 2 * formats.CHUNK),
-    ('hierarchical/edges.cu', 'EDGE_WIDTH', edges.WIDTH),
-    ('hierarchical/edges.cu', 'EDGE_HEIGHT', edges.HEIGHT),
-    ('hierarchical/cost.cu', 'TILE_WIDTH', cost.TILE_WIDTH),
-    ('hierarchical/cost.cu', 'TILE_HEIGHT', cost.TILE_HEIGHT),
-    ('hierarchical/cost.cu', 'TILE_LEVELS', cost.TILE_LEVELS),
-    *(('hierarchical/cost.cu', f'Warps<{chunks}>::COUNT', cost._warps(chunks))
-      for chunks in (1, 3, 5, 8, 9, 16, 17, 32, 64)),
-    ('costs/features.cu', 'TILE_WIDTH', combined.TILE_WIDTH),
-    ('costs/features.cu', 'TILE_HEIGHT', combined.TILE_HEIGHT),
-    ('costs/features.cu', 'THREADS', combined.THREADS),
-    ('costs/combine.cu', 'ROW_WIDTH', combined.ROW_WIDTH),
-    ('costs/combine.cu', 'ROWS', combined.ROWS),
-    ('costs/path_sums.cu', 'PATH_THREADS', combined.PATH_THREADS),
-    *(('costs/path_sums.cu', f'Volume<{count}>::{name}', of(count))
-      for count in (2, 16, 21, 64, 96, 128, 129, 192, 256, 257, 300, 512)
-      for name, of in (('PADDED', terms.padded_labels), ('LANES', terms.lanes))),
-    ('costs/fractions.cu', 'FRACTION_WIDTH', fractions.WIDTH),
-    ('costs/fractions.cu', 'FRACTION_HEIGHT', fractions.HEIGHT),
-    ('costs/pyramid.cu', 'ARRANGED', combined.ARRANGED),
-    ('costs/pyramid.cu', 'ARRANGING', combined.ARRANGING),
-    ('costs/pyramid.cu', 'NODES', combined.NODES),
-    ('costs/pyramid.cu', 'Sharing<64>::WARPS', combined.MAX_WARPS),
-    ('frame/preprocess.cu', 'TILE_WIDTH', preprocess.TILE_WIDTH),
-    ('frame/preprocess.cu', 'TILE_HEIGHT', preprocess.TILE_HEIGHT),
-    ('frame/preprocess.cu', 'THREADS', preprocess.BLOCK[0] * preprocess.BLOCK[1]),
-    ('frame/preprocess.cu', 'MAX_RADIUS', preprocess.MAX_RADIUS),
-    *(('frame/convert.cu', name, getattr(convert, name))
-      for name in ('CHANNEL', 'COLOUR', 'MOSAIC', 'WIDE', 'WIDE_MOSAIC', 'VALUES')),
-    ('frame/bands.cu', 'COLUMNS', refine.BAND_COLUMNS),
-    ('frame/confidence.cu', 'ROW_BLOCK', refine.ROW_BLOCK),
-    ('frame/confidence.cu', 'JUMP', quantisation.JUMP),
-    ('outputs/disparity_color.cu', 'PIXELS', math.prod(outputs.BLOCK)),
-    ('frame/speckles.cu', 'TILE_WIDTH', refine.TILE),
-    ('frame/speckles.cu', 'TILE_HEIGHT', refine.TILE),
-    ('sad/sad.cu', 'STRIP', sad_launch.STRIP),
-    ('sad/sad.cu', 'KEY_SCALE', sad_launch.MAX_LABELS),
-    ('hierarchical/labels.cu', 'THREADS', labels.THREADS),
-    ('sad/sad.cu', 'resident_threads(2, LABELS_ALONE)', sad_launch.RESIDENT_THREADS),
-    ('tiled/tiled.cu', 'PLANES', tiled_launch.PLANES),
-    ('tiled/tiled.cu', 'STAGES', tiled_launch.STAGES),
-    *(('tiled/tiled.cu', name.upper(), number)
-      for number, name in enumerate(tiled_launch.EDGES)),
-]
-
-@pytest.mark.parametrize('file', sorted({file for file, _, _ in CONSTANTS}))
-def test_a_constant_is_the_same_in_both_languages(file):
-    assert_in_cpp(file, [f'{expression} == {value}' for place, expression, value in CONSTANTS
-                         if place == file])
-
-
-def test_formats_lie_in_memory_as_their_kernels_see_them():
+def formats_in_memory() -> list[str]:
+    """Conditions on the formats of messages and costs."""
     checks = []
     for family in formats.FAMILIES:
         for chunks in (1, 3, 7, 8, 9, 16, 17, 24, 32, 64):
@@ -152,7 +120,34 @@ def test_formats_lie_in_memory_as_their_kernels_see_them():
         kept = CostFormat(name, 0)
         checks += [f'{name}::UNITS_PER_CHUNK == {kept.units}',
                    f'sizeof({name}::Unit) == {kept.unit_bytes}']
-    assert_in_cpp('hierarchical/messages.cu', checks)
+    return checks
+
+
+@pytest.mark.parametrize('file', sorted(
+    {*CONSTANTS, *(file for file, _ in structures.DECLARED.values())}))
+def test_constants_structures_and_formats_are_the_same_in_both_languages(file):
+    from cupy.cuda import nvrtc
+    checks = [f'{name} == {value}' for name, value in CONSTANTS.get(file, {}).items()]
+    for name, (place, structure) in structures.DECLARED.items():
+        checks += structure_in_memory(name, structure) if place == file else []
+    checks += formats_in_memory() if file == 'hierarchical/messages.cu' else []
+    source = (compiler.KERNELS / file).read_text(encoding='utf-8')
+    source += ''.join(f'\nstatic_assert({check}, "see the condition");' for check in checks)
+    program = nvrtc.createProgram(source, file, (), ())
+    try:
+        nvrtc.compileProgram(program, (*compiler.OPTIONS, '-arch=compute_90'))
+    except nvrtc.NVRTCError:
+        pytest.fail(nvrtc.getProgramLog(program))
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+def test_costs_are_computed_in_float32_only_where_it_is_exact():
+    assert cost.is_exact_in_float32(MatcherConfig())
+    assert cost.is_exact_in_float32(MatcherConfig.preset('road_sobel'))
+    # Some costs are so close to a half that float32 rounds them to the other side.
+    for changes in ({'smoothing_sigma': 0.7}, {'preprocessing': 'residual'}, {'sobel_scale': 0.3}):
+        assert not cost.is_exact_in_float32(MatcherConfig(**changes))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from stereo_bp_ros import MatcherConfig, StereoMatcher, engines
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.runtime import pinned as pinned_memory
 from stereo_bp_ros.errors import BackendUnavailable
+from test.engines.support.cuda_stand_in import Context
 
 Pairs = Callable[..., tuple[np.ndarray, np.ndarray]]
 
@@ -26,6 +27,32 @@ def test_without_a_device_pinned_memory_is_refused_in_words(
     monkeypatch.setattr(device, 'unavailable', lambda index: problem)
     with pytest.raises(BackendUnavailable, match='no NVIDIA driver'):
         pinned_memory.empty((4, 4), 'uint8', 0)
+
+
+def test_pinned_memory_is_that_of_the_device_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    import cupy
+    import cupyx
+    entered: list[object] = []
+
+    class Numbered(Context):
+        def __init__(self, index: int) -> None:
+            self.index = index
+
+        def __enter__(self) -> Context:
+            entered.append(self.index)
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            entered.append('left')
+
+    def empty(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        entered.append(shape)
+        return np.empty(shape, dtype)
+    monkeypatch.setattr(device, 'require', lambda index: entered.append(f'asked {index}'))
+    monkeypatch.setattr(cupy.cuda, 'Device', Numbered)
+    monkeypatch.setattr(cupyx, 'empty_pinned', empty)
+    assert pinned_memory.empty((3, 4), 'int16', 1).dtype == np.int16
+    assert entered == ['asked 1', 1, (3, 4), 'left']
 
 
 @pytest.mark.gpu
@@ -58,17 +85,6 @@ class TestOnTheDevice:
             matcher.prepare(200, 120)
             assert compiler.origins() == before
             assert matcher.compile_time < 0.5
-
-    def test_pinned_arrays_give_the_same_disparity(self, textured_pair: Pairs) -> None:
-        images = textured_pair(160, 96, 6)
-        pinned = [pinned_memory.empty(image.shape, 'uint8', CONFIG.device_id) for image in images]
-        for target, image in zip(pinned, images, strict=True):
-            np.copyto(target, image)
-        out = pinned_memory.empty((96, 160), 'float32', CONFIG.device_id)
-        with StereoMatcher(CONFIG) as matcher:
-            expected = matcher.compute(*images).disparity
-            matcher.compute(*pinned, out={'disparity': out})
-        np.testing.assert_array_equal(out, expected)
 
     def test_a_pinned_buffer_is_written_directly_and_let_go_with_its_owner(
             self, textured_pair: Pairs) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,16 +9,16 @@ import pytest
 
 pytest.importorskip('cupy')
 pytest.importorskip('numba')
-from stereo_bp_ros import MatcherConfig, RawImage, StereoMatcher
+from stereo_bp_ros import MatcherConfig, StereoMatcher
 from stereo_bp_ros.engines import choose
 from stereo_bp_ros.engines.cpu.engine import CpuEngine
 from stereo_bp_ros.engines.cuda.engine import CudaEngine
-from stereo_bp_ros.engines.cuda.runtime import compiler
 from stereo_bp_ros.engines.cuda.sad import launch as sad_launch
-from stereo_bp_ros.types import OUTPUTS
-from test.engines.support.pairs import CALIBRATION, noisy_pair
+from stereo_bp_ros.papers.streamed_sad.timing import variant_times
+from test.cases import every
 from test.engines.support.pairs import all_outputs as run
 from test.engines.support.pairs import compare_engines as compare
+from test.engines.support.pairs import noisy_pair
 from test.settings import streamed
 
 pytestmark = pytest.mark.gpu
@@ -150,49 +148,11 @@ def test_auto_takes_the_gpu_and_says_so() -> None:
     assert matcher.compute(left, right).backend == 'cuda'
 
 
-def test_live_settings_act_on_the_next_frame() -> None:
-    config = configuration(disparity_range=20, correlation_window_size=5)
-    left, right = noisy_pair(90, 60, nearer=9)
-    engine = CudaEngine.of(config, 90, 60)
-    outputs = {'disparity': np.empty((60, 90), np.float32)}
-    images = RawImage.from_array(left), RawImage.from_array(right)
-    engine.compute(*images, CALIBRATION, outputs)
-    changed = config.replace(subpixel=False, **EVERYTHING)
-    engine.update(changed)
-    engine.compute(*images, CALIBRATION, outputs)
-    engine.close()
-    expected = run(CpuEngine.of(changed, 90, 60), left, right)
-    np.testing.assert_array_equal(outputs['disparity'], expected['disparity'])
-
-
-def test_no_kernel_uses_local_memory() -> None:
-    for window, disparities, image in itertools.product((5, 21, 51), (64, 512),
-                                                        ('none', 'sobel_x')):
-        config = configuration(correlation_window_size=window, disparity_range=disparities,
-                               preprocessing=image, **EVERYTHING)
-        run(CudaEngine.of(config, 640, 60), *noisy_pair(640, 60, nearer=9))
-    used = {name: kernel.resources.local_bytes for (_, _, name), kernel
-            in compiler._loaded.items() if '_windows' in name}
-    assert used
-    assert not any(used.values())
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize('variant', ['auto', 'shared_all'])
-def test_a_thousand_frames_allocate_and_compile_nothing(
-        refuse_to_allocate: Callable[[], None], variant: str) -> None:
-    from cupy.cuda import runtime
-    config = configuration(disparity_range=16, correlation_window_size=5,
-                           **streamed(variant), **EVERYTHING)
-    left, right = (RawImage.from_array(image) for image in noisy_pair(160, 120, nearer=9))
-    engine = CudaEngine.of(config, 160, 120)
-    outputs = {name: OUTPUTS[name].empty((120, 160)) for name in OUTPUTS}
-    for _ in range(3):
-        engine.compute(left, right, CALIBRATION, outputs)
-
-    refuse_to_allocate()
-    free = runtime.memGetInfo()[0]
-    for _ in range(1000):
-        engine.compute(left, right, CALIBRATION, outputs)
-    assert runtime.memGetInfo()[0] == free
-    engine.close()
+@pytest.mark.parametrize('reference', ['left', 'right'])
+def test_every_variant_has_a_time_and_the_defaults_results(reference: str) -> None:
+    config = configuration(preprocessing='none', disparity_range=32, correlation_window_size=5,
+                           reference_image=reference, backend='cuda')
+    default, times = variant_times(config, *noisy_pair(200, 60), 3)
+    assert default > 0
+    assert len(times) == 3 * 2 * 2 * 5
+    assert every(time > 0 for time in times.values())

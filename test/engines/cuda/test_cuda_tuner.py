@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stereo_bp_ros import MatcherConfig, RawImage
+from stereo_bp_ros import MatcherConfig, RawImage, geometry
 from stereo_bp_ros.engines import cache as cache_files
+from stereo_bp_ros.engines.cuda.backend import CudaBackend
 from stereo_bp_ros.engines.cuda.hierarchical import schedule, tilings, tuner, tuning
 from stereo_bp_ros.engines.cuda.hierarchical.launch import Tiling
 from stereo_bp_ros.engines.cuda.hierarchical.search import (
@@ -23,10 +23,11 @@ from stereo_bp_ros.engines.cuda.hierarchical.search import (
     TileSearch,
     most_disparities,
 )
+from stereo_bp_ros.engines.cuda.plan import plan_of
 from stereo_bp_ros.engines.cuda.runtime import compiler, device
 from stereo_bp_ros.engines.cuda.runtime.device import TYPICAL
 from stereo_bp_ros.papers.plain_steps import tune
-from test.engines.support.damage import Damage, every_damage
+from test.engines.support.damage import flip
 
 SIZE = (128, 96)
 HERE = {'device': 'NVIDIA H200', 'capability': '9.0', 'driver': '13000', 'compiler': '13.0'}
@@ -102,28 +103,25 @@ def content(file: pathlib.Path) -> dict[str, Any]:
 
 
 def rewrite(**changes: Any) -> None:
-    (file,) = tuning.directory().iterdir()
+    (file,) = tuning.directory().glob('*.tuned')
     cache_files.write_or_raise(file, json.dumps({**content(file), **changes}).encode())
 
 
-def test_the_fastest_of_what_was_tried_is_kept() -> None:
+def test_the_fastest_of_what_was_tried_level_by_level_is_kept() -> None:
     clock = Clock(likes_large_tiles)
-    found = search(clock).run()
+    seen: list[tuple[int, int, str]] = []
+    found = search(clock, progress=lambda *step: seen.append(step)).run()
     fastest = min(clock.frame(ours) for ours, _ in clock.compared)
     assert clock.frame(found.best) == fastest < clock.frame({})
     assert found.ratio == pytest.approx(fastest / clock.frame({}))
-    # What is measured has been compiled before.
+    # What is measured has been compiled before, and differs in one level from its opponent.
     prepared = {(k, tiling) for tilings in clock.prepared for k, tiling in tilings.items()}
     for ours, theirs in clock.compared[:-1]:
         assert ours.items() - theirs.items() <= prepared
-
-
-def test_every_candidate_differs_in_one_level_from_what_it_is_compared_with() -> None:
-    clock = Clock(likes_large_tiles)
-    search(clock).run()
-    for ours, theirs in clock.compared[:-1]:
         assert len([k for k in range(3) if ours.get(k) != theirs.get(k)]) == 1
     assert clock.compared[-1][1] == {}
+    assert [step[:2] for step in seen] == [(done, 7) for done in (0, *range(8))]
+    assert [what for _, _, what in seen[:2]] == ['compiling', 'level 0 launches']
 
 
 def test_levels_without_iterations_are_not_tuned_and_others_are_another_problem() -> None:
@@ -142,11 +140,8 @@ def test_the_engine_s_own_choice_stands_where_nothing_is_faster_beyond_the_sprea
         gain: float) -> None:
     config = config_of()
     found = search(Clock(lambda k, tiling: 1.0 if tiling == own(config, k) else 1.0 - gain)).run()
-    assert found.best == {}
-    assert found.ratio == 1.0
-    tuned = look_up()
-    assert tuned.tilings == {}
-    assert not tuned.is_ignored
+    assert (found.best, found.ratio) == ({}, 1.0)
+    assert (look_up().tilings, look_up().is_ignored) == ({}, False)
 
 
 def test_a_gain_that_whole_frames_do_not_show_is_given_up() -> None:
@@ -157,75 +152,58 @@ def test_a_gain_that_whole_frames_do_not_show_is_given_up() -> None:
     assert search(Fickle(likes_large_tiles)).run().best == {}
 
 
-def test_what_was_found_is_what_engines_are_given() -> None:
-    found = search(Clock(likes_large_tiles)).run()
-    assert look_up().tilings == found.best != {}
-    assert f'{found.ratio:.3f} of the time' in look_up().reason
-    # Settings that no kernel depends on make no other problem.
-    assert look_up(config_of(subpixel=False)).tilings == found.best
-    for other in (config_of(iterations=6), config_of(disparity_range=17), config_of(levels=2),
-                  config_of(message_type='float32')):
-        assert look_up(other)[:3] == ({}, 'never tuned', False)
-
-
-def test_an_interrupted_search_goes_on_after_its_last_group() -> None:
+def test_an_interrupted_search_goes_on_and_a_finished_one_is_repeated_only_on_request() -> None:
     whole = Clock(likes_large_tiles)
     expected = search(whole).run()
-    (file,) = tuning.directory().iterdir()
-    file.unlink()
-    cut_off = Clock(likes_large_tiles, interrupted_after=len(whole.compared) // 2)
+    assert look_up().tilings == expected.best != {}
+    assert f'{expected.ratio:.3f} of the time' in look_up().reason
+    # Settings that no kernel depends on make no other problem.
+    assert look_up(config_of(subpixel=False)).tilings == expected.best
+    for other in ({'iterations': 6}, {'disparity_range': 17}, {'levels': 2},
+                  {'message_type': 'float32'}):
+        assert look_up(config_of(**other))[:3] == ({}, 'never tuned', False)
+    again = Clock(likes_large_tiles)
+    assert search(again).run() == expected
+    assert not again.compared
     with pytest.raises(KeyboardInterrupt):
-        search(cut_off).run()
+        search(Clock(likes_large_tiles, interrupted_after=len(whole.compared) // 2),
+               afresh=True).run()
     assert look_up().is_ignored
     assert 'not finished' in look_up().reason
-    done = content(file)['done']
-    assert 0 < len(done) < 6
+    (file,) = tuning.directory().iterdir()
+    assert 0 < len(content(file)['done']) < 6
     rest = Clock(likes_large_tiles)
     assert search(rest).run().best == expected.best
     # The group that was cut off is measured again, those before it are not.
-    assert len(rest.compared) < len(whole.compared)
+    assert 0 < len(rest.compared) < len(whole.compared)
     assert look_up().tilings == expected.best
 
 
-def test_a_finished_search_is_not_repeated_unless_asked_for() -> None:
-    found = search(Clock(likes_large_tiles)).run()
-    again = Clock(likes_large_tiles)
-    assert search(again).run() == found
-    assert not again.compared
-    afresh = Clock(likes_large_tiles)
-    assert search(afresh, afresh=True).run().best == found.best
-    assert afresh.compared
+#: Changes of a tiling that no kernel can run with.
+UNSOUND = ({'threads': 33}, {'width': 7}, {'width': 4000}, {'iterations': 0}, {'directions': 3},
+           {'threads': '128'}, {'surprise': 1})
 
 
-def test_progress_is_told_from_the_first_group_to_the_last() -> None:
-    seen: list[tuple[int, int, str]] = []
-    search(Clock(likes_large_tiles), progress=lambda *step: seen.append(step)).run()
-    assert [done for done, _, _ in seen] == [0, *range(8)]
-    assert {total for _, total, _ in seen} == {7}
-    assert [what for _, _, what in seen[:2]] == ['compiling', 'level 0 launches']
-
-
-@pytest.mark.parametrize(('changes', 'reason'), [
-    ({'version': 1}, 'not of format 2'),
-    ({'kernels': 'x'}, 'tuned for other kernels'),
-    ({'machine': {**HERE, 'driver': '12080'}}, 'another driver: 12080, here 13000'),
-    ({'finished': False}, 'not finished'),
-    ({'tilings': []}, 'not a file of the tuner'),
-    ({'problem': {}}, 'another problem'),
-])
-def test_an_entry_that_does_not_fit_is_ignored_with_a_reason(changes: dict[str, Any],
-                                                             reason: str) -> None:
+def test_an_entry_that_does_not_fit_is_ignored_with_a_reason() -> None:
     search(Clock(likes_large_tiles)).run()
-    rewrite(**changes)
-    tuned = look_up()
-    assert (tuned.tilings, tuned.is_ignored) == ({}, True)
-    assert reason in tuned.reason
-
-
-def test_an_entry_of_another_device_is_ignored_with_its_name() -> None:
-    search(Clock(likes_large_tiles)).run()
-    tuned = look_up(on={**HERE, 'device': 'Orin'})
-    assert tuned[:3] == ({}, 'tuned for another device: NVIDIA H200, here Orin', True)
+    (file,) = tuning.directory().iterdir()
+    sound = content(file)
+    level, tiling = next(iter(sound['tilings'].items()))
+    for changes, reason in (
+            ({'version': 1}, 'not of format 2'), ({'kernels': 'x'}, 'tuned for other kernels'),
+            ({'machine': {**HERE, 'driver': '12080'}}, 'another driver: 12080, here 13000'),
+            ({'finished': False}, 'not finished'), ({'tilings': []}, 'not a file of the tuner'),
+            ({'problem': {}}, 'another problem'),
+            *(({'tilings': {**sound['tilings'], level: {**tiling, **change}}},
+               'the file has tilings that the device cannot run') for change in UNSOUND)):
+        rewrite(**{**sound, **changes})
+        tuned = look_up()
+        assert (tuned.tilings, tuned.is_ignored) == ({}, True), changes
+        assert reason in tuned.reason
+    rewrite(**sound)
+    assert look_up().tilings
+    assert look_up(on={**HERE, 'device': 'Orin'})[:3] == (
+        {}, 'tuned for another device: NVIDIA H200, here Orin', True)
 
 
 def test_without_a_home_nothing_was_ever_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,34 +214,28 @@ def test_without_a_home_nothing_was_ever_tuned(monkeypatch: pytest.MonkeyPatch) 
     assert look_up()[:3] == ({}, 'never tuned', False)
 
 
-@every_damage
-def test_a_damaged_file_is_set_aside_once_and_found_anew(
-        damage: Damage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_why_a_file_is_not_used_is_logged_and_a_damaged_one_is_set_aside_once(
+        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def for_engine() -> tuning.Tuned:
+        return tuning.for_engine(config_of(), *SIZE, TYPICAL)
     monkeypatch.setattr(tuning, 'machine', lambda _: HERE)
     monkeypatch.setattr(cache_files, '_warned', set())
+    assert for_engine().tilings == {}
     found = search(Clock(likes_large_tiles)).run()
+    assert for_engine().tilings == found.best
+    assert not caplog.messages
     (file,) = tuning.directory().iterdir()
-    damage(file)
-    assert tuning.for_engine(config_of(), *SIZE, TYPICAL).tilings == {}
+    flip(0.6)(file)
+    assert for_engine().tilings == {}
     assert len(caplog.messages) == 1
     assert str(file) in caplog.messages[0]
-    tuned = tuning.for_engine(config_of(), *SIZE, TYPICAL)
-    assert (tuned.tilings, tuned.reason) == ({}, 'never tuned')
+    assert (for_engine().tilings, for_engine().reason) == ({}, 'never tuned')
     assert search(Clock(likes_large_tiles)).run().best == found.best
-    assert tuning.for_engine(config_of(), *SIZE, TYPICAL).tilings == found.best
+    assert for_engine().tilings == found.best
     assert len(caplog.messages) == 1
-
-
-@pytest.mark.parametrize('changes', [{'threads': 33}, {'width': 7}, {'width': 4000},
-                                     {'iterations': 0}, {'directions': 3}, {'threads': '128'},
-                                     {'surprise': 1}])
-def test_tilings_that_no_kernel_can_run_with_are_not_used(changes: dict[str, Any]) -> None:
-    search(Clock(likes_large_tiles)).run()
-    (file,) = tuning.directory().iterdir()
-    tilings = content(file)['tilings']
-    tilings[next(iter(tilings))].update(changes)
-    rewrite(tilings=tilings)
-    assert look_up()[:3] == ({}, 'the file has tilings that the device cannot run', True)
+    rewrite(kernels='x')
+    assert for_engine().tilings == {}
+    assert 'tuned for other kernels' in caplog.messages[1]
 
 
 def test_a_file_is_written_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,20 +250,6 @@ def test_a_file_is_written_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPa
     assert look_up().tilings == found.best
 
 
-def test_why_a_file_is_not_used_is_logged_where_an_engine_is_built(
-        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(tuning, 'machine', lambda _: HERE)
-    with caplog.at_level(logging.WARNING):
-        assert tuning.for_engine(config_of(), *SIZE, TYPICAL).tilings == {}
-        assert not caplog.records
-        found = search(Clock(likes_large_tiles)).run()
-        assert tuning.for_engine(config_of(), *SIZE, TYPICAL).tilings == found.best
-        assert not caplog.records
-        rewrite(kernels='x')
-        assert tuning.for_engine(config_of(), *SIZE, TYPICAL).tilings == {}
-    assert 'tuned for other kernels' in caplog.text
-
-
 def test_neighbours_divide_the_iterations_in_the_same_way() -> None:
     config = config_of(disparity_range=64)
     for k in range(3):
@@ -304,46 +262,95 @@ def test_neighbours_divide_the_iterations_in_the_same_way() -> None:
             assert schedule.fits(config, k, tiling, TYPICAL)
 
 
-def walk(clock: Clock, config: MatcherConfig, **more: Any) -> tune.OccupancyWalk:
-    return tune.OccupancyWalk(config, *SIZE, TYPICAL, HERE, clock, limits=tune.TYPICAL,
-                               **more)
-
-
-class StorageClock(Clock):
-    """Likes values in registers."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda k, tiling: 0.0)
-
-    def frame(self, candidate: Candidate) -> float:
-        return 2.0 - candidate.get('plain_steps.registers', 0) / 100
-
-
 def test_the_walk_over_occupancies_keeps_the_fastest_split_for_hybrid_storage() -> None:
+    class LikesRegisters(Clock):
+        def frame(self, candidate: Candidate) -> float:
+            return 2.0 - candidate.get('plain_steps.registers', 0) / 100
     config = config_of(disparity_range=100, message_type='float32', **HYBRID)
-    clock = StorageClock()
-    found = walk(clock, config).run()
+    clock = LikesRegisters(likes_large_tiles)
+    found = tune.OccupancyWalk(config, *SIZE, TYPICAL, HERE, clock, limits=tune.TYPICAL).run()
     walked = [split for _, split in tune.candidates(tune.TYPICAL, 100)]
     assert len(clock.compared) <= len(walked) + 1
     assert {frozenset(ours.items()) for ours, _ in clock.compared} <= {
         frozenset(tune.settings_of(split).items()) for split in walked}
     assert found.best['plain_steps.registers'] == max(split.split.registers for split in walked)
-    tuned = look_up(config)
-    assert (tuned.tilings, dict(tuned.settings)) == ({}, found.best)
+    assert (look_up(config).tilings, dict(look_up(config).settings)) == ({}, found.best)
     # Who says where values lie is not overruled, and tilings are another problem.
     chosen = config.replace(**{'plain_steps.registers': 8})
     assert look_up(chosen).reason == 'there is nothing to tune'
     assert look_up(config_of(disparity_range=100, message_type='float32')).reason == 'never tuned'
-
-
-def test_settings_that_would_be_refused_are_not_used() -> None:
-    config = config_of(disparity_range=100, message_type='float32', **HYBRID)
-    walk(StorageClock(), config).run()
-    (file,) = tuning.directory().iterdir()
-    settings = content(file)['settings']
+    # Settings that would be refused are not used.
     for change in ({'plain_steps.registers': 101}, {'plain_steps.blocks': 'x'}, {'levels': 3}):
-        rewrite(settings={**settings, **change})
+        rewrite(settings={**found.best, **change})
         assert look_up(config).is_ignored, change
+
+
+class PrefersChange:
+    """A timer with which every candidate beats the engine's own choice; runs nothing."""
+
+    def __init__(self, config: MatcherConfig, width: int, height: int, *_: Any) -> None:
+        self.source = width, height
+        self.config = config
+
+    def prepare(self, candidates: list[Candidate]) -> None:
+        pass
+
+    def compare(self, ours: Candidate, theirs: Candidate,
+                turns: int) -> tuple[float, float]:
+        return (1.0, 2.0) if len(ours) > len(theirs) else (2.0, 1.0)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> CudaBackend:
+    """That of a device that is not here, and prefers every change."""
+    monkeypatch.setattr(tuning, 'machine', lambda _: HERE)
+    monkeypatch.setattr(tuner, 'properties', lambda _: TYPICAL)
+    monkeypatch.setattr(tuner, 'FrameTimer', PrefersChange)
+    monkeypatch.setattr('stereo_bp_ros.engines.cuda.hierarchical.search.DIVISIONS', 2)
+    monkeypatch.setattr('stereo_bp_ros.engines.cuda.hierarchical.search.TILES', 1)
+    monkeypatch.setattr(CudaBackend, 'free_memory', lambda _: 2**34)
+    return CudaBackend(TYPICAL, 'for the test')
+
+
+@pytest.mark.parametrize('settings', [
+    {'preset': 'road'},
+    {'disparity_range': 45, 'downscale': 4},
+    {'disparity_range': 64, 'rectify': True,
+     'rectified_width': 160, 'rectified_height': 120},
+    {'disparity_range': 64, 'downscale': 2, 'partition_columns': 2},
+], ids=str)
+def test_an_engine_takes_what_was_tuned_for_its_configuration(
+        settings: dict[str, Any], backend: CudaBackend) -> None:
+    changes = {'backend': 'cuda', 'preset': 'road', **settings}
+    config = MatcherConfig.preset(changes.pop('preset'), **changes)
+    untuned = backend.fit(config, 324, 242)
+    assert backend.tools.tuning_state(untuned) == 'never tuned'
+    found = backend.tools.tune(config, 324, 242, lambda *_: None, False)
+    assert found['best']
+    plan = backend.fit(config, 324, 242)
+    assert backend.tools.tuning_state(plan).startswith('tuned on ')
+    stored = tuning.look_up(plan.config, plan.parts.width, plan.parts.height, TYPICAL)
+    assert {str(level) for level in stored.tilings} == set(found['best'])
+    tuned = plan_of(config, 324, 242, TYPICAL, stored.tilings, plan.parts)
+    assert plan.launches == tuned.launches != untuned.launches
+
+
+def test_the_tuner_tries_only_tilings_of_the_reduced_images(
+        backend: CudaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    alternatives = tilings.alternatives
+    asked: list[tuple[int, int, int]] = []
+
+    def spy(config: MatcherConfig, width: int, height: int, *more: Any) -> Any:
+        asked.append((config.disparity_range, width, height))
+        return alternatives(config, width, height, *more)
+    monkeypatch.setattr(tilings, 'alternatives', spy)
+    config = MatcherConfig.from_mapping({'backend': 'cuda', 'disparity_range': 64,
+                                         'downscale': 2})
+    tuner.tune(config, 324, 242)
+    assert set(asked) == {(32, *geometry.reduced_size(config, 324, 242))}
 
 
 def test_the_longest_vectors_on_chip_are_those_of_the_paper() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from stereo_bp_ros import Calibration, MatcherConfig, RawImage
+from stereo_bp_ros import Calibration, MatcherConfig, RawImage, partitions
 from stereo_bp_ros.images import ENCODINGS
 from stereo_bp_ros.types import OUTPUTS
 from test.engines.support.outputs import assert_same, rubbish
@@ -28,6 +28,16 @@ def noisy_pair(width: int, height: int, seed: int = 0, *, nearer: int = 7
     return left, np.where(rng.random((height, width)) < 0.1, noise, right)
 
 
+def parts_of(width: int, height: int, columns: int, rows: int, padding: int, alignment: int = 2
+             ) -> partitions.Partitioning:
+    """So many partitions, but one along a side that is too short."""
+    across, down = (
+        partitions.split(length, count, alignment, padding)
+        or partitions.Split(length, (0,), (0, length))
+        for length, count in ((width, columns), (height, rows)))
+    return partitions.Partitioning(across, down)
+
+
 def random_raw(encoding: str, width: int, height: int, seed: int = 0, padding: int = 5,
                big_endian: bool = False) -> RawImage:
     """An image whose rows are followed by rubbish; one row less where two share their chroma."""
@@ -40,7 +50,7 @@ def random_raw(encoding: str, width: int, height: int, seed: int = 0, padding: i
 
 def all_outputs(engine: Any, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
     """What an engine finds, which is closed afterwards."""
-    outputs = rubbish(OUTPUTS, left.shape[:2])
+    outputs = rubbish(OUTPUTS, left.shape[:2], engine.config.points_decimation)
     for _ in range(3):      # no result may depend on what earlier frames left behind
         engine.compute(RawImage.from_array(left), RawImage.from_array(right), CALIBRATION,
                        outputs)

@@ -47,7 +47,7 @@ def _fields(file: str, name: str) -> list[tuple[str, type[Any]]]:
                           for constant, value in re.findall(r'(\w+) = (\d+)\b', constants))
     found = []
     for words, pointer, names in re.findall(r'([\w ]+)(\*?) (\w[^;(]*);',
-                                            body.partition('__device__')[0]):
+                                            body.partition('DEVICE')[0]):
         kind = words.split()[-1]
         for member, sizes in re.findall(r'(\w+)((?:\[[^]]*\])*)', names):
             field = ctypes.c_void_p if pointer else _VALUES.get(kind) or DECLARED[kind][1]
