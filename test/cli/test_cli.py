@@ -30,12 +30,9 @@ SHIFTED = CALIBRATION.replace('cam1=[100 0 48', 'cam1=[100 0 68').replace('doffs
 
 
 @pytest.fixture
-def pair(tmp_path, textured_pair):
+def pair(tmp_path, write_pair):
     """Left and right image files with a constant disparity of 6 pixels."""
-    paths = tmp_path / 'left.png', tmp_path / 'right.png'
-    for path, image in zip(paths, textured_pair(96, 48, 6), strict=True):
-        cv2.imwrite(str(path), image)
-    return [str(path) for path in paths]
+    return [str(write_pair(tmp_path / 'pair') / f'{side}.png') for side in ('left', 'right')]
 
 
 def report_of(capsys) -> dict:
@@ -68,8 +65,8 @@ def test_the_help_of_every_verb_shows_how_to_call_it_and_what_it_needs(verb, cap
 
 def test_match_writes_the_disparity_and_a_picture_and_says_so(pair, tmp_path, capsys):
     output = tmp_path / 'result[b].pfm'
-    files.write_pfm(tmp_path / 'truth.pfm', np.full((48, 96), 6, np.float32))
-    arguments = ['match', *pair, '-o', str(output), '--truth', str(tmp_path / 'truth.pfm'), *FAST]
+    arguments = ['match', *pair, '-o', str(output), '--truth',
+                 str(tmp_path / 'pair/disparity.pfm'), *FAST]
     assert main([*arguments, '--json']) == 0
     disparity = files.read_pfm(output)
     valid = np.isfinite(disparity)
@@ -95,11 +92,10 @@ def test_match_writes_the_disparity_and_a_picture_and_says_so(pair, tmp_path, ca
 def test_match_writes_16_bit_png_and_depth_and_scores_against_truth(pair, tmp_path, capsys):
     calibration = tmp_path / 'calib.txt'
     calibration.write_text(CALIBRATION)
-    truth = tmp_path / 'truth.pfm'
-    files.write_pfm(truth, np.full((48, 96), 6, np.float32))
     output, depth = tmp_path / 'result.png', tmp_path / 'depth.pfm'
     assert main(['match', *pair, '-o', str(output), '--depth', str(depth), '--calibration',
-                 str(calibration), '--truth', str(truth), '--json', *FAST]) == 0
+                 str(calibration), '--truth', str(tmp_path / 'pair/disparity.pfm'), '--json',
+                 *FAST]) == 0
     assert report_of(capsys)['score']['bad_1_estimated'] < 1
     disparity = files.read_disparity_png(output)
     metres = files.read_pfm(depth)
@@ -128,9 +124,9 @@ def test_match_searches_as_far_as_min_depth_is_by_the_calibration(pair, tmp_path
 @pytest.mark.parametrize('adjust', ['true', 'false'])
 def test_a_calibration_shifts_what_match_writes_and_not_its_scores(pair, tmp_path, capsys, adjust):
     (tmp_path / 'calib.txt').write_text(SHIFTED)
-    files.write_pfm(tmp_path / 'truth.pfm', np.full((48, 96), 6, np.float32))
     assert main(['match', *pair, '-o', str(tmp_path / 'd.pfm'), '--truth',
-                 str(tmp_path / 'truth.pfm'), '--calibration', str(tmp_path / 'calib.txt'),
+                 str(tmp_path / 'pair/disparity.pfm'), '--calibration',
+                 str(tmp_path / 'calib.txt'),
                  '--set', f'pre_adjust_disparity={adjust}', '--json', *FAST]) == 0
     report = report_of(capsys)
     shift = -20 if adjust == 'true' else 0

@@ -14,7 +14,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stereo_bp_ros.camera import Calibration
-from stereo_bp_ros.evaluation import files
 from test.cases import examples
 from test.cli import recordings
 from test.cli.recordings import rewritten
@@ -43,13 +42,9 @@ CALIBRATION = ('cam0=[100 0 32; 0 100 24; 0 0 1]\ncam1=[100 0 34; 0 100 24; 0 0 
 
 
 @pytest.fixture
-def pair(tmp_path, textured_pair) -> pathlib.Path:
+def pair(tmp_path, write_pair) -> pathlib.Path:
     """A folder with left.png, right.png, disparity.pfm and calib.txt."""
-    folder = tmp_path / 'sets' / 'pair'
-    folder.mkdir(parents=True)
-    for side, image in zip(('left', 'right'), textured_pair(64, 48, 4), strict=True):
-        cv2.imwrite(str(folder / f'{side}.png'), image)
-    files.write_pfm(folder / 'disparity.pfm', np.full((48, 64), 4, np.float32))
+    folder = write_pair(tmp_path / 'sets/pair', 4, 64)
     (folder / 'calib.txt').write_text(CALIBRATION)
     return folder
 

@@ -27,14 +27,12 @@ FAST = ['--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations
 
 
 @pytest.fixture(scope='module')
-def sets(tmp_path_factory, textured_pair):
+def sets(tmp_path_factory, write_pair):
     """Two pairs of one disparity each, the first with truth, vehicles, a sky and a class."""
     pytest.importorskip('numba')
     folder = tmp_path_factory.mktemp('evaluate') / 'sets'
-    for name, disparity in (('one', 6), ('two', 9)):
-        (folder / name).mkdir(parents=True)
-        for side, image in zip(('left', 'right'), textured_pair(96, 48, disparity), strict=True):
-            files.write_image(folder / name / f'{side}.png', image)
+    write_pair(folder / 'one')
+    (write_pair(folder / 'two', 9) / 'disparity.pfm').unlink()
     truth = np.full((48, 96), 6, np.float32)
     truth[:, 40:60] = 12                # wrong on purpose: matched with 6
     files.write_pfm(folder / 'one/disparity.pfm', truth)

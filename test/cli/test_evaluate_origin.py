@@ -6,13 +6,11 @@ import json
 import os
 import re
 
-import numpy as np
 import pytest
 
 from stereo_bp_ros import MatcherConfig
 from stereo_bp_ros.cli import evaluate_origin
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation import files
 from test.evaluation import pages
 
 FAST = ('--backend', 'cpu', '--set', 'stereo_algorithm=sad', '--set', 'num_threads=1', '--repeat',
@@ -20,16 +18,12 @@ FAST = ('--backend', 'cpu', '--set', 'stereo_algorithm=sad', '--set', 'num_threa
 
 
 @pytest.fixture(scope='module')
-def folders(tmp_path_factory, textured_pair):
+def folders(tmp_path_factory, write_pair):
     """Two data sets: of 24 and of 40 disparities."""
     pytest.importorskip('numba')
     tmp_path, found = tmp_path_factory.mktemp('origin'), []
     for name, disparities in (('near', 40), ('far', 24)):
-        folder = tmp_path / name / 'street'
-        folder.mkdir(parents=True)
-        for side, image in zip(('left', 'right'), textured_pair(96, 48, 6), strict=True):
-            files.write_image(folder / f'{side}.png', image)
-        files.write_pfm(folder / 'disparity.pfm', np.full((48, 96), 6, np.float32))
+        write_pair(tmp_path / name / 'street')
         (tmp_path / name / 'sets.yaml').write_text(
             f'street: {{disparities: {disparities}, disparity_scale: 8}}')
         found.append(str(tmp_path / name))

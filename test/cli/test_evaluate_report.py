@@ -19,14 +19,12 @@ FAST = ('--set', 'disparity_range=16', '--set', 'levels=3', '--set', 'iterations
 
 
 @pytest.fixture(scope='module')
-def folder(tmp_path_factory, textured_pair):
+def folder(tmp_path_factory, write_pair):
     """Three pairs, of which the second has the most wrong pixels."""
     pytest.importorskip('numba')
     tmp_path = tmp_path_factory.mktemp('report')
     for name, disparity, wrong in (('one', 6, 0), ('two', 9, 50), ('three', 4, 20)):
-        (tmp_path / 'sets' / name).mkdir(parents=True)
-        for side, image in zip(('left', 'right'), textured_pair(96, 48, disparity), strict=True):
-            files.write_image(tmp_path / 'sets' / name / f'{side}.png', image)
+        write_pair(tmp_path / 'sets' / name, disparity)
         truth = np.full((48, 96), disparity, np.float32)
         truth[:, 20:20 + wrong] += 5
         files.write_pfm(tmp_path / 'sets' / name / 'disparity.pfm', truth)

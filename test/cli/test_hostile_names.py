@@ -9,13 +9,11 @@ import pathlib
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from rich.console import Console
 
 from stereo_bp_ros.cli import main, options
 from stereo_bp_ros.errors import visible
-from stereo_bp_ros.evaluation import files
 
 #: A window's title and colours; a line that replaces another one; text that runs to the left;
 #: characters without a width; the control characters of 8 bits; a line of its own.
@@ -56,15 +54,12 @@ def test_tables_lines_and_progress_show_no_name_as_it_is(name, capsys, monkeypat
 
 
 @pytest.fixture
-def folder(tmp_path, textured_pair, monkeypatch) -> pathlib.Path:
+def folder(tmp_path, write_pair, monkeypatch) -> pathlib.Path:
     """A data set whose pairs have these names, without a calibration."""
     monkeypatch.chdir(tmp_path)
     sets = tmp_path / 'set\x1b[32m\u202e<b>'
     for name in NAMES:
-        (sets / name).mkdir(parents=True)
-        for side, image in zip(('left', 'right'), textured_pair(64, 48, 4), strict=True):
-            files.write_image(sets / name / f'{side}.png', image)
-        files.write_pfm(sets / name / 'disparity.pfm', np.full((48, 64), 4, np.float32))
+        write_pair(sets / name, 4, 64)
     return sets
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Callable
-from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 import yaml
@@ -22,12 +20,10 @@ SAD = ['--set', 'stereo_algorithm=sad', '--set', 'disparity_range=16', '--backen
 
 @pytest.fixture
 def here(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
-         textured_pair: Callable[..., Any]) -> pathlib.Path:
+         write_pair: Callable[..., pathlib.Path]) -> pathlib.Path:
     """The working folder, with a pair and what `match` reads beside it."""
     monkeypatch.chdir(tmp_path)
-    for side, image in zip(('left', 'right'), textured_pair(64, 32, 4), strict=True):
-        cv2.imwrite(f'{side}.png', image)
-    files.write_pfm('truth.pfm', np.full((32, 64), 4, np.float32))
+    (write_pair(tmp_path, 4, 64, 32) / 'disparity.pfm').rename('truth.pfm')
     pathlib.Path('calib.txt').write_text(
         'cam0=[100 0 32; 0 100 16; 0 0 1]\ncam1=[100 0 32; 0 100 16; 0 0 1]\nbaseline=100\n'
         'doffs=0\nwidth=64\nheight=32\nndisp=16\n')

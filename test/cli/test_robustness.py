@@ -113,10 +113,8 @@ def test_a_mistake_is_one_line_of_a_process():
     ('NUMBA_NUM_THREADS', '0', 2), ('NUMBA_DISABLE_JIT', '1', 2),
     *slow(('NUMBA_NUM_THREADS', 'abc', 2), ('NUMBA_DISABLE_JIT', '0', 0))])
 def test_a_variable_of_numba_that_cannot_be_is_one_line(variable, value, status, tmp_path,
-                                                        textured_pair):
-    names = [str(tmp_path / 'left.png'), str(tmp_path / 'right.png')]
-    for name, image in zip(names, textured_pair(64, 48, 4), strict=True):
-        cv2.imwrite(name, image)
+                                                        write_pair):
+    names = [str(write_pair(tmp_path) / f'{side}.png') for side in ('left', 'right')]
     done = process(['match', *names, '-o', str(tmp_path / 'out.pfm'), '--backend', 'cpu', '--set',
                     'stereo_algorithm=sad'], **{variable: value})
     assert done.returncode == status, done.stderr
@@ -175,30 +173,32 @@ def test_a_reader_that_goes_is_no_error(arguments):
     assert child.returncode in (0, main.BROKEN_PIPE)
 
 
-#: The program, which makes a file of this name when it has measured a frame.
-MEASURING = """
+#: The program, which makes a file of this name when it has matched once.
+MATCHING = """
 import pathlib, sys
+from stereo_bp_ros import matcher
 from stereo_bp_ros.cli import main
-from stereo_bp_ros.evaluation import timing
 
-def measure(*arguments, of=timing.measure):
-    *others, advance = arguments
-    return of(*others, lambda: (pathlib.Path(sys.argv[1]).touch(), advance()))
+def compute(self, *pair, of=matcher.StereoMatcher.compute, **options):
+    frame = of(self, *pair, **options)
+    pathlib.Path(sys.argv[1]).touch()
+    return frame
 
-timing.measure = measure
+matcher.StereoMatcher.compute = compute
 sys.exit(main.main(sys.argv[2:]))
 """
 
 
-def test_an_interruption_says_nothing(tmp_path):
-    arguments = ['benchmark', 'sad', '--backend', 'cpu', '--size', '64x48x8', '--output',
-                 str(tmp_path / 'times.json'), '--frames']
+def test_an_interruption_says_nothing(tmp_path, write_pair):
+    names = [str(write_pair(tmp_path) / f'{side}.png') for side in ('left', 'right')]
+    arguments = ['match', *names, '--backend', 'cpu', '--set', 'stereo_algorithm=sad', '-o',
+                 str(tmp_path / 'out.pfm'), '--repeat']
     assert main.main([*arguments, '1']) == 0        # compiles, which is said
-    measured = tmp_path / 'measured'
-    child = subprocess.Popen([sys.executable, '-c', MEASURING, measured, *arguments, '10000000'],
+    matched = tmp_path / 'matched'
+    child = subprocess.Popen([sys.executable, '-c', MATCHING, matched, *arguments, '10000000'],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        while not measured.exists():
+        while not matched.exists():
             assert child.poll() is None
             time.sleep(0.01)
         child.send_signal(signal.SIGINT)
@@ -235,12 +235,10 @@ def test_output_that_cannot_be_written_ends_in_a_status(closed):
     (('evaluate', 'pair', '--sweep', 'levels=1:2', '--trials', '2', '--output', 'out'),
      'optuna', 'search')])
 def test_a_verb_that_cannot_run_here_says_what_it_needs(
-        tmp_path, monkeypatch, textured_pair, verb, lacking, extra):
+        tmp_path, monkeypatch, write_pair, verb, lacking, extra):
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'x.mcap').touch()
-    (tmp_path / 'pair').mkdir()
-    for side, image in zip(('left', 'right'), textured_pair(64, 48, 4), strict=True):
-        cv2.imwrite(f'pair/{side}.png', image)
+    write_pair(tmp_path / 'pair')
     find = importlib.util.find_spec
     monkeypatch.setattr('importlib.util.find_spec',
                         lambda name, *rest: None if name == lacking else find(name, *rest))

@@ -9,7 +9,6 @@ import pytest
 
 from stereo_bp_ros import Calibration
 from stereo_bp_ros.cli.main import main
-from stereo_bp_ros.evaluation import files
 from test.cases import every
 
 SMALL = """
@@ -135,7 +134,8 @@ def test_an_evaluation_without_any_input_is_one_line(capsys):
         assert capsys.readouterr().err.count('\n') == 1
 
 
-def test_a_bag_and_a_folder_are_judged_together_by_distance(tmp_path, textured_pair, capsys):
+def test_a_bag_and_a_folder_are_judged_together_by_distance(
+        tmp_path, textured_pair, write_pair, capsys):
     pytest.importorskip('numba')
     bags = pytest.importorskip('stereo_bp_ros.evaluation.bags')
     left, right = textured_pair(96, 48, 6)
@@ -143,10 +143,7 @@ def test_a_bag_and_a_folder_are_judged_together_by_distance(tmp_path, textured_p
     # 120 px metres: the bag is 20 m away; the folder has no calibration.
     bags.write_bag(tmp_path / 'drive', Calibration(120, 1, 48, 48, 24),
                    [(10**18 + i, left, right, truth) for i in range(3)])
-    (tmp_path / 'pair').mkdir()
-    for name, image in (('left', left), ('right', right)):
-        files.write_image(tmp_path / 'pair' / f'{name}.png', image)
-    files.write_pfm(tmp_path / 'pair' / 'disparity.pfm', truth)
+    write_pair(tmp_path / 'pair')
     path = tmp_path / 'both.yaml'
     path.write_text("""
 inputs: [drive, pair]

@@ -13,23 +13,18 @@ from stereo_bp_ros.cli import options
 from stereo_bp_ros.cli.main import main
 from stereo_bp_ros.config import load_parameter_file
 from stereo_bp_ros.engines.cpu.backend import CpuBackend
-from stereo_bp_ros.evaluation import files
 from test.cases import every
 
 BASE = ['--set', 'disparity_range=16', '--backend', 'cpu', '--repeat', '1']
 
 
 @pytest.fixture
-def folder(tmp_path, textured_pair):
+def folder(tmp_path, write_pair):
     """Two pairs of one disparity with truth."""
     pytest.importorskip('numba')
     pytest.importorskip('matplotlib')
-    for name, disparity in (('one', 6), ('two', 9)):
-        (tmp_path / 'sets' / name).mkdir(parents=True)
-        for side, image in zip(('left', 'right'), textured_pair(96, 48, disparity), strict=True):
-            files.write_image(tmp_path / 'sets' / name / f'{side}.png', image)
-        files.write_pfm(tmp_path / 'sets' / name / 'disparity.pfm',
-                        np.full((48, 96), disparity, np.float32))
+    write_pair(tmp_path / 'sets/one', 6)
+    write_pair(tmp_path / 'sets/two', 9)
     return tmp_path / 'sets'
 
 
