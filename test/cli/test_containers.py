@@ -131,6 +131,12 @@ def test_channels_of_other_kinds_in_an_mcap_file_are_passed_over(tmp_path, per_c
     assert assert_read(path) == []
 
 
+def test_a_file_without_images_lists_what_it_has(tmp_path):
+    path = mcap_files.write(tmp_path / 'x.mcap', OTHERS.values(), [])
+    with pytest.raises(StereoError, match=r'no pair of left and right image topics among .*/pose'):
+        bags.StereoBag(path)
+
+
 @pytest.mark.parametrize(('profile', 'encoding', 'per_chunk'), [
     ('', 'cdr', 5), ('ros1', 'ros1', 0), ('', 'ros1', 5), ('my own', 'cdr', 0)])
 def test_messages_of_ros_1_and_2_are_read_whatever_profile_a_file_has(
