@@ -182,10 +182,10 @@ def run(options: argparse.Namespace) -> int:
     doubts = examine_inputs(sources, config, method)
     for finding in doubts:
         _log.warning('%s', finding)
+    recording = None if options.sweep else _recording(options)
     shared.say_preset(options)
     if options.sweep:
         return evaluate_sweep.run(options, method, sources)
-    recording = _recording(options)
     results = Results()
     stopped: BaseException | None = None
     with (recording or contextlib.nullcontext(),

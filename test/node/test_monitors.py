@@ -103,13 +103,6 @@ def test_nothing_published_while_images_come_is_noticed_whatever_the_cause() -> 
     assert spells(publish, lose, *[silence] * 5) == [0, 1, 2, 3, 0, 0, 0]
 
 
-def receive_and_lose(ledger: Ledger) -> None:
-    for side in SIDES:
-        ledger.receive(side)
-    ledger.count('pairs')
-    ledger.drop_pair(PairDrop.RECONFIGURING)
-
-
 @pytest.mark.ros
 def test_a_rebuild_is_a_warning_and_the_wait_for_results_begins_anew_after_it() -> None:
     pytest.importorskip('rclpy')
@@ -120,7 +113,10 @@ def test_a_rebuild_is_a_warning_and_the_wait_for_results_begins_anew_after_it() 
     ledger.count('published')
 
     def found(now: float, **options: Any) -> tuple[int, str] | None:
-        receive_and_lose(ledger)
+        for side in SIDES:
+            ledger.receive(side)
+        ledger.count('pairs')
+        ledger.drop_pair(PairDrop.RECONFIGURING)
         stall = monitor.report(now, ledger.counts(), wanted=True, timeout=1.0, **options)
         said = nothing_published(make_report(counts=ledger.counts(), stall=stall))
         return said and (said.level, said.text)
