@@ -184,9 +184,9 @@ def test_an_engine_in_a_control_group_is_cut_instead_of_killed_while_it_compiles
     join = ('import os, sys, pathlib\n'
             'pathlib.Path(sys.argv[1], "cgroup.procs").write_text(str(os.getpid()))\n')
     with control_group(700 * MIB) as folder:
-        done = subprocess.run([sys.executable, '-c', join + LARGE_FRAME, str(folder)], capture_output=True,
+        done = subprocess.run([sys.executable, '-c', join + LARGE_FRAME, str(folder)],
                               env={**os.environ, 'XDG_CACHE_HOME': str(tmp_path)},
-                              text=True, timeout=300, check=False)
+                              capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f'{done.returncode}: {done.stderr}'
     assert int(done.stdout) > 1
 
