@@ -187,14 +187,14 @@ SMALL_TILES = launch.Tiling(2, 8, 4, 128, 4, resident=True,
 
 @pytest.mark.parametrize(('kind', 'disparities', 'iterations', 'tiling', 'pixels'), [
     ('Int16Bytes', 21, '3, 2', IN_SLOTS, None), ('Int16Bytes', 21, '3, 2', IN_SLOTS, 'uint8'),
+    ('Int16SixBits', 64, '4, 0, 2', IN_SLOTS, 'float32'), ('Int16', 16, '5, 2', IN_SLOTS, None),
     *slow(
         ('Int16Bytes', 21, '0, 2, 0, 1', STREAMED, None),
         ('Int16Bytes', 64, '4, 4, 0', SMALL_TILES, 'float32'),
         ('Int16Bytes', 130, '2, 1, 2', STREAMED, 'uint8'),
-        ('Int16SixBits', 64, '4, 0, 2', IN_SLOTS, 'float32'),
         ('Int16SixBits', 128, '1, 3', STREAMED, None),
         ('Int16SixBits', 128, '4, 4', SMALL_TILES, 'uint8'),
-        ('Int16', 300, '2, 3', STREAMED, 'uint8'), ('Int16', 16, '5, 2', IN_SLOTS, None))])
+        ('Int16', 300, '2, 3', STREAMED, 'uint8'))])
 def test_first_steps_edges_and_iterations_of_levels_are_passed_as_they_are_defined(
         kind: str, disparities: int, iterations: str, tiling: launch.Tiling,
         pixels: str | None) -> None:
