@@ -98,7 +98,7 @@ CONTRASTS = [{'contrast_threshold': least, 'confidence_window_size': side}
              for least in (30.0, 240.0, 255.0) for side in (1, 3)]
 
 
-def small(message_type: str, **changes: Any) -> MatcherConfig:
+def small(message_type: str, **changes: Any) -> Any:
     return bp(**{'message_type': message_type, 'disparity_range': 6, **changes})
 
 
