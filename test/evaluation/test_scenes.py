@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stereo_bp_ros.evaluation.scenes import meshes, renderer
-from stereo_bp_ros.evaluation.scenes.sequence import CAMERA_HEIGHT_M, RoadSequence, render
+from stereo_bp_ros.evaluation.scenes.sequence import CAMERA_HEIGHT_M, HARD, RoadSequence, render
 from test.evaluation.streets import TRUTH, assert_same, away_from_depth_edges, error_of_truth
 
 SMALL = RoadSequence(width=320, height=240, frames=40)
@@ -48,7 +48,8 @@ def test_the_road_has_the_disparity_of_a_plane_below_the_camera():
 
 @pytest.mark.parametrize('options', [
     {}, {'width': 200, 'height': 500}, {'width': 64, 'height': 48, 'max_disparity': 8},
-    {'focal_px': 1500.0, 'max_disparity': 90}, {'baseline_m': 0.1}], ids=str)
+    {'focal_px': 1500.0, 'max_disparity': 90}, {'baseline_m': 0.1}, HARD,
+    {**HARD, 'side_slope': -0.2, 'width': 200, 'height': 90}], ids=str)
 def test_the_truth_stays_within_the_range_asked_for(options):
     sequence = RoadSequence(**{'width': 320, 'height': 240, **options})
     largest = 0.0
@@ -58,7 +59,7 @@ def test_the_truth_stays_within_the_range_asked_for(options):
         assert frame.disparity.min() == 0.0
         largest = max(largest, float(frame.disparity.max()))
     assert largest <= sequence.max_disparity
-    if 'baseline_m' not in options:
+    if 'baseline_m' not in options and 'poles' not in options:
         assert largest > 0.45 * sequence.max_disparity
 
 
