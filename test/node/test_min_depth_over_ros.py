@@ -21,33 +21,23 @@ def last_disparity(client: Any, pair: Any, **calibration: float) -> float:
     return float(message.max_disparity)
 
 
-def test_a_node_searches_as_far_as_min_depth_is_with_every_calibration(
+def test_a_node_searches_as_far_as_min_depth_is_with_every_calibration_and_parameter(
         client: Any, textured_pair: Any) -> None:
     images = textured_pair(W, H, 5)
-    waiting = client.wait_for_status('device', lambda status: 'disparities' in status.values)
-    assert waiting.values['disparities'] == '0 to 7: min_depth 2 m waits for a calibration'
+
+    def wait_for(text: str) -> None:
+        client.wait_for_status('device', lambda status: status.values.get('disparities') == text)
+
+    wait_for('0 to 7: min_depth 2 m waits for a calibration')
     # 500 px x B over 2 m, and whole chunks of 8 labels.
     assert last_disparity(client, images, baseline=0.06) == 15
     assert last_disparity(client, images, baseline=0.055) == 15
     assert last_disparity(client, images, baseline=0.1) == 31
     assert client.log().count('ready for 96 x 64') == 2     # the same search needs no new engine
-    client.wait_for_status('device', lambda status: status.values['disparities']
-                           == '0 to 31: as far as min_depth 2 m')
-    assert last_disparity(client, images, baseline=0.06, focal=1000.0) == 31
-
-
-def test_a_parameter_ends_the_search_elsewhere_or_is_refused_with_the_remedy(
-        client: Any, textured_pair: Any) -> None:
-    images = textured_pair(W, H, 5)
-    assert last_disparity(client, images, baseline=0.1) == 31
+    wait_for('0 to 31: as far as min_depth 2 m')
     result, = client.set_parameters(min_depth=0.05)
     assert not result.successful
     assert 'set it to at least 0.098' in result.reason
-    result, = client.set_parameters(min_depth=1.0)
-    assert result.successful
-    client.wait_for_status('device', lambda status: status.values['disparities']
-                           == '0 to 55: as far as min_depth 1 m')
+    assert client.set_parameters(min_depth=1.0)[0].successful
+    wait_for('0 to 55: as far as min_depth 1 m')
     assert last_disparity(client, images, baseline=0.1) == 55
-    assert client.set_parameters(min_depth=0.0)[0].successful
-    client.wait_for_status('device', lambda status: status.values['disparities'] == '0 to 7')
-    assert last_disparity(client, images, baseline=0.1) == 7
