@@ -1,0 +1,27 @@
+"""Pairs of image files to match."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stereo_bp_ros.evaluation import files
+
+
+@pytest.fixture(scope='session')
+def write_pair(textured_pair: Callable[..., Any]) -> Callable[..., pathlib.Path]:
+    """Writes left.png, right.png and disparity.pfm of one disparity into a folder; returns it."""
+    def write(folder: pathlib.Path, disparity: int = 6, width: int = 96, height: int = 48
+              ) -> pathlib.Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        pair = textured_pair(width, height, disparity)
+        for side, image in zip(('left', 'right'), pair, strict=True):
+            files.write_image(folder / f'{side}.png', image)
+        files.write_pfm(folder / 'disparity.pfm', np.full((height, width), disparity, np.float32))
+        return folder
+
+    return write
